@@ -193,7 +193,7 @@ static int explain_log(const struct container_request *request, int log, int ans
                          "load of this node, and that the file system of the image responds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
-    enroot_explain(what, -1, text, &said); /* it is no child of this process */
+    enroot_explain(what, -1, text, &said); /* it is not a child of this process */
     error_set_code(err, said.code, "%.700s", said.text);
     if (request->entrypoint)
         error_append(err, "; the image's entry point must execute its arguments (exec \"$@\")%s%s",

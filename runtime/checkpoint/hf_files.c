@@ -227,10 +227,8 @@ static int allow_files(size_t count, struct error *err)
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
     if (wanted >= limit.rlim_max) {
-        error_set(err,
-                  "%zu files must be open at once, but only %zu are allowed; raise the limit on "
-                  "open files (ulimit -Hn)",
-                  count, (size_t)limit.rlim_max);
+        error_set(err, "%zu files must be open at once, but the limit is %zu (ulimit -Hn)", count,
+                  (size_t)limit.rlim_max);
         return error_remedy(err, REMEDY_SHARD_SIZE);
     }
     wanted += limit.rlim_cur;

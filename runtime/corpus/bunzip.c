@@ -9,9 +9,9 @@ enum {
     SYMBOLS = 258,
     TABLES = 6,
     LONGEST = 20,             /* bits of a code */
-    ROOT = 10,                /* bits that a look into the table resolves */
-    GROUP = 50,               /* symbols for which a table holds */
-    SELECTORS = 18002 + 14766 /* as many as the format has bits for */
+    ROOT = 10,                /* bits that one table lookup resolves */
+    GROUP = 50,               /* symbols for which one table is used */
+    SELECTORS = 18002 + 14766 /* the maximum that the format can express */
 };
 
 struct table {
@@ -42,7 +42,7 @@ void bunzip_block_destroy(struct bunzip_block *block)
     memset(block, 0, sizeof(*block));
 }
 
-/* The 64 bits from bit 'bit' on, of which at least 57 are right. */
+/* The 64 bits from bit 'bit' on, of which at least 57 are valid. */
 static inline uint64_t window(const unsigned char *data, uint64_t bit)
 {
     uint64_t word;
@@ -64,9 +64,8 @@ static inline uint32_t take(struct bits *bits, int count)
     return value;
 }
 
-/* What cannot be decoded at the very end of the input is cut off, not damaged: only padding
- * follows.
- */
+/* If decoding fails at the very end of the input, the input is truncated, not damaged: only padding
+ * follows. */
 static enum bunzip_result bad_bits(const struct bits *bits)
 {
     return bits->at + 64 > bits->end ? BUNZIP_SHORT : BUNZIP_CORRUPT;
@@ -87,7 +86,7 @@ static int make_table(struct table *table, const unsigned char *lengths, int sym
             if (lengths[i] != length)
                 continue;
             if (code >> length)
-                return -1; /* more codes than there are */
+                return -1; /* more codes than possible */
             if (length <= ROOT) {
                 uint32_t from = code << (ROOT - length), span = 1u << (ROOT - length);
 
@@ -190,7 +189,7 @@ static int read_codes(struct codes *codes, struct bits *bits)
 
 /* --- Symbols ---------------------------------------------------------------------------------- */
 
-/* Bring the byte at 'place' to the front. */
+/* Move the byte at 'place' to the front. */
 static inline unsigned char to_front(unsigned char *list, int place)
 {
     unsigned char byte = list[place];
@@ -204,7 +203,7 @@ static inline unsigned char to_front(unsigned char *list, int place)
     return byte;
 }
 
-/* Runs of zeros are numbers of base two with the digits one and two. */
+/* Runs of zeros are numbers in base two with the digits one and two. */
 static enum bunzip_result read_symbols(struct bunzip_block *block, const struct codes *codes,
                                        struct bits *bits)
 {
@@ -249,7 +248,7 @@ static enum bunzip_result read_symbols(struct bunzip_block *block, const struct 
             block->links[count] = to_front(list, symbol - 1);
             counts[block->links[count++]]++;
         }
-        /* The input may end inside of a group: what follows it is only padding. */
+        /* The input may end inside a group: only padding follows it. */
         if (bits->at > bits->end)
             return BUNZIP_SHORT;
     }
@@ -280,7 +279,7 @@ enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *
         return BUNZIP_CORRUPT;
     bits.at += 48;
     block->checksum = take(&bits, 32);
-    /* Randomised blocks come from releases before 0.9.5 (1999) only. */
+    /* Randomised blocks come only from releases before 0.9.5 (1999). */
     if (take(&bits, 1))
         return BUNZIP_CORRUPT;
     block->origin = take(&bits, 24);
@@ -405,14 +404,14 @@ static uint32_t crc_of(const struct crc_tables *tables, const unsigned char *dat
     return ~crc;
 }
 
-/* Four equal bytes are followed by how many more of them there are. Returns 0 or -1. */
+/* Four equal bytes are followed by the number of further ones. Returns 0 or -1. */
 static int expand_runs(struct bunzip_block *block)
 {
     const unsigned char *at = block->bytes, *end = at + block->count;
     size_t worst = block->count + (size_t)block->count / 5 * 255 + 4096, used = 0;
     unsigned char *out;
 
-    /* Few blocks have runs: begin small. */
+    /* Few blocks have runs: start small. */
     if (block->capacity < block->count + 4096) {
         free(block->output);
         block->capacity = BUNZIP_LIMIT + 4096;
@@ -434,7 +433,7 @@ static int expand_runs(struct bunzip_block *block)
             memset(out + used, byte, 3 + more);
             used += 3 + more;
             at += end - at > 3 ? 4 : 3;
-            /* Room for all that follows and for one run. */
+            /* Room for everything that follows and for one run. */
             if (block->capacity - used < (size_t)(end - at) + 512) {
                 size_t room = block->capacity * 2 < worst ? block->capacity * 2 : worst;
 

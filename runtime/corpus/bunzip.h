@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of corpus/: blocks of bzip2, decoded without libbz2.
- *
- * What takes the time is the walk back through the Burrows-Wheeler transform: each step waits for
- * memory. The walks of several blocks are made side by side here, so that one waits while another
- * goes on; that is what libbz2, which sees one block at a time, cannot do. */
+/* Private to corpus/: blocks of bzip2, decoded without libbz2. Most of the time is spent walking
+ * back through the Burrows-Wheeler transform, where each step waits for memory. Here the walks of
+ * several blocks are interleaved, so that one proceeds while another waits; libbz2, which decodes
+ * one block at a time, cannot do that. */
 #ifndef MEGATRON_CORPUS_BUNZIP_H
 #define MEGATRON_CORPUS_BUNZIP_H
 
@@ -15,9 +14,9 @@
 
 enum {
     BUNZIP_LIMIT = 900000,      /* bytes of a block before its runs are expanded */
-    BUNZIP_PACKED = 1200 << 10, /* more bits than any block has, in bytes */
-    BUNZIP_PADDING = 256,       /* bytes behind the input that may be read */
-    BUNZIP_TOGETHER = 4,        /* blocks whose walks are made side by side */
+    BUNZIP_PACKED = 1200 << 10, /* the size of the longest possible block in bytes */
+    BUNZIP_PADDING = 256,       /* bytes after the input that may be read */
+    BUNZIP_TOGETHER = 4,        /* blocks whose walks are interleaved */
 };
 
 struct bunzip_block {
@@ -34,20 +33,20 @@ void bunzip_block_destroy(struct bunzip_block *block);
 
 enum bunzip_result {
     BUNZIP_OK,
-    BUNZIP_SHORT,   /* the input ends inside of the block */
-    BUNZIP_CORRUPT, /* it is no block */
+    BUNZIP_SHORT,   /* the input ends inside the block */
+    BUNZIP_CORRUPT, /* it is not a block */
 };
 
-/* Read the block whose magic number begins at bit '*bit' of the 'size' bytes at 'data'; '*bit'
- * becomes the one behind it. */
+/* Read the block whose magic number begins at bit '*bit' of the 'size' bytes at 'data'; '*bit' is
+ * then the bit after the block. */
 enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *data, size_t size,
                                uint64_t *bit);
 
 /* Turn 'count' blocks that were read (at most BUNZIP_TOGETHER) into output. Returns -1 if all are
- * right; else the number of the first one that is not; 'count' when memory is out. */
+ * intact, otherwise the number of the first damaged one; 'count' if out of memory. */
 int bunzip_finish(struct bunzip_block *const *blocks, int count);
 
-/* Bits of the input, at most 48 of them. They must be there. */
+/* Up to 48 bits of the input, which must be available. */
 uint64_t bunzip_bits(const unsigned char *data, uint64_t bit, int count);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bzip2: a stream of blocks of at most 900 kB, each of which can be decoded by itself but begins at
- * any bit. A block is found by its 48-bit magic number. So any bzip2 file can be cut, made with one
- * thread or many, of one stream or many, and no file needs an index. */
+/* bzip2: a stream of blocks of at most 900 kB, each of which can be decoded independently but may
+ * begin at any bit. A block is found by its 48-bit magic number. So any bzip2 file can be split,
+ * whether it was made with one thread or many, as one stream or many, and no file needs an index.
+ */
 #include "config.h"
 #include "bunzip.h"
 #include "codec.h"
@@ -21,8 +22,8 @@ struct bzip2 {
     size_t have;
     int64_t window_at;
     uint64_t bit; /* of the next block in the window */
-    int whole;    /* from the first byte: the streams' checksums are checked, too */
-    int searched; /* the first block was found by its magic number, which may be chance */
+    int whole;    /* from the first byte: the checksums of the streams are verified, too */
+    int searched; /* the first block was found by its magic number, which may be a coincidence */
     uint32_t combined;
     int ended;
     struct bunzip_block blocks[BUNZIP_TOGETHER];
@@ -30,7 +31,7 @@ struct bzip2 {
     size_t output_at;
 };
 
-/* Make at least 'want' bytes behind the current bit available, fewer at the end of the file. */
+/* Make at least 'want' bytes after the current bit available, fewer at the end of the file. */
 static int fill_window(struct source *source, size_t want, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
@@ -78,7 +79,7 @@ static int find_block(struct source *source, struct error *err)
         if (bits_left(bzip2) < 48)
             return 0;
         last = (uint64_t)bzip2->have * 8 - 48;
-        /* Eight places per byte: the window holds the 55 bits that they need. */
+        /* Eight positions per byte: the window has the 55 bits that they need. */
         for (uint64_t byte = bzip2->bit / 8; byte * 8 <= last; byte++) {
             if (window == 0)
                 for (int i = 0; i < 7; i++)
@@ -97,7 +98,7 @@ static int find_block(struct source *source, struct error *err)
     }
 }
 
-/* Behind the last block of a stream: its checksum, and perhaps another stream. Returns 1 if a block
+/* After the last block of a stream: its checksum, and perhaps another stream. Returns 1 if a block
  * follows, 0 at the end, -1. */
 static int next_stream(struct source *source, struct error *err)
 {
@@ -171,7 +172,7 @@ static int read_block(struct source *source, struct error *err)
     }
     rc = bunzip_read(block, bzip2->window, bzip2->have, &bzip2->bit);
     if (rc == BUNZIP_OK && bzip2->searched) {
-        /* Whether it is one shows at its end. */
+        /* Only its end shows whether it is a block. */
         struct bunzip_block *const one[] = {block};
 
         rc = bunzip_finish(one, 1) < 0 ? BUNZIP_OK : BUNZIP_CORRUPT;
@@ -219,7 +220,7 @@ static int finish_blocks(struct source *source, int first, struct error *err)
     return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block", err);
 }
 
-/* Where the next block begins decides whether it is the first one beyond the range. */
+/* The start of the next block decides whether it is the first one after the range. */
 static int is_beyond(const struct source *source)
 {
     const struct bzip2 *bzip2 = source->state;
@@ -228,7 +229,7 @@ static int is_beyond(const struct source *source)
            bzip2->window_at * 8 + (int64_t)bzip2->bit >= source->end * 8;
 }
 
-/* Decode the next blocks, as many as are of use side by side. */
+/* Decode the next blocks, as many as can usefully be interleaved. */
 static int next_blocks(struct source *source, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
@@ -252,7 +253,7 @@ static int next_blocks(struct source *source, struct error *err)
             rc = read_block(source, err);
         if (rc < 0 && bzip2->count == 0)
             return -1;
-        /* What was read before is good; the next call meets the error again. */
+        /* What was read before is good; the next call will hit the error again. */
         if (rc < 0)
             break;
         bzip2->ended = rc == 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of corpus/ only: shared by the codecs. */
+/* Private to corpus/: shared by the codecs. */
 #ifndef MEGATRON_CORPUS_CODEC_H
 #define MEGATRON_CORPUS_CODEC_H
 

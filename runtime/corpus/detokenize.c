@@ -2,11 +2,11 @@
 #include "config.h"
 #include "detokenize.h"
 
-/* Where the words of a line are joined. */
+/* How far the words of a line are joined. */
 struct joiner {
     struct wiki_buffer *out;
     int glue;   /* no space before the next word */
-    int quoted; /* inside of "..." */
+    int quoted; /* inside "..." */
     int heading;
 };
 
@@ -15,7 +15,7 @@ static int is_word(struct wiki_span word, const char *text)
     return word.size == strlen(text) && memcmp(word.data, text, word.size) == 0;
 }
 
-/* Words that follow the one before without a space. */
+/* Words that follow the previous one without a space. */
 static int joins_left(struct wiki_span word)
 {
     static const char *const words[] = {",",   ".",  ";",  ":",   "!",       "?",   ")",

@@ -5,7 +5,7 @@
 
 #include "wiki_buffer.h"
 
-/* Write the text to 'out', which is emptied before. Returns 0, or -1 when memory is out. */
+/* Write the text to 'out', which is cleared first. Returns 0, or -1 if out of memory. */
 int detokenize(const char *data, size_t size, struct wiki_buffer *out);
 
 #endif

@@ -17,15 +17,15 @@
 #include <zstd.h>
 #endif
 
-/* A piece of a file is so large on disk that the block that two pieces share costs little. */
+/* Large enough on disk that the block that two pieces share costs little. */
 static const int64_t piece_packed = 8 << 20, piece_plain = 32 << 20;
 enum {
     BLOCK_SIZE = 256 << 10,
-    FRAME_SIZE = 4 << 20, /* text that is compressed at a time */
+    FRAME_SIZE = 4 << 20, /* text that is compressed at once */
     LEVEL = 3,
     FAULTS_SHOWN = 20
 };
-/* What waits for its turn; more of it is not made before. */
+/* Limit on the output that waits for its turn. */
 static const size_t waiting_limit = (size_t)64 << 20;
 
 struct extract {
@@ -37,13 +37,13 @@ struct extract {
     const char *name;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t turn; /* the segment that may be written */
+    int64_t turn; /* the segment that may be written now */
     int failed;
     struct error err; /* of the first piece that failed */
     int64_t shown;
 };
 
-/* One segment in the making. */
+/* One segment in progress. */
 struct piece {
     struct extract *extract;
     int64_t number;
@@ -86,7 +86,7 @@ static int cut_files(struct extract *extract, struct error *err)
 
 /* --- Output ----------------------------------------------------------------------------------- */
 
-/* Until it is the piece's turn. Returns 0, or -1 with the error of a piece that has failed. */
+/* Wait for the turn of this piece. Returns 0, or -1 with the error of a piece that has failed. */
 static int await_turn(struct piece *piece, struct error *err)
 {
     struct extract *extract = piece->extract;
@@ -130,7 +130,7 @@ static int write_out(struct piece *piece, struct wiki_buffer *buffer, struct err
     return 0;
 }
 
-/* Compress the text as a frame of its own behind those before it. */
+/* Compress the text as a separate frame after the previous ones. */
 static int pack(struct piece *piece, struct error *err)
 {
 #ifdef HAVE_ZSTD
@@ -153,7 +153,7 @@ static int pack(struct piece *piece, struct error *err)
 #endif
 }
 
-/* Move on what was made: compressed, and written if it may be. 'end': all of it. */
+/* Pass on the output: compress it, and write it if it is this piece's turn. 'end': all of it. */
 static int pass_on(struct piece *piece, int end, struct error *err)
 {
     struct wiki_buffer *ready = piece->extract->config->zstd ? &piece->packed : &piece->text;
@@ -220,7 +220,7 @@ static void put_document(struct wiki_buffer *out, const struct wiki_document *do
     wiki_put_text(out, "}\n");
 }
 
-/* A broken page: an error if they are not passed over, else one line, the first times. */
+/* A broken page: an error in strict mode; otherwise a warning, for the first few. */
 static int tell_fault(struct piece *piece, enum document_fault fault, struct wiki_span title,
                       int64_t place, struct error *err)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A MediaWiki dump -> JSON lines (id, revid, url, title, text), by the threads of one process.
- *
- * The pages are in the order of the dump, and the bytes do not depend on the number of threads. A
- * thread works at a piece of a file; what it has made before its turn waits in memory. */
+/* A MediaWiki dump -> JSON lines (id, revid, url, title, text), by the threads of one process. The
+ * pages are in the order of the dump, and the bytes do not depend on the number of threads. A
+ * thread works on a piece of a file; output that is ready before its turn waits in memory. */
 #ifndef MEGATRON_CORPUS_EXTRACT_H
 #define MEGATRON_CORPUS_EXTRACT_H
 
@@ -25,8 +24,8 @@ struct extract_counts {
     int64_t faults[FAULT_COUNT]; /* pages that are broken or left out */
 };
 
-/* Write the pages to 'fd', called 'name' in messages. Broken pages are reported through log.h, the
- * first ones each. Returns 0 or -1. */
+/* Write the pages to 'fd', called 'name' in messages. The first broken pages are reported
+ * individually through log.h. Returns 0 or -1. */
 int extract(const struct extract_config *config, int fd, const char *name,
             struct extract_counts *counts, struct error *err);
 

@@ -20,7 +20,7 @@ struct wiki_sites;
 struct corpus_files {
     struct corpus_file *items;
     size_t count;
-    struct wiki_sites *sites; /* of MediaWiki dumps; made by whoever reads them, else NULL */
+    struct wiki_sites *sites; /* of MediaWiki dumps; created by the reader, otherwise NULL */
 };
 
 /* Find what the 'count' 'words' name: files, globs, directories (every regular file below them

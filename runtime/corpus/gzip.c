@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip: one stream after the other. Files of BGZF (bgzip, htslib) can be cut between members,
- * because each says in its header how long it is. */
+/* gzip: one stream after the other. BGZF files (bgzip, htslib) can be split between members,
+ * because the header of each contains its length. */
 #include "codec.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@ enum { BGZF_HEADER = 18, BGZF_CHAIN = 3 };
 
 struct gzip {
     z_stream stream;
-    int inside; /* a member has begun and not ended */
+    int inside; /* a member has begun but not ended */
     int empty;  /* no member begins in the range */
 };
 
-/* The size of the BGZF member at 'h', 0 if it is none. */
+/* The size of the BGZF member at 'h', 0 if it is not one. */
 static int64_t bgzf_size(const unsigned char *h)
 {
     if (memcmp(h, "\x1f\x8b\x08\x04", 4) != 0 || h[10] != 6 || h[11] != 0 ||
@@ -24,7 +24,8 @@ static int64_t bgzf_size(const unsigned char *h)
     return (int64_t)(h[16] | h[17] << 8) + 1;
 }
 
-/* Does a chain of members begin at 'position'? One header may be chance; three in a row are not. */
+/* Does a chain of members begin at 'position'? One header may be a coincidence; three in a row are
+ * not. */
 static int bgzf_chain(int fd, int64_t position, int64_t size)
 {
     unsigned char header[BGZF_HEADER];
@@ -84,7 +85,8 @@ static int next_member(struct source *source, struct error *err)
         }
         if (have < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b)
             return source_corrupt(source, "something else follows the gzip data", err);
-        /* Members that find_member skips, cut short or of another program, are read here. */
+        /* Members that find_member skips, because they are truncated or from another program, are
+         * read here. */
         if (source->boundary < 0 && source->end < source->size && input->position >= source->end &&
             bgzf_chain(input->fd, input->position, source->size))
             source->boundary = source->delivered;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one place where simdjson reads lines. Its on-demand parser checks UTF-8 and quotes of the
- * whole line at once; the walk below checks the rest, also in members that nobody wants, because
- * Python's json does and a broken line must not become half a document. */
+/* The only place where simdjson reads lines. Its on-demand parser checks the UTF-8 and the quotes
+ * of the whole line at once; the walk below checks the rest, including members that are not needed,
+ * because Python's json does and a broken line must not become half a document. */
 #include "config.h"
 #include "jsonl.h"
 #include "unescape.h"
@@ -20,7 +20,7 @@ using simdjson::ondemand::document;
 using simdjson::ondemand::object;
 using simdjson::ondemand::value;
 
-/* A parser is made for lines up to here; a longer one gets one of its own for the time being. */
+/* The parser is created for lines up to this size; a longer line gets a temporary one. */
 static constexpr size_t usual_line = 1 << 20;
 
 struct wanted {
@@ -47,7 +47,7 @@ struct jsonl {
     size_t fault_key;
 };
 
-/* Where a wanted key stands on the way down: what is left of its path. */
+/* The position of a wanted key on the way down: the rest of its path. */
 struct path {
     size_t key;
     const char *rest;
@@ -74,7 +74,7 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f');
 }
 
-/* 'raw' begins with a quote and reaches up to the next token. */
+/* 'raw' begins with a quote and extends to the next token. */
 static bool escapes_are_valid(std::string_view raw)
 {
     size_t at = raw.find('\\');
@@ -146,7 +146,7 @@ static bool is_other_value(std::string_view line)
     return !line.empty() && (line[0] == '[' || line[0] == '"' || scalar_is_valid(line));
 }
 
-/* simdjson writes a lone low surrogate out as three bytes that are no UTF-8. */
+/* simdjson writes a lone low surrogate as three bytes that are not UTF-8. */
 static bool has_surrogate(std::string_view text)
 {
     const char *at = text.data(), *end = at + text.size();
@@ -159,8 +159,8 @@ static bool has_surrogate(std::string_view text)
     return false;
 }
 
-/* The text of a string: what is simple by a copy, the rest by the library. Half a surrogate pair is
- * JSON, but no text: the key's fault, not the line's. */
+/* The text of a string: simple strings are copied, the rest is left to the library. Half a
+ * surrogate pair is valid JSON, but not text: a fault of the key, not of the line. */
 static document_fault take_string(jsonl &state, value &from, wanted &to)
 {
     std::string_view raw = from.raw_json_token(), rest;
@@ -237,7 +237,7 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
         return FAULT_DEPTH;
     switch (token[0]) {
     case '"':
-        /* A string that is not taken would be skipped together with a colon after it. */
+        /* A string that is not read would be skipped together with a colon after it. */
         if (from.get_raw_json_string().error())
             return FAULT_JSON;
         return escapes_are_valid(token) ? FAULT_NONE : FAULT_JSON;
@@ -283,8 +283,8 @@ static void forget(wanted &key)
     key.route = 0;
 }
 
-/* The path within a member whose name is the next 'size' bytes of it. Of equal names the last one
- * counts: what came from one before is forgotten. */
+/* The path within a member whose name is its next 'size' bytes. If names are equal, the last one
+ * counts: what an earlier one contributed is discarded. */
 static path step_into(wanted &key, const path &from, size_t size, int depth)
 {
     path to = {from.key, from.rest + size + 1, from.size - size - 1, from.route};
@@ -339,7 +339,7 @@ static document_fault walk_object(jsonl &state, object &from, const std::vector<
     return FAULT_NONE;
 }
 
-/* Every text has room after it for what is copied too much. */
+/* Every text is followed by room for what is copied in excess. */
 static bool make_room(text_room &room, size_t size)
 {
     size_t wanted = size + UNESCAPE_PADDING + simdjson::SIMDJSON_PADDING;

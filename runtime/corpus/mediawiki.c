@@ -47,7 +47,7 @@ int mediawiki_is_dump(const char *data, size_t size)
 
 size_t mediawiki_whole(const char *data, size_t size)
 {
-    /* From the end: a page of many megabytes is searched again each time it has doubled. */
+    /* From the end: a page of many megabytes is searched again each time its size has doubled. */
     const char *at = data + size;
 
     while ((at = memrchr(data, '<', (size_t)(at - data)))) {
@@ -63,7 +63,7 @@ size_t mediawiki_whole(const char *data, size_t size)
 
 struct cursor {
     const char *at, *end;
-    int revision, contributor; /* inside of one */
+    int revision, contributor; /* inside one */
     int texts;
 };
 
@@ -91,7 +91,7 @@ static void take_id(struct cursor *cursor, struct wiki_page *page, struct wiki_s
         page->id = number(text);
 }
 
-/* An element with its content, which holds no other. */
+/* An element with its content, which contains no other element. */
 static void take_element(struct cursor *cursor, struct wiki_page *page, struct wiki_span name,
                          struct wiki_span text)
 {
@@ -140,7 +140,7 @@ static enum document_fault take_tag(struct cursor *cursor, struct wiki_page *pag
     close = memchr(cursor->at, '<', (size_t)(cursor->end - cursor->at));
     if (!close)
         return FAULT_CUT;
-    /* What holds other elements is only their frame. */
+    /* An element that contains others is only their frame. */
     if (close + 2 + word.size >= cursor->end || close[1] != '/') {
         return wiki_is(word, "text") || wiki_is(word, "title") ? FAULT_XML : FAULT_NONE;
     }
@@ -170,7 +170,7 @@ enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_pa
     return fault == FAULT_CUT ? FAULT_XML : fault;
 }
 
-/* Is it UTF-8? ASCII is passed over eight bytes at a time. */
+/* Is it UTF-8? ASCII is skipped eight bytes at a time. */
 static int is_utf8(const char *data, size_t size)
 {
     const uint8_t *at = (const uint8_t *)data, *end = at + size;
@@ -197,7 +197,7 @@ static int is_utf8(const char *data, size_t size)
     return 1;
 }
 
-/* XML knows five names. */
+/* XML defines five names. */
 static size_t xml_entity(const char *at, const char *end, uint32_t *point)
 {
     static const struct {

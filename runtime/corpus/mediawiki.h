@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pages of a MediaWiki XML dump (export-0.3 to 0.11).
- *
- * Inside of a text '<' is always escaped, so <page> is nowhere else, and a dump can be cut at any
- * byte: a range owns the pages whose '<page' begins in it. */
+/* The pages of a MediaWiki XML dump (export-0.3 to 0.11). Within texts '<' is always escaped, so
+ * <page> occurs nowhere else, and a dump can be split at any byte: a range owns the pages whose
+ * '<page' begins in it. */
 #ifndef MEGATRON_CORPUS_MEDIAWIKI_H
 #define MEGATRON_CORPUS_MEDIAWIKI_H
 
@@ -10,8 +9,8 @@
 #include "jsonl.h"
 #include "wiki_buffer.h"
 
-/* One <page>, as it is in the dump: titles and texts are still escaped. Of several revisions the
- * last one. */
+/* One <page> as in the dump: titles and texts are still escaped. If there are several revisions,
+ * the last one. */
 struct wiki_page {
     struct wiki_span title, text;
     int64_t id, revision;
@@ -20,18 +19,17 @@ struct wiki_page {
 };
 
 /* Read the page at 'data'. Returns FAULT_NONE, FAULT_CUT if the page is not closed, FAULT_XML if
- * its elements are not what they should be. What was read so far is in 'page' in any case. */
+ * its elements are not as expected. 'page' always has what was read so far. */
 enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_page *page);
 
-/* Is this the begin of such a dump? */
+/* Is this the start of such a dump? */
 int mediawiki_is_dump(const char *data, size_t size);
 
-/* The first '<page>' at or behind 'at', or NULL; and the same for '</page>', of which the end is
- * given. */
+/* The first '<page>' at or after 'at', or NULL; and the end of the first '</page>'. */
 const char *mediawiki_begin(const char *at, const char *end);
 const char *mediawiki_end(const char *at, const char *end);
 
-/* How many bytes of 'data' are whole pages, with more to come behind them. */
+/* The number of bytes of 'data' that are whole pages, if more data follows. */
 size_t mediawiki_whole(const char *data, size_t size);
 
 /* Undo XML's entities. Returns -1 if the text is not UTF-8 (then 'out' is not complete). */

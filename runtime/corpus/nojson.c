@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for jsonl.cpp where simdjson was missing at configure time. */
+/* Replaces jsonl.cpp if simdjson was missing at configure time. */
 #include "jsonl.h"
 #include "remedy.h"
 

@@ -15,13 +15,13 @@ struct record_reader {
     enum record_mode mode;
     size_t block_size, max_record;
     struct source *source;
-    int skipping; /* up to and including the next newline: the line is another segment's */
+    int skipping; /* up to and including the next newline: the line belongs to another segment */
     int dropping; /* likewise, as part of a record that is too long */
-    int at_start; /* of the file: a byte order mark may come */
+    int at_start; /* of the file: a byte order mark may follow */
     int64_t mark; /* bytes of it that were dropped */
-    int ended;    /* the source has no more */
+    int ended;    /* the source has ended */
     int64_t base; /* place of the carry's first byte in what the source delivered */
-    char *carry;  /* read and not given out yet */
+    char *carry;  /* read but not returned yet */
     size_t carry_size, carry_capacity;
     int64_t line; /* next line of the segment */
     int64_t *lines;
@@ -163,7 +163,7 @@ static int is_title(const char *line, size_t size)
            line[size - 1] == '=' && line[size - 2] == ' ' && line[size - 3] != '=';
 }
 
-/* How many bytes of 'data' are whole records, with more to come after them. */
+/* The number of bytes of 'data' that are whole records, if more data follows. */
 static size_t whole_records(enum record_mode mode, const char *data, size_t size)
 {
     const char *newline = size > 0 ? memrchr(data, '\n', size) : NULL;
@@ -238,7 +238,7 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
             source_read(reader->source, block->data + block->size, want - block->size, err);
 
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
-            /* What came before it is good; the page that is cut is counted as broken. */
+            /* What was read before is good; the truncated page is counted as broken. */
             reader->truncated = 1;
             note_flaw(reader, err);
             count = 0;
@@ -268,7 +268,7 @@ static int64_t owned_pages(const struct record_block *block, size_t cut)
 
     while ((at = memrchr(data, '<', (size_t)(at - data)))) {
         if (end - at < 7)
-            return -1; /* which tag it is comes with the next bytes */
+            return -1; /* the next bytes decide which tag it is */
         if (memcmp(at, "</page>", 7) == 0)
             return at + 7 > data + cut ? at + 7 - data : (int64_t)cut;
         if (mediawiki_begin(at, at + 6) == at)
@@ -296,7 +296,7 @@ static int64_t owned(const struct record_reader *reader, const struct record_blo
     if (boundary < reader->mark)
         boundary = reader->mark;
     from = boundary - reader->base;
-    /* The line that decides was already given out, or dropped, as this segment's last. */
+    /* The line that decides was already returned, or dropped, as the last one of this segment. */
     if (from < 0)
         return 0;
     if (from >= (int64_t)block->size)
@@ -354,7 +354,7 @@ static void number_lines(struct record_reader *reader, struct record_block *bloc
     block->site = reader->site;
     block->cut = reader->truncated && reader->ended;
     if (reader->mode == RECORD_PAGE) {
-        /* Bytes: of the last page only those before the cut, so that neighbours add up. */
+        /* Bytes: of the last page only those before the cut, so that neighbors add up. */
         block->first_line = begin;
         reader->line = begin + (int64_t)block->size;
         if (boundary >= 0 && reader->line > boundary)
@@ -392,7 +392,7 @@ static size_t rest_of_record(enum record_mode mode, const char *data, size_t siz
         const char *newline = memchr(data + at, '\n', size - at);
         size_t next;
 
-        /* A separator may be cut in two here: keep the begin of the line, unless it is long. */
+        /* A separator may be split here: keep the start of the line, unless it is long. */
         if (!newline)
             return mode == RECORD_BLANK || mode == RECORD_TITLE ? (size - at < 4096 ? at : size)
                                                                 : size;
@@ -435,10 +435,11 @@ static void skip_mark(struct record_reader *reader, struct record_block *block)
     reader->at_start = 0;
 }
 
-/* So much of a record that is too long is kept for the message about it. */
+/* This much of a record that is too long is kept for the message about it. */
 enum { HEAD_SIZE = 4096 };
 
-/* The record at the block's begin is longer than allowed: hand out an empty block that says so. */
+/* The record at the start of the block is longer than allowed: return an empty block that says so.
+ */
 static int too_long(struct record_reader *reader, struct record_block *block)
 {
     block->segment = reader->at;
@@ -455,7 +456,7 @@ static int too_long(struct record_reader *reader, struct record_block *block)
     return 1;
 }
 
-/* Read little beyond the segment: only the rest of one line is wanted from there. */
+/* Read little after the end of the segment: only the rest of one line is needed from there. */
 static size_t near_end(const struct record_reader *reader, const struct record_block *block,
                        size_t want)
 {
@@ -516,7 +517,7 @@ static int check_content(const struct record_reader *reader, const struct record
     return 0;
 }
 
-/* Read the begin of a file, of which the segment is a later part. Returns how much it is. */
+/* Read the start of a file of which the segment is a later part. Returns its size. */
 static ssize_t read_head(const struct corpus_file *file, char *head, size_t room, struct error *err)
 {
     struct source *source = source_open(file->path, file->codec, file->size, 0, SOURCE_TO_END, err);
@@ -531,7 +532,8 @@ static ssize_t read_head(const struct corpus_file *file, char *head, size_t room
     return count < 0 ? -1 : (ssize_t)have;
 }
 
-/* The site of the open segment's file: known, or at the begin of this block, or of the file. */
+/* The site of the open segment's file: already known, or at the start of this block or of the file.
+ */
 static int learn_site(struct record_reader *reader, const struct record_block *block,
                       struct error *err)
 {
@@ -596,7 +598,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             skip(reader, block);
             if (reader->ended && block->size == 0)
                 return 0;
-            /* One line reaches from before the segment to beyond it. */
+            /* One line extends from before the segment to after it. */
             if (reader->skipping && source_boundary(reader->source) >= 0 &&
                 reader->base >= source_boundary(reader->source))
                 return 0;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What a letter after a backslash stands for; 0: it is for the library. */
+/* What a letter after a backslash means; 0: left to the library. */
 static const char letters[256] = {
     ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',

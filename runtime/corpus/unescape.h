@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies the inside of a JSON string and replaces simple escapes.
+/* Copies the content of a JSON string and replaces simple escapes.
  * The JSON library handles one escape at a time; line ends alone make that a tenth of the work on a
  * document. Here the backslashes of 64 bytes are found at once. Anything but an escape of one
  * letter

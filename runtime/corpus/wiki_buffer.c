@@ -86,7 +86,7 @@ const char *wiki_find(const char *from, const char *end, const char *text)
 {
     size_t length = strlen(text);
 
-    /* Faster than memmem for texts that begin with a character that is rare. */
+    /* Faster than memmem for texts that begin with a rare character. */
     while (from < end && (from = memchr(from, text[0], (size_t)(end - from)))) {
         if ((size_t)(end - from) < length)
             return NULL;

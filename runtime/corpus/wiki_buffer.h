@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text that grows at its end, for the passes over a page. A failed allocation is remembered, so
- * that the passes need not check each byte; whoever uses the text asks once. */
+/* A growing text for the passes over a page. A failed allocation is recorded, so that the passes
+ * need not check each byte; the user of the text checks once. */
 #ifndef MEGATRON_CORPUS_WIKI_BUFFER_H
 #define MEGATRON_CORPUS_WIKI_BUFFER_H
 
@@ -17,7 +17,7 @@ struct wiki_buffer {
     int failed;
 };
 
-/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text is kept then. */
+/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text is kept in that case. */
 int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more);
 /* Free the memory, also what a failure left. */
 void wiki_buffer_clear(struct wiki_buffer *buffer);
@@ -45,7 +45,7 @@ static inline void wiki_put_text(struct wiki_buffer *buffer, const char *text)
     wiki_put(buffer, text, strlen(text));
 }
 
-/* A code point as UTF-8. What is no character becomes U+FFFD. */
+/* A code point as UTF-8. Invalid ones become U+FFFD. */
 void wiki_put_point(struct wiki_buffer *buffer, uint32_t point);
 
 /* A piece of a text, not ended by a NUL. */
@@ -61,7 +61,7 @@ static inline struct wiki_span wiki_span(const char *data, size_t size)
 
 /* Without white space at both ends. */
 struct wiki_span wiki_trim(struct wiki_span span);
-/* Equal to a text in lower case, ASCII letters in any case. */
+/* Is it equal to a text in lower case, ignoring the case of ASCII letters? */
 int wiki_is(struct wiki_span span, const char *lower);
 /* The first 'text' in [from, end), or NULL. */
 const char *wiki_find(const char *from, const char *end, const char *text);
@@ -81,7 +81,7 @@ static inline const char *wiki_skip(const char *at, const char *table)
     }
 }
 
-/* Put a byte behind the text that a search stops at. It is not part of the text. */
+/* Put a sentinel byte after the text for a search to stop at. It is not part of the text. */
 static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 {
     buffer->data[buffer->size] = stop;

@@ -30,7 +30,7 @@ static int is_filler(char c)
     return c == ' ' || c == ',' || c == ';' || c == ':';
 }
 
-/* Remove what is left before a parenthesis that closes: "(a; )" and "( )". */
+/* Remove what is left before a closing parenthesis: "(a; )" and "( )". */
 static void close_parenthesis(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;
@@ -52,7 +52,7 @@ static void close_parenthesis(struct writer *writer)
         wiki_put_char(out, ')');
         return;
     }
-    /* "f()" is no remainder of anything. */
+    /* "f()" is not a remnant of anything. */
     if (!filled && !writer->dropped && (open < 2 || out->data[open - 2] != ' ')) {
         wiki_put_char(out, ')');
         return;
@@ -131,7 +131,8 @@ static void take_wide(struct writer *writer)
     }
 }
 
-/* A comma or full stop goes to the word before it, and stands once where something was dropped. */
+/* A comma or full stop joins the word before it, and is not repeated where something was dropped.
+ */
 static void take_stop(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;

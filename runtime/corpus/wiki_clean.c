@@ -84,7 +84,7 @@ static struct wiki_span without_indent(struct wiki_span line)
     return line;
 }
 
-/* Find out which tables are closed: 'cuts' holds the begin and the end of each outermost one. */
+/* Find the tables that are closed: 'cuts' has the start and end of each outermost one. */
 static void find_tables(struct wiki_look *look, const struct wiki_buffer *in)
 {
     const char *at = in->data, *end = at + in->size;
@@ -134,7 +134,7 @@ struct lines {
     struct wiki_buffer *out;
     struct wiki_span headings[WIKI_LEVELS];
     int numbers[WIKI_LEVELS]; /* of the lists of that depth */
-    int blank;                /* an empty line comes before the next text */
+    int blank;                /* an empty line precedes the next text */
     int list;                 /* the last line was an item */
 };
 
@@ -238,7 +238,7 @@ static void put_text_line(struct lines *lines, struct wiki_span line)
     memset(lines->numbers, 0, sizeof(lines->numbers));
 }
 
-/* A heading of one equals sign, too, here. */
+/* Here also a heading of one equals sign. */
 static int heading_level(struct wiki_span line, struct wiki_span *words)
 {
     int level = wiki_heading(line, words);

@@ -16,7 +16,7 @@ struct unit {
     const char *name, *names; /* one, several; NULL: only the symbol is used */
     char kind;                /* what it measures: only equal kinds convert */
     double factor, offset;    /* value in the kind's base unit = value * factor + offset */
-    const char *other;        /* the code that it is converted to if none is given */
+    const char *other;        /* the unit to convert to if none is given */
 };
 
 static const struct unit units[] = {
@@ -132,7 +132,7 @@ static const struct unit *find_unit(struct wiki_span code)
     return NULL;
 }
 
-/* Between two numbers: what is shown, or NULL if the argument is none of these words. */
+/* Between two numbers: what is shown, or NULL if the argument is not one of these words. */
 static const char *range_word(struct wiki_span word)
 {
     static const char *const words[][2] = {{"-", "\xe2\x80\x93"},
@@ -163,7 +163,7 @@ struct quantity {
     size_t count;
 };
 
-/* The digits behind the point for a number that was given with 'decimals'. */
+/* The decimals of the result for a number that was given with 'decimals'. */
 static int digits_for(double value, int decimals, double factor)
 {
     int digits = decimals - (int)floor(log10(factor / .2) + 1e-9), least;
@@ -214,7 +214,7 @@ static void put_unit(const struct unit *unit, int symbol, int several, int ameri
     const char *name = several ? unit->names : unit->name, *metre;
 
     if (symbol || !name) {
-        /* 20 /km2 and 20 °C have a space, too, where they are set in type. */
+        /* 20 /km2 and 20 °C are typeset with a space, too. */
         wiki_put_text(out, unit->symbol[0] == '/' ? "" : " ");
         wiki_put_text(out, unit->symbol);
         return;
@@ -291,7 +291,8 @@ void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buff
     symbol = abbreviate || wiki_is(abbr, "on") || wiki_is(abbr, "in") ||
              (unit->kind == 'T' && !wiki_is(abbr, "off"));
     sigfig = wiki_positional(call, at + 2);
-    /* The number behind the units is one of digits; without a second unit it is its place. */
+    /* The number after the units is a precision in digits; without a second unit it takes its
+     * place. */
     if (target.size > 0 && !find_unit(target) && wiki_number(target, &digits, &decimals)) {
         sigfig = target;
         target.size = 0;

@@ -30,7 +30,7 @@ struct expand {
     struct wiki_buffer *out;
     const char *at, *end;
     struct wiki_call call;
-    unsigned char missing; /* raw elements of which no closing tag follows, by number */
+    unsigned char missing; /* raw elements that are not closed in the rest, by number */
 };
 
 void wiki_frames_destroy(struct wiki_frames *frames)
@@ -145,7 +145,7 @@ static void take_closing(struct expand *expand)
     struct frame frame;
     int three = expand->end - expand->at >= 3 && expand->at[2] == '}';
 
-    /* A link that is still open inside of a call is none. */
+    /* A link that is still open inside a call is not a link. */
     while (frames->templates > 0 && frames->items[frames->count - 1].kind == FRAME_LINK)
         pop(frames);
     if (frames->templates == 0) {
@@ -189,7 +189,7 @@ static void take_opening(struct expand *expand)
         push(expand, FRAME_TEMPLATE, 2);
 }
 
-/* Elements whose content is no markup. Returns the end of the one at 'at', or NULL. */
+/* Elements whose content is not markup. Returns the end of the one at 'at', or NULL. */
 static const char *raw_element(struct expand *expand)
 {
     static const struct {
@@ -299,7 +299,7 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
 
 /* --- Arguments -------------------------------------------------------------------------------- */
 
-/* Where the name of an argument ends, or NULL: an equals sign that is in no link and no tag. */
+/* The end of an argument's name, or NULL: an equals sign outside of links and tags. */
 static const char *equals_sign(struct wiki_span arg)
 {
     const char *end = arg.data + arg.size;

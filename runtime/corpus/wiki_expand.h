@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of corpus/: {{templates}}, {{#functions:}} and {{{parameters}}}.
- *
- * One pass with a stack: a call is evaluated when its braces close, with its arguments evaluated
- * already. The templates of the wiki itself are never read: there is nothing that could call
- * itself. What is nested deeper than WIKI_EXPAND_DEPTH becomes nothing, so that no page is copied
- * more often than that. */
+/* Private to corpus/: {{templates}}, {{#functions:}} and {{{parameters}}}. One pass with a stack: a
+ * call is evaluated when its braces close, after its arguments. The wiki's own templates are never
+ * read, so nothing can call itself. Anything nested deeper than WIKI_EXPAND_DEPTH is dropped, so
+ * that no page is copied more often than that. */
 #ifndef MEGATRON_CORPUS_WIKI_EXPAND_H
 #define MEGATRON_CORPUS_WIKI_EXPAND_H
 
@@ -21,7 +19,7 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
                  const struct wiki_buffer *in, struct wiki_buffer *out, enum wiki_expand_mode mode);
 void wiki_frames_destroy(struct wiki_frames *frames);
 
-/* A call: its name, trimmed, and its arguments as they are. */
+/* A call: its name, trimmed, and its unmodified arguments. */
 struct wiki_call {
     struct wiki_span name;
     struct wiki_span args[WIKI_ARGUMENTS];
@@ -35,7 +33,7 @@ struct wiki_call {
 struct wiki_span wiki_positional(const struct wiki_call *call, size_t position);
 struct wiki_span wiki_named(const struct wiki_call *call, const char *name);
 
-/* Evaluate a parser function or a variable. Returns 0 if the name is none. */
+/* Evaluate a parser function or a variable. Returns 0 if the name is neither. */
 int wiki_function(const struct wiki_call *call, struct wiki_buffer *out);
 /* Evaluate one of the known templates. Returns 0 if it is unknown. */
 int wiki_template(const struct wiki_call *call, struct wiki_buffer *out);
@@ -44,12 +42,12 @@ void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buff
 
 /* A number in the notation of the language, as {{formatnum:}} writes it: 12,500. */
 void wiki_format_number(struct wiki_span number, struct wiki_buffer *out);
-/* A number at the begin of a text, commas passed over. Returns 0 if there is none, with '*decimals'
- * its digits behind the point, or minus the zeros at its end. */
+/* A number at the start of a text, ignoring commas. Returns 0 if there is none; '*decimals' is the
+ * number of its decimals, or minus the number of trailing zeros. */
 int wiki_number(struct wiki_span text, double *value, int *decimals);
 
-/* {{#expr:}}. Returns 0 with '*value', -1 if it is no expression. '*fraction' tells whether a
- * division was made. */
+/* {{#expr:}}. Returns 0 with '*value', -1 if it is not an expression. '*fraction' tells whether
+ * there was a division. */
 int wiki_expression(struct wiki_span text, double *value, int *fraction);
 
 #endif

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Parentheses and signs inside each other; more is no expression. */
+/* Limit on nested parentheses and signs; anything deeper is not an expression. */
 enum { DEPTH = 50 };
 
 struct reader {
@@ -38,7 +38,7 @@ static int is_letter(char c)
     return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
 }
 
-/* Is the text next, as a whole word if it is one? Then it is passed. */
+/* Is the text next, as a whole word if it is one? Then skip it. */
 static int accept(struct reader *reader, const char *text)
 {
     size_t length = strlen(text);
@@ -214,7 +214,7 @@ int wiki_expression(struct wiki_span text, double *value, int *fraction)
 {
     struct reader reader = {text.data, text.data + text.size, 0, 0};
 
-    /* No page has one that long. */
+    /* No page has such a long one. */
     if (text.size > 4096 || binary(&reader, 0, value) < 0)
         return -1;
     skip_space(&reader);

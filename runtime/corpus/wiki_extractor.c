@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wikitext -> the text that WikiExtractor makes of it. Its rules were found from its outputs; the
- * order of the passes matters where markup is broken. */
+/* Wikitext -> the text that WikiExtractor produces. Its rules were derived from its output; if
+ * markup is broken, the order of the passes matters. */
 #include "config.h"
 #include "wiki_entities.h"
 #include "wiki_expand.h"
@@ -23,7 +23,7 @@ static int known_prefix(struct wiki_span prefix)
     return 0;
 }
 
-/* Is the target in another namespace or wiki, or does it look like it? */
+/* Is the target in another namespace or wiki, or does it look like that? */
 static int is_elsewhere(struct wiki_span target)
 {
     size_t from = target.size > 0 && target.data[0] == ':';
@@ -45,7 +45,7 @@ static void put_link(struct wiki_buffer *out, const char *from, const char *end)
         wiki_put(out, label.data, label.size);
 }
 
-/* Find the links that are in no other link. */
+/* Find the links that are not inside another link. */
 static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int strict)
 {
     struct wiki_cuts *cuts = &look->cuts;
@@ -70,7 +70,7 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int
     }
 }
 
-/* 'strict': a bracket that is never closed leaves all that follow it as they are (3.0). */
+/* 'strict': a bracket that is never closed leaves everything after it unchanged (3.0). */
 static void internal_links(struct wiki_look *look, const struct wiki_buffer *in,
                            struct wiki_buffer *out, int strict)
 {
@@ -277,7 +277,7 @@ static int find_tag(struct wiki_span name, int newer)
     return -1;
 }
 
-/* One kind of element that is dropped with its content: how deep it is open, and since where. */
+/* One kind of element that is dropped with its content: its nesting depth, and where it began. */
 struct element {
     size_t depth, start, closed;
 };
@@ -286,7 +286,7 @@ struct tags {
     struct wiki_look *look;
     const char *begin, *end;
     struct element elements[TAG_ROWS];
-    const char *no_close[2]; /* of math and code: none behind here */
+    const char *no_close[2]; /* of math and code: none after this position */
     unsigned numbers[2];
     int newer, comments; /* comments: may there be more of them? */
 };
@@ -312,7 +312,7 @@ static unsigned number_of(struct tags *tags, int which, const char *data, size_t
     return number;
 }
 
-/* <math> and <code>: returns the end of the element, or NULL where it is none. */
+/* <math> and <code>: returns the end of the element, or NULL if it is not one. */
 static const char *placeholder(struct tags *tags, const char *at, const struct wiki_tag *tag,
                                int which)
 {
@@ -355,7 +355,7 @@ static void discard(struct tags *tags, struct element *element, const char *at,
     }
 }
 
-/* Note what becomes of the tag at 'at'. Returns where to go on. */
+/* Record what becomes of the tag at 'at'. Returns where to continue. */
 static const char *take_tag(struct tags *tags, const char *at, const struct wiki_tag *tag)
 {
     int row = find_tag(tag->name, tags->newer), rule = row < 0 ? 0 : tag_rows[row].rule;
@@ -494,7 +494,7 @@ static const char *put_reference(const char *at, const char *end, struct wiki_bu
     return at + length;
 }
 
-/* ""a"" is "a": where the quotes that belong to those at 'at' are, or NULL. */
+/* ""a"" is "a": the position of the quotes that match those at 'at', or NULL. */
 static const char *second_quotes(const char *at, const char *end)
 {
     const char *next = end - at > 2 ? memchr(at + 2, '"', (size_t)(end - at - 2)) : NULL;
@@ -549,7 +549,7 @@ static void characters(const struct wiki_buffer *in, struct wiki_buffer *out, in
 
 /* --- Lines ------------------------------------------------------------------------------------ */
 
-/* Is the character at 'at' no part of a word? '*length' becomes its length. */
+/* Is the character at 'at' not part of a word? '*length' becomes its length. */
 static int is_other(const char *at, const char *end, size_t *length)
 {
     uint32_t point;
@@ -560,8 +560,8 @@ static int is_other(const char *at, const char *end, size_t *length)
     return class != UNICODE_LETTER && class != UNICODE_NUMBER && *at != '_';
 }
 
-/* A line end, one or more characters that are no part of a word, and a line end are one line end.
- * Returns where the second one is, or NULL. */
+/* A line end, one or more characters that are not part of a word, and a line end count as one line
+ * end. Returns the position of the second one, or NULL. */
 static const char *odd_line(const char *at, const char *end)
 {
     size_t length;
@@ -591,7 +591,7 @@ static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
     wiki_put(out, kept, (size_t)(end - kept));
 }
 
-/* A line as it is given out: commas reduced, what HTML cares about escaped. */
+/* A line of output: commas reduced, HTML's special characters escaped. */
 static void put_line(struct wiki_buffer *out, const char *line, size_t size)
 {
     if (out->size > 0)
@@ -623,7 +623,7 @@ struct heading {
     size_t size;
 };
 
-/* Headings are given out with the first text that follows. */
+/* Headings are written together with the first text that follows. */
 static void put_headings(struct wiki_buffer *out, struct heading *pending)
 {
     for (int i = 0; i < WIKI_LEVELS; i++) {
@@ -681,7 +681,7 @@ static void compact(const struct wiki_buffer *in, struct wiki_buffer *out, int n
         }
         if (is_white(line, size) || is_dropped(line, size, newer))
             continue;
-        /* 3.1: an indented line comes without its headings. */
+        /* 3.1: an indented line is written without its headings. */
         if (*line != ':')
             put_headings(out, pending);
         while (size > 0 && *line == ':') {

@@ -83,7 +83,7 @@ static void put_number(const struct wiki_call *call, double value, int fraction,
         wiki_put_text(out, ".0");
 }
 
-/* Each gets what follows the colon, trimmed, and the call with the arguments behind. */
+/* Each gets the trimmed text after the colon, and the call with the other arguments. */
 typedef void function(const struct wiki_call *call, struct wiki_span first,
                       struct wiki_buffer *out);
 
@@ -200,7 +200,7 @@ static void f_pad(const struct wiki_call *call, struct wiki_span first, struct w
     size_t missing;
 
     for (size_t i = 0; i < fill.size; i++)
-        if ((unsigned char)fill.data[i] >= 0x80) /* it would be cut inside of a character */
+        if ((unsigned char)fill.data[i] >= 0x80) /* it would be cut inside a character */
             fill.size = 0;
     if (fill.size == 0)
         fill = wiki_span("0", 1);
@@ -290,7 +290,7 @@ static const struct {
     {"grammar", f_nothing},
 };
 
-/* What the page says of itself. */
+/* Variables about the page. */
 static int variable(const struct wiki_call *call, struct wiki_buffer *out)
 {
     struct wiki_span title = call->page->title, name = call->name;
@@ -328,6 +328,6 @@ int wiki_function(const struct wiki_call *call, struct wiki_buffer *out)
             functions[i].call(call, first, out);
             return 1;
         }
-    /* #time, #invoke, #tag: what they give is not in the dump. */
+    /* #time, #invoke, #tag: their results are not in the dump. */
     return name.size > 0 && name.data[0] == '#';
 }

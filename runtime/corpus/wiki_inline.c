@@ -4,12 +4,12 @@
 #include "wiki_expand.h"
 #include "wiki_site.h"
 
-/* Links that are open at a time; what is nested deeper is dropped. */
+/* Links that can be open at a time; deeper ones are dropped. */
 enum { LINK_DEPTH = 40 };
 
 enum tag_kind {
     KIND_UNKNOWN, /* stays as it is */
-    KIND_STRIP,   /* only the tag goes */
+    KIND_STRIP,   /* only the tag is removed */
     KIND_DROP,    /* with its content */
     KIND_LINE,    /* ends the line */
     KIND_ITEM,    /* begins an item of a list */
@@ -179,14 +179,14 @@ void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
 
 /* --- Tags ------------------------------------------------------------------------------------- */
 
-/* The closing tag of an element that begins at 'from', with elements of the same name inside of it.
- * Returns where it begins, with its length; NULL if there is none. */
+/* The closing tag of an element that begins at 'from', which may contain elements of the same name.
+ * Returns its position, with its length; NULL if there is none. */
 static const char *find_close(struct inliner *inliner, const char *from, size_t kind,
                               size_t *length)
 {
     const char *name = kinds[kind].name, *at = from, *first = NULL;
     size_t size = strlen(name), depth = 1;
-    /* A <ref> holds no other, whatever an author forgot to close. */
+    /* A <ref> contains no other, whatever an author forgot to close. */
     int nests = kinds[kind].kind == KIND_DROP && !inliner->flat[kind] && strcmp(name, "ref") != 0;
 
     while (!inliner->gone[kind] && (at = memchr(at, '<', (size_t)(inliner->end - at)))) {
@@ -234,7 +234,7 @@ static void put_math(struct inliner *inliner, struct wiki_span formula)
     wiki_put_char(inliner->out, '$');
 }
 
-/* An element whose content does not go through this pass. Returns where to go on. */
+/* An element whose content does not go through this pass. Returns where to continue. */
 static const char *take_element(struct inliner *inliner, const struct wiki_tag *tag, size_t kind)
 {
     const char *from = inliner->at + tag->length, *close;
@@ -244,7 +244,7 @@ static const char *take_element(struct inliner *inliner, const struct wiki_tag *
     if (tag->closing || tag->empty)
         return from;
     close = find_close(inliner, from, kind, &length);
-    if (!close) /* never closed: the tag alone goes, what follows is text */
+    if (!close) /* never closed: only the tag is removed, the rest is text */
         return from;
     content = wiki_span(from, (size_t)(close - from));
     if (kinds[kind].kind == KIND_RAW) {
@@ -326,7 +326,7 @@ static struct wiki_span pipe_trick(struct wiki_span target)
     return wiki_trim(wiki_span(target.data, (size_t)((mark ? mark : end) - target.data)));
 }
 
-/* What is shown of a link; an empty one is not shown at all. */
+/* The visible part of a link; an empty one is dropped. */
 static struct wiki_span shown(const struct inliner *inliner, struct wiki_span target,
                               const struct wiki_span *label)
 {
@@ -401,7 +401,8 @@ static void take_link(struct inliner *inliner)
     inliner->at += 2;
 }
 
-/* [https://... label]: the address goes, and its bracket; the other one goes with 'external'. */
+/* [https://... label]: the address and its bracket are removed; 'external' removes the other
+ * bracket. */
 static int take_external(struct inliner *inliner)
 {
     static const char *const protocols[] = {"http://", "https://", "//",    "ftp://",
@@ -409,7 +410,7 @@ static int take_external(struct inliner *inliner)
     const char *at = inliner->at + 1, *stop;
     size_t found = 0;
 
-    /* In the label of another one it is text; so the line is searched only once. */
+    /* Inside the label of another link it is text; this way the line is searched only once. */
     if (inliner->at < inliner->hopeless || inliner->at < inliner->external)
         return 0;
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
@@ -435,7 +436,7 @@ static int take_external(struct inliner *inliner)
         inliner->at = stop + 1;
         return 1;
     }
-    /* The bracket that closes is the next single one; the label before it is text as any other. */
+    /* The next single bracket closes it; the label before it is ordinary text. */
     for (stop = at; stop < inliner->end && *stop != '\n'; stop++) {
         int twice = stop + 1 < inliner->end && stop[1] == *stop;
 

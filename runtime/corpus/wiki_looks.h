@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of corpus/: what the looks (ways to turn wikitext into text) share. */
+/* Private to corpus/: shared by the looks (ways to turn wikitext into text). */
 #ifndef MEGATRON_CORPUS_WIKI_LOOKS_H
 #define MEGATRON_CORPUS_WIKI_LOOKS_H
 
@@ -9,10 +9,10 @@
 
 enum { WIKI_LOOK_NUMBERS = 4096, WIKI_LEVELS = 8 };
 
-/* Memory of one thread, kept from page to page. */
+/* Memory of one thread, reused from page to page. */
 struct wiki_look {
     const struct wiki_options *options;
-    struct wiki_buffer a, b; /* the text, in turns; 'a' holds it at the begin */
+    struct wiki_buffer a, b; /* the text, alternating; it starts in 'a' */
     struct wiki_buffer out;  /* the result */
     struct wiki_buffer line_a, line_b, scratch;
     struct wiki_cuts cuts, stack;
@@ -23,16 +23,16 @@ struct wiki_look {
         unsigned stamp, number;
     } numbers[WIKI_LOOK_NUMBERS];
     unsigned stamp;
-    size_t head; /* bytes of the title at the begin of the result */
+    size_t head; /* bytes of the title at the start of the result */
 };
 
-/* What templates may ask of the page, and how links are read. */
+/* What templates may ask about the page, and how links are read. */
 struct wiki_page_info {
     struct wiki_span title;
     const struct wiki_site *site; /* may be NULL */
 };
 
-/* The level of a heading of at least two equals signs, with its words; 0 if it is none. */
+/* The level of a heading of at least two equals signs, with its words; 0 if it is not a heading. */
 int wiki_heading(struct wiki_span line, struct wiki_span *words);
 
 /* 'look->a' -> 'look->out'. 'newer': the rules of 3.1.0 instead of 3.0.6. */

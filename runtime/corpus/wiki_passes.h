@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of corpus/: passes over wikitext that the looks have in common. Each takes time that is
- * proportional to the text, whatever the text is. */
+/* Private to corpus/: passes over wikitext that the looks share. The time of each is proportional
+ * to the length of the text, whatever it contains. */
 #ifndef MEGATRON_CORPUS_WIKI_PASSES_H
 #define MEGATRON_CORPUS_WIKI_PASSES_H
 
@@ -28,13 +28,13 @@ struct wiki_cuts {
 };
 
 void wiki_cut_add(struct wiki_cuts *cuts, size_t begin, size_t end, int kind, unsigned what);
-/* Copy 'in' to 'out' without the cuts. Of cuts that overlap the first one counts, and the part of
- * the second behind it is dropped, too. */
+/* Copy 'in' to 'out' without the cuts. If cuts overlap, the first one counts, and the rest of the
+ * second is dropped, too. */
 void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct wiki_buffer *out);
 void wiki_cuts_clear(struct wiki_cuts *cuts);
 
-/* Copy without what stands between 'open' and 'close', two characters each, with what is nested in
- * it. What is never closed ends at the last 'close' behind it. */
+/* Copy without what is between 'open' and 'close', two characters each, including what is nested in
+ * it. If it is never closed, it ends at the last 'close' after it. */
 void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
                       const char *close);
 
@@ -49,7 +49,7 @@ struct wiki_tag {
     struct wiki_span name;
     size_t length; /* with its brackets; 0: not a tag */
     int closing, empty;
-    int endless; /* it is no tag because nothing closes one from here on */
+    int endless; /* it is not a tag because no '>' follows */
 };
 struct wiki_tag wiki_tag(const char *at, const char *end);
 

@@ -51,8 +51,8 @@ static void copy_text(const char *from, size_t size, char *to, size_t room)
     to[used] = '\0';
 }
 
-/* The content of the element whose tag begins with 'open' (without its last bracket). Returns where
- * it ends, or NULL. */
+/* The content of the element whose tag begins with 'open' (without its last bracket). Returns its
+ * end, or NULL. */
 static const char *content(const char *from, const char *end, const char *open,
                            struct wiki_span *text)
 {
@@ -136,7 +136,7 @@ const char *wiki_site_base(const struct wiki_site *site)
     return site->base;
 }
 
-/* Equal but for the case of ASCII letters, and with underscores for spaces. */
+/* Equal except for the case of ASCII letters and underscores instead of spaces. */
 static int same_name(struct wiki_span prefix, const char *name)
 {
     for (size_t i = 0; i < prefix.size; i++) {

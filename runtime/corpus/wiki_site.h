@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the head of a MediaWiki dump tells of its wiki: <siteinfo>. */
+/* What the head of a MediaWiki dump says about its wiki: <siteinfo>. */
 #ifndef MEGATRON_CORPUS_WIKI_SITE_H
 #define MEGATRON_CORPUS_WIKI_SITE_H
 
@@ -12,8 +12,8 @@ struct wiki_site;
 enum { WIKI_NS_NONE = -1000, WIKI_NS_MAIN = 0, WIKI_NS_FILE = 6, WIKI_NS_CATEGORY = 14 };
 
 /* Read the 'size' bytes before the first <page>. What is missing is taken from the English
- * Wikipedia; '*flaw' tells what (a static text), or NULL. Returns NULL when memory is out. Caller
- * must destroy. */
+ * Wikipedia; '*flaw' describes it (a static text), or is NULL. Returns NULL if out of memory.
+ * Caller must destroy. */
 struct wiki_site *wiki_site_parse(const char *head, size_t size, const char **flaw);
 void wiki_site_destroy(struct wiki_site *site);
 
@@ -21,7 +21,7 @@ void wiki_site_destroy(struct wiki_site *site);
 const char *wiki_site_name(const struct wiki_site *site);
 const char *wiki_site_base(const struct wiki_site *site);
 
-/* The number of the namespace that 'prefix' (what stands before a colon) names, in the wiki's own
+/* The number of the namespace that 'prefix' (the text before a colon) names, in the wiki's own
  * language or in English, or WIKI_NS_NONE. 'site' may be NULL: English. */
 int wiki_site_namespace(const struct wiki_site *site, struct wiki_span prefix);
 
@@ -31,7 +31,7 @@ struct wiki_sites *wiki_sites_create(size_t files, struct error *err);
 void wiki_sites_destroy(struct wiki_sites *sites);
 /* The site of a file; NULL if it is not known yet. */
 const struct wiki_site *wiki_sites_get(struct wiki_sites *sites, size_t file);
-/* Remember it. If another thread was earlier, 'site' is destroyed; returns the one that counts. */
+/* Store it. If another thread was first, 'site' is destroyed; returns the one that counts. */
 const struct wiki_site *wiki_sites_put(struct wiki_sites *sites, size_t file,
                                        struct wiki_site *site);
 

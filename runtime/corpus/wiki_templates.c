@@ -14,7 +14,7 @@ static void put(struct wiki_buffer *out, struct wiki_span span)
 
 typedef void handler(const struct wiki_call *call, const char *extra, struct wiki_buffer *out);
 
-/* extra: the number of the argument, and what is put before it. */
+/* extra: the number of the argument, and the text before it. */
 static void t_argument(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     struct wiki_span value = wiki_positional(call, (size_t)(extra[0] - '0'));
@@ -293,7 +293,7 @@ static void put_day(struct wiki_span day, struct wiki_buffer *out)
     put(out, day.size == 2 && day.data[0] == '0' ? wiki_span(day.data + 1, 1) : day);
 }
 
-/* extra: "d" for the day first whatever the arguments say. */
+/* extra: "d" puts the day first regardless of the arguments. */
 static void t_date(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     struct wiki_span year = wiki_positional(call, 1), month = wiki_positional(call, 2),

@@ -103,7 +103,7 @@ int wiki_heading(struct wiki_span line, struct wiki_span *words)
     return 0;
 }
 
-/* Does the text hold a call of one of these templates, or the switch? */
+/* Does the text contain a call of one of these templates, or the switch? */
 static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
 {
     static const char *const names[] = {"disambig",
@@ -174,7 +174,7 @@ static int is_redirect_text(const struct wiki_buffer *text)
     return trimmed.size >= 9 && wiki_is(wiki_span(trimmed.data, 9), "#redirect");
 }
 
-/* Has it so many characters that are no white space? */
+/* Does it have this many characters besides white space? */
 static int is_long_enough(struct wiki_span text, int64_t wanted)
 {
     int64_t count = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page of a MediaWiki dump -> a document of plain text.
- *
- * The time is proportional to the page, whatever it holds, and so is the memory. */
+/* A page of a MediaWiki dump -> a document of plain text. Time and memory are proportional to the
+ * size of the page, whatever it contains. */
 #ifndef MEGATRON_CORPUS_WIKITEXT_H
 #define MEGATRON_CORPUS_WIKITEXT_H
 
@@ -22,7 +21,7 @@ struct wiki_options {
     int extractor31;                /* WIKI_EXTRACTOR with the rules of 3.1.0 instead of 3.0.6 */
     int no_title;                   /* WIKI_CLEAN without the title as the first line */
     int redirects, disambiguations; /* keep them */
-    int64_t min_length;             /* characters of text that a document has at least */
+    int64_t min_length;             /* minimum number of characters in a document */
     int namespaces[WIKI_NAMESPACES];
     size_t namespace_count;
 };
@@ -38,21 +37,21 @@ struct wiki_document {
 
 struct wikitext;
 
-/* What one thread converts pages with. 'options' is kept. Caller must destroy. */
+/* The converter of one thread. 'options' must stay valid. Caller must destroy. */
 struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err);
 void wikitext_destroy(struct wikitext *wikitext);
 
 /* Convert the page at 'data' (from <page> to </page>). Returns FAULT_NONE with the document, valid
  * until the next call; a fault; or why the page is left out (DOCUMENT_REDIRECT, ...). 'site' may be
- * NULL. FAULT_LENGTH if memory is out. */
+ * NULL. FAULT_LENGTH if out of memory. */
 enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
                                   const struct wiki_site *site, struct wiki_document *document);
 
-/* Only the text: wikitext of a page called 'title'. Returns 0, or -1 when memory is out. */
+/* Only the text: wikitext of a page called 'title'. Returns 0, or -1 if out of memory. */
 int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct wiki_span source,
                      const struct wiki_site *site, struct wiki_span *text);
 
-/* Give back the memory that an unusually long page took. */
+/* Free the memory that an unusually long page needed. */
 void wikitext_trim(struct wikitext *wikitext);
 
 #endif

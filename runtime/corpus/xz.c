@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xz: as a stream; or, from the index at the file's end, block by block, which is how a large file
- * made with several threads (xz -T, pixz) is cut. */
+/* xz: as a stream; or, by the index at the end of the file, block by block, which is how a large
+ * file made with several threads (xz -T, pixz) is split. */
 #include "codec.h"
 
 #include <lzma.h>
@@ -10,7 +10,7 @@
 /* The dictionary of xz -9 is 64 MiB; nothing needs this much. */
 #define MEMORY_LIMIT ((uint64_t)512 << 20)
 
-/* The index can be read through an interface that came with 5.4. */
+/* Reading the index needs an interface that was added in 5.4. */
 #define WITH_BLOCKS (LZMA_VERSION >= 50040002)
 
 struct xz {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zstd: frames one after the other. A file of several frames (pzstd, the seekable format, parts put
- * together with cat) can be cut between them. The magic number of a frame has only 32 bits, which
- * chance makes once in 4 GB: a place is a frame's begin only if its blocks, followed from header to
- * header, end where another frame begins or the file ends. */
+/* zstd: frames one after the other. A file of several frames (pzstd, the seekable format, files
+ * joined by cat) can be split between them. The magic number of a frame has only 32 bits, which
+ * occur by chance once in 4 GB: a position is the start of a frame only if its blocks, followed
+ * from header to header, end where another frame begins or the file ends. */
 #include "codec.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ int zstd_can_cut(int fd, int64_t size)
 {
     int64_t end = frame_end(fd, 0, size, PROBE);
 
-    /* Leading skippable frames hold no data: look at the first one that may. */
+    /* Leading skippable frames contain no data: examine the first frame that may. */
     for (int i = 0; i < 4 && end > 0 && end < 64; i++)
         end = frame_end(fd, end, size, PROBE);
     return end > 0 && end < size && begins_frame(fd, end, size);
@@ -135,7 +135,7 @@ static ssize_t zstd_read(struct source *source, void *buffer, size_t size, struc
             return -1;
         if (!zstd->inside && have == 0)
             return 0;
-        /* A frame that nobody begins with, because it is damaged, has its error found here. */
+        /* The error of a frame that no range starts with, because it is damaged, is found here. */
         if (!zstd->inside && source->boundary < 0 && source->end < source->size &&
             source->input.position >= source->end &&
             may_come_first(source->input.fd, source->input.position, source->size))
@@ -173,7 +173,7 @@ int zstd_start(struct source *source, struct error *err)
     source->finish = zstd_finish;
     if (!zstd || !(zstd->stream = ZSTD_createDStream()))
         return error_set(err, "out of memory for zstd");
-    /* 128 MiB, what `zstd --long` writes; more needs memory that a rank should not take. */
+    /* 128 MiB, what `zstd --long` writes; more would need memory that a rank should not use. */
     ZSTD_DCtx_setParameter(zstd->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (source->begin > 0) {
         found = find_frame(source, err);

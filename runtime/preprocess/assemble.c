@@ -76,8 +76,8 @@ void assembly_clear(struct assembly *assembly)
     pthread_mutex_destroy(&assembly->lock);
 }
 
-/* A slot for another file: a new one, or that of the file which has not been used for longest. With
- * the lock held. Returns NULL with 'err' set. */
+/* A slot for another file: a new one, or that of the least recently used file. Called with the lock
+ * held. Returns NULL with 'err' set. */
 static struct open_file *free_slot(struct assembly *assembly, struct error *err)
 {
     struct open_file *oldest = NULL;
@@ -116,7 +116,7 @@ static size_t number_of(const struct assembly *assembly, size_t shard, size_t ke
 }
 
 /* Open a file, or find it open; it stays open until it is released as often. Returns the
- * descriptor, or -1 with 'err'. */
+ * descriptor, or -1 with 'err' set. */
 static int open_file(struct assembly *assembly, size_t shard, size_t key, int kind, int create,
                      struct error *err)
 {
@@ -131,8 +131,8 @@ static int open_file(struct assembly *assembly, size_t shard, size_t key, int ki
         file = free_slot(assembly, err);
         if (file) {
             *file = (struct open_file){.number = number};
-            /* Not for reading: of a page that it may read, a client of NFS writes all bytes back,
-             * also those that another node has written meanwhile. */
+            /* Not for reading: an NFS client writes back all bytes of a page that it may read,
+             * including those that another node has written since. */
             file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
         }
         if (file && file->fd < 0) {
@@ -157,7 +157,7 @@ static void release_file(struct assembly *assembly, size_t shard, size_t key, in
     pthread_mutex_unlock(&assembly->lock);
 }
 
-/* Never creates: a copier that comes too late must not put an empty file where one was renamed. */
+/* Never creates: a copier that is late must not leave an empty file in place of a renamed one. */
 static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind, struct error *err)
 {
     return open_file(assembly, shard, key, kind, 0, err);
@@ -234,8 +234,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
         return 0;
     if (draft_path(assembly, shard, key, kind, path, err) < 0)
         return -1;
-    /* A disk that is too small shows here, before anything is copied, where the file system can
-     * set space aside; others show it at the write. */
+    /* If the file system can reserve space, a disk that is too small is detected here, before
+     * anything is copied; otherwise when it is written. */
     if (size > 0 && fallocate(fd, 0, 0, size) < 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
         return error_set_errno(err, errno, "cannot allocate %lld bytes of disk space for %s",
@@ -245,9 +245,9 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
     return kind == IDX ? write_header(assembly, shard, key, fd, err) : 0;
 }
 
-/* What the chunks at the front have written becomes the file. It keeps its own name, too: who is
- * killed before the layout is written makes another one. Where a file has one name only, it gets
- * this one. */
+/* The tokens written by the chunks at the front become the file. It also keeps its own name: if
+ * this rank is killed before the layout is written, another layout is made. On file systems without
+ * links it is renamed. */
 static int take_front(struct assembly *assembly, size_t key, struct error *err)
 {
     char front[DISK_PATH], draft[DISK_PATH];
@@ -355,8 +355,8 @@ static size_t shard_of(const struct output_layout *layout, int64_t document)
     return shard;
 }
 
-/* Copy one key's share of a block; 'position' is where it begins and is moved to where it ends.
- * Where its tokens are in their position already, the rest may wait in 'columns'. */
+/* Copy one key's share of a block; 'position' is advanced to the end of it. If its tokens are
+ * already in position, the rest may wait in 'columns'. */
 static int copy_key(struct assembly *assembly, size_t key, const struct part_key *data,
                     struct position *position, struct columns *columns, struct error *err)
 {
@@ -372,7 +372,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
         struct stretch *stretch = &columns->stretch;
 
         if (shard == layout->shards)
-            break; /* beyond --max-documents */
+            break; /* after the maximum number of documents */
         if (columns->count > 0 && stretch->shard != shard &&
             write_stretch(assembly, columns, err) < 0)
             return -1;
@@ -418,7 +418,7 @@ done:
     return rc;
 }
 
-/* An earlier run has written a chunk's tokens to their position, and perhaps its node crashed
+/* An earlier run has written the tokens of a chunk to their position, but its node may have crashed
  * before they were on disk: are they there? Returns 0, 1 if not, -1. */
 static int check_tokens(struct assembly *assembly, size_t chunk, struct part_reader *part,
                         struct error *err)
@@ -442,7 +442,7 @@ static int check_tokens(struct assembly *assembly, size_t chunk, struct part_rea
     return memcmp(sums, wanted, assembly->layout->keys * sizeof(sums[0])) != 0;
 }
 
-/* Copy the blocks of a part. Returns 0, or -1, also where it is torn. */
+/* Copy the blocks of a part. Returns 0, or -1, also if it is torn. */
 static int copy_keys(struct assembly *assembly, struct part_reader *part, struct position *position,
                      struct columns *columns, int *torn, struct error *err)
 {
@@ -533,7 +533,7 @@ static int finish_file(struct assembly *assembly, size_t shard, size_t key, int 
         output_path(assembly->config, key, shard, extensions[kind], final, err) < 0 ||
         output_path(assembly->config, key, shard, "idx", idx, err) < 0)
         return -1;
-    /* A new .bin must never stand beside an old .idx. */
+    /* A new .bin must never be next to an old .idx. */
     if (kind == BIN && access(draft, F_OK) == 0)
         unlink(idx);
     if (rename(draft, final) == 0)
@@ -553,7 +553,7 @@ static int finish_kind(struct assembly *assembly, int kind, struct error *err)
     return file_sync_parent(assembly->config->output_prefix, err);
 }
 
-/* The .idx files come last: where one is there, its .bin is whole. */
+/* The .idx files come last: if one exists, its .bin is complete. */
 int assembly_finish(struct assembly *assembly, struct error *err)
 {
     return finish_kind(assembly, BIN, err) < 0 ? -1 : finish_kind(assembly, IDX, err);

@@ -31,8 +31,8 @@ struct assembly {
 int assembly_init(struct assembly *assembly, struct error *err);
 void assembly_clear(struct assembly *assembly);
 
-/* Create the files at their full size, with headers, touching 'claim', the layout's job, meanwhile.
- * Doing it again changes nothing. */
+/* Create the files at their full size, with headers, while touching 'claim', the layout's job.
+ * Idempotent. */
 int assembly_create(struct assembly *assembly, struct board *claim, struct error *err);
 
 /* Copy the part of one chunk. Returns 0; 1 if the part was damaged and has been removed; -1. */

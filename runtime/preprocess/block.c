@@ -136,7 +136,7 @@ int block_encode(struct block_encoder *with, struct block *block, struct error *
         document_parser_trim(&with->parser);
         pthread_mutex_unlock(with->long_lock);
     }
-    /* The file ends in the middle of its data: counted, also if no page was open there. */
+    /* The file ends in the middle of its data: counted, even if no page was open there. */
     if (rc == 0 && block->records.cut && block->faults[FAULT_CUT] == 0)
         add_fault(block, FAULT_CUT, 0, (int64_t)block->records.size, &nowhere);
     return rc;
@@ -148,7 +148,7 @@ void block_reset(struct block *block, size_t keys)
         struct token_buffer *tokens = &block->data.tokens[k];
         struct entry_list *entries = &block->data.entries[k];
 
-        /* What one huge document took is given back. */
+        /* Free the memory that one huge document needed. */
         if (tokens->capacity > 4 << 20)
             token_buffer_clear(tokens);
         if (entries->capacity > 1 << 20) {

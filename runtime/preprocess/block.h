@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of preprocess/ only: a block of documents between a chunk's reader and its part. */
+/* Private to preprocess/: a block of documents between a chunk's reader and its part. */
 #ifndef MEGATRON_PREPROCESS_BLOCK_H
 #define MEGATRON_PREPROCESS_BLOCK_H
 
@@ -27,8 +27,7 @@ struct block_encoder {
     const struct tokenizer *tokenizer;
     struct encoder *encoder;
     struct document_parser parser;
-    pthread_mutex_t
-        *long_lock; /* of all threads: what a long line takes is several times its size */
+    pthread_mutex_t *long_lock; /* shared: a long line takes several times its size */
 };
 
 /* Longer lines make a block large and are handled by one thread at a time. */

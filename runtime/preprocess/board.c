@@ -106,7 +106,7 @@ size_t board_prefix(struct board *board, int64_t documents)
     return documents > 0 ? 0 : count;
 }
 
-/* Returns 1 if the claim is ours, 0 if somebody else was first. */
+/* Returns 1 if the claim is ours, 0 if another process was first. */
 static int create_claim(struct work *work, struct board *board, size_t number, int generation,
                         struct error *err)
 {
@@ -157,7 +157,7 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
             continue;
         rc = create_claim(work, board, at, 0, err);
         *number = at;
-        /* Others are busy here: one look at the directory is cheaper than more of this. */
+        /* Other ranks are claiming here: reading the directory again is cheaper than trying on. */
         if (rc == 0 && ++misses == 8) {
             misses = 0;
             pthread_mutex_unlock(&board->lock);

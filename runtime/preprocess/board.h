@@ -17,7 +17,7 @@ struct job {
     unsigned char made;       /* done by this process */
     int16_t generation;       /* of the newest claim in this launch; -1: none */
     int64_t documents, bytes; /* of a finished chunk */
-    int64_t seen;             /* size of the claim when last looked at */
+    int64_t seen;             /* size of the claim when last examined */
     double seen_at;           /* for our own claims: when last touched */
 };
 

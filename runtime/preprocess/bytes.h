@@ -12,7 +12,7 @@
 struct bytes {
     unsigned char *data;
     size_t size, capacity, at;
-    int failed; /* out of memory in a put, or beyond the end in a take */
+    int failed; /* out of memory in a put, or after the end in a take */
 };
 void bytes_put(struct bytes *bytes, const void *data, size_t size);
 void bytes_put_u64(struct bytes *bytes, uint64_t value);

@@ -12,15 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text of a block: small enough to stay in the second-level cache with what is made of it. */
+/* Text of a block: small enough to stay in the second-level cache together with its tokens. */
 enum { BLOCK_SIZE = 256 << 10 };
 static const double touch_seconds = 2;
-/* Broken documents that a rank names when it meets them, and how much of a file is read again to
- * find the number of a line. */
+/* The number of broken documents that a rank reports when it finds them, and how much of a file is
+ * read again to determine a line number. */
 enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
-/* Is its input such that a block of it is there at once? */
+/* Is its input such that a block can be read immediately? */
 static int is_quick(const struct plan *plan, size_t number)
 {
     for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
@@ -165,8 +165,7 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
     return part_append(chunk->part, &block->data, err);
 }
 
-/* With --max-documents: what is broken after the last document of all that are wanted is not
- * counted. */
+/* With a maximum number of documents, faults after the last wanted document are not counted. */
 static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -190,7 +189,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     struct part_totals *totals = &chunk->totals;
     int64_t wanted = encode->config->max_documents;
 
-    /* How far others have read ahead is chance; where the part ends must not be. */
+    /* How far other threads have read ahead is random; where the part ends must not be. */
     if (chunk->full) {
         chunk->next_write++;
         return 0;
@@ -218,7 +217,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     }
     if (!totals->names[0])
         memcpy(totals->names, block->names, sizeof(totals->names));
-    /* The begin of the corpus tells early. */
+    /* The start of the corpus shows it early. */
     if (chunk->number == 0 &&
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
@@ -243,7 +242,8 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
         block->next = *at;
         *at = block;
     }
-    /* The thread that writes also writes what arrives meanwhile; the others continue encoding. */
+    /* The thread that writes also writes what arrives in the meantime; the others continue
+     * encoding. */
     while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
            chunk->waiting->number == chunk->next_write) {
         block = chunk->waiting;

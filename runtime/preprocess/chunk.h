@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of preprocess/ only: a chunk that is being encoded. */
+/* Private to preprocess/: a chunk that is being encoded. */
 #ifndef MEGATRON_PREPROCESS_CHUNK_H
 #define MEGATRON_PREPROCESS_CHUNK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of preprocess/ only: the data of a part that is written to one shard at once. */
+/* Private to preprocess/: the data of a part that is written to one shard at once. */
 #ifndef MEGATRON_PREPROCESS_COLUMNS_H
 #define MEGATRON_PREPROCESS_COLUMNS_H
 

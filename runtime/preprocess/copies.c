@@ -19,7 +19,7 @@ static int redo_chunk(struct run *run, size_t chunk, struct error *err)
     return rc;
 }
 
-/* What is copied and not on disk yet is not done, either. */
+/* What is copied but not on disk yet is not done. */
 static void touch_copies(void *context)
 {
     struct run *run = context;

@@ -8,7 +8,7 @@
 
 enum { BLOCK_SIZE = 256 << 10 };
 
-/* The first key with a text that the tokenizer does not take, or 'count'. */
+/* The first key with a text that the tokenizer rejects, or 'count'. */
 static size_t refused_key(const struct tokenizer *tokenizer, const struct jsonl *jsonl,
                           size_t count)
 {
@@ -90,7 +90,7 @@ const struct jsonl_text *document_texts(struct document_parser *parser,
     return room;
 }
 
-/* The same for one block, with a parser that is there. '*documents' becomes what is left of it. */
+/* The same for one block, with an existing parser. '*documents' becomes the remaining number. */
 static void count_in_block(const struct preprocess_config *config,
                            const struct tokenizer *tokenizer, struct document_parser *parser,
                            const struct record_block *block, int64_t *documents, int64_t *faults,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of preprocess/ only: which records are valid documents. */
+/* Private to preprocess/: which records are valid documents. */
 #ifndef MEGATRON_PREPROCESS_DOCUMENT_H
 #define MEGATRON_PREPROCESS_DOCUMENT_H
 
@@ -21,7 +21,7 @@ struct document_parser {
 int document_parser_open(struct document_parser *parser, const struct preprocess_config *config,
                          struct error *err);
 void document_parser_close(struct document_parser *parser);
-/* Give back the memory that an unusually long record took. */
+/* Free the memory that an unusually long record needed. */
 void document_parser_trim(struct document_parser *parser);
 
 /* What is wrong with a record of 'block', and with which key. Without a tokenizer, any text will

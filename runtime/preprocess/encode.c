@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decompressors of large windows: no more of them at a time than fit here. The same for blocks that
- * a long line has made large. */
+/* Decompressors with large windows: limit on their total memory. The same for blocks that a long
+ * line has made large. */
 static const size_t memory_limit = (size_t)192 << 20;
-/* The caches of all threads' encoders together, and the most that is of use to one. */
+/* The caches of all threads' encoders together, and the most that one can use. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
-/* At most this many work at one chunk of the front: they read and write one after the other. */
+/* At most this many threads work on one chunk of the front: they read and write one after the
+ * other. */
 enum { SHARING_THREADS = 8 };
 
 struct worker {
@@ -30,15 +31,15 @@ struct encode_team {
     struct block *blocks, *free;
     size_t block_count;
     struct chunk *chunks; /* open ones */
-    size_t memory;        /* of their readers, about */
+    size_t memory;        /* approximate memory of their readers */
     size_t opening;       /* threads that are opening or closing a chunk */
-    size_t fronting; /* chunks at the front that are open or being closed, one behind the other */
-    size_t behind;   /* the chunk after the last of them */
+    size_t fronting;      /* chunks at the front that are open or being closed, in order */
+    size_t behind;        /* the chunk after the last of them */
     struct chunk *newest; /* the last of them, if it is open */
     int starting;         /* a thread is opening a chunk that may be at the front */
     size_t held;          /* by blocks of long lines in flight */
     size_t reading;       /* threads that are reading a block */
-    size_t expected;      /* memory of the next block, where long lines are about; else 0 */
+    size_t expected;      /* memory of the next block, if long lines are expected; otherwise 0 */
     int no_more, failed;
     const size_t *first;
     struct error err;
@@ -57,8 +58,8 @@ static int fail(struct encode_team *team, const struct error *err)
     return -1;
 }
 
-/* One block is always admitted; it ends without the help of others, because a chunk that waits for
- * its position is opened only when the one before it is read to its end (is_direct). */
+/* One block is always admitted; it completes without the help of others, because a chunk that waits
+ * for its position is opened only when the previous one has been read to its end (is_direct). */
 static int has_room(const struct encode_team *team)
 {
     return (team->held == 0 && team->reading == 0) ||
@@ -71,8 +72,8 @@ static int can_read(const struct encode_team *team, const struct chunk *chunk)
            chunk->next_read - chunk->next_write < (int64_t)team->block_count;
 }
 
-/* With the lock held: count what a block that was read takes. Short ones let the expectation of
- * long ones fade. */
+/* With the lock held: count the memory of a block that was read. Short ones let the expectation of
+ * long ones decay. */
 static void hold_block(struct encode_team *team, struct block *block)
 {
     block->held = block->records.capacity > BLOCK_LONG_LINE ? block->records.capacity : 0;
@@ -82,7 +83,7 @@ static void hold_block(struct encode_team *team, struct block *block)
         team->expected = 0;
 }
 
-/* With the lock held: take back a list of blocks, without what a huge document took. */
+/* With the lock held: take back a list of blocks, and free the memory of huge documents. */
 static void free_blocks(struct encode_team *team, struct block *freed, size_t keys)
 {
     while (freed) {
@@ -99,8 +100,8 @@ static void free_blocks(struct encode_team *team, struct block *freed, size_t ke
     }
 }
 
-/* With the lock held: will the chunk's position be known as soon as what is being encoded now is
- * written? Then it is at the front. */
+/* With the lock held: will the position of the chunk be known as soon as the blocks being encoded
+ * now are written? Then it is at the front. */
 static int is_direct(const struct encode *encode, size_t number)
 {
     const struct encode_team *team = encode->team;
@@ -160,14 +161,14 @@ static struct chunk *open_another(struct worker *worker)
     return chunk;
 }
 
-/* With --max-documents, chunks beyond the limit are not begun. */
+/* With a maximum number of documents, chunks after the last one are not started. */
 static int enough(const struct encode *encode)
 {
     return encode->config->max_documents > 0 &&
            board_prefix(encode->board, encode->config->max_documents) > 0;
 }
 
-/* With the lock held: a chunk at the front that has not many threads yet. */
+/* With the lock held: a chunk at the front that does not have many threads yet. */
 static struct chunk *find_shared(const struct encode *encode)
 {
     const struct encode_team *team = encode->team;
@@ -303,7 +304,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
 
-/* Give a complete chunk its name, or remember why it is not complete. */
+/* Rename a complete chunk, or record why it is not complete. */
 static int end_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
@@ -322,8 +323,8 @@ static int end_chunk(struct worker *worker, struct chunk *chunk)
     return 0;
 }
 
-/* With the lock held: let go of a chunk, and close it if it is complete. Returns the chunk, in the
- * hands of this thread, whose turn it is to be written then, or NULL. */
+/* With the lock held: release a chunk, and close it if it is complete. Returns the chunk, now owned
+ * by this thread, that is to be written next, or NULL. */
 static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
@@ -341,7 +342,7 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
         fail(team, &worker->err);
     pthread_mutex_lock(&team->lock);
     team->opening--;
-    pthread_cond_broadcast(&team->changed); /* heard when the lock is given up */
+    pthread_cond_broadcast(&team->changed); /* signalled when the lock is released */
     if (team->failed)
         return NULL;
     if (front_pass(encode->front, number, &worker->err) < 0) {
@@ -480,7 +481,7 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     team->first = first;
     team->no_more = team->failed = 0;
     team->memory = team->held = team->reading = 0;
-    /* Until the first blocks have shown what there is, lines may be as long as is allowed. */
+    /* Until the first blocks have been read, assume lines of the maximum length. */
     team->expected = (size_t)encode->config->max_line;
     team->free = NULL;
     team->newest = NULL;

@@ -73,8 +73,8 @@ static int write_piece(struct front *front, size_t begin, size_t end, int direct
     return disk_pwrite(file->fd, data, end - begin, at, path, err);
 }
 
-/* Only whole units go past the page cache. What else is in the first and the last one is not
- * touched: it may be another chunk's, or behind the end of an output that is complete by now. */
+/* Only whole units bypass the page cache. The rest of the first and the last unit is not touched:
+ * it may belong to another chunk, or be after the end of an output that is already complete. */
 static int write_buffer(struct front *front, struct error *err)
 {
     size_t end = front->size, head = round_up(front->from), tail = end & ~(size_t)(UNIT - 1);

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The name and the parent of a process; 0 on success. Names may hold spaces and parentheses. */
+/* The name and the parent of a process; 0 on success. Names may contain spaces and parentheses. */
 static int look_at(long pid, char *name, size_t size, long *parent)
 {
     char path[64], line[512], *open, *close;

@@ -39,7 +39,7 @@ static void remove_part(struct work *work, struct board *board, size_t chunk)
 
     if (work_part_path(work, chunk, job->documents, job->bytes, path, NULL) == 0)
         unlink(path);
-    /* Alone there is no claim that could run out. */
+    /* A single rank has no claim that could expire. */
     if (work->world->size == 1)
         job->generation = -1;
     job->done = job->mine = job->made = 0;
@@ -98,8 +98,8 @@ static void show_faults(struct output_layout *layout, const struct preprocess_co
     }
 }
 
-/* What tells whether the corpus has the keys at all: counts over its parts so far, and what the
- * first document without a key, or without ids for a NullTokenizer, was. */
+/* Decides whether the corpus has the keys at all: counts over its parts so far, and the first
+ * document without a key, or without ids for a NullTokenizer. */
 struct key_check {
     struct part_totals totals;
     const char *path;

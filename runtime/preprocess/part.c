@@ -19,8 +19,8 @@
 /* More than any block can have; what a torn file may claim is bounded by it. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
 #define PENDING_LIMIT ((size_t)256 << 10)
-/* Where blocks begin, behind magic, identity and chunk. Up to this many bytes of them are read at
- * once. */
+/* The position of the first block, after magic, identity and chunk. Up to this many bytes of blocks
+ * are read at once. */
 #define BLOCKS_AT  ((int64_t)sizeof(uint64_t[3]))
 #define LOAD_LIMIT ((int64_t)1 << 20)
 
@@ -49,7 +49,7 @@ struct part_reader {
     int64_t *lines;
     unsigned char *payload;
     size_t capacity;
-    unsigned char *blocks; /* all of them, where they are small */
+    unsigned char *blocks; /* all of them, if they are small */
     char path[DISK_PATH];
 };
 
@@ -402,8 +402,8 @@ const uint64_t *part_direct(const struct part_reader *reader)
     return reader->direct ? reader->sums : NULL;
 }
 
-/* Does the payload hold what its key headers say? The checksum is kept in the pieces in which it
- * was made. */
+/* Does the payload match its key headers? The checksum is computed over the same pieces as when it
+ * was written. */
 static int take_block(struct part_reader *reader, const struct block_header *header,
                       struct part_key *keys)
 {

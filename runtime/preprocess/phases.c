@@ -42,8 +42,8 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
         int64_t left;
         int rc;
 
-        /* With a broken chunk the others finish what is before it; alone nobody else does, and a
-         * torn part may have to be made again. */
+        /* If a chunk is broken, other ranks finish those before it; a single rank must do so
+         * itself, and a torn part may have to be made again. */
         if ((run->encode.broken == SIZE_MAX || run->work.world->size == 1) &&
             encode_run(&run->encode, NULL, err) < 0)
             return -1;
@@ -103,18 +103,18 @@ static int make_layout(struct run *run, const char *path, struct error *err)
         rc = strict_check(run, err);
     if (rc == 0)
         rc = init_assembly(run, err);
-    /* Files of a layout that comes too late would take the space of the whole output again. */
+    /* The files of a layout that is too late would take the space of the whole output again. */
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
         rc = output_layout_write(&run->layout, path, err);
-    /* What counts is what lies there now, perhaps written by another rank. */
+    /* What counts is the file that exists now, perhaps written by another rank. */
     run_drop_layout(run);
     return rc;
 }
 
-/* Take the one job of a phase that one rank does for all, also from one that is gone. Returns 1, 0
- * or -1. */
+/* Take the one job of a phase that one rank does for all, even from a rank that is gone. Returns 1,
+ * 0 or -1. */
 static int take_single(struct run *run, struct error *err)
 {
     size_t number;
@@ -167,11 +167,11 @@ int run_goodbye(struct run *run, struct error *err)
 {
     int rc;
 
-    run_stop_monitor(run); /* it writes into the directory that goes */
+    run_stop_monitor(run); /* it writes to the directory that is being removed */
     rc = work_end(&run->work, "", (double)run->config->lease, err);
     if (rc < 0)
         return -1;
-    /* Another rank, thought dead, has finished, too, and waits for this one to know. */
+    /* Another rank, thought dead, has also finished, and waits for this one's acknowledgment. */
     if (rc > 0 && run_is_over(run) && !run->ending[0])
         return 0;
     run->finished = 1;
@@ -189,7 +189,7 @@ static int do_finish(struct run *run, struct error *err)
 
         if (run_is_over(run))
             return 0;
-        /* The word of the end came and went before this rank saw it. */
+        /* The end message was written and removed before this rank saw it. */
         if (disk_is_gone(run->work.base))
             return error_set(err, "%s is gone: another run has taken over", run->work.base);
         rc = take_single(run, err);

@@ -14,9 +14,9 @@
 
 #define PLAN_MAGIC 0x314e414c5047454dull /* "MEGPLAN1" */
 
-/* Chunks are small enough that a slow node holds nobody up with its last one, and few enough for a
- * directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. Each costs a
- * millisecond for its files: a corpus of some size has chunks of no less than 16 MiB. */
+/* Chunks are small enough that no rank waits long for the last one of a slow node, and few enough
+ * for a directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. Each costs a
+ * millisecond for its files, so a larger corpus has chunks of at least 16 MiB. */
 static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
 static const int64_t chunks_least = 16, chunks_most = 32768;
 
@@ -113,7 +113,8 @@ static int put_file(struct bytes *bytes, const char *path, struct error *err)
         return 0;
     rc = disk_read_file(path, (size_t)1 << 30, &file, err);
     if (rc > 0)
-        return 0; /* a directory's or a built-in name; the tokenizer says what it thinks of it */
+        return 0; /* the name of a directory or of a built-in; the tokenizer reports it if it is
+                     wrong */
     if (rc < 0)
         return -1;
     bytes_put_u64(bytes, checksum_seeded(file.data, file.length, 0));
@@ -147,7 +148,7 @@ static int put_model(struct bytes *bytes, const char *model, struct error *err)
     return put_file(bytes, config, err);
 }
 
-/* The files, and what came of them. */
+/* The files of the tokenizer, and the properties of the loaded one. */
 static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
                          const struct tokenizer *loaded, struct error *err)
 {
@@ -212,7 +213,7 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
         bytes_put_text(bytes, file->path);
         bytes_put_u64(bytes, (uint64_t)file->size);
         bytes_put_u64(bytes, (uint64_t)file->modified);
-        /* What came through a pipe comes only once: its chunks are of use to no other run. */
+        /* Input from a pipe can be read only once: its chunks are of no use to another run. */
         if (strcmp(file->path, "-") == 0) {
             bytes_put_u64(bytes, (uint64_t)getpid());
             bytes_put_u64(bytes, (uint64_t)time(NULL));

@@ -51,7 +51,7 @@ static int check_directory(const char *prefix, struct error *err)
     return 0;
 }
 
-/* Rank 0: look at input and output, and let the others begin. */
+/* Rank 0: examine input and output, and let the others begin. */
 static int begin(struct run *run, struct error *err)
 {
     const struct preprocess_config *config = run->config;
@@ -158,7 +158,7 @@ static int prepare(struct run *run, struct error *err)
             run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
     if (board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start, err) < 0)
         return -1;
-    /* A file that cannot be cut must not be begun when all others are done. */
+    /* A file that cannot be split must not be started when all others are done. */
     if (config->max_documents == 0) {
         size_t count = plan_large_chunks(&run->plan, config, &run->parts.early);
 
@@ -262,7 +262,7 @@ static void clean_up(struct run *run)
     pthread_cond_destroy(&run->monitor_wake);
 }
 
-/* Another rank ended the launch: this one ends like it. */
+/* Another rank ended the launch: end in the same way. */
 static int follow(struct run *run, struct error *err)
 {
     work_acknowledge(&run->work, !run->ending[0]);
@@ -272,7 +272,7 @@ static int follow(struct run *run, struct error *err)
 }
 
 /* Did the others finish without this rank, which was slow to write to disk or to see the end, and
- * remove the directory under it? Then all of the output is there, in its size. */
+ * remove the directory it uses? Then the whole output exists, at its full size. */
 static int was_finished(struct run *run)
 {
     struct error ignored;

@@ -19,7 +19,7 @@ void report_init(struct report *report)
     report->begin = report->logged_at = clock_now();
 }
 
-/* Ranks tell each other how far they are through small files; nothing depends on them. */
+/* Ranks share their progress through small files; nothing depends on them. */
 void report_share(struct report *report)
 {
     const struct encode_counts *counts = &report->encode->counts;
@@ -183,7 +183,7 @@ void report_end(struct report *report, const struct output_layout *layout)
         printf("  tokens:          %" PRId64 " in %" PRId64 " sequences, %s (%s)\n", end->tokens[k],
                end->sequences[k], layout->id_size == 2 ? "uint16" : "int32",
                report->config->keys[k]);
-    /* With a limit on documents, more was read than what became tokens. */
+    /* With a maximum number of documents, more was read than became tokens. */
     if (report->config->max_documents > 0)
         printf("  input:           %" PRId64 " bytes read\n", layout->bytes);
     else

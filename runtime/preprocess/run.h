@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For files of preprocess/ only: the state of one rank, and its phases. */
+/* Private to preprocess/: the state of one rank, and its phases. */
 #ifndef MEGATRON_PREPROCESS_RUN_H
 #define MEGATRON_PREPROCESS_RUN_H
 
@@ -32,8 +32,8 @@ struct run {
     pthread_mutex_t monitor_lock, redo_lock;
 };
 
-/* Chunks, layout, copies and the end, as far as other ranks have not done them. Returns 0 or -1;
- * also 0 if another rank has ended the launch. */
+/* Chunks, layout, copies and the end, unless other ranks have done them. Returns 0 or -1; also 0 if
+ * another rank has ended the launch. */
 int run_phases(struct run *run, struct error *err);
 
 /* The phase that copies parts to their positions, for run_phases. */

@@ -70,7 +70,7 @@ static int root_path(const struct work *work, char *path, const char *what, stru
 }
 
 /* Remove what other plans and launches have left. A directory is renamed first: a rank that still
- * works in it finds it gone at its next step. */
+ * works in it notices at its next step. */
 static void remove_strangers(struct work *work)
 {
     DIR *directory = opendir(work->root);
@@ -99,7 +99,7 @@ static void remove_strangers(struct work *work)
         closedir(directory);
 }
 
-/* Drafts of earlier launches may be large, and their claims mean nothing any more. */
+/* Drafts of earlier launches may be large, and their claims no longer mean anything. */
 static void remove_leftovers(struct work *work)
 {
     DIR *directory = opendir(work->base);
@@ -187,7 +187,8 @@ static int read_plan(struct work *work, struct plan *plan, const char *identity,
     return rc;
 }
 
-/* Has the rank that finished left, and only its word for those that have not come yet? */
+/* Has the rank that finished left, and only its end message remains for ranks that have not arrived
+ * yet? */
 static int is_left(const struct work *work)
 {
     char owner[DISK_PATH], finished[DISK_PATH];
@@ -231,7 +232,7 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
     }
 }
 
-/* What 'path' says of the end. Returns 1; 0 if there is nothing, or not all of it yet. */
+/* Read how the launch ended from 'path'. Returns 1; 0 if there is nothing yet, or not all of it. */
 static int read_word(const char *path, char *message, size_t size)
 {
     struct file_bytes text;
@@ -246,8 +247,8 @@ static int read_word(const char *path, char *message, size_t size)
     return whole;
 }
 
-/* Where launches have the same name, one may have left its good word for a rank that never came. It
- * says nothing to one that has not begun yet. */
+/* If launches have the same name, an earlier one may have left its message of success for a rank
+ * that never arrived. It does not concern a launch that has not begun yet. */
 static int is_old_word(const struct work *work, const char *message)
 {
     return !work->owned && !message[0] && is_left(work);
@@ -264,7 +265,7 @@ int work_ended(struct work *work, char *message, size_t size)
     return 1;
 }
 
-/* How many ranks know how the launch ended. */
+/* The number of ranks that know how the launch ended. */
 static int64_t count_acknowledged(const struct work *work)
 {
     DIR *directory = opendir(work->root);
@@ -302,7 +303,7 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return errno == EEXIST ? 1 : error_set_errno(err, errno, "cannot create %s", path);
-    /* One write with an end mark: a reader sees all of it or takes it for not there yet. */
+    /* One write with an end mark: a reader sees all of it or treats it as missing. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     while (clock_now() - begin < seconds && !all_know(work))
@@ -328,7 +329,7 @@ void work_acknowledge(struct work *work, int well)
     if (fd < 0)
         return;
     close(fd);
-    /* Nobody waits for it any more, nor removes it. */
+    /* No rank waits for it any more, nor removes it. */
     if (disk_is_gone(end)) {
         unlink(path);
         rmdir(work->root);
@@ -366,7 +367,7 @@ int work_was_removed(struct work *work)
            (disk_is_gone(work->root) || work_was_finished(work, work->identity) || is_left(work));
 }
 
-/* Is it this launch's; is it the word of a launch's end, or a rank's answer to it? */
+/* Does it belong to this launch; is it a launch's end message, or a rank's answer to one? */
 static int is_of_launch(const struct work *work, const char *name)
 {
     return strstr(name, work->launch) != NULL;
@@ -378,9 +379,9 @@ static int is_word(const struct work *work, const char *name)
     return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
 }
 
-/* The mark of completion is removed last: a launch after a kill in here only has to clean up. The
- * directory of the parts gets another name first, so that a rank that is late, or thought dead,
- * cannot put a file into it while it is emptied. */
+/* The completion mark is removed last: after a kill in here, the next launch only has to clean up.
+ * The directory of the parts is renamed first, so that a rank that is late, or thought dead, cannot
+ * create files in it while it is emptied. */
 void work_remove(struct work *work)
 {
     int late = work->world->size > 1 && !all_know(work);
@@ -405,10 +406,10 @@ void work_remove(struct work *work)
     if (late && !all_know(work))
         return;
     if (rmdir(work->root) < 0)
-        work_forget_launch(work); /* a rank that was late has acknowledged meanwhile */
+        work_forget_launch(work); /* a late rank has acknowledged in the meantime */
 }
 
-/* Remove these files, and the directory if it is empty then: a run that failed before it had a plan
+/* Remove these files, and the directory if it is then empty: a run that failed before it had a plan
  * leaves nothing. */
 static void remove_files(struct work *work, int (*which)(const struct work *, const char *))
 {

@@ -13,7 +13,7 @@ static int base64_value(char digit)
 }
 
 /* Decode 'length' characters into 'out' (room for as many bytes). Returns the number of bytes, or
- * SIZE_MAX if it is no base64. */
+ * SIZE_MAX if the text is not base64. */
 size_t base64_decode(const char *text, size_t length, uint8_t *out)
 {
     uint32_t bits = 0;

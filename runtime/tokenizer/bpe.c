@@ -27,8 +27,8 @@ void bpe_scratch_clear(struct bpe_scratch *scratch)
     memset(scratch, 0, sizeof(*scratch));
 }
 
-/* Not behind a space: where it stays alone, it belongs to the spaces before it, and who looks for
- * that expects it with the character that follows. */
+/* Not after a space: if the space stays alone, it belongs to the spaces before it, and the code
+ * that checks this expects it together with the next character. */
 size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at)
 {
     uint32_t before, point;
@@ -54,15 +54,15 @@ size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t
     return length;
 }
 
-/* The symbols of a word as a chain; keys are ranks with the place in the low bits, so that the
- * smallest is the leftmost of the lowest rank. */
+/* The symbols of a word as a linked list. A key is a rank with the position in its low bits, so the
+ * smallest key is the leftmost pair of the lowest rank. */
 struct chain {
     uint32_t keys[BPE_SHORT];
     uint8_t next[BPE_SHORT + 1], previous[BPE_SHORT + 1];
 };
 #define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
 
-/* Merge while there is a pair. Keys behind 'count' up to a multiple of 8 are written, too. */
+/* Merge until no pair is left. Keys after 'count', up to a multiple of 8, are overwritten too. */
 static size_t merge_chain(const struct bpe *bpe, struct chain *chain, uint32_t *symbols,
                           size_t count)
 {
@@ -150,7 +150,7 @@ static size_t put_symbol(const struct bpe *bpe, uint32_t symbol, const uint8_t *
     return length;
 }
 
-/* A run of characters that all have symbols. 'ids' has room for one per byte of the run. */
+/* A run of characters that all have symbols. 'ids' has room for one id per byte of the run. */
 static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *run,
                          size_t length, size_t characters, uint32_t *ids)
 {
@@ -185,7 +185,7 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
     return count == SIZE_MAX ? SIZE_MAX : made;
 }
 
-/* A well-formed word: unknown characters stand alone, the runs between them merge. */
+/* A well-formed word: unknown characters stay single, and the runs between them merge. */
 static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scratch,
                                 const uint8_t *word, size_t length, uint32_t *ids)
 {
@@ -210,7 +210,7 @@ static size_t encode_characters(const struct bpe *bpe, struct bpe_scratch *scrat
     return more == SIZE_MAX ? SIZE_MAX : made + more;
 }
 
-/* The same for a word with bytes that are no UTF-8: each of them is U+FFFD. */
+/* The same for a word with bytes that are not UTF-8: each of them becomes U+FFFD. */
 static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch,
                               const uint8_t *word, size_t length, uint32_t *ids)
 {
@@ -231,7 +231,7 @@ static size_t encode_repaired(const struct bpe *bpe, struct bpe_scratch *scratch
     return made;
 }
 
-/* A word of bytes some of which have no token: as if they were not there. */
+/* A word of bytes, some of which have no token: these are skipped. */
 static size_t encode_without(const struct bpe *bpe, struct bpe_scratch *scratch,
                              const uint8_t *word, size_t length, uint32_t *ids)
 {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte-pair encoding of one word: symbols, the ranks of their pairs, and the merging.
- *
- * A symbol is a token or, in character vocabularies, a character that is part of tokens without
- * being one. Words begin as one symbol per byte (or character); of all neighbours that form a pair,
- * those of the lowest rank merge first, the leftmost of equals. */
+/* Byte-pair encoding of one word: symbols, the ranks of their pairs, and the merging. A symbol is a
+ * token or, in character vocabularies, a character that is part of tokens without being one. A word
+ * starts as one symbol per byte (or character); of all adjacent symbols that form a pair, those of
+ * the lowest rank merge first, the leftmost first if ranks are equal. */
 #ifndef MEGATRON_BPE_H
 #define MEGATRON_BPE_H
 
@@ -16,33 +15,33 @@
 #define BPE_RANK_LIMIT   ((1u << 22) - 2)
 #define BPE_NONE         UINT32_MAX
 
-/* Form of the words: what they are before the first merge. */
+/* What a word consists of before the first merge. */
 enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
 
 struct bpe {
     enum bpe_units units;
-    int whole_words;   /* a word that is a token is that token, whatever its merges say */
+    int whole_words;   /* a word that is a token becomes that token, regardless of its merges */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
-    int all_tokens;    /* every token may come out: there are no merges (Unigram) */
+    int all_tokens;    /* every token can be produced: there are no merges (Unigram) */
     int space_runs;    /* spaces merge with each other only when nothing else is left to merge */
     uint32_t unknown_id;
     uint32_t byte_ids[256];
-    int drops_missing; /* BPE_BYTES: a byte may be without a token */
+    int drops_missing; /* BPE_BYTES: a byte need not have a token */
     int has_missing;   /* BPE_BYTES: some bytes have no token; they are dropped */
 
-    uint32_t token_count;  /* symbols below are tokens, and their numbers are ids */
+    uint32_t token_count;  /* lower symbols are tokens, and their numbers are ids */
     uint32_t symbol_count; /* all symbols */
     uint8_t *text;         /* of all symbols, one after the other */
     uint32_t *offsets;     /* symbol_count + 1 */
-    struct trie trie;      /* text -> symbol; only of those that merges may reach */
-    struct trie unmade;    /* with whole_words: tokens that merges may not make of their own text */
-    uint64_t unmade_filter[1024]; /* bits: may there be such a token? */
+    struct trie trie;      /* text -> symbol; only for symbols that merges can produce */
+    struct trie unmade;    /* with whole_words: tokens that their own merges do not produce */
+    uint64_t unmade_filter[1024]; /* bits: can there be such a token? */
 
     uint64_t *pairs; /* hash table of left, right and rank + 1 */
     size_t pair_mask, pair_count;
-    uint64_t *filter; /* bits: may there be such a pair? */
+    uint64_t *filter; /* bits: can there be such a pair? */
     int filter_shift;
-    uint32_t *merged; /* rank -> symbol; BPE_NONE where several share the rank */
+    uint32_t *merged; /* rank -> symbol; BPE_NONE if several share the rank */
     uint32_t rank_count;
 
     uint32_t byte_symbols[256]; /* BPE_CHARACTERS: of ASCII, else BPE_NONE */
@@ -52,14 +51,14 @@ struct bpe {
     size_t page_count;
 
     /* For long words, see bpe_linear.c. */
-    uint8_t odd[65536 / 8]; /* two bytes within a token that is not as bpe_linear.c wants it */
+    uint8_t odd[65536 / 8]; /* two bytes within a token that bpe_linear.c cannot handle */
     uint32_t
         *made_at;   /* by symbol: 1 + rank of its last merge, 0 for a unit; BPE_NONE: never made */
     uint32_t *left; /* by symbol: what that merge joined */
     uint32_t *right;
     uint32_t *shorter;         /* by symbol: the longest symbol that it begins with */
-    uint8_t joined[65536 / 8]; /* two bytes that stand side by side within a symbol */
-    uint64_t *neighbours; /* BPE_CHARACTERS: bits by hash, of characters side by side in a symbol */
+    uint8_t joined[65536 / 8]; /* two bytes that are adjacent within a symbol */
+    uint64_t *neighbours; /* BPE_CHARACTERS: bits by hash, of adjacent characters in a symbol */
 };
 
 /* Memory for words of any length. All zero at first. */
@@ -73,20 +72,19 @@ int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err);
 void bpe_clear(struct bpe *bpe);
 
 /* Take over the texts of 'count' tokens; lengths[i] == 0 is an id without text, which no merge
- * makes. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
+ * produces. A text given twice keeps its first id. In BPE_BYTES every byte must be a token. */
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
                    size_t count, struct error *err);
 
-/* Let a token have another text, too; for models without merges. Returns 0, or -1 when memory is
- * out. */
+/* Give a token a second text; for models without merges. Returns 0, or -1 if out of memory. */
 int bpe_add_text(struct bpe *bpe, const uint8_t *text, size_t length, uint32_t token);
 
-/* The next pair, of a higher rank than all before. Their joint text must be a symbol. A pair given
- * again keeps the later rank, as a dictionary would. */
+/* The next pair, with a higher rank than all before. Their combined text must be a symbol. A pair
+ * given again keeps the later rank, as in a dictionary. */
 int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *err);
 
-/* All pairs whose joint text is a token, in the order of 'order' (ids, lowest rank first). Where
- * ties[i] is set, token i shares the rank of the one before; NULL: no two do. */
+/* All pairs whose combined text is a token, in the order of 'order' (ids, lowest rank first). If
+ * ties[i] is set, token i has the same rank as the one before; NULL: no ties. */
 int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *ties, size_t count,
                       struct error *err);
 
@@ -110,8 +108,8 @@ static inline uint64_t bpe_pair_hash(uint64_t key)
     return key * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* The rank of a pair, or BPE_NONE. Most pairs asked for do not exist; the filter, which stays in
- * the cache, tells for nearly all of them. */
+/* The rank of a pair, or BPE_NONE. Most of the requested pairs do not exist; the filter, which
+ * stays in the CPU's cache, rejects nearly all of them. */
 static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     uint64_t key = bpe_pair_key(left, right), hash = bpe_pair_hash(key), bit, entry;
@@ -132,7 +130,7 @@ static inline uint32_t bpe_rank(const struct bpe *bpe, uint32_t left, uint32_t r
     }
 }
 
-/* What bpe_rank will look at. */
+/* Prefetch what bpe_rank will read. */
 static inline void bpe_rank_prefetch(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     uint64_t hash = bpe_pair_hash(bpe_pair_key(left, right));
@@ -144,7 +142,7 @@ static inline void bpe_rank_prefetch(const struct bpe *bpe, uint32_t left, uint3
 /* The token whose text is that of two symbols joined, or TRIE_NONE. */
 uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
 
-/* What a pair of this rank becomes. */
+/* The symbol that a pair of this rank becomes. */
 static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t right,
                                  uint32_t rank)
 {
@@ -153,7 +151,7 @@ static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t 
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
-/* The bit of two characters in 'neighbours'. */
+/* The bit of two characters in 'neighbors'. */
 #define BPE_NEIGHBOUR_BITS 17
 static inline size_t bpe_neighbour(uint32_t first, uint32_t second)
 {
@@ -169,7 +167,7 @@ static inline uint32_t bpe_character(const struct bpe *bpe, uint32_t point)
     return page ? bpe->characters[page - 1][point & 255] : BPE_NONE;
 }
 
-/* May two bytes that stand side by side become part of one token? */
+/* Can two adjacent bytes become part of one token? */
 static inline int bpe_joined(const struct bpe *bpe, uint8_t first, uint8_t second)
 {
     unsigned at = (unsigned)first << 8 | second;
@@ -186,7 +184,7 @@ static inline unsigned bpe_unmade_bit(const uint8_t *word, size_t length)
     return key * UINT32_C(0x9E3779B1) >> 16;
 }
 
-/* The token that a word is though its merges do not make it, or BPE_NONE. */
+/* The token that a word becomes although its merges do not produce it, or BPE_NONE. */
 static inline uint32_t bpe_whole_word(const struct bpe *bpe, const uint8_t *word, size_t length)
 {
     unsigned bit;
@@ -202,7 +200,7 @@ static inline uint32_t bpe_whole_word(const struct bpe *bpe, const uint8_t *word
     return token < bpe->token_count ? token : BPE_NONE;
 }
 
-/* The first place behind 'at' where merges can be cut without changing them, or the end. */
+/* The first position after 'at' at which merges can be cut without changing them, or the end. */
 size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at);
 
 static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
@@ -214,13 +212,13 @@ static inline void bpe_mark(uint8_t *map, const uint8_t *text, size_t length)
     }
 }
 
-/* The ids of a word into 'ids', which has room for 3 * length. Returns their number, or SIZE_MAX
- * when memory is out. */
+/* Write the ids of a word to 'ids', which has room for 3 * length. Returns their number, or
+ * SIZE_MAX if out of memory. */
 size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                   size_t length, uint32_t *ids);
 
-/* The same for a word of 1 to BPE_SMALL bytes, which lies in memory of 16 that is zero behind it,
- * as 'ids' has room for 16. Returns 0 where the word is none for this; use bpe_encode then. */
+/* The same for a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
+ * 'ids' has room for 16. Returns 0 if the word needs bpe_encode. */
 #define BPE_SMALL 15
 size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
 
@@ -236,7 +234,7 @@ size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, con
 void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
-#define BPE_TRACED 4096 /* units of the longest token whose merges are looked at beforehand */
+#define BPE_TRACED 4096 /* units of the longest token whose merges are examined in advance */
 #define BPE_SHORT  64   /* symbols up to which bpe_merge_short is used */
 
 #endif

@@ -64,7 +64,7 @@ static void *allocate_large(size_t size)
     return memory;
 }
 
-/* The place of a character's symbol in the two-stage table; NULL when memory is out. */
+/* The entry of a character's symbol in the two-stage table; NULL if out of memory. */
 static uint32_t *character_slot(struct bpe *bpe, uint32_t point)
 {
     uint32_t(*pages)[256];
@@ -80,8 +80,8 @@ static uint32_t *character_slot(struct bpe *bpe, uint32_t point)
     return &bpe->characters[bpe->character_pages[point >> 8] - 1][point & 255];
 }
 
-/* Give every character that occurs in a token a symbol: the token of that text, or one behind all
- * tokens. */
+/* Give every character that occurs in a token a symbol: the token with that text, or a new symbol
+ * after all tokens. */
 static int add_characters(struct bpe *bpe, size_t *text_capacity)
 {
     size_t text_length = bpe->offsets[bpe->token_count];
@@ -210,7 +210,7 @@ static int grow_pairs(struct bpe *bpe)
     return 0;
 }
 
-/* Enter a pair under 'rank', over an entry it may have. */
+/* Enter a pair with this rank, replacing an entry that it may have. */
 static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank)
 {
     uint64_t key = bpe_pair_key(left, right);
@@ -279,7 +279,7 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *tie
         uint32_t node = TRIE_ROOT, ranked = 0;
 
         tied = tied && ties && ties[i];
-        /* A text given twice is its first id. */
+        /* A text given twice has its first id. */
         if (length < 2 || trie_find(&bpe->trie, text, length) != order[i])
             continue;
         for (size_t cut = 1; cut < length; cut++) {
@@ -304,7 +304,7 @@ int bpe_add_all_pairs(struct bpe *bpe, const uint32_t *order, const uint8_t *tie
     return 0;
 }
 
-/* Note which characters stand side by side within a text. */
+/* Record which characters are adjacent within a text. */
 static void mark_neighbours(uint64_t *map, const uint8_t *text, size_t length)
 {
     uint32_t before, point;
@@ -319,7 +319,7 @@ static void mark_neighbours(uint64_t *map, const uint8_t *text, size_t length)
     }
 }
 
-/* Note which bytes, and characters, stand side by side within tokens that can come out. */
+/* Record which bytes and characters are adjacent within tokens that can be produced. */
 static void mark_joined(struct bpe *bpe)
 {
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
@@ -380,8 +380,8 @@ static int make_filter(struct bpe *bpe)
     return 0;
 }
 
-/* What a token says of spaces: it has none but at its begin (0), it is several spaces and nothing
- * else (1), or it has them elsewhere (-1). */
+/* Where a token has spaces: only at its start, if at all (0); it consists of several spaces (1); or
+ * elsewhere (-1). */
 static int spaces_within(const uint8_t *text, size_t length)
 {
     size_t spaces = 0;
@@ -393,9 +393,9 @@ static int spaces_within(const uint8_t *text, size_t length)
     return spaces == 0 || (spaces == 1 && text[0] == ' ') ? 0 : -1;
 }
 
-/* Are the merges of several spaces the last ones of all, and pure? Then what is before the last
- * space of a run has no influence on the word that begins with it, and the other way round only if
- * the word leaves that space alone. */
+/* Do the merges of several spaces come after all others, and consist of spaces only? Then the
+ * spaces before the last one of a run do not influence the word that begins with that last space;
+ * the word influences them only if it leaves that space alone. */
 static int has_space_runs(const struct bpe *bpe)
 {
     uint32_t first_run = BPE_NONE, last_other = 0;
@@ -425,8 +425,8 @@ static int has_space_runs(const struct bpe *bpe)
     return first_run != BPE_NONE && first_run > last_other;
 }
 
-/* With whole_words: nearly all tokens come out of the merges of their own text anyway; only the
- * others must be looked up as words. */
+/* With whole_words: the merges of nearly every token's own text produce it anyway; only the others
+ * must be looked up as words. */
 static int find_unmade(struct bpe *bpe)
 {
     for (uint32_t token = 0; bpe->whole_words && token < bpe->token_count; token++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Long words that bpe_linear.c cannot take: a queue of pairs over a linked list. The pairs of the
- * beginning are sorted once; those that merging makes go into a heap, which stays small. */
+/* Long words that bpe_linear.c cannot handle: a queue of pairs over a linked list. The initial
+ * pairs are sorted once; pairs that merges create go into a heap, which stays small. */
 #include "bpe.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct queue {
-    uint64_t *sorted; /* rank, then place: the smallest is the next to merge */
+    uint64_t *sorted; /* rank, then position: the smallest is the next to merge */
     size_t at, sorted_count;
     uint64_t *items; /* a heap of the same */
     size_t count;
@@ -72,8 +72,7 @@ struct chain {
     const struct bpe *bpe;
     uint32_t *symbols, *ranks, *previous, *next;
     struct queue queue;
-    /* Merges of late, by their pair: in runs of one character the same come again and again, and
-     * there are as many as two of its tokens can be put together. */
+    /* Recent merges, by pair: runs of one character repeat the same few merges over and over. */
     uint64_t pairs[REMEMBERED];
     uint32_t merged[REMEMBERED];
 };
@@ -90,7 +89,7 @@ static uint32_t merge_pair(struct chain *chain, uint32_t left, uint32_t right, u
     return chain->merged[slot];
 }
 
-/* Find the rank of place 'at' and its successor anew. */
+/* Look up the rank of the pair at 'at' and its successor again. */
 static void rank_again(struct chain *chain, uint32_t at)
 {
     uint32_t next = chain->next[at];
@@ -146,7 +145,8 @@ size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32
         uint64_t item = queue_take(&chain.queue);
         uint32_t at = (uint32_t)item;
 
-        /* What has merged meanwhile has another rank, or merges at this one all the same. */
+        /* If one of the two has merged since, the pair has another rank, or it may merge at this
+         * one. */
         if (chain.ranks[at] == item >> 32)
             merge_at(&chain, at, chain.ranks[at]);
     }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Long words in linear time.
- *
- * Where every merge has a higher rank than those that made its two halves, the encoding of a word
- * is the one sequence of tokens whose neighbours all stay apart when encoded together. So: take the
- * longest token that fits its left neighbour, and step back where none does. Whether two tokens
- * stay apart is found by undoing their merges, latest first, and asking whether the symbols that
- * meet at the border would have merged before. */
+/* Long words in linear time. If every merge has a higher rank than the merges that produced its two
+ * halves, the encoding of a word is the only sequence of tokens in which no two adjacent tokens
+ * merge when they are encoded together. So: take the longest token that is compatible with its left
+ * neighbor, and backtrack if there is none. Two tokens are compatible if, when their merges are
+ * undone, latest first, the symbols at the border would not have merged earlier. */
 #include "bpe.h"
 #include "unicode.h"
 
@@ -36,8 +34,8 @@ static size_t load_units(const struct bpe *bpe, const uint8_t *text, size_t leng
     return count;
 }
 
-/* Encode the text of a symbol. If the symbol itself comes out, note its last merge. Returns -1 if
- * it is too long to be looked at. */
+/* Encode the text of a symbol. If the result is the symbol itself, record its last merge. Returns
+ * -1 if it is too long to examine. */
 static int trace_symbol(struct bpe *bpe, struct unmade *work, uint32_t symbol)
 {
     size_t length, count, at = 0;
@@ -105,8 +103,8 @@ static void find_shorter(struct bpe *bpe)
     }
 }
 
-/* Mark the bytes of tokens whose merges do not rise in rank, or share one. Words without such bytes
- * side by side are free of these tokens. */
+/* Mark the bytes of tokens whose merges do not rise in rank, or share one. Words without such
+ * adjacent bytes do not contain these tokens. */
 static void mark_odd(struct bpe *bpe)
 {
     for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
@@ -122,9 +120,9 @@ static void mark_odd(struct bpe *bpe)
     }
 }
 
-/* Keep one pair for each token: the one that its own text ends with. Wherever a pair merges,
- * nothing has merged across its two ends before, so the same happened when its text stood alone;
- * any other pair of the same text is always broken up first. */
+/* Keep one pair per token: the last merge of its own text. When a pair merges, nothing has merged
+ * across its two ends before, so the same happens if its text is encoded alone; any other pair with
+ * the same text is always broken up first. */
 static void keep_used_pairs(struct bpe *bpe)
 {
     memset(bpe->pairs, 0, (bpe->pair_mask + 1) * sizeof(*bpe->pairs));
@@ -173,7 +171,7 @@ int bpe_linear_prepare(struct bpe *bpe)
             size_t length;
             const uint8_t *text = bpe_text(bpe, symbol, &length);
 
-            bpe->made_at[symbol] = 0; /* it may come out; nobody knows how */
+            bpe->made_at[symbol] = 0; /* it can be produced, but how is unknown */
             bpe_mark(bpe->odd, text, length);
             all = 0;
         }
@@ -185,7 +183,7 @@ int bpe_linear_prepare(struct bpe *bpe)
     return 0;
 }
 
-/* Do two symbols that stand side by side stay apart? */
+/* Do two adjacent symbols stay separate? */
 static int stay_apart(const struct bpe *bpe, uint32_t left, uint32_t right)
 {
     uint32_t limit = BPE_NONE;
@@ -199,7 +197,7 @@ static int stay_apart(const struct bpe *bpe, uint32_t left, uint32_t right)
             limit = bpe->made_at[left];
             left = bpe->right[left];
         } else if (bpe->made_at[right] > 0) {
-            /* Of equal ranks the left one merges first. */
+            /* If ranks are equal, the left one merges first. */
             limit = bpe->made_at[right] + 1;
             right = bpe->left[right];
         } else {
@@ -208,7 +206,7 @@ static int stay_apart(const struct bpe *bpe, uint32_t left, uint32_t right)
     }
 }
 
-/* Units of the word from 'at' on, at most BPE_SHORT of them. Returns their bytes. */
+/* Units of the word from 'at' on, at most BPE_SHORT. Returns their size in bytes. */
 static size_t load_window(const struct bpe *bpe, const uint8_t *word, size_t length, size_t at,
                           uint32_t *symbols, size_t *count)
 {
@@ -228,10 +226,10 @@ static size_t load_window(const struct bpe *bpe, const uint8_t *word, size_t len
     return at - begin;
 }
 
-/* Window by window: of each but the last, only the tokens well before its end are kept, and the
- * next one begins behind them. That is the encoding if the tokens that meet there stay apart; if
- * they do not, the window begins one token earlier. Returns SIZE_MAX where that does not help soon.
- */
+/* Window by window: except in the last one, only the tokens well before the end of the window are
+ * kept, and the next window begins after them. This is the encoding if the tokens at the border
+ * stay separate; if not, the window begins one token earlier. Returns SIZE_MAX if that does not
+ * help soon. */
 static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t length,
                              uint32_t *symbols)
 {
@@ -282,7 +280,7 @@ static uint32_t longest(const struct bpe *bpe, const uint8_t *text, size_t lengt
 size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                          size_t length, uint32_t *symbols)
 {
-    uint8_t *dead; /* bits: places that no encoding ends at */
+    uint8_t *dead; /* bits: positions at which no encoding ends */
     size_t count = encode_windows(bpe, word, length, symbols), at = 0;
     uint32_t next;
 
@@ -310,7 +308,7 @@ size_t bpe_linear_encode(const struct bpe *bpe, struct bpe_scratch *scratch, con
         }
         if (token != BPE_NONE)
             continue;
-        if (count == 0) /* cannot be: every unit is a symbol */
+        if (count == 0) /* impossible: every unit is a symbol */
             return SIZE_MAX;
         dead[at >> 3] |= (uint8_t)(1 << (at & 7));
         next = symbols[--count];

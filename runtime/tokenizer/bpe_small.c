@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short words, which most words are: everything about one lies in a few fixed arrays. */
+/* Short words, which are most words: all data is in a few fixed arrays. */
 #include "bpe.h"
 #include "simd.h"
 #include "unicode.h"
@@ -10,11 +10,11 @@
 
 struct small_chain {
     struct simd_sixteen keys;
-    uint32_t alive; /* bits of the symbols that are left, and of the end */
-    size_t count;   /* of symbols at first */
+    uint32_t alive; /* bits of the remaining symbols, and of the end */
+    size_t count;   /* initial number of symbols */
 };
 
-/* Each byte is a symbol. Returns 0 where one is not. */
+/* Each byte is a symbol. Returns 0 if one is not. */
 static int begin_bytes(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids,
                        struct small_chain *chain)
 {
@@ -43,7 +43,7 @@ static int is_ascii(const uint8_t *word)
     return ((bytes[0] | bytes[1]) & UINT64_C(0x8080808080808080)) == 0;
 }
 
-/* Each character is a symbol. Returns 0 where one is not. */
+/* Each character is a symbol. Returns 0 if one is not. */
 static int begin_characters(const struct bpe *bpe, const uint8_t *word, size_t length,
                             uint32_t *ids, struct small_chain *chain)
 {
@@ -69,7 +69,7 @@ static int begin_characters(const struct bpe *bpe, const uint8_t *word, size_t l
     return 1;
 }
 
-/* The first symbol that is left behind 'at', or the end. */
+/* The first remaining symbol after 'at', or the end. */
 static inline size_t next_of(const struct small_chain *chain, size_t at)
 {
     return (size_t)__builtin_ctz(chain->alive & ~UINT32_C(1) << at);
@@ -91,7 +91,7 @@ static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_c
     simd_set(&chain->keys, gone, BPE_NONE);
     if (at > 0)
         before = 31 - (size_t)__builtin_clz(chain->alive & ((UINT32_C(1) << at) - 1));
-    /* Both neighbours are on their way before the first one is looked at. */
+    /* Both neighbors are prefetched before the first one is read. */
     if (at > 0)
         bpe_rank_prefetch(bpe, ids[before], symbol);
     if (next < chain->count)

@@ -45,8 +45,8 @@ static int put_number(struct text_buffer *out, int64_t id, int first)
     return text_buffer_put(out, text, (size_t)length);
 }
 
-/* SentencePiece: what stands for unknown characters has a surface of its own, control pieces have
- * none, and the space that was put before the text goes. */
+/* SentencePiece: the unknown piece has its own surface, control pieces have none, and the space
+ * that was prepended to the text is removed. */
 static int put_piece(const struct tokenizer *tokenizer, size_t id, int *begun,
                      struct text_buffer *out)
 {

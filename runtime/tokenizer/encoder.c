@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine: words out of the splitter go through the cache in batches, so that the memory of a
- * whole batch is on its way before the first word is looked at; what the cache does not know is
- * encoded and remembered. */
+/* The engine: words from the splitter go through the cache in batches, so that the memory of a
+ * whole batch is being fetched before the first word is read; words that are not in the cache are
+ * encoded and stored. */
 #include "model.h"
 #include "encoder.h"
 
@@ -119,8 +119,8 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
     return narrow;
 }
 
-/* Encode a word that no table holds, into encoder->ids. Returns the number of ids or SIZE_MAX.
- * '*limit' is for Unigram: how far from 0 may the sum of the text before it be? */
+/* Encode a word that is in no table, into encoder->ids. Returns the number of ids or SIZE_MAX.
+ * '*limit' is for Unigram: how far from 0 the sum of the preceding text may be. */
 static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, double score,
                           double *limit)
 {
@@ -154,7 +154,7 @@ static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t l
     return bpe_encode(&tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
 }
 
-/* Bring the sum of scores up to the ids that are there. */
+/* Update the sum of scores for the ids written so far. */
 static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
@@ -167,8 +167,7 @@ static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
     encoder->score_at = out->count;
 }
 
-/* Is the sum further from 0 than 'limit'? Where an estimate does not tell, it is brought up to
- * date. */
+/* Is the sum further from 0 than 'limit'? If an estimate cannot decide, the sum is updated. */
 static int must_sum(struct encoder *encoder, double limit, const struct token_buffer *out)
 {
     const struct unigram *unigram = &encoder->tokenizer->unigram;
@@ -181,7 +180,7 @@ static int must_sum(struct encoder *encoder, double limit, const struct token_bu
     return limit <= 0 || fabs(encoder->score) >= limit;
 }
 
-/* Append ids as the tables hold them. */
+/* Append ids in the form of the tables. */
 static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
                      struct token_buffer *out)
 {
@@ -195,7 +194,7 @@ static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t coun
     return 0;
 }
 
-/* Encode a word after the ids that are there. '*keep': do the ids hold after nearly any text? */
+/* Encode a word after the ids written so far. '*keep': are the ids valid after nearly any text? */
 static size_t encode_after(struct encoder *encoder, const uint8_t *word, size_t length,
                            const struct token_buffer *out, int *keep)
 {
@@ -210,7 +209,7 @@ static size_t encode_after(struct encoder *encoder, const uint8_t *word, size_t 
     return encode_word(encoder, word, length, encoder->score, &limit);
 }
 
-/* A word of up to 31 bytes by way of the second table. */
+/* A word of up to 31 bytes, looked up in the second table. */
 static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
 {
@@ -232,7 +231,7 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     return 0;
 }
 
-/* Is this the encoding of a word that begins with a space which merged with nothing? */
+/* Is this the encoding of a word that begins with a space that did not merge? */
 static int is_bare(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t first_id)
 {
     return bpe->space_runs && length > 1 && word[0] == ' ' && word[1] != ' ' &&
@@ -256,8 +255,8 @@ static double limit_of(int level)
     return level == WORD_NEVER ? 0 : (double)(UINT32_C(1) << (level + 8));
 }
 
-/* Remember the ids of a short word. With too many of them it goes into the second table, and the
- * first says so. */
+/* Store the ids of a short word. If it has too many, it goes into the second table, and the first
+ * one says so. */
 static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
                       size_t count, double limit)
 {
@@ -273,7 +272,7 @@ static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, cons
     words_put_long(&encoder->words, key, ids, count, encoder->wide);
 }
 
-/* The entry of a short word that is not in the first place of its set. NULL: memory is out. */
+/* The entry of a short word that is not first in its set. NULL: out of memory. */
 static const struct word_short *find_short(struct encoder *encoder, const struct job *job)
 {
     const struct word_short *entry = encoder->words.shorts + job->set;
@@ -302,7 +301,7 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
 static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
 {
-    /* What begins with two spaces is nothing but spaces then. */
+    /* A word that begins with two spaces then consists of spaces only. */
     struct space_run *run =
         encoder->runs && length > 1 && length < SPACE_RUNS && word[0] == ' ' && word[1] == ' '
             ? &encoder->runs[length]
@@ -328,7 +327,7 @@ static const uint8_t *job_word(const struct job *job, size_t *length)
     return job->set == JOB_LONG ? (const uint8_t *)(uintptr_t)job->low : (const uint8_t *)&job->low;
 }
 
-/* The number of spaces if the job before this one is nothing else, or 0. */
+/* The number of spaces if the previous job consists of spaces only, otherwise 0. */
 static size_t spaces_before(const struct encoder *encoder, const struct job *job)
 {
     size_t length;
@@ -339,8 +338,8 @@ static size_t spaces_before(const struct encoder *encoder, const struct job *job
     return length;
 }
 
-/* The last ids are those of 'spaces' spaces and, from 'at' on, those of a word whose first one is a
- * space alone: that one belongs to the others. */
+/* The last ids are those of 'spaces' spaces and, from 'at' on, those of a word whose first id is a
+ * single space: that space belongs to the others. */
 static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
 {
     size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
@@ -368,7 +367,7 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     return rc;
 }
 
-/* A word whose ids may depend on the text before it. */
+/* A word whose ids may depend on the preceding text. */
 static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
                        const struct word_short *entry, struct token_buffer *out)
 {
@@ -384,7 +383,7 @@ static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t leng
     return 0;
 }
 
-/* Any word that is not simply in the first table. */
+/* Any word that is not found directly in the first table. */
 static int take_other(struct encoder *encoder, const struct job *job,
                       const struct word_short *entry, struct token_buffer *out)
 {
@@ -415,7 +414,8 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
 {
     const struct word_short *shorts = encoder->words.shorts;
     const struct job *job = encoder->jobs, *end = job + encoder->job_count;
-    /* One store writes more than a word's ids; the room behind the last one is for that. */
+    /* One store writes more than the ids of a word; the space after the last one is reserved for
+     * it. */
     size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8, size = wide ? 4 : 2;
     int exact;
     char *to;
@@ -500,8 +500,8 @@ static inline void add_job(struct encoder *encoder, const uint8_t *word, size_t 
     encoder->jobs[encoder->job_count++] = (struct job){(uintptr_t)word, length, JOB_LONG};
 }
 
-/* With whole_words: is one of the pieces of a word that would be cut a token that only a whole word
- * may become? As a piece it would become that token, too. */
+/* With whole_words: is one of the pieces of a word to be cut a token that only a whole word may
+ * become? As a piece it would become that token, too. */
 static int must_stay_whole(const struct bpe *bpe, const uint8_t *word, size_t length)
 {
     size_t begin = 0;
@@ -517,8 +517,8 @@ static int must_stay_whole(const struct bpe *bpe, const uint8_t *word, size_t le
     return 0;
 }
 
-/* A longer word: cut where two bytes or two characters meet that no token holds. What is left
- * without a cut is looked up or encoded as it is. */
+/* A longer word: cut it between bytes or characters that are adjacent in no token. Pieces that
+ * remain are looked up or encoded whole. */
 static int add_long(struct encoder *encoder, const uint8_t *word, size_t length, size_t left,
                     struct token_buffer *out)
 {
@@ -536,7 +536,7 @@ static int add_long(struct encoder *encoder, const uint8_t *word, size_t length,
     return 0;
 }
 
-/* The words between 'begin' and the last end of the chunk, which goes back into 'begin'. */
+/* The words between 'begin' and the last word end of the chunk, which is then stored in 'begin'. */
 static int add_words(struct encoder *encoder, const uint8_t *text, size_t length, size_t *begin,
                      struct token_buffer *out)
 {

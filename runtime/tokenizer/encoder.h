@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of an encoder; for the files of this folder only. */
+/* The internals of an encoder; private to this folder. */
 #ifndef MEGATRON_ENCODER_H
 #define MEGATRON_ENCODER_H
 
@@ -10,14 +10,14 @@
 #define JOBS     256
 #define JOB_LONG UINT32_MAX
 
-/* A word on its way: its key and set in the first table; or, with JOB_LONG, its address and length.
- */
+/* A word in progress: its key and set in the first table; or, with JOB_LONG, its address and
+ * length. */
 struct job {
     uint64_t low, high;
     uint32_t set;
 };
 
-/* The ids of so many spaces; 0 ids: not known yet. */
+/* The ids of this many spaces; 0 ids: not known yet. */
 #define SPACE_RUNS    256
 #define SPACE_RUN_IDS 31
 struct space_run {
@@ -31,7 +31,7 @@ struct encoder {
     struct bpe_scratch scratch;
     uint32_t *ids; /* of one word */
     size_t id_capacity;
-    struct text_buffer normal; /* normalised text */
+    struct text_buffer normal; /* normalized text */
     struct nfc nfc;            /* with tokenizer->composes */
     struct rewriting rewriting;
     double score; /* unigram.whole: sum of the text up to the id 'score_at' */
@@ -39,22 +39,22 @@ struct encoder {
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;
-    struct job jobs[JOBS], before; /* before: the last one of the batch before */
+    struct job jobs[JOBS], before; /* before: the last one of the previous batch */
 };
 
-/* Append the ids of a text without special tokens, or one id. All return -1 only when memory is
- * out. */
+/* Append the ids of a text without special tokens, or one id. All of them return -1 only if out of
+ * memory. */
 int encoder_span(struct encoder *encoder, const uint8_t *text, size_t length,
                  struct token_buffer *out);
 
 int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
 
-/* The same for a text that the normaliser may change; 'first': it is the begin of the whole text.
+/* The same for a text that the normalizer may change; 'first': it is the start of the whole text.
  */
 int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out);
 
-/* Begin a text, of which several spans may follow: sums of scores begin anew. */
+/* Start a text, of which several spans may follow: resets the sum of scores. */
 static inline void encoder_begin(struct encoder *encoder, const struct token_buffer *out)
 {
     encoder->score = 0;

@@ -12,7 +12,7 @@
 
 #define FILE_LIMIT (UINT64_C(1) << 28)
 
-/* Printable bytes stand for themselves; the others are numbered from U+0100 on. */
+/* Printable bytes represent themselves; the others are numbered from U+0100 on. */
 static int byte_of_character(uint32_t point)
 {
     uint32_t next = 0x100;
@@ -165,7 +165,7 @@ static int load_merges(struct tokenizer *tokenizer, const char *path, struct err
     return rc;
 }
 
-/* <|endoftext|> is a token of its own; in texts too, unless they are taken as they are. */
+/* <|endoftext|> is a special token, in texts too unless special tokens are treated as text. */
 static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struct error *err)
 {
     static const char name[] = "<|endoftext|>";

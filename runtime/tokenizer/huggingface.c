@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json of Hugging Face: BPE (byte-level or SentencePiece-style), Unigram and WordPiece.
- * It describes a pipeline, whose parts are read by huggingface_*.c. Truncation and padding are not
- * part of turning a text into ids, and are not looked at; nor is the post-processor, unless asked
- * for: Megatron's default (include_special_tokens is false). */
+/* Hugging Face's tokenizer.json: BPE (byte-level or SentencePiece-style), Unigram and WordPiece. It
+ * describes a pipeline, whose parts are read by huggingface_*.c. Truncation and padding do not
+ * affect how text becomes ids and are ignored; so is the post-processor, unless requested, as in
+ * Megatron (include_special_tokens is false by default). */
 #include "huggingface.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
         huggingface_read_model(pipeline, root, err) < 0 ||
         huggingface_read_added_tokens(pipeline, root, err) < 0)
         return -1;
-    /* Cuts would make words of what is none. */
+    /* Cutting would create words that are not words. */
     if (tokenizer->bpe.whole_words && tokenizer->split.rule == SPLIT_CUTS)
         return error_set(err,
                          "%s: model BPE with ignore_merges is not supported without a pattern that "

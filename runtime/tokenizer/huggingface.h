@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the readers of a tokenizer.json share; for the files huggingface*.c only. */
+/* Shared by the readers of a tokenizer.json; private to huggingface*.c. */
 #ifndef MEGATRON_HUGGINGFACE_H
 #define MEGATRON_HUGGINGFACE_H
 
@@ -13,18 +13,18 @@
 struct pipeline {
     struct tokenizer *tokenizer;
     char path[4096];
-    int byte_level;                   /* a ByteLevel component was there */
-    int normalizes;                   /* a normaliser was there */
+    int byte_level;                   /* there was a ByteLevel component */
+    int normalizes;                   /* there was a normalizer */
     int split_found;                  /* the words are cut by tokenizer->split */
     int marks_spaces;                 /* spaces become U+2581 */
-    int metaspace;                    /* a Metaspace component was there */
-    int words;                        /* a WhitespaceSplit component was there */
-    int bert;                         /* a BertPreTokenizer component was there */
+    int metaspace;                    /* there was a Metaspace component */
+    int words;                        /* there was a WhitespaceSplit component */
+    int bert;                         /* there was a BertPreTokenizer component */
     int byte_fallback;                /* of the model */
     int64_t model_tokens, last_added; /* entries of the vocabulary; the largest id added to them */
 };
 
-/* A member that is true or false; 'otherwise' where there is none such. */
+/* A boolean member, or 'otherwise' if it is missing. */
 static inline int flag_is(struct json_value object, const char *name, int otherwise)
 {
     struct json_value member;
@@ -57,13 +57,13 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
 int huggingface_read_added_tokens(struct pipeline *pipeline, struct json_value root,
                                   struct error *err);
 
-/* Look up the ids of the tokens that begin and end a sequence; -1 where there are none. */
+/* Look up the ids of the tokens that begin and end a sequence; -1 if there are none. */
 void huggingface_find_ends(struct pipeline *pipeline);
 
 /* Read what the post-processor puts around each text. Returns 0, or -1 with 'err' set. */
 int huggingface_read_around(struct pipeline *pipeline, struct json_value root, struct error *err);
 
-/* What the vocabulary holds for a token as it is written: 'bytes' has room for 'length'. */
+/* The vocabulary's form of a token as written: 'bytes' has room for 'length'. */
 enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, const char *text,
                                              size_t length, uint8_t *bytes, size_t *count);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pre-tokenizers of a tokenizer.json, and which model may follow them. One that is not known
- * here is refused by name, never passed over. */
+/* The pre-tokenizers of a tokenizer.json, and which model may follow them. An unknown one is
+ * rejected by name, never skipped. */
 #include "huggingface.h"
 
 #include <stdlib.h>
@@ -153,7 +153,7 @@ static int read_metaspace(struct pipeline *pipeline, struct json_value component
     if (pipeline->words && (prefix != NORMALIZER_MISSING || !flag_is(component, "split", 1)))
         return refuse(pipeline, component, " with these settings after WhitespaceSplit", err);
     tokenizer->normalizer.words = pipeline->words;
-    /* What the normalizer has put before the text stays there, and then none is missing. */
+    /* What the normalizer has prepended stays there, so nothing more is prepended. */
     if (!tokenizer->normalizer.prefix)
         tokenizer->normalizer.prefix = prefix;
     tokenizer->cut_spaces = flag_is(component, "split", 1);
@@ -238,7 +238,7 @@ static int read_pre_tokenizer(struct pipeline *pipeline, struct json_value compo
     return refuse(pipeline, component, "", err);
 }
 
-/* That the model is of another kind says more than that its pipeline is, too. */
+/* A model of another kind is the better explanation than its different pipeline. */
 static int read_kind(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
     struct json_value model, type;

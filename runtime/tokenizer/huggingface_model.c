@@ -42,7 +42,7 @@ static size_t token_bytes(const struct pipeline *pipeline, const char *text, siz
             out[made++] = ' ';
             i += 2;
         } else if (text[i] == ' ') {
-            return SIZE_MAX; /* texts hold no plain space any more */
+            return SIZE_MAX; /* texts no longer contain plain spaces */
         } else {
             out[made++] = (uint8_t)text[i];
         }
@@ -109,8 +109,8 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is not an integer",
-                             pipeline->path, text);
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
+                             text);
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
         if (unknown_text && length == unknown_length && memcmp(text, unknown_text, length) == 0)

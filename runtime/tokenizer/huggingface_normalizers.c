@@ -12,7 +12,7 @@ static int refuse(const struct pipeline *pipeline, struct json_value component, 
     return huggingface_refuse(pipeline, "normalizer", component, what, err);
 }
 
-/* The text of a member, to be freed; NULL if it is not there or memory is out. */
+/* The text of a member, to be freed; NULL if it is missing or out of memory. */
 static char *copy_text(struct json_value object, const char *name, size_t *length)
 {
     struct json_value member;
@@ -182,7 +182,7 @@ int huggingface_read_normalizer(struct pipeline *pipeline, struct json_value com
         done = read_marks(pipeline, component, err);
     if (done != 0)
         return done < 0 ? -1 : 0;
-    /* The marks come last, when the text goes to the model. */
+    /* The marks are added last, when the text is passed to the model. */
     if (pipeline->marks_spaces || pipeline->tokenizer->normalizer.prefix)
         return refuse(pipeline, component, " after one that writes " SPACE_MARK, err);
     if (rewrites->count == REWRITES_MOST)

@@ -31,8 +31,8 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
     tokenizer->wordpiece.unknown = TRIE_NONE;
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
-            return error_set(err, "%s: the id of token \"%.40s\" is not an integer",
-                             pipeline->path, text);
+            return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
+                             text);
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
     }
@@ -113,7 +113,7 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
     return 0;
 }
 
-/* A text that contains <0x0A> literally has that piece, too. */
+/* A text that contains <0x0A> literally matches that piece, too. */
 static int add_byte_texts(struct bpe *bpe)
 {
     for (unsigned byte = 0; byte < 256; byte++) {

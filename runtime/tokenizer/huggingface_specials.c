@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a tokenizer.json that stand beside its model: those added to the vocabulary, and
+/* The tokens of a tokenizer.json that are not part of its model: those added to the vocabulary, and
  * those that begin and end a sequence or a text. */
 #include "huggingface.h"
 #include "log.h"
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The id that an added token has in the vocabulary; -1: it is not there, -2: memory is out. Only
- * the id that is said and those of tokens that merges can make are looked at. */
+/* The id that an added token has in the vocabulary; -1: none, -2: out of memory. Only the stated id
+ * and those of tokens that merges can produce are examined. */
 static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *text, size_t length,
                                 int64_t said)
 {
@@ -28,7 +28,7 @@ static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *tex
     if (said >= 0 && (size_t)said < vocabulary->count &&
         vocabulary->entries[said].kind != VOCABULARY_ABSENT) {
         there = vocabulary_text(vocabulary, (size_t)said, &size);
-        /* One that was added before is kept as it is written. */
+        /* A token that was added before keeps its text. */
         if ((size == count && memcmp(there, bytes, size) == 0) ||
             (size == length && memcmp(there, text, size) == 0))
             found = (uint32_t)said;
@@ -62,7 +62,7 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     return 0;
 }
 
-/* Is the token in normalised texts as it is written? */
+/* Is the token matched in normalized texts as written? */
 static int check_normalized(const struct pipeline *pipeline, const char *text, size_t length,
                             struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the files that come with the program are. */
+/* Finds the data files that are installed with the program. */
 #ifndef MEGATRON_LOCATE_H
 #define MEGATRON_LOCATE_H
 

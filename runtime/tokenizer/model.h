@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tokenizer is made of; for the files of this folder only. */
+/* The parts of a tokenizer; private to this folder. */
 #ifndef MEGATRON_TOKENIZER_MODEL_H
 #define MEGATRON_TOKENIZER_MODEL_H
 
@@ -19,7 +19,8 @@
 /* How decoded ids become text. */
 enum decode_rule {
     DECODE_BYTES,         /* texts one after the other */
-    DECODE_SENTENCEPIECE, /* the same without control pieces and the space put before the text */
+    DECODE_SENTENCEPIECE, /* the same without control pieces and without the space prepended to the
+                             text */
     DECODE_NUMBERS,       /* NullTokenizer */
     DECODE_WORDPIECE,     /* words with a space between them, ## without */
 };
@@ -40,16 +41,16 @@ struct tokenizer {
         rewrites; /* normalizers of a tokenizer.json, before 'late_specials' are found */
     struct specials specials;      /* found in texts before anything else */
     struct specials late_specials; /* found between those */
-    struct specials kept;          /* found in normalised texts: user-defined pieces */
+    struct specials kept;          /* found in normalized texts: user-defined pieces */
     struct normalizer normalizer;
     char *
         unknown_text; /* what an unknown character is decoded to; NULL: SentencePiece's usual one */
-    uint8_t *cuts;    /* by two bytes: 1 where no token holds them side by side */
+    uint8_t *cuts;    /* by two bytes: 1 if they are adjacent in no token */
     enum decode_rule decode;
     int cut_spaces;              /* a space always begins a word */
     int prefix_space;            /* ByteLevel's add_prefix_space */
     int composes;                /* texts are brought into form C (nfc.h) */
-    int merge_unknown;           /* unknown characters side by side are one id */
+    int merge_unknown;           /* adjacent unknown characters become one id */
     struct around before, after; /* of each text */
     int64_t vocab_size, eod, bos, eos;
     struct fairseq_dict *dict; /* FairseqWords */
@@ -72,7 +73,7 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err);
 int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
 
 /* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
- * are set already. Frees nothing of its own on failure. */
+ * are already set. Frees nothing on failure. */
 int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
 
 /* FairseqWords: the ids of a text's words. */

@@ -47,14 +47,14 @@ static inline struct nfc_kind kind_of(uint32_t point)
     return nfc_kinds[nfc_blocks[nfc_index[point >> 7]][point & 127]];
 }
 
-/* Does the character stand apart from what is before it? */
+/* Does the character never combine with what precedes it (a starter)? */
 static int is_apart(struct nfc_kind kind)
 {
     return kind.order == 0 && kind.quick == 0;
 }
 
-/* The end of the characters below U+0300, and of what is none, from 'at' on: they do nothing to
- * what is before them. */
+/* The end of the characters below U+0300, and of invalid bytes, from 'at' on: they never combine
+ * with what precedes them. */
 static size_t skip_plain(const uint8_t *text, size_t length, size_t at)
 {
     const uint64_t high = 0x8080808080808080u;
@@ -71,7 +71,7 @@ static size_t skip_plain(const uint8_t *text, size_t length, size_t at)
     return at;
 }
 
-/* Where the last one of such characters begins, which ends at 'at'. */
+/* The start of the last of these characters, which ends at 'at'. */
 static size_t step_back(const uint8_t *text, size_t at)
 {
     int two =
@@ -83,7 +83,7 @@ static size_t step_back(const uint8_t *text, size_t at)
 size_t nfc_stays(const uint8_t *text, size_t length)
 {
     const uint8_t *end = text + length;
-    size_t at = 0, apart = 0; /* apart: where the last one begins that stands so */
+    size_t at = 0, apart = 0; /* apart: where the last starter begins */
     uint8_t order = 0;
 
     while (at < length) {
@@ -139,8 +139,8 @@ static int compare_points(const void *key, const void *row)
     return point < d->point ? -1 : point > d->point;
 }
 
-/* Add a character as all that it decomposes into. Syllables of Hangul may stay: what is behind them
- * goes into them as they are. */
+/* Add a character as its full decomposition. Hangul syllables may stay: what follows combines with
+ * them as they are. */
 static int put_decomposed(struct nfc *nfc, uint32_t point)
 {
     const struct nfc_decomposition *d =
@@ -155,8 +155,8 @@ static int put_decomposed(struct nfc *nfc, uint32_t point)
     return 0;
 }
 
-/* The next character and those behind it up to one that stands apart, decomposed. Returns their
- * bytes, 0 when memory is out. */
+/* The next character and those after it up to a starter, decomposed. Returns their size in bytes, 0
+ * if out of memory. */
 static size_t take_cluster(struct nfc *nfc, const uint8_t *text, size_t length)
 {
     const uint8_t *end = text + length;
@@ -188,7 +188,7 @@ static void sort_few(uint32_t *marks, size_t count)
     }
 }
 
-/* Marks in the order of their classes; those of one class stay as they are. */
+/* Marks in the order of their classes; marks of one class keep their order. */
 static int sort_marks(uint32_t *marks, size_t count)
 {
     size_t starts[257] = {0};
@@ -250,8 +250,8 @@ static uint32_t compose_two(uint32_t first, uint32_t second)
     return found ? found->composed : 0;
 }
 
-/* A mark goes into the last character of class 0, unless one between them is of its class or of a
- * higher one. */
+/* A mark combines with the last character of class 0, unless a mark between them has the same or a
+ * higher class. */
 static void compose_cluster(struct nfc *nfc)
 {
     uint32_t *points = nfc->points, *base = ORDER(points[0]) == 0 ? points : NULL;
@@ -338,8 +338,8 @@ size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
     return d ? d->count : 1;
 }
 
-/* The next character and those that stay with it, decomposed in any way. Returns their bytes, 0
- * when memory is out. */
+/* The next character and those that combine with it, decomposed in either way. Returns their size
+ * in bytes, 0 if out of memory. */
 static size_t take_decomposed(struct nfc *nfc, int compatible, const uint8_t *text, size_t length)
 {
     size_t at = 0;

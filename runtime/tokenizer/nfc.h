@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unicode's normalization form C: characters and the marks behind them are composed, in the one
- * order they have. Some tokenizers of Hugging Face (Qwen's) ask for it before anything else. Nearly
- * all texts are in this form already, and finding that out is what has to be fast. */
+/* Unicode normalization form C: characters and the marks after them are composed, in canonical
+ * order. Some Hugging Face tokenizers (Qwen's) apply it first. Nearly all texts already have this
+ * form, so the check for it must be fast. */
 #ifndef MEGATRON_NFC_H
 #define MEGATRON_NFC_H
 
 #include "tokenizer.h"
 
-#define NFC_GROWTH 3 /* times: a text in form C has at most so many bytes */
+#define NFC_GROWTH 3 /* a text in form C is at most this many times longer */
 
-/* How many bytes at the begin of the text stay as they are, whatever becomes of the rest. What is
- * no UTF-8 stays. */
+/* The number of bytes at the start of the text that stay as they are, whatever follows. Invalid
+ * UTF-8 stays. */
 size_t nfc_stays(const uint8_t *text, size_t length);
 
-/* A text in form C, and the characters that are being composed. All zeros to begin with. */
+/* A text in form C, and the characters being composed. All zero at first. */
 struct nfc {
     struct text_buffer text;
     uint32_t *points; /* with their combining classes */
     size_t count, points_room;
 };
 
-/* Replace the text in 'nfc' by this one in form C. Returns -1 when memory is out. */
+/* Replace the text in 'nfc' by this one in form C. Returns -1 if out of memory. */
 int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length);
 void nfc_clear(struct nfc *nfc);
 

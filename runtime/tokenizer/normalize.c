@@ -111,7 +111,7 @@ const char *normalizer_look_up_first(const struct normalizer *normalizer, const 
     return found;
 }
 
-/* Does an entry of the map, or a piece that is kept, begin with these bytes? */
+/* Does an entry of the map, or a piece to keep, begin with these bytes? */
 static int is_entry_start(const struct normalizer *normalizer, const uint8_t *text, size_t length)
 {
     size_t node;
@@ -275,7 +275,7 @@ static size_t write_held(struct normalizing *state, uint8_t *out, size_t room)
     return count;
 }
 
-/* Bytes that are copied as they are: words of plain bytes with single spaces between them. */
+/* Bytes to copy unchanged: words of plain bytes with single spaces between them. */
 static size_t plain_words(const struct normalizer *normalizer, const uint8_t *text, size_t length)
 {
     size_t run = 0, most = length < NORMALIZER_LONGEST ? length : NORMALIZER_LONGEST;

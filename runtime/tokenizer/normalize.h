@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SentencePiece's normaliser: a map of characters, spaces, and the space before the text.
+/* SentencePiece's normalizer: a map of characters, spaces, and the space before the text.
  *
  * Inside this folder a SentencePiece space (U+2581) is a plain space, in texts and in pieces alike.
  */
@@ -13,15 +13,15 @@
 
 enum {
     NORMALIZER_PREFIX = 1, /* always */
-    NORMALIZER_MISSING,    /* where there is none */
-    NORMALIZER_FIRST,      /* the same, only at the begin of the whole text */
+    NORMALIZER_MISSING,    /* if there is none yet */
+    NORMALIZER_FIRST,      /* the same, but only at the start of the whole text */
 };
 
 struct normalizer {
-    int active;         /* texts are normalised at all */
+    int active;         /* texts are normalized at all */
     int prefix;         /* put a space before a text: one of these, or 0 */
-    int squeeze;        /* no space at the ends, no two side by side */
-    int suffix;         /* the space put in goes behind the text */
+    int squeeze;        /* no space at either end, no two adjacent ones */
+    int suffix;         /* the added space goes after the text */
     uint32_t *map;      /* double array of the character map, or NULL */
     size_t map_size;    /* units */
     char *replacements; /* NUL-terminated texts, one after the other */
@@ -30,7 +30,7 @@ struct normalizer {
     struct trie kept;
     uint8_t plain[256]; /* ASCII that stays as it is, whatever ASCII follows; no spaces */
     int plain_spaces;   /* so does a single space before such a byte */
-    int words; /* white space goes, and each word gets a space before it: WhitespaceSplit */
+    int words;          /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 
 #define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */
@@ -41,13 +41,13 @@ void normalizer_clear(struct normalizer *normalizer);
 int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_t length,
                        struct error *err);
 
-/* Keep this piece as it is. Returns 0, or -1 when memory is out. */
+/* Keep this piece as it is. Returns 0, or -1 if out of memory. */
 int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
 
 /* Fill in 'plain', when all the rest is set. */
 void normalizer_find_plain(struct normalizer *normalizer);
 
-/* How many bytes at the begin of a text, at most 'most', are plain and stay. */
+/* The number of bytes at the start of a text, at most 'most', that are plain and stay. */
 static inline size_t normalizer_plain_run(const struct normalizer *normalizer, const uint8_t *text,
                                           size_t length, size_t most)
 {
@@ -66,12 +66,12 @@ const char *normalizer_look_up_first(const struct normalizer *normalizer, const 
 /* Must this text be rewritten (1), or is it only in need of its prefix (0)? */
 int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length);
 
-/* Does a space belong before this text, which is at the begin of the whole one or behind a special
+/* Does a space belong before this text, which is at the start of the whole text or after a special
  * token? */
 int normalizer_prefixes(const struct normalizer *normalizer, const uint8_t *text, size_t length,
                         int first);
 
-/* A text on its way through the normaliser. */
+/* A text on its way through the normalizer. */
 struct normalizing {
     const struct normalizer *normalizer;
     const uint8_t *text;
@@ -84,7 +84,7 @@ struct normalizing {
 void normalizing_begin(struct normalizing *state, const struct normalizer *normalizer,
                        const uint8_t *text, size_t length, int first);
 
-/* Write a part of the normalised text, at most 'room' bytes (at least 4 * NORMALIZER_LONGEST).
+/* Write a part of the normalized text, at most 'room' bytes (at least 4 * NORMALIZER_LONGEST).
  * Returns how many; '*ended' tells whether it was the last. */
 size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, int *ended);
 

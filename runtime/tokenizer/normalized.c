@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts that the normaliser touches. */
+/* Texts that the normalizer touches. */
 #include "encoder.h"
 #include "unicode.h"
 
@@ -8,7 +8,7 @@
 #define PART 65536
 #define MARK 0x2581
 
-/* Nothing changes but for the space put before the text: only the first word is copied. */
+/* Nothing changes except for the space prepended to the text: only the first word is copied. */
 static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t length,
                            struct token_buffer *out)
 {
@@ -25,7 +25,7 @@ static int encode_prefixed(struct encoder *encoder, const uint8_t *text, size_t 
     return encoder_span(encoder, text + first, length - first, out);
 }
 
-/* A normalised text in which user-defined pieces stand for themselves. */
+/* A normalized text in which user-defined pieces are kept as they are. */
 static int encode_kept(struct encoder *encoder, const uint8_t *text, size_t length,
                        struct token_buffer *out)
 {
@@ -42,8 +42,8 @@ static int encode_kept(struct encoder *encoder, const uint8_t *text, size_t leng
     return encoder_span(encoder, text, length, out);
 }
 
-/* WhitespaceSplit and Metaspace: white space goes, each word has one space before it, and U+2581 is
- * a space. */
+/* WhitespaceSplit and Metaspace: white space is removed, each word has one space before it, and
+ * U+2581 is a space. */
 static int encode_words(struct encoder *encoder, const uint8_t *text, size_t length,
                         struct token_buffer *out)
 {
@@ -74,7 +74,7 @@ static int encode_words(struct encoder *encoder, const uint8_t *text, size_t len
     return encoder_span(encoder, (const uint8_t *)normal->data, normal->length, out);
 }
 
-/* The last place in 'text' where a word surely ends; 0 if there is none. */
+/* The last position in 'text' at which a word certainly ends; 0 if there is none. */
 static size_t last_cut(const struct bpe *bpe, const uint8_t *text, size_t length)
 {
     for (size_t at = length; at-- > 1;)
@@ -108,7 +108,7 @@ int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t leng
             return -1;
         normal->length +=
             normalizing_next(&state, (uint8_t *)normal->data + normal->length, PART, &ended);
-        /* A user-defined piece may lie across a cut. */
+        /* A user-defined piece may extend across a cut. */
         if (ended || tokenizer->kept.count > 0)
             continue;
         cut = last_cut(&tokenizer->bpe, (const uint8_t *)normal->data, normal->length);

@@ -28,7 +28,7 @@ uint32_t property_page(uint32_t page)
     return (uint32_t)property_index[page * 2] << 16 | property_index[page * 2 + 1];
 }
 
-/* The tables begin with the code point. */
+/* The entries of the tables begin with the code point. */
 static int compare_points(const void *key, const void *row)
 {
     uint32_t point = *(const uint32_t *)key, other = *(const uint32_t *)row;

@@ -85,12 +85,12 @@ uint32_t property_page(uint32_t page);
 /* Write the lower case of a code point to 'out'. Returns its length, 1 or 2. */
 size_t property_lower(uint32_t point, uint32_t out[2]);
 
-/* The compatibility decomposition of a code point that has one beyond its canonical one. Returns
- * its length, or 0 if there is none. */
+/* The compatibility decomposition of a code point, if it differs from the canonical one. Returns
+ * its length, or 0. */
 size_t property_compatible(uint32_t point, const uint32_t **parts);
 
 /* Length in bytes of the extended grapheme cluster at the start of a text that is not empty. A byte
- * that is not UTF-8 is a cluster of its own. */
+ * that is not UTF-8 is a separate cluster. */
 size_t grapheme_length(const uint8_t *text, size_t length);
 
 #endif

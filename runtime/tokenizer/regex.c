@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the tree of a pattern to its DFA. A state is a list of places in the pattern in the order of
- * their priority. When a match is possible, what has a lower priority is dropped; so the last match
- * that was seen when there is no way on is the one that a backtracking engine would find. A match
- * and a look-ahead are decided when the next character is known. */
+/* From the tree of a pattern to its DFA. A state is a list of positions in the pattern in order of
+ * priority. When a match is possible, positions of lower priority are dropped; so the last match
+ * seen when no transition is left is the one that a backtracking engine would find. Matches and
+ * look-aheads are decided when the next character is known. */
 #include "regex.h"
 #include "model.h"
 #include "property.h"
@@ -152,7 +152,7 @@ static void add_to_list(struct compiler *compiler, struct list *list, int at)
     }
 }
 
-/* Does a class (the last one is the end of the text) go on from this place? */
+/* Can this position be left by a character of the class (the last class is the end of the text)? */
 static int fits(const struct compiler *compiler, const struct place *place, unsigned class)
 {
     int inside = class < compiler->class_count && (compiler->members[class] >> place->set & 1) != 0;
@@ -199,7 +199,7 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
     return 0;
 }
 
-/* The number of a state with these places, a new one if there is none. */
+/* The number of the state with these positions; created if needed. */
 static int find_state(struct compiler *compiler, const struct list *list)
 {
     struct regex *regex = compiler->regex;

@@ -29,13 +29,13 @@ struct regex {
     uint8_t starts[256]; /* may a match start with this byte? */
 };
 
-/* 'own': the pattern is one of this folder and may contain \p{BertPunctuation} and \p{RustDigit}.
- * Returns 0, or -1 with what is not supported in the pattern. */
+/* 'own': the pattern comes from this folder and may contain \p{BertPunctuation} and \p{RustDigit}.
+ * Returns 0, or -1 with the unsupported feature in 'err'. */
 int regex_compile(struct regex *regex, const char *pattern, size_t length, int own,
                   struct error *err);
 void regex_clear(struct regex *regex);
 
-/* The pattern of a plain text, to be freed; NULL when memory is out. */
+/* The pattern of a plain text, to be freed; NULL if out of memory. */
 char *regex_escape(const char *text, size_t length, size_t *escaped);
 
 /* Within regex*.c. */

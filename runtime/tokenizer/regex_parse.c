@@ -280,8 +280,8 @@ static int parse_range_end(struct parser *parser, uint32_t low)
     return 0;
 }
 
-/* A class; 'at' is after its bracket. Nested ones come first in the items, so that those of a set
- * are side by side. Returns the number of the set. */
+/* A class; 'at' is after its bracket. Nested classes come first, so that the items of a set are
+ * contiguous. Returns the number of the set. */
 static int parse_class(struct parser *parser)
 {
     struct regex_item own[REGEX_ITEMS / 4];
@@ -306,7 +306,7 @@ static int parse_class(struct parser *parser)
         if (point != UNICODE_INVALID && parser->end - parser->at > 1 && *parser->at == '-' &&
             parser->at[1] != ']' && parse_range_end(parser, point) < 0)
             return -1;
-        /* The items of a nested class stay where they are; what refers to it is the last one. */
+        /* The items of a nested class stay where they are; the last item refers to them. */
         made = parser->tree->item_count - before;
         if (parser->tree->items[parser->tree->item_count - 1].kind == ITEM_SET)
             made = 1;

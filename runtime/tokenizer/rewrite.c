@@ -75,7 +75,7 @@ static int is_space(uint32_t point)
     return point != UNICODE_INVALID && (property_of(point).flags & PROPERTY_SPACE);
 }
 
-/* White space at the ends goes; the text stays where it is. */
+/* White space at the ends is removed; the text is not moved. */
 static void strip(const struct rewrite *rewrite, const uint8_t **text, size_t *length)
 {
     const uint8_t *begin = *text, *end = begin + *length, *last;
@@ -131,8 +131,8 @@ static int put_mapped(const struct normalizer *map, const uint8_t *text, size_t 
     return mapped ? text_buffer_put(out, mapped, length) : text_buffer_put(out, text, size);
 }
 
-/* Hugging Face looks up short grapheme clusters as a whole and takes the first entry that they
- * begin with; others go character by character. */
+/* Hugging Face looks up short grapheme clusters as a whole and uses the first entry that they begin
+ * with; longer ones are handled character by character. */
 static int rewrite_mapped(const struct rewrite *rewrite, const uint8_t *text, size_t length,
                           struct text_buffer *out)
 {

@@ -47,7 +47,7 @@ struct rewriting {
 void rewriting_clear(struct rewriting *rewriting);
 
 /* Rewrite a text; '*text' and '*length' are then those of the result, which is in 'rewriting' or,
- * if nothing changes, where it was. Returns 0, or -1 when memory is out. */
+ * if nothing changes, the original. Returns 0, or -1 if out of memory. */
 int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, const uint8_t **text,
                  size_t *length);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BertNormalizer: control characters go, white space becomes a space, Chinese characters stand
- * between spaces, accents go and letters become lower case. */
+/* BertNormalizer: removes control characters, turns white space into spaces, puts spaces around
+ * Chinese characters, removes accents and lowercases letters. */
 #include "property.h"
 #include "rewrite.h"
 #include "unicode.h"
@@ -40,7 +40,8 @@ static void flush_marks(const struct rewrite *rewrite, struct marks *marks, stru
     marks->count = 0;
 }
 
-/* A part of a decomposed character: marks are sorted by their class until one of class 0 comes. */
+/* A part of a decomposed character: marks are sorted by class up to the next character of class 0.
+ */
 static void put_part(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
                      struct text_buffer *out)
 {

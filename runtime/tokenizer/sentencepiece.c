@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A SentencePiece model: a protocol buffer of pieces with scores, of how it was trained and of how
- * texts are normalised. */
+ * texts are normalized. */
 #include "model.h"
 #include "file.h"
 #include "protobuf.h"
@@ -90,8 +90,8 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     if (raw_length > NORMALIZER_LONGEST)
         return error_set(err, "%s: user-defined piece %u has more than %d bytes", model->path, id,
                          NORMALIZER_LONGEST);
-    /* One with a plain space is kept when the text is normalised, but then its spaces are marked
-     * and it is not found any more. */
+    /* A piece with a plain space is kept by the normalizer, but then its spaces are marked, so it
+     * is never matched. */
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
         (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
          specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
@@ -100,7 +100,7 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     return 0;
 }
 
-/* What Unigram needs to know of a piece. */
+/* The data of a piece that Unigram needs. */
 static void note_score(struct model *model, uint64_t type, size_t length, uint32_t id)
 {
     float score = model->scores[id];
@@ -163,7 +163,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         tokenizer->eos = id;
     model->scores[id] = score;
     note_score(model, type, raw_length, id);
-    /* Normalised texts hold no plain space, so a piece with one is never found. */
+    /* Normalized texts contain no plain space, so a piece with one is never matched. */
     kind = kinds[type];
     if (type == PIECE_USER && model->model_type == MODEL_TYPE_UNIGRAM)
         kind = VOCABULARY_TOKEN;
@@ -256,7 +256,8 @@ static int read_normalizer(struct model *model, const struct protobuf_field *mes
     return rc < 0 ? broken(model, &state, "invalid normalizer_spec", err) : 0;
 }
 
-/* The message's parts may come in any order: first everything but the pieces, then those. */
+/* The parts of the message may be in any order: read everything but the pieces first, then the
+ * pieces. */
 static int read_parts(struct model *model, const struct file_bytes *bytes, int pieces,
                       struct error *err)
 {

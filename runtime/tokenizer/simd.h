@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Before a loop whose few rounds shall be code side by side, so that vectors stay in registers: at
- * -O2 GCC keeps it a loop. */
+/* Put before a loop with few iterations to have it unrolled, so that vectors stay in registers: GCC
+ * does not do so at -O2. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define UNROLLED _Pragma("GCC unroll 16")
 #else

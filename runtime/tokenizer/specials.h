@@ -21,7 +21,7 @@ struct specials {
     size_t count;
 };
 
-/* All return 0, or -1 when memory is out. A text given twice keeps its first id. */
+/* All return 0, or -1 if out of memory. A text given twice keeps its first id. */
 int specials_init(struct specials *specials);
 int specials_add(struct specials *specials, const uint8_t *text, size_t length, uint32_t id,
                  int strip);

@@ -15,8 +15,8 @@ enum split_rule {
     /* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
      * \s*[\r\n]+|\s+(?!\S)|\s+ */
     SPLIT_LLAMA3,
-    /* Wherever two bytes stand side by side that no token holds side by side (SPLIT_HERE), and
-     * before the last one of several spaces (SPLIT_SPACES) unless there is a cut behind it. */
+    /* Wherever two adjacent bytes are adjacent in no token (SPLIT_HERE), and before the last of
+       several spaces (SPLIT_SPACES) unless there is a cut after it. */
     SPLIT_CUTS,
     /* [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+C|
      * [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*C|\p{N}{1,3}|
@@ -79,7 +79,7 @@ struct splitter {
     size_t decoded;      /* SPLIT_GPT2: characters beyond ASCII before here are in the masks */
     size_t count;        /* of ends */
     uint64_t set, clear; /* starts moved into the next chunk */
-    struct split_block blocks[SPLIT_BLOCKS + 3]; /* one before the chunk, two behind it */
+    struct split_block blocks[SPLIT_BLOCKS + 3]; /* one before the chunk, two after it */
     uint64_t starts[SPLIT_BLOCKS + 2];
     uint32_t ends[SPLIT_CHUNK + SPLIT_AHEAD];
 };

@@ -26,7 +26,7 @@ static inline uint64_t test_four(const uint8_t *table, uint64_t even, uint64_t o
            (uint64_t)table[even >> 16 & 0xFFFF] << 2 | (uint64_t)table[odd >> 16 & 0xFFFF] << 3;
 }
 
-/* The low halves of eight bytes, side by side. */
+/* The low halves of eight bytes, packed. */
 static inline uint64_t pack_halves(uint64_t bytes)
 {
     bytes &= UINT64_C(0x0F0F0F0F0F0F0F0F);
@@ -35,7 +35,7 @@ static inline uint64_t pack_halves(uint64_t bytes)
     return (bytes | bytes >> 16) & UINT64_C(0x00000000FFFFFFFF);
 }
 
-/* The cuts of 64 bytes, of which the one before is there, too. */
+/* The cuts of 64 bytes; the byte before them must be readable. */
 static struct cuts test_block(const uint8_t *table, const uint8_t *bytes)
 {
     struct cuts cuts = {0, 0};

@@ -64,7 +64,7 @@ static const uint8_t *skip_digits(const uint8_t *at, const uint8_t *end, int mos
     return at;
 }
 
-/* Punctuation and the line ends behind it. */
+/* Punctuation and the line ends after it. */
 static const uint8_t *skip_other(const uint8_t *at, const uint8_t *end)
 {
     at = skip(at, end, OTHER);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Put the class of 'length' bytes at 'at' (from the chunk's begin) into the masks. */
+/* Enter the class of 'length' bytes at 'at' (relative to the chunk) into the masks. */
 static void mark_character(struct split_block *blocks, size_t at, size_t length,
                            enum unicode_class class)
 {
@@ -53,7 +53,7 @@ static void mark_high(struct splitter *splitter, size_t block, uint64_t high)
     }
 }
 
-/* One block of 64 bytes; 'blocks' may hold bits of a character that began before. */
+/* One block of 64 bytes; 'blocks' may already contain bits of a character that began before it. */
 static void classify_block(struct splitter *splitter, size_t block)
 {
     struct split_block *out = &splitter->blocks[1 + block];
@@ -82,8 +82,8 @@ static void classify_block(struct splitter *splitter, size_t block)
         mark_high(splitter, block, masks.high);
 }
 
-/* Masks for the blocks of the chunk and the one behind it; those of the byte before it are in
- * blocks[0], the first block of the chunk is blocks[1]. Behind the text all is white space. */
+/* Masks for the blocks of the chunk and the block after it; blocks[0] has those of the byte before
+ * the chunk, blocks[1] is its first block. After the text everything counts as white space. */
 static void classify(struct splitter *splitter, size_t size)
 {
     struct split_block *blocks = splitter->blocks;
@@ -92,7 +92,7 @@ static void classify(struct splitter *splitter, size_t size)
     if (splitter->base == 0) {
         memset(blocks, 0, 3 * sizeof(*blocks));
     } else {
-        /* The block behind the last chunk is this one's first, and it is classified already. */
+        /* The block after the last chunk is the first of this one, and already classified. */
         blocks[0] = blocks[SPLIT_BLOCKS];
         blocks[1] = blocks[SPLIT_BLOCKS + 1];
         blocks[2] = blocks[SPLIT_BLOCKS + 2];
@@ -201,10 +201,10 @@ static void split_gpt2(struct splitter *splitter, size_t size)
         splitter->starts[0] |= 1;
     splitter->set = splitter->clear = 0;
     apply_contractions(splitter, count);
-    /* The first word's begin is no other word's end. */
+    /* The start of the first word does not end another word. */
     if (splitter->base == 0)
         splitter->starts[0] &= ~UINT64_C(1);
-    /* Nothing begins at or behind the end of the text. */
+    /* Nothing begins at or after the end of the text. */
     if (size & 63)
         splitter->starts[size / 64] &= ~(~UINT64_C(0) << (size & 63));
     split_emit(splitter, splitter->starts, size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of patterns that no other splitter knows, and BERT's. */
+/* Words by patterns that no other splitter supports, and BERT's. */
 #include "property.h"
 #include "split_rules.h"
 #include "unicode.h"
@@ -86,7 +86,7 @@ size_t split_bert(struct splitter *splitter, size_t size)
     splitter->count = (size_t)(ends - splitter->ends);
     if (at >= end)
         return (size_t)(end - base);
-    /* The last word may go on; it begins the next chunk. */
+    /* The last word may continue; it begins the next chunk. */
     if (splitter->count > 0)
         return splitter->ends[splitter->count - 1];
     while (at < end) {

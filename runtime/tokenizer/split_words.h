@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Llama 3's regular expression and its relatives as bit algebra on the masks of 64 bytes. This is
- * part of split_neon.c, split_avx2.c and split_plain.c. A chunk begins where a word begins, so
- * nothing before it matters. What is rare (wide white space and digits; in cased patterns letters
- * that are neither upper nor lower case) is left to the caller. */
+/* The regular expression of Llama 3 and similar ones as bit operations on masks of 64 bytes. This
+ * is included by split_neon.c, split_avx2.c and split_plain.c. A chunk begins with a word, so
+ * nothing before it matters. Rare cases (wide white space and digits; in cased patterns letters
+ * that are neither upper nor lower case) are left to the caller. */
 #include "property.h"
 
 #define WORDS_BLOCKS SPLIT_BLOCKS
@@ -11,7 +11,7 @@
 struct words_masks {
     uint64_t letter[WORDS_BLOCKS + 1], number[WORDS_BLOCKS + 1], space[WORDS_BLOCKS + 1];
     uint64_t newline[WORDS_BLOCKS + 1], blank[WORDS_BLOCKS + 1], quote[WORDS_BLOCKS + 1];
-    uint64_t slash[WORDS_BLOCKS + 1]; /* what may follow a line end after punctuation, too */
+    uint64_t slash[WORDS_BLOCKS + 1]; /* may also follow a line end after punctuation */
     uint64_t upper[WORDS_BLOCKS + 1];
     uint64_t tail[WORDS_BLOCKS + 1]; /* bytes of a character after its first */
 };
@@ -26,7 +26,7 @@ static inline void words_mark(uint64_t *masks, size_t at, size_t size)
         masks[at / 64 + 1] |= bits >> (64 - (at & 63));
 }
 
-/* One character beyond ASCII. Returns -1 if it is one of those that are left to the caller. */
+/* One character beyond ASCII. Returns -1 if it is a rare case, for the caller. */
 static inline int words_mark_high(struct words_masks *masks, size_t at, size_t size, uint32_t point,
                                   int cased)
 {
@@ -47,7 +47,7 @@ static inline int words_mark_high(struct words_masks *masks, size_t at, size_t s
     return class == UNICODE_LETTER || class == UNICODE_OTHER ? 0 : -1;
 }
 
-/* The masks of a chunk; behind the text all is white space. Returns -1 as above. */
+/* The masks of a chunk; after the text everything counts as white space. Returns -1 as above. */
 static int words_classify(const struct splitter *splitter, size_t size, struct words_masks *masks,
                           int cased)
 {
@@ -94,7 +94,7 @@ static int words_classify(const struct splitter *splitter, size_t size, struct w
     return 0;
 }
 
-/* a + b + *carry, and the carry of that. */
+/* a + b + *carry, and its carry. */
 static inline uint64_t words_add(uint64_t a, uint64_t b, unsigned *carry)
 {
     uint64_t sum = a + b, out = sum + *carry;
@@ -108,8 +108,8 @@ static inline int words_bit(const uint64_t *masks, size_t at)
     return masks[at / 64] >> (at & 63) & 1;
 }
 
-/* White space after a line end was taken for a word's begin, but another line end follows it: all
- * up to that one is one word. */
+/* White space after a line end was taken for the start of a word, but another line end follows:
+ * everything up to that one is one word. */
 static void words_join_lines(const struct words_masks *masks, uint64_t *starts, size_t block,
                              uint64_t ends)
 {
@@ -122,7 +122,7 @@ static void words_join_lines(const struct words_masks *masks, uint64_t *starts, 
     }
 }
 
-/* State between blocks: the bits of the block before, and carries. */
+/* State between blocks: the bits of the previous block, and carries. */
 struct words_state {
     uint64_t letter, number, space, other, blank, newline, swallowed, lower;
     unsigned swallow, marks, lines;
@@ -142,10 +142,10 @@ static inline uint64_t words_block(const struct words_masks *masks, size_t block
     /* Line ends after punctuation belong to it. */
     uint64_t swallowed = newline & ~words_add(newline, after_punctuation, &state->swallow);
     uint64_t own_space = space & ~swallowed, own_newline = newline & ~swallowed;
-    uint64_t wide = own_space & ~newline; /* white space that is no line end */
+    uint64_t wide = own_space & ~newline; /* white space except line ends */
     uint64_t before_blank = WORDS_BEFORE(blank, state->blank);
     uint64_t run = other & ~WORDS_BEFORE(other, state->other);
-    /* Punctuation of several characters, or after a space, does not go with letters after it. */
+    /* Punctuation of several characters, or after a space, is separate from letters after it. */
     uint64_t apart = (other & ~masks->tail[block] & ~run) | (run & before_blank);
     uint64_t after_apart = words_add(other, apart, &state->marks) & ~other;
     uint64_t begins = letter & ~WORDS_BEFORE(letter, state->letter);
@@ -179,7 +179,7 @@ static inline void words_set(uint64_t *starts, size_t at, int on)
     starts[at / 64] = on ? starts[at / 64] | bit : starts[at / 64] & ~bit;
 }
 
-/* A contraction is a word of its own or, in cased patterns, the end of the word before it. */
+/* A contraction is a separate word or, in cased patterns, the end of the word before it. */
 static void words_contract(const struct splitter *splitter, const struct words_masks *masks,
                            uint64_t *starts, size_t size, int cased)
 {
@@ -216,7 +216,7 @@ static void words_group(const struct words_masks *masks, uint64_t *starts, size_
             continue;
         }
         begins = starts[block] & number;
-        /* Only runs with a fourth digit; those at the end of the block may have one. */
+        /* Only runs with a fourth digit; runs at the end of the block may have one. */
         begins &= (number >> 1 & number >> 2 & number >> 3) | UINT64_C(7) << 61;
         for (; begins; begins &= begins - 1) {
             size_t at = block * 64 + (size_t)__builtin_ctzll(begins), digits = 0;
@@ -252,7 +252,7 @@ static void words_slashes(const struct splitter *splitter, const struct words_ma
             if (at >= size)
                 break;
             words_set(starts, at, 1);
-            /* A single character of punctuation goes with the letters after it. */
+            /* A single punctuation character belongs to the letters after it. */
             if (words_bit(masks->letter, at) || words_bit(masks->number, at) ||
                 words_bit(masks->space, at))
                 continue;
@@ -264,7 +264,7 @@ static void words_slashes(const struct splitter *splitter, const struct words_ma
     }
 }
 
-/* The last place where a word surely begins: at no white space, and not at the very end. */
+/* The last position at which a word certainly begins: not at white space, and not at the end. */
 static size_t words_last(const struct words_masks *masks, const uint64_t *starts, size_t size)
 {
     size_t limit = size - 16;
@@ -280,7 +280,7 @@ static size_t words_last(const struct words_masks *masks, const uint64_t *starts
     return 0;
 }
 
-/* One chunk. Returns how many bytes it went, or 0 if the caller must do it. */
+/* One chunk. Returns the number of bytes done, or 0 if the caller must do it. */
 static inline __attribute__((always_inline)) size_t split_words(struct splitter *splitter,
                                                                 size_t size, int cased)
 {
@@ -315,7 +315,7 @@ static inline __attribute__((always_inline)) size_t split_words(struct splitter 
         size = words_last(&masks, starts, size);
         if (size == 0)
             return 0;
-        /* The end of the last word; split_emit writes what is before it. */
+        /* The end of the last word; split_emit writes the words before it. */
     }
     starts[0] &= ~UINT64_C(1);
     if (size & 63)

@@ -43,7 +43,8 @@ void stepping_begin(struct stepping *stepping, const struct steps *steps, const 
     stepping->states[0].end = text + length;
 }
 
-/* The first match in a text: its begin goes to '*begin'. Returns its length, 0 if there is none. */
+/* The first match in a text, whose start is stored in '*begin'. Returns its length, 0 if there is
+ * none. */
 static size_t find_match(const struct step *step, const uint8_t *at, const uint8_t *end,
                          const uint8_t **begin)
 {
@@ -68,7 +69,7 @@ static size_t find_match(const struct step *step, const uint8_t *at, const uint8
     return 0;
 }
 
-/* The next match, or what is before it, in the piece that a step works on. */
+/* The next match, or the text before it, in the current piece of a step. */
 static int next_raw(struct stepping *stepping, size_t level, struct piece *piece)
 {
     const struct step *step = stepping->steps->steps[level];
@@ -96,7 +97,7 @@ static int next_raw(struct stepping *stepping, size_t level, struct piece *piece
     return 1;
 }
 
-/* Does a piece go with the one before it? */
+/* Does a piece belong to the one before it? */
 static int joins(enum step_behavior behavior, const struct piece *before, const struct piece *piece)
 {
     switch (behavior) {
@@ -128,7 +129,7 @@ static int next_joined(struct stepping *stepping, size_t level, struct piece *pi
             break;
         }
         piece->end = next.end;
-        /* A piece of a match and its neighbour takes no second one. */
+        /* A match that has joined its neighbor does not take another one. */
         piece->matched = behavior != STEP_WITH_NEXT;
     }
     return 1;

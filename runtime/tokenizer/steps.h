@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pre-tokenizers with any pattern, one after the other: each cuts the pieces of the one before. */
+/* Pre-tokenizers with arbitrary patterns, one after the other: each cuts the pieces of the previous
+ * one. */
 #ifndef MEGATRON_STEPS_H
 #define MEGATRON_STEPS_H
 
@@ -9,16 +10,16 @@
 
 /* Hugging Face's names. */
 enum step_behavior {
-    STEP_ISOLATED,      /* matches and what is between them */
-    STEP_CONTIGUOUS,    /* matches side by side are one piece */
-    STEP_WITH_PREVIOUS, /* a match belongs to what is before it */
+    STEP_ISOLATED,      /* matches and the text between them */
+    STEP_CONTIGUOUS,    /* adjacent matches are one piece */
+    STEP_WITH_PREVIOUS, /* a match belongs to the text before it */
     STEP_WITH_NEXT,
 };
 
 struct step {
     struct regex regex;
     enum step_behavior behavior;
-    int invert; /* what is between the matches is taken for a match, and the other way round */
+    int invert; /* swap matches and the text between them */
     int level;  /* after ByteLevel: a byte is a character */
 };
 
@@ -27,24 +28,24 @@ struct steps {
     size_t count;
 };
 
-/* Add a step that steps_clear frees. Returns 0, or -1 with what is not supported in 'err'. */
+/* Add a step; steps_clear frees it. Returns 0, or -1 with the unsupported feature in 'err'. */
 int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
               enum step_behavior behavior, int invert, int level, struct error *err);
 void steps_clear(struct steps *steps);
 
-/* A piece of a text; 'matched' is for the step that made it. */
+/* A piece of a text; 'matched' is for the step that created it. */
 struct piece {
     const uint8_t *begin, *end;
     int matched;
 };
 
-/* A text on its way through the steps. */
+/* A text passing through the steps. */
 struct stepping {
     const struct steps *steps;
     struct {
-        const uint8_t *at, *end; /* what is left of the piece of the step before */
-        struct piece held;       /* found already; begin is NULL if there is none */
-        struct piece joined;     /* the same for pieces with their neighbours */
+        const uint8_t *at, *end; /* the rest of the previous step's piece */
+        struct piece held;       /* already found; begin is NULL if there is none */
+        struct piece joined;     /* the same for pieces merged with their neighbors */
     } states[STEPS_MOST];
 };
 

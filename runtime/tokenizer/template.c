@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The post-processor of a tokenizer.json: special tokens that it puts around a text. */
+/* The post-processor of a tokenizer.json: special tokens that it adds around a text. */
 #include "template.h"
 
 #include <string.h>
@@ -105,7 +105,7 @@ int template_read(struct json_value component, int64_t limit, struct around *bef
                 return -1;
         return 0;
     }
-    /* Where two of them add tokens, the second goes round each part of what the first has made. */
+    /* If two of them add tokens, the second adds around each part of the first one's result. */
     if (before->count + after->count > 0)
         return refuse(component, " after another one that adds tokens", err);
     if (type_is(component, "TemplateProcessing"))

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole text: special tokens are found in it, what is between them goes through the normaliser
- * and to encoder.c, and what belongs around it is put there. */
+/* A whole text: special tokens are found in it, the text between them passes through the normalizer
+ * to encoder.c, and the tokens around it are added. */
 #include "encoder.h"
 
 #include <string.h>
 
-#define TEXT_LIMIT (UINT64_C(1) << 32) /* places within a text have 32 bits */
+#define TEXT_LIMIT (UINT64_C(1) << 32) /* offsets within a text have 32 bits */
 
 static int out_of_memory(struct error *err)
 {
@@ -20,7 +20,7 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
 
-/* Side by side, unknown characters are one id. */
+/* Adjacent unknown characters become one id. */
 static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
 {
     uint32_t unknown = tokenizer->bpe.unknown_id, id, before = BPE_NONE;
@@ -64,13 +64,13 @@ static int encode_between(struct encoder *encoder, const uint8_t *text, size_t l
     else
         rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
                                           : encoder_span(encoder, text, length, out);
-    /* What stands for unknown characters may be a special token, too: that one stays apart. */
+    /* The unknown token may also be a special token: that one stays separate. */
     if (rc == 0 && tokenizer->merge_unknown)
         merge_unknown(tokenizer, out, before);
     return rc;
 }
 
-/* Bring a text into form C where it is not. */
+/* Convert a text to form C if needed. */
 static int compose(struct encoder *encoder, const uint8_t **text, size_t *length)
 {
     if (nfc_stays(*text, *length) == *length)
@@ -82,8 +82,8 @@ static int compose(struct encoder *encoder, const uint8_t **text, size_t *length
     return 0;
 }
 
-/* 'specials' are looked for in the whole text before 'more' are in what is left between them,
- * after the normalizers. */
+/* 'specials' are searched for in the whole text; then 'more', after the normalizers, in the text
+ * between them. */
 static int encode_text(struct encoder *encoder, const struct specials *specials,
                        const struct specials *more, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out)

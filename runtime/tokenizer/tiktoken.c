@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rank files: tiktoken's text form (a token in base64 and its rank on each line), as Llama 3 comes,
- * and Megatron's JSON list of the same. */
+/* Rank files: tiktoken's text format (per line a token in base64 and its rank), in which Llama 3 is
+ * distributed, and Megatron's JSON list of the same. */
 #include "model.h"
 #include "base64.h"
 #include "file.h"

@@ -20,28 +20,28 @@ enum tokenizer_type {
     TOKENIZER_GPT_SENTENCEPIECE,
     TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
     TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
-    TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that holds one */
+    TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that contains one */
     TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
     TOKENIZER_BERT_CASE,       /* the same, cased */
     TOKENIZER_FAIRSEQ_WORDS,   /* fairseq's dict.txt: an id for each word */
     TOKENIZER_FAIRSEQ_BPE,     /* GPT-2's BPE with RoBERTa's ids, which dict.txt lists */
-    TOKENIZER_NULL,            /* texts are numbers already */
+    TOKENIZER_NULL,            /* texts are already numbers */
 };
 #define TOKENIZER_TYPES                                                                  \
     "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
     "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
     "BertWordPieceCase|FairseqWords|FairseqBPE|NullTokenizer"
 
-/* What to create. Zero everywhere is GPT-2. */
+/* What to create. All zero is GPT-2. */
 struct tokenizer_config {
     int type;               /* enum tokenizer_type */
     const char *vocab_file; /* GPT-2: vocab.json */
     const char *merge_file; /* GPT-2: merges.txt */
     const char *model;      /* the model, rank or JSON file of the other types */
     int64_t vocab_size;     /* NullTokenizer: number of ids without the end of document */
-    int special_as_text;    /* special tokens within a text are plain text */
+    int special_as_text;    /* treat special tokens within a text as plain text */
     int add_bos;            /* prepend the beginning-of-sequence token to each text */
-    int add_specials;       /* HuggingFaceTokenizer: put what its post-processor says around it */
+    int add_specials;       /* HuggingFaceTokenizer: add the special tokens of its post-processor */
 };
 
 /* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
@@ -116,10 +116,10 @@ struct tokenizer_config {
 struct tokenizer;
 struct encoder;
 
-/* Load the vocabulary. Returns NULL with a sentence that names file and place. */
+/* Load the vocabulary. Returns NULL with an error that names the file and the place in it. */
 struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err);
 
-/* Encoders of it must be gone before. NULL is allowed. */
+/* Destroy its encoders first. NULL is allowed. */
 void tokenizer_destroy(struct tokenizer *tokenizer);
 
 /* The name of a type as users write it. */
@@ -128,7 +128,7 @@ const char *tokenizer_type_name(enum tokenizer_type type);
 /* Number of ids: one more than the largest. */
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 
-/* End of document, beginning and end of sequence; -1 where the vocabulary has none. */
+/* End of document, beginning and end of sequence; -1 if the vocabulary has none. */
 int64_t tokenizer_eod(const struct tokenizer *tokenizer);
 int64_t tokenizer_bos(const struct tokenizer *tokenizer);
 int64_t tokenizer_eos(const struct tokenizer *tokenizer);
@@ -139,15 +139,15 @@ int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
 /* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
 size_t tokenizer_id_size(const struct tokenizer *tokenizer);
 
-/* Ids in .bin form, growing. All zero is an empty one; `count` may be set back to 0 and the memory
- * used again. token_buffer_clear frees. */
+/* A growing list of ids in .bin form. All zero is empty; `count` may be reset to 0 to reuse the
+ * memory. token_buffer_clear frees it. */
 struct token_buffer {
     void *ids;       /* uint16_t or int32_t by tokenizer_id_size */
     size_t count;    /* ids, not bytes */
     size_t capacity; /* ids */
 };
 
-/* Make room for 'more' ids behind those there. Returns 0, or -1 when memory is out. */
+/* Make room for 'more' further ids. Returns 0, or -1 if out of memory. */
 int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
 void token_buffer_clear(struct token_buffer *buffer);
 
@@ -157,40 +157,40 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
                                struct error *err);
 void encoder_destroy(struct encoder *encoder);
 
-/* Append the ids of one text (any bytes; no NUL is needed behind it, NULs within are text) to
- * 'out'. Bytes that are no UTF-8 keep their values in byte-level tokenizers and become U+FFFD in
- * SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err' set
- * and 'out' as it was: out of memory, a text of 4 GiB (of a third of that where it is brought into
- * form C) or more, or, for NullTokenizer, one that is not numbers. */
+/* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)
+ * to 'out'. Bytes that are not UTF-8 keep their values in byte-level tokenizers and become U+FFFD
+ * in SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err'
+ * set and 'out' unchanged: out of memory, a text of 4 GiB or more (a third of that if it must be
+ * converted to form C), or, for NullTokenizer, one that is not numbers. */
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err);
 
-/* Will tokenizer_encode take this text? Only a NullTokenizer is particular about that. */
+/* Would tokenizer_encode accept this text? Only a NullTokenizer rejects texts. */
 int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length);
 
-/* Append one id, for instance that of the end of document. */
+/* Append one id, such as the end of document. */
 int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
                      struct error *err);
 
-/* Bytes, growing. All zero is an empty one. */
+/* A growing list of bytes. All zero is empty. */
 struct text_buffer {
     char *data;
     size_t length, capacity;
 };
 void text_buffer_clear(struct text_buffer *buffer);
 
-/* Make room for so many more bytes. Returns -1 when memory is out. */
+/* Make room for this many more bytes. Returns -1 if out of memory. */
 int text_buffer_reserve(struct text_buffer *buffer, size_t more);
 
-/* Append. Returns -1 when memory is out. */
+/* Append. Returns -1 if out of memory. */
 int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length);
 
-/* Append the text of 'count' ids. Special tokens are shown as they are written, SentencePiece's
- * control pieces not at all. Returns 0, or -1 for an id outside the vocabulary. */
+/* Append the text of 'count' ids. Special tokens are written as text, SentencePiece's control
+ * pieces are omitted. Returns 0, or -1 for an id outside the vocabulary. */
 int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
                      struct text_buffer *out, struct error *err);
 
-/* The text of one id as the vocabulary holds it, spaces as spaces; NULL where it has none. */
+/* The text of one id as in the vocabulary, with spaces as spaces; NULL if it has none. */
 const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length);
 
 #endif

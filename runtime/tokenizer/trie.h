@@ -16,12 +16,12 @@ struct trie {
     size_t edge_mask, node_count, node_capacity;
 };
 
-/* Returns 0, or -1 when memory is out. */
+/* Returns 0, or -1 if out of memory. */
 int trie_init(struct trie *trie);
 void trie_clear(struct trie *trie);
 
-/* Give 'text' (not empty) the number 'value'. '*former' is what it had before (TRIE_NONE: nothing;
- * the old one is kept). Returns 0, or -1 when memory is out or there are more than 2^24 nodes. */
+/* Give 'text' (not empty) the number 'value'. '*former' is the number it already had, which is kept
+ * (TRIE_NONE: none). Returns 0, or -1 if out of memory or there are more than 2^24 nodes. */
 int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t value,
                 uint32_t *former);
 
@@ -44,7 +44,7 @@ static inline uint32_t trie_step(const struct trie *trie, uint32_t node, uint8_t
 /* The number of exactly this text, or TRIE_NONE. */
 uint32_t trie_find(const struct trie *trie, const uint8_t *text, size_t length);
 
-/* The longest member that 'text' begins with; its number and length, or TRIE_NONE and 0. */
+/* The longest entry that 'text' begins with; its number and length, or TRIE_NONE and 0. */
 uint32_t trie_longest(const struct trie *trie, const uint8_t *text, size_t length, size_t *matched);
 
 #endif

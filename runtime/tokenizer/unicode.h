@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UTF-8 and the classes of Unicode 16 that pretokenizers ask for. Libraries of the distribution
- * know older versions of Unicode and differ in thousands of characters. */
+/* UTF-8 and the classes of Unicode 16 that pre-tokenizers use. The distribution's libraries
+ * implement older versions of Unicode and differ in thousands of characters. */
 #ifndef MEGATRON_UNICODE_H
 #define MEGATRON_UNICODE_H
 
@@ -12,7 +12,7 @@ enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_SPAC
 #define UNICODE_INVALID     UINT32_MAX
 #define UNICODE_REPLACEMENT 0xFFFD
 
-extern const uint32_t unicode_limit; /* from here on all is UNICODE_OTHER */
+extern const uint32_t unicode_limit; /* from here on everything is UNICODE_OTHER */
 extern const uint8_t unicode_index[];
 extern const uint8_t unicode_blocks[][32];
 
@@ -25,7 +25,7 @@ static inline enum unicode_class unicode_class(uint32_t point)
 }
 
 /* Decode the character at 'text' (at least one byte before 'end'). Returns its length; for a byte
- * that begins no well-formed character 1, with '*point' UNICODE_INVALID. */
+ * that does not begin a well-formed character 1, with '*point' UNICODE_INVALID. */
 static inline size_t utf8_decode(const uint8_t *text, const uint8_t *end, uint32_t *point)
 {
     uint32_t lead = text[0], value;

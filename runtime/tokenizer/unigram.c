@@ -24,7 +24,7 @@ double unigram_add(const struct unigram *unigram, double score, uint32_t id)
     return rounded(unigram, score + unigram->added[id]);
 }
 
-/* Offer a piece from 'begin' on to the node where it ends. */
+/* Offer a piece that starts at 'begin' to the node where it ends. */
 static inline void offer(struct unigram_node *node, double sum, uint32_t begin, uint32_t depth,
                          uint32_t id)
 {
@@ -46,7 +46,7 @@ static inline void offer(struct unigram_node *node, double sum, uint32_t begin, 
     }
 }
 
-/* All pieces that begin at 'at', which is 'size' bytes long as a character. */
+/* All pieces that begin at 'at', where there is a character of 'size' bytes. */
 static void offer_all(const struct unigram *unigram, struct unigram_node *nodes,
                       const uint8_t *word, size_t length, size_t at, size_t size)
 {
@@ -73,8 +73,8 @@ static void offer_all(const struct unigram *unigram, struct unigram_node *nodes,
               depth, BPE_NONE);
 }
 
-/* A sum of n numbers is wrong by n roundings, each of 2^-24 of its size at the most. The way stays
- * the best one as long as it leads by more than the errors of both sums; half of that is used. */
+/* A sum of n numbers has an error of n roundings, each at most 2^-24 of its size. A path stays the
+ * best one as long as its lead exceeds the errors of both sums; half of that is used. */
 static double find_limit(const struct unigram_node *nodes, size_t length)
 {
     double least = DBL_MAX;
@@ -86,11 +86,11 @@ static double find_limit(const struct unigram_node *nodes, size_t length)
         if (lead < least)
             least = lead;
     }
-    /* The word's own sum comes on top. */
+    /* The sum of the word itself is added. */
     return least * 8388608.0 - fabs(nodes[length].score - nodes[0].score);
 }
 
-/* Write the ids of the way to the end. An unknown character becomes bytes or the unknown piece. */
+/* Write the ids of the path to the end. An unknown character becomes bytes or the unknown piece. */
 static size_t write_ids(const struct unigram *unigram, const struct unigram_node *nodes,
                         const uint8_t *word, size_t length, uint32_t *ids)
 {

@@ -9,10 +9,10 @@
 
 enum vocabulary_kind {
     VOCABULARY_ABSENT,  /* no such id */
-    VOCABULARY_TOKEN,   /* made by merges */
-    VOCABULARY_SPECIAL, /* found in texts as a whole, or only ever put in by programs */
-    VOCABULARY_CONTROL, /* put in by programs; has no text when decoded */
-    VOCABULARY_UNKNOWN, /* stands for what the vocabulary cannot express */
+    VOCABULARY_TOKEN,   /* produced by merges */
+    VOCABULARY_SPECIAL, /* matched in texts as a whole, or only inserted by programs */
+    VOCABULARY_CONTROL, /* inserted by programs; decodes to nothing */
+    VOCABULARY_UNKNOWN, /* represents what the vocabulary cannot express */
     VOCABULARY_BYTE,    /* one byte of a character that is not in the vocabulary */
 };
 
@@ -29,8 +29,8 @@ struct vocabulary {
 
 void vocabulary_clear(struct vocabulary *vocabulary);
 
-/* Enter the text of an id that has none yet. Returns 0, or -1 for an id that is negative, too large
- * or taken, or when memory is out. */
+/* Enter the text of an id that has none yet. Returns 0, or -1 if the id is negative, too large or
+ * taken, or if out of memory. */
 int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
                    enum vocabulary_kind kind, struct error *err);
 

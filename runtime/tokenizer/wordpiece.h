@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WordPiece, BERT's model: a word is cut from the left into the longest tokens there are; the
- * tokens within a word are written with a prefix (##). A word that cannot be cut is unknown as a
- * whole. */
+/* WordPiece, BERT's model: a word is cut from the left into the longest possible tokens; tokens
+ * within a word have a prefix (##). A word that cannot be cut is unknown as a whole. */
 #ifndef MEGATRON_WORDPIECE_H
 #define MEGATRON_WORDPIECE_H
 
@@ -12,18 +11,19 @@
 #include "vocabulary.h"
 
 struct wordpiece {
-    struct trie begins, inner; /* tokens at the start of a word, and after it without the prefix */
+    struct trie begins,
+        inner; /* tokens at the start of a word, and later ones without their prefix */
     uint32_t unknown;
     size_t longest; /* characters of a word; a longer one is unknown */
 };
 
-/* Build from the tokens of a vocabulary. Returns 0, or -1 when memory is out. */
+/* Build from the tokens of a vocabulary. Returns 0, or -1 if out of memory. */
 int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabulary,
                    const char *prefix, size_t prefix_length);
 void wordpiece_clear(struct wordpiece *wordpiece);
 
-/* The ids of a word, at most 'length' (at least 1). White space before it is not part of it; if
- * there is nothing else there are no ids. Returns their number. */
+/* Write the ids of a word, at most 'length' (at least 1). Leading white space is ignored; a word of
+ * nothing else has no ids. Returns their number. */
 size_t wordpiece_encode(const struct wordpiece *wordpiece, const uint8_t *word, size_t length,
                         uint32_t *ids);
 

@@ -27,7 +27,7 @@ int words_init(struct words *words, size_t bytes)
     }
     words->memory = base;
     base += (size_t) - (uintptr_t)base & (HUGE_PAGE - 1);
-    /* Random access: without huge pages every lookup would miss the TLB, too. */
+    /* Random access: without huge pages every lookup would also miss the TLB. */
     madvise(base, size, MADV_HUGEPAGE);
     words->shorts = (struct word_short *)base;
     words->longs = (struct word_long *)(base + (sizeof(struct word_short) * 2 << short_bits));

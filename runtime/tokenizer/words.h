@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A cache of words and their ids: two tables, for words of up to 15 and up to 31 bytes. Bounded,
- * exact (whole words are compared), and of one thread. */
+ * exact (whole words are compared), and used by one thread. */
 #ifndef MEGATRON_WORDS_H
 #define MEGATRON_WORDS_H
 
@@ -11,8 +11,8 @@
 #define WORD_SHORT 15
 #define WORD_LONG  31
 
-/* Half a cache line: a word and its ids, which leave it with one store. Narrow ids take two bytes
- * each, wide ones three; 'count' is the last byte. */
+/* Half a cache line: a word and its ids, which are copied out with one store. Narrow ids take two
+ * bytes each, wide ones three; 'count' is the last byte. */
 struct word_short {
     uint64_t low, high; /* the bytes, zero padded; the length is the last byte */
     uint8_t ids[15];
@@ -21,10 +21,10 @@ struct word_short {
 #define WORD_SHORT_NARROW 7
 #define WORD_SHORT_WIDE   5
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
-#define WORD_BARE         64  /* added to a count: the first id is that of a space alone */
-#define WORD_COUNT        7   /* Unigram: the count itself; above it is how far the ids hold */
-#define WORD_LEVEL        3   /* bits of the count */
-#define WORD_NEVER        15  /* as a level: the ids depend on the text before the word */
+#define WORD_BARE         64  /* added to a count: the first id is a single space */
+#define WORD_COUNT        7 /* Unigram: the count itself; the bits above say how far the ids are valid */
+#define WORD_LEVEL        3  /* bits of the count */
+#define WORD_NEVER        15 /* as a level: the ids depend on the preceding text */
 
 /* A whole cache line. */
 struct word_long {
@@ -43,7 +43,7 @@ struct words {
     size_t size;
 };
 
-/* 'bytes' is a power of two, at least 64 KiB. Returns 0 or -1 when memory is out. */
+/* 'bytes' is a power of two, at least 64 KiB. Returns 0 or -1 if out of memory. */
 int words_init(struct words *words, size_t bytes);
 void words_clear(struct words *words);
 
@@ -121,15 +121,15 @@ static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *k
     key[3] |= (uint64_t)length << 56;
 }
 
-/* Remember a word. It takes the second place of its set, and the first one when it is met again
- * (words_promote): so words that come once push out only each other. Words with more
- * ids than fit are not kept. 'wide': ids of three bytes; 'mark': 0 or WORD_BARE. */
+/* Store a word. It takes the second place of its set, and the first one when it occurs again
+ * (words_promote), so that words that occur once only replace each other. Words with more ids than
+ * fit are not stored. 'wide': ids of three bytes; 'mark': 0 or WORD_BARE. */
 void words_put_short(struct words *words, uint64_t low, uint64_t high, const uint32_t *ids,
                      size_t count, int wide, int mark);
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,
                     int wide);
 
-/* The word in the second place of a set was met again. */
+/* The word in the second place of a set occurred again. */
 static inline void words_promote(struct words *words, size_t set)
 {
     struct word_short first = words->shorts[set];

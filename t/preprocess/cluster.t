@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# On a cluster: ranks over nodes, the job script, and the short form of the campaign of kills.
+# On a cluster: ranks over nodes, the job script, and a short version of the kill campaign.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 cluster_up --nodes 2 --gpus 0 --cpus 4 --plugin no

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# megatron data: what is in a pair of files, and whether it is whole.
+# megatron data: shows what a pair of files contains, and whether it is complete.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 printf '{"text":"1 2 3"}\n{"text":""}\n{"text":["4","5 6"]}\n' >d.jsonl

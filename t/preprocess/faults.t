@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Broken input and output in the way: one clear line, the right exit code, nothing lost.
+# Broken input and existing output: one clear line, the right exit code, and no data lost.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 
-# --- Broken lines are named with file and line, counted and passed over
+# --- Broken lines are reported with file and line, counted and skipped
 {
     echo '{"text":"1"}'
     echo 'no json'
@@ -25,7 +25,7 @@ sed -i '/u0000/d' broken.jsonl
 for threads in 1 3; do
     rm -f b_*
     try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --workers $threads --chunk-bytes 60
-    is "$rc" 0 "broken lines are passed over"
+    is "$rc" 0 "broken lines are skipped"
     is "$(od -An -tu2 b_text_document.bin | xargs)" "1 60000 9 60000" "the others are kept"
     like "$out" '^megatron: warning: broken\.jsonl:2: not valid JSON; skipped$' "not JSON"
     like "$out" '^megatron: warning: broken\.jsonl:3: not valid JSON; skipped$' "an object that does not end"
@@ -51,7 +51,7 @@ for n in 1 3; do
     is "$(sort <<<"$out" | grep '; skipped$' | uniq -d)" '' "none twice"
     like "$out" '^  skipped: +150$' "and all are counted"
 done
-# While it still reads: the message is there before the input ends.
+# While it still reads: the message is printed before the input ends.
 {
     echo bad
     yes '{"text":"1"}' | head -n 100000
@@ -72,7 +72,7 @@ try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --c
 try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30 --strict --overwrite
 is "$rc" 2 "also when it is given later"
 
-# --- Whether a missing key is an error does not depend on how the corpus is cut
+# --- Whether a missing key is an error does not depend on how the corpus is split
 yes '{"body":"1"}' | head -n 1100 >wrong.jsonl
 { head -n 300 wrong.jsonl; echo '{"text":"2"}'; cat wrong.jsonl; } >late.jsonl
 { cat wrong.jsonl; echo '{"text":"2"}'; } >later.jsonl
@@ -89,7 +89,7 @@ for bytes in 100 4000 1000000; do
     is "$rc $(grep "^megatron [a-z]" <<<"$out")" '2 megatron preprocess: later.jsonl: none of the first 1000 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that comes too late"
 done
 
-# --- A corpus of which nothing can be taken
+# --- A corpus without a valid document
 while IFS='|' read -r options line text; do
     rm -rf n_* n.work
     yes "$line" | head -n 300 >nothing.jsonl
@@ -172,7 +172,7 @@ try "${pre[@]}" --input c.jsonl --output-prefix c --overwrite
 is "$rc" 0 "--overwrite replaces"
 ok "the output" same c c
 
-# --- After an error the same command goes on; another command begins anew
+# --- After an error the same command resumes; another command starts again
 try "${pre[@]}" --input c.jsonl short.gz --output-prefix r --chunk-bytes 500
 is "$rc" 1 "a truncated file among others"
 [ -d r.work ]
@@ -190,7 +190,7 @@ try "${pre[@]}" --input d.jsonl --output-prefix q --chunk-bytes 500
 unlike "$out" Resuming "changed content under the same name is another run"
 ok "a changed file is never mixed with old parts" same c q
 
-# --- The ends of a tokenizer may change in a file that is not named: that is another run too
+# --- The end tokens of a tokenizer may change in a file that is not named: that is another run, too
 mkdir ends
 tokens=$(for i in {0..9}; do printf '"%d":%d,' $i $i; done)
 cat >ends/tokenizer.json <<END
@@ -206,7 +206,7 @@ echo '{"eos_token":"<b>"}' >ends/tokenizer_config.json
 try "${ends[@]}"
 is "$rc $(od -An -v -tu2 -w2 ends/o_text_document.bin | sort -n | uniq | tail -n2 | xargs)" "0 10 12" "another end of document is never mixed with the old one"
 
-# --- The output may lie among the input, and is not read
+# --- The output may be in the directory of the input, and is not read
 mkdir within texts
 cp c.jsonl within/a.jsonl
 : >within/b.jsonl
@@ -215,8 +215,8 @@ is "$rc $(ls within)" "1 a.jsonl
 b.jsonl
 o.work" "a run whose work lies in the input is cut short" || diag "$out"
 try "${pre[@]}" --input within --output-prefix within/o --chunk-bytes 2000
-is "$rc" 0 "and goes on"
-like "$out" Resuming "from where it was"
+is "$rc" 0 "and continues"
+like "$out" Resuming "from where it stopped"
 ok "to the right end" same c within/o
 printf '1 2' >texts/a
 printf 3 >texts/z
@@ -224,22 +224,22 @@ ln -s out_text_document.bin texts/link
 for input in texts 'texts/*'; do
     for round in 1 2; do
         try "${pre[@]}" --input "$input" --input-format files --output-prefix texts/out --overwrite
-        is "$rc $(od -An -tu2 texts/out_text_document.bin | xargs)" "0 1 2 60000 3 60000" "--input $input: output is no input, round $round"
+        is "$rc $(od -An -tu2 texts/out_text_document.bin | xargs)" "0 1 2 60000 3 60000" "--input $input: output is not read as input, round $round"
     done
 done
 try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
-is "$rc $out" "1 megatron preprocess: texts/out_text_document.bin is an output file of this run, but also its input; write to another place (--output-prefix or --output)" "nor is it where it is named"
+is "$rc $out" "1 megatron preprocess: texts/out_text_document.bin is an output file of this run, but also its input; write to another place (--output-prefix or --output)" "nor if it is named as input"
 
-# --- A tokenizer that takes ids only
+# --- A tokenizer that accepts only ids
 printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
 try "${pre[@]}" --input ids.jsonl --output-prefix ids
-is "$rc $(od -An -tu2 ids_text_document.bin | xargs)" "0 1 2 60000 3 60000" "texts that are no ids are passed over"
+is "$rc $(od -An -tu2 ids_text_document.bin | xargs)" "0 1 2 60000 3 60000" "texts that are not ids are skipped"
 is "$(grep -c '^megatron: warning: ids\.jsonl:[23]: not token ids .*(text); skipped$' <<<"$out")" 2 "and named"
 try "${pre[@]}" --input ids.jsonl --output-prefix ids2 --strict --workers 1
 is "$rc" 2 "--strict stops at one"
 like "$out" 'ids\.jsonl:2: not token ids .*; drop --strict to skip what is invalid' "and names it"
 
-# --- What is broken beyond the last document that is wanted counts for nothing
+# --- What is broken after the last wanted document is ignored
 for i in {1..5}; do printf '{"text":"%d"}\nbad\n' $i; done >limit.jsonl
 for i in {1..200}; do printf 'worse\n{"text":"9"}\n'; done >>limit.jsonl
 for size in 4000000 200; do
@@ -261,7 +261,7 @@ for threads in 1 3; do
     is "$rc $(grep -c '; skipped$' <<<"$out") $(sed -n 's/^  skipped: *//p' <<<"$out")" "0 3 3" "and counts the same"
 done
 
-# --- An archive that is damaged behind the last document: enough was read, however far others were
+# --- An archive that is damaged after the last document: enough was read, however far other threads were
 for i in {1..90000}; do echo "{\"text\":\"$i 2 3 4 5 6 7\"}"; done >long.jsonl
 gzip -c long.jsonl >long.jsonl.gz
 truncate -s -1000 long.jsonl.gz
@@ -272,11 +272,11 @@ for threads in 1 4; do
         is "$rc" 0 "documents before the damage in $input, $threads threads"
     done
     try "${pre[@]}" --input first.jsonl long.jsonl.gz --output-prefix few --overwrite --max-documents 200000 --workers $threads --chunk-bytes 500000
-    is "$rc" 1 "not if they are behind it"
-    like "$out" 'long\.jsonl\.gz is truncated' "which is said"
+    is "$rc" 1 "not if they are after it"
+    like "$out" 'long\.jsonl\.gz is truncated' "which is reported"
 done
 
-# --- Two runs with one prefix: the second takes over, the first says so
+# --- Two runs with one prefix: the second takes over, and the first reports it
 mkfifo hold
 "${pre[@]}" --input - --output-prefix two <hold >first.log 2>&1 &
 first=$!
@@ -291,27 +291,27 @@ is $? 1 "and the first one ends"
 like "$(cat first.log)" 'another run has taken over \(or removed\) two\.work' "with the reason"
 is "$(od -An -tu2 two_text_document.bin | xargs)" "1 2 60000 3 60000" "what the second wrote is whole"
 
-# --- All ranks learn of the error of one
+# --- All ranks report the error of one
 ranks 3 --input c.jsonl damaged.gz --output-prefix no --chunk-bytes 500
 is $? 1 "three ranks fail together"
-is "$(cat rank*.log | grep -c 'corrupt near')" 3 "and each says why" || cat rank*.log | sed 's/^/# /'
+is "$(cat rank*.log | grep -c 'corrupt near')" 3 "and each reports why" || cat rank*.log | sed 's/^/# /'
 ranks 2 --input c.jsonl --output-prefix c
 is $? 1 "output that exists stops all ranks"
 whole c
-ok "and leaves no work directory behind"
+ok "and leaves no work directory"
 # The second one starts long after the first has failed.
 struck=1 blow=(sh -c 'sleep 8; exec "$@"' late)
 ranks 2 --input c.jsonl --output-prefix c
 is "$ranked $(grep -c 'c_text_document.bin exists; use --overwrite' rank1.log)" "1 1 1" "also one that starts late"
 whole c
-ok "which leaves nothing behind, either"
-# Each finds the same error: the first that says it is answered by the others.
+ok "which leaves no files, either"
+# Each finds the same error: the others acknowledge the first one that reports it.
 struck='' blow=()
 ranks 3 --input c.jsonl --output-prefix same --vocab-file none --tokenizer-type GPT2BPETokenizer
 # srun returns the highest exit code.
 is "$(tr ' ' '\n' <<<"$ranked" | sort -n | tail -n 1) $(grep -l -- 'must be used together with the merge file' rank?.log | wc -l)" "2 3" "an error that all ranks find at once"
 whole same
-ok "leaves nothing behind"
+ok "leaves no files"
 
 # --- A full disk
 make_corpus 2 2000 big
@@ -320,11 +320,11 @@ if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=200k tmpfs small 
     is "$rc" 1 "a full disk is an error"
     like "$out" '^megatron preprocess: .*No space left on device' "that is named"
     ls small/o_* >/dev/null 2>&1
-    is $? 2 "there is no half output"
+    is $? 2 "there is no incomplete output"
     mount -o remount,size=50m small
     try "${pre[@]}" --input big.jsonl --output-prefix small/o --chunk-bytes 20000
-    is "$rc" 0 "with more room the same command goes on"
-    like "$out" Resuming "from where it was"
+    is "$rc" 0 "with more space the same command resumes"
+    like "$out" Resuming "from where it stopped"
     ok "to the right end" same big small/o
     umount small
 else

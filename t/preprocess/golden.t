@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The .bin and .idx files are those that Megatron-LM's preprocess_data.py writes for the same documents.
+# The .bin and .idx files are identical to those of Megatron-LM's preprocess_data.py for the same documents.
 data=${MEGATRON_TEST_DATA:-}
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"

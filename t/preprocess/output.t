@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The files that come out, byte for byte: from every kind of input, by any number of ranks and threads.
+# The output files, byte for byte: from every kind of input, with any number of ranks and threads.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 make_corpus 1 1500 c
@@ -15,7 +15,7 @@ like "$out" '^Processed 1500 documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$' 
 like "$out" '^  documents: +1500$' "the summary counts documents"
 like "$out" '^  skipped: +0$' "and those skipped"
 
-# --- The same documents in other wrappings
+# --- The same documents in other formats
 for pack in 'gzip -1' 'xz -0' 'xz -0 --block-size=20000' 'zstd -q -1' 'bzip2 -1'; do
     command -v ${pack%% *} >/dev/null || continue
     $pack <c.jsonl >packed
@@ -40,7 +40,7 @@ for input in dir 'dir/part*' "$(echo dir/*)"; do
     ok "from many files: --input ${input:0:20}" same c o || diag "$out"
 done
 
-# --- A large file that cannot be cut is begun before the small ones, wherever it stands
+# --- A large file that cannot be split is started before the small ones, wherever it is in the list
 rm -rf o_* many
 mkdir many
 split -n l/9 -d c.jsonl many/part
@@ -132,7 +132,7 @@ for row in "${rows[@]}"; do
     ok "is what JSON lines give"
 done
 
-# --- Nothing
+# --- No input
 : >empty.jsonl
 try "${pre[@]}" --input empty.jsonl --output-prefix e
 is "$rc $(compgen -G 'e[._]*' | xargs)" "2 " "an empty corpus is an error, and leaves nothing"

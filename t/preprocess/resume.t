@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Killed at any instant the same command goes on, and the bytes are those of an undisturbed run: a
-# preloaded library ends the process at each call that changes the file system, one after the other.
+# Killed at any instant, the same command resumes, and the bytes are those of an undisturbed run: a
+# preloaded library kills the process at each call that changes the file system, one after the other.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 cc=${CC:-cc}
@@ -12,15 +12,15 @@ make_corpus 3 60 c
 make_corpus 4 30 old
 options=(--input c.jsonl --output-prefix o --workers 1 --chunk-bytes 50000)
 
-# strike HOW NUMBER ARGUMENT...: run with a blow at that call. Its exit status is in $rc; 0 means that
-# the run had fewer calls.
+# strike HOW NUMBER ARGUMENT...: run and kill it at that call. Its exit status is in $rc; 0 means that
+# the run made fewer calls.
 strike() {
     local how=$1 number=$2
     shift 2
     try env KILL_HOW="$how" KILL_AT="$number" LD_PRELOAD="$scratch/killer.so" "${pre[@]}" "$@"
 }
 
-# Half of the output, under its final name, must never be seen: with an .idx there is its .bin.
+# Incomplete output must never have its final name: if there is an .idx, there is its .bin.
 no_half() {
     [ ! -e o_text_document.idx ] || same c o
 }
@@ -37,11 +37,11 @@ for how in kill after full; do
             bad=1
             diag "full at call $number: $out"
         fi
-        # Twice in a row, at another place, then undisturbed.
+        # Twice in a row, at different calls, then undisturbed.
         strike kill $((number % 17 + 3)) "${options[@]}"
         no_half || { bad=1; diag "$how at call $number and again: half a file"; }
         [ "$rc" = 0 ] || try "${pre[@]}" "${options[@]}"
-        # The run may have been complete when it was struck.
+        # The run may have been complete when it was killed.
         if [ "$rc" != 0 ] && ! grep -q 'exists; use --overwrite' <<<"$out"; then
             bad=1
             diag "$how at call $number, then: $out"
@@ -54,7 +54,7 @@ for how in kill after full; do
     ok "there are many"
 done
 
-# --- A new run over old output: until it is whole, the old pair stays, or there is no .idx
+# --- A new run that replaces old output: until it is complete, the old pair stays, or there is no .idx
 bad=0 number=0
 while [ $bad = 0 ]; do
     number=$((number + 3))
@@ -71,8 +71,8 @@ is "$bad" 0 "--overwrite never leaves a mixed pair"
 
 # --- One of three ranks dies; the others finish without it
 for number in 5 12 19; do
-    # The others take their time, lest they have done it all before rank 1 has made so many calls; on a
-    # busy machine they may even so.
+    # The others are slowed down, so that they do not finish before rank 1 has made that many calls; on a
+    # busy machine they may finish anyway.
     cat >blow <<EOF
 #!/bin/sh
 export LD_PRELOAD=$scratch/killer.so KILL_HOW=lazy
@@ -90,7 +90,7 @@ EOF
     ok "with the right bytes" same c o
 done
 
-# --- On a slow disk: ranks still write what they share while the last one clears up
+# --- On a slow disk: ranks still write shared files while the last one cleans up
 for round in 1 2; do
     rm -rf o_* o.work
     struck=all blow=(env KILL_HOW=slow "LD_PRELOAD=$scratch/killer.so")
@@ -100,8 +100,8 @@ for round in 1 2; do
     ok "and leave nothing else" whole o
 done
 
-# --- A layout of so many parts that they take longer than the lease is made by one rank, and with it the
-# files of the output, which need all its space
+# --- A layout of so many parts that it takes longer than the lease is made by one rank, together with the
+# output files, whose full size is allocated
 rm -rf o_* o.work
 struck=all blow=(env KILL_HOW=parts "LD_PRELOAD=$scratch/killer.so")
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 800 --lease 2
@@ -109,7 +109,7 @@ is "$ranked" "0 0 0" "three ranks with many parts"
 ok "make the right bytes" same c o
 is "$(cat rank*.log | grep -c '^created .*\.idx$')" 1 "in files that were created once"
 
-# --- Copies that get to the disk more slowly than the lease are made by one rank
+# --- Copies that take longer than the lease to reach the disk are made by one rank
 rm -rf o_* o.work
 try "${pre[@]}" --input c.jsonl --output-prefix s --output-shards 8
 struck=all blow=(env KILL_HOW=sync "LD_PRELOAD=$scratch/killer.so")
@@ -119,8 +119,8 @@ is "$(cat rank*.log | grep -c '^taken over ')" 0 "make no copy twice"
 is "$(cat o_*_document.* | cksum)" "$(cat s_*_document.* | cksum)" "and the right bytes"
 rm -f s_*
 
-# --- A rank that sees too late that the others have finished, or that they did without it while it wrote
-# to disk or was at a chunk, ends well, too
+# --- A rank that notices late that the others have finished, or that they did so while it was writing
+# to disk or working on a chunk, succeeds, too
 for how in blind wait chunk stale; do
     rm -rf o_* o.work waits
     struck=all blow=(env KILL_HOW=$how "LD_PRELOAD=$scratch/killer.so")
@@ -131,7 +131,7 @@ for how in blind wait chunk stale; do
     [ $how = blind ] || ok "one has waited: $how" test -d waits
 done
 
-# --- One that never comes leaves the word of the end behind, and no more; another run removes it
+# --- If a rank never arrives, only the end message stays; another run removes it
 rm -rf o_* o.work
 cat >blow <<EOF
 #!/bin/sh
@@ -142,7 +142,7 @@ struck=all blow=(./blow)
 ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 3000 --lease 1
 is "$ranked" "0 137 0" "a rank that is killed"
 is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the word that it does not come for"
-# To a launch of the same name, as those without a scheduler are, it says nothing.
+# A launch of the same name (launches without a scheduler have the same name) ignores it.
 launch=$((launch - 1)) struck= blow=()
 cp -r o.work kept.work
 ranks 3 --input nowhere.jsonl --output-prefix o --overwrite
@@ -174,8 +174,8 @@ try "${pre[@]}" "${options[@]}"
 is "$rc" 0 "torn parts are made again"
 ok "and the bytes are right" same c o
 
-# --- Chunks made in order have their tokens in the output already: what a crashed node has lost of them
-# is made again, by as many ranks as there are then
+# --- Chunks made in order already have their tokens in the output: what a crashed node has lost of them
+# is made again, by any number of ranks
 for number in 1 3; do
     for call in {30..200}; do
         rm -rf o_* o.work
@@ -193,8 +193,8 @@ for number in 1 3; do
     ok "and nothing is left" whole o
 done
 
-# --- File systems that take O_DIRECT but no reads and writes with it, such that have no links, and such
-# where nodes may not read what they write together: from the start, and behind chunks that an earlier
+# --- File systems that accept O_DIRECT but fail its reads and writes, file systems without links, and
+# those where nodes cannot read what they write together: from the start, and after chunks that an earlier
 # run has made
 for how in direct link both; do
     for earlier in 0 1; do
@@ -212,8 +212,8 @@ for how in direct link both; do
     done
 done
 
-# --- With --max-documents a chunk that cannot be read does not matter behind the last document; nor
-# does it keep a torn part before it from being made again
+# --- With --max-documents, a chunk after the last document may be unreadable; and it does not keep a
+# torn part before it from being made again
 gzip -c c.jsonl | head -c 40 >cut.jsonl.gz
 limited=(--input c.jsonl cut.jsonl.gz --output-prefix o --chunk-bytes 50000 --max-documents 34)
 for call in {1..200}; do
@@ -229,7 +229,7 @@ try timeout -k 5 60 "${pre[@]}" "${limited[@]}" --workers 4
 is "$rc" 0 "a torn part before a chunk that cannot be read"
 ok "is made again" same few o
 
-# --- Chunks that are made out of order are copied behind those that are not
+# --- Chunks that are made out of order are copied after those made in order
 rm -rf o_* o.work
 split -n l/4 c.jsonl piece.
 gzip piece.a?

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# However the work is divided, the bytes are the same: random corpora, ranks, threads, cuts, codecs.
+# The output does not depend on how the work is divided: random corpora, ranks, threads, splits, codecs.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 SEED=${SEED:-4711}

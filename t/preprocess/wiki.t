@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# MediaWiki dumps: the text of the pages, every form of the file, any number of ranks, broken dumps.
+# MediaWiki dumps: the text of the pages, every file format, any number of ranks, broken dumps.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/fixture.sh"
 data=$top/t/preprocess/wiki
@@ -11,7 +11,7 @@ texts() {
 }
 extract() { try "$megatron" data extract --input "$@"; }
 
-# --- The look of WikiExtractor: all that its releases write, except the differences that the man page lists
+# --- WikiExtractor's style: exactly what its releases write, except the differences listed in the man page
 for release in 3.0.6 3.1.0; do
     extract "$data/dump.xml" --wiki-style wikiextractor --wikiextractor-release $release --wiki-min-length 0 --output we-$release.jsonl
     is "$rc" 0 "the look of WikiExtractor $release"
@@ -44,7 +44,7 @@ like "$(cat options.jsonl)" '"title": "Orrin \(disambiguation\)"' "disambiguatio
 is "$(grep -c Tiny options.jsonl)" 0 "a minimum length"
 like "$(cat options.jsonl)" '"url": "https://en.wikipedia.org/wiki\?curid=18", "title": "River", "text": "The river' "no title in the text; id, url and title beside it"
 
-# --- Every form of the file gives the same documents
+# --- Every file format gives the same documents
 perl -e 'local $/; my $d = <>; my ($head, $pages, $tail) = $d =~ /^(.*?)(  <page>.*<\/page>\n)(.*)$/s; $pages =~ s/<ns>10</<ns>0</g; print $head, $pages x 60, $tail' "$data/dump.xml" >big.xml
 "$megatron" data extract --input big.xml --output big.jsonl --workers 1 2>/dev/null
 bzip2 -1 -k big.xml
@@ -61,7 +61,7 @@ is "$(zstd -dcq big.jsonl.zst | cmp - big.jsonl 2>&1)" "" "compressed output"
 extract big.xml --output big.jsonl
 is "$rc" 2 "existing output is not replaced"
 
-# --- preprocess: the same bytes for any cut and any number of ranks and threads. The texts become numbers here.
+# --- preprocess: the same bytes for any split and any number of ranks and threads. Here the texts become numbers.
 perl -0pe 's/<text[^>]*[^\/]>[^<]*/"<text>" . join(" ", map { int(rand(60000)) } 1 .. 200)/ge; BEGIN { srand(1) }' big.xml >ids.xml
 perl -0ne 'while (/<page>(.*?)<\/page>/sg) { my $p = $1; next if $p =~ /<redirect/ || $p !~ /<ns>0</; print "{\"text\":\"$1\"}\n" if $p =~ /<text>([^<]*)</ }' ids.xml >ids.jsonl
 "${pre[@]}" --input ids.jsonl --output-prefix want >/dev/null 2>&1
@@ -73,15 +73,15 @@ for way in "ids.xml 1 1 100M" "ids.xml 3 2 7000" "ids.xml.bz2 2 2 30000" "ids.xm
     is "$(cmp got_text_document.bin want_text_document.bin 2>&1)$(cmp got_text_document.idx want_text_document.idx 2>&1)" "" "$file by $ranks ranks of $workers threads in chunks of $chunk: recognized, each page once"
 done
 
-# --- Broken dumps: one line with file, title and byte; counted; --strict stops
+# --- Broken dumps: one line with file, title and byte; counted; --strict stops there
 bad() { # NAME PATTERN: a dump, what is said of it
     try "${pre[@]}" --input "$1" --input-format mediawiki --output-prefix bad --overwrite --wiki-no-title
     is "$rc" 0 "$1 is read"
-    like "$out" "$2" "and what is wrong is said"
+    like "$out" "$2" "and the reason is printed"
     like "$out" '^  skipped: +1$' "and counted"
     try "${pre[@]}" --input "$1" --input-format mediawiki --output-prefix bad --overwrite --wiki-no-title --strict
     is "$((rc != 0))" 1 "--strict stops"
-    like "$out" 'strict' "and says so"
+    like "$out" 'strict' "and reports it"
     rm -rf bad*
 }
 page() { printf '<page><title>%s</title><ns>0</ns><id>%d</id><revision><id>5</id><text>%s</text></revision></page>\n' "$@"; }
@@ -96,7 +96,7 @@ head -c "$(($(stat -c %s ids.xml.bz2) / 2))" ids.xml.bz2 >cut.xml.bz2
 bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+: the page is not closed; skipped$'
 { echo '<mediawiki><siteinfo>'; page A 1 '1 2'; } >site.xml
 try "${pre[@]}" --input site.xml --output-prefix site --wiki-no-title
-is "$rc" 0 "wrong siteinfo is passed over"
+is "$rc" 0 "an invalid siteinfo is skipped"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
@@ -118,10 +118,10 @@ hostile '&lt;ref&gt;' 100000 "tags that never close"
 hostile "{|
 | ''x [http://x y" 50000 "tables and links that never close"
 
-# --- Recognized before anything is made of them
+# --- Detected before anything is written
 printf '<?xml version="1.0"?>\n<feed><x/></feed>\n' >feed.xml
 try "${pre[@]}" --input feed.xml --output-prefix feed
-is "$rc" 2 "XML that is no dump"
+is "$rc" 2 "XML that is not a dump"
 like "$out" 'feed\.xml is XML or HTML, not JSON lines' "is recognized at its first bytes"
 try "${pre[@]}" --input ids.jsonl --input-format mediawiki --output-prefix feed
 is "$rc" 2 "JSON lines given as a dump"
@@ -140,7 +140,7 @@ try "${pre[@]}" --input wiki.train.tokens --input-format titles --detokenize --o
 is "$((rc != 0))" 1 "words are no ids"
 like "$out" 'none of 2 texts consists of token ids' "documents begin at titles"
 
-# --- From the dump to TensorBoard, from a checkpoint, by one job script. An srun of one rank stands in for Slurm's.
+# --- From the dump to TensorBoard, from a checkpoint, by one job script. An srun of one rank replaces Slurm's.
 mkdir bin && printf '#!/bin/bash\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n' >bin/srun && chmod +x bin/srun
 job() {
     try env PATH="$scratch/bin:$PATH" MEGATRON="$megatron" DUMP="$data/dump.xml" OUTPUT_PREFIX="$scratch/w" "$@" bash "$top/sbatch/wikipedia.sbatch" \
@@ -158,5 +158,5 @@ second=$(sed -n 's/.*iteration  *1\/.*lm loss: \([^ ]*\).*/\1/p' <<<"$out")
 is "$(perl -e 'print $ARGV[1] < $ARGV[0] ? "lower" : "not lower: @ARGV"' "$first" "$second")" lower "which the first loss shows"
 is "$(ls tensorboard-2/events.out.tfevents.* 2>/dev/null | wc -l)" 1 "with curves for TensorBoard"
 job DUMP=
-is "$rc" 2 "without a dump it says what is missing"
+is "$rc" 2 "without a dump it reports what is missing"
 done_testing

@@ -8,7 +8,7 @@ megatron=$MEGATRON_INST/bin/megatron
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-is "$("$megatron" tokenize 'Hello world')" "15496 995" "a word of the command line"
+is "$("$megatron" tokenize 'Hello world')" "15496 995" "a word on the command line"
 is "$("$megatron" tokenize --append-eod a b)" $'64 50256\n65 50256' "two texts, each with its end"
 is "$(printf 'Hello\nworld' | "$megatron" tokenize)" "15496 198 6894" "all of the input is one text"
 is "$(printf 'Hello\nworld\n' | "$megatron" tokenize --lines)" $'15496\n6894' "or every line is"
