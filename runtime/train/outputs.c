@@ -9,6 +9,7 @@
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
 {
     memset(outputs, 0, sizeof(*outputs));
+    outputs->bits = a->masked;
     outputs->perplexity = a->log_validation_ppl;
     if (a->log_world_size)
         outputs->world_size = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
@@ -135,14 +136,19 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
                         const char *what, double loss)
 {
     const char *set = test ? "test" : "validation";
-    char text[256];
+    char text[320], bits[48] = "";
     int width;
 
     if (isnan(loss))
         loss = NAN; /* print "nan", never "-nan" */
+    /* The loss of masked models is often given to base 2, as by fairseq; its perplexity is the
+     * same.
+     */
+    if (outputs->bits)
+        snprintf(bits, sizeof(bits), "lm loss in bits: %.6E | ", loss / M_LN2);
     width = snprintf(text, sizeof(text),
-                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
-                     loss, exp(loss > 20 ? 20 : loss));
+                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s", what,
+                     loss, exp(loss > 20 ? 20 : loss), bits);
     print_rule(width);
     printf("%s\n", text);
     print_rule(width);
