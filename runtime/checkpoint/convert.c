@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert.h"
 #include "directory.h"
+#include "fairseq_source.h"
 #include "half.h"
 #include "hf_config.h"
 #include "hf_private.h"
@@ -25,6 +26,7 @@ struct source {
     const struct hf_name *table;
     const struct safetensors *tensors;
     struct megatron_source *megatron;
+    struct fairseq_source *fairseq;
 };
 
 static int load_hf(const struct source *source, const struct parameter *p, float *out,
@@ -37,6 +39,12 @@ static int load_megatron(const struct source *source, const struct parameter *p,
                          struct error *err)
 {
     return megatron_source_load(source->megatron, p, out, err);
+}
+
+static int load_fairseq(const struct source *source, const struct parameter *p, float *out,
+                        struct error *err)
+{
+    return fairseq_source_load(source->fairseq, p, out, err);
 }
 
 /* Write one layer as a pipeline rank would. */
@@ -162,6 +170,21 @@ int convert_import_megatron(const char *from, const char *directory,
     snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
     rc = import(&source, directory, err);
     megatron_source_destroy(source.megatron);
+    return rc;
+}
+
+int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
+                           struct error *err)
+{
+    struct source source = {.load = load_fairseq};
+    int rc;
+
+    source.fairseq = fairseq_source_open(from, heads, err);
+    if (!source.fairseq)
+        return -1;
+    source.model = fairseq_source_model(source.fairseq);
+    rc = import(&source, directory, err);
+    fairseq_source_destroy(source.fairseq);
     return rc;
 }
 

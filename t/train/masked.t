@@ -47,6 +47,17 @@ for model in roberta bert-pairs megatron-bert-pairs; do
 done
 like "$(cat roberta-hf/config.json)" '"layer_norm_eps": 1e-05' "config.json has what is not the default of transformers"
 
+# --- fairseq's files, which have no token types: other gradients.
+for form in new old; do
+    try "$megatron" checkpoint import "$models/roberta/$form.pt" $form --format fairseq
+    is "$rc" 0 "fairseq, $form names: import"
+    try "$megatron" checkpoint export $form $form-hf --dtype fp32
+    try "$single" $form-hf "$models/roberta/batch" out
+    close "$(numbers out | cut -d ' ' -f 1,3)" "$(cut -d ' ' -f 1,3 "$models/roberta/expected")" "  loss and logits"
+done
+try "$megatron" checkpoint import "$models/roberta/batch" none --format fairseq
+is "$rc" 1 "a file that is no model of fairseq"
+
 # --- fill-mask
 words=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$models/bert-pairs/vocab.txt" --device cpu --cpu-threads 1)
 try "$megatron" fill-mask --load bert-pairs "${words[@]}" --prompt 'w10 w11 [MASK] w12' --top-k 3 --json

@@ -196,7 +196,8 @@ static void test_configs(void)
          "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
         {"{\"model_type\":\"mistral\"}",
-         IN "model_type mistral is not supported; only gpt2 and llama are"},
+         IN "model_type mistral is not supported; only gpt2, llama, roberta, bert "
+            "and megatron-bert are"},
         {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 
