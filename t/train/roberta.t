@@ -101,7 +101,7 @@ head -n 100 "$golden/data-bin/dict.txt" >bin/dict.txt
 like "$(cat out)" 'outside the vocabulary of 105; the data was made with another dict.txt' "a dict.txt that does not fit the data"
 fails 'dict.txt has 305 ids, the model only 200' "${small[@]}" --vocab-size 200 --data-path "$golden/data-bin"
 rm bin/dict.txt
-fails 'the mask token is unknown: the data has no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
+fails 'the mask token is unknown: there is no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
 fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETokenizer --data-path bin
 fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
     --vocab-size 305 --mask-id 304
