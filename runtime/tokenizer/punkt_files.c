@@ -137,7 +137,7 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
             return 0;
         if (snprintf(directory, size, "%s", path) < (int)size && is_there(directory))
             return 0;
-        return error_set(err, "%.1000s has no punkt_tab/%.100s", path, language);
+        return error_set(err, "--punkt-data: %.1000s has no punkt_tab/%.100s", path, language);
     }
     for (; list && *list; list += strcspn(list, ":") + (strchr(list, ':') != NULL))
         if (look_in(list, strcspn(list, ":"), language, directory, size))
