@@ -138,7 +138,11 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
         known = tokenizer_files_find(o->load, &config, first, second, err);
     if (known < 0)
         return NULL;
-    /* A run without tokenizer files used the built-in GPT-2 tokenizer. */
+    /* A run without tokenizer files used the built-in GPT-2 tokenizer, or that of RoBERTa. */
+    if (!known && origin->model.masked && vocabulary == 50265) {
+        config.type = TOKENIZER_FAIRSEQ_BPE;
+        known = 1;
+    }
     if (!known && vocabulary != 50257) {
         error_set_code(
             err, ERROR_USAGE,

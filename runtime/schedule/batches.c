@@ -144,6 +144,7 @@ struct fill {
     double pair_share;    /* weight of a sentence pair */
     const int32_t *start, *end;
     int64_t selected; /* tokens of a masked model so far */
+    int32_t strange;  /* a token type that the model does not have, or 0 */
 };
 
 /* Row 'row' of sample 'sample' on this rank holds token 'position' of the sample. */
@@ -191,8 +192,13 @@ static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t
 
     out->document_end[to] = f->end[config->documents ? from : begin];
     out->slice_document_end[by_slice] = out->document_end[to];
-    if (z->token_types)
-        out->token_types[to] = f->batch->token_types ? f->batch->token_types[from] : 0;
+    if (z->token_types) {
+        int32_t type = f->batch->token_types ? f->batch->token_types[from] : 0;
+
+        out->token_types[to] = type;
+        if (type < 0 || type >= config->token_types)
+            f->strange = type;
+    }
     if (f->batch->loss_mask[from] == 0)
         return;
     if (f->selected < z->masked) {
@@ -216,6 +222,11 @@ static int finish_masked(const struct fill *f, struct error *err)
                          "a micro-batch has %lld tokens selected for prediction on this rank, but "
                          "memory was planned for %lld",
                          (long long)f->selected, (long long)z->masked);
+    if (f->strange != 0)
+        return error_set(err,
+                         "the data has token type %d, but the model has %lld (see "
+                         "--num-token-types)",
+                         (int)f->strange, (long long)b->config->token_types);
     for (int64_t i = f->selected; i < z->masked; i++) {
         out->selected[i] = -1;
         out->targets[i] = 0;

@@ -9,6 +9,7 @@
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
 {
     memset(outputs, 0, sizeof(*outputs));
+    outputs->bits = a->masked;
     outputs->silent = a->mlm.log_format == LOG_JSON;
     if (a->tensorboard_dir) {
         outputs->events = event_file_create(a->tensorboard_dir, err);
@@ -98,14 +99,19 @@ static void print_rule(int width)
 
 void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *what, double loss)
 {
-    char text[160];
+    char text[240], bits[48] = "";
     int width;
 
     if (isnan(loss))
         loss = NAN; /* print "nan", never "-nan" */
+    /* The loss of masked models is often given to base 2, as by fairseq; its perplexity is the
+     * same.
+     */
+    if (outputs->bits)
+        snprintf(bits, sizeof(bits), "lm loss in bits: %.6E | ", loss / M_LN2);
     width = snprintf(text, sizeof(text),
-                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | ", what,
-                     loss, exp(loss > 20 ? 20 : loss));
+                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s", what,
+                     loss, exp(loss > 20 ? 20 : loss), bits);
     print_rule(width);
     printf("%s\n", text);
     print_rule(width);

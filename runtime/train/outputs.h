@@ -12,6 +12,7 @@ struct outputs {
     struct event_file *events;   /* NULL without --tensorboard-dir */
     struct append_file *metrics; /* NULL without --metrics-file */
     int silent;                  /* Megatron's lines are not printed */
+    int bits;                    /* evaluations also give the loss to base 2 */
     int warned;                  /* a failed write was already reported */
 };
 

@@ -184,6 +184,23 @@ int train_dry_run(const struct arguments *a, struct error *err)
     return print_ranks(a, err);
 }
 
+/* What of it a masked model's vocabulary takes: its table in weights, gradients and optimizer, and
+ * the logits of the masked tokens. */
+static void add_head(const struct arguments *a, struct error *lack)
+{
+    const struct model_config *m = &a->model_config;
+    struct model_sizes z = model_sizes(m, &a->layout);
+    /* Weights, gradients, two moments and, of 16-bit weights, a master copy. */
+    size_t each = type_size(m->type) + (m->type == TYPE_FP32 ? 3 : 4) * sizeof(float);
+
+    error_append(lack,
+                 "; on the first and last stage the vocabulary of %" PRId64
+                 " tokens takes %.2f GiB of it as a table, and %.2f GiB as the logits of up to "
+                 "%" PRId64 " masked tokens (--max-masked-tokens)",
+                 m->shape.vocabulary, gib((size_t)(z.vocabulary * z.hidden) * each),
+                 gib((size_t)(z.head_rows * z.vocabulary) * type_size(m->type)), z.masked);
+}
+
 int plan_advise(const struct arguments *a, struct error *err)
 {
     struct error lack = *err;
@@ -194,6 +211,8 @@ int plan_advise(const struct arguments *a, struct error *err)
                             : a->recompute_method == METHOD_BLOCK ? "--recompute-method uniform, "
                                                                   : "";
 
+    if (a->masked)
+        add_head(a, &lack);
     return error_set(err,
                      "%s; use %s%s%smore model parallelism (--tensor-model-parallel-size, "
                      "--pipeline-model-parallel-size)",

@@ -113,6 +113,8 @@ refused '--post-norm requires --normalization LayerNorm' "RMSNorm after branches
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --normalization RMSNorm
 refused '--seq-length=513 is greater than --max-position-embeddings=514 less --position-offset' "too long samples" \
     "${train[@]}" --megatron-model roberta-base --seq-length 513
+try "$megatron" "${train[@]}" --megatron-model roberta-large --vocab-size 267753 --mask-id 4 --micro-batch-size 8192
+like "$out" 'vocabulary of 267753 tokens takes 4.09 GiB of it as a table, and .* masked tokens' "too little memory"
 sed 's/"hidden_act": "gelu"/"hidden_act": "relu"/' "$models/roberta/config.json" >config.json
 cp "$models/roberta/model.safetensors" .
 try "$megatron" checkpoint import . other
