@@ -24,7 +24,12 @@ struct masked_config {
                       mean of each batch, as in Megatron. Evaluations always do. */
     int32_t bos, pad;
     int64_t position_offset; /* of the first token in the position table */
-    struct mask_config mask; /* 'begins' must outlive the data */
+    /* Samples of Megatron's BERT (bert.h) instead of fairseq's, from sentences. */
+    int bert;
+    int binary;               /* pairs of sentences, whose order is predicted */
+    int32_t sep;              /* ends each half */
+    double short_probability; /* of a shorter sample */
+    struct mask_config mask;  /* 'begins' must outlive the data */
 };
 
 struct masked;
