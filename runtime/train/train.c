@@ -376,8 +376,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
             return error_prefix(err, "evaluation");
         total += loss;
     }
-    /* A masked model's losses are shares of the whole split already. */
-    if (!a->masked)
+    /* fairseq's losses are shares of the whole split already. */
+    if (!dataset_masked(t->feeds.splits[split]))
         total /= (double)steps;
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
