@@ -18,7 +18,7 @@ enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
 
 /* Options of masked language models, with fairseq's names; and what follows from them. */
 struct recipe_arguments {
-    int data_kind; /* enum masked_data */
+    int data_kind, pack; /* enum masked_data */
     double short_seq_prob;
     int recipe, log_format, break_mode, masking, whole_words, frequency, per_token;
     int decay_all, raw_epsilon, memory_efficient_fp16;

@@ -203,9 +203,18 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
 static int check_causal(const struct options_result *given, struct error *err)
 {
     static const char *const names[] = {
-        "sample-break-mode", "max-tokens", "mask-prob",           "masked-data",
-        "short-seq-prob",    "masking",    "mask-whole-words",    "freq-weighted-replacement",
-        "random-token-prob", "mask-id",    "leave-unmasked-prob",
+        "sample-break-mode",
+        "max-tokens",
+        "mask-prob",
+        "masked-data",
+        "pack",
+        "short-seq-prob",
+        "masking",
+        "mask-whole-words",
+        "freq-weighted-replacement",
+        "random-token-prob",
+        "mask-id",
+        "leave-unmasked-prob",
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -217,10 +226,14 @@ static int check_causal(const struct options_result *given, struct error *err)
 static int check_bert(const struct arguments *a, const struct options_result *given,
                       struct error *err)
 {
-    static const char *const names[] = {
-        "sample-break-mode",         "max-tokens",          "masking",
-        "freq-weighted-replacement", "leave-unmasked-prob", "random-token-prob",
-        "calculate-per-token-loss"};
+    static const char *const names[] = {"sample-break-mode",
+                                        "pack",
+                                        "max-tokens",
+                                        "masking",
+                                        "freq-weighted-replacement",
+                                        "leave-unmasked-prob",
+                                        "random-token-prob",
+                                        "calculate-per-token-loss"};
 
     if (!is_bert(a)) {
         if (a->binary_head)
@@ -248,6 +261,8 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
 static int check_data(const struct arguments *a, struct error *err)
 {
+    if (a->mlm.pack && a->mlm.max_tokens > 0)
+        return error_set(err, "--pack fills all rows; drop --max-tokens");
     if (a->rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
                               "whose micro-batches are made before training");
@@ -276,6 +291,8 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
         return check_causal(given, err);
     if (check_data(a, err) < 0 || check_bert(a, given, err) < 0)
         return -1;
+    d->pack = a->mlm.pack;
+    d->most_selected = a->masked_max;
     d->bert = is_bert(a);
     d->binary = a->binary_head;
     d->short_probability = a->mlm.short_seq_prob;

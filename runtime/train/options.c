@@ -169,6 +169,7 @@ const struct option arguments_table[] = {
            "set the options below, Adam, its schedule and loss scaling as fairseq's RoBERTa does; options on the command line override it (default: megatron)"),
     CHOICE("masked-data", mlm.data_kind, "auto|fairseq|bert",
            "samples of lines as fairseq makes them, or of sentences as Megatron's BERT (default: bert with a binary head)"),
+    FLAG("pack", mlm.pack, "put several samples into a row instead of padding; the order of samples is then not fairseq's"),
     REAL("short-seq-prob", mlm.short_seq_prob, "with --masked-data bert: probability of a shorter sample (default: 0.1)"),
     CHOICE("sample-break-mode", mlm.break_mode, "none|complete|complete_doc|eos",
            "how lines become samples: equal cuts, whole lines, whole lines of a document, one line (default: complete)"),

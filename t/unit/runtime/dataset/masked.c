@@ -625,8 +625,57 @@ static void test_bert_samples(void)
     }
 }
 
+/* Packed rows have every sample once, with its own positions, and no more labels than allowed. */
+static void test_pack(void)
+{
+    struct masked_config config = golden_config(1, 8);
+    struct masked *packed, *padded;
+    struct masked_step step;
+    struct error err;
+    int64_t tokens = 0, selected = 0, all = 0, all_selected = 0;
+    int good = 1;
+
+    config.break_mode = BREAK_EOS;
+    padded = masked_open(GOLDEN "train", &config, 64, DATASET_TRAIN, 1, &err);
+    config.pack = 1;
+    config.most_selected = 12;
+    packed = masked_open(GOLDEN "train", &config, 64, DATASET_TRAIN, 1, &err);
+    for (int64_t i = 0; i < masked_steps(padded); i++) {
+        masked_step_of(padded, i, &step, &err);
+        all += step.tokens;
+        all_selected += step.selected;
+    }
+    for (int64_t i = 0; i < masked_steps(packed); i++) {
+        struct room room;
+        struct batch batch = batch_in(&room);
+
+        masked_fill(packed, i, 0, &batch, &err);
+        for (int row = 0; row < 8; row++) {
+            int here = 0;
+
+            for (int j = 0; j < LENGTH; j++) {
+                int at = row * LENGTH + j, pad = room.tokens[at] == 1;
+
+                tokens += !pad;
+                here += room.labels[at] != BATCH_IGNORE;
+                good &= pad || room.positions[at] == 2 ||
+                        room.positions[at] == room.positions[at - 1] + 1;
+            }
+            selected += here;
+            good &= here <= 12;
+        }
+    }
+    ok(tokens == all && selected == all_selected, "packed rows have all samples with their masks");
+    ok(good, "positions begin again with each sample, labels are limited");
+    ok(2 * masked_counts(packed).rows < masked_counts(padded).rows,
+       "in half as many rows or fewer");
+    masked_close(packed);
+    masked_close(padded);
+}
+
 int main(void)
 {
+    test_pack();
     test_mapping();
     test_bert_samples();
     test_blocks();
