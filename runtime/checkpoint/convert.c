@@ -6,6 +6,7 @@
 #include "hf_config.h"
 #include "hf_private.h"
 #include "megatron_source.h"
+#include "remedy.h"
 #include "reshard.h"
 
 #include <errno.h>
@@ -201,11 +202,12 @@ static int round_to(enum device_type type, const char *name, float *values, int6
     for (int64_t i = 0; i < count && type != TYPE_FP32; i++) {
         uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
-        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i]))
-            return error_set(err,
-                             "tensor %s contains %g, which overflows %s; export with --dtype %s",
-                             name, (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
-                             bfloat ? "fp32" : "bf16 or fp32");
+        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i])) {
+            error_set(err, "tensor %s contains %g, which overflows %s; export it as %s", name,
+                      (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
+                      bfloat ? "fp32" : "bf16 or fp32");
+            return error_remedy(err, REMEDY_EXPORT_TYPE);
+        }
         memcpy(&out[i], &half, sizeof(half));
     }
     return 0;

@@ -6,6 +6,7 @@
 #include "hf_config.h"
 #include "hf_masked.h"
 #include "hf_private.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,9 +117,10 @@ static int place_all(struct planning *plan, int64_t layers, struct error *err)
 
 static int name_files(struct hf_files *files, struct error *err)
 {
-    if (files->count > 99999)
-        return error_set(err,
-                         "the export would need more than 99999 files; raise --max-shard-size");
+    if (files->count > 99999) {
+        error_set(err, "the export would need more than 99999 files");
+        return error_remedy(err, REMEDY_SHARD_SIZE);
+    }
     for (size_t i = 0; i < files->count; i++) {
         struct hf_file *file = &files->list[i];
 
@@ -224,11 +226,13 @@ static int allow_files(size_t count, struct error *err)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
-    if (wanted >= limit.rlim_max)
-        return error_set(err,
-                         "%zu files must be open at once, but only %zu are allowed; raise "
-                         "--max-shard-size, or the limit on open files (ulimit -Hn)",
-                         count, (size_t)limit.rlim_max);
+    if (wanted >= limit.rlim_max) {
+        error_set(err,
+                  "%zu files must be open at once, but only %zu are allowed; raise the limit on "
+                  "open files (ulimit -Hn)",
+                  count, (size_t)limit.rlim_max);
+        return error_remedy(err, REMEDY_SHARD_SIZE);
+    }
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 #define SIZE_LIMIT  ((int64_t)1 << 23)
 #define LAYERS_MOST 4096
@@ -214,11 +215,9 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
 {
     char text[600];
 
-    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
+    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0 &&
+        fields_compare(index_rule_more_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
-    return error_set(err,
-                     "the learning-rate schedule differs from the checkpoint's: %s; use the same "
-                     "values, --override-opt_param-scheduler to use these values, or "
-                     "--use-checkpoint-opt_param-scheduler to use the checkpoint's",
-                     text);
+    error_set(err, "the learning-rate schedule differs from the checkpoint's: %s", text);
+    return error_remedy(err, REMEDY_SCHEDULE);
 }

@@ -58,6 +58,24 @@ const struct field index_rule_fields[] = {
     {0},
 };
 
+#define RULE(name, member, type)                        \
+    {                                                   \
+        name, type, offsetof(struct step_rules, member) \
+    }
+/* Schedules beyond those: left out of the file where all of them are 0. */
+const struct field index_rule_more_fields[] = {
+    RULE("lr-warmup-init", warmup_init, FIELD_DOUBLE),
+    RULE("lr-wsd-decay-style", wsd_style, FIELD_INT),
+    RULE("lr-wsd-decay samples", wsd_samples, FIELD_DOUBLE),
+    RULE("weight-decay-incr-style", decay_style, FIELD_INT),
+    RULE("start-weight-decay", start_weight_decay, FIELD_DOUBLE),
+    RULE("weight-decay-incr samples", decay_growth_samples, FIELD_DOUBLE),
+    RULE("decoupled-lr", decoupled_lr, FIELD_DOUBLE),
+    RULE("decoupled-min-lr", decoupled_min_lr, FIELD_DOUBLE),
+    RULE("optimizer", optimizer, FIELD_INT),
+    {0},
+};
+
 #define MODEL(name, member, type)                         \
     {                                                     \
         name, type, offsetof(struct model_config, member) \
@@ -139,6 +157,9 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
+    static const struct step_rules none = {0};
+    char text[600];
+
     fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
@@ -147,6 +168,10 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     fields_write(log_fields, &index->state, f);
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
+    if (fields_compare(index_rule_more_fields, &index->rules, &none, text, sizeof(text)) > 0) {
+        fprintf(f, ",\n\"schedule-more\": ");
+        fields_write(index_rule_more_fields, &index->rules, f);
+    }
     fprintf(f, ",\n\"model\": ");
     fields_write(index_model_fields, &index->model, f);
     if (index->model.masked) {
@@ -364,6 +389,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
 {
     char format[32] = "";
     int64_t version = 0, arrays = 0;
+    struct json_value more;
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
         return error_set(err, "it is not the index of a checkpoint");
@@ -379,6 +405,8 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
         read_log(&index->state, root, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
+        (json_member(root, "schedule-more", &more) == 0 &&
+         read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
         read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
         read_masked(&index->model, root, err) < 0 ||
         read_fields(root, "training", loose_fields, &index->model, err) < 0 ||

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "records.h"
 #include "mediawiki.h"
+#include "remedy.h"
 #include "wiki_site.h"
 
 #include <stdlib.h>
@@ -498,19 +499,20 @@ static int check_content(const struct record_reader *reader, const struct record
     const char *end = block->data + block->size;
 
     if (reader->mode == RECORD_PAGE && block->size > 0 &&
-        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is not a MediaWiki XML dump; choose with --input-format", name);
+        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end)) {
+        error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump", name);
+        return error_remedy(err, REMEDY_INPUT_FORMAT);
+    }
     if (reader->mode != RECORD_JSON)
         return 0;
-    if (mediawiki_is_dump(block->data, block->size))
-        return error_set_code(
-            err, ERROR_USAGE,
-            "%s is a MediaWiki dump, not JSON lines; use --input-format mediawiki", name);
-    if (is_markup(block->data, block->size))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is XML or HTML, not JSON lines; choose with --input-format",
-                              name);
+    if (mediawiki_is_dump(block->data, block->size)) {
+        error_set_code(err, ERROR_USAGE, "%s is a MediaWiki dump, not JSON lines", name);
+        return error_remedy(err, REMEDY_MEDIAWIKI);
+    }
+    if (is_markup(block->data, block->size)) {
+        error_set_code(err, ERROR_USAGE, "%s is XML or HTML, not JSON lines", name);
+        return error_remedy(err, REMEDY_INPUT_FORMAT);
+    }
     return 0;
 }
 

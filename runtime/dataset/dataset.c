@@ -14,10 +14,13 @@
 #include "bert.h"
 #include "blend.h"
 #include "masked.h"
+#include "remedy.h"
 #include "threads.h"
+#include "vocabulary.h"
 
-static const char *const path_options[DATASET_SPLITS] = {"--train-data-path", "--valid-data-path",
-                                                         "--test-data-path"};
+/* For a wrong blend of each split, and of the data that is split. */
+static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,
+                                                               REMEDY_TEST_DATA, REMEDY_ALL_DATA};
 
 const char *dataset_split_name(enum dataset_split split)
 {
@@ -39,7 +42,7 @@ struct builder {
     const struct dataset_config *config;
     struct dataset **splits;
     struct split_range ranges[DATASET_SPLITS];
-    struct blend blends[DATASET_SPLITS]; /* for each split; all the same with --data-path */
+    struct blend blends[DATASET_SPLITS]; /* for each split; all the same if one corpus is split */
     struct task *tasks;
     size_t task_count;
     int threads; /* for each task */
@@ -106,10 +109,12 @@ static int build_part(void *arg, int64_t i, struct error *err)
     if (sequences == 0)
         return error_set(err, "%s: it contains no tokens; tokenize it again, or drop it",
                          task->prefix);
-    if (request.count == 0)
-        return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
-                         task->prefix, sequences, split,
-                         task->dataset->split == DATASET_TRAIN ? "" : ", or give --eval-iters 0");
+    if (request.count == 0) {
+        error_set(err, "%s: none of its %" PRId64 " sequences is %s data", task->prefix, sequences,
+                  split);
+        return error_remedy(err, task->dataset->split == DATASET_TRAIN ? REMEDY_SPLIT
+                                                                       : REMEDY_SPLIT_OR_NO_EVAL);
+    }
     if (task->dataset->bert) {
         task->part->index =
             bert_index_get(request.corpus, request.first, request.count,
@@ -218,13 +223,15 @@ static int read_paths(struct builder *builder, struct error *err)
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         apart |= config->split_path[i].count > 0;
-    if (apart && (config->data_path.count > 0 || config->split))
-        return error_set(err,
-                         "%s cannot be combined with --train-data-path, --valid-data-path or "
-                         "--test-data-path; leave one out",
-                         config->data_path.count > 0 ? "--data-path" : "--split");
-    if (!apart && config->data_path.count == 0)
-        return error_set(err, "no data; give --data-path PREFIX, or --mock-data");
+    if (apart && (config->data_path.count > 0 || config->split)) {
+        error_set(err, "%s cannot be combined with separate train, valid or test data",
+                  config->data_path.count > 0 ? "data for all splits" : "a data split");
+        return error_remedy(err, REMEDY_DATA_PATHS);
+    }
+    if (!apart && config->data_path.count == 0) {
+        error_set(err, "no data to train on");
+        return error_remedy(err, REMEDY_DATA);
+    }
     if (!apart && split_parse(config->split ? config->split : "969,30,1", builder->ranges, err) < 0)
         return -1;
     for (int i = 0; i < DATASET_SPLITS; i++) {
@@ -234,9 +241,8 @@ static int read_paths(struct builder *builder, struct error *err)
             builder->ranges[i] = (struct split_range){0, 1, 1};
         if (words->count == 0)
             continue;
-        if (blend_parse(apart ? path_options[i] : "--data-path", words->items, words->count,
-                        &builder->blends[i], err) < 0)
-            return -1;
+        if (blend_parse(words->items, words->count, &builder->blends[i], err) < 0)
+            return error_remedy(err, blend_remedies[apart ? i : DATASET_SPLITS]);
         if (builder->blends[i].weights)
             blend_normalise(builder->blends[i].weights, builder->blends[i].count);
     }
@@ -293,11 +299,13 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
 {
     enum { ONE_EPOCH = 100000 };
 
-    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary)
-        return error_set(err,
-                         "--mock-data needs an end-of-document token; %" PRId32
-                         " is not in a vocabulary of %" PRId64,
-                         config->eod, config->vocabulary);
+    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary) {
+        error_set(err,
+                  "mock data needs an end-of-document token; %" PRId32
+                  " is not in a vocabulary of %" PRId64,
+                  config->eod, config->vocabulary);
+        return error_remedy(err, REMEDY_MOCK_DATA);
+    }
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
             continue;
@@ -332,14 +340,17 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
-static int check_blend(const struct blend *blend, struct error *err)
+static int check_blend(const struct blend *blend, int64_t vocabulary, struct error *err)
 {
     for (size_t i = 0; i < blend->count; i++) {
         struct indexed *corpus = indexed_open(blend->prefixes[i], err);
+        int rc = corpus ? 0 : -1;
 
-        if (!corpus)
-            return -1;
+        if (corpus && vocabulary > 0)
+            rc = vocabulary_check(corpus, vocabulary, err);
         indexed_close(corpus);
+        if (rc < 0)
+            return -1;
     }
     return 0;
 }
@@ -356,7 +367,7 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     status = read_paths(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)
-            status = check_blend(&builder.blends[i], err);
+            status = check_blend(&builder.blends[i], config->vocabulary, err);
     for (int i = 0; i < DATASET_SPLITS; i++)
         blend_clear(&builder.blends[i]);
     return status;
@@ -369,9 +380,11 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         splits[i] = NULL;
-    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8)
-        return error_set(err, "--seq-length=%" PRId64 " is out of range; use 1 to %d",
-                         config->sequence_length, INT32_MAX / 8);
+    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8) {
+        error_set(err, "a sequence length of %" PRId64 " is out of range (1 to %d)",
+                  config->sequence_length, INT32_MAX / 8);
+        return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
+    }
     status = config->masked && !config->masked->bert ? masked_create(config, splits, err)
              : config->mock                          ? create_mock(config, splits, err)
                                                      : create_from_files(config, splits, err);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,26 @@ struct indexed {
     struct indexed_info info;
 };
 
+/* `megatron preprocess` appends a key to its prefix: name the dataset that is probably meant. */
+static void propose_prefix(const char *prefix, struct error *err)
+{
+    struct stat status;
+    char *pattern = NULL;
+    glob_t found = {0};
+    int directory = stat(prefix, &status) == 0 && S_ISDIR(status.st_mode);
+
+    if (strpbrk(prefix, "*?[") ||
+        asprintf(&pattern, directory ? "%s/*.idx" : "%s_*.idx", prefix) < 0)
+        return;
+    if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0) {
+        const char *first = found.gl_pathv[0];
+
+        error_append(err, "; did you mean %.*s?", (int)strlen(first) - 4, first);
+    }
+    globfree(&found);
+    free(pattern);
+}
+
 static int open_file(struct file *file, const char *prefix, const char *suffix, int64_t *time,
                      struct error *err)
 {
@@ -41,7 +62,12 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
                                                    strcmp(prefix + length - 4, ".idx") == 0);
 
         error_set_errno(err, number, "%s: cannot open", file->path);
-        return whole ? error_append(err, "; give the prefix without .bin or .idx") : -1;
+        if (whole)
+            error_append(err, "; give the prefix without .bin or .idx");
+        else if (number == ENOENT)
+            propose_prefix(prefix, err);
+        errno = number;
+        return -1;
     }
     if (fstat(file->fd, &status) < 0)
         return error_set_errno(err, errno, "%s: cannot read its size", file->path);

@@ -372,11 +372,14 @@ struct cross_entropy_finish_operands {
 
 /* Adam with decoupled weight decay on 'count' elements, the first 'decayed' of them with decay:
  * g = grad * state->grad_factor; moments are divided by state's corrections; nothing changes if
- * state->skip. */
+ * state->skip. SGD with momentum 'beta1' in moment1, as torch.optim.SGD: g += decay * weight;
+ * moment1 = beta1 * moment1 + g; weight -= lr * moment1. */
 struct adam_shape {
     int64_t count, decayed;
     double beta1, beta2, epsilon;
     enum device_type type; /* of 'weights' */
+    enum optimizer_kind kind;
+    int decoupled; /* the learning rate is state->decoupled_lr */
 };
 
 struct adam_operands {

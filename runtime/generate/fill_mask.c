@@ -306,7 +306,6 @@ static int run(struct fill_mask *f, const struct world *world, struct error *err
     struct model_config *c = &f->origin.model;
     struct ranks_config config = {
         .device = (enum device_choice)o->device,
-        .cpu_option = "--device cpu",
         .threads = o->threads,
         .deadline = 60.0 * o->timeout_minutes,
         .layout = {1, 1, 1, 1},
@@ -314,7 +313,6 @@ static int run(struct fill_mask *f, const struct world *world, struct error *err
     int rc = 0;
 
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
-    config.type_option = o->bf16 ? "--bf16" : "--fp16";
     if (read_texts(f, err) < 0 || ranks_open(&f->ranks, &config, world, err) < 0 ||
         open_model(f, err) < 0)
         return -1;

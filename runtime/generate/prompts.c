@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "file.h"
 #include "json.h"
+#include "remedy.h"
 #include "tokenizer_files.h"
 
 #include <errno.h>
@@ -55,7 +56,8 @@ static char *read_all(const char *name, struct error *err)
     rc = is_input ? file_read_fd(STDIN_FILENO, called, MOST_PROMPT_BYTES, &bytes, err)
                   : file_read(name, MOST_PROMPT_BYTES, &bytes, err);
     if (rc < 0) {
-        error_prefix(err, "--prompt-file");
+        error_prefix(err, "cannot read the prompts");
+        error_remedy(err, REMEDY_PROMPT_FILE);
         err->code = ERROR_USAGE;
     } else {
         rc = check_text(bytes.data, bytes.length, called, err);
@@ -106,11 +108,10 @@ int prompts_lines(struct lines *lines, const struct generate_options *o, struct 
         file = "-";
     if (file && read_file(lines, file, err) < 0)
         return -1;
-    if (lines->count == 0)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "no prompt: use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input");
-    return 0;
+    if (lines->count > 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "no prompt to continue");
+    return error_remedy(err, REMEDY_PROMPT);
 }
 
 /* --- The tokenizer --------------------------------------------------------------------------- */
@@ -144,17 +145,18 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
         known = 1;
     }
     if (!known && vocabulary != 50257) {
-        error_set_code(
-            err, ERROR_USAGE,
-            "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json and "
-            "merges.txt); use --tokenizer-type and the options for its files",
-            o->load);
+        error_set_code(err, ERROR_USAGE,
+                       "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
+                       "and merges.txt)",
+                       o->load);
+        error_remedy(err, REMEDY_TOKENIZER);
         return NULL;
     }
     if (config.add_bos && config.add_specials) {
-        error_set_code(err, ERROR_USAGE,
-                       "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens cannot be "
-                       "used together; drop one");
+        error_set_code(
+            err, ERROR_USAGE,
+            "the beginning-of-sequence token and all special tokens cannot both be added");
+        error_remedy(err, REMEDY_BOS_OR_SPECIALS);
         return NULL;
     }
     config.add_bos = 0; /* prepended to the prompt below */
@@ -162,12 +164,11 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
         config.vocab_size = vocabulary - 1;
     tokenizer = tokenizer_create(&config, err);
     if (tokenizer && tokenizer_vocab_size(tokenizer) > vocabulary) {
-        error_set_code(
-            err, ERROR_USAGE,
-            "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
-            ": it belongs to another model; name the right one with --tokenizer-type and the "
-            "options for its files",
-            tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        error_set_code(err, ERROR_USAGE,
+                       "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
+                       ": it belongs to another model",
+                       tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        error_remedy(err, REMEDY_TOKENIZER);
         tokenizer_destroy(tokenizer);
         return NULL;
     }
@@ -237,11 +238,13 @@ static void add_stops_of(struct prompts *p, const char *directory, const char *n
 static int find_stops(struct prompts *p, const struct generate_options *o,
                       const struct origin *origin, struct error *err)
 {
-    if (o->eod_id >= p->vocabulary)
-        return error_set_code(err, ERROR_USAGE,
-                              "--eod-id=%" PRId64
-                              " is not in the vocabulary, so no text would end; use 0 to %" PRId64,
-                              o->eod_id, p->vocabulary - 1);
+    if (o->eod_id >= p->vocabulary) {
+        error_set_code(err, ERROR_USAGE,
+                       "the end-of-document token %" PRId64
+                       " is not in the vocabulary (0 to %" PRId64 "), so no text would end",
+                       o->eod_id, p->vocabulary - 1);
+        return error_remedy(err, REMEDY_END_TOKEN);
+    }
     if (o->ignore_eod)
         return 0;
     if (o->eod_id >= 0) {
@@ -285,12 +288,13 @@ static int make_text(struct text *text, const struct generate_options *o, int64_
                               number + 1, count, positions);
     *text = (struct text){.prompt = count, .length = count, .number = number};
     text->limit = limit_of(o, count, positions);
-    if (text->limit <= count)
-        return error_set_code(err, ERROR_USAGE,
-                              "--out-seq-length=%" PRId64
-                              " leaves no room for generated tokens: prompt %zu has %" PRId64
-                              " tokens",
-                              o->out_seq_length, number + 1, count);
+    if (text->limit <= count) {
+        error_set_code(err, ERROR_USAGE,
+                       "a maximum length of %" PRId64
+                       " tokens leaves no room for generated tokens: prompt %zu has %" PRId64,
+                       o->out_seq_length, number + 1, count);
+        return error_remedy(err, REMEDY_TEXT_LENGTH);
+    }
     text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
     if (!text->ids)
         return error_set(err, "out of memory");
@@ -310,10 +314,11 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
     int64_t bos = begins_with_bos(o, origin) ? tokenizer_bos(p->tokenizer) : -1;
     int rc = encoder ? 0 : -1;
 
-    if (rc == 0 && o->tokenizer.add_bos && bos < 0)
-        rc = error_set_code(
-            err, ERROR_USAGE,
-            "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token; drop it");
+    if (rc == 0 && o->tokenizer.add_bos && bos < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the vocabulary has no beginning-of-sequence token to add");
+        rc = error_remedy(err, REMEDY_NO_BOS);
+    }
     p->texts = calloc(lines->count, sizeof(*p->texts));
     if (!p->texts)
         rc = error_set(err, "out of memory");

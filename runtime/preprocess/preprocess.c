@@ -5,6 +5,7 @@
 #include "cpuset.h"
 #include "dictionary.h"
 #include "guard.h"
+#include "remedy.h"
 #include "run.h"
 
 #include <errno.h>
@@ -81,7 +82,8 @@ static int begin(struct run *run, struct error *err)
         plan_clear(&before);
         if (!same) {
             work_forget_words(&run->work);
-            return error_set(err, "%s exists; use --overwrite to replace it", path);
+            error_set(err, "%s exists", path);
+            return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
     if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
@@ -185,9 +187,10 @@ static int prepare(struct run *run, struct error *err)
 
 static int check_tokenizer(const struct run *run, struct error *err)
 {
-    if (run->config->append_eod && tokenizer_eod(run->tokenizer) < 0)
-        return error_set(err, "--append-eod: this tokenizer has no end of document");
-    return 0;
+    if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
+        return 0;
+    error_set(err, "this tokenizer has no end-of-document token to append");
+    return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
 }
 
 static int open_punkt(struct run *run, struct error *err)
@@ -330,15 +333,17 @@ int preprocess(const struct preprocess_config *config, const struct world *world
         int lost = work_lost(&run.work);
         char message[512];
 
-        if (lost)
-            error_set(err,
-                      "another run has taken over (or removed) %.2000s, so this one ends; use "
-                      "another --output-prefix for each run",
+        if (lost) {
+            error_set(err, "another run has taken over (or removed) %.700s, so this one ends",
                       run.work.root);
-
+            error_remedy(err, REMEDY_OUTPUT);
+        }
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
             work_acknowledge(&run.work, 0);
+        /* Nothing can be continued; but without --strict the parts are of use. */
+        else if (err->code == ERROR_USAGE && !config->strict && !lost)
+            work_remove(&run.work);
         else if (world->size > 1)
             work_forget_launch(&run.work);
     }

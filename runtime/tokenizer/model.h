@@ -5,6 +5,7 @@
 
 #include "tokenizer.h"
 #include "bpe.h"
+#include "byte_level.h"
 #include "fairseq.h"
 #include "normalize.h"
 #include "rewrite.h"
@@ -73,13 +74,6 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
 /* Build tokenizer->unigram from scores by id. Unknown characters, the trie and the rounding of sums
  * are set already. Frees nothing of its own on failure. */
 int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
-
-/* GPT-2 writes tokens with one printable character per byte. Turn such a text into bytes ('out' has
- * room for 'length'). Returns their number, or SIZE_MAX if a character stands for no byte. */
-size_t byte_level_decode(const char *text, size_t length, uint8_t *out);
-
-/* The character that it writes for a byte. */
-uint32_t byte_level_character(uint8_t byte);
 
 /* FairseqWords: the ids of a text's words. */
 int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
@@ -97,8 +98,10 @@ static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 
 static int load_null(struct tokenizer *tokenizer, struct error *err)
 {
-    if (tokenizer->config.vocab_size < 1)
-        return error_set(err, "NullTokenizer needs --vocab-size");
+    if (tokenizer->config.vocab_size < 1) {
+        error_set_code(err, ERROR_USAGE, "NullTokenizer needs a vocabulary size");
+        return error_remedy(err, REMEDY_VOCAB_SIZE);
+    }
     tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
     tokenizer->eod = tokenizer->config.vocab_size;
     tokenizer->decode = DECODE_NUMBERS;
@@ -131,22 +134,29 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     }
 }
 
-/* What stands around each text; the post-processor's part is there already. */
+/* The tokens before and after each text; those of the post-processor are already set. */
 static int set_around(struct tokenizer *tokenizer, struct error *err)
 {
     const struct tokenizer_config *config = &tokenizer->config;
 
-    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE)
-        return error_set(err, "--tokenizer-hf-include-special-tokens can only be used with "
-                              "HuggingFaceTokenizer; for other tokenizers use --tokenizer-add-bos");
+    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE) {
+        error_set_code(err, ERROR_USAGE,
+                       "only HuggingFaceTokenizer can add all special tokens of its model");
+        return error_remedy(err, REMEDY_ADD_BOS);
+    }
     if (!config->add_bos)
         return 0;
-    if (config->add_specials)
-        return error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens "
-                              "cannot be used together; drop one");
-    if (tokenizer->bos < 0)
-        return error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
-                              "token");
+    if (config->add_specials) {
+        error_set_code(err, ERROR_USAGE,
+                       "the beginning-of-sequence token and all special tokens cannot both be "
+                       "added");
+        return error_remedy(err, REMEDY_BOS_OR_SPECIALS);
+    }
+    if (tokenizer->bos < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the vocabulary has no beginning-of-sequence token to add");
+        return error_remedy(err, REMEDY_NO_BOS);
+    }
     tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
     return 0;
 }

@@ -24,6 +24,9 @@ void arguments_default(struct arguments *a)
     a->save_interval = a->keep_last = a->ckpt_step = -1;
     a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
+    a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
+    a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
+    a->sgd_momentum = 0.9;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
     a->lr_warmup_fraction = a->loss_scale = a->lr = -1;
@@ -178,17 +181,43 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         named |= options_given(given, names[i]);
     a->tokenizer_named = named;
-    if (!named || (options_given(given, "vocab-size") && a->eod_id >= 0))
+    if (!named)
         return 0;
     a->tokenizer.vocab_size = a->vocab_size > 0 ? a->vocab_size : 0;
     tokenizer = tokenizer_create(&a->tokenizer, err);
     if (!tokenizer)
         return -1;
+    a->tokenizer_size = tokenizer_vocab_size(tokenizer);
     if (!options_given(given, "vocab-size"))
-        a->vocab_size = tokenizer_vocab_size(tokenizer);
+        a->vocab_size = a->tokenizer_size;
     if (a->eod_id < 0)
         a->eod_id = tokenizer_eod(tokenizer);
     tokenizer_destroy(tokenizer);
+    return 0;
+}
+
+/* Where the size of the vocabulary comes from. */
+static const char *vocabulary_origin(const struct arguments *a, const struct options_result *given)
+{
+    return a->network_taken                     ? "the checkpoint"
+           : options_given(given, "vocab-size") ? "--vocab-size"
+           : a->tokenizer_named                 ? "the tokenizer"
+                                                : "--megatron-model";
+}
+
+/* Every token of the tokenizer needs a row of the model's embedding. */
+static int check_vocabulary(struct arguments *a, const struct options_result *given,
+                            struct error *err)
+{
+    a->vocabulary_origin = vocabulary_origin(a, given);
+    if (a->tokenizer_named && a->tokenizer_size > a->vocab_size &&
+        a->tokenizer.type != TOKENIZER_NULL)
+        return error_set(err,
+                         "the tokenizer has %" PRId64
+                         " tokens, but the vocabulary of the model (%s) has %" PRId64 "; %s",
+                         a->tokenizer_size, a->vocabulary_origin, a->vocab_size,
+                         a->network_taken ? "use the tokenizer that the model was trained with"
+                                          : "drop --vocab-size to use that of the tokenizer");
     return 0;
 }
 
@@ -416,7 +445,7 @@ static int read_files(struct arguments *a, const struct options_result *given, s
     a->reads_files = 1;
     errno = 0;
     if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
-        arguments_recipe_files(a, given, err) < 0) {
+        check_vocabulary(a, given, err) < 0 || arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;

@@ -64,7 +64,10 @@ struct arguments {
     int recompute_activations, recompute_granularity, recompute_method;
     int64_t recompute_num_layers;
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
-    int lr_decay_style, optimizer;
+    double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
+    double sgd_momentum;
+    int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16;
     double loss_scale, initial_loss_scale, min_loss_scale;
@@ -90,18 +93,21 @@ struct arguments {
     int64_t save_interval, keep_last, ckpt_step;
     int save_optimizer, load_optimizer, load_rng, finetune, async_save;
     int override_scheduler, use_checkpoint_scheduler;
-    int exit_on_missing;
+    int exit_on_missing, use_checkpoint_args;
     /* output */
     int64_t log_interval;
-    int log_throughput, log_params_norm;
+    int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file;
-    int dry_run, profile, deterministic, nccl_ub;
+    int dry_run, verbose, profile, deterministic, nccl_ub;
     /* device */
     int device, attention_backend;
     int64_t threads, world_size;
     int random_order;
     /* set by arguments_derive */
-    int tokenizer_named; /* a tokenizer option was given */
+    int tokenizer_named;           /* a tokenizer option was given */
+    int64_t tokenizer_size;        /* number of its tokens */
+    int network_taken;             /* the network is that of the checkpoint or of the HF weights */
+    const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */
     struct rope_scaling scaling; /* all fields except 'used' and 'factor' */
     struct model_config model_config;

@@ -18,6 +18,12 @@ int feeds_check(const struct arguments *a, struct error *err)
     errno = 0;
     if (dataset_check(&config, err) == 0)
         return 0;
+    if (err->code == ERROR_VOCABULARY) {
+        err->code = ERROR_USAGE;
+        return error_append(err,
+                            ", which is that of %s; the data were made with another tokenizer",
+                            a->vocabulary_origin);
+    }
     if (!file_error_may_pass(errno))
         err->code = ERROR_USAGE;
     return -1;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network.h"
+#include "directory.h"
+#include "log.h"
 #include "origin.h"
 
 #include <inttypes.h>
@@ -90,8 +92,13 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
 
         if ((told || preset) && row->loose)
             continue;
-        if ((told || preset) && value_of(row) != row->there)
-            return contradiction(a, row, preset, directory, err);
+        if ((told || preset) && value_of(row) != row->there) {
+            if (!a->use_checkpoint_args)
+                return contradiction(a, row, preset, directory, err);
+            log_note("--use-checkpoint-args: --%s is that of the checkpoint, not of the command "
+                     "line",
+                     row->name);
+        }
         set(row);
     }
     return 0;
@@ -155,15 +162,28 @@ static int take(struct arguments *a, const struct options_result *given,
     return 0;
 }
 
+/* Does the run take its network from the checkpoint that it resumes from? Usually its options are
+ * compared with the checkpoint while loading it. */
+static int resumes_by_itself(const struct arguments *a)
+{
+    int64_t newest;
+
+    int told = a->model || (a->num_layers > 0 && a->hidden_size > 0 && a->num_attention_heads > 0);
+
+    if (!a->load || (told && !a->use_checkpoint_args))
+        return 0;
+    /* There may be no checkpoint yet, and a broken directory is reported by origin_read. */
+    return directory_newest(a->load, -1, &newest, NULL) < 0 || newest >= 0 ||
+           directory_has(a->load, "config.json");
+}
+
 int network_from_weights(struct arguments *a, const struct options_result *given, struct error *err)
 {
     const char *directory = a->load ? a->load : a->load_hf;
-    int64_t tokens = options_given(given, "vocab-size") ? -1 : a->vocab_size;
     struct origin origin;
     struct stat status;
 
-    /* When a run is resumed, its options are compared with the checkpoint while loading it. */
-    if (!a->skip_train && !a->load_hf)
+    if (!a->skip_train && !a->load_hf && !resumes_by_itself(a))
         return 0;
     /* A single safetensors file does not contain the model configuration. */
     if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
@@ -174,16 +194,11 @@ int network_from_weights(struct arguments *a, const struct options_result *given
         return error_set(
             err, "--load-hf %s contains megatron checkpoints, not Hugging Face weights; use --load",
             directory);
-    if (tokens > origin.model.shape.vocabulary && !a->model)
-        return error_set(err,
-                         "the tokenizer has %" PRId64
-                         " tokens, but the model in %s has a vocabulary of only %" PRId64
-                         "; use the tokenizer the model was trained with",
-                         tokens, directory, origin.model.shape.vocabulary);
     if (a->load && origin.kind == ORIGIN_HF) {
         a->load_hf = a->load;
         a->load = NULL;
         a->finetune = 0;
     }
+    a->network_taken = 1;
     return take(a, given, &origin.model, directory, err);
 }

@@ -60,7 +60,6 @@ static int open_ranks(struct train *t, struct error *err)
     const struct arguments *a = t->a;
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
-        .cpu_option = "--device cpu",
         .type = a->model_config.type,
         .threads = a->threads,
         .deterministic = a->deterministic,
@@ -236,6 +235,18 @@ static int check_standstill(const struct train *t, int64_t limit, struct error *
                      t->iteration - steps, steps);
 }
 
+/* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
+static double memory_in_use(const struct train *t)
+{
+    struct rank_plan plan;
+    struct error ignored;
+
+    if (plan_rank(t->a, &t->parallel.at, &plan, &ignored) < 0)
+        return -1;
+    return (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
+                    plan.memory.activations);
+}
+
 /* What the steps from 'first' on contained. */
 static int count_steps(struct train *t, int64_t first, int64_t steps, enum dataset_split split,
                        struct fairseq_line *line, struct error *err)
@@ -351,6 +362,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .skipped = state.skipped,
         .nans = state.nans,
         .eta = seconds * (double)(t->total - t->iteration),
+        .memory = a->log_memory ? memory_in_use(t) : -1,
     };
     if (t->prints && a->mlm.log_format == LOG_JSON &&
         log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
@@ -382,7 +394,7 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, what, total);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what, total);
     return 0;
 }
 
@@ -531,6 +543,10 @@ static int loop(struct train *t, struct error *err)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
+    if (t->iteration >= t->total && t->prints)
+        printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
+               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to go on\n",
+               a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;

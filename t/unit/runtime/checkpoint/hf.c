@@ -241,7 +241,7 @@ static void test_tensors(void)
          NULL,
          {"model.layers.0.self_attn.q_norm.weight", "BF16", 0, 2, 1},
          "in/model.safetensors: the size of tensor model.layers.0.self_attn.q_norm.weight does not "
-         "match its shape"},
+         "match its shape; copy the file again"},
         {LLAMA(""),
          llama,
          NULL,
