@@ -15,7 +15,9 @@
 struct preprocess_options {
     struct option_list input, json_keys;
     int mode, append_eod, strict, overwrite, split_sentences, keep_newlines;
-    const char *output_prefix, *lang;
+    const char *output_prefix, *lang, *punkt_data;
+    int nltk;               /* --nltk-rules: 0 is 3.8, 1 is 3.10 */
+    char punkt[4096 + 256]; /* directory of punkt's parameters; "" without --split-sentences */
     int64_t workers, partitions, log_interval, max_documents, max_line, shards, chunk, lease;
     struct tokenizer_config tokenizer;
     struct wiki_words wiki;
@@ -78,12 +80,19 @@ static const struct option table[] = {
      86400},
     {"partitions", OPTION_INT, AT(partitions), "N",
      "accepted and ignored: work is always divided among all ranks and threads", NULL, 1, 100000},
+    {"Sentences", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"split-sentences", OPTION_FLAG, AT(split_sentences), NULL,
-     "not supported: pass lists of sentences instead", NULL, 0, 0},
-    {"keep-newlines", OPTION_FLAG, AT(keep_newlines), NULL,
-     "accepted and ignored: newlines are always kept", NULL, 0, 0},
-    {"lang", OPTION_TEXT, AT(lang), "NAME", "accepted and ignored: only used by --split-sentences",
+     "split texts into sentences as NLTK's punkt does, each a sequence; the output is "
+     "PREFIX_KEY_sentence",
      NULL, 0, 0},
+    {"keep-newlines", OPTION_FLAG, AT(keep_newlines), NULL,
+     "with --split-sentences: keep the white space after a sentence", NULL, 0, 0},
+    {"lang", OPTION_TEXT, AT(lang), "NAME",
+     "with --split-sentences: language of the texts (default: english)", NULL, 0, 0},
+    {"punkt-data", OPTION_TEXT, AT(punkt_data), "DIR",
+     "directory of punkt_tab or nltk_data (default: as NLTK, $NLTK_DATA first)", NULL, 0, 0},
+    {"nltk-rules", OPTION_CHOICE, AT(nltk), "VERSION",
+     "3.8 (default), or 3.10: curly quotes and guillemets end sentences, too", "3.8|3.10", 0, 0},
     {"keep-sequential-samples", OPTION_IGNORED, 0, NULL, NULL, NULL, 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
@@ -145,6 +154,24 @@ static int set_fairseq(struct preprocess_options *options, const struct options_
     return 0;
 }
 
+/* Find punkt's parameters. */
+static int set_sentences(struct preprocess_options *options, const struct options_result *result,
+                         struct error *err)
+{
+    static const char *const others[] = {"lang", "keep-newlines", "punkt-data", "nltk-rules"};
+
+    if (options->split_sentences && is_fairseq(options))
+        return error_set(err, "--split-sentences cannot be used with Fairseq*, whose sequences are "
+                              "lines");
+    if (options->split_sentences)
+        return punkt_find(options->punkt_data, options->lang ? options->lang : "english",
+                          options->punkt, sizeof(options->punkt), err);
+    for (size_t i = 2; i < sizeof(others) / sizeof(others[0]); i++)
+        if (options_given(result, others[i]))
+            return error_set(err, "--%s requires --split-sentences", others[i]);
+    return 0;
+}
+
 static int check_options(const struct preprocess_options *options,
                          const struct options_result *result, struct error *err)
 {
@@ -160,9 +187,6 @@ static int check_options(const struct preprocess_options *options,
         return error_set(err,
                          "--output-prefix=%.200s ends in a slash; add the beginning of a file name",
                          options->output_prefix);
-    if (options->split_sentences)
-        return error_set(err, "--split-sentences is not supported; split the texts beforehand and "
-                              "pass lists of sentences, each of which becomes one sequence");
     if (options->mode != RECORD_JSON && options_given(result, "json-keys"))
         return error_set(
             err,
@@ -192,6 +216,8 @@ static int run(const struct preprocess_options *options, struct error *err)
         .key_count = json_keys ? options->json_keys.count : 1,
         .mode = (enum record_mode)options->mode,
         .detokenize = options->detokenize,
+        .punkt = options->punkt[0] ? options->punkt : NULL,
+        .punkt_options = {options->keep_newlines, options->nltk == 1},
         .output_prefix = options->output_prefix,
         .tokenizer = options->tokenizer,
         .append_eod = options->append_eod,
@@ -244,7 +270,8 @@ static int run_preprocess(int argc, const char *const *argv, struct error *err)
         wiki_words_detect(options.input.items, options.input.count))
         options.mode = RECORD_PAGE;
     if (rc == 0 && !result.help)
-        rc = check_options(&options, &result, err) < 0 || set_fairseq(&options, &result, err) < 0
+        rc = check_options(&options, &result, err) < 0 || set_fairseq(&options, &result, err) < 0 ||
+                     set_sentences(&options, &result, err) < 0
                  ? COMMAND_USAGE
                  : run(&options, err);
     options_result_clear(&result);

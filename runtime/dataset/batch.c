@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dataset_private.h"
+#include "bert.h"
 #include "masked.h"
 
 #include <string.h>
@@ -62,6 +63,23 @@ static void fill_row(const struct dataset *dataset, const int32_t *text, int64_t
     end_document(batch, base + length);
 }
 
+/* A sample of Megatron's BERT. */
+static int put_bert(const struct dataset *dataset, int64_t i, struct batch *batch, int64_t row,
+                    struct error *err)
+{
+    const struct part *part;
+    int64_t sample;
+
+    if (i < 0 || i >= dataset->samples)
+        return error_set(err, "sample %lld of the %s data does not exist; there are %lld",
+                         (long long)i, dataset_split_name(dataset->split),
+                         (long long)dataset->samples);
+    if (dataset_find(dataset, i, &part, &sample, err) < 0)
+        return -1;
+    return bert_fill(&dataset->bert_config, part->index, part->corpus, dataset->sequence_length,
+                     dataset->seed, sample, batch, row, err);
+}
+
 int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_batch, void *buffer,
                   struct batch *batch, struct error *err)
 {
@@ -88,11 +106,20 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
         batch->token_types = (int32_t *)(at + 5 * array);
         return masked_fill(masked, number / slots, number % slots, batch, err);
     }
+    if (dataset->bert) {
+        batch->token_types = (int32_t *)(at + 5 * array);
+        batch->binary = dataset->bert_config.binary ? (int32_t *)(at + 6 * array) : NULL;
+    }
     for (int64_t row = 0; row < micro_batch; row++) {
         int64_t sample = first + row;
 
         if (dataset->split != DATASET_TRAIN && dataset->samples > 0)
             sample %= dataset->samples;
+        if (dataset->bert) {
+            if (put_bert(dataset, sample, batch, row, err) < 0)
+                return -1;
+            continue;
+        }
         if (dataset_text(dataset, sample, text, err) < 0)
             return -1;
         fill_row(dataset, text, row, batch);

@@ -11,15 +11,16 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "bert.h"
 #include "blend.h"
 #include "masked.h"
-    #include "remedy.h"
-    #include "threads.h"
+#include "remedy.h"
+#include "threads.h"
 #include "vocabulary.h"
 
-    /* For a wrong blend of each split, and of the data that is split. */
-    static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {
-        REMEDY_TRAIN_DATA, REMEDY_VALID_DATA, REMEDY_TEST_DATA, REMEDY_ALL_DATA};
+/* For a wrong blend of each split, and of the data that is split. */
+static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,
+                                                               REMEDY_TEST_DATA, REMEDY_ALL_DATA};
 
 const char *dataset_split_name(enum dataset_split split)
 {
@@ -98,7 +99,8 @@ static int build_part(void *arg, int64_t i, struct error *err)
     if (!task->part->corpus)
         return -1;
     request.corpus = task->part->corpus;
-    sequences = indexed_info(request.corpus)->sequences;
+    sequences = task->dataset->bert ? indexed_info(request.corpus)->documents
+                                    : indexed_info(request.corpus)->sequences;
     split_bounds(task->range, sequences, &request.first, &request.count);
     /* A corpus too small to be split has no validation or test data. */
     if (request.count == 0 && task->dataset->part_count == 1 &&
@@ -112,6 +114,13 @@ static int build_part(void *arg, int64_t i, struct error *err)
                   split);
         return error_remedy(err, task->dataset->split == DATASET_TRAIN ? REMEDY_SPLIT
                                                                        : REMEDY_SPLIT_OR_NO_EVAL);
+    }
+    if (task->dataset->bert) {
+        task->part->index =
+            bert_index_get(request.corpus, request.first, request.count,
+                           &task->dataset->bert_config, request.sequence_length, task->samples,
+                           request.seed, split, directories, count, builder->deadline, err);
+        return task->part->index ? 0 : -1;
     }
     task->part->index = gpt_index_get(&request, split, directories, count, builder->deadline,
                                       builder->threads, err);
@@ -137,6 +146,9 @@ struct dataset *dataset_new(const struct dataset_config *config, enum dataset_sp
     dataset->reset_position_ids = config->reset_position_ids;
     dataset->reset_attention_mask = config->reset_attention_mask;
     dataset->seed = config->seed;
+    dataset->bert = config->masked && config->masked->bert;
+    if (dataset->bert)
+        dataset->bert_config = *config->masked;
     return dataset;
 }
 
@@ -194,7 +206,8 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
         return 0;
     }
     if (is_single(builder, split)) {
-        dataset->samples = gpt_index_samples(dataset->parts[0].index);
+        dataset->samples = dataset->bert ? bert_index_samples(dataset->parts[0].index)
+                                         : gpt_index_samples(dataset->parts[0].index);
         return 0;
     }
     count = cache_directories(builder, blend->prefixes[0], beside, directories);
@@ -347,7 +360,7 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     struct builder builder = {.config = config};
     int status;
 
-    if (config->masked)
+    if (config->masked && !config->masked->bert)
         return masked_check(config, err);
     if (config->mock)
         return config->split ? split_parse(config->split, builder.ranges, err) : 0;
@@ -372,9 +385,9 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
                   config->sequence_length, INT32_MAX / 8);
         return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
     }
-    status = config->masked ? masked_create(config, splits, err)
-             : config->mock ? create_mock(config, splits, err)
-                            : create_from_files(config, splits, err);
+    status = config->masked && !config->masked->bert ? masked_create(config, splits, err)
+             : config->mock                          ? create_mock(config, splits, err)
+                                                     : create_from_files(config, splits, err);
     for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
         dataset_destroy(splits[i]);
         splits[i] = NULL;
@@ -411,24 +424,34 @@ struct masked *dataset_masked(const struct dataset *dataset)
     return dataset->masked;
 }
 
-static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,
-                     const struct part **from, struct error *err)
+int dataset_find(const struct dataset *dataset, int64_t i, const struct part **part,
+                 int64_t *sample, struct error *err)
 {
-    const struct part *part = dataset->parts;
-    int64_t sample = i;
     int16_t corpus;
 
+    *part = dataset->parts;
+    *sample = i;
     if (dataset->blend) {
         if (index_file_read(dataset->blend, BLEND_CORPUS, i, 1, &corpus, err) < 0 ||
-            index_file_read(dataset->blend, BLEND_SAMPLE, i, 1, &sample, err) < 0)
+            index_file_read(dataset->blend, BLEND_SAMPLE, i, 1, sample, err) < 0)
             return -1;
         if (corpus < 0 || (size_t)corpus >= dataset->part_count)
             return error_set(err, "%s names corpus %d of %zu; it is damaged, remove it",
                              index_file_path(dataset->blend), corpus, dataset->part_count);
-        part += corpus;
+        *part += corpus;
     }
-    *from = part;
-    return gpt_index_text(part->index, part->corpus, dataset->sequence_length, sample, text, err);
+    return 0;
+}
+
+static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,
+                     const struct part **from, struct error *err)
+{
+    int64_t sample;
+
+    if (dataset_find(dataset, i, from, &sample, err) < 0)
+        return -1;
+    return gpt_index_text((*from)->index, (*from)->corpus, dataset->sequence_length, sample, text,
+                          err);
 }
 
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err)

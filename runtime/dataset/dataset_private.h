@@ -5,6 +5,7 @@
 
 #include "dataset.h"
 #include "gpt_index.h"
+#include "masked.h"
 
 /* One corpus and the order of its samples. */
 struct part {
@@ -23,12 +24,18 @@ struct dataset {
     uint32_t seed;
     int mock;
     struct masked *masked; /* of a masked language model: instead of the parts */
+    /* Of Megatron's BERT: the parts' indices are bert.h's. */
+    int bert;
+    struct masked_config bert_config;
 };
 
 /* The data of masked language models (masked_paths.c): dataset_check and dataset_create. */
 int masked_check(const struct dataset_config *config, struct error *err);
 int masked_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                   struct error *err);
+/* The corpus and the number in it of sample 'i' in training order. */
+int dataset_find(const struct dataset *dataset, int64_t i, const struct part **part,
+                 int64_t *sample, struct error *err);
 /* A dataset without data. */
 struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
                             size_t parts, struct error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "masked.h"
 #include "dataset_private.h"
+#include "mt19937.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -18,6 +19,7 @@ struct masked {
     struct dataset mock;
     struct blocks blocks;
     struct batching batching;
+    int64_t *row_ends; /* with 'pack': by row, into batching.order; batches then are of rows */
     struct masking *masking;
     pthread_mutex_t lock; /* of what is below */
     int64_t epoch;        /* whose order is in 'order'; 0: none */
@@ -72,6 +74,44 @@ static int make_blocks(struct masked *m, const char *prefix, struct error *err)
     return blocks_make(&m->blocks, m->corpus, m->config.break_mode, m->sequence_length - 1, err);
 }
 
+/* The most tokens of a block that are predicted. */
+static int64_t block_limit(const struct masked *m, uint32_t block)
+{
+    return masking_limit(&m->config.mask, m->blocks.lengths[block] + 1);
+}
+
+/* Fill rows with blocks in random order, each row until the next block does not fit; then batches
+ * with rows. */
+static int pack_rows(struct masked *m, struct error *err)
+{
+    struct batching *b = &m->batching;
+    int64_t used = 0, selected = 0, rows = 0;
+    struct mt19937 rng;
+
+    mt19937_seed(&rng, m->seed);
+    mt19937_shuffle_u32(&rng, b->order, b->blocks);
+    m->row_ends = malloc((size_t)(b->blocks + 1) * sizeof(*m->row_ends));
+    if (!m->row_ends)
+        return error_set(err, "out of memory for the order of %" PRId64 " samples", b->blocks);
+    for (int64_t i = 0; i < b->blocks; i++) {
+        int64_t length = m->blocks.lengths[b->order[i]] + 1, more = block_limit(m, b->order[i]);
+
+        if (i > 0 &&
+            (used + length > m->sequence_length || selected + more > m->config.most_selected)) {
+            m->row_ends[rows++] = i;
+            used = selected = 0;
+        }
+        used += length;
+        selected += more;
+    }
+    m->row_ends[rows++] = b->blocks;
+    b->batches = 0;
+    for (int64_t i = 0; i < rows; i += m->config.max_sentences)
+        b->ends[b->batches++] =
+            i + m->config.max_sentences < rows ? i + m->config.max_sentences : rows;
+    return 0;
+}
+
 static int make_batches(struct masked *m, const char *prefix, struct error *err)
 {
     const struct masked_config *c = &m->config;
@@ -82,6 +122,8 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
                                      .extra = 1,
                                      .seed = m->seed};
 
+    if (c->pack)
+        config.max_sentences = 1;
     if (batching_make(&m->batching, &m->blocks, &config, err) < 0)
         return -1;
     if (m->batching.blocks == 0)
@@ -96,6 +138,8 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
             "%s: %" PRId64 " samples are longer than --tokens-per-sample=%" PRId64
             ", the longest has %" PRId64 " tokens; raise it, or use --sample-break-mode none",
             prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
+    if (c->pack && pack_rows(m, err) < 0)
+        return -1;
     m->order = malloc((size_t)m->batching.batches * sizeof(*m->order));
     return m->order ? 0 : error_set(err, "out of memory for the order of the batches");
 }
@@ -136,6 +180,7 @@ void masked_close(struct masked *m)
     indexed_close(m->corpus);
     blocks_clear(&m->blocks);
     batching_clear(&m->batching);
+    free(m->row_ends);
     masking_destroy(m->masking);
     free(m->order);
     free(m);
@@ -160,7 +205,12 @@ int64_t masked_steps(const struct masked *m)
 
 struct masked_counts masked_counts(const struct masked *m)
 {
-    struct masked_counts counts = {m->blocks.count, m->batching.skipped, m->batching.batches, 0};
+    struct masked_counts counts = {
+        .blocks = m->blocks.count, .skipped = m->batching.skipped, .batches = m->batching.batches};
+
+    counts.rows = m->batching.batches > 0 ? m->batching.ends[m->batching.batches - 1] : 0;
+    for (int64_t i = 0; i < m->batching.blocks; i++)
+        counts.tokens += m->blocks.lengths[m->batching.order[i]] + 1;
 
     for (int64_t i = 0; i < m->blocks.count && counts.skipped > 0; i++)
         if (m->blocks.lengths[i] > counts.longest)
@@ -170,7 +220,13 @@ struct masked_counts masked_counts(const struct masked *m)
 
 /* --- Steps ----------------------------------------------------------------------------------- */
 
-/* The batch of a slot, as a range of the list of blocks; empty if the epoch has no more. Only
+/* The blocks of a row: from row_begin(m, row) to row_begin(m, row + 1). */
+static int64_t row_begin(const struct masked *m, int64_t row)
+{
+    return !m->row_ends ? row : row > 0 ? m->row_ends[row - 1] : 0;
+}
+
+/* The batch of a slot, as a range of rows; empty if the epoch has no more. Only
  * training data is shuffled, and only there epochs differ. */
 struct range {
     int64_t epoch, begin, end;
@@ -258,7 +314,7 @@ static int count_step(struct masked *m, int64_t step, struct masked_step *out, s
     for (int64_t slot = 0; slot < m->config.slots; slot++) {
         struct range range = find_batch(m, step, slot);
 
-        for (int64_t i = range.begin; i < range.end; i++) {
+        for (int64_t i = row_begin(m, range.begin); i < row_begin(m, range.end); i++) {
             uint32_t block = m->batching.order[i];
             int64_t selected = count_selected(m, range.epoch, block, scratch, err);
 
@@ -342,23 +398,63 @@ static void end_document(struct batch *batch, int64_t at)
     batch->document_offsets[++batch->document_count] = (int32_t)at;
 }
 
-void masked_put(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
-                int64_t row, const struct masked_row *sample)
+void masked_put_at(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+                   int64_t row, int64_t offset, const struct masked_row *sample)
+{
+    int64_t base = row * sequence_length + offset;
+
+    for (int64_t i = 0; i < sample->count; i++) {
+        batch->tokens[base + i] = sample->tokens[i];
+        batch->labels[base + i] = sample->labels[i];
+        batch->loss_mask[base + i] = sample->labels[i] != BATCH_IGNORE ? 1.0f : 0.0f;
+        batch->position_ids[base + i] = (int32_t)(config->position_offset + i);
+        if (batch->token_types)
+            batch->token_types[base + i] = sample->types ? sample->types[i] : 0;
+    }
+    end_document(batch, base + sample->count);
+}
+
+void masked_pad(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+                int64_t row, int64_t used)
 {
     int64_t base = row * sequence_length, offset = config->position_offset;
 
-    for (int64_t i = 0; i < sequence_length; i++) {
-        int used = i < sample->count;
-
-        batch->tokens[base + i] = used ? sample->tokens[i] : config->pad;
-        batch->labels[base + i] = used ? sample->labels[i] : BATCH_IGNORE;
-        batch->loss_mask[base + i] = used && sample->labels[i] != BATCH_IGNORE ? 1.0f : 0.0f;
-        batch->position_ids[base + i] = (int32_t)(used ? offset + i : offset > 0 ? offset - 1 : 0);
+    for (int64_t i = base + used; i < base + sequence_length; i++) {
+        batch->tokens[i] = config->pad;
+        batch->labels[i] = BATCH_IGNORE;
+        batch->loss_mask[i] = 0;
+        batch->position_ids[i] = (int32_t)(offset > 0 ? offset - 1 : 0);
         if (batch->token_types)
-            batch->token_types[base + i] = used && sample->types ? sample->types[i] : 0;
+            batch->token_types[i] = 0;
     }
-    end_document(batch, base + sample->count);
     end_document(batch, base + sequence_length);
+}
+
+void masked_put(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+                int64_t row, const struct masked_row *sample)
+{
+    masked_put_at(config, sequence_length, batch, row, 0, sample);
+    masked_pad(config, sequence_length, batch, row, sample->count);
+}
+
+/* Fill a row with its blocks; 'tokens' has room for a sample and its labels. */
+static int fill_row(struct masked *m, const struct range *range, int64_t row, int32_t *tokens,
+                    struct batch *batch, struct error *err)
+{
+    int64_t number = range->begin + row, used = 0, length;
+    int64_t first = number < range->end ? row_begin(m, number) : 0;
+    int64_t last = number < range->end ? row_begin(m, number + 1) : 0;
+    int32_t *labels = tokens + m->sequence_length;
+
+    for (int64_t i = first; i < last; i++) {
+        if (make_sample(m, range->epoch, m->batching.order[i], tokens, labels, &length, err) < 0)
+            return -1;
+        masked_put_at(&m->config, m->sequence_length, batch, row, used,
+                      &(struct masked_row){tokens, labels, NULL, length});
+        used += length;
+    }
+    masked_pad(&m->config, m->sequence_length, batch, row, used);
+    return 0;
 }
 
 int masked_fill(struct masked *m, int64_t step, int64_t slot, struct batch *batch,
@@ -370,18 +466,8 @@ int masked_fill(struct masked *m, int64_t step, int64_t slot, struct batch *batc
 
     if (rc == 0)
         rc = count_share(m, step, &batch->step_tokens, err);
-    for (int64_t row = 0; row < m->config.max_sentences && rc == 0; row++) {
-        int64_t length = 0;
-        int32_t *labels = tokens + m->sequence_length;
-
-        if (range.begin + row < range.end &&
-            make_sample(m, range.epoch, m->batching.order[range.begin + row], tokens, labels,
-                        &length, err) < 0)
-            rc = -1;
-        if (rc == 0)
-            masked_put(&m->config, m->sequence_length, batch, row,
-                       &(struct masked_row){tokens, labels, NULL, length});
-    }
+    for (int64_t row = 0; row < m->config.max_sentences && rc == 0; row++)
+        rc = fill_row(m, &range, row, tokens, batch, err);
     free(tokens);
     return rc;
 }

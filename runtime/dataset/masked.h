@@ -24,7 +24,16 @@ struct masked_config {
                       mean of each batch, as in Megatron. Evaluations always do. */
     int32_t bos, pad;
     int64_t position_offset; /* of the first token in the position table */
-    struct mask_config mask; /* 'begins' must outlive the data */
+    /* Put several blocks into a row, as long as it has room for them and for 'most_selected'
+     * predicted tokens; each sees only itself. The order is then not fairseq's. */
+    int pack;
+    int64_t most_selected;
+    /* Samples of Megatron's BERT (bert.h) instead of fairseq's, from sentences. */
+    int bert;
+    int binary;               /* pairs of sentences, whose order is predicted */
+    int32_t sep;              /* ends each half */
+    double short_probability; /* of a shorter sample */
+    struct mask_config mask;  /* 'begins' must outlive the data */
 };
 
 struct masked;
@@ -45,6 +54,8 @@ int64_t masked_steps(const struct masked *masked);
 struct masked_counts {
     int64_t blocks, skipped, batches;
     int64_t longest; /* tokens of the longest block that is skipped */
+    int64_t rows;    /* of all batches */
+    int64_t tokens;  /* in them, without padding */
 };
 struct masked_counts masked_counts(const struct masked *masked);
 
@@ -64,11 +75,16 @@ int masked_fill(struct masked *masked, int64_t step, int64_t slot, struct batch 
                 struct error *err);
 
 /* Put a sample into row 'row': tokens, labels and types (or NULL) of 'count' tokens, then padding.
- * For samples that are not fairseq's, too. */
+ * For samples that are not fairseq's, too. masked_put_at and masked_pad are its two halves: several
+ * samples can share a row, one behind the other from 'offset' on. */
 struct masked_row {
     const int32_t *tokens, *labels, *types;
     int64_t count;
 };
+void masked_put_at(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+                   int64_t row, int64_t offset, const struct masked_row *sample);
+void masked_pad(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
+                int64_t row, int64_t used);
 void masked_put(const struct masked_config *config, int64_t sequence_length, struct batch *batch,
                 int64_t row, const struct masked_row *sample);
 

@@ -24,13 +24,14 @@ int output_path(const struct preprocess_config *config, size_t key, size_t shard
                 const char *extension, char *path, struct error *err)
 {
     const char *prefix = config->output_prefix, *name = config->keys[key];
+    const char *level = config->punkt ? "sentence" : "document";
 
     if (config->fairseq)
         return disk_path(path, err, "%s.%s", prefix, extension);
     if (config->shards == 1)
-        return disk_path(path, err, "%s_%s_document.%s", prefix, name, extension);
-    return disk_path(path, err, "%s_%05zu-of-%05zu_%s_document.%s", prefix, shard,
-                     (size_t)config->shards, name, extension);
+        return disk_path(path, err, "%s_%s_%s.%s", prefix, name, level, extension);
+    return disk_path(path, err, "%s_%05zu-of-%05zu_%s_%s.%s", prefix, shard, (size_t)config->shards,
+                     name, level, extension);
 }
 
 static int draft_path(const struct assembly *assembly, size_t shard, size_t key, int kind,

@@ -44,7 +44,44 @@ static void add_fault(struct block *block, enum document_fault fault, size_t key
     block->listed_count++;
 }
 
-/* The texts of one key: a sequence each; the end of the document follows the last one. */
+/* A text, or one of its sentences: a sequence. */
+static int encode_text(struct block_encoder *with, struct block *block, size_t key,
+                       const char *text, size_t size, struct error *err)
+{
+    struct token_buffer *tokens = &block->data.tokens[key];
+    size_t before = tokens->count;
+
+    if (tokenizer_encode(with->encoder, text, size, tokens, err) < 0)
+        return -1;
+    /* The end of the document may follow. */
+    if (tokens->count - before >= INT32_MAX) {
+        error_set(err, "a text has %zu tokens, more than an .idx file can count",
+                  tokens->count - before);
+        return error_remedy(err, REMEDY_SHORTER_LINES);
+    }
+    if ((tokens->count > before || with->config->fairseq) &&
+        entry_list_add(&block->data.entries[key], (int32_t)(tokens->count - before)) < 0)
+        return error_set(err, "out of memory");
+    return 0;
+}
+
+static int encode_sentences(struct block_encoder *with, struct block *block, size_t key,
+                            const struct jsonl_text *text, struct error *err)
+{
+    if (punkt_split(with->punkt, &with->config->punkt_options, text->data, text->size,
+                    &with->spans) < 0)
+        return error_set(err, "out of memory for sentences");
+    for (size_t i = 0; i < with->spans.count; i++) {
+        const struct punkt_span *span = &with->spans.items[i];
+
+        if (encode_text(with, block, key, text->data + span->begin, span->end - span->begin, err) <
+            0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The texts of one key; the end of the document follows the last one. */
 static int encode_texts(struct block_encoder *with, struct block *block, size_t key,
                         const struct jsonl_text *texts, size_t count, struct error *err)
 {
@@ -52,21 +89,10 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
     struct entry_list *entries = &block->data.entries[key];
     size_t first = entries->count;
 
-    for (size_t i = 0; i < count; i++) {
-        size_t before = tokens->count;
-
-        if (tokenizer_encode(with->encoder, texts[i].data, texts[i].size, tokens, err) < 0)
+    for (size_t i = 0; i < count; i++)
+        if ((with->punkt ? encode_sentences(with, block, key, &texts[i], err)
+                         : encode_text(with, block, key, texts[i].data, texts[i].size, err)) < 0)
             return -1;
-        /* The end of the document may follow. */
-        if (tokens->count - before >= INT32_MAX) {
-            error_set(err, "a text has %zu tokens, more than an .idx file can count",
-                      tokens->count - before);
-            return error_remedy(err, REMEDY_SHORTER_LINES);
-        }
-        if ((tokens->count > before || with->config->fairseq) &&
-            entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
-            return error_set(err, "out of memory");
-    }
     if (entries->count == first) {
         if (entry_list_add(entries, ENTRY_LAST) < 0)
             return error_set(err, "out of memory");
@@ -173,9 +199,11 @@ void block_clear(struct block *block)
 }
 
 int block_encoder_open(struct block_encoder *with, const struct preprocess_config *config,
-                       const struct tokenizer *tokenizer, size_t cache, pthread_mutex_t *long_lock,
-                       struct error *err)
+                       const struct tokenizer *tokenizer, const struct punkt *punkt, size_t cache,
+                       pthread_mutex_t *long_lock, struct error *err)
 {
+    with->punkt = punkt;
+    with->spans = (struct punkt_spans){0};
     with->config = config;
     with->tokenizer = tokenizer;
     with->long_lock = long_lock;
@@ -188,5 +216,6 @@ int block_encoder_open(struct block_encoder *with, const struct preprocess_confi
 void block_encoder_close(struct block_encoder *with)
 {
     document_parser_close(&with->parser);
+    punkt_spans_clear(&with->spans);
     encoder_destroy(with->encoder);
 }

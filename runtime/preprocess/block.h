@@ -27,6 +27,8 @@ struct block_encoder {
     const struct tokenizer *tokenizer;
     struct encoder *encoder;
     struct document_parser parser;
+    const struct punkt *punkt; /* shared by all threads; NULL: texts are not split */
+    struct punkt_spans spans;
     pthread_mutex_t *long_lock; /* shared: a long line takes several times its size */
 };
 
@@ -35,8 +37,8 @@ struct block_encoder {
 
 /* Returns 0 or -1; 'cache' bounds the encoder's memory. */
 int block_encoder_open(struct block_encoder *with, const struct preprocess_config *config,
-                       const struct tokenizer *tokenizer, size_t cache, pthread_mutex_t *long_lock,
-                       struct error *err);
+                       const struct tokenizer *tokenizer, const struct punkt *punkt, size_t cache,
+                       pthread_mutex_t *long_lock, struct error *err);
 void block_encoder_close(struct block_encoder *with);
 
 /* Encode all documents of a block. Faults of documents are recorded in the block. Returns 0, or -1

@@ -438,7 +438,7 @@ int encode_open(struct encode *encode, struct error *err)
         struct worker *worker = &team->workers[i];
 
         worker->encode = encode;
-        if (block_encoder_open(&worker->with, encode->config, encode->tokenizer,
+        if (block_encoder_open(&worker->with, encode->config, encode->tokenizer, encode->punkt,
                                cache < cache_limit ? cache : cache_limit, &team->long_lock,
                                err) < 0)
             return -1;

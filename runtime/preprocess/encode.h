@@ -29,6 +29,7 @@ struct encode {
     struct board *board;
     struct front *front;
     const struct tokenizer *tokenizer;
+    const struct punkt *punkt; /* NULL: texts are not split into sentences */
     size_t threads;
     struct encode_counts counts;
     _Atomic int64_t shown; /* faulty documents that were reported when found */

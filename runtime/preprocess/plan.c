@@ -189,6 +189,25 @@ static void put_wiki(struct bytes *bytes, const struct preprocess_config *config
         bytes_put_u64(bytes, (uint64_t)wiki->namespaces[i]);
 }
 
+/* How texts are split into sentences. */
+static int put_punkt(struct bytes *bytes, const struct preprocess_config *config, struct error *err)
+{
+    static const char *const names[] = {"abbrev_types.txt", "sent_starters.txt", "collocations.tab",
+                                        "ortho_context.tab"};
+    char path[DISK_PATH];
+
+    bytes_put_u64(bytes, config->punkt != NULL);
+    if (!config->punkt)
+        return 0;
+    bytes_put_u64(bytes, (uint64_t)config->punkt_options.keep_newlines);
+    bytes_put_u64(bytes, (uint64_t)config->punkt_options.curly_quotes);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (disk_path(path, err, "%s/%s", config->punkt, names[i]) < 0 ||
+            put_file(bytes, path, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* All that the output depends on. */
 static int put_identity(struct bytes *bytes, const struct plan *plan,
                         const struct preprocess_config *config, const struct tokenizer *tokenizer,
@@ -199,6 +218,8 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     put_wiki(bytes, config);
     bytes_put_u64(bytes, (uint64_t)config->append_eod);
     bytes_put_u64(bytes, (uint64_t)config->fairseq);
+    if (put_punkt(bytes, config, err) < 0)
+        return -1;
     bytes_put_u64(bytes, (uint64_t)config->max_line);
     bytes_put_u64(bytes, (uint64_t)config->max_documents);
     bytes_put_u64(bytes, (uint64_t)config->shards);

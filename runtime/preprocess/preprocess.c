@@ -172,6 +172,7 @@ static int prepare(struct run *run, struct error *err)
     run->encode.board = &run->parts;
     run->encode.front = &run->front;
     run->encode.tokenizer = run->tokenizer;
+    run->encode.punkt = run->punkt;
     run->encode.threads = config->threads > 0 ? (size_t)config->threads : (size_t)cpuset_usable();
     if (encode_open(&run->encode, err) < 0)
         return -1;
@@ -190,6 +191,19 @@ static int check_tokenizer(const struct run *run, struct error *err)
         return 0;
     error_set(err, "this tokenizer has no end-of-document token to append");
     return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
+}
+
+static int open_punkt(struct run *run, struct error *err)
+{
+    if (!run->config->punkt)
+        return 0;
+    errno = 0;
+    run->punkt = punkt_open(run->config->punkt, err);
+    if (run->punkt)
+        return 0;
+    if (!file_error_may_pass(errno))
+        err->code = ERROR_USAGE;
+    return -1;
 }
 
 static int make_dictionary(const struct run *run, struct error *err)
@@ -216,7 +230,7 @@ static int run_all(struct run *run, struct error *err)
     run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
     if (!run->tokenizer && !file_error_may_pass(errno))
         err->code = ERROR_USAGE;
-    if (!run->tokenizer || check_tokenizer(run, err) < 0)
+    if (!run->tokenizer || check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
         return -1;
     if (run->work.world->rank == 0) {
         if (begin(run, err) < 0)
@@ -257,6 +271,7 @@ static void clean_up(struct run *run)
     front_close(&run->front);
     plan_clear(&run->plan);
     tokenizer_destroy(run->tokenizer);
+    punkt_close(run->punkt);
     pthread_mutex_destroy(&run->redo_lock);
     pthread_mutex_destroy(&run->monitor_lock);
     pthread_cond_destroy(&run->monitor_wake);

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include "error.h"
 #include "fairseq.h"
+#include "punkt.h"
 #include "records.h"
 #include "tokenizer.h"
 #include "wikitext.h"
@@ -38,6 +39,9 @@ struct preprocess_config {
     const char *output_prefix;
     struct tokenizer_config tokenizer;
     int append_eod, strict, overwrite;
+    /* --split-sentences: a directory of punkt's parameters; NULL: texts are not split. */
+    const char *punkt;
+    struct punkt_options punkt_options;
     int fairseq; /* write fairseq's PREFIX.bin and PREFIX.idx; every text is a sequence */
     /* FairseqWords: the dict.txt to make from the input if it is not there; or NULL. */
     const char *dictionary;

@@ -14,6 +14,7 @@ struct run {
     struct work work;
     struct plan plan;
     struct tokenizer *tokenizer;
+    struct punkt *punkt; /* with --split-sentences */
     struct encode encode;
     struct front front;
     struct board parts, copies, single; /* single: the layout, then the end */

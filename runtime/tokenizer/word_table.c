@@ -125,8 +125,7 @@ size_t word_table_add(struct word_table *table, const char *word, size_t length,
 
 /* --- Words of a text ------------------------------------------------------------------------- */
 
-/* str.isspace(): Unicode's white space and the four separators of ASCII. */
-static int is_space(uint32_t point)
+int word_is_space(uint32_t point)
 {
     return (point >= 9 && point <= 13) || (point >= 0x1C && point <= 0x20) || point == 0x85 ||
            point == 0xA0 || point == 0x1680 || (point >= 0x2000 && point <= 0x200A) ||
@@ -141,11 +140,11 @@ static size_t step(const uint8_t *text, size_t at, size_t length, int *space)
     size_t size;
 
     if (text[at] < 0x80) {
-        *space = is_space(text[at]);
+        *space = word_is_space(text[at]);
         return 1;
     }
     size = utf8_decode(text + at, text + length, &point);
-    *space = point != UNICODE_INVALID && is_space(point);
+    *space = point != UNICODE_INVALID && word_is_space(point);
     return size;
 }
 

@@ -13,8 +13,13 @@
 enum recipe { RECIPE_MEGATRON, RECIPE_FAIRSEQ };
 enum log_format { LOG_MEGATRON, LOG_JSON };
 
+/* --masked-data */
+enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
+
 /* Options of masked language models, with fairseq's names; and what follows from them. */
 struct recipe_arguments {
+    int data_kind, pack; /* enum masked_data */
+    double short_seq_prob;
     int recipe, log_format, break_mode, masking, whole_words, frequency, per_token;
     int decay_all, raw_epsilon, memory_efficient_fp16;
     double mask_prob, leave_unmasked, random_token, power;

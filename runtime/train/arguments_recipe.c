@@ -15,6 +15,7 @@
 void arguments_recipe_default(struct arguments *a)
 {
     a->mlm = (struct recipe_arguments){.break_mode = BREAK_COMPLETE,
+                                       .short_seq_prob = 0.1,
                                        .mask_prob = 0.15,
                                        .leave_unmasked = 0.1,
                                        .random_token = 0.1,
@@ -113,6 +114,11 @@ static void find_dict(struct arguments *a)
         a->mlm.dict[0] = '\0';
 }
 
+static int is_bert(const struct arguments *a)
+{
+    return a->mlm.data_kind == MASKED_BERT || (a->mlm.data_kind == MASKED_AUTO && a->binary_head);
+}
+
 /* The id of the first of the names that the vocabulary has, or -1. */
 static int64_t find_token(const struct tokenizer *tokenizer, const char *one, const char *other)
 {
@@ -140,11 +146,15 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
                          "%s has no token <mask> or [MASK], which a masked language model needs; "
                          "use another one, or give --mask-id",
                          what);
+    a->mlm.data.sep = (int32_t)find_token(tokenizer, "[SEP]", "</s>");
     pad = find_token(tokenizer, "<pad>", "[PAD]");
     bos = find_token(tokenizer, "<s>", "[CLS]");
-    if (pad < 0 || bos < 0)
+    if (pad < 0 || bos < 0 || (a->mlm.data.sep < 0 && is_bert(a)))
         return error_set(err, "%s has no token %s, which samples of a masked language model need",
-                         what, pad < 0 ? "<pad> or [PAD]" : "<s> or [CLS]");
+                         what,
+                         pad < 0   ? "<pad> or [PAD]"
+                         : bos < 0 ? "<s> or [CLS]"
+                                   : "</s> or [SEP]");
     a->mlm.data.pad = (int32_t)pad;
     a->mlm.data.bos = (int32_t)bos;
     /* fairseq's specials come first; BERT's are spread over the first thousand ids. */
@@ -175,8 +185,9 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
             a->mlm.mask_id = a->vocab_size - 1;
         if (a->mlm.mask_id >= 0)
             return 0;
-        return error_set(err, "the mask token is unknown: there is no dict.txt next to the data; give "
-                              "a tokenizer (--tokenizer-type), or --mask-id");
+        return error_set(err,
+                         "the mask token is unknown: there is no dict.txt next to the data; give "
+                         "a tokenizer (--tokenizer-type), or --mask-id");
     }
     tokenizer = tokenizer_create(&a->tokenizer, err);
     if (!tokenizer)
@@ -192,9 +203,18 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
 static int check_causal(const struct options_result *given, struct error *err)
 {
     static const char *const names[] = {
-        "sample-break-mode", "max-tokens",       "mask-prob",
-        "masking",           "mask-whole-words", "freq-weighted-replacement",
-        "random-token-prob", "mask-id",          "leave-unmasked-prob",
+        "sample-break-mode",
+        "max-tokens",
+        "mask-prob",
+        "masked-data",
+        "pack",
+        "short-seq-prob",
+        "masking",
+        "mask-whole-words",
+        "freq-weighted-replacement",
+        "random-token-prob",
+        "mask-id",
+        "leave-unmasked-prob",
     };
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -203,8 +223,46 @@ static int check_causal(const struct options_result *given, struct error *err)
     return 0;
 }
 
+static int check_bert(const struct arguments *a, const struct options_result *given,
+                      struct error *err)
+{
+    static const char *const names[] = {"sample-break-mode",
+                                        "pack",
+                                        "max-tokens",
+                                        "masking",
+                                        "freq-weighted-replacement",
+                                        "leave-unmasked-prob",
+                                        "random-token-prob",
+                                        "calculate-per-token-loss"};
+
+    if (!is_bert(a)) {
+        if (a->binary_head)
+            return error_set(err, "the binary head needs pairs of sentences (--masked-data bert), "
+                                  "or use --bert-no-binary-head");
+        return options_given(given, "short-seq-prob")
+                   ? error_set(err, "--short-seq-prob requires --masked-data bert")
+                   : 0;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (options_given(given, names[i]))
+            return error_set(err, "--%s cannot be used with --masked-data bert", names[i]);
+    if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
+        return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
+    if (a->seq_length < 5)
+        return error_set(err, "--seq-length=%" PRId64 " is too short for pairs of sentences",
+                         a->seq_length);
+    if (a->mock_data)
+        return error_set(err, "--mock-data has no sentences; use --masked-data fairseq");
+    if (!a->tokenizer_named)
+        return error_set(err, "--masked-data bert needs the tokenizer that made the data "
+                              "(--tokenizer-type, --vocab-file), for words and special tokens");
+    return 0;
+}
+
 static int check_data(const struct arguments *a, struct error *err)
 {
+    if (a->mlm.pack && a->mlm.max_tokens > 0)
+        return error_set(err, "--pack fills all rows; drop --max-tokens");
     if (a->rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
                               "whose micro-batches are made before training");
@@ -231,8 +289,13 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
         a->loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
     if (!a->masked)
         return check_causal(given, err);
-    if (check_data(a, err) < 0)
+    if (check_data(a, err) < 0 || check_bert(a, given, err) < 0)
         return -1;
+    d->pack = a->mlm.pack;
+    d->most_selected = a->masked_max;
+    d->bert = is_bert(a);
+    d->binary = a->binary_head;
+    d->short_probability = a->mlm.short_seq_prob;
     d->break_mode = (enum break_mode)a->mlm.break_mode;
     d->max_sentences = a->micro_batch_size;
     d->max_tokens = a->mlm.max_tokens > 0 ? a->mlm.max_tokens : 0;

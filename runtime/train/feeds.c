@@ -68,6 +68,26 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
     return rc;
 }
 
+/* Tell what padding costs. */
+static void print_rows(const struct feeds *feeds, const struct arguments *a)
+{
+    struct masked *masked =
+        feeds->splits[DATASET_TRAIN] ? dataset_masked(feeds->splits[DATASET_TRAIN]) : NULL;
+    struct masked_counts counts;
+
+    if (!masked)
+        return;
+    counts = masked_counts(masked);
+    printf(" > %" PRId64 " training samples in %" PRId64 " rows of %" PRId64
+           " tokens (%.1f %% padding), %" PRId64 " steps per epoch\n",
+           counts.blocks - counts.skipped, counts.rows, a->seq_length,
+           100 - 100.0 * (double)counts.tokens / ((double)counts.rows * (double)a->seq_length),
+           masked_steps(masked));
+    if (counts.skipped > 0)
+        printf(" > %" PRId64 " samples are skipped: they are longer than --tokens-per-sample\n",
+               counts.skipped);
+}
+
 /* A run with --train-iters that is resumed with another batch size may run out of data early. */
 static int check_length(const struct feeds *feeds, const struct arguments *a,
                         const struct progress *progress, int64_t total, struct error *err)
@@ -124,6 +144,8 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
 
     memset(feeds, 0, sizeof(*feeds));
     rc = open_splits(feeds, a, parallel->comm, seed, err);
+    if (rc == 0 && parallel->comm->rank == 0)
+        print_rows(feeds, a);
     if (rc == 0)
         rc = check_length(feeds, a, progress, total, err);
     if (rc < 0)

@@ -61,7 +61,7 @@ int masked_words_load(struct masked_words *words, const struct arguments *a, str
     memset(words, 0, sizeof(*words));
     if (a->mlm.frequency && load_counts(words, a, err) < 0)
         return -1;
-    return a->mlm.whole_words ? load_begins(words, a, err) : 0;
+    return a->mlm.whole_words || a->mlm.data.bert ? load_begins(words, a, err) : 0;
 }
 
 void masked_words_clear(struct masked_words *words)

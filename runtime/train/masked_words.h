@@ -7,7 +7,7 @@
 
 struct masked_words {
     double *counts;  /* NULL without --freq-weighted-replacement */
-    uint8_t *begins; /* NULL without --mask-whole-words */
+    uint8_t *begins; /* NULL without --mask-whole-words and --masked-data bert */
 };
 
 /* Returns 0 or -1; clear in both cases. */

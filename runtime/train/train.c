@@ -388,8 +388,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
             return error_prefix(err, "evaluation");
         total += loss;
     }
-    /* A masked model's losses are shares of the whole split already. */
-    if (!a->masked)
+    /* fairseq's losses are shares of the whole split already. */
+    if (!dataset_masked(t->feeds.splits[split]))
         total /= (double)steps;
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
@@ -518,6 +518,20 @@ static int evaluate_between(struct train *t, struct error *err)
     return 0;
 }
 
+/* Is validation due after this step? fairseq's recipe also validates after each epoch. */
+static int evaluates_now(const struct train *t)
+{
+    const struct arguments *a = t->a;
+    struct dataset *data = t->feeds.splits[DATASET_TRAIN];
+    struct masked *masked = data ? dataset_masked(data) : NULL;
+
+    if (!t->feeds.loaders[DATASET_VALID] || a->eval_iters == 0)
+        return 0;
+    return t->iteration % a->eval_interval == 0 ||
+           (masked && a->mlm.recipe == RECIPE_FAIRSEQ &&
+            data_step(t, t->consumed) % masked_steps(masked) == 0);
+}
+
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -536,8 +550,7 @@ static int loop(struct train *t, struct error *err)
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;
-        if (t->feeds.loaders[DATASET_VALID] && a->eval_iters > 0 &&
-            t->iteration % a->eval_interval == 0 && evaluate_between(t, err) < 0)
+        if (evaluates_now(t) && evaluate_between(t, err) < 0)
             return -1;
         progress = progress_of(t);
         if (saving_due(&t->saving, &progress) && look_before_save(t, err) < 0)

@@ -3,10 +3,13 @@
  * follows: 0 vocab.json, a line "---" and merges.txt; 1 a SentencePiece model; 2 a rank file or
  * JSON list; 3 a tokenizer.json; 4 a text for GPT-2's own vocabulary; 5 a text for the
  * SentencePiece model in the environment variable MODEL; 6 a text for form C; 7 a vocab.txt of
- * BERT, a line "---" and a text; 8 a pattern, a line "---" and a text. Whatever they hold, loading
- * ends with a tokenizer or a sentence; with a tokenizer, texts become ids below its size, the same
- * with any cache, and bytes come back as they were; what is in form C stays so. */
+ * BERT, a line "---" and a text; 8 a pattern, a line "---" and a text; 9 the four tables of punkt
+ * and a text, with such lines between them; 10 a dict.txt of fairseq, a line "---" and a text.
+ * Whatever they hold, loading ends with a tokenizer or a sentence; with a tokenizer, texts become
+ * ids below its size, the same with any cache, and bytes come back as they were; what is in form C
+ * stays so. */
 #include "nfc.h"
+#include "punkt.h"
 #include "steps.h"
 #include "tokenizer.h"
 
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -199,6 +203,85 @@ static void check_pattern(const uint8_t *data, size_t size)
     steps_clear(&steps);
 }
 
+/* The next part of the data, up to a line "---" or the end. */
+static void take_part(const uint8_t **data, size_t *size, const uint8_t **part, size_t *length)
+{
+    const uint8_t *end = memmem(*data, *size, "\n---\n", 5);
+
+    *part = *data;
+    *length = end ? (size_t)(end - *data) : *size;
+    *data += end ? *length + 5 : *size;
+    *size -= end ? *length + 5 : *size;
+}
+
+/* Sentences are in order, not empty and within the text, and all but white space is in one. */
+static void check_spans(const struct punkt *punkt, const uint8_t *text, size_t length)
+{
+    for (int i = 0; i < 4; i++) {
+        struct punkt_options options = {i & 1, i >> 1};
+        struct punkt_spans spans = {0};
+        size_t at = 0;
+
+        if (punkt_split(punkt, &options, (const char *)text, length, &spans) < 0)
+            die("punkt", "out of memory");
+        for (size_t j = 0; j < spans.count; j++) {
+            if (spans.items[j].begin < at || spans.items[j].end <= spans.items[j].begin ||
+                spans.items[j].end > length)
+                die("punkt", "a sentence is not in its place");
+            at = spans.items[j].end;
+        }
+        punkt_spans_clear(&spans);
+    }
+}
+
+static void check_punkt(const uint8_t *data, size_t size)
+{
+    static const char *const names[] = {"abbrev_types.txt", "sent_starters.txt", "collocations.tab",
+                                        "ortho_context.tab"};
+    static const char directory[] = "punkt-tables"; /* in the campaign's own directory */
+    struct error err;
+    struct punkt *punkt;
+
+    mkdir(directory, 0700);
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *part;
+        size_t length;
+        char path[128];
+        FILE *file;
+
+        take_part(&data, &size, &part, &length);
+        snprintf(path, sizeof(path), "%s/%s", directory, names[i]);
+        file = fopen(path, "wb");
+        if (!file || fwrite(part, 1, length, file) != length)
+            die("fwrite", path);
+        fclose(file);
+    }
+    punkt = punkt_open(directory, &err);
+    if (punkt)
+        check_spans(punkt, data, size);
+    punkt_close(punkt);
+}
+
+static void check_dict(const uint8_t *data, size_t size)
+{
+    struct tokenizer_config config = {.type = TOKENIZER_FAIRSEQ_WORDS};
+    struct tokenizer *tokenizer;
+    struct error err;
+    const uint8_t *part;
+    size_t length;
+    char path[64];
+    int fd;
+
+    take_part(&data, &size, &part, &length);
+    fd = make_file("dict", part, length, path, sizeof(path));
+    config.vocab_file = path;
+    tokenizer = tokenizer_create(&config, &err);
+    if (tokenizer)
+        check_text(tokenizer, (const char *)data, size, 0);
+    tokenizer_destroy(tokenizer);
+    close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct tokenizer *gpt2, *model;
@@ -237,6 +320,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 8:
         check_pattern(data, size < 2000 ? size : 2000);
+        break;
+    case 9:
+        check_punkt(data, size);
+        break;
+    case 10:
+        check_dict(data, size);
         break;
     default:
         break;

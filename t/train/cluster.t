@@ -28,6 +28,20 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
+# RoBERTa from words, as a job: the network, the text, the model. Twice: the second run finds data and checkpoint.
+work=$(as_user mktemp -d)
+roberta=(as_user env MEGATRON="$megatron" DATA_BIN="$work/bin" COMM_TEST_BYTES=4k sbatch -W -D "$work" -N2 --ntasks-per-node=2
+    -o "$work/job.log" "$top/sbatch/roberta.sbatch" --cpu-threads 1 --save "$work/ck" --load "$work/ck")
+try "${roberta[@]}" --max-update 10
+is "$rc" 0 "roberta.sbatch on 2 nodes" || diag "$(tail -n 20 "$work/job.log")"
+out=$(cat "$work/job.log")
+like "$out" 'all_reduce|all-reduce' "  tests the network"
+like "$out" 'Wrote the dictionary .*/bin/dict.txt' "  makes a dictionary"
+like "$out" 'train_inner \| \{"epoch": 1, .*"num_updates": "10"' "  and trains" || diag "$(tail -n 5 <<<"$out")"
+try "${roberta[@]}" --max-update 15
+like "$(sed -n '/num_updates": "10"/,$p' "$work/job.log")" '"num_updates": "15"' "  and continues" || diag "$(tail -n 5 "$work/job.log")"
+rm -rf "$work"
+
 # srun without PMIx, the default on many clusters: the plugin tells the ranks where to meet over TCP. Without it,
 # one line with the remedy.
 try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"

@@ -86,6 +86,51 @@ is "$(values loss | wc -w)" 2 "replacements by frequency train" || diag "$(tail 
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --max-tokens 256
 is "$(values bsz)" "$(values bsz | awk '$1 <= 8 && $2 <= 8')" "a limit of tokens" || diag "$(tail -n 3 out)"
 
+# Several samples in a row: each sees only itself, so the loss of the validation data is the same.
+for mode in eos complete; do
+    train 1 "${model[@]}" --max-sentences 8 --max-update 1 --sample-break-mode $mode
+    padded=$(values valid_loss)
+    train 1 "${model[@]}" --max-sentences 8 --max-update 1 --sample-break-mode $mode --pack
+    is "$(values valid_loss)" "$padded" "packed rows, --sample-break-mode $mode" || diag "$(tail -n 3 out)"
+done
+like "$(cat out)" '> [0-9]+ training samples in [0-9]+ rows of 64 tokens \([0-9.]+ % padding\)' "the share of padding is printed"
+
+# Megatron's BERT, from sentences.
+{
+    printf '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n##s\n.\n'
+    printf '%s\n' the a dog cat runs sits on mat big red and he she it was is
+} >vocab.txt
+awk 'BEGIN {
+    srand(3); split("the a dog cat runs sits on mat big red and he she it was is", word, " ")
+    for (d = 0; d < 40; d++) {
+        text = ""; sentences = 2 + int(8 * rand())
+        for (s = 0; s < sentences; s++) {
+            n = 3 + int(6 * rand()); text = text (s ? " " : "") "The"
+            for (i = 0; i < n; i++) text = text " " word[1 + int(16 * rand())] (rand() < .2 ? "s" : "")
+            text = text "."
+        }
+        print "{\"text\": \"" text "\"}"
+    }
+}' >c.jsonl
+bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt)
+"$megatron" preprocess --input c.jsonl --output-prefix b "${bert[@]}" --split-sentences \
+    --punkt-data "$top/t/preprocess/punkt" >log 2>&1 || diag "$(cat log)"
+bert+=(--masked-lm --bert-binary-head --num-token-types 2 --num-layers 2 --hidden-size 32 --num-attention-heads 4
+    --seq-length 32 --micro-batch-size 2 --global-batch-size 8 --train-iters 4 --lr 1e-3 --lr-decay-style constant
+    --data-path b_text_sentence --split 80,20,0 --log-interval 1 --eval-iters 2 --device cpu --cpu-threads 1)
+try "$megatron" train "${bert[@]}"
+expected=$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs)
+is "$(wc -w <<<"$expected")" 5 "Megatron's BERT trains on pairs of sentences" || diag "$(tail -n 3 <<<"$out")"
+try "$megatron" train "${bert[@]}" --micro-batch-size 4
+unlike "$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs)" '^$' "  with other micro-batches"
+if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
+    try mpirun --oversubscribe -n 2 "$megatron" train "${bert[@]}"
+    is "$(sed -nE 's/.*(lm loss|loss value): ([^ ]{7})[^ ]* .*/\2/p' <<<"$out" | xargs)" \
+        "$(sed -E 's/([0-9.]{7})[^ ]*/\1/g' <<<"$expected")" "  on 2 ranks, with the same losses" || diag "$(tail -n 3 <<<"$out")"
+else
+    skip "  on 2 ranks" "no MPI"
+fi
+
 # Bad input.
 fails() { # MESSAGE, then options
     local message=$1
@@ -101,7 +146,7 @@ head -n 100 "$golden/data-bin/dict.txt" >bin/dict.txt
 like "$(cat out)" 'outside the vocabulary of 105; the data was made with another dict.txt' "a dict.txt that does not fit the data"
 fails 'dict.txt has 305 ids, the model only 200' "${small[@]}" --vocab-size 200 --data-path "$golden/data-bin"
 rm bin/dict.txt
-fails 'the mask token is unknown: the data has no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
+fails 'the mask token is unknown: there is no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
 fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETokenizer --data-path bin
 fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
     --vocab-size 305 --mask-id 304
@@ -112,5 +157,9 @@ fails 'expected two numbers, as in \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 
 fails '--update-freq and --global-batch-size cannot be used together' "${small[@]}" --update-freq 2 --global-batch-size 16 \
     --data-path "$golden/data-bin"
 fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq-weighted-replacement --mock-data
+fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data fairseq --vocab-size 305 --mask-id 304 --mock-data
+fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
+fails 'was it made with --split-sentences' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
+    --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path "$golden/data-bin/valid" --vocab-size 400
 fails '--mask-whole-words needs the tokenizer' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
 done_testing
