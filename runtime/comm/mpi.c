@@ -8,7 +8,6 @@
 #include "launcher.h"
 #include "mpi_star.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -20,23 +19,6 @@
 #define TOLD_SECONDS 5.0
 
 enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
-
-void mpi_fail(struct mpi_comm *comm, const char *format, ...)
-{
-    struct error err;
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(err.text, sizeof(err.text), format, args);
-    va_end(args);
-    err.code = ERROR_RANK;
-    pthread_mutex_lock(&comm->lock);
-    if (!comm->failed)
-        comm->failure = err;
-    comm->failed = 1;
-    pthread_mutex_unlock(&comm->lock);
-    device_fail(comm->base.device, &err);
-}
 
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
                                        int count, struct error *err)
@@ -82,10 +64,10 @@ static struct guard *guard_at_end(const struct mpi_comm *comm)
     struct error ignored;
 
     return guard_begin(
-        comm->base.deadline, &ignored,
+        comm->cpu.base.deadline, &ignored,
         "rank %d: not all of the %d ranks reached the end within %.0f s; another rank has "
         "ended or hangs",
-        comm->base.rank, comm->base.size, comm->base.deadline);
+        comm->cpu.base.rank, comm->cpu.base.size, comm->cpu.base.deadline);
 }
 
 static void group_destroy(struct comm_group *base)
@@ -94,7 +76,7 @@ static void group_destroy(struct comm_group *base)
     struct mpi_comm *comm = (struct mpi_comm *)base->comm;
 
     /* Freeing waits for the other ranks, which may have exited. */
-    if (group->comm != MPI_COMM_NULL && !comm->failed) {
+    if (group->comm != MPI_COMM_NULL && !comm->cpu.failed) {
         struct guard *guard = guard_at_end(comm);
 
         MPI_Comm_free(&group->comm);
@@ -102,18 +84,6 @@ static void group_destroy(struct comm_group *base)
     }
     free(group->space);
     free(group);
-}
-
-static int check(struct comm *base, struct error *err)
-{
-    struct mpi_comm *comm = (struct mpi_comm *)base;
-
-    if (!comm->failed)
-        return 0;
-    pthread_mutex_lock(&comm->lock);
-    *err = comm->failure;
-    pthread_mutex_unlock(&comm->lock);
-    return -1;
 }
 
 /* Wait briefly until all of standard error has been read, and a moment longer for mpirun to forward
@@ -146,8 +116,8 @@ static void abort_all(struct comm *base, const char *reason)
     guard = guard_begin(10, &ignored,
                         "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
                         base->rank);
-    if (comm->star)
-        star_abort(comm->star, reason);
+    if (comm->cpu.star)
+        star_abort(comm->cpu.star, reason);
     if (launcher_abort() < 0)
         MPI_Abort(MPI_COMM_WORLD, 1);
     guard_end(guard);
@@ -161,16 +131,14 @@ static void close_comm(struct comm *base)
 
     /* MPI_Finalize waits for all ranks without a deadline, so call it only if all ranks have
      * reached this point. */
-    if (comm->started_mpi && !comm->failed &&
+    if (comm->started_mpi && !comm->cpu.failed &&
         comm_host_gather(base, NULL, NULL, 0, &ignored) == 0) {
         struct guard *guard = guard_at_end(comm);
 
         MPI_Finalize();
         guard_end(guard);
     }
-    watch_end(comm->watch);
-    star_destroy(comm->star);
-    pthread_mutex_destroy(&comm->lock);
+    cpu_comm_clear(&comm->cpu);
     free(comm);
 }
 
@@ -178,18 +146,19 @@ static void on_lost(void *context, const char *text)
 {
     struct mpi_comm *comm = context;
 
-    mpi_fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
+    cpu_fail(&comm->cpu, "%s, at step %lld", text, (long long)comm_step(&comm->cpu.base));
 }
 
 /* Watch the other ranks. If they cannot be reached, the run continues without: deadlines remain. */
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
 {
-    if (mpi_star(options, &comm->star, &comm->base.warning, err) < 0)
+    if (mpi_star(options, &comm->cpu.star, &comm->cpu.base.warning, err) < 0)
         return -1;
-    if (comm->star)
-        comm->watch = watch_begin(comm->star, options->rank, TOLD_SECONDS, on_lost, comm, err);
-    return comm->star && !comm->watch ? -1 : 0;
+    if (comm->cpu.star)
+        comm->cpu.watch =
+            watch_begin(comm->cpu.star, options->rank, TOLD_SECONDS, on_lost, comm, err);
+    return comm->cpu.star && !comm->cpu.watch ? -1 : 0;
 }
 
 static int start_mpi(const struct comm_options *options, int *started, struct error *err)
@@ -245,27 +214,17 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         error_set(err, "out of memory");
         return NULL;
     }
-    pthread_mutex_init(&comm->lock, NULL);
-    comm->base = (struct comm){
-        .abi = COMM_ABI,
-        .name = "mpi",
-        .rank = options->rank,
-        .size = options->size,
-        .deadline = options->deadline,
-        .device = options->device,
-        .close = close_comm,
-        .group_create = group_create,
-        .group_destroy = group_destroy,
-        .check = check,
-        .abort = abort_all,
-    };
+    cpu_comm_init(&comm->cpu, "mpi", options);
+    comm->cpu.base.close = close_comm;
+    comm->cpu.base.group_create = group_create;
+    comm->cpu.base.group_destroy = group_destroy;
+    comm->cpu.base.abort = abort_all;
     mpi_set_operations(comm);
     /* Last: from now on the watch may report a lost rank. */
     if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
-        star_destroy(comm->star);
-        pthread_mutex_destroy(&comm->lock);
+        cpu_comm_clear(&comm->cpu);
         free(comm);
         return NULL;
     }
-    return &comm->base;
+    return &comm->cpu.base;
 }

@@ -175,6 +175,7 @@ struct destination {
     const struct rendezvous_address *address;
     int own, other, size;
     double until;
+    int refused; /* something listens there, but did not prove that it is that rank */
 };
 
 /* Prove that we belong to the same world, and check that the other end does. */
@@ -198,7 +199,7 @@ static int greet(int fd, const struct destination *d)
     return socket_send(fd, &proof, sizeof(proof), soon);
 }
 
-static int try_host(const char *host, const struct destination *d)
+static int try_host(const char *host, struct destination *d)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     char service[16];
@@ -210,6 +211,7 @@ static int try_host(const char *host, const struct destination *d)
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
         fd = connect_to(a, d->until);
         if (fd >= 0 && greet(fd, d)) {
+            d->refused = 1;
             close(fd);
             fd = -1;
         }
@@ -218,7 +220,7 @@ static int try_host(const char *host, const struct destination *d)
     return fd;
 }
 
-static int try_all(const struct destination *d)
+static int try_all(struct destination *d)
 {
     char hosts[sizeof(d->address->hosts)], *rest = hosts;
     int fd = -1;
@@ -256,8 +258,12 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
         fd = try_all(&d);
     }
     if (fd < 0)
-        return error_set(err, "rank %d could not connect to rank %d at %s, port %d, within %.0f s",
-                         own, other, address->hosts, address->port, deadline);
+        return error_set(err,
+                         "rank %d could not connect to rank %d at %s, port %d, within %.0f s%s",
+                         own, other, address->hosts, address->port, deadline,
+                         d.refused ? "; a process there did not accept this rank: is "
+                                     "MEGATRON_SECRET the same for all ranks?"
+                                   : "");
     rendezvous_prepare(fd);
     return fd;
 }

@@ -39,7 +39,8 @@ struct reception {
     int *fds;
     char (*hosts)[64];
     int missing;
-    int count; /* of guests, the oldest first */
+    int refused; /* connections without the right key */
+    int count;   /* of guests, the oldest first */
     struct guest *guests[GUESTS];
 };
 
@@ -125,6 +126,7 @@ static int serve(struct reception *r, int i)
     if (!g->greeted) {
         rc = read_more(g, &g->hello, sizeof(g->hello));
         if (rc < 0 || (rc > 0 && answer_hello(r, g) < 0)) {
+            r->refused += rc > 0;
             dismiss(r, i);
             return 1;
         }
@@ -215,8 +217,14 @@ static int report_missing(const struct reception *r, double deadline, struct err
         if (missing++ < 16)
             snprintf(names + used, sizeof(names) - used, " %d", rank);
     }
-    return error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, r->size,
-                     deadline, names, missing > 16 ? " ..." : "");
+    error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, r->size, deadline,
+              names, missing > 16 ? " ..." : "");
+    if (r->refused > 0)
+        error_append(err,
+                     "; connections of processes without the right secret were refused: %d; is "
+                     "MEGATRON_SECRET the same for all ranks?",
+                     r->refused);
+    return -1;
 }
 
 int rendezvous_accept(int listener, int own, int size, const struct secret_key *key,

@@ -4,7 +4,6 @@
  * and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
 #include "tcp_world.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +11,6 @@
 
 /* No launcher ends the ranks of other nodes; one on this node may. */
 #define TOLD_SECONDS 0.5
-
-void tcp_fail(struct tcp_comm *comm, const char *format, ...)
-{
-    struct error err = {.code = ERROR_RANK};
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(err.text, sizeof(err.text), format, args);
-    va_end(args);
-    pthread_mutex_lock(&comm->lock);
-    if (!comm->failed)
-        comm->failure = err;
-    comm->failed = 1;
-    pthread_mutex_unlock(&comm->lock);
-    device_fail(comm->base.device, &err);
-}
 
 static void group_destroy(struct comm_group *base)
 {
@@ -69,25 +52,13 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     return &group->base;
 }
 
-static int check(struct comm *base, struct error *err)
-{
-    struct tcp_comm *comm = (struct tcp_comm *)base;
-
-    if (!comm->failed)
-        return 0;
-    pthread_mutex_lock(&comm->lock);
-    *err = comm->failure;
-    pthread_mutex_unlock(&comm->lock);
-    return -1;
-}
-
 /* The result of an operation of the star, as a failure of the world. */
 static int host_result(struct tcp_comm *comm, int rc, struct error *err)
 {
     if (rc == 0)
         return 0;
-    tcp_fail(comm, "%.900s, at step %lld", err->text, (long long)comm_step(&comm->base));
-    return check(&comm->base, err);
+    cpu_fail(&comm->cpu, "%.900s, at step %lld", err->text, (long long)comm_step(&comm->cpu.base));
+    return comm_check(&comm->cpu.base, err);
 }
 
 static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
@@ -95,9 +66,10 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    if (check(base, err) < 0)
+    if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_gather(comm->star, part, all, bytes, base->deadline, err), err);
+    return host_result(comm, star_gather(comm->cpu.star, part, all, bytes, base->deadline, err),
+                       err);
 }
 
 static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
@@ -105,19 +77,19 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    if (check(base, err) < 0)
+    if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_collect(comm->star, part, all, bytes, root, base->deadline, err),
-                       err);
+    return host_result(
+        comm, star_collect(comm->cpu.star, part, all, bytes, root, base->deadline, err), err);
 }
 
 static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    if (check(base, err) < 0)
+    if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_broadcast(comm->star, data, bytes, root, base->deadline, err),
+    return host_result(comm, star_broadcast(comm->cpu.star, data, bytes, root, base->deadline, err),
                        err);
 }
 
@@ -125,9 +97,9 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    if (check(base, err) < 0)
+    if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_max(comm->star, numbers, count, base->deadline, err), err);
+    return host_result(comm, star_max(comm->cpu.star, numbers, count, base->deadline, err), err);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -138,16 +110,14 @@ static void abort_all(struct comm *base, const char *reason)
     fflush(stdout);
     fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
     snprintf(text, sizeof(text), "rank %d has failed: %.480s", base->rank, reason);
-    star_abort(comm->star, text);
+    star_abort(comm->cpu.star, text);
     _exit(1);
 }
 
 static void free_comm(struct tcp_comm *comm)
 {
-    watch_end(comm->watch);
+    cpu_comm_clear(&comm->cpu);
     mesh_destroy(comm->mesh);
-    star_destroy(comm->star);
-    pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
@@ -157,7 +127,7 @@ static void close_comm(struct comm *base)
     struct error ignored;
 
     /* Another rank may still be in its last step and would see the end of this one as a failure. */
-    if (!comm->failed)
+    if (!comm->cpu.failed)
         host_gather(base, NULL, NULL, 0, &ignored);
     free_comm(comm);
 }
@@ -166,10 +136,10 @@ static void on_lost(void *context, const char *text)
 {
     struct tcp_comm *comm = context;
 
-    tcp_fail(comm, "%s, at step %lld", text, (long long)comm_step(&comm->base));
+    cpu_fail(&comm->cpu, "%s, at step %lld", text, (long long)comm_step(&comm->cpu.base));
     /* Only rank 0 is connected to all and must tell them. */
-    if (comm->base.rank == 0)
-        star_abort(comm->star, text);
+    if (comm->cpu.base.rank == 0)
+        star_abort(comm->cpu.star, text);
 }
 
 static int connect_ranks(struct tcp_comm *comm, const struct comm_options *options,
@@ -179,15 +149,16 @@ static int connect_ranks(struct tcp_comm *comm, const struct comm_options *optio
 
     if (secret_derive(options->secret, &key, err) < 0)
         return -1;
-    comm->star = star_create(options->rank, options->size, options->master, options->port, &key,
-                             options->deadline, err);
-    if (comm->star)
+    comm->cpu.star = star_create(options->rank, options->size, options->master, options->port, &key,
+                                 options->deadline, err);
+    if (comm->cpu.star)
         comm->mesh =
-            mesh_create(comm->star, options->rank, options->size, &key, options->deadline, err);
+            mesh_create(comm->cpu.star, options->rank, options->size, &key, options->deadline, err);
     /* Last: from now on the watch may report a lost rank. */
     if (comm->mesh)
-        comm->watch = watch_begin(comm->star, options->rank, TOLD_SECONDS, on_lost, comm, err);
-    return comm->watch ? 0 : -1;
+        comm->cpu.watch =
+            watch_begin(comm->cpu.star, options->rank, TOLD_SECONDS, on_lost, comm, err);
+    return comm->cpu.watch ? 0 : -1;
 }
 
 __attribute__((visibility("default"))) comm_backend_open_function comm_backend_open;
@@ -200,28 +171,19 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         error_set(err, "out of memory");
         return NULL;
     }
-    pthread_mutex_init(&comm->lock, NULL);
-    comm->base = (struct comm){
-        .abi = COMM_ABI,
-        .name = "tcp",
-        .rank = options->rank,
-        .size = options->size,
-        .deadline = options->deadline,
-        .device = options->device,
-        .close = close_comm,
-        .group_create = group_create,
-        .group_destroy = group_destroy,
-        .host_gather = host_gather,
-        .host_collect = host_collect,
-        .host_broadcast = host_broadcast,
-        .host_max = host_max,
-        .check = check,
-        .abort = abort_all,
-    };
+    cpu_comm_init(&comm->cpu, "tcp", options);
+    comm->cpu.base.close = close_comm;
+    comm->cpu.base.group_create = group_create;
+    comm->cpu.base.group_destroy = group_destroy;
+    comm->cpu.base.host_gather = host_gather;
+    comm->cpu.base.host_collect = host_collect;
+    comm->cpu.base.host_broadcast = host_broadcast;
+    comm->cpu.base.host_max = host_max;
+    comm->cpu.base.abort = abort_all;
     tcp_set_operations(comm);
     if (connect_ranks(comm, options, err) < 0) {
         free_comm(comm);
         return NULL;
     }
-    return &comm->base;
+    return &comm->cpu.base;
 }

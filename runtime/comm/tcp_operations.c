@@ -4,7 +4,6 @@
  *
  * Sums are added in the order of the ranks, whatever the size: each element of a result is
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
-#include "clock.h"
 #include "tcp_world.h"
 
 #include <stdlib.h>
@@ -17,45 +16,35 @@ enum { FIRST_WAIT = 100, LONGEST_WAIT = 20000 }; /* microseconds */
 /* Up to this size all ranks add all parts: one exchange instead of two. */
 enum { SMALL_BYTES = 16384 };
 
-enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
-
-static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
-                                         "send and receive"};
-
 /* The messages of one operation. */
 struct tcp_work {
     struct tcp_work *next;
     int count;
-    int pending[2];                 /* messages of the first and of the second phase */
-    double asked;                   /* last time a waiting caller polled; 0: not since */
-    double waited;                  /* seconds */
+    int pending[2]; /* messages of the first and of the second phase */
+    struct cpu_wait wait;
     int turn;                       /* how often a waiting caller has polled */
     struct mesh_message messages[]; /* up to capacity() */
 };
 
-/* An operation queued on the stream. */
+/* The operands of a collective and of an exchange. */
 struct call {
-    enum kind kind;
-    struct tcp_group *group;
-    const void *from;
-    void *to;
-    size_t count;
-    enum device_type type;
-    enum comm_operator op;
-    int root;
+    struct cpu_call what;
     int phase;
     struct tcp_work *work; /* NULL: not started */
 };
 
 struct exchange_call {
-    struct tcp_group *group;
-    size_t count;
-    struct comm_message messages[COMM_MESSAGES];
+    struct cpu_exchange what;
     struct tcp_work *work;
 };
 
 _Static_assert(sizeof(struct call) <= DEVICE_OPERANDS, "a call fits the operands");
 _Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
+
+static struct tcp_group *group_of(const struct call *c)
+{
+    return (struct tcp_group *)c->what.group;
+}
 
 static struct tcp_comm *comm_of(const struct tcp_group *group)
 {
@@ -82,7 +71,7 @@ static struct tcp_work *take_work(struct tcp_group *group)
     if (work)
         *work = (struct tcp_work){.count = 0};
     else
-        tcp_fail(comm_of(group), "rank %d: out of memory", comm_of(group)->base.rank);
+        cpu_fail(&comm_of(group)->cpu, "rank %d: out of memory", comm_of(group)->cpu.base.rank);
     return work;
 }
 
@@ -111,8 +100,8 @@ static char *space(struct tcp_group *group, size_t bytes)
         group->space_bytes = group->space ? bytes : 0;
     }
     if (!group->space && bytes > 0)
-        tcp_fail(comm_of(group), "rank %d: cannot allocate %zu bytes for a reduction",
-                 comm_of(group)->base.rank, bytes);
+        cpu_fail(&comm_of(group)->cpu, "rank %d: cannot allocate %zu bytes for a reduction",
+                 comm_of(group)->cpu.base.rank, bytes);
     return group->space;
 }
 
@@ -185,8 +174,8 @@ static int is_reducible(enum device_type type)
 /* Reduce this rank's own 'part' and those of the others, which are in the group's space. */
 static void reduce(const struct call *c, void *to, const void *part, size_t count)
 {
-    struct tcp_group *group = c->group;
-    size_t bytes = count * type_size(c->type);
+    struct tcp_group *group = group_of(c);
+    size_t bytes = count * type_size(c->what.type);
     const char *others = group->space;
     int ranks = group->base.size;
 
@@ -194,34 +183,34 @@ static void reduce(const struct call *c, void *to, const void *part, size_t coun
         group->parts[rank] = rank == group->base.rank ? part : others + (size_t)other++ * bytes;
     if (count == 0)
         return;
-    if (c->type == TYPE_FP32)
-        reduce_fp32(to, group->parts, ranks, count, c->op);
-    else if (c->type == TYPE_FP64)
-        reduce_fp64(to, group->parts, ranks, count, c->op);
-    else if (c->type == TYPE_INT32)
-        reduce_int32(to, group->parts, ranks, count, c->op);
+    if (c->what.type == TYPE_FP32)
+        reduce_fp32(to, group->parts, ranks, count, c->what.op);
+    else if (c->what.type == TYPE_FP64)
+        reduce_fp64(to, group->parts, ranks, count, c->what.op);
+    else if (c->what.type == TYPE_INT32)
+        reduce_int32(to, group->parts, ranks, count, c->what.op);
     else
-        reduce_int64(to, group->parts, ranks, count, c->op);
+        reduce_int64(to, group->parts, ranks, count, c->what.op);
 }
 
 static int is_small(const struct call *c)
 {
-    return c->count * type_size(c->type) <= SMALL_BYTES;
+    return c->what.count * type_size(c->what.type) <= SMALL_BYTES;
 }
 
 /* The elements of a large all-reduce that rank 'rank' reduces. */
 static size_t cut(const struct call *c, int rank)
 {
-    size_t whole = c->count / (size_t)c->group->base.size;
-    size_t rest = c->count % (size_t)c->group->base.size;
+    size_t whole = c->what.count / (size_t)c->what.group->size;
+    size_t rest = c->what.count % (size_t)c->what.group->size;
 
     return whole * (size_t)rank + ((size_t)rank < rest ? (size_t)rank : rest);
 }
 
 static char *segment(const struct call *c, int rank, size_t *bytes)
 {
-    *bytes = (cut(c, rank + 1) - cut(c, rank)) * type_size(c->type);
-    return (char *)c->to + cut(c, rank) * type_size(c->type);
+    *bytes = (cut(c, rank + 1) - cut(c, rank)) * type_size(c->what.type);
+    return (char *)c->what.to + cut(c, rank) * type_size(c->what.type);
 }
 
 /* Every rank gets its segment from all, reduces it, and sends the result to all. The result of
@@ -229,7 +218,7 @@ static char *segment(const struct call *c, int rank, size_t *bytes)
  * received the segment from all. */
 static void start_large(const struct call *c)
 {
-    struct tcp_group *group = c->group;
+    struct tcp_group *group = group_of(c);
     int own = group->base.rank, slot = 0;
     size_t own_bytes, bytes;
     char *others;
@@ -255,7 +244,7 @@ static void start_large(const struct call *c)
  * into the group's space. */
 static void start_reduction(const struct call *c, const char *from, size_t stride, size_t bytes)
 {
-    struct tcp_group *group = c->group;
+    struct tcp_group *group = group_of(c);
     char *others = space(group, bytes * (size_t)(group->base.size - 1) + 1);
     int slot = 0;
 
@@ -269,12 +258,12 @@ static void start_reduction(const struct call *c, const char *from, size_t strid
 
 static void start_gather(const struct call *c)
 {
-    struct tcp_group *group = c->group;
-    size_t bytes = c->count * type_size(c->type);
-    char *all = c->to, *own = all + (size_t)group->base.rank * bytes;
+    struct tcp_group *group = group_of(c);
+    size_t bytes = c->what.count * type_size(c->what.type);
+    char *all = c->what.to, *own = all + (size_t)group->base.rank * bytes;
 
-    if ((const char *)c->from != own && bytes > 0)
-        memcpy(own, c->from, bytes);
+    if ((const char *)c->what.from != own && bytes > 0)
+        memcpy(own, c->what.from, bytes);
     for (int rank = 0; rank < group->base.size; rank++) {
         if (rank == group->base.rank)
             continue;
@@ -285,31 +274,32 @@ static void start_gather(const struct call *c)
 
 static void start_broadcast(const struct call *c)
 {
-    struct tcp_group *group = c->group;
-    size_t bytes = c->count * type_size(c->type);
+    struct tcp_group *group = group_of(c);
+    size_t bytes = c->what.count * type_size(c->what.type);
 
-    if (group->base.rank != c->root)
-        receive_part(group, c->work, c->root, 0, c->to, bytes);
-    for (int rank = 0; rank < group->base.size && group->base.rank == c->root; rank++)
-        if (rank != c->root)
-            send_part(group, c->work, rank, 0, c->to, bytes);
+    if (group->base.rank != c->what.root)
+        receive_part(group, c->work, c->what.root, 0, c->what.to, bytes);
+    for (int rank = 0; rank < group->base.size && group->base.rank == c->what.root; rank++)
+        if (rank != c->what.root)
+            send_part(group, c->work, rank, 0, c->what.to, bytes);
 }
 
 static void start(struct call *c)
 {
-    size_t bytes = c->count * type_size(c->type);
+    size_t bytes = c->what.count * type_size(c->what.type);
 
-    if ((c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER) && !is_reducible(c->type))
-        tcp_fail(comm_of(c->group), "rank %d: %s of a type that CPU ranks cannot add",
-                 c->group->base.comm->rank, kind_names[c->kind]);
-    else if (c->kind == ALL_REDUCE && is_small(c))
-        start_reduction(c, c->to, 0, bytes);
-    else if (c->kind == ALL_REDUCE)
+    if ((c->what.kind == CPU_ALL_REDUCE || c->what.kind == CPU_REDUCE_SCATTER) &&
+        !is_reducible(c->what.type))
+        cpu_fail(&comm_of(group_of(c))->cpu, "rank %d: %s of a type that CPU ranks cannot add",
+                 c->what.group->comm->rank, cpu_kind_name(c->what.kind));
+    else if (c->what.kind == CPU_ALL_REDUCE && is_small(c))
+        start_reduction(c, c->what.to, 0, bytes);
+    else if (c->what.kind == CPU_ALL_REDUCE)
         start_large(c);
-    else if (c->kind == ALL_GATHER)
+    else if (c->what.kind == CPU_ALL_GATHER)
         start_gather(c);
-    else if (c->kind == REDUCE_SCATTER)
-        start_reduction(c, c->from, bytes, bytes);
+    else if (c->what.kind == CPU_REDUCE_SCATTER)
+        start_reduction(c, c->what.from, bytes, bytes);
     else
         start_broadcast(c);
 }
@@ -317,38 +307,28 @@ static void start(struct call *c)
 /* The messages of the first phase have arrived. */
 static void finish_first(struct call *c)
 {
-    int own = c->group->base.rank;
+    int own = c->what.group->rank;
     size_t bytes;
     char *at;
 
-    if (c->kind == REDUCE_SCATTER)
-        reduce(c, c->to, (const char *)c->from + (size_t)own * c->count * type_size(c->type),
-               c->count);
-    if (c->kind != ALL_REDUCE)
+    if (c->what.kind == CPU_REDUCE_SCATTER)
+        reduce(c, c->what.to,
+               (const char *)c->what.from + (size_t)own * c->what.count * type_size(c->what.type),
+               c->what.count);
+    if (c->what.kind != CPU_ALL_REDUCE)
         return;
     if (is_small(c)) {
-        reduce(c, c->to, c->to, c->count);
+        reduce(c, c->what.to, c->what.to, c->what.count);
         return;
     }
     at = segment(c, own, &bytes);
-    reduce(c, at, at, bytes / type_size(c->type));
-    for (int rank = 0; rank < c->group->base.size; rank++)
+    reduce(c, at, at, bytes / type_size(c->what.type));
+    for (int rank = 0; rank < c->what.group->size; rank++)
         if (rank != own)
-            send_part(c->group, c->work, rank, 1, at, bytes);
+            send_part(group_of(c), c->work, rank, 1, at, bytes);
 }
 
 /* --- Progress -------------------------------------------------------------------------------- */
-
-static void report_timeout(const struct tcp_group *group, enum kind kind)
-{
-    struct tcp_comm *comm = comm_of(group);
-
-    tcp_fail(comm,
-             "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
-             "rank of the group has ended or hangs",
-             comm->base.rank, kind_names[kind], group->base.name, group->base.size,
-             comm->base.deadline, (long long)comm_step(&comm->base));
-}
 
 static int pause_of(struct tcp_work *work)
 {
@@ -360,35 +340,26 @@ static int pause_of(struct tcp_work *work)
     return pause;
 }
 
-/* Move messages. Only waiting time counts: a busy rank must not give up on the others. Returns 1
- * when those of the phase are done or something has failed. */
-static int proceed(const struct tcp_group *group, struct tcp_work *work, int phase, enum kind kind,
-                   int waits)
+/* Move messages. Returns 1 when those of the phase are done or something has failed. */
+static int proceed(const struct tcp_group *group, struct tcp_work *work, int phase,
+                   enum cpu_kind kind, int waits)
 {
     struct tcp_comm *comm = comm_of(group);
     struct error err;
-    double now;
 
-    if (comm->failed || work->pending[phase] == 0)
+    if (comm->cpu.failed || work->pending[phase] == 0)
         return 1;
     if (mesh_progress(comm->mesh, waits ? pause_of(work) : 0, &err) < 0) {
-        tcp_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank,
-                 kind_names[kind], group->base.name, (long long)comm_step(&comm->base), err.text);
+        cpu_fail(&comm->cpu, "rank %d: %s in group %s failed at step %lld: %s", comm->cpu.base.rank,
+                 cpu_kind_name(kind), group->base.name, (long long)comm_step(&comm->cpu.base),
+                 err.text);
         return 1;
     }
     if (work->pending[phase] == 0)
         return 1;
-    if (!waits) {
-        work->asked = 0;
+    if (!cpu_wait_count(&comm->cpu, &work->wait, waits))
         return 0;
-    }
-    now = clock_now();
-    if (work->asked > 0)
-        work->waited += now - work->asked;
-    work->asked = now;
-    if (work->waited <= comm->base.deadline)
-        return 0;
-    report_timeout(group, kind);
+    cpu_fail_timeout(&group->base, kind);
     return 1;
 }
 
@@ -402,127 +373,63 @@ static void end_work(struct tcp_group *group, struct tcp_work *work)
 static int poll_call(void *operands, int waits)
 {
     struct call *c = operands;
-    struct tcp_comm *comm = comm_of(c->group);
+    struct tcp_comm *comm = comm_of(group_of(c));
 
-    if (!comm->failed && !c->work) {
-        c->work = take_work(c->group);
+    if (!comm->cpu.failed && !c->work) {
+        c->work = take_work(group_of(c));
         if (c->work)
             start(c);
     }
-    while (!comm->failed) {
-        if (!proceed(c->group, c->work, c->phase, c->kind, waits))
+    while (!comm->cpu.failed) {
+        if (!proceed(group_of(c), c->work, c->phase, c->what.kind, waits))
             return 0;
-        if (comm->failed || c->phase == 1)
+        if (comm->cpu.failed || c->phase == 1)
             break;
         finish_first(c);
         c->phase = 1;
     }
-    end_work(c->group, c->work);
+    end_work(group_of(c), c->work);
     return 1;
 }
 
 static void start_exchange(struct exchange_call *c)
 {
-    for (size_t i = 0; i < c->count; i++) {
-        const struct comm_message *m = &c->messages[i];
-        struct mesh_message *message =
-            add(c->group, c->work, m->peer, 0, m->buffer, m->count * type_size(m->type));
+    struct tcp_group *group = (struct tcp_group *)c->what.group;
 
-        message->channel = c->group->channel + 1;
+    for (size_t i = 0; i < c->what.count; i++) {
+        const struct comm_message *m = &c->what.messages[i];
+        struct mesh_message *message =
+            add(group, c->work, m->peer, 0, m->buffer, m->count * type_size(m->type));
+
+        message->channel = group->channel + 1;
         if (m->send)
-            mesh_send(comm_of(c->group)->mesh, message);
+            mesh_send(comm_of(group)->mesh, message);
         else
-            mesh_receive(comm_of(c->group)->mesh, message);
+            mesh_receive(comm_of(group)->mesh, message);
     }
 }
 
 static int poll_exchange(void *operands, int waits)
 {
     struct exchange_call *c = operands;
-    struct tcp_comm *comm = comm_of(c->group);
+    struct tcp_group *group = (struct tcp_group *)c->what.group;
+    struct tcp_comm *comm = comm_of(group);
 
-    if (!comm->failed && !c->work) {
-        c->work = take_work(c->group);
+    if (!comm->cpu.failed && !c->work) {
+        c->work = take_work(group);
         if (c->work)
             start_exchange(c);
     }
-    if (!comm->failed && !proceed(c->group, c->work, 0, EXCHANGE, waits))
+    if (!comm->cpu.failed && !proceed(group, c->work, 0, CPU_EXCHANGE, waits))
         return 0;
-    end_work(c->group, c->work);
+    end_work(group, c->work);
     return 1;
-}
-
-/* --- The interface --------------------------------------------------------------------------- */
-
-static void submit(struct comm_group *group, struct device_stream *stream, struct call call)
-{
-    call.group = (struct tcp_group *)group;
-    if (group->size > 1)
-        device_stream_poll(stream, poll_call, &call, sizeof(call), 0);
-}
-
-static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
-                       size_t count, enum device_type type, enum comm_operator op)
-{
-    submit(group, stream,
-           (struct call){.kind = ALL_REDUCE, .to = buffer, .count = count, .type = type, .op = op});
-}
-
-/* A group of one rank needs a copy only. */
-static void copy_alone(const struct comm_group *group, struct device_stream *stream,
-                       const void *from, void *to, size_t count, enum device_type type)
-{
-    if (group->size == 1 && from != to)
-        device_copy(stream, to, from, count * type_size(type), COPY_ON_DEVICE);
-}
-
-static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
-                       void *all, size_t count, enum device_type type)
-{
-    copy_alone(group, stream, part, all, count, type);
-    submit(
-        group, stream,
-        (struct call){.kind = ALL_GATHER, .from = part, .to = all, .count = count, .type = type});
-}
-
-static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
-                           void *part, size_t count, enum device_type type)
-{
-    copy_alone(group, stream, all, part, count, type);
-    submit(group, stream,
-           (struct call){
-               .kind = REDUCE_SCATTER, .from = all, .to = part, .count = count, .type = type});
-}
-
-static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
-                      size_t count, enum device_type type, int root)
-{
-    submit(
-        group, stream,
-        (struct call){.kind = BROADCAST, .to = buffer, .count = count, .type = type, .root = root});
-}
-
-static void exchange(struct comm_group *group, struct device_stream *stream,
-                     const struct comm_message *messages, size_t count)
-{
-    struct exchange_call call = {.group = (struct tcp_group *)group, .count = count};
-
-    if (count == 0)
-        return;
-    if (count > COMM_MESSAGES) {
-        tcp_fail((struct tcp_comm *)group->comm,
-                 "an exchange of %zu messages; at most %d are possible", count, COMM_MESSAGES);
-        return;
-    }
-    memcpy(call.messages, messages, count * sizeof(*messages));
-    device_stream_poll(stream, poll_exchange, &call, sizeof(call), 1);
 }
 
 void tcp_set_operations(struct tcp_comm *comm)
 {
-    comm->base.all_reduce = all_reduce;
-    comm->base.all_gather = all_gather;
-    comm->base.reduce_scatter = reduce_scatter;
-    comm->base.broadcast = broadcast;
-    comm->base.exchange = exchange;
+    comm->cpu.poll_call = poll_call;
+    comm->cpu.poll_exchange = poll_exchange;
+    comm->cpu.call_bytes = sizeof(struct call);
+    comm->cpu.exchange_bytes = sizeof(struct exchange_call);
 }

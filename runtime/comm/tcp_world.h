@@ -3,23 +3,13 @@
 #ifndef MEGATRON_TCP_WORLD_H
 #define MEGATRON_TCP_WORLD_H
 
-#include "comm.h"
+#include "cpu_comm.h"
 #include "mesh.h"
-#include "star.h"
-#include "watch.h"
-
-#include <pthread.h>
-#include <stdatomic.h>
 
 struct tcp_work;
 
 struct tcp_comm {
-    struct comm base;
-    atomic_int failed;
-    pthread_mutex_t lock; /* protects the failure */
-    struct error failure;
-    struct star *star;
-    struct watch *watch;
+    struct cpu_comm cpu;
     struct mesh *mesh;
     uint32_t groups; /* created so far; all ranks count alike */
 };
@@ -34,11 +24,7 @@ struct tcp_group {
     const void **parts; /* one per rank */
 };
 
-/* Record the first failure for comm_check and make the device fail with it. Callable from any
- * thread. */
-__attribute__((format(printf, 2, 3))) void tcp_fail(struct tcp_comm *comm, const char *format, ...);
-
-/* Fill in the backend's collectives on streams. */
+/* Set how collectives are polled. */
 void tcp_set_operations(struct tcp_comm *comm);
 
 /* Release the memory of the group's operations. */

@@ -34,6 +34,10 @@ ok $? "sizes in the wrong order are rejected"
 [ $? -ne 0 ] && grep -q 'cannot allocate another .*; use a smaller --max-bytes' "$out"
 ok $? "more than the available memory is rejected"
 
+MEGATRON_COMM=gloo "$megatron" comm-test --device cpu --max-bytes 64 >"$out" 2>&1
+[ $? -eq 2 ] && grep -q 'MEGATRON_COMM=gloo; use mpi, tcp or auto' "$out"
+ok $? "an unknown way to communicate is rejected"
+
 if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then
     root=
     [ "$(id -u)" != 0 ] || root=--allow-run-as-root
@@ -52,6 +56,12 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
         [ $ranks = 2 ] || [ "$(awk '/^# [a-z]/ { kind = $2 } kind == "all-gather" && $2 % 3' "$out")" = "" ]
         ok $? "parts are as large as each other"
     done
+    timeout 120 mpirun $root --oversubscribe -n 3 -x MEGATRON_COMM=tcp -x MEGATRON_SECRET=0123456789abcdef -x MASTER_ADDR=127.0.0.1 \
+        -x MASTER_PORT=$((21000 + RANDOM % 9000)) "$megatron" comm-test --device cpu --min-bytes 4 --max-bytes 65536 --iterations 2 >"$out" 2>&1
+    ok $? "3 ranks over TCP, by choice"
+    grep -q "^# 3 ranks over tcp" "$out" && grep -q '^# 0 wrong elements on all ranks' "$out"
+    ok $? "nothing is wrong with them"
+
     # Both ends of large results are checked.
     timeout 120 mpirun $root --oversubscribe -n 3 "$megatron" comm-test --device cpu \
         --min-bytes 1M --max-bytes 8M --iterations 1 --warmup 0 >"$out" 2>&1

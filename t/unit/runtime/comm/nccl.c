@@ -301,7 +301,12 @@ static void be_rank(const struct scene *scene, int rank, int port, int out)
 {
     struct device device = {.fail = device_failed, .stream_native = no_stream};
     struct device_stream stream = {.device = &device};
-    struct comm_options options = {rank, 2, "localhost", port, 60, &device, 0};
+    struct comm_options options = {.rank = rank,
+                                   .size = 2,
+                                   .master = "localhost",
+                                   .port = port,
+                                   .deadline = 60,
+                                   .device = &device};
     struct error err = {.text = ""};
     struct comm_group *group = NULL;
     struct comm *comm;
