@@ -51,4 +51,19 @@ cluster_down
 cluster_up --nodes 1 --gpus 0 --real --conf TaskPlugin=task/none
 allowed=$(as_user srun -n2 --megatron-bind=core sh -c 'grep Cpus_allowed_list /proc/self/status' | sort -u | wc -l)
 is "$allowed" "$([ "$(nproc)" -gt 1 ] && echo 2 || echo 1)" "and is bound to them"
+
+# A pod that may use one of the machine's CPUs, though /sys shows all of them: its tasks are placed on that one.
+pod=/sys/fs/cgroup/cpuset/${MEGATRON_CLUSTER##*/}-pod
+if [ "$(nproc)" -gt 1 ] && mkdir "$pod" 2>/dev/null; then
+    cat /sys/fs/cgroup/cpuset/cpuset.mems >"$pod/cpuset.mems"
+    taskset -cp $$ | sed 's/.*[:,-] *//' >"$pod/cpuset.cpus"
+    for thread in /proc/"$(pgrep -f "slurmd -D -N n1 -f $SLURM_CONF" | head -n 1)"/task/*; do echo "${thread##*/}" >"$pod/tasks"; done
+    try as_user srun -n2 -O --megatron-bind=core sh -c 'echo "$MEGATRON_CPUS $(sed -n "s/^Cpus_allowed_list:[^0-9]*//p" /proc/self/status)"'
+    usable=$(cat "$pod/cpuset.cpus")
+    is "$(sort -u <<<"$out")" "$usable $usable" "a pod with one CPU: tasks are placed by what they may use" || diag "$out"
+    cluster_down
+    wait_until 10 rmdir "$pod"
+else
+    skip "a pod with one CPU: tasks are placed by what they may use" "one CPU, or no cpuset of cgroup v1"
+fi
 done_testing
