@@ -79,12 +79,12 @@ build_packages() {
     cuda=$(/usr/local/cuda/bin/nvcc --version 2>/dev/null | sed -n 's/.* release \([0-9]*\)\..*/\1/p')
     if command -v apt-get >/dev/null; then
         install_packages make gcc g++ pkg-config xz-utils libhwloc-dev libopenblas-dev libsimdjson-dev libxxhash-dev \
-            libssl-dev zlib1g-dev liblzma-dev libzstd-dev libbz2-dev squashfs-tools squashfuse
+            zlib1g-dev liblzma-dev libzstd-dev libssl-dev squashfs-tools squashfuse
         [ -z "$cuda" ] || install_packages libnccl2 libnccl-dev "libcudnn9-cuda-$cuda" "libcudnn9-dev-cuda-$cuda" ||
             say "NCCL and cuDNN were not found; training on GPUs needs an image that contains them (--megatron-image)"
     else
         install_packages make gcc gcc-c++ pkgconf-pkg-config xz hwloc-devel openblas-devel xxhash-devel zlib-devel \
-            openssl-devel xz-devel libzstd-devel bzip2-devel squashfs-tools
+            xz-devel libzstd-devel openssl-devel squashfs-tools
         install_packages simdjson-devel || say "simdjson was not found; JSON input needs it"
         [ -z "$cuda" ] || install_packages libnccl libnccl-devel "libcudnn9-cuda-$cuda" "libcudnn9-devel-cuda-$cuda" ||
             say "NCCL and cuDNN were not found; training on GPUs needs an image that contains them (--megatron-image)"

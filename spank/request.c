@@ -447,7 +447,7 @@ void request_environment(struct request *request, char *const *variables)
     bool nested = false;
 
     /* Within a step, SLURM_CPU_BIND is Slurm's own result for that step, not the user's request. A
-     * batch script is no such step, although Slurm since 23.11 gives it this number. */
+     * batch script is no such step, although newer Slurm (26.05) gives it this number. */
     for (char *const *variable = variables; *variable; variable++)
         nested |= strncmp(*variable, "SLURM_STEP_ID=", 14) == 0 &&
                   strcmp(*variable + 14, "-5") != 0 && strcmp(*variable + 14, "4294967291") != 0;

@@ -11,7 +11,7 @@ extern char **environ;
 int launcher_missing(void)
 {
     /* Every launcher of MPI sets variables with one of these prefixes; so does an mpirun within a
-     * job. */
+     * job. Settings of Open MPI do not count: Slurm since 23.11 sets some for an mpirun. */
     static const char *const servers[] = {"PMI_", "PMIX_", "PMI2_", "PALS_", "OMPI_", "PRTE_"};
 
     if (!getenv("SLURM_PROCID"))
@@ -19,7 +19,7 @@ int launcher_missing(void)
     for (char **variable = environ; *variable; variable++)
         for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++)
             if (strncmp(*variable, servers[i], strlen(servers[i])) == 0 &&
-                strncmp(*variable, "OMPI_MCA_", 9) != 0)
+                strncmp(*variable, "OMPI_MCA_", 9) != 0 && strncmp(*variable, "PRTE_MCA_", 9) != 0)
                 return 0;
     return 1;
 }

@@ -46,7 +46,8 @@ chmod -R a+rX "$scratch"
 cluster_down
 cluster_up --cgroup --nodes 1 --gpus 4 --plugin-args "topology=$top/t/topologies/p5.48xlarge.xml sysroot=$scratch/root"
 mine='echo "$MEGATRON_LOCAL_RANK gpu=$MEGATRON_GPU pci=$MEGATRON_GPU_PCI visible=$CUDA_VISIBLE_DEVICES"'
-try as_user srun -n2 -O --gpus-per-task=1 --megatron-tp=2 bash -c "$mine"
+# Slurm 26.05 refuses -O here; it is needed on a machine with one CPU only.
+try as_user srun -n2 $([ "$(nproc)" -gt 1 ] || echo -O) --gpus-per-task=1 --megatron-tp=2 bash -c "$mine"
 is "$(sort <<<"$out")" "0 gpu=0 pci=0000:86:00.0 visible=0
 1 gpu=0 pci=0000:75:00.0 visible=0" "--gpus-per-task: each task claims the GPU that it can open"
 try as_user srun -n2 -O --gres=gpu:4 --gpu-bind=map_gpu:3,1 --megatron-tp=2 bash -c "$mine"
