@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments_private.h"
+#include "data_files.h"
 #include "file.h"
 #include "json.h"
 #include "network.h"
@@ -444,8 +445,9 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 {
     a->reads_files = 1;
     errno = 0;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
-        check_vocabulary(a, given, err) < 0 || arguments_recipe_files(a, given, err) < 0) {
+    if (data_files_read(a, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
+        network_from_weights(a, given, err) < 0 || check_vocabulary(a, given, err) < 0 ||
+        arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;

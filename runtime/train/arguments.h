@@ -74,7 +74,10 @@ struct arguments {
     int64_t bucket_size;
     /* data */
     struct option_list data_path, train_data_path, valid_data_path, test_data_path;
-    const char *split, *data_cache_path;
+    const char *split, *data_cache_path, *data_args_path, *per_split_data_args_path;
+    const char *yaml_cfg; /* its options were already expanded */
+    int lists_owned;      /* the words of the lists were read from files */
+    int full_validation;
     int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;

@@ -383,6 +383,16 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
     double total = 0, loss, began = clock_now();
 
+    if (a->full_validation && split == DATASET_VALID && !a->masked) {
+        if (steps == 0)
+            return error_set_code(
+                err, ERROR_USAGE,
+                "--full-validation: the validation data have fewer samples (%" PRId64
+                ") than a global batch",
+                dataset_samples(t->feeds.splits[split]));
+        if (feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
+            return -1;
+    }
     for (int64_t i = 0; i < steps; i++) {
         if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, err) < 0)
             return error_prefix(err, "evaluation");
@@ -394,7 +404,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what, total);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
+                           total);
     return 0;
 }
 
@@ -512,7 +523,9 @@ static int evaluate_between(struct train *t, struct error *err)
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
     if (evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
-    t->consumed_valid += feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
+    if (!t->a->full_validation)
+        t->consumed_valid +=
+            feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
     t->evaluated = t->iteration;
     t->interval_began += clock_now() - before;
     return 0;
