@@ -104,6 +104,7 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
     rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);
     options_result_clear(&result);
     free(arguments.rampup.items);
+    free(arguments.profile_ranks.items);
     data_files_clear(&arguments);
     free(expanded);
     yaml_words_clear(&words);

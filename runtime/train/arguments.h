@@ -68,7 +68,9 @@ struct arguments {
     double loss_scale, initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window, hysteresis;
     /* layout */
-    int64_t tp, pp, cp, layers_per_virtual_stage;
+    int64_t tp, pp, cp, layers_per_virtual_stage, virtual_stages;
+    int64_t first_stage_layers, last_stage_layers;
+    int account_for_embedding, account_for_loss;
     int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     double timeout_minutes;
     int64_t bucket_size;
@@ -95,7 +97,9 @@ struct arguments {
     /* output */
     int64_t log_interval;
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
-    const char *tensorboard_dir, *metrics_file;
+    const char *tensorboard_dir, *metrics_file, *profile_dir;
+    int64_t profile_start, profile_end; /* steps; -1: all after the first */
+    struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
     int dry_run, verbose, profile, deterministic, nccl_ub;
     /* device */
     int device, attention_backend;
