@@ -3,6 +3,7 @@
 #ifndef MEGATRON_DATASET_PRIVATE_H
 #define MEGATRON_DATASET_PRIVATE_H
 
+#include "cyclic.h"
 #include "dataset.h"
 #include "gpt_index.h"
 
@@ -23,6 +24,7 @@ struct dataset {
     uint32_t seed;
     int mock;
     struct masked *masked; /* of a masked language model: instead of the parts */
+    struct cyclic *cyclic; /* NULL: samples are read in their order */
 };
 
 /* The data of masked language models (masked_paths.c): dataset_check and dataset_create. */

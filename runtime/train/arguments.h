@@ -27,6 +27,7 @@ struct recipe_arguments {
 
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
+enum dataloader_type { DATALOADER_SINGLE, DATALOADER_CYCLIC };
 enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
 enum attention_backend {
     ATTENTION_AUTO,

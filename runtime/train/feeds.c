@@ -74,7 +74,8 @@ static int check_length(const struct feeds *feeds, const struct arguments *a,
     int64_t left = (total - progress->iteration) * a->global_batch_size;
     int64_t samples;
 
-    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
+    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train ||
+        a->dataloader_type == DATALOADER_CYCLIC)
         return 0;
     samples = dataset_samples(feeds->splits[DATASET_TRAIN]);
     if (left <= 0 || left <= samples - progress->consumed)

@@ -66,6 +66,10 @@ void plan_dataset(const struct arguments *a, struct dataset_config *config)
     config->reset_attention_mask = a->reset_attention_mask;
     config->masked = a->masked ? &a->mlm.data : NULL;
     config->cache_path = a->data_cache_path;
+    if (a->dataloader_type == DATALOADER_CYCLIC) {
+        config->cyclic_ranks = a->layout.dp;
+        config->cyclic_micro_batch = a->micro_batch_size;
+    }
     config->deadline = 60.0 * a->timeout_minutes;
 }
 

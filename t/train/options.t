@@ -260,7 +260,7 @@ done <<'EOT'
 --optimizer-cpu-offload|the optimizer state stays on the GPU
 --tensor-parallel-size 2|did you mean --tensor-model-parallel-size\?
 --flubber-format 2|unknown option --flubber-format; --help lists all
---dataloader-type cyclic|--dataloader-type=cyclic is unknown; use single
+--dataloader-type external|--dataloader-type=external is unknown; use single.cyclic
 --lr -1|--lr=-1 must not be negative
 --adam-beta2 1|must be at least 0 and less than 1
 --clip-grad -1|--clip-grad=-1 must not be negative
