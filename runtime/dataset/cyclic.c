@@ -21,9 +21,9 @@ struct cyclic *cyclic_create(int64_t samples, int64_t micro_batch, int64_t ranks
 
     if (batches < 1 || batches * micro_batch > UINT32_MAX / 20) {
         error_set_code(err, ERROR_USAGE,
-                       "--dataloader-type cyclic cannot be used with %" PRId64
-                       " samples on %" PRId64 " data-parallel ranks",
-                       samples, ranks);
+                       "%" PRId64 " samples cannot be shuffled in epochs for %" PRId64
+                       " data-parallel ranks; each needs 1 to %" PRIu32 " in whole micro-batches",
+                       samples, ranks, UINT32_MAX / 20);
         free(c);
         return NULL;
     }

@@ -576,7 +576,8 @@ static int loop(struct train *t, struct error *err)
     t->interval_began = clock_now();
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
-               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to continue\n",
+               ", and the run has %" PRId64
+               "; raise --train-iters or --train-samples to continue\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
