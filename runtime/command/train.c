@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
+#include "data_files.h"
 #include "effects.h"
 #include "log.h"
 #include "train.h"
+#include "yaml_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +52,8 @@ static int refuse(int of_node, struct error *err)
     return of_node ? -1 : COMMAND_USAGE;
 }
 
-static int run(struct arguments *arguments, const struct options_result *result, struct error *err)
+static int run(struct arguments *arguments, const struct options_result *result,
+               const struct yaml_words *words, struct error *err)
 {
     struct world world;
     int known = world_read(&world, err) == 0, rc;
@@ -71,6 +74,9 @@ static int run(struct arguments *arguments, const struct options_result *result,
         return refuse(arguments->reads_files, err);
     if (world.rank == 0) {
         note_ignored(result);
+        if (words->unknown[0])
+            log_note("--yaml-cfg: these keys are not options here and are ignored:%s",
+                     words->unknown);
         effects_check(arguments, result);
     }
     if (arguments->dry_run)
@@ -85,19 +91,23 @@ static int run(struct arguments *arguments, const struct options_result *result,
 static int run_parsed(int argc, const char *const *argv, int evaluate, struct error *err)
 {
     struct arguments arguments;
-    struct options_result result;
+    struct options_result result = {0};
+    struct yaml_words words = {0};
+    const char **expanded;
     int rc;
 
     arguments_default(&arguments);
     arguments.skip_train = evaluate;
-    rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
-    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, err);
+    rc = yaml_expand(arguments_table, &argc, &argv, &words, &expanded, err);
+    if (rc == 0)
+        rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
+    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);
     options_result_clear(&result);
     free(arguments.rampup.items);
-    free(arguments.data_path.items);
-    free(arguments.train_data_path.items);
-    free(arguments.valid_data_path.items);
-    free(arguments.test_data_path.items);
+    free(arguments.profile_ranks.items);
+    data_files_clear(&arguments);
+    free(expanded);
+    yaml_words_clear(&words);
     return rc;
 }
 

@@ -113,7 +113,9 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
     for (int64_t row = 0; row < micro_batch; row++) {
         int64_t sample = first + row;
 
-        if (dataset->split != DATASET_TRAIN && dataset->samples > 0)
+        if (dataset->cyclic)
+            sample = cyclic_sample(dataset->cyclic, sample);
+        else if (dataset->split != DATASET_TRAIN && dataset->samples > 0)
             sample %= dataset->samples;
         if (dataset->bert) {
             if (put_bert(dataset, sample, batch, row, err) < 0)

@@ -388,6 +388,12 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
     status = config->masked && !config->masked->bert ? masked_create(config, splits, err)
              : config->mock                          ? create_mock(config, splits, err)
                                                      : create_from_files(config, splits, err);
+    for (int i = 0; i < DATASET_SPLITS && status == 0 && config->cyclic_ranks > 0; i++)
+        if (splits[i] && !config->masked) {
+            splits[i]->cyclic = cyclic_create(splits[i]->samples, config->cyclic_micro_batch,
+                                              config->cyclic_ranks, err);
+            status = splits[i]->cyclic ? 0 : -1;
+        }
     for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
         dataset_destroy(splits[i]);
         splits[i] = NULL;
@@ -405,6 +411,7 @@ void dataset_destroy(struct dataset *dataset)
     }
     index_file_close(dataset->blend);
     masked_close(dataset->masked);
+    cyclic_destroy(dataset->cyclic);
     free(dataset->parts);
     free(dataset);
 }

@@ -43,6 +43,8 @@ struct dataset_config {
     /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices in the directory of the data or, if
      * that is not writable, a directory of this user in $TMPDIR or /tmp (one build per node). */
     const char *cache_path;
+    int64_t cyclic_ranks, cyclic_micro_batch; /* --dataloader-type cyclic: data-parallel ranks and
+                                                 micro-batch size; 0: samples in their order */
     int threads;     /* threads that build indices (--num-dataset-builder-threads); 0: one per CPU,
                         up to 16 */
     double deadline; /* seconds to wait for another process that builds an index; 0: 600 */

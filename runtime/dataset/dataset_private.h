@@ -3,6 +3,7 @@
 #ifndef MEGATRON_DATASET_PRIVATE_H
 #define MEGATRON_DATASET_PRIVATE_H
 
+#include "cyclic.h"
 #include "dataset.h"
 #include "gpt_index.h"
 #include "masked.h"
@@ -27,6 +28,7 @@ struct dataset {
     /* Of Megatron's BERT: the parts' indices are bert.h's. */
     int bert;
     struct masked_config bert_config;
+    struct cyclic *cyclic; /* NULL: samples are read in their order */
 };
 
 /* The data of masked language models (masked_paths.c): dataset_check and dataset_create. */

@@ -116,11 +116,11 @@ struct device {
     char *(*choices)(struct device *device, struct error *err);
     int (*choose)(struct device *device, const char *text, int remember, struct error *err);
 
-    /* Call 'each' for every operation from now on with the time it took, immediately or at the
-     * stop, which waits for all of them. */
+    /* Call 'each' for every operation from now on with when it began (in seconds from now) and the
+     * time it took, immediately or at the stop, which waits for all of them. */
     int (*profile_start)(struct device *device,
                          void (*each)(void *context, const struct operation *operation,
-                                      double seconds),
+                                      double begin, double seconds),
                          void *context, struct error *err);
     int (*profile_stop)(struct device *device, struct error *err);
 };

@@ -36,6 +36,10 @@ struct model_config {
     int64_t recompute_layers; /* the first of each chunk; the others keep everything */
     int documents;            /* attention is limited to the token's document */
     int64_t chunks;           /* virtual stages on each rank */
+    /* Stages of a pipeline that are not equal: layers of the first and of the last stage (0: like
+     * the others), or embedding and loss count as a layer each. */
+    int64_t first_stage, last_stage;
+    int embedding_counts, loss_counts;
     int64_t bucket_elements;  /* of gradients that are reduced together, at least */
     uint64_t seed;
     /* Of a model that generates: positions of each sample in the KV cache; shape.sequence is then
@@ -87,13 +91,50 @@ static inline enum model_family model_family(const struct model_config *config)
 
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);
 
-/* Number of layer 'i' of chunk 'chunk' of the stage, counted over the whole model. */
+/* Layers of a chunk of the stage. */
+static inline int64_t model_chunk_layers(const struct model_config *c, const struct layout *layout,
+                                         int64_t stage, int64_t chunk)
+{
+    int64_t last = layout->pp - 1, layers = c->shape.layers;
+
+    if (last == 0) /* also the whole model of another layout, as checkpoints list it */
+        return layers / c->chunks;
+    if (c->first_stage > 0 && stage == 0)
+        return c->first_stage / c->chunks;
+    if (c->last_stage > 0 && stage == last)
+        return c->last_stage / c->chunks;
+    if (c->first_stage > 0 || c->last_stage > 0)
+        return (layers - c->first_stage - c->last_stage) /
+               (layout->pp - (c->first_stage > 0) - (c->last_stage > 0)) / c->chunks;
+    layers = (layers + c->embedding_counts + c->loss_counts) / (layout->pp * c->chunks);
+    if (c->embedding_counts && stage == 0 && chunk == 0)
+        layers--;
+    if (c->loss_counts && stage == last && chunk == c->chunks - 1)
+        layers--;
+    return layers;
+}
+
+/* Layers of all chunks of a stage, or of those before 'chunk'. */
+static inline int64_t model_layers_before(const struct model_config *config,
+                                          const struct layout *layout, int64_t stage, int64_t chunk)
+{
+    int64_t layers = 0;
+
+    for (int64_t c = 0; c < chunk; c++)
+        layers += model_chunk_layers(config, layout, stage, c);
+    return layers;
+}
+
+/* Number of layer 'i' of chunk 'chunk' of the stage, counted over the whole model: all stages of a
+ * chunk come before those of the next one. */
 static inline int64_t model_layer(const struct model_config *config, const struct layout *layout,
                                   int64_t stage, int64_t chunk, int64_t i)
 {
-    int64_t layers = config->shape.layers / (layout->pp * config->chunks);
-
-    return (chunk * layout->pp + stage) * layers + i;
+    for (int64_t s = 0; s < layout->pp; s++)
+        i += model_layers_before(config, layout, s, chunk);
+    for (int64_t s = 0; s < stage; s++)
+        i += model_chunk_layers(config, layout, s, chunk);
+    return i;
 }
 
 /* Does the chunk hold the embedding or the head? */

@@ -94,7 +94,8 @@ static void append_chunk(struct network *n, const struct model_config *config,
                          const struct layout *layout, int64_t stage, int64_t chunk)
 {
     const struct table *table = table_of(config);
-    int64_t layers = config->shape.layers / (layout->pp * config->chunks);
+    int64_t layers = model_chunk_layers(config, layout, stage, chunk);
+    int64_t before = model_layers_before(config, layout, stage, chunk);
     const struct block outside = {.layer = -1, .number = -1, .local = -1};
 
     n->first[chunk] = n->count;
@@ -102,7 +103,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
     for (int64_t i = 0; i < layers; i++) {
         const struct block like = {.layer = i,
                                    .number = model_layer(config, layout, stage, chunk, i),
-                                   .local = chunk * layers + i};
+                                   .local = before + i};
 
         append(n, (int)chunk, table->layer, &like);
     }
@@ -114,7 +115,8 @@ struct network *network_create(const struct model_config *config, const struct l
                                const struct layout_position *at, struct error *err)
 {
     struct network *n = calloc(1, sizeof(*n));
-    size_t room = (size_t)(config->shape.layers / layout->pp + 2 * config->chunks) * ROWS;
+    int64_t layers = model_layers_before(config, layout, at->pp, config->chunks);
+    size_t room = (size_t)(layers + 2 * config->chunks) * ROWS;
 
     if (n) {
         n->blocks = calloc(room, sizeof(*n->blocks));

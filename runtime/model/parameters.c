@@ -202,7 +202,7 @@ int parameters_create(struct parameters *parameters, const struct model_config *
                       struct error *err)
 {
     struct builder b = {parameters, config, layout, at, 0, 0, 0};
-    size_t layers = (size_t)(config->shape.layers / layout->pp);
+    size_t layers = (size_t)model_layers_before(config, layout, at->pp, config->chunks);
 
     memset(parameters, 0, sizeof(*parameters));
     parameters->word = parameters->head = -1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "arguments_private.h"
+#include "data_files.h"
 #include "file.h"
 #include "json.h"
 #include "network.h"
@@ -27,6 +28,8 @@ void arguments_default(struct arguments *a)
     a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
     a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
     a->sgd_momentum = 0.9;
+    a->profile_start = a->profile_end = -1;
+    a->virtual_stages = a->first_stage_layers = a->last_stage_layers = -1;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
     a->lr_warmup_fraction = a->loss_scale = a->lr = -1;
@@ -370,20 +373,7 @@ static int check_layout(struct arguments *a, struct error *err)
     struct model_config *m = &a->model_config;
     int64_t rows = m->micro_batch * (m->shape.sequence / a->layout.cp);
 
-    if (a->layers_per_virtual_stage > 0) {
-        int64_t stage = m->shape.layers / a->layout.pp;
-
-        if (a->layout.pp < 2)
-            return error_set(err, "--num-layers-per-virtual-pipeline-stage requires "
-                                  "--pipeline-model-parallel-size of 2 or more");
-        if (m->shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
-            return error_set(err,
-                             "--num-layers-per-virtual-pipeline-stage=%" PRId64
-                             " does not divide the %" PRId64 " layers of a pipeline stage",
-                             a->layers_per_virtual_stage, stage);
-        m->chunks = stage / a->layers_per_virtual_stage;
-    }
-    if (layout_check_model(&a->layout, &m->shape, m->chunks, &layout_names_runtime, err) < 0)
+    if (arguments_pipeline(a, err) < 0)
         return -1;
     if (rows % a->layout.tp != 0)
         return error_set(err,
@@ -444,8 +434,9 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 {
     a->reads_files = 1;
     errno = 0;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
-        check_vocabulary(a, given, err) < 0 || arguments_recipe_files(a, given, err) < 0) {
+    if (data_files_read(a, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
+        network_from_weights(a, given, err) < 0 || check_vocabulary(a, given, err) < 0 ||
+        arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;

@@ -32,6 +32,7 @@ struct recipe_arguments {
 
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
+enum dataloader_type { DATALOADER_SINGLE, DATALOADER_CYCLIC };
 enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
 enum attention_backend {
     ATTENTION_AUTO,
@@ -73,13 +74,18 @@ struct arguments {
     double loss_scale, initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window, hysteresis;
     /* layout */
-    int64_t tp, pp, cp, layers_per_virtual_stage;
+    int64_t tp, pp, cp, layers_per_virtual_stage, virtual_stages;
+    int64_t first_stage_layers, last_stage_layers;
+    int account_for_embedding, account_for_loss;
     int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     double timeout_minutes;
     int64_t bucket_size;
     /* data */
     struct option_list data_path, train_data_path, valid_data_path, test_data_path;
-    const char *split, *data_cache_path;
+    const char *split, *data_cache_path, *data_args_path, *per_split_data_args_path;
+    const char *yaml_cfg; /* its options were already expanded */
+    int lists_owned;      /* the words of the lists were read from files */
+    int full_validation;
     int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;
@@ -97,7 +103,9 @@ struct arguments {
     /* output */
     int64_t log_interval;
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
-    const char *tensorboard_dir, *metrics_file;
+    const char *tensorboard_dir, *metrics_file, *profile_dir;
+    int64_t profile_start, profile_end; /* steps; -1: all after the first */
+    struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
     int dry_run, verbose, profile, deterministic, nccl_ub;
     /* device */
     int device, attention_backend;

@@ -65,7 +65,7 @@ void arguments_print(const struct arguments *arguments, FILE *stream)
     fprintf(stream, "------------------------ arguments ------------------------\n");
     for (const struct option *row = arguments_table; row->name; row++)
         if (row->type != OPTION_HEADING && row->type != OPTION_IGNORED &&
-            row->type != OPTION_RENAMED)
+            row->type != OPTION_RENAMED && row->type != OPTION_ABSENT)
             print_value(arguments, row, stream);
     fprintf(stream, "-------------------- end of arguments ---------------------\n");
 }

@@ -24,6 +24,9 @@ int arguments_recipe_files(struct arguments *arguments, const struct options_res
 int arguments_recipe_end(struct arguments *arguments, const struct options_result *given,
                          struct error *err);
 
+/* Divide the layers among pipeline stages and virtual stages, and check that. */
+int arguments_pipeline(struct arguments *arguments, struct error *err);
+
 /* Compute the number of steps, from samples if those are given. */
 int arguments_length(struct arguments *arguments, struct error *err);
 

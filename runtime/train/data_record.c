@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECORD_NAME "data.txt"
+#define RECORD_NAME ".data"
 
 enum { MOST_BYTES = 16 << 20 };
 

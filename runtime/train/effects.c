@@ -28,6 +28,11 @@ static const struct {
     {"loss-scale-window", "fp16"},
     {"hysteresis", "fp16"},
     {"split", "data-path|data-args-path|mock-data|yaml-cfg"},
+    {"profile-step-start", "profile"},
+    {"profile-step-end", "profile"},
+    {"profile-ranks", "profile"},
+    {"profile-dir", "profile"},
+    {"sgd-momentum", "optimizer"},
     {"verbose", "dry-run"},
     {"world-size", "dry-run"},
 };
@@ -53,6 +58,12 @@ void effects_check(const struct arguments *a, const struct options_result *given
             log_warning("--%s has no effect without --%.*s", rows[i].option,
                         (int)strcspn(rows[i].needs, "|"), rows[i].needs);
     }
+    for (size_t i = 0; i < given->ignored_count; i++)
+        if (strcmp(given->ignored[i], "wandb-*") == 0) {
+            log_warning("nothing is written for Weights & Biases (--wandb-*); use "
+                        "--tensorboard-dir, which `wandb sync` uploads, or --metrics-file");
+            break;
+        }
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning("--recompute-method has no effect with --recompute-granularity selective");
     if (a->position_embedding != POSITION_ROPE &&

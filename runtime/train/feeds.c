@@ -20,8 +20,7 @@ int feeds_check(const struct arguments *a, struct error *err)
         return 0;
     if (err->code == ERROR_VOCABULARY) {
         err->code = ERROR_USAGE;
-        return error_append(err,
-                            ", which is that of %s; the data were made with another tokenizer",
+        return error_append(err, ", which is that of %s; the data were made with another tokenizer",
                             a->vocabulary_origin);
     }
     if (!file_error_may_pass(errno))
@@ -95,7 +94,8 @@ static int check_length(const struct feeds *feeds, const struct arguments *a,
     int64_t left = (total - progress->iteration) * a->global_batch_size;
     int64_t samples;
 
-    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train)
+    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train ||
+        a->dataloader_type == DATALOADER_CYCLIC)
         return 0;
     samples = dataset_samples(feeds->splits[DATASET_TRAIN]);
     if (left <= 0 || left <= samples - progress->consumed)
@@ -151,7 +151,8 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
     if (rc < 0)
         return rc;
     if (open_loader(feeds, DATASET_TRAIN, a, parallel, progress->consumed, err) < 0 ||
-        open_loader(feeds, DATASET_VALID, a, parallel, progress->consumed_valid, err) < 0 ||
+        open_loader(feeds, DATASET_VALID, a, parallel,
+                    a->full_validation ? 0 : progress->consumed_valid, err) < 0 ||
         open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
         return -1;
     if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
@@ -164,7 +165,21 @@ int64_t feeds_eval_steps(const struct feeds *feeds, const struct arguments *a,
 {
     struct masked *masked = feeds->splits[split] ? dataset_masked(feeds->splits[split]) : NULL;
 
+    if (a->full_validation && split == DATASET_VALID && !masked)
+        return dataset_samples(feeds->splits[split]) / a->global_batch_size;
     return masked ? masked_steps(masked) : a->eval_iters;
+}
+
+int feeds_restart(struct feeds *feeds, enum dataset_split split, const struct arguments *a,
+                  const struct parallel *parallel, struct error *err)
+{
+    batch_loader_destroy(feeds->loaders[split]);
+    feeds->loaders[split] = NULL;
+    for (int i = 0; i < FEED_BUFFERS; i++) {
+        free(feeds->buffers[split][i]);
+        feeds->buffers[split][i] = NULL;
+    }
+    return open_loader(feeds, split, a, parallel, 0, err);
 }
 
 void feeds_close(struct feeds *feeds)

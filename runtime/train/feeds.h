@@ -34,4 +34,8 @@ int64_t feeds_eval_steps(const struct feeds *feeds, const struct arguments *a,
 
 void feeds_close(struct feeds *feeds);
 
+/* Read the split's data from their beginning again. */
+int feeds_restart(struct feeds *feeds, enum dataset_split split, const struct arguments *a,
+                  const struct parallel *parallel, struct error *err);
+
 #endif

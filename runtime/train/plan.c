@@ -43,7 +43,7 @@ struct engine_config plan_engine(const struct arguments *a)
 static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
 {
     samples[DATASET_TRAIN] = a->total_samples;
-    samples[DATASET_VALID] = a->eval_samples[0];
+    samples[DATASET_VALID] = a->full_validation ? -1 : a->eval_samples[0];
     samples[DATASET_TEST] = a->eval_samples[1];
 }
 
@@ -66,6 +66,10 @@ void plan_dataset(const struct arguments *a, struct dataset_config *config)
     config->reset_attention_mask = a->reset_attention_mask;
     config->masked = a->masked ? &a->mlm.data : NULL;
     config->cache_path = a->data_cache_path;
+    if (a->dataloader_type == DATALOADER_CYCLIC) {
+        config->cyclic_ranks = a->layout.dp;
+        config->cyclic_micro_batch = a->micro_batch_size;
+    }
     config->deadline = 60.0 * a->timeout_minutes;
 }
 
@@ -123,8 +127,11 @@ void plan_print_run(const struct arguments *a)
 {
     int64_t samples[DATASET_SPLITS];
     int64_t world = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
+    char valid[24] = "all";
 
     wanted_samples(a, samples);
+    if (samples[DATASET_VALID] >= 0)
+        snprintf(valid, sizeof(valid), "%" PRId64, samples[DATASET_VALID]);
     printf("using world size: %" PRId64 ", data-parallel size: %" PRId64
            ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64
            ", context-parallel size: %" PRId64 "\n",
@@ -134,8 +141,8 @@ void plan_print_run(const struct arguments *a)
            a->vocab_size, a->model_config.padded_vocabulary - a->vocab_size,
            a->model_config.padded_vocabulary);
     printf(" > datasets target sizes (minimum size):\n    train:      %" PRId64
-           "\n    validation: %" PRId64 "\n    test:       %" PRId64 "\n",
-           samples[DATASET_TRAIN], samples[DATASET_VALID], samples[DATASET_TEST]);
+           "\n    validation: %s\n    test:       %" PRId64 "\n",
+           samples[DATASET_TRAIN], valid, samples[DATASET_TEST]);
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
     if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
         log_note("without --save-interval, a checkpoint is saved only at the end; if the run is "

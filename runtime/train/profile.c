@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile.h"
+#include "operation_name.h"
 
 static const char *const names[PROFILE_PARTS] = {
     [PROFILE_PRODUCTS] = "matrix multiplications",
@@ -110,10 +111,14 @@ static double bytes_of(const struct operation *o)
     }
 }
 
-void profile_add(void *context, const struct operation *operation, double seconds)
+void profile_add(void *context, const struct operation *operation, double begin, double seconds)
 {
     struct profile *profile = context;
     struct profile_sum *sum = &profile->parts[part_of(operation)];
+
+    if (profile->trace)
+        trace_add(profile->trace, operation_name(operation->kind), names[part_of(operation)], begin,
+                  seconds);
 
     sum->seconds += seconds;
     sum->flops += flops_of(operation);

@@ -6,6 +6,7 @@
 #include "device.h"
 
 #include <stdio.h>
+#include "trace.h"
 
 enum profile_part {
     PROFILE_PRODUCTS,
@@ -30,10 +31,11 @@ struct profile {
     double
         elapsed; /* wall-clock seconds of the steps; what no category accounts for is idle time */
     int64_t steps;
+    struct trace *trace; /* of the current step; NULL: none */
 };
 
 /* For device->profile_start: 'context' is a struct profile. */
-void profile_add(void *context, const struct operation *operation, double seconds);
+void profile_add(void *context, const struct operation *operation, double begin, double seconds);
 
 /* Print the mean over the steps. */
 void profile_print(const struct profile *profile, FILE *stream);

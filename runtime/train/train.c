@@ -383,6 +383,16 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
     double total = 0, loss, began = clock_now();
 
+    if (a->full_validation && split == DATASET_VALID && !a->masked) {
+        if (steps == 0)
+            return error_set_code(
+                err, ERROR_USAGE,
+                "--full-validation: the validation data have fewer samples (%" PRId64
+                ") than a global batch",
+                dataset_samples(t->feeds.splits[split]));
+        if (feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
+            return -1;
+    }
     for (int64_t i = 0; i < steps; i++) {
         if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, err) < 0)
             return error_prefix(err, "evaluation");
@@ -394,7 +404,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what, total);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
+                           total);
     return 0;
 }
 
@@ -403,31 +414,63 @@ static struct progress progress_of(const struct train *t)
     return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
+/* Does this rank write a trace of the step? Only of the first profiled one. */
+static int is_traced(const struct train *t, const char **directory)
+{
+    const struct arguments *a = t->a;
+    int listed = a->profile_ranks.count == 0 && t->comm->rank == 0;
+
+    for (size_t i = 0; i < a->profile_ranks.count; i++)
+        listed |= atoi(a->profile_ranks.items[i]) == t->comm->rank;
+    *directory = a->profile_dir ? a->profile_dir : a->tensorboard_dir;
+    return listed && *directory && t->profile.steps == 0;
+}
+
 /* Profile a single step and wait for it, so that other steps, evaluations and checkpoints do not
  * count. */
 static int profile_step(struct train *t, int64_t micros, struct error *err)
 {
     struct device *device = t->device;
+    struct error trouble;
+    const char *directory;
     double began;
+    int rc;
 
+    if (is_traced(t, &directory))
+        t->profile.trace = trace_create();
     if (device->profile_start(device, profile_add, &t->profile, err) < 0)
         return -1;
     began = clock_now();
-    if (engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err) < 0 ||
-        device->profile_stop(device, err) < 0)
-        return -1;
+    rc = engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err);
+    if (rc == 0)
+        rc = device->profile_stop(device, err);
     t->profile.elapsed += clock_now() - began;
     t->profile.steps++;
-    return 0;
+    if (rc == 0 && t->profile.trace &&
+        trace_write(t->profile.trace, directory, t->iteration, t->comm->rank, &trouble) < 0)
+        log_warning("%s", trouble.text);
+    trace_destroy(t->profile.trace);
+    t->profile.trace = NULL;
+    return rc;
+}
+
+/* Is the step to be profiled? The first one loads kernels and allocates memory: it counts only if
+ * it is asked for or is the only one. */
+static int is_profiled(const struct train *t)
+{
+    const struct arguments *a = t->a;
+    int64_t first = t->saving.start.iteration;
+
+    if (!a->profile || (a->profile_end >= 0 && t->iteration >= a->profile_end))
+        return 0;
+    if (a->profile_start >= 0)
+        return t->iteration >= a->profile_start;
+    return t->iteration > first || t->total - first == 1;
 }
 
 static int give_step(struct train *t, int64_t micros, struct error *err)
 {
-    int64_t first = t->saving.start.iteration;
-    /* The first step loads kernels and allocates memory: it counts only if it is the only one. */
-    int usual = t->iteration > first || t->total - first == 1;
-
-    return t->a->profile && usual
+    return is_profiled(t)
                ? profile_step(t, micros, err)
                : engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err);
 }
@@ -512,7 +555,9 @@ static int evaluate_between(struct train *t, struct error *err)
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
     if (evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
-    t->consumed_valid += feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
+    if (!t->a->full_validation)
+        t->consumed_valid +=
+            feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
     t->evaluated = t->iteration;
     t->interval_began += clock_now() - before;
     return 0;
@@ -545,7 +590,8 @@ static int loop(struct train *t, struct error *err)
     t->interval_began = clock_now();
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
-               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to continue\n",
+               ", and the run has %" PRId64
+               "; raise --train-iters or --train-samples to continue\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)

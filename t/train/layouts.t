@@ -83,6 +83,18 @@ expected=$(losses 1 "${model[@]}")
 check "cp 2" 2 $c 2
 check "tp 2 x pp 2" 4 $t 2 $p 2
 
+# Unequal pipeline stages, and from a checkpoint of one layout to another.
+model=("${gpt[@]}" --num-layers 7)
+family="unequal stages"
+expected=$(losses 1 "${model[@]}")
+check "2 and 5 layers" 2 $p 2 --decoder-first-pipeline-num-layers 2
+check "embedding and interleaved" 2 $p 2 --num-virtual-stages-per-pipeline-rank 2 --account-for-embedding-in-pipeline-split
+check "output layer" 2 $p 2 --account-for-loss-in-pipeline-split --save "$scratch/unequal"
+length=(--train-iters 6 --override-opt_param-scheduler)
+expected=$(losses 1 "${model[@]}" --load "$scratch/unequal")
+check "3 and 4 layers, resumed from others" 2 $p 2 --decoder-last-pipeline-num-layers 4 --load "$scratch/unequal"
+length=(--train-iters 3)
+
 # Between two log lines nothing waits: weights are gathered while the next step's forward pass runs.
 model=("${gpt[@]}" --train-iters 9 --log-interval 3)
 family="three steps a line"

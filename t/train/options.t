@@ -68,6 +68,22 @@ like "$out" '^ \[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\] iterati
 like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
+# --- Options without effect are named.
+try "$megatron" train "${small[@]}" --ckpt-step 3 --recompute-method uniform --exit-on-missing-checkpoint --wandb-project x
+for text in '--ckpt-step has no effect without --load' '--recompute-method has no effect without --recompute-granularity' \
+    '--exit-on-missing-checkpoint has no effect without --load' 'nothing is written for Weights & Biases'; do
+    like "$out" "^megatron: warning: $text" "a warning: $text"
+done
+
+# --- A trace of one step.
+try "$megatron" train "${small[@]}" --profile --profile-step-start 1 --profile-step-end 3 --profile-dir "$scratch/trace"
+like "$out" 'mean of 2 steps:' "--profile-step-start and --profile-step-end"
+is "$(ls "$scratch/trace")" trace-iteration-1-rank-0.json "  write a trace of the first of them"
+like "$(tail -n 3 "$scratch"/trace/*.json | head -n 1)" '^\{"name":"[a-z ]+","cat":"[a-z ]+","ph":"X","ts":[0-9.]+,"dur":[0-9.]+,"pid":0,"tid":0\},$' \
+    "  as Chrome trace events"
+try "$megatron" train "${small[@]}" --profile --profile-ranks 3 --profile-dir "$scratch/trace3"
+is "$rc $(compgen -G "$scratch/trace3/*")" "0 " "  on the ranks of --profile-ranks"
+
 # --- The time of a step by part: what is known and the gaps make up the whole.
 try "$megatron" train "${small[@]}" --swiglu --train-iters 6 --profile
 like "$out" 'time per step by category, mean of 5 steps:' "--profile counts the steps after the first"
@@ -227,8 +243,24 @@ done <<'EOT'
 --max-position-embeddings 8|greater than --max-position-embeddings=8
 --megatron-model gpt3-1T|unknown model
 --num-layers-per-virtual-pipeline-stage 1|requires --pipeline-model-parallel-size of 2
---optimizer lamb|--optimizer=lamb is unknown; use adam or sgd
---dataloader-type cyclic|--dataloader-type=cyclic is unknown; use single
+--optimizer muon|--optimizer=muon is unknown; use adam.sgd
+--optimizer sgd --sgd-momentum 1|--sgd-momentum=1 must be at least 0 and less than 1
+--lr-decay-style WSD|--lr-decay-style WSD requires --lr-wsd-decay-iters
+--lr-decay-style WSD --lr-wsd-decay-iters 5|the decay of WSD .10 samples. is longer than the whole schedule
+--lr-wsd-decay-iters 2|requires --lr-decay-style WSD
+--lr-warmup-init 1|--lr-warmup-init=1 must be at least 0 and at most --lr=0.001
+--start-weight-decay 0.1|require --weight-decay-incr-style linear or cosine
+--weight-decay-incr-style cosine|requires --start-weight-decay and --end-weight-decay
+--decoupled-min-lr 1e-5|requires --decoupled-lr
+--decoupled-lr 1e-5 --decoupled-min-lr 1e-4|must be greater than 0 and at least --decoupled-min-lr
+--decoder-first-pipeline-num-layers 1|require --pipeline-model-parallel-size of 2
+--fp8-format hybrid|--fp8-format is an option of Megatron-LM that does not exist here; train with --bf16
+--num-experts 8|--num-experts is an option of Megatron-LM that does not exist here; models are dense
+--moe-router-topk 2|--moe-router-topk is an option of Megatron-LM that does not exist here
+--optimizer-cpu-offload|the optimizer state stays on the GPU
+--tensor-parallel-size 2|did you mean --tensor-model-parallel-size\?
+--flubber-format 2|unknown option --flubber-format; --help lists all
+--dataloader-type external|--dataloader-type=external is unknown; use single.cyclic
 --lr -1|--lr=-1 must not be negative
 --adam-beta2 1|must be at least 0 and less than 1
 --clip-grad -1|--clip-grad=-1 must not be negative

@@ -162,7 +162,7 @@ static struct device_plan *cpu_plan_create(struct device *base, const struct ope
 
 static int cpu_profile_start(struct device *base,
                              void (*each)(void *context, const struct operation *operation,
-                                          double seconds),
+                                          double begin, double seconds),
                              void *context, struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)base;
@@ -170,6 +170,7 @@ static int cpu_profile_start(struct device *base,
     (void)err;
     device->timed = each;
     device->timed_context = context;
+    device->timed_from = clock_now();
     return 0;
 }
 
@@ -193,7 +194,8 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands)
     }
     start = clock_now();
     plan->work(plan, operands);
-    device->timed(device->timed_context, &plan->operation, clock_now() - start);
+    device->timed(device->timed_context, &plan->operation, start - device->timed_from,
+                  clock_now() - start);
 }
 
 static void describe_processor(char *model, size_t size, int threads)

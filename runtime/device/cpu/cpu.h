@@ -22,7 +22,8 @@ struct cpu_device {
     pthread_mutex_t lock; /* protects the failure */
     int failed;
     struct error failure;
-    void (*timed)(void *context, const struct operation *operation, double seconds);
+    void (*timed)(void *context, const struct operation *operation, double begin, double seconds);
+    double timed_from;
     void *timed_context; /* set while profiling */
 };
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The time of each operation: an event before and after each run, read when profiling ends. */
+/* The time of each operation: an event before and after each run, read when profiling ends. For
+ * Nsight Systems each is an NVTX range, and `nsys profile -c cudaProfilerApi` records only profiled
+ * steps. */
 #include "cuda.h"
+#include "operation_name.h"
 
+#include <cuda_profiler_api.h>
+#include <nvtx3/nvToolsExt.h>
 #include <stdlib.h>
 
 struct mark {
@@ -12,8 +17,9 @@ struct mark {
 struct cuda_profile {
     struct mark *marks;
     size_t count, room;
-    void (*each)(void *context, const struct operation *operation, double seconds);
+    void (*each)(void *context, const struct operation *operation, double begin, double seconds);
     void *context;
+    cudaEvent_t start;
 };
 
 static struct mark *add_mark(struct cuda_profile *profile)
@@ -46,18 +52,21 @@ void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
         return;
     }
     mark->operation = operation;
+    nvtxRangePushA(operation_name(operation->kind));
     cudaEventRecord(mark->from, stream);
 }
 
 void cuda_profile_end(struct cuda_device *device, cudaStream_t stream)
 {
-    if (device->profile->count)
-        cudaEventRecord(device->profile->marks[device->profile->count - 1].to, stream);
+    if (!device->profile->count)
+        return;
+    cudaEventRecord(device->profile->marks[device->profile->count - 1].to, stream);
+    nvtxRangePop();
 }
 
 static int profile_start(struct device *base,
                          void (*each)(void *context, const struct operation *operation,
-                                      double seconds),
+                                      double begin, double seconds),
                          void *context, struct error *err)
 {
     struct cuda_device *device = (struct cuda_device *)base;
@@ -67,6 +76,9 @@ static int profile_start(struct device *base,
         return error_set(err, "out of memory");
     device->profile->each = each;
     device->profile->context = context;
+    if (cudaEventCreate(&device->profile->start) || cudaEventRecord(device->profile->start, 0))
+        return error_set(err, "profiling: %s", cudaGetErrorString(cudaGetLastError()));
+    cudaProfilerStart();
     return 0;
 }
 
@@ -79,16 +91,20 @@ static int profile_stop(struct device *base, struct error *err)
     device->profile = NULL;
     if (!profile)
         return error_set(err, "profiling was not started");
+    cudaProfilerStop();
     for (size_t i = 0; i < profile->count; i++) {
         struct mark *mark = &profile->marks[i];
-        float milliseconds = 0;
+        float milliseconds = 0, begin = 0;
 
         if (!status)
+            status = cudaEventElapsedTime(&begin, profile->start, mark->from);
+        if (!status)
             status = cudaEventElapsedTime(&milliseconds, mark->from, mark->to);
-        profile->each(profile->context, mark->operation, milliseconds * 1e-3);
+        profile->each(profile->context, mark->operation, begin * 1e-3, milliseconds * 1e-3);
         cudaEventDestroy(mark->from);
         cudaEventDestroy(mark->to);
     }
+    cudaEventDestroy(profile->start);
     free(profile->marks);
     free(profile);
     return status ? error_set(err, "profiling: %s", cudaGetErrorString(status)) : 0;

@@ -51,6 +51,47 @@ static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
     tensor_free(&weights);
 }
 
+/* Three steps of torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.01), and the learning rate of
+ * embedding and output layer. */
+static void test_sgd(void)
+{
+    static const float grads[3][3] = {{0.1f, -0.2f, 0.3f}, {-0.4f, 0.5f, 0.25f}, {1, 0.125f, -2}};
+    static const double expected[3] = {0.446095407, -1.29631948, 2.06012869};
+    static const double momentum[3] = {0.734651089, 0.379232287, -1.47896564};
+    float start[3] = {0.5f, -1.25f, 2}, zero[3] = {0}, got[3];
+    struct step_state state = {
+        .lr = 7, .decoupled_lr = 0.1f, .weight_decay = 0.01f, .grad_factor = 1};
+    struct operation op = {
+        .kind = OPERATION_ADAM,
+        .adam = {3, 3, 0.9, 0, 0, TYPE_FP32, .kind = OPTIMIZER_SGD, .decoupled = 1}};
+    struct step_state *state_d = upload(&state, sizeof(state));
+    float *master = upload(start, sizeof(start)), *m1 = upload(zero, sizeof(zero));
+    struct device_plan *p = plan(&op);
+    int good = 1;
+
+    for (int i = 0; i < 3; i++) {
+        float *grad = upload(grads[i], sizeof(grads[i]));
+
+        run_adam(p, stream,
+                 &(struct adam_operands){.grad = grad,
+                                         .master = master,
+                                         .moment1 = m1,
+                                         .moment2 = m1,
+                                         .state = state_d});
+        transfer(got, master, sizeof(got), COPY_TO_HOST);
+        device_release(device, grad);
+    }
+    for (int i = 0; i < 3; i++)
+        good &= fabs(got[i] - expected[i]) < 1e-6;
+    ok(good, "SGD: weights of torch after three steps");
+    transfer(got, m1, sizeof(got), COPY_TO_HOST);
+    for (int i = 0; i < 3; i++)
+        good &= fabs(got[i] - momentum[i]) < 1e-6;
+    ok(good, "  and its momentum");
+    plan_destroy(p);
+    device_release(device, state_d), device_release(device, master), device_release(device, m1);
+}
+
 static void test_square_sum(int64_t count)
 {
     struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {count}};
@@ -119,6 +160,7 @@ void optimizer_cases(void)
     test_adam(1000, 700, 1, 0);
     test_adam(40000, 20000, 0, 0);
     test_adam(300, 0, 1, 1);
+    test_sgd();
     test_square_sum(5);
     test_square_sum(100000);
 }

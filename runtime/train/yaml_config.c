@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "yaml_config.h"
+#include "file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MOST_BYTES = 16 << 20, LONGEST = 4096 };
+
+/* Names of megatron-core's configuration that are other options of the command line, set by this
+ * value, or by any. */
+static const struct {
+    const char *key, *value, *option;
+} other_names[] = {
+    {"add-bias-linear", "false", "disable-bias-linear"},
+    {"gated-linear-unit", "true", "swiglu"},
+    {"layernorm-epsilon", NULL, "norm-epsilon"},
+};
+
+static int add(struct yaml_words *words, const char *text, struct error *err)
+{
+    char **items = realloc(words->items, (words->count + 1) * sizeof(*items));
+    char *copy = items ? strdup(text) : NULL;
+
+    if (items)
+        words->items = items;
+    if (!copy)
+        return error_set(err, "out of memory");
+    words->items[words->count++] = copy;
+    return 0;
+}
+
+void yaml_words_clear(struct yaml_words *words)
+{
+    for (size_t i = 0; i < words->count; i++)
+        free(words->items[i]);
+    free(words->items);
+    memset(words, 0, sizeof(*words));
+}
+
+static const struct option *find(const struct option *table, const char *name)
+{
+    for (; table->name; table++)
+        if (table->type != OPTION_HEADING && strcmp(table->name, name) == 0)
+            return table;
+    return NULL;
+}
+
+/* Remove quotes, or a comment and the spaces around the text. */
+static char *trim(char *text)
+{
+    size_t length;
+
+    text += strspn(text, " \t");
+    if (*text == '"' || *text == '\'') {
+        char *end = strchr(text + 1, *text);
+
+        if (end)
+            *end = '\0';
+        return text + 1;
+    }
+    for (char *c = text; *c; c++)
+        if (*c == '#' && (c == text || c[-1] == ' ' || c[-1] == '\t'))
+            *c = '\0';
+    length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+static int is_true(const char *text)
+{
+    return strcasecmp(text, "true") == 0;
+}
+
+static int is_nothing(const char *text)
+{
+    return !*text || strcasecmp(text, "null") == 0 || strcasecmp(text, "none") == 0 ||
+           strcmp(text, "~") == 0;
+}
+
+/* "[a, b]" as words. */
+static int add_list(struct yaml_words *words, char *text, struct error *err)
+{
+    char *rest = NULL;
+
+    text++;
+    text[strcspn(text, "]")] = '\0';
+    for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
+        if (add(words, trim(word), err) < 0)
+            return -1;
+    return 0;
+}
+
+static int add_option(struct yaml_words *words, const struct option *row, char *value,
+                      struct error *err)
+{
+    char name[160];
+
+    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG) {
+        if (!is_true(value))
+            return 0;
+        snprintf(name, sizeof(name), "--%s", row->name);
+        return add(words, name, err);
+    }
+    snprintf(name, sizeof(name), "--%s", row->name);
+    if (add(words, name, err) < 0)
+        return -1;
+    return *value == '[' ? add_list(words, value, err) : add(words, value, err);
+}
+
+/* The option of a key, or NULL if there is none or this value does not set it. */
+static const struct option *option_of(const struct option *table, const char *key,
+                                      const char *value, int *known)
+{
+    const struct option *row = find(table, key);
+
+    *known = row != NULL;
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]) && !row; i++) {
+        if (strcmp(key, other_names[i].key) != 0)
+            continue;
+        *known = 1;
+        if (!other_names[i].value || strcasecmp(value, other_names[i].value) == 0)
+            row = find(table, other_names[i].option);
+    }
+    return row && row->type != OPTION_IGNORED && row->type != OPTION_ABSENT ? row : NULL;
+}
+
+static int take_pair(struct yaml_words *words, const struct option *table, char *key, char *value,
+                     struct error *err)
+{
+    const struct option *row;
+    int known;
+    char truth[] = "true";
+
+    for (char *c = key; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    if (is_nothing(value))
+        return 0;
+    row = option_of(table, key, value, &known);
+    if (!known && strcasecmp(value, "false") != 0)
+        snprintf(words->unknown + strlen(words->unknown),
+                 sizeof(words->unknown) - strlen(words->unknown), " %s", key);
+    if (!row)
+        return 0;
+    /* "add_bias_linear: false" sets the flag --disable-bias-linear. */
+    return add_option(words, row,
+                      strcmp(row->name, key) != 0 && row->type != OPTION_REAL ? truth : value, err);
+}
+
+/* One line, without its end. A line "- x" continues the list of the option before it, whose name is
+ * in 'open'; its last byte tells whether the list has begun. */
+static int take_line(struct yaml_words *words, const struct option *table, char *line, char *open,
+                     struct error *err)
+{
+    char *text = line + strspn(line, " \t"), *colon;
+
+    if (!*text || *text == '#' || *text == '\r' || strncmp(text, "---", 3) == 0)
+        return 0;
+    if (text[0] == '-' && (text[1] == ' ' || !text[1])) {
+        char name[160];
+
+        if (!find(table, open))
+            return 0;
+        /* The first element brings the option's name. */
+        snprintf(name, sizeof(name), "--%s", open);
+        if (open[127] == 0 && add(words, name, err) < 0)
+            return -1;
+        open[127] = 1;
+        return add(words, trim(text + 1), err);
+    }
+    colon = strchr(text, ':');
+    if (!colon || (colon[1] && colon[1] != ' ' && colon[1] != '\t' && colon[1] != '\r'))
+        return error_set_code(err, ERROR_USAGE, "\"%.60s\" is not \"key: value\"", text);
+    *colon = '\0';
+    for (char *c = text; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    snprintf(open, 127, "%.126s", text);
+    open[127] = 0;
+    return take_pair(words, table, text, trim(colon + 1), err);
+}
+
+int yaml_parse(const char *path, const char *text, const struct option *table,
+               struct yaml_words *words, struct error *err)
+{
+    char line[LONGEST], open[128] = "";
+
+    for (int number = 1; *text; number++) {
+        size_t length = strcspn(text, "\n");
+
+        if (length >= sizeof(line))
+            return error_set_code(err, ERROR_USAGE, "%s:%d: the line is too long", path, number);
+        memcpy(line, text, length);
+        line[length] = '\0';
+        if (take_line(words, table, line, open, err) < 0)
+            return error_prefix(err, "%s:%d", path, number);
+        text += length;
+        text += *text == '\n';
+    }
+    return 0;
+}
+
+int yaml_expand(const struct option *table, int *argc, const char *const **argv,
+                struct yaml_words *words, const char ***expanded, struct error *err)
+{
+    const char *path = NULL;
+    struct file_bytes bytes = {0};
+    size_t used = 0;
+    int rc;
+
+    *expanded = NULL;
+    for (int i = 0; i < *argc && !path; i++) {
+        if (strncmp((*argv)[i], "--yaml-cfg=", 11) == 0)
+            path = (*argv)[i] + 11;
+        else if (strcmp((*argv)[i], "--yaml-cfg") == 0 && i + 1 < *argc)
+            path = (*argv)[i + 1];
+    }
+    if (!path)
+        return 0;
+    rc = file_read(path, MOST_BYTES, &bytes, err);
+    if (rc == 0)
+        rc = yaml_parse(path, bytes.data, table, words, err);
+    file_bytes_clear(&bytes);
+    if (rc < 0)
+        return error_prefix(err, "--yaml-cfg");
+    *expanded = calloc(words->count + (size_t)*argc + 1, sizeof(**expanded));
+    if (!*expanded)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < words->count; i++)
+        (*expanded)[used++] = words->items[i];
+    for (int i = 0; i < *argc; i++)
+        (*expanded)[used++] = (*argv)[i];
+    *argc = (int)used;
+    *argv = *expanded;
+    return 0;
+}

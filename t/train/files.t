@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Options and lists of datasets in files: --yaml-cfg, --data-args-path, --per-split-data-args-path; and the whole
+# validation data in each evaluation.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+for i in $(seq 60); do echo "{\"text\": \"$i 2 3 4 5 6 7 8 9 10 $i 11 12 13 14 15\"}"; done >text.jsonl
+"$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 99 --input text.jsonl --output-prefix d --append-eod >/dev/null 2>&1
+small=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2 --lr 1e-3 --vocab-size 100
+    --train-iters 4 --device cpu --cpu-threads 1 --log-interval 1 --eval-iters 2 --eval-interval 2 --split 80,20,0)
+losses() { sed -nE 's/.*lm loss( value)?: ([0-9.E+-]+) .*/\2/p' <<<"$out" | xargs; }
+
+# --- A list in a file is that of the command line.
+try "$megatron" train "${small[@]}" --data-path 0.3 d_text_document 0.7 d_text_document
+expected=$(losses)
+is "$(wc -w <<<"$expected")" 6 "a blend" || diag "$out"
+printf '0.3 d_text_document\n0.7\td_text_document\n' >list
+try "$megatron" train "${small[@]}" --data-args-path list
+is "$(losses)" "$expected" "--data-args-path"
+try "$megatron" train "${small[@]}" --train-data-path d_text_document --valid-data-path d_text_document
+expected=$(losses)
+echo '{"train": ["d_text_document"], "valid": "d_text_document", "test": null}' >splits.json
+try "$megatron" train "${small[@]}" --per-split-data-args-path splits.json
+is "$(losses)" "$expected" "--per-split-data-args-path" || diag "$out"
+while IFS='|' read -r options text; do
+    # shellcheck disable=SC2086
+    try "$megatron" train "${small[@]}" $options
+    is "$rc" 2 "rejected: $options"
+    like "$out" "$text" "  and why"
+done <<'END'
+--data-args-path none|--data-args-path: cannot open none
+--data-args-path /dev/null|names no datasets
+--data-args-path list --data-path d_text_document|--data-args-path cannot be used with --data-path
+--per-split-data-args-path list|--per-split-data-args-path: list: is not valid JSON
+END
+
+# --- Options in a YAML file, which the command line overrides.
+cat >run.yaml <<'END'
+language_model:
+  # the network
+  num_layers: 2
+  hidden_size: 32
+  num_attention_heads: 4
+  ffn_hidden_size: null
+  add_bias_linear: false
+  normalization: "RMSNorm"
+  layernorm_epsilon: 1.e-6
+  flubber: 3
+model_parallel:
+  tensor_model_parallel_size: 1
+micro_batch_size: 2   # per rank
+seq_length: 16
+train_iters: 9
+lr: 0.001
+eval_iters: 0
+vocab_size: 100
+data_path:
+  - 0.3
+  - d_text_document
+  - 0.7
+  - d_text_document
+split: '80,20,0'
+END
+given=(--device cpu --cpu-threads 1 --log-interval 1 --train-iters 3)
+try "$megatron" train "${given[@]}" --yaml-cfg run.yaml
+yaml=$(losses)
+like "$out" 'note: --yaml-cfg: these keys are not options here and are ignored: flubber$' "--yaml-cfg names unknown keys"
+like "$out" 'disable_bias_linear \.+ True$' "  takes names of megatron-core"
+try "$megatron" train "${given[@]}" --num-layers 2 --hidden-size 32 --num-attention-heads 4 --disable-bias-linear --normalization RMSNorm \
+    --norm-epsilon 1e-6 --micro-batch-size 2 --seq-length 16 --lr 0.001 --eval-iters 0 --vocab-size 100 \
+    --data-path 0.3 d_text_document 0.7 d_text_document --split 80,20,0
+is "$yaml" "$(losses)" "  and trains the same" || diag "$out"
+echo 'num_layers 3' >wrong.yaml
+try "$megatron" train --yaml-cfg wrong.yaml
+is "$rc $out" '2 megatron train: --yaml-cfg: wrong.yaml:1: "num_layers 3" is not "key: value"' "  a line that is not YAML"
+
+# --- The whole validation data: each evaluation of unchanged weights gives the same loss.
+try "$megatron" train "${small[@]}" --data-path d_text_document --full-validation --lr 0
+is "$(sed -nE 's/.*lm loss value: ([0-9.E+-]+) .*/\1/p' <<<"$out" | sort | uniq -c | xargs | cut -d ' ' -f 1)" 2 "--full-validation" || diag "$out"
+done_testing
