@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fairseq_source.h"
+#include "remedy.h"
 #include "torch_file.h"
 
 #include <stdio.h>
@@ -97,9 +98,10 @@ static int read_heads(struct fairseq_source *s, int64_t hint, struct error *err)
     const struct pickle_value *heads = argument(s, "encoder_attention_heads");
 
     m->heads = hint > 0 ? hint : heads && heads->type == PICKLE_INTEGER ? heads->integer : 0;
-    if (m->heads < 1)
-        return error_set(err, "the file does not contain the number of attention heads; add "
-                              "--num-attention-heads");
+    if (m->heads < 1) {
+        error_set(err, "the file does not contain the number of attention heads");
+        return error_remedy(err, REMEDY_HEADS);
+    }
     if (m->hidden % m->heads != 0)
         return error_set(err, "%lld attention heads do not divide the hidden size %lld",
                          (long long)m->heads, (long long)m->hidden);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_masked.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -255,11 +256,10 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
         c->shape.heads * c->shape.kv_channels == c->shape.hidden &&
         (!c->binary_head || kind->two) && (c->gelu_erf || !c->post_norm))
         return kind->table;
-    error_set(err,
-              "Hugging Face has no such model: only RoBERTa (post-norm, positions from "
-              "--position-offset on, no binary head), BERT (post-norm) and MegatronBert (pre-norm) "
-              "with learned positions, LayerNorm, GELU, biases and tied embeddings can be "
-              "exported");
+    error_set(err, "Hugging Face has no such model: only RoBERTa (post-norm, positions with an "
+                   "offset, no binary head), BERT (post-norm) and MegatronBert (pre-norm) "
+                   "with learned positions, LayerNorm, GELU, biases and tied embeddings can be "
+                   "exported");
     return NULL;
 }
 
@@ -349,10 +349,10 @@ static int check_zeros(const struct safetensor *tensor, struct error *err)
 
         safetensor_read(tensor, at, 1, count, a);
         for (int64_t i = 0; i < count; i++)
-            if (a[i] != 0)
-                return error_set(err,
-                                 "%s is not zero, so the model needs it; drop --num-token-types",
-                                 tensor->name);
+            if (a[i] != 0) {
+                error_set(err, "%s is not zero, so the model needs it", tensor->name);
+                return error_remedy(err, REMEDY_TOKEN_TYPES);
+            }
     }
     return 0;
 }

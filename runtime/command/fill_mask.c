@@ -46,6 +46,13 @@ static int run(struct fill_mask_options *given, const struct options_result *res
                               result->words[0]);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         given->base.tokenizer_given |= options_given(result, names[i]);
+    if (!given->base.load)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--load is required: a checkpoint directory or a Hugging Face folder");
+    if (given->base.bf16 && given->base.fp16)
+        return error_set_code(err, ERROR_USAGE,
+                              "--fp16 and --bf16 cannot be used together; drop one");
     return world_read(&world, err) < 0 ? -1 : fill_mask_run(given, &world, err);
 }
 

@@ -19,6 +19,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_VOCABULARY] = "correct --vocab-size",
     [REMEDY_EXPORT_TYPE] = "choose the type with --dtype",
     [REMEDY_SHARD_SIZE] = "raise --max-shard-size",
+    [REMEDY_TOKEN_TYPES] = "drop --num-token-types",
     [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
 
     [REMEDY_STRICT] = "drop --strict to skip what is invalid",
@@ -46,6 +47,8 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_ADD_BOS] = "use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_BOS] = "drop --tokenizer-add-bos",
     [REMEDY_BOS_OR_SPECIALS] = "drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens",
+    [REMEDY_NO_MERGES] = "drop --merge-file",
+    [REMEDY_FAIRSEQ_WORDS] = "for a dictionary of words use --tokenizer-type FairseqWords",
 
     [REMEDY_DATA] = "use --data-path PREFIX, or --mock-data",
     [REMEDY_DATA_PATHS] = "use either --data-path and --split, or --train-data-path, "
@@ -60,9 +63,15 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
     [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
+    [REMEDY_TRAIN_PREFIX] = "or use --train-data-path PREFIX",
+    [REMEDY_SAMPLE_TOKENS] = "raise --tokens-per-sample, or use --sample-break-mode none",
+    [REMEDY_BATCH_TOKENS] = "raise --max-tokens",
+    [REMEDY_MASK_PROBABILITY] = "correct --mask-prob",
+    [REMEDY_MASK_SHARES] = "correct --leave-unmasked-prob and --random-token-prob",
 
     [REMEDY_PROMPT] = "use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input",
     [REMEDY_PROMPT_FILE] = "correct --prompt-file",
+    [REMEDY_MASK_TOKEN] = "use --mask-id",
     [REMEDY_END_TOKEN] = "change --eod-id",
     [REMEDY_TEXT_LENGTH] = "raise --out-seq-length",
     [REMEDY_PRECISION] = "drop --bf16 or --fp16",
@@ -70,6 +79,8 @@ const char *const command_remedies[REMEDY_COUNT] = {
 
     [REMEDY_IMPORT_TIMEOUT] = "raise --timeout (in a job, --megatron-import-timeout)",
     [REMEDY_IMPORT_WAIT] = "use --wait on all nodes but one",
+    [REMEDY_SHARED_FILES] = "mount the shared file system on this node, or name its directory with "
+                            "--shared",
     [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",
     [REMEDY_PRICE] = "--price gives the cost",
     [REMEDY_RUN_NAMES] = "use --name once per run",

@@ -27,6 +27,7 @@ enum remedy {
     REMEDY_VOCABULARY,     /* correct the size of the vocabulary */
     REMEDY_EXPORT_TYPE,    /* export the weights as another type */
     REMEDY_SHARD_SIZE,     /* export fewer, larger files */
+    REMEDY_TOKEN_TYPES,    /* keep the embeddings of token types */
     REMEDY_TIMEOUT,        /* wait longer for other ranks */
     /* Text to read, and files to write */
     REMEDY_STRICT,             /* skip documents that are invalid */
@@ -54,6 +55,8 @@ enum remedy {
     REMEDY_ADD_BOS,         /* prepend the beginning-of-sequence token, and nothing else */
     REMEDY_NO_BOS,          /* do not prepend it */
     REMEDY_BOS_OR_SPECIALS, /* add either the one or the others */
+    REMEDY_NO_MERGES,       /* use the built-in merges */
+    REMEDY_FAIRSEQ_WORDS,   /* read the dictionary as one of words */
     /* Data to train on */
     REMEDY_DATA,             /* name the data */
     REMEDY_DATA_PATHS,       /* name all data, or the data of each split */
@@ -67,9 +70,15 @@ enum remedy {
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
     REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
+    REMEDY_TRAIN_PREFIX,     /* name the training data by its prefix */
+    REMEDY_SAMPLE_TOKENS,    /* set another length or another kind of samples */
+    REMEDY_BATCH_TOKENS,     /* allow larger batches */
+    REMEDY_MASK_PROBABILITY, /* correct the masking probability */
+    REMEDY_MASK_SHARES,      /* correct the shares of unmasked and random tokens */
     /* Generation */
     REMEDY_PROMPT,      /* give a prompt */
     REMEDY_PROMPT_FILE, /* name another file of prompts */
+    REMEDY_MASK_TOKEN,  /* choose the mask token */
     REMEDY_END_TOKEN,   /* choose the token that ends a text */
     REMEDY_TEXT_LENGTH, /* allow longer texts */
     REMEDY_PRECISION,   /* compute in another precision */
@@ -77,6 +86,7 @@ enum remedy {
     /* Images and plans */
     REMEDY_IMPORT_TIMEOUT, /* wait longer for an image */
     REMEDY_IMPORT_WAIT,    /* let all nodes but one wait for the image */
+    REMEDY_SHARED_FILES,   /* mount or name the shared file system */
     REMEDY_NODE_KINDS,     /* look the kinds of nodes up */
     REMEDY_PRICE,          /* give the price of a node */
     REMEDY_RUN_NAMES,      /* give as many names as there are runs */

@@ -2,6 +2,7 @@
 #include "mask.h"
 #include "mt19937.h"
 #include "pcg64.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -33,15 +34,18 @@ static int check_config(const struct mask_config *c, struct error *err)
         return error_set(
             err, "the mask token %" PRId32 " is not among the %" PRId64 " ids of the vocabulary",
             c->mask, c->vocabulary);
-    if (!(c->probability > 0 && c->probability < 1))
-        return error_set(err, "--mask-prob=%g must be greater than 0 and less than 1",
-                         c->probability);
+    if (!(c->probability > 0 && c->probability < 1)) {
+        error_set(err, "a masking probability of %g is not between 0 and 1", c->probability);
+        return error_remedy(err, REMEDY_MASK_PROBABILITY);
+    }
     if (!(c->leave_unmasked >= 0 && c->random_token >= 0 &&
-          c->leave_unmasked + c->random_token <= 1))
-        return error_set(err,
-                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not be negative "
-                         "and not exceed 1 together",
-                         c->leave_unmasked, c->random_token);
+          c->leave_unmasked + c->random_token <= 1)) {
+        error_set(err,
+                  "the probabilities of unmasked tokens (%g) and random tokens (%g) must not be "
+                  "negative, nor exceed 1 together",
+                  c->leave_unmasked, c->random_token);
+        return error_remedy(err, REMEDY_MASK_SHARES);
+    }
     return 0;
 }
 

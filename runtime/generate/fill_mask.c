@@ -2,6 +2,7 @@
 #include "fill_mask_private.h"
 #include "half.h"
 #include "prompts.h"
+#include "remedy.h"
 #include "weights.h"
 
 #include <inttypes.h>
@@ -35,19 +36,6 @@ void fill_mask_default(struct fill_mask_options *o)
     o->mask_id = -1;
 }
 
-static int check_options(const struct fill_mask_options *o, const struct world *world,
-                         struct error *err)
-{
-    if (!o->base.load)
-        return error_set(err,
-                         "--load is required: a checkpoint directory or a Hugging Face folder");
-    if (o->base.bf16 && o->base.fp16)
-        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
-    if (world->size > 1)
-        return error_set(err, "fill-mask runs in one process; start it without srun or mpirun");
-    return 0;
-}
-
 /* --- Texts ----------------------------------------------------------------------------------- */
 
 static int check_text(const struct fill_mask *f, const struct masked_text *t, struct error *err)
@@ -61,8 +49,8 @@ static int check_text(const struct fill_mask *f, const struct masked_text *t, st
                               f->ids.mask_text);
     if (t->mask_count > 0 && f->o->pseudo_perplexity)
         return error_set_code(err, ERROR_USAGE,
-                              "the text \"%.60s\" has a %s; --pseudo-perplexity masks every token "
-                              "itself",
+                              "the text \"%.60s\" has a %s; remove it: the pseudo-perplexity masks "
+                              "every token itself",
                               t->text, f->ids.mask_text);
     if (t->count > places)
         return error_set_code(err, ERROR_USAGE,
@@ -102,9 +90,11 @@ static int read_texts(struct fill_mask *f, struct error *err)
         f->tokenizer = prompts_tokenizer(&f->o->base, &f->origin, err);
         rc = f->tokenizer ? special_ids_find(&f->ids, f->tokenizer, f->o->mask_id, err) : -1;
     }
-    if (rc == 0 && f->ids.mask >= f->origin.model.shape.vocabulary)
-        rc = error_set_code(err, ERROR_USAGE, "--mask-id=%" PRId64 " is not in the vocabulary",
-                            f->ids.mask);
+    if (rc == 0 && f->ids.mask >= f->origin.model.shape.vocabulary) {
+        error_set_code(err, ERROR_USAGE, "the mask token %" PRId64 " is not in the vocabulary",
+                       f->ids.mask);
+        rc = error_remedy(err, REMEDY_MASK_TOKEN);
+    }
     if (rc == 0)
         rc = make_texts(f, &lines, err);
     lines_clear(&lines);
@@ -342,8 +332,9 @@ int fill_mask_run(const struct fill_mask_options *options, const struct world *w
     struct fill_mask f = {.o = options};
     int rc;
 
-    if (check_options(options, world, err) < 0) {
-        err->code = ERROR_USAGE;
+    if (world->size > 1) {
+        error_set_code(err, ERROR_USAGE,
+                       "fill-mask runs in one process; start it without srun or mpirun");
         return world_say_once(0, err);
     }
     if (origin_read(&f.origin, options->base.load, err) < 0)

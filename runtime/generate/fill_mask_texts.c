@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 static int64_t find_piece(const struct tokenizer *tokenizer, const char *piece)
 {
@@ -34,9 +35,10 @@ int special_ids_find(struct special_ids *ids, const struct tokenizer *tokenizer,
     }
     if (mask >= 0)
         ids->mask = mask;
-    if (ids->mask < 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "the tokenizer has no mask token (<mask> or [MASK]); use --mask-id");
+    if (ids->mask < 0) {
+        error_set_code(err, ERROR_USAGE, "the tokenizer has no mask token (<mask> or [MASK])");
+        return error_remedy(err, REMEDY_MASK_TOKEN);
+    }
     if (ids->begin < 0)
         ids->begin = tokenizer_bos(tokenizer);
     if (ids->end < 0)

@@ -2,6 +2,7 @@
 /* Verdicts about versions, counts, limits, clocks and files of the nodes. */
 #include "config.h"
 #include "judge_private.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -186,8 +187,7 @@ static void judge_files(const struct job *job, int r, double usual_rate, struct 
     if (m->sees_files >= 0)
         judge_say(findings, job->hosts[r], "shared files",
                   m->sees_files ? VERDICT_OK : VERDICT_FAIL, "sees a file that rank 0 created",
-                  "mount the shared file system on this node, or name its directory with --shared",
-                  m->sees_files ? "seen" : "not seen");
+                  remedy_words(REMEDY_SHARED_FILES), m->sees_files ? "seen" : "not seen");
     if (m->disk_free >= 0) {
         snprintf(expected, sizeof(expected), "at least %.3g GiB free",
                  limits->disk_bytes / 1073741824);

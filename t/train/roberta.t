@@ -150,7 +150,7 @@ fails 'the mask token is unknown: there is no dict.txt' "${small[@]}" --vocab-si
 fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETokenizer --data-path bin
 fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
     --vocab-size 305 --mask-id 304
-fails 'are longer than --tokens-per-sample=16' "${small[@]}" --data-path "$golden/data-bin" --tokens-per-sample 16
+fails 'are longer than 16 tokens, .*; raise --tokens-per-sample' "${small[@]}" --data-path "$golden/data-bin" --tokens-per-sample 16
 fails '--mask-prob requires a masked language model' --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
     --mask-prob 0.2 --vocab-size 100 --mock-data
 fails 'expected two numbers, as in \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
