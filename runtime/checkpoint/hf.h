@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in Hugging Face's names and format: GPT-2 and Llama. */
+/* Weights in Hugging Face's names and format; hf_families.c lists the architectures. */
 #ifndef MEGATRON_HF_H
 #define MEGATRON_HF_H
 

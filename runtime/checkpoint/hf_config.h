@@ -5,7 +5,7 @@
 
 #include "model_config.h"
 
-/* Read 'directory'/config.json (GPT-2 or Llama) into 'config'; fields that it does not set are
+/* Read 'directory'/config.json into 'config'; fields that it does not set are
  * cleared. Models that would be computed differently are rejected. */
 int hf_config_read(const char *directory, struct model_config *config, struct error *err);
 

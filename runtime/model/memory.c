@@ -37,6 +37,7 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .layers = shape->layers / (layout->pp * config->chunks),
         .samples = config->micro_batch,
         .cache = config->cache,
+        .window = config->window,
     };
 
     z.part_rows = z.rows / layout->tp;
@@ -65,6 +66,8 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     if (sizes->cache > 0) {
         b->cache_row = arena_take(arena, rows, sizeof(int32_t));
         b->last = arena_take(arena, sizes->samples, sizeof(int32_t));
+        if (sizes->window > 0)
+            b->window_start = arena_take(arena, rows, sizeof(int32_t));
         return;
     }
     b->targets = arena_take(arena, rows, sizeof(int32_t));
@@ -77,6 +80,8 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
         b->slice_row_index = arena_take(arena, rows, sizeof(int64_t));
         b->slice_document_start = arena_take(arena, rows, sizeof(int32_t));
     }
+    if (sizes->window > 0)
+        b->window_start = arena_take(arena, rows, sizeof(int32_t));
 }
 
 size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MLP block: a column-parallel layer, GELU or SwiGLU, and a row-parallel layer. */
+/* The MLP block: a column-parallel layer, an activation or a gate (SwiGLU, GeGLU), and a
+ * row-parallel layer. */
 #include "builder.h"
 #include "linear.h"
 #include "rng.h"
@@ -75,7 +76,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    enum activation activation = c->swiglu ? ACTIVATION_NONE : ACTIVATION_GELU_TANH;
+    enum activation activation = c->swiglu                            ? ACTIVATION_NONE
+                                 : c->activation == ACTIVATION_NONE ? ACTIVATION_GELU_TANH
+                                                                    : c->activation;
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -88,7 +91,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                     .before = activation,
                                     .before_bias = c->linear_bias && !c->swiglu};
     struct operation swiglu = {.kind = OPERATION_SWIGLU,
-                               .swiglu = {z->rows, z->ffn, c->type, c->type}};
+                               .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
     struct operation again = {.kind = OPERATION_ACTIVATION,
                               .activation = {z->rows * z->ffn, c->type, c->type, activation}};
 
@@ -158,7 +161,7 @@ static void recompute(struct pass *p, struct block *block)
     struct mlp_memory *a = memory_of(p, block);
 
     if (p->m->config.recompute == RECOMPUTE_FULL)
-        expand(p, block);
+        (p->m->config.branch_norm == BRANCH_NORM_INPUT ? expand : forward)(p, block);
     else if (common->swiglu)
         run_swiglu_forward(p, block);
     else

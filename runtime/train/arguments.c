@@ -32,7 +32,10 @@ void arguments_default(struct arguments *a)
     a->rotary_base = 10000;
     a->rotary_percent = 1;
     a->rope_scaling_factor = 8;
-    a->scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    a->rotary_interpolation = 1;
+    a->yarn_beta_fast = 32;
+    a->yarn_beta_slow = 1;
+    a->scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     a->init_method_std = 0.02;
     a->norm_epsilon = 1e-5;
     a->hidden_dropout = a->attention_dropout = 0.1;
@@ -255,10 +258,10 @@ static int derive_model(struct arguments *a, struct error *err)
         .padded_vocabulary =
             vocabulary_padded(a->vocab_size, a->make_vocab_size_divisible_by, a->layout.tp),
         .positions = a->max_position_embeddings,
-        .position = (enum position_kind)a->position_embedding,
+        .position = a->position_embedding == POSITION_YARN
+                        ? POSITION_ROPE
+                        : (enum position_kind)a->position_embedding,
         .rotary_percent = a->rotary_percent,
-        .rope_scaling = {a->rope_scaling, a->rope_scaling_factor, a->scaling.low, a->scaling.high,
-                         a->scaling.original},
         .norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
         .epsilon = a->norm_epsilon,
         .swiglu = a->swiglu,
@@ -278,7 +281,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .seed = (uint64_t)a->seed,
     };
     m->shape.family = model_family(m);
-    return 0;
+    return arguments_blocks(a, m, err);
 }
 
 static int derive_recompute(struct arguments *a, struct error *err)
@@ -445,7 +448,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 {
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
-    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0)
+    if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
+        arguments_block_words(a, given, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;

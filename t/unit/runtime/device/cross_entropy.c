@@ -60,7 +60,7 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
     int32_t *targets = malloc((size_t)rows * sizeof(*targets)), *targets_d;
     float *partials = allocate((size_t)(parts * 3 * rows) * sizeof(float));
     struct step_state *state = state_on_device(), after;
-    struct operation op = {.cross_entropy = {rows, cols, 0, vocabulary, type, parts, 1}};
+    struct operation op = {.cross_entropy = {rows, cols, 0, vocabulary, type, parts, 1, 0}};
     struct loss_case c = {rows, cols, vocabulary, parts, values, targets};
     struct probe probe = {loss_reference, &c, NULL, rows};
     double *scaled = malloc((size_t)rows * sizeof(double)), *gradient;
@@ -139,7 +139,7 @@ static void test_no_number(int64_t cols, int parts, double value, double weight)
     struct tensor logits[2], loss = tensor_as(TYPE_FP32, ROWS, 9, 0);
     float *partials = allocate((size_t)(parts * 3 * ROWS) * sizeof(float));
     struct operation op = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-                           .cross_entropy = {ROWS, cols, 0, parts * cols, type, parts, 1}};
+                           .cross_entropy = {ROWS, cols, 0, parts * cols, type, parts, 1, 0}};
     double *losses;
     int shows = 0;
 

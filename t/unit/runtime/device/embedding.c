@@ -14,7 +14,7 @@ static double swiglu_reference(double gate, double up)
 /* Each output depends on one gate and one value, so that finite differences are taken of these. */
 static void test_swiglu(int64_t rows, int64_t cols)
 {
-    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type}};
+    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type, GATE_SILU}};
     struct tensor x = tensor(rows * 2 * cols, 2), y = tensor(rows * cols, 9);
     struct tensor dy = tensor(rows * cols, 1), dx = tensor(rows * 2 * cols, 9);
     double *expected = malloc((size_t)(rows * cols) * sizeof(double)), h = 1e-5;
