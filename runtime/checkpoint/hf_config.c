@@ -205,9 +205,9 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
     if (real(root, "rope_theta", c->shape.rotary_base, &c->shape.rotary_base, err) < 0 ||
         real(root, "partial_rotary_factor", c->rotary_percent, &c->rotary_percent, err) < 0)
         return -1;
-    found = (json_member(root, "rope_scaling", &object) == 0 && json_type(object) == JSON_OBJECT) ||
-            (json_member(root, "rope_parameters", &object) == 0 &&
-             json_type(object) == JSON_OBJECT);
+    found =
+        (json_member(root, "rope_scaling", &object) == 0 && json_type(object) == JSON_OBJECT) ||
+        (json_member(root, "rope_parameters", &object) == 0 && json_type(object) == JSON_OBJECT);
     if (local && read_local(root, found ? object : root, c, err) < 0)
         return -1;
     if (found && json_member(object, "full_attention", &inner) == 0)
@@ -220,8 +220,9 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
         return error_set(err, "partial_rotary_factor %g is not supported", c->rotary_percent);
     return (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 == 0
                ? 0
-               : error_set(err, "partial_rotary_factor %g of heads of size %lld is an odd number "
-                                "of channels, which is not supported",
+               : error_set(err,
+                           "partial_rotary_factor %g of heads of size %lld is an odd number "
+                           "of channels, which is not supported",
                            c->rotary_percent, (long long)c->shape.kv_channels);
 }
 
@@ -261,8 +262,8 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
 /* "sliding_window"; null: none. Absent: transformers' default. */
 static int read_window(struct json_value root, struct model_config *c, struct error *err)
 {
-    int64_t usual = c->architecture == ARCHITECTURE_PHI3 || is_null(root, "sliding_window") ? 0
-                                                                                            : 4096;
+    int64_t usual =
+        c->architecture == ARCHITECTURE_PHI3 || is_null(root, "sliding_window") ? 0 : 4096;
 
     if (whole(root, "sliding_window", usual, &c->window, err) < 0)
         return -1;
@@ -345,8 +346,9 @@ static int read_qwen(struct json_value root, struct model_config *c, struct erro
     if (!used || window == 0 || first >= c->shape.layers)
         return 0;
     if (first > 0)
-        return error_set(err, "a sliding window in the layers from number %lld on only "
-                              "(max_window_layers) is not supported",
+        return error_set(err,
+                         "a sliding window in the layers from number %lld on only "
+                         "(max_window_layers) is not supported",
                          (long long)first);
     c->window = window;
     return 0;
@@ -449,7 +451,7 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
 }
 
 static int (*const readers[ARCHITECTURES])(struct json_value root, struct model_config *c,
-                                            struct error *err) = {
+                                           struct error *err) = {
     [ARCHITECTURE_GPT2] = read_gpt2,       [ARCHITECTURE_LLAMA] = read_llama,
     [ARCHITECTURE_MISTRAL] = read_mistral, [ARCHITECTURE_QWEN2] = read_qwen,
     [ARCHITECTURE_QWEN3] = read_qwen,      [ARCHITECTURE_PHI3] = read_mistral,

@@ -135,8 +135,7 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
     const struct hf_family *found = NULL;
 
     for (size_t i = 0; i < FAMILIES; i++)
-        if (fits(&families[i], features) &&
-            (!found || families[i].architecture == c->architecture))
+        if (fits(&families[i], features) && (!found || families[i].architecture == c->architecture))
             found = &families[i];
     if (!found)
         return error_set(

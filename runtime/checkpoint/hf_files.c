@@ -246,10 +246,9 @@ static int write_columns(const struct hf_map *map, const struct hf_file *file,
     for (int64_t c = 0; c < p->cols && rc == 0; c++) {
         for (int64_t r = 0; r < rows; r++)
             memcpy(column + (size_t)r * size, weights + (size_t)(r * p->cols + c) * size, size);
-        rc = write_all(file, column, (size_t)rows * size,
-                       offset +
-                           (size_t)hf_index(map, row, p, p->first_row, p->first_col + c) * size,
-                       err);
+        rc = write_all(
+            file, column, (size_t)rows * size,
+            offset + (size_t)hf_index(map, row, p, p->first_row, p->first_col + c) * size, err);
     }
     free(column);
     return rc;

@@ -53,8 +53,7 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
     for (int64_t r = 0; r < hf_true_rows(p); r++)
         for (int64_t c = 0; c < p->cols; c += together)
             safetensor_read(tensor, hf_index(map, row, p, p->first_row + r, p->first_col + c), step,
-                            p->cols - c < together ? p->cols - c : together,
-                            out + r * p->cols + c);
+                            p->cols - c < together ? p->cols - c : together, out + r * p->cols + c);
     for (int64_t i = 0; i < hf_true_rows(p) * p->cols && row->how & HF_MINUS_ONE; i++)
         out[i] += 1;
     return 0;

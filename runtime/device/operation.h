@@ -485,8 +485,8 @@ struct head_norm_shape {
 };
 
 struct head_norm_operands {
-    const void *x; /* (rows, columns) */
-    void *y;       /* (rows, columns) */
+    const void *x;                   /* (rows, columns) */
+    void *y;                         /* (rows, columns) */
     const void *weight[2], *bias[2]; /* (width); biases for NORM_LAYER only */
     float *mean, *rstd;              /* (rows, counts[0] + counts[1]); mean for NORM_LAYER only */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attention block: the column-parallel projection to queries, keys and values, norms of queries
- * and keys, rotary positions, softmax attention of this rank's heads, and the row-parallel output projection. */
+ * and keys, rotary positions, softmax attention of this rank's heads, and the row-parallel output
+ * projection. */
 #include "attention.h"
 #include "builder.h"
 #include "rng.h"
@@ -22,10 +23,9 @@ static void add_head_norms(struct builder *b, struct block *block)
     const int64_t heads[] = {c->shape.heads, c->shape.query_groups};
 
     for (int i = 0; i < (c->norm == NORM_LAYER ? 4 : 2) && c->qk_norm != QK_NORM_NONE; i++)
-        block->tensors[HEAD_NORMS + i] =
-            builder_vector(b, block, names[i],
-                           (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels,
-                           i < 2 ? 1 : 0);
+        block->tensors[HEAD_NORMS + i] = builder_vector(
+            b, block, names[i],
+            (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels, i < 2 ? 1 : 0);
 }
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -129,8 +129,8 @@ static int upload_rotations(struct model *m, struct attention_common *common, st
         return error_set(err, "out of memory");
     for (int which = 0; which < 2 && rc == 0; which++) {
         for (int64_t i = 0; i < count; i++) {
-            double angle = (double)(i / half) * rotary_rotation(&m->config, common->window,
-                                                                m->sizes.rotary, i % half);
+            double angle = (double)(i / half) *
+                           rotary_rotation(&m->config, common->window, m->sizes.rotary, i % half);
 
             table[i] = (float)(magnitude * (which ? sin(angle) : cos(angle)));
         }
@@ -146,16 +146,15 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     int whole = c->qk_norm == QK_NORM_WHOLE;
-    struct operation op = {
-        .kind = OPERATION_HEAD_NORM,
-        .head_norm = {.rows = z->rows,
-                      .counts = {whole ? 1 : z->heads, whole ? 1 : z->groups},
-                      .widths = {(whole ? z->heads : 1) * z->head_size,
-                                 (whole ? z->groups : 1) * z->head_size},
-                      .rest = z->kv / 2,
-                      .type = c->type,
-                      .norm = c->norm,
-                      .epsilon = c->epsilon}};
+    struct operation op = {.kind = OPERATION_HEAD_NORM,
+                           .head_norm = {.rows = z->rows,
+                                         .counts = {whole ? 1 : z->heads, whole ? 1 : z->groups},
+                                         .widths = {(whole ? z->heads : 1) * z->head_size,
+                                                    (whole ? z->groups : 1) * z->head_size},
+                                         .rest = z->kv / 2,
+                                         .type = c->type,
+                                         .norm = c->norm,
+                                         .epsilon = c->epsilon}};
 
     if (c->qk_norm == QK_NORM_NONE)
         return;

@@ -10,9 +10,9 @@
 struct attention_memory {
     void *projected; /* (R, qkv) before the norms of queries and keys; NULL without them */
     float *head_mean, *head_rstd; /* (R, heads) of these norms */
-    void *qkv;  /* (R, qkv) rotated */
-    void *out;  /* (R, attention) */
-    float *lse; /* (batch, heads, sequence) */
+    void *qkv;                    /* (R, qkv) rotated */
+    void *out;                    /* (R, attention) */
+    float *lse;                   /* (batch, heads, sequence) */
 };
 
 /* Plans of attention on a KV cache, each for twice the length of the one before: the cost of a step
@@ -38,7 +38,7 @@ struct attention_common {
     struct linear qkv, projection;
     struct device_plan *head_norm, *head_norm_backward; /* NULL: none */
     struct device_plan *rope, *rope_backward;
-    int window; /* of layers with a window */
+    int window;           /* of layers with a window */
     float *cosine, *sine; /* (positions, rotary / 2) */
     /* qkv -> out, as the model's mode of working needs it. */
     void (*attend)(struct pass *pass, struct block *block);

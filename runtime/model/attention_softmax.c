@@ -161,7 +161,8 @@ static struct attention_operands operands_of(struct pass *p, const struct block 
         .v = element(m, k, z->kv / 2),
         .out = element(m, a->out, i * z->slice_rows * z->attention),
         .lse = a->lse + z->heads * rows,
-        .document_start = (common->window ? batch->window_start : batch->slice_document_start) + rows,
+        .document_start =
+            (common->window ? batch->window_start : batch->slice_document_start) + rows,
         .row_index = p->slot->batch.slice_row_index + rows,
         .state = m->state,
         .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + block->number),
@@ -229,7 +230,8 @@ int attention_softmax_prepare(struct model *m, struct attention_common *common, 
 
     common->attend = attend;
     for (int64_t i = 0; i < m->sizes.slices; i++) {
-        struct operation op = {.kind = OPERATION_ATTENTION, .attention = shape_of(m, common->window, i)};
+        struct operation op = {.kind = OPERATION_ATTENTION,
+                               .attention = shape_of(m, common->window, i)};
 
         planner_make(&p, &common->softmax[MODE_TRAIN][i], &op);
         op.kind = OPERATION_ATTENTION_BACKWARD;

@@ -11,7 +11,7 @@ struct head_common {
     struct linear linear;
     struct device_plan *partial, *finish[MODES];
     struct device_plan *softcap; /* of the logits; NULL: none */
-    struct device_plan *gather; /* of the rows whose logits are wanted */
+    struct device_plan *gather;  /* of the rows whose logits are wanted */
     void (*run)(struct pass *pass, struct block *block);
     void *logits;       /* (head_rows, vocabulary) */
     void *wanted;       /* (head_rows, h) of a model that generates */

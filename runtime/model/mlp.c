@@ -76,7 +76,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    enum activation activation = c->swiglu                            ? ACTIVATION_NONE
+    enum activation activation = c->swiglu                          ? ACTIVATION_NONE
                                  : c->activation == ACTIVATION_NONE ? ACTIVATION_GELU_TANH
                                                                     : c->activation;
     const struct linear_spec fc1 = {.rows = z->rows,

@@ -136,22 +136,21 @@ static void forward(struct pass *p, struct block *block)
                     COPY_ON_DEVICE);
     if (!branch && !block->name)
         return;
-    run_residual_norm(
-        common->forward[p->mode], compute(m),
-        &(struct residual_norm_operands){
-            .x = m->scratch.x,
-            .bias = branch ? weight(m, branch->bias) : NULL,
-            .residual = residual ? norm_stream(p, residual) : a->sum,
-            .sum = a->sum,
-            .weight = weight(m, block->tensors[NORM_WEIGHT]),
-            .norm_bias = weight(m, block->tensors[NORM_BIAS]),
-            .y = a->y,
-            .mean = a->mean,
-            .rstd = a->rstd,
-            .row_index = p->slot->batch.row_index + first_row(m),
-            .state = m->state,
-            .purpose = branch ? branch->dropout_purpose : 0,
-        });
+    run_residual_norm(common->forward[p->mode], compute(m),
+                      &(struct residual_norm_operands){
+                          .x = m->scratch.x,
+                          .bias = branch ? weight(m, branch->bias) : NULL,
+                          .residual = residual ? norm_stream(p, residual) : a->sum,
+                          .sum = a->sum,
+                          .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                          .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                          .y = a->y,
+                          .mean = a->mean,
+                          .rstd = a->rstd,
+                          .row_index = p->slot->batch.row_index + first_row(m),
+                          .state = m->state,
+                          .purpose = branch ? branch->dropout_purpose : 0,
+                      });
 }
 
 /* The sum is there, or was computed from the branch again; so is y with full recomputation. */

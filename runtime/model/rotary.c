@@ -43,8 +43,7 @@ static double yarn(const struct rope_scaling *s, double base, int64_t rotary, in
 double rotary_rotation(const struct model_config *c, int window, int64_t rotary, int64_t i)
 {
     const struct rope_scaling *s = &c->rope_scaling;
-    double base =
-        window && c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base;
+    double base = window && c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base;
     double frequency = pow(base, -2.0 * (double)i / (double)rotary);
 
     switch (kind_of(c, window)) {

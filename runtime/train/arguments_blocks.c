@@ -21,12 +21,14 @@ static int parse_window(struct arguments *a, struct error *err)
         right = strtoll(end + 1, &end, 10);
     end += *end == ')';
     if (end == text || *end || left < -1 || left > INT32_MAX - 1)
-        return error_set(err, "--window-size=%.40s must be LEFT,0: the number of tokens that each "
-                              "token sees before itself, and 0",
+        return error_set(err,
+                         "--window-size=%.40s must be LEFT,0: the number of tokens that each "
+                         "token sees before itself, and 0",
                          a->window_size);
     if (right != 0)
-        return error_set(err, "--window-size=%.40s: a window after the token is not supported; its "
-                              "second number must be 0",
+        return error_set(err,
+                         "--window-size=%.40s: a window after the token is not supported; its "
+                         "second number must be 0",
                          a->window_size);
     a->blocks.window = left < 0 ? 0 : left + 1;
     return 0;

@@ -136,6 +136,6 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
     plan->work = work_finish;
     /* The loss of each row, the partials of a single part, and capped logits. */
     return cpu_workspace(
-        plan,
-        (size_t)(shape->rows * (4 + (shape->softcap > 0 ? shape->cols : 0))) * sizeof(float), err);
+        plan, (size_t)(shape->rows * (4 + (shape->softcap > 0 ? shape->cols : 0))) * sizeof(float),
+        err);
 }

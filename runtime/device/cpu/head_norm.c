@@ -125,9 +125,8 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
 
 static void work_backward(struct cpu_plan *plan, const void *operands)
 {
-    struct job job = {.shape = &plan->operation.head_norm,
-                      .backward = operands,
-                      .partial = plan->workspace};
+    struct job job = {
+        .shape = &plan->operation.head_norm, .backward = operands, .partial = plan->workspace};
     const struct head_norm_shape *s = job.shape;
     const struct head_norm_backward_operands *o = operands;
     int64_t widths = s->widths[0] + s->widths[1];

@@ -197,7 +197,8 @@ extern "C" void kernel_head_norm_backward(cudaStream_t stream, const head_norm_s
 
     /* The sums need the gradients that the last kernel overwrites. */
     if (parts > 0)
-        WITH_TYPE(s->type, (head_norm_sums<T><<<grid, THREADS, 0, stream>>>(g, *o, rows, workspace)));
+        WITH_TYPE(s->type,
+                  (head_norm_sums<T><<<grid, THREADS, 0, stream>>>(g, *o, rows, workspace)));
     add_parts<<<(unsigned)divide_up(2 * widths, THREADS), THREADS, 0, stream>>>(g, *o, workspace,
                                                                                 parts);
     if (parts > 0)

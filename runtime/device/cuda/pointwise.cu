@@ -554,7 +554,7 @@ extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const 
 {
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->y);
 
-#define GATED(kind)                                                                           \
+#define GATED(kind)                                                                              \
     WITH_TYPE(s->type, (swiglu<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
                            (const T *)o->x, (T *)o->y, s->cols, wide)))
     if (s->gate == GATE_SILU)
@@ -571,8 +571,8 @@ extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *
 {
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->dx) && is_wide(o->dy);
 
-#define GATED(kind)                                                                           \
-    WITH_TYPE(s->type,                                                                        \
+#define GATED(kind)                                                                              \
+    WITH_TYPE(s->type,                                                                           \
               (swiglu_backward<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
                   (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->cols, wide)))
     if (s->gate == GATE_SILU)
@@ -588,8 +588,8 @@ extern "C" void kernel_scale(cudaStream_t stream, const scale_shape *s, const sc
 {
     const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
 
-    WITH_TYPE(s->type, (scale<<<blocks, THREADS, 0, stream>>>(
-                           (T *)o->x, s->count, (float)s->factor, is_wide(o->x))));
+    WITH_TYPE(s->type, (scale<<<blocks, THREADS, 0, stream>>>((T *)o->x, s->count, (float)s->factor,
+                                                              is_wide(o->x))));
 }
 
 extern "C" void kernel_softcap(cudaStream_t stream, const softcap_shape *s,

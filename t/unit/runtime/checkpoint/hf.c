@@ -191,8 +191,7 @@ static void test_configs(void)
             "not supported"},
         {LIKE("mistral", ",\"sliding_window\":3"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
-        {LIKE("mistral", ",\"sliding_window\":-3"),
-         IN "sliding_window must be a positive integer"},
+        {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
         {LIKE("qwen3", ",\"attention_bias\":true"), IN "Qwen3 with biases is not supported"},
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),

@@ -298,6 +298,8 @@ double activation_reference(enum activation activation, double x)
 {
     if (activation == ACTIVATION_NONE)
         return x;
+    if (activation == ACTIVATION_SQUARED_RELU)
+        return x > 0 ? x * x : 0;
     if (activation == ACTIVATION_GELU_ERF)
         return 0.5 * x * erfc(-x / sqrt(2));
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));

@@ -57,10 +57,12 @@ static void test_linear_forward(int64_t rows, int64_t in, int64_t out, int bias,
     tensor_free(&x), tensor_free(&w), tensor_free(&b), tensor_free(&y), tensor_free(&pre);
 }
 
-static double gelu_slope(enum activation activation, double x)
+static double slope_of(enum activation activation, double x)
 {
     double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
 
+    if (activation == ACTIVATION_SQUARED_RELU)
+        return x > 0 ? 2 * x : 0;
     if (activation == ACTIVATION_GELU_ERF)
         return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
@@ -85,7 +87,7 @@ static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, i
     for (int64_t i = 0; i < in && accumulate; i++)
         sums[i] = before.v[i];
     for (int64_t i = 0; i < rows * in; i++) {
-        expected[i] *= gelu_slope(activation, x.v[i]);
+        expected[i] *= slope_of(activation, x.v[i]);
         sums[i % in] += expected[i];
     }
     run_linear_dgrad(p, stream,
@@ -176,4 +178,12 @@ void linear_erf_cases(void)
     test_linear_backward(9, 8, 24, ACTIVATION_GELU_ERF, 0);
     test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_GELU_ERF);
     test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_GELU_ERF);
+}
+
+void squared_relu_cases(void)
+{
+    test_linear_forward(5, 24, 32, 1, ACTIVATION_SQUARED_RELU);
+    test_linear_forward(256, 256, 512, 0, ACTIVATION_SQUARED_RELU);
+    test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_SQUARED_RELU);
+    test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_SQUARED_RELU);
 }
