@@ -57,6 +57,39 @@ void arguments_default(struct arguments *a)
     a->micro_batch_size = -1;
 }
 
+/* Options other than sizes. Without learned positions there is no dropout. */
+static void apply_features(struct arguments *a, const struct options_result *given,
+                           const struct model_shape *shape)
+{
+    unsigned has = shape->features;
+
+    if (!options_given(given, "norm-epsilon") && !options_given(given, "layernorm-epsilon"))
+        a->norm_epsilon = shape->epsilon;
+    if (!options_given(given, "window-size"))
+        a->blocks.window = shape->window;
+    a->qkv_bias |= (has & PRESET_QKV_BIAS) != 0;
+    a->blocks.qk_norm |= has & PRESET_QK_NORM ? QK_NORM_HEADS : QK_NORM_NONE;
+    a->squared_relu |= (has & PRESET_SQUARED_RELU) != 0;
+    a->swiglu |= (has & PRESET_SWIGLU) != 0;
+    a->untie |= !(has & PRESET_TIED);
+    if (!(has & PRESET_BIAS))
+        a->linear_bias = 0;
+    if (has & PRESET_RMS && !options_given(given, "normalization"))
+        a->normalization = NORMALIZATION_RMS;
+    if (!(has & PRESET_ROPE))
+        return;
+    if (!options_given(given, "rotary-base"))
+        a->rotary_base = shape->rotary_base;
+    if (has & PRESET_HALF_ROTARY && !options_given(given, "rotary-percent"))
+        a->rotary_percent = 0.5;
+    if (!options_given(given, "position-embedding-type"))
+        a->position_embedding = POSITION_ROPE;
+    if (!options_given(given, "hidden-dropout"))
+        a->hidden_dropout = 0;
+    if (!options_given(given, "attention-dropout"))
+        a->attention_dropout = 0;
+}
+
 /* Take from the preset what the command line does not set. */
 static int apply_preset(struct arguments *a, const struct options_result *given, struct error *err)
 {
@@ -64,7 +97,7 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     struct {
         int64_t *value, preset;
     } rows[9];
-    int llama, wider, headed;
+    int wider, headed;
 
     if (!a->model)
         return 0;
@@ -90,22 +123,8 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
         if (*rows[i].value < 0 && !follows)
             *rows[i].value = rows[i].preset;
     }
-    llama = shape->family == MODEL_LLAMA;
     a->group_query_attention |= shape->query_groups != shape->heads;
-    if (!llama)
-        return 0;
-    if (!options_given(given, "rotary-base"))
-        a->rotary_base = shape->rotary_base;
-    if (!options_given(given, "position-embedding-type"))
-        a->position_embedding = POSITION_ROPE;
-    if (!options_given(given, "normalization"))
-        a->normalization = NORMALIZATION_RMS;
-    if (!options_given(given, "hidden-dropout"))
-        a->hidden_dropout = 0;
-    if (!options_given(given, "attention-dropout"))
-        a->attention_dropout = 0;
-    a->swiglu = a->untie = 1;
-    a->linear_bias = 0;
+    apply_features(a, given, shape);
     return 0;
 }
 
