@@ -254,6 +254,9 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
     if (rc < 0 && windows)
         return error_set(err, "layer_types has another order than some layers with a sliding "
                               "window before each one with full attention, which is not supported");
+    if (rc == 0 && layer != c->shape.layers)
+        return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
+                         (long long)layer, (long long)c->shape.layers);
     if (!windows)
         c->window = c->window_every = 0;
     return rc < 0 ? error_set(err, "layer_types has layers that are not supported") : 0;

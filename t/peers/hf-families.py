@@ -109,6 +109,12 @@ for name, (kind, words) in families.items():
         again = AutoModelForCausalLM.from_pretrained(name + "-back", attn_implementation="eager").eval()
         good = type(again) is type(model) and back.keys() == stored.keys() and all(torch.equal(back[k], stored[k]) for k in back)
         good = good and torch.equal(again(tokens[:, :-1]).logits, logits)
-    print(f"{name}: {'equal weights and logits' if good else 'NOT EQUAL'}")
+    prompt = tokens[:, :5]
+    theirs = model.generate(prompt, max_new_tokens=20, do_sample=False, eos_token_id=None)[0].tolist()
+    done = subprocess.run([megatron, "generate", "--load", name, "--tokenizer-type", "NullTokenizer", "--prompt",
+                           " ".join(map(str, prompt[0].tolist())), "--num-tokens", "20", "--ignore-eod", "--device", "cpu"],
+                          capture_output=True, text=True)
+    good = good and done.stdout.split() == [str(t) for t in theirs]
+    print(f"{name}: {'equal weights, logits and texts' if good else 'NOT EQUAL'}")
     failed += not good
 sys.exit(failed > 0)

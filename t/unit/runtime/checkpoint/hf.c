@@ -202,6 +202,8 @@ static void test_configs(void)
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
          IN "layer_types has another order than some layers with a sliding window before each one "
             "with full attention, which is not supported"},
+        {LIKE("gemma3_text", ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]"),
+         IN "layer_types has 2 entries, but num_hidden_layers is 1"},
         {LIKE("gemma2", ",\"hidden_activation\":\"relu\""),
          IN "hidden_activation relu is not supported; only gelu_pytorch_tanh is"},
         {LIKE("gpt_neox", ",\"hidden_act\":\"relu\""),
