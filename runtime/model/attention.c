@@ -118,19 +118,21 @@ double attention_scale(const struct model_config *config)
 static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
 {
     int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
-    double magnitude = rotary_magnitude(&m->config, common->window);
+    double magnitude = rotary_magnitude(&m->config, common->window), *turn;
     float *table;
     int rc = 0;
 
     if (m->config.position != POSITION_ROPE || m->base)
         return 0;
-    table = malloc((size_t)count * sizeof(*table));
-    if (!table)
-        return error_set(err, "out of memory");
+    table = malloc((size_t)count * sizeof(*table) + 1);
+    turn = malloc((size_t)half * sizeof(*turn) + 1);
+    if (!table || !turn)
+        rc = error_set(err, "out of memory");
+    for (int64_t i = 0; i < half && rc == 0; i++)
+        turn[i] = rotary_rotation(&m->config, common->window, m->sizes.rotary, i);
     for (int which = 0; which < 2 && rc == 0; which++) {
         for (int64_t i = 0; i < count; i++) {
-            double angle = (double)(i / half) *
-                           rotary_rotation(&m->config, common->window, m->sizes.rotary, i % half);
+            double angle = (double)(i / half) * turn[i % half];
 
             table[i] = (float)(magnitude * (which ? sin(angle) : cos(angle)));
         }
@@ -138,6 +140,7 @@ static int upload_rotations(struct model *m, struct attention_common *common, st
                           (size_t)count * sizeof(*table), err);
     }
     free(table);
+    free(turn);
     return rc;
 }
 
