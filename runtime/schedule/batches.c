@@ -169,7 +169,8 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     out->slice_row_index[by_slice] = out->row_index[to];
     out->slice_document_start[by_slice] = out->document_start[to];
     if (z->window > 0)
-        out->window_start[by_slice] = window_start(z->window, position, f->start[from]);
+        out->window_start[by_slice] =
+            window_start(z->window, position, f->batches->config->documents ? f->start[from] : 0);
 }
 
 /* Micro-batch 'micro' of the 'micros' of the step. */
