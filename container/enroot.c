@@ -248,7 +248,7 @@ static int was_refused(const char *errors)
 
 int enroot_explain(const char *what, int status, const char *errors, struct error *err)
 {
-    char line[400];
+    char line[400], code[32] = "";
     const char *remedy = find_remedy(status, errors);
 
     process_complaint(errors, line, sizeof(line));
@@ -260,9 +260,11 @@ int enroot_explain(const char *what, int status, const char *errors, struct erro
         return error_set(err, "%s was killed by signal %d%s", what, status - 128,
                          status == 128 + SIGKILL
                              ? "; it probably ran out of memory: raise the memory limit of the job "
-                               "(--mem)"
+                               "(sbatch --mem)"
                              : "");
+    if (status >= 0)
+        snprintf(code, sizeof(code), " (exit code %d)", status);
     return error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE,
-                          "%s failed (exit code %d)%s%s%s%s", what, status, line[0] ? ": " : "",
-                          line, remedy ? "; " : "", remedy ? remedy : "");
+                          "%s failed%s%s%s%s%s", what, code, line[0] ? ": " : "", line,
+                          remedy ? "; " : "", remedy ? remedy : "");
 }

@@ -44,9 +44,9 @@ int enroot_info(const struct enroot_call *call, char *info, size_t size, struct 
 /* Look up setting 'name'. Returns 0, or -1 if it is not set. */
 int enroot_setting(const char *info, const char *name, char *value, size_t size);
 
-/* Turn Enroot's exit into an error about 'what' ("import of docker://..."): its exit code, its own
- * message, and what to do. The code is ERROR_BUSY if other nodes hold the lock of a shared
- * container. Returns -1. */
+/* Turn Enroot's exit into an error about 'what' ("import of docker://..."): its exit code (-1 if it
+ * is unknown), its own message, and what to do. The code is ERROR_BUSY if other nodes hold the lock
+ * of a shared container. Returns -1. */
 int enroot_explain(const char *what, int status, const char *errors, struct error *err);
 
 #endif

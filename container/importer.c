@@ -134,10 +134,10 @@ static int explain(const struct importer *importer, const struct process_request
     if (is_stopped(importer->stop))
         return error_set(err, STOPPED);
     if (result->timed_out)
-        return error_set(err,
-                         "`%s get %.300s` took longer than %.0f seconds; raise "
-                         "--megatron-import-timeout",
-                         command_name(importer), importer->uri, request->timeout);
+        return error_set(err, "`%s get %.300s` took longer than %.0f seconds%s%s",
+                         command_name(importer), importer->uri, request->timeout,
+                         importer->timeout_remedy ? "; " : "",
+                         importer->timeout_remedy ? importer->timeout_remedy : "");
     if (relay->reason[0] && is_own(importer))
         return error_set(err, "%s", relay->reason);
     return error_set(err, "`%s get %.300s` failed (exit code %d)%s%s", command_name(importer),

@@ -26,12 +26,13 @@ struct importer {
     uid_t publisher;
     const char *stage; /* node-local directory for a copy of the image */
     int64_t stage_max, min_free;
-    const char *job, *step; /* unique among all jobs and steps */
-    int nodes;              /* of the step */
-    int processors;         /* available to an import */
-    int imports;            /* this node imports, the others wait for it */
-    const char *container;  /* name of a container to create, unless it exists, and keep */
-    int64_t timeout;        /* seconds */
+    const char *job, *step;     /* unique among all jobs and steps */
+    int nodes;                  /* of the step */
+    int processors;             /* available to an import */
+    int imports;                /* this node imports, the others wait for it */
+    const char *container;      /* name of a container to create, unless it exists, and keep */
+    int64_t timeout;            /* seconds */
+    const char *timeout_remedy; /* if that is too short: "raise --option"; may be NULL */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void *argument;
     const stop_flag *stop; /* may be NULL */

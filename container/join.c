@@ -150,6 +150,13 @@ static int enter_workdir(const char *holders, int entrypoint, const char *workdi
     return 0;
 }
 
+static int refused(const char *verb, const char *space, struct error *err)
+{
+    error_set_errno(err, errno, "cannot %s the container's %s namespace", verb, space);
+    return error_append(err, "; if the container has ended, the log of slurmd on this node says "
+                             "why");
+}
+
 int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
                    struct error *err)
 {
@@ -165,12 +172,10 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, int *enter
     *entered = 0;
     for (int i = 0; i < SPACES; i++)
         if (open_space(holder, spaces[i].name, &fds[i]) < 0)
-            rc = error_set_errno(err, errno, "cannot open the container's %s namespace",
-                                 spaces[i].name);
+            rc = refused("open", spaces[i].name, err);
     for (int i = 0; i < SPACES; i++) {
         if (rc == 0 && fds[i] >= 0 && setns(fds[i], spaces[i].flag) < 0)
-            rc = error_set_errno(err, errno, "cannot join the container's %s namespace",
-                                 spaces[i].name);
+            rc = refused("join", spaces[i].name, err);
         if (rc == 0 && fds[i] >= 0 && spaces[i].flag == CLONE_NEWNS)
             *entered = 1;
         if (fds[i] >= 0)

@@ -131,9 +131,12 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
         return error_set(err, "%s: cannot mount over / of the image; choose another target", what);
     for (size_t i = 0; i < mounts->count; i++)
         if (strcmp(mounts->items[i].target, target) == 0)
-            return error_set(err, "%s: the target %.200s is given twice", what, target);
+            return error_set(err, "%s: the target %.200s is given twice; drop one of the mounts",
+                             what, target);
     if (count > 2 && !fields[2][0])
-        return error_set(err, "%s: no mount flags after %.200s:", what, target);
+        return error_set(
+            err, "%s: no mount flags after %.200s:; add flags such as ro, or drop the colon", what,
+            target);
     mount->flags = complete_flags(what, count > 2 ? fields[2] : "", err);
     if (!mount->flags)
         return -1;

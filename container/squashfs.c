@@ -33,7 +33,7 @@ int squashfs_check(int fd, const char *path, int64_t *size, struct error *err)
     if (fstat(fd, &info) < 0)
         return error_set_errno(err, errno, "cannot read %.300s", path);
     if (!S_ISREG(info.st_mode))
-        return error_set(err, "%.300s is not a file", path);
+        return error_set(err, "%.300s is not a file; name a squashfs image", path);
     got = pread(fd, block, sizeof(block), 0);
     if (got < 0)
         return error_set_errno(err, errno, "cannot read %.300s", path);
@@ -41,8 +41,10 @@ int squashfs_check(int fd, const char *path, int64_t *size, struct error *err)
         return error_set(
             err, "%.300s is not a squashfs image; create one with `megatron image import`", path);
     if (little_endian(block + AT_MAJOR, 2) != 4 || little_endian(block + AT_MINOR, 2) != 0)
-        return error_set(err, "%.300s is squashfs %d.%d; only 4.0 is supported", path,
-                         (int)little_endian(block + AT_MAJOR, 2),
+        return error_set(err,
+                         "%.300s is squashfs %d.%d, but only 4.0 is supported; create it again "
+                         "with a current mksquashfs",
+                         path, (int)little_endian(block + AT_MAJOR, 2),
                          (int)little_endian(block + AT_MINOR, 2));
     used = little_endian(block + AT_BYTES_USED, 8);
     if (used < SUPERBLOCK || used > (uint64_t)info.st_size)

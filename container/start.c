@@ -193,13 +193,13 @@ static int explain_log(const struct container_request *request, int log, int ans
                          "load of this node, and that the file system of the image responds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
-    enroot_explain(what, 1, text, &said);
-    return error_set_code(err, said.code, "%.900s%s", said.text,
-                          request->entrypoint
-                              ? "; the image's entry point must execute its arguments "
-                                "(exec \"$@\"); if it does not, omit "
-                                "--megatron-entrypoint"
-                              : "");
+    enroot_explain(what, -1, text, &said); /* it is no child of this process */
+    error_set_code(err, said.code, "%.700s", said.text);
+    if (request->entrypoint)
+        error_append(err, "; the image's entry point must execute its arguments (exec \"$@\")%s%s",
+                     request->entrypoint_remedy ? "; if it does not, " : "",
+                     request->entrypoint_remedy ? request->entrypoint_remedy : "");
+    return -1;
 }
 
 static int launch_and_wait(const struct container_request *request, struct launch *launch,

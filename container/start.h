@@ -18,9 +18,10 @@ struct container_request {
     const char *temporary;          /* node-local directory for files needed while the container
                                        starts */
     int writable, remap_root, mount_home;
-    int entrypoint;        /* run the image's entry point (needs a shell in the image) */
-    double timeout;        /* seconds */
-    const stop_flag *stop; /* may be NULL */
+    int entrypoint;                /* run the image's entry point (needs a shell in the image) */
+    const char *entrypoint_remedy; /* if it fails: "omit --option"; may be NULL */
+    double timeout;                /* seconds */
+    const stop_flag *stop;         /* may be NULL */
 };
 
 /* Start the container. It lives until every process has closed the write end of the pipe whose read

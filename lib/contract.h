@@ -32,6 +32,8 @@
     X(MODEL, "NAME", "model preset; command-line options override its values")            \
     X(MASTER_ADDR, "HOST", "address of the node that runs rank 0")                        \
     X(MASTER_PORT, "N", "rendezvous port on that node")                                   \
+    X(SECRET, "TEXT",                                                                     \
+      "random text by which the ranks of a step recognize each other; keep it private")   \
     X(GPU, "LIST", "GPUs of this task: CUDA device numbers in PCI_BUS_ID order")          \
     X(GPU_PCI, "LIST",                                                                    \
       "PCI addresses of these GPUs, DOMAIN:BUS:DEVICE.FUNCTION, in the same order")       \

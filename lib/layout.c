@@ -128,7 +128,7 @@ int layout_check_node(const struct layout *layout, int64_t tasks, int64_t gpus,
         return error_set(
             err,
             "%s=%" PRId64 " does not divide %" PRId64
-            " tasks per node; use %s, or --ntasks-per-node with a multiple of %" PRId64,
+            " tasks per node; use %s, or sbatch --ntasks-per-node with a multiple of %" PRId64,
             names->tp, layout->tp, tasks, use, layout->tp);
     }
     return 0;

@@ -42,6 +42,13 @@
             LLAMA_FEATURES | PRESET_QK_NORM | (tied), 0, 1e-6                                   \
     }
 
+/* Masked language models: 'vocabulary' words, samples of 512 tokens. */
+#define MASKED(name, family, layers, hidden, heads, vocabulary)                                   \
+    {                                                                                             \
+        name, family, layers, hidden, 4 * (hidden), heads, heads, (hidden) / (heads), vocabulary, \
+            512, 0, "RoBERTa and BERT", GPT_FEATURES, 0, 1e-5                                     \
+    }
+
 static const char megatron_gpt[] = "Megatron-LM GPT", nemo_gpt[] = "NeMo GPT-3 and Nemotron";
 
 static const struct model_shape presets[] = {
@@ -90,6 +97,13 @@ static const struct model_shape presets[] = {
     QWEN3("qwen3-8b", 36, 4096, 12288, 32, 0),
     QWEN3("qwen3-14b", 40, 5120, 17408, 40, 0),
     QWEN3("qwen3-32b", 64, 5120, 25600, 64, 0),
+    MASKED("roberta-base", MODEL_ROBERTA, 12, 768, 12, 50265),
+    MASKED("roberta-large", MODEL_ROBERTA, 24, 1024, 16, 50265),
+    MASKED("bert-base", MODEL_BERT, 12, 768, 12, 30522),
+    MASKED("bert-large", MODEL_BERT, 24, 1024, 16, 30522),
+    MASKED("megatron-bert-345m", MODEL_MEGATRON_BERT, 24, 1024, 16, 30522),
+    MASKED("megatron-bert-1.3b", MODEL_MEGATRON_BERT, 24, 2048, 32, 30522),
+    MASKED("megatron-bert-3.9b", MODEL_MEGATRON_BERT, 48, 2560, 40, 30522),
 };
 
 enum { PRESETS = sizeof(presets) / sizeof(presets[0]) };
@@ -124,6 +138,19 @@ int64_t vocabulary_padded(int64_t vocabulary, int64_t divisor, int64_t tp)
     return (vocabulary + multiple - 1) / multiple * multiple;
 }
 
+/* What a masked language model has besides: the head, and in BERT token types, pooler and the head
+ * of sentence pairs; in RoBERTa two positions before the first. */
+static int64_t masked_parameters(const struct model_shape *shape, int64_t vocabulary)
+{
+    int64_t h = shape->hidden, head = h * h + 3 * h + vocabulary;
+
+    if (shape->family == MODEL_ROBERTA)
+        return head + 2 * h;
+    if (shape->family == MODEL_BERT || shape->family == MODEL_MEGATRON_BERT)
+        return head + 2 * h + h * h + h + 2 * h + 2;
+    return 0;
+}
+
 int64_t model_parameters(const struct model_shape *shape, int64_t padding)
 {
     int64_t h = shape->hidden, f = shape->ffn_hidden, d = shape->kv_channels;
@@ -140,13 +167,14 @@ int64_t model_parameters(const struct model_shape *shape, int64_t padding)
     if (has & PRESET_QK_NORM)
         layer += has & PRESET_RMS ? 2 * d : 4 * d;
     return shape->layers * layer + vocabulary * h * (has & PRESET_TIED ? 1 : 2) +
-           (has & PRESET_ROPE ? 0 : shape->sequence * h) + norm;
+           (has & PRESET_ROPE ? 0 : shape->sequence * h) + norm +
+           masked_parameters(shape, vocabulary);
 }
 
 void preset_describe(const struct model_shape *shape, char *buffer, size_t size)
 {
     snprintf(buffer, size,
-             "%-16s %3" PRId64 " layers, hidden %5" PRId64 ", %3" PRId64 " heads, %3" PRId64
+             "%-18s %3" PRId64 " layers, hidden %5" PRId64 ", %3" PRId64 " heads, %3" PRId64
              " query groups, vocabulary %6" PRId64 ", sequence %4" PRId64
              ", %.1f billion parameters",
              shape->name, shape->layers, shape->hidden, shape->heads, shape->query_groups,

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include "error.h"
 
-enum model_family { MODEL_GPT, MODEL_LLAMA };
+enum model_family { MODEL_GPT, MODEL_LLAMA, MODEL_ROBERTA, MODEL_BERT, MODEL_MEGATRON_BERT };
 
 /* How the network of a preset is built, as bits. None: learned positions, LayerNorm, GELU, no
  * biases, untied embeddings. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
 #include "nearest.h"
+#include "remedies.h"
 #include "world.h"
 
 #include <signal.h>
@@ -85,6 +86,7 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "--help";
 
+    remedy_set_table(command_remedies);
     if (strcmp(name, "help") == 0 && argc > 2) {
         static const char *const ask[] = {"--help", NULL};
 

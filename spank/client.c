@@ -20,10 +20,12 @@
 #include "controller.h"
 #include "image.h"
 #include "note.h"
+#include "port.h"
 #include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
 #include "squashfs.h"
+#include "token.h"
 
 extern char **environ;
 
@@ -198,6 +200,7 @@ static void write_note(struct plugin *plugin, unsigned wishes)
     snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
     if (getrandom(&note.mark, sizeof(note.mark), 0) == sizeof(note.mark))
         note.mark &= INT64_MAX;
+    token_create(note.secret); /* without it, ranks recognize each other by rank and size only */
     if (plugin->settings.image.used)
         find_home(note.home, sizeof(note.home));
     note_format_client(&note, text);
@@ -402,7 +405,7 @@ static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t s
     for (unsigned attempt = 0; attempt < PORT_ATTEMPTS; attempt++) {
         int64_t port = rendezvous_port(&rendezvous, attempt);
 
-        if (rendezvous_port_free(port))
+        if (port_is_free(port))
             return port;
     }
     return 0;

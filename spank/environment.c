@@ -101,10 +101,13 @@ static void set_layout(struct exporter *exporter, const struct settings *setting
         set_contract_choice(exporter, CONTRACT_MODEL, settings->model->name);
 }
 
-static void set_rendezvous(struct exporter *exporter, const struct share *share)
+static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
+                           const struct share *share)
 {
     char text[32];
 
+    if (facts->note.secret[0])
+        set_fact(exporter, CONTRACT_SECRET, facts->note.secret);
     if (share->master[0]) {
         set_contract_choice(exporter, CONTRACT_MASTER_ADDR, share->master);
         set_other(exporter, "MASTER_ADDR", share->master);
@@ -171,7 +174,7 @@ int environment_export(spank_t spank, const struct facts *facts, const struct se
     spank_unsetenv(spank, NOTE_STEP);
     set_identity(&exporter, facts);
     set_layout(&exporter, settings);
-    set_rendezvous(&exporter, share);
+    set_rendezvous(&exporter, facts, share);
     set_placement(&exporter, result);
     set_gpus(&exporter, result);
     if (!(config->off & PART_NICS)) {

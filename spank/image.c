@@ -73,6 +73,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         .remap_root = settings->remap_root,
         .mount_home = settings->mount_home,
         .entrypoint = settings->entrypoint,
+        .entrypoint_remedy = "omit --megatron-entrypoint",
         .timeout = START_SECONDS,
         .stop = node->stop,
     };
@@ -137,6 +138,7 @@ static struct importer importer_of(const struct image_settings *settings,
         .publisher = config->image_publisher,
         .min_free = config->image_min_free,
         .timeout = settings->timeout,
+        .timeout_remedy = "raise --megatron-import-timeout",
     };
 }
 

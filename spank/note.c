@@ -9,8 +9,10 @@
 
 void note_format_client(const struct note *note, char buffer[NOTE_TEXT])
 {
-    snprintf(buffer, NOTE_TEXT, "version=%s slurm=%s contract=%d wishes=%u home=%s mark=%" PRId64,
-             note->version, note->slurm, note->contract, note->wishes, note->home, note->mark);
+    snprintf(buffer, NOTE_TEXT,
+             "version=%s slurm=%s contract=%d wishes=%u home=%s secret=%s mark=%" PRId64,
+             note->version, note->slurm, note->contract, note->wishes, note->home, note->secret,
+             note->mark);
 }
 
 void note_format_step(const struct note *note, char buffer[NOTE_TEXT])
@@ -60,6 +62,8 @@ void note_parse(struct note *note, const char *text)
             take_text(note->first, sizeof(note->first), value);
         else if (strcmp(word, "home") == 0)
             take_text(note->home, sizeof(note->home), value);
+        else if (strcmp(word, "secret") == 0)
+            take_text(note->secret, sizeof(note->secret), value);
         else if (strcmp(word, "port") == 0)
             note->port = take_number(value, 65535);
         else if (strcmp(word, "mark") == 0)

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "token.h"
+
 #define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
 #define NOTE_STEP \
     "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; for a het job, only its start */
@@ -17,15 +19,16 @@ struct note {
     char version[32]; /* version of the plugin in srun; "" if there is no note */
     char slurm[32];   /* the Slurm version that it was built for */
     int contract;
-    unsigned wishes;  /* enum wish */
-    char home[256];   /* the user's HOME, as srun has it; "" for steps without an image */
-    int64_t mark;     /* a number unique to this srun; 0 if there is none */
-    char master[256]; /* address of the node of task 0; "" if unknown */
-    char first[256];  /* its name */
-    int64_t port;     /* 0 if not chosen */
-    int64_t start;    /* of the job, seconds since 1970; 0 if unknown */
-    int64_t end;      /* of the job, seconds since 1970; 0 if unknown */
-    int64_t refused;  /* 1: srun has reported an error; the tasks just fail */
+    unsigned wishes;         /* enum wish */
+    char home[256];          /* the user's HOME, as srun has it; "" for steps without an image */
+    char secret[TOKEN_TEXT]; /* of the step, in hexadecimal; "" if there is none */
+    int64_t mark;            /* a number unique to this srun; 0 if there is none */
+    char master[256];        /* address of the node of task 0; "" if unknown */
+    char first[256];         /* its name */
+    int64_t port;            /* 0 if not chosen */
+    int64_t start;           /* of the job, seconds since 1970; 0 if unknown */
+    int64_t end;             /* of the job, seconds since 1970; 0 if unknown */
+    int64_t refused;         /* 1: srun has reported an error; the tasks just fail */
 };
 
 /* Write the client's or the step's half. */

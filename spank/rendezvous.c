@@ -10,6 +10,7 @@
 #include "controller.h"
 #include "deadline.h"
 #include "parse.h"
+#include "port.h"
 #include "rendezvous_port.h"
 
 enum { CONTROLLER_SECONDS = 8 };
@@ -129,7 +130,7 @@ static int find_port(spank_t spank, const struct facts *facts, const struct conf
         share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
     for (uint32_t i = 0; i < share->tasks; i++)
         here |= share->task[i].found.rank == 0;
-    if (here && !rendezvous_port_free(share->port))
+    if (here && !port_is_free(share->port))
         return error_set(err,
                          "the rendezvous port %" PRId64
                          " is in use on %s; start the step again, or set MASTER_PORT to a free "

@@ -21,7 +21,4 @@ int64_t rendezvous_port(const struct rendezvous_step *step, unsigned attempt);
 /* The first port of SLURM_STEP_RESV_PORTS ("21001-21004"), or 0 if there is none. */
 int64_t rendezvous_reserved(const char *text);
 
-/* Can this process listen on 'port'? Returns 1 or 0; 1 also if that cannot be determined. */
-int rendezvous_port_free(int64_t port);
-
 #endif

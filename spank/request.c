@@ -446,9 +446,11 @@ void request_environment(struct request *request, char *const *variables)
     const char *prefix = prefixes[request->program];
     bool nested = false;
 
-    /* Within a step, SLURM_CPU_BIND is Slurm's own result for that step, not the user's request. */
+    /* Within a step, SLURM_CPU_BIND is Slurm's own result for that step, not the user's request. A
+     * batch script is no such step, although Slurm since 23.11 gives it this number. */
     for (char *const *variable = variables; *variable; variable++)
-        nested |= strncmp(*variable, "SLURM_STEP_ID=", 14) == 0;
+        nested |= strncmp(*variable, "SLURM_STEP_ID=", 14) == 0 &&
+                  strcmp(*variable + 14, "-5") != 0 && strcmp(*variable + 14, "4294967291") != 0;
     for (size_t i = 0; i < COUNT(table); i++) {
         size_t length = strlen(prefix), name = strlen(table[i].name);
 

@@ -121,7 +121,7 @@ cluster_up() {
     local missing
     [ "$(id -u)" = 0 ] || skip_all "a private cluster needs root"
     for missing in munged slurmctld slurmd srun; do
-        PATH=$PATH:/usr/sbin command -v $missing >/dev/null || skip_all "$missing is not installed"
+        PATH=${MEGATRON_TEST_SLURM:+$MEGATRON_TEST_SLURM/bin:$MEGATRON_TEST_SLURM/sbin:}$PATH:/usr/sbin command -v $missing >/dev/null || skip_all "$missing is not installed"
     done
     if ! tap_env=$("$top/t/cluster" up --owner $$ "$@"); then
         ok "the private cluster starts" false

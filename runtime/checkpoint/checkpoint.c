@@ -2,6 +2,7 @@
 #include "checkpoint_private.h"
 #include "directory.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -152,7 +153,10 @@ static int check_directory(struct checkpoint *c, struct error *err)
 
     if (rc == 0)
         rc = check_shared(c, err);
-    return rc < 0 ? error_prefix(err, "--save") : 0;
+    if (rc == 0)
+        return 0;
+    error_prefix(err, "cannot save checkpoints");
+    return error_remedy(err, REMEDY_SAVE_DIRECTORY);
 }
 
 static int create_save(struct checkpoint *c, struct error *err)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert.h"
 #include "directory.h"
+#include "fairseq_source.h"
 #include "half.h"
 #include "hf_config.h"
 #include "hf_private.h"
 #include "megatron_source.h"
+#include "remedy.h"
 #include "reshard.h"
 
 #include <errno.h>
@@ -25,6 +27,7 @@ struct source {
     struct hf_map map;
     const struct safetensors *tensors;
     struct megatron_source *megatron;
+    struct fairseq_source *fairseq;
 };
 
 static int load_hf(const struct source *source, const struct parameter *p, float *out,
@@ -37,6 +40,12 @@ static int load_megatron(const struct source *source, const struct parameter *p,
                          struct error *err)
 {
     return megatron_source_load(source->megatron, p, out, err);
+}
+
+static int load_fairseq(const struct source *source, const struct parameter *p, float *out,
+                        struct error *err)
+{
+    return fairseq_source_load(source->fairseq, p, out, err);
 }
 
 /* Write one layer as a pipeline rank would. */
@@ -164,6 +173,21 @@ int convert_import_megatron(const char *from, const char *directory,
     return rc;
 }
 
+int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
+                           struct error *err)
+{
+    struct source source = {.load = load_fairseq};
+    int rc;
+
+    source.fairseq = fairseq_source_open(from, heads, err);
+    if (!source.fairseq)
+        return -1;
+    source.model = fairseq_source_model(source.fairseq);
+    rc = import(&source, directory, err);
+    fairseq_source_destroy(source.fairseq);
+    return rc;
+}
+
 /* --- Export ---------------------------------------------------------------------------------- */
 
 /* Convert in place: a 16-bit number takes less space than its source. A number must not become
@@ -177,11 +201,12 @@ static int round_to(enum device_type type, const char *name, float *values, int6
     for (int64_t i = 0; i < count && type != TYPE_FP32; i++) {
         uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
-        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i]))
-            return error_set(err,
-                             "tensor %s contains %g, which overflows %s; export with --dtype %s",
-                             name, (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
-                             bfloat ? "fp32" : "bf16 or fp32");
+        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i])) {
+            error_set(err, "tensor %s contains %g, which overflows %s; export it as %s", name,
+                      (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
+                      bfloat ? "fp32" : "bf16 or fp32");
+            return error_remedy(err, REMEDY_EXPORT_TYPE);
+        }
         memcpy(&out[i], &half, sizeof(half));
     }
     return 0;

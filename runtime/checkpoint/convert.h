@@ -16,6 +16,10 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
 int convert_import_megatron(const char *from, const char *directory,
                             const struct megatron_hints *hints, char said[200], struct error *err);
 
+/* The same from a model of fairseq; 'heads' as in fairseq_source.h. */
+int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
+                           struct error *err);
+
 /* Write the weights of the checkpoint in 'from' (an iter_... directory) to the Hugging Face
  * directory 'to', in files of at most 'shard_bytes' each unless a single tensor is larger. */
 int convert_export_hf(const char *from, const char *to, enum device_type type, int64_t shard_bytes,

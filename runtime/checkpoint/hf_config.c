@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_config.h"
 #include "directory.h"
+#include "hf_masked.h"
 #include "hf_private.h"
 #include "json.h"
 
@@ -382,7 +383,7 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
     if (!c->linear_bias)
         return error_set(err, "GPT-NeoX without biases (attention_bias) is not supported");
     if (strcmp(activation, "gelu") == 0)
-        c->activation = ACTIVATION_GELU_ERF;
+        c->gelu_erf = 1;
     else if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_fast") != 0 &&
              strcmp(activation, "gelu_pytorch_tanh") != 0)
         return error_set(err, "hidden_act %.40s is not supported; only gelu and gelu_new are",
@@ -477,7 +478,9 @@ static int refuse_type(const char *type, struct error *err)
     if (strcmp(type, "olmo") == 0)
         return error_set(err, "model_type olmo has norms without weights, which are not supported; "
                               "olmo2 and olmo3 are");
-    return error_set(err, "model_type %.40s is not supported; only %s are", type, known);
+    return error_set(
+        err, "model_type %.40s is not supported; only %s, roberta, bert and megatron-bert are",
+        type, known);
 }
 
 static int read_any(struct json_value root, struct model_config *c, struct error *err)
@@ -493,10 +496,14 @@ static int read_any(struct json_value root, struct model_config *c, struct error
     if (json_member(root, "quantization_config", &quantized) == 0 &&
         json_type(quantized) != JSON_NULL)
         return error_set(err, "quantized weights (quantization_config) are not supported");
-    if (!family)
+    if (hf_masked_is_type(type)) {
+        rc = hf_masked_read(root, type, c, err);
+    } else if (!family) {
         return refuse_type(type, err);
-    c->architecture = family->architecture;
-    rc = readers[family->architecture](root, c, err);
+    } else {
+        c->architecture = family->architecture;
+        rc = readers[family->architecture](root, c, err);
+    }
     if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
         rc = error_set(
             err,
@@ -526,7 +533,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     rc = read_any(json_root(json), c, err);
     json_destroy(json);
     c->shape.name = "the model";
-    c->shape.sequence = c->positions;
+    c->shape.sequence = c->positions - c->position_offset;
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
     return rc < 0 ? error_prefix(err, "%s", path) : 0;

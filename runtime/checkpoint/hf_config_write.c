@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 #include "hf_config.h"
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <stdio.h>
@@ -117,8 +118,7 @@ static void print_decoder(const struct model_config *c, FILE *f)
 
 static void print_neox(const struct model_config *c, FILE *f)
 {
-    fprintf(f, "  \"hidden_act\": \"%s\",\n",
-            c->activation == ACTIVATION_GELU_ERF ? "gelu" : "gelu_new");
+    fprintf(f, "  \"hidden_act\": \"%s\",\n", c->gelu_erf ? "gelu" : "gelu_new");
     print_sizes(c, f);
     print_real(f, "layer_norm_eps", c->epsilon);
     print_real(f, "rotary_emb_base", c->shape.rotary_base);
@@ -228,7 +228,10 @@ int hf_config_write(const char *directory, const struct model_config *config, st
     f = open_memstream(&text, &size);
     if (!f)
         return error_set(err, "out of memory");
-    print_config(config, map.family, f);
+    if (config->masked)
+        hf_masked_print(config, type_name(config), f);
+    else
+        print_config(config, map.family, f);
     rc = fclose(f) == 0 ? directory_write(directory, "config.json", text, size, err)
                         : error_set(err, "out of memory");
     free(text);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which architectures of transformers this program knows, and which of them a model is. */
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <math.h>
@@ -105,11 +106,9 @@ static unsigned attention_features(const struct model_config *c)
 
 static unsigned mlp_features(const struct model_config *c)
 {
-    int tanh = c->activation == ACTIVATION_NONE || c->activation == ACTIVATION_GELU_TANH;
-
     if (c->swiglu)
         return c->gate == GATE_SILU ? 0 : c->gate == GATE_GELU_TANH ? GEGLU : UNKNOWN;
-    return NO_GATE | (tanh ? 0 : c->activation == ACTIVATION_GELU_ERF ? GELU_ERF : UNKNOWN);
+    return NO_GATE | (c->activation != ACTIVATION_NONE ? UNKNOWN : c->gelu_erf ? GELU_ERF : 0);
 }
 
 static unsigned features_of(const struct model_config *c)
@@ -134,15 +133,32 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
     unsigned features = features_of(c);
     const struct hf_family *found = NULL;
 
+    if (c->masked) {
+        const struct hf_name *names = hf_masked_names(c, err);
+
+        *map = (struct hf_map){.names = names,
+                               .name = names ? hf_masked_architecture(names) : NULL,
+                               .query = s->heads * s->kv_channels,
+                               .key = s->query_groups * s->kv_channels,
+                               .ffn = s->ffn_hidden,
+                               .head = s->kv_channels};
+        return names ? 0 : -1;
+    }
     for (size_t i = 0; i < FAMILIES; i++)
         if (fits(&families[i], features) && (!found || families[i].architecture == c->architecture))
             found = &families[i];
     if (!found)
         return error_set(
             err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "
-                 "GPT-NeoX, OLMo 2 and 3, and Gemma 1, 2 and 3 with their usual layers can be "
+                 "GPT-NeoX, OLMo 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
+                 "layers can be "
                  "exported");
-    *map = (struct hf_map){found, s->heads * s->kv_channels, s->query_groups * s->kv_channels,
-                           s->ffn_hidden, s->kv_channels};
+    *map = (struct hf_map){found,
+                           found->names,
+                           found->name,
+                           s->heads * s->kv_channels,
+                           s->query_groups * s->kv_channels,
+                           s->ffn_hidden,
+                           s->kv_channels};
     return 0;
 }

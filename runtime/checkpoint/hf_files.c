@@ -4,7 +4,9 @@
 #include "directory.h"
 #include "file.h"
 #include "hf_config.h"
+#include "hf_masked.h"
 #include "hf_private.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,6 +49,12 @@ static int add_file(struct hf_files *files, struct hf_file *file, struct error *
     return 0;
 }
 
+/* The rows that a file gives a tensor; 0: it is a vector. Tables can have one row. */
+static int64_t rank_of(const char *name, int64_t rows)
+{
+    return rows == 1 && !strstr(name, "_embeddings.") ? 0 : rows;
+}
+
 /* Same order and numbering as in transformers: a tensor larger than the maximum file size gets its
  * own file at once; the others fill a file that is numbered when it is full. */
 static int place(struct planning *plan, const char *name, int64_t rows, int64_t cols,
@@ -59,7 +67,7 @@ static int place(struct planning *plan, const char *name, int64_t rows, int64_t 
     plan->files->parameters += rows * cols;
     plan->files->bytes += bytes;
     if (bytes > plan->shard_bytes) {
-        rc = safetensors_layout_add(&alone.layout, name, rows == 1 ? 0 : rows, cols, err);
+        rc = safetensors_layout_add(&alone.layout, name, rank_of(name, rows), cols, err);
         if (rc == 0)
             rc = add_file(plan->files, &alone, err);
         safetensors_layout_clear(&alone.layout);
@@ -68,7 +76,7 @@ static int place(struct planning *plan, const char *name, int64_t rows, int64_t 
     if ((int64_t)plan->open.layout.data_bytes + bytes > plan->shard_bytes &&
         add_file(plan->files, &plan->open, err) < 0)
         return -1;
-    return safetensors_layout_add(&plan->open.layout, name, rows == 1 ? 0 : rows, cols, err);
+    return safetensors_layout_add(&plan->open.layout, name, rank_of(name, rows), cols, err);
 }
 
 /* The Hugging Face tensor for a row of the table, if the model has it and the row is its first. */
@@ -94,7 +102,7 @@ static int place_row(struct planning *plan, const struct hf_name *row, int64_t l
 /* Rows of layers are consecutive in the table; they are repeated for each layer. */
 static int place_all(struct planning *plan, int64_t layers, struct error *err)
 {
-    for (const struct hf_name *row = plan->files->map.family->names, *end; row->ours; row = end) {
+    for (const struct hf_name *row = plan->files->map.names, *end; row->ours; row = end) {
         int repeated = strchr(row->ours, '%') != NULL;
 
         for (end = row + 1; repeated && end->ours && strchr(end->ours, '%'); end++)
@@ -109,9 +117,10 @@ static int place_all(struct planning *plan, int64_t layers, struct error *err)
 
 static int name_files(struct hf_files *files, struct error *err)
 {
-    if (files->count > 99999)
-        return error_set(err,
-                         "the export would need more than 99999 files; raise --max-shard-size");
+    if (files->count > 99999) {
+        error_set(err, "the export would need more than 99999 files");
+        return error_remedy(err, REMEDY_SHARD_SIZE);
+    }
     for (size_t i = 0; i < files->count; i++) {
         struct hf_file *file = &files->list[i];
 
@@ -149,6 +158,9 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
             rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);
     if (rc == 0)
         rc = place_all(&plan, config->shape.layers, err);
+    /* New files consist of zeros. */
+    if (rc == 0 && hf_masked_zeros(config))
+        rc = place(&plan, hf_masked_zeros(config), 1, config->shape.hidden, err);
     if (rc == 0)
         rc = add_file(files, &plan.open, err);
     safetensors_layout_clear(&plan.open.layout);
@@ -213,11 +225,13 @@ static int allow_files(size_t count, struct error *err)
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
-    if (wanted >= limit.rlim_max)
-        return error_set(err,
-                         "%zu files must be open at once, but only %zu are allowed; raise "
-                         "--max-shard-size, or the limit on open files (ulimit -Hn)",
-                         count, (size_t)limit.rlim_max);
+    if (wanted >= limit.rlim_max) {
+        error_set(err,
+                  "%zu files must be open at once, but only %zu are allowed; raise the limit on "
+                  "open files (ulimit -Hn)",
+                  count, (size_t)limit.rlim_max);
+        return error_remedy(err, REMEDY_SHARD_SIZE);
+    }
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);

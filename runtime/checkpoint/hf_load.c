@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static const struct safetensor *find_tensor(const struct safetensors *tensors, c
         tensor = safetensors_find(tensors, name + strlen(prefix));
     if (!tensor && strcmp(name, "embed_out.weight") == 0)
         tensor = safetensors_find(tensors, "lm_head.weight");
-    return tensor;
+    return tensor ? tensor : hf_masked_find_old(tensors, name);
 }
 
 int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
@@ -34,7 +35,7 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
         return error_set(err,
                          "Hugging Face's %s architecture has no counterpart of %s; the weights "
                          "cannot be loaded with these model options",
-                         map->family->name, p->name);
+                         map->name, p->name);
     tensor = find_tensor(tensors, theirs);
     if (!tensor)
         return error_set(err, "tensor %s is missing", theirs);
@@ -147,7 +148,7 @@ static int check_tensor(const struct hf_map *map, const struct safetensors *tens
                                         "embed_out."};
     static const char *const idle[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                                        ".attention.bias", ".attention.masked_bias"};
-    const struct hf_name *table = map->family->names;
+    const struct hf_name *table = map->names;
     char name[sizeof(tensor->name) + sizeof(prefix)];
     int of_network = 0, harmless = 0;
 
@@ -184,6 +185,8 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
     struct parameters p;
     int rc;
 
+    if (config->masked)
+        return hf_masked_check(map->names, tensors, config, err);
     whole.chunks = 1;
     rc = parameters_create(&p, &whole, &one, &at, err);
     for (size_t i = 0; rc == 0 && (tensor = safetensors_at(tensors, i)); i++)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "hf_masked.h"
 #include "hf_private.h"
 
 #include <stdio.h>
@@ -233,9 +234,9 @@ void hf_shape(const struct hf_map *map, const struct hf_name *row, const struct 
 {
     int64_t all_rows = p->true_rows < p->all_rows ? p->true_rows : p->all_rows;
 
-    if (all_rows == 1) {
+    if (all_rows == 1 || p->all_cols == 1) {
         *rows = 1;
-        *cols = place_of(map, row, p->all_cols).all;
+        *cols = place_of(map, row, all_rows * p->all_cols).all;
     } else if (row->how & HF_TRANSPOSED) {
         *rows = p->all_cols;
         *cols = place_of(map, row, all_rows).all;
@@ -252,7 +253,7 @@ int64_t hf_index(const struct hf_map *map, const struct hf_name *row, const stru
 
     hf_shape(map, row, p, &rows, &cols);
     if (rows == 1)
-        return row_of(map, row, p->all_cols, c);
+        return row_of(map, row, p->all_cols, p->all_cols == 1 ? r : c);
     if (row->how & HF_TRANSPOSED)
         return c * cols + row_of(map, row, p->all_rows, r);
     return row_of(map, row, p->all_rows, r) * cols + c;

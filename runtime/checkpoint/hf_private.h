@@ -47,7 +47,9 @@ const struct hf_family *hf_family_of_type(const char *model_type);
 
 /* Hugging Face's names for the tensors of a model, and the sizes that decide where they are. */
 struct hf_map {
-    const struct hf_family *family;
+    const struct hf_family *family; /* NULL: a model of hf_masked.h */
+    const struct hf_name *names;
+    const char *name;              /* of the architecture */
     int64_t query, key, ffn, head; /* rows of queries, of keys, of the MLP, of one head */
 };
 

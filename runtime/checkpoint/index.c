@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 #define SIZE_LIMIT  ((int64_t)1 << 23)
 #define LAYERS_MOST 4096
@@ -196,7 +197,7 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
                       struct error *err)
 {
     struct checkpoint_index ours;
-    char text[600], blocks[300];
+    char text[600], blocks[300], other[300];
     int differ = 0;
     size_t used;
 
@@ -207,6 +208,10 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
         snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "", blocks);
         differ = 1;
     }
+    used = strlen(text);
+    if (fields_compare(index_masked_fields, &index->model, model, other, sizeof(other)) > 0)
+        differ = 1;
+    snprintf(text + used, sizeof(text) - used, "%s%s", used && other[0] ? ", " : "", other);
     used = strlen(text);
     if (index_create_tensors(&ours, model, err) < 0) {
         index_clear(&ours);
@@ -238,11 +243,9 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
 {
     char text[600];
 
-    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0)
+    if (fields_compare(index_rule_fields, &index->rules, rules, text, sizeof(text)) == 0 &&
+        fields_compare(index_rule_more_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
-    return error_set(err,
-                     "the learning-rate schedule differs from the checkpoint's: %s; use the same "
-                     "values, --override-opt_param-scheduler to use these values, or "
-                     "--use-checkpoint-opt_param-scheduler to use the checkpoint's",
-                     text);
+    error_set(err, "the learning-rate schedule differs from the checkpoint's: %s", text);
+    return error_remedy(err, REMEDY_SCHEDULE);
 }

@@ -40,6 +40,14 @@ static const struct field state_fields[] = {
     {0},
 };
 
+/* Of the log line that comes next; checkpoints of older versions do not have them. */
+static const struct field log_fields[] = {
+    STATE(weight_total, FIELD_DOUBLE),
+    STATE(norm_total, FIELD_DOUBLE),
+    STATE(clipped, FIELD_INT64),
+    {0},
+};
+
 const struct field index_rule_fields[] = {
     {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
     {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
@@ -47,6 +55,24 @@ const struct field index_rule_fields[] = {
     {"warm-up samples", FIELD_DOUBLE, offsetof(struct step_rules, warmup_samples)},
     {"decay samples", FIELD_DOUBLE, offsetof(struct step_rules, decay_samples)},
     {"weight-decay", FIELD_DOUBLE, offsetof(struct step_rules, weight_decay)},
+    {0},
+};
+
+#define RULE(name, member, type)                        \
+    {                                                   \
+        name, type, offsetof(struct step_rules, member) \
+    }
+/* Schedules beyond those: left out of the file where all of them are 0. */
+const struct field index_rule_more_fields[] = {
+    RULE("lr-warmup-init", warmup_init, FIELD_DOUBLE),
+    RULE("lr-wsd-decay-style", wsd_style, FIELD_INT),
+    RULE("lr-wsd-decay samples", wsd_samples, FIELD_DOUBLE),
+    RULE("weight-decay-incr-style", decay_style, FIELD_INT),
+    RULE("start-weight-decay", start_weight_decay, FIELD_DOUBLE),
+    RULE("weight-decay-incr samples", decay_growth_samples, FIELD_DOUBLE),
+    RULE("decoupled-lr", decoupled_lr, FIELD_DOUBLE),
+    RULE("decoupled-min-lr", decoupled_min_lr, FIELD_DOUBLE),
+    RULE("optimizer", optimizer, FIELD_INT),
     {0},
 };
 
@@ -87,6 +113,7 @@ const struct field index_block_fields[] = {
     MODEL("norm-placement", branch_norm, FIELD_INT),
     MODEL("use-parallel-residual", parallel_residual, FIELD_INT),
     MODEL("activation", activation, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
     MODEL("gate", gate, FIELD_INT),
     MODEL("window", window, FIELD_INT64),
     MODEL("window-attn-skip-freq", window_every, FIELD_INT64),
@@ -101,6 +128,17 @@ const struct field index_block_fields[] = {
 /* Where weights came from does not change what they compute. */
 static const struct field architecture_fields[] = {
     MODEL("architecture", architecture, FIELD_INT),
+    {0},
+};
+
+/* The same of masked language models; an index of another model does not have them. */
+const struct field index_masked_fields[] = {
+    MODEL("masked-lm", masked, FIELD_INT),
+    MODEL("post-norm", post_norm, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
+    MODEL("num-token-types", token_types, FIELD_INT64),
+    MODEL("position-offset", position_offset, FIELD_INT64),
+    MODEL("bert-binary-head", binary_head, FIELD_INT),
     {0},
 };
 
@@ -144,18 +182,31 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
+    static const struct step_rules none = {0};
+    char text[600];
+
     fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
+    fprintf(f, ",\n\"log\": ");
+    fields_write(log_fields, &index->state, f);
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
+    if (fields_compare(index_rule_more_fields, &index->rules, &none, text, sizeof(text)) > 0) {
+        fprintf(f, ",\n\"schedule-more\": ");
+        fields_write(index_rule_more_fields, &index->rules, f);
+    }
     fprintf(f, ",\n\"model\": ");
     fields_write(index_model_fields, &index->model, f);
     fprintf(f, ",\n\"blocks\": ");
     fields_write(index_block_fields, &index->model, f);
     fprintf(f, ",\n\"origin\": ");
     fields_write(architecture_fields, &index->model, f);
+    if (index->model.masked) {
+        fprintf(f, ",\n\"masked model\": ");
+        fields_write(index_masked_fields, &index->model, f);
+    }
     fprintf(f, ",\n\"training\": ");
     fields_write(loose_fields, &index->model, f);
     fprintf(f, ",\n\"layout\": ");
@@ -350,10 +401,38 @@ static int read_new_sections(struct json_value root, struct model_config *model,
     return index_check_blocks(model, err);
 }
 
+static int read_log(struct step_state *state, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "log", &object) < 0) {
+        state->weight_total = (double)state->taken; /* every step counted alike */
+        return 0;
+    }
+    return fields_read(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
+}
+
+/* A masked model has sizes that other models do not have. */
+static int read_masked(struct model_config *model, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "masked model", &object) < 0)
+        return 0;
+    if (fields_read(index_masked_fields, object, model, err) < 0)
+        return error_prefix(err, "masked model");
+    if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
+        model->position_offset < 0 || model->position_offset > INT32_MAX)
+        return error_set(err, "masked model: invalid values");
+    model->masked_max = 1;
+    return 0;
+}
+
 static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
 {
     char format[32] = "";
     int64_t version = 0, arrays = 0;
+    struct json_value more;
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
         return error_set(err, "it is not the index of a checkpoint");
@@ -367,8 +446,12 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     index->arrays = (int)arrays;
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
+        read_log(&index->state, root, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
+        (json_member(root, "schedule-more", &more) == 0 &&
+         read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
         read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
+        read_masked(&index->model, root, err) < 0 ||
         read_new_sections(root, &index->model, err) < 0 ||
         read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)

@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "file.h"
 #include "origin.h"
+#include "remedy.h"
 #include "reshard.h"
 #include "threads.h"
 
@@ -41,7 +42,7 @@ static int choose(struct checkpoint *c, int64_t below, int64_t *iteration, struc
     } else if (c->leads && directory_newest(c->config.load, below, iteration, err) < 0) {
         /* Permanent errors; any other file system error may go away. */
         rc = errno == EACCES || errno == ENOTDIR || errno == ENAMETOOLONG ? REFUSED : -1;
-        error_prefix(err, "--load");
+        error_prefix(err, "cannot load a checkpoint");
     }
     rc = checkpoint_agree(c, rc, err);
     return rc < 0 ? rc : checkpoint_from_leader(c, iteration, err);
@@ -62,7 +63,8 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     if (!wants_optimizer(c))
         return 0;
     if (index->arrays < ARRAYS) {
-        error_set(err, "it was saved without optimizer state; use --no-load-optim or --finetune");
+        error_set(err, "it was saved without optimizer state");
+        error_remedy(err, REMEDY_NO_OPTIMIZER);
         return REFUSED;
     }
     if (!c->config.override_scheduler && index_check_rules(index, c->config.rules, err) < 0)
@@ -192,10 +194,9 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
         loaded->seed = index->state.seed;
     if (loaded->seed != c->config.model->seed)
         checkpoint_warn(c,
-                        "the run continues with --seed %" PRIu64
-                        " of its checkpoint, not with %" PRIu64
-                        "; add --no-load-rng to use the new seed",
-                        loaded->seed, c->config.model->seed);
+                        "the run continues with seed %" PRIu64
+                        " of its checkpoint, not with %" PRIu64 "; %s",
+                        loaded->seed, c->config.model->seed, remedy_words(REMEDY_NEW_SEED));
     loaded->resumes = c->config.load_optimizer;
     loaded->state = index->state;
 }
@@ -226,7 +227,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     if (rc == 0)
         fill_loaded(c, &index, loaded);
     else if (rc != DAMAGED)
-        error_prefix(err, "--load %s", directory);
+        error_prefix(err, "cannot load %s", directory);
     index_clear(&index);
     return rc;
 }
@@ -237,22 +238,22 @@ static int found_other(const struct checkpoint *c, struct error *err)
     int64_t *list = NULL;
     size_t count = 0;
 
-    directory_list(c->config.load, &list, &count, NULL);
     if (origin_check_megatron(c->config.load, err) < 0)
-        error_prefix(err, "--load");
-    else if (c->config.step >= 0 && count > 0)
-        error_set(err, "--load %s contains no checkpoint of iteration %" PRId64 " (--ckpt-step)",
-                  c->config.load, c->config.step);
-    else if (directory_has(c->config.load, "config.json"))
-        error_set(err, "--load %s is a Hugging Face folder; use --load-hf", c->config.load);
-    else if (directory_has(c->config.load, INDEX_NAME))
-        error_set(err, "--load %s is a single checkpoint; use its parent directory",
-                  c->config.load);
-    else
-        error_set(err,
-                  "--load %s contains no checkpoint (no iter_* directory); to start a new run that "
-                  "can be resumed, use the same directory for --save",
-                  c->config.load);
+        return REFUSED;
+    directory_list(c->config.load, &list, &count, NULL);
+    if (c->config.step >= 0 && count > 0) {
+        error_set(err, "%s contains no checkpoint of iteration %" PRId64, c->config.load,
+                  c->config.step);
+        error_remedy(err, REMEDY_ITERATION);
+    } else if (directory_has(c->config.load, "config.json")) {
+        error_set(err, "%s is a Hugging Face folder", c->config.load);
+        error_remedy(err, REMEDY_LOAD_HF);
+    } else if (directory_has(c->config.load, INDEX_NAME)) {
+        error_set(err, "%s is a single checkpoint; use its parent directory", c->config.load);
+    } else {
+        error_set(err, "%s contains no checkpoint (no iter_* directory)", c->config.load);
+        error_remedy(err, c->config.must_find ? REMEDY_LOAD : REMEDY_SAVE_THERE);
+    }
     free(list);
     return REFUSED;
 }
@@ -276,11 +277,9 @@ static int found_none(struct checkpoint *c, struct error *err)
 /* None of the checkpoints can be read; 'last' is the reason for the last one. */
 static int found_damaged(const struct checkpoint *c, const struct error *last, struct error *err)
 {
-    if (origin_check_megatron(c->config.load, err) < 0) {
-        error_prefix(err, "--load");
+    if (origin_check_megatron(c->config.load, err) < 0)
         return REFUSED;
-    }
-    return error_set(err, "--load %s contains no intact checkpoint; the last one tried: %.*s",
+    return error_set(err, "%s contains no intact checkpoint; the last one tried: %.*s",
                      c->config.load, TEXT, last->text);
 }
 

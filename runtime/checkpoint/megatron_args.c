@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "remedy.h"
 
 #define GPT2_VOCABULARY 50257
 
@@ -225,11 +226,13 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
     m->heads = hints->heads > 0 ? hints->heads : heads_of(args, m->hidden);
-    if (m->heads < 1 || m->heads > INT32_MAX)
-        return error_set_code(err, ERROR_USAGE,
-                              "its number of attention heads is not stored in the checkpoint; add "
-                              "--num-attention-heads N (hidden size %lld)",
-                              (long long)m->hidden);
+    if (m->heads < 1 || m->heads > INT32_MAX) {
+        error_set_code(err, ERROR_USAGE,
+                       "its number of attention heads is not stored in the checkpoint (hidden "
+                       "size %lld)",
+                       (long long)m->hidden);
+        return error_remedy(err, REMEDY_HEADS);
+    }
     m->query_groups =
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
     m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);
@@ -240,9 +243,11 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
             err,
             "its %lld attention heads of size %lld in %lld query groups do not match its tensors",
             (long long)m->heads, (long long)m->kv_channels, (long long)m->query_groups);
-    if (m->vocabulary > rows)
-        return error_set(err, "its vocabulary has %lld entries, but --vocab-size is %lld",
-                         (long long)rows, (long long)m->vocabulary);
+    if (m->vocabulary > rows) {
+        error_set(err, "its vocabulary has %lld entries, fewer than the %lld requested",
+                  (long long)rows, (long long)m->vocabulary);
+        return error_remedy(err, REMEDY_VOCABULARY);
+    }
     if (whole(args, "num_layers", m->layers) != m->layers)
         return error_set(err,
                          "it contains %lld of %lld layers: the files of some ranks are missing",

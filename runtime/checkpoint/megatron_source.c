@@ -81,7 +81,10 @@ static int find_latest(const char *path, char out[PATH_MAX], struct error *err)
     if (file)
         fclose(file);
     if (file && strcmp(text, "release") != 0)
-        return error_set(err, "%s contains neither an iteration nor \"release\"", name);
+        return error_set(err,
+                         "%s contains neither an iteration nor \"release\"; write one of them "
+                         "into it, or import an iter_* directory itself",
+                         name);
     return directory_path(out, err, "%s/release", path);
 }
 
@@ -101,7 +104,7 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
     if (access(name, F_OK) == 0)
         return error_set(err,
                          "%s is a distributed (torch_dist) checkpoint, which cannot be imported; "
-                         "convert it with Megatron-LM first (--ckpt-convert-format torch)",
+                         "convert it first with Megatron-LM --ckpt-convert-format torch",
                          path);
     if (find_latest(path, out, err) < 0)
         return -1;
@@ -112,7 +115,9 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
                          path);
     if (count_ranks(out, &s->tp, &s->pp, with_pp, err) < 0)
         return -1;
-    return s->tp > 0 ? 0 : error_set(err, "%s does not contain mp_rank_00", out);
+    if (s->tp > 0)
+        return 0;
+    return error_set(err, "%s does not contain mp_rank_00; copy the checkpoint again", out);
 }
 
 static int open_shard(struct megatron_shard *shard, const char *path, struct error *err)

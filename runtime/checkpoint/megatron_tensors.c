@@ -220,14 +220,18 @@ static int check_dict(struct walking *w, const struct pickle_value *dict, const 
         const struct pickle_value *key = dict->items[i], *value = dict->items[i + 1];
 
         if (key->type != PICKLE_STRING || ++w->seen > NAMES_MOST)
-            return error_set(err, "%s: its model is not a dict of tensors", w->shard);
+            return error_set(
+                err, "%s: its model is not a dict of tensors; save it with Megatron-LM again",
+                w->shard);
         snprintf(name, sizeof(name), "%s%s%.*s", path, *path ? "/" : "",
                  (int)(key->text.length < 128 ? key->text.length : 128), key->text.at);
         if (value->type == PICKLE_DICT) {
             if (depth < DEPTH_MOST && check_dict(w, value, name, depth + 1, err) < 0)
                 return -1;
         } else if (torch_is_tensor(value) && !is_known(w->source, name)) {
-            return error_set(err, "%s: unknown tensor %s in the GPT model", w->shard, name);
+            return error_set(err,
+                             "%s: unknown tensor %s; only GPT and Llama models can be imported",
+                             w->shard, name);
         }
     }
     return 0;
@@ -335,7 +339,8 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
     shard = s->shards[stage * s->tp + tp].name;
     value = megatron_find(s, tp, stage, chunk, l->name, local);
     if (!value)
-        return error_set(err, "%s: the tensor for %s is missing", shard, l->parameter->name);
+        return error_set(err, "%s: the tensor for %s is missing; copy the checkpoint again", shard,
+                         l->parameter->name);
     if (torch_file_tensor(s->shards[stage * s->tp + tp].file, value, t, err) < 0)
         return error_prefix(err, "%s: %s", shard, l->parameter->name);
     shape_of_part(s, l->name, l->rows, l->cols, &rows, &cols);

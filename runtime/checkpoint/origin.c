@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "hf_config.h"
 #include "index.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -53,18 +54,17 @@ int origin_check_megatron(const char *directory, struct error *err)
         snprintf(step, sizeof(step), "iter_%07" PRId64, newest);
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", step, marks[i]);
-        if (directory_has(directory, name))
-            return error_set_code(err, ERROR_USAGE,
-                                  "%s contains a Megatron-LM checkpoint; import it first: megatron "
-                                  "checkpoint import %s DIR --format megatron",
-                                  directory, directory);
+        if (directory_has(directory, name)) {
+            error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint", directory);
+            return error_remedy(err, REMEDY_IMPORT);
+        }
     }
     snprintf(name, sizeof(name), "%s/metadata.json", step);
     if (directory_has(directory, name))
         return error_set_code(
             err, ERROR_USAGE,
             "%s contains a distributed (torch_dist) Megatron-LM checkpoint; save it "
-            "with Megatron-LM as --ckpt-format torch, then import it",
+            "with Megatron-LM --ckpt-format torch, then import it",
             directory);
     return 0;
 }

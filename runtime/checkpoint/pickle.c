@@ -107,7 +107,9 @@ static int run(struct machine *m)
         if (done < 0)
             return -1;
         if (done == 0)
-            return error_set(m->err, "byte %zu of the pickle: operation 0x%02x is not supported",
+            return error_set(m->err,
+                             "byte %zu of the pickle: operation 0x%02x is not supported; save the "
+                             "file with torch.save again",
                              m->at - 1, op);
     }
     return pickle_fail(m, "it ends too early");

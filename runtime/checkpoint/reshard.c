@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 /* One of our pieces, found by its tensor. */
 struct want {
@@ -260,14 +261,19 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
 {
     struct reshard r = {directory, index, NULL, NULL, arrays, array_count, NULL};
     int rc = array_count <= index->arrays ? prepare(&r, parameters, pieces, err)
-                                          : error_set(err, "it contains no optimizer state");
+                                          : error_set(err, "it was saved without optimizer state");
+    if (array_count > index->arrays)
+        error_remedy(err, REMEDY_NO_OPTIMIZER);
 
     for (int i = 0; i < index->file_count && rc == 0; i++)
         rc = read_file(&r, &index->files[i], err);
     for (int i = 0; i < pieces->count && rc == 0; i++)
         if (r.wants[i].got != array_count * pieces->list[i].count) {
-            error_set(err, "a part of tensor %s is in none of its files",
-                      r.wants[i].parameter->name);
+            error_set(
+                err,
+                "a part of tensor %s is in none of its files; restore the missing file, or remove "
+                "this checkpoint",
+                r.wants[i].parameter->name);
             rc = CHECKPOINT_DAMAGED;
         }
     free(r.wants);

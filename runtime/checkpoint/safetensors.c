@@ -15,6 +15,7 @@
 
 #define HEADER_LIMIT ((size_t)100 << 20)
 #define FILES_MOST   4096
+#define AGAIN        "; copy the file again"
 
 struct mapping {
     char name[256]; /* name in an index; "" for a single file */
@@ -98,13 +99,13 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
 
     if (json_member(value, "dtype", &item) < 0 || json_string(item, &type, &length) < 0 ||
         json_member(value, "data_offsets", &offsets) < 0 || json_iterate(offsets, &i) < 0)
-        return error_set(err, "the description of tensor %.100s is invalid", name);
+        return error_set(err, "the description of tensor %.100s is invalid" AGAIN, name);
     for (int k = 0; k < 2 && json_next(&i, NULL, NULL, &item); k++)
         if (json_integer(item, &bounds[k]) < 0)
-            return error_set(err, "tensor %.100s has invalid offsets", name);
+            return error_set(err, "tensor %.100s has invalid offsets" AGAIN, name);
     if (bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > bytes)
-        return error_set(err, "tensor %.100s is outside the file: the file is truncated or damaged",
-                         name);
+        return error_set(
+            err, "tensor %.100s is outside the file, which is truncated or damaged" AGAIN, name);
     *range = (struct range){bounds[0], bounds[1]};
     if (snprintf(tensor.name, sizeof(tensor.name), "%s", name) >= (int)sizeof(tensor.name))
         return 0; /* no data */
@@ -114,7 +115,7 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
         return add_tensor(s, &tensor, err);
     if ((uint64_t)(bounds[1] - bounds[0]) !=
         (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
-        return error_set(err, "the size of tensor %.100s does not match its shape", name);
+        return error_set(err, "the size of tensor %.100s does not match its shape" AGAIN, name);
     tensor.data = data + bounds[0];
     return add_tensor(s, &tensor, err);
 }
@@ -137,12 +138,12 @@ static int check_ranges(struct range *ranges, size_t count, size_t bytes, struct
         qsort(ranges, count, sizeof(*ranges), by_begin);
     for (size_t i = 0; i < count; i++) {
         if (ranges[i].begin < at)
-            return error_set(err, "tensors overlap");
+            return error_set(err, "tensors overlap" AGAIN);
         if (ranges[i].begin > at)
             break;
         at = ranges[i].end;
     }
-    return (size_t)at == bytes ? 0 : error_set(err, "some of its bytes belong to no tensor");
+    return (size_t)at == bytes ? 0 : error_set(err, "some of its bytes belong to no tensor" AGAIN);
 }
 
 static int read_entries(struct safetensors *s, struct json_value root, const char *data,
@@ -158,7 +159,7 @@ static int read_entries(struct safetensors *s, struct json_value root, const cha
     if (!ranges)
         return error_set(err, "out of memory");
     if (json_iterate(root, &i) < 0 || json_type(root) != JSON_OBJECT)
-        rc = error_set(err, "the header is not a JSON object");
+        rc = error_set(err, "the header is not a JSON object" AGAIN);
     while (rc == 0 && json_next(&i, &name, &length, &value))
         if (strcmp(name, "__metadata__") != 0)
             rc = read_entry(s, name, value, data, bytes, &ranges[count++], err);
@@ -178,7 +179,7 @@ static int read_header(struct safetensors *s, const char *path, const char *file
     for (int k = 0; k < 8 && bytes >= 8; k++)
         length |= (uint64_t)(unsigned char)file[k] << (8 * k);
     if (bytes < 8 || length > bytes - 8 || length > HEADER_LIMIT)
-        return error_set(err, "%s is not a safetensors file: invalid header", path);
+        return error_set(err, "%s is not a safetensors file: invalid header" AGAIN, path);
     json = json_read(file + 8, (size_t)length, err);
     if (!json)
         return error_prefix(err, "%s: header", path);

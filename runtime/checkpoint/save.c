@@ -2,6 +2,7 @@
 #include "checkpoint_private.h"
 #include "clock.h"
 #include "directory.h"
+#include "remedy.h"
 #include "shard_file.h"
 
 #include <errno.h>
@@ -283,9 +284,9 @@ static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *
     checkpoint_warn(
         c,
         "training waited %.1f s at iteration %" PRId64 " for the checkpoint of iteration %" PRId64
-        ", which took %.1f s to write; use --save-interval %.0f or more, or a faster disk",
+        ", which took %.1f s to write; saving every %.0f iterations would avoid this; %s",
         waited, iteration, last, began + waited - c->began,
-        ceil((began + waited - c->began) / step));
+        ceil((began + waited - c->began) / step), remedy_words(REMEDY_SAVE_INTERVAL));
     return 0;
 }
 
@@ -398,7 +399,7 @@ int checkpoint_poll(struct checkpoint *c, struct error *err)
 /* The thread makes no progress: give up. */
 static int give_up(struct checkpoint *c, enum phase job, double seconds, struct error *err)
 {
-    static const char remedy[] = "check its file system, or raise --distributed-timeout-minutes";
+    const char *remedy = remedy_words(REMEDY_TIMEOUT);
     int rank = c->parallel->comm->rank;
     int64_t iteration = c->progress.iteration;
 

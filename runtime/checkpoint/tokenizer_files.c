@@ -22,6 +22,8 @@ static const char *const types[] = {
     [TOKENIZER_HUGGINGFACE] = "HuggingFaceTokenizer",
     [TOKENIZER_BERT_LOWER_CASE] = "BertWordPieceLowerCase",
     [TOKENIZER_BERT_CASE] = "BertWordPieceCase",
+    [TOKENIZER_FAIRSEQ_WORDS] = "FairseqWords",
+    [TOKENIZER_FAIRSEQ_BPE] = "FairseqBPE",
     [TOKENIZER_NULL] = "NullTokenizer",
 };
 
@@ -121,6 +123,12 @@ int tokenizer_files_save(const char *directory, const struct tokenizer_config *c
         if (copy_file(config->vocab_file, directory, "vocab.txt", err) < 0)
             return -1;
         snprintf(files, sizeof(files), ", \"vocab\": \"vocab.txt\"");
+    }
+    if ((config->type == TOKENIZER_FAIRSEQ_WORDS || config->type == TOKENIZER_FAIRSEQ_BPE) &&
+        config->vocab_file) {
+        if (copy_file(config->vocab_file, directory, "dict.txt", err) < 0)
+            return -1;
+        snprintf(files, sizeof(files), ", \"vocab\": \"dict.txt\"");
     }
     snprintf(text, sizeof(text), "{\"type\": \"%s\"%s}\n", types[config->type], files);
     return directory_write(directory, TOKENIZER_RECORD, text, strlen(text), err);

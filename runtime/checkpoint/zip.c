@@ -74,10 +74,10 @@ static int read_end64(const struct zip *z, const unsigned char *end, struct list
         return 0;
     at = number(end - LOCATOR_SIZE + 8, 8);
     if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE)
-        return error_set(err, "the end of the archive is damaged");
+        return error_set(err, "the end of the archive is damaged; copy the file again");
     end64 = z->bytes + at;
     if (number(end64, 4) != END64 || number(end64 + 16, 4) != 0 || number(end64 + 20, 4) != 0)
-        return error_set(err, "the end of the archive is damaged");
+        return error_set(err, "the end of the archive is damaged; copy the file again");
     *list = (struct listing){number(end64 + 48, 8), number(end64 + 40, 8), number(end64 + 32, 8)};
     return 0;
 }
@@ -87,15 +87,17 @@ static int read_end(const struct zip *z, struct listing *list, struct error *err
     const unsigned char *end = find_end(z);
 
     if (!end)
-        return error_set(err, "it is not a complete zip archive: its end is missing");
+        return error_set(
+            err, "it is not a complete zip archive: its end is missing; copy the file again");
     if (number(end + 4, 2) != 0 || number(end + 6, 2) != 0)
-        return error_set(err, "it is part of a multi-file archive");
+        return error_set(
+            err, "it is part of a multi-file archive; save the checkpoint with torch.save again");
     *list = (struct listing){number(end + 16, 4), number(end + 12, 4), number(end + 10, 2)};
     if (read_end64(z, end, list, err) < 0)
         return -1;
     if (list->at > z->size || list->size > z->size - list->at ||
         list->count > list->size / ENTRY_SIZE)
-        return error_set(err, "the list of members is outside the archive");
+        return error_set(err, "the list of members is outside the archive; copy the file again");
     return 0;
 }
 

@@ -5,35 +5,79 @@
 #include "self.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* Has srun --mpi=..., mpirun or another launcher of MPI started this process? */
+static int started_for_mpi(void)
+{
+    static const char *const signs[] = {"PMIX_RANK", "PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK",
+                                        "PALS_RANKID"};
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        if (getenv(signs[i]))
+            return 1;
+    return 0;
+}
+
+const char *comm_choose(int size, int gpu, struct error *err)
+{
+    const char *named = getenv("MEGATRON_COMM");
+
+    if (named && strcmp(named, "mpi") != 0 && strcmp(named, "tcp") != 0 &&
+        strcmp(named, "auto") != 0) {
+        error_set_code(err, ERROR_USAGE, "MEGATRON_COMM=%s; use mpi, tcp or auto", named);
+        return NULL;
+    }
+    if (size == 1)
+        return "self";
+    if (gpu)
+        return "nccl";
+    if (named && strcmp(named, "auto") != 0)
+        return strcmp(named, "mpi") == 0 ? "mpi" : "tcp";
+    return started_for_mpi() && module_exists("comm_mpi.so") ? "mpi" : "tcp";
+}
+
+/* Over MPI the launcher tells the ranks where rank 0 is; other backends need its address. */
+static int check_address(const char *name, const struct comm_options *options, struct error *err)
+{
+    if (strcmp(name, "mpi") == 0 || options->port > 0)
+        return 0;
+    return error_set(err,
+                     "cannot determine which node runs rank 0 of %d; start the ranks with srun and "
+                     "the plugin or with megatron launch, or set MASTER_ADDR and MASTER_PORT for "
+                     "all of them (mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500)%s",
+                     options->size,
+                     strcmp(name, "tcp") == 0 ? "; or start CPU ranks with `srun --mpi=pmix`" : "");
+}
 
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err)
 {
+    int gpus = strcmp(name, "nccl") == 0;
     comm_backend_open_function *open;
     struct comm *comm;
     char file[64];
 
     if (strcmp(name, "self") == 0)
         return self_comm_open(options, err);
-    if (strcmp(name, "mpi") != 0 && strcmp(name, "nccl") != 0) {
-        error_set(err, "unknown communication backend %s; use self, mpi or nccl", name);
+    if (strcmp(name, "mpi") != 0 && strcmp(name, "tcp") != 0 && !gpus) {
+        error_set(err, "unknown communication backend %s; use self, mpi, tcp or nccl", name);
         return NULL;
     }
-    /* MPI's launchers tell the ranks themselves. */
-    if (strcmp(name, "nccl") == 0 && options->port == 0) {
-        error_set(err,
-                  "cannot determine which node runs rank 0 of %d; start the ranks with srun and "
-                  "the plugin, or set MASTER_ADDR and MASTER_PORT for all of them (mpirun -x "
-                  "MASTER_ADDR=HOST -x MASTER_PORT=29500)",
-                  options->size);
+    if (check_address(name, options, err) < 0) {
+        if (options->rank > 0)
+            err->text[0] = '\0'; /* rank 0 reports it */
         return NULL;
     }
     snprintf(file, sizeof(file), "comm_%s.so", name);
     open = (comm_backend_open_function *)module_symbol(
-        file, "comm_backend_open",
-        strcmp(name, "mpi") == 0 ? "several ranks on CPUs" : "several GPUs", err);
+        file, "comm_backend_open", gpus ? "several GPUs" : "several ranks on CPUs", err);
     if (!open)
         return NULL;
+    if (strcmp(name, "mpi") != 0 && !options->secret && options->rank == 0)
+        log_note("MEGATRON_SECRET is not set: any process that can connect to port %d may claim to "
+                 "be a rank",
+                 options->port);
     comm = open(options, err);
     if (comm && comm->abi != COMM_ABI) {
         error_set(err, "%s belongs to another version of megatron; install them together", file);

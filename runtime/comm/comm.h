@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communication between the ranks: groups and stream-ordered collectives behind one interface.
  *
- * Backends: self (one rank, nothing to do), mpi (CPU memory), nccl (GPU memory); the last two are
- * shared objects that are opened when needed. One `struct comm` spans the world; groups are created
- * from it.
+ * Backends: self (one rank, nothing to do), mpi and tcp (CPU memory), nccl (GPU memory); all but
+ * self are shared objects that are opened when needed. One `struct comm` spans the world; groups
+ * are created from it.
  * - Collectives take device memory and a stream and return at once; they run in stream order. All
  *   members of a group must call the same collectives in the same order, and a group uses one
  *   stream at a time.
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 5
+#define COMM_ABI 6
 
 struct comm;
 struct comm_group;
@@ -46,6 +46,7 @@ struct comm_options {
     int rank, size;        /* in the world */
     const char *master;    /* address of rank 0's node, for the rendezvous */
     int port;              /* a port there that this job may use */
+    const char *secret;    /* what only the ranks of this step know (secret.h); NULL: nothing */
     double deadline;       /* timeout of a single wait in seconds */
     struct device *device; /* whose memory and streams are used; not owned */
     int deterministic;
@@ -54,7 +55,7 @@ struct comm_options {
 /* The first member of every backend's world: its data and its functions (see the calls below). */
 struct comm {
     int abi;
-    const char *name; /* "self", "mpi", "nccl" */
+    const char *name; /* "self", "mpi", "tcp", "nccl" */
     int rank, size;
     double deadline;
     struct device *device;
@@ -95,7 +96,13 @@ struct comm_group {
     int rank, size;
 };
 
-/* Open backend 'name' ("self", "mpi", "nccl") and connect to the other ranks (rendezvous).
+/* The backend for ranks of a CPU (or, if 'gpu' is set, a GPU) that were started as the environment
+ * shows: self for one rank, nccl for GPUs, mpi if srun or mpirun has started the ranks for it, else
+ * tcp. MEGATRON_COMM=mpi or =tcp overrides the choice for CPUs. Returns NULL with 'err' set if it
+ * has another value. */
+const char *comm_choose(int size, int gpu, struct error *err);
+
+/* Open backend 'name' ("self", "mpi", "tcp", "nccl") and connect to the other ranks (rendezvous).
  * Collective over the world. Returns NULL with 'err' set. Caller must comm_close. */
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err);
 
@@ -230,8 +237,8 @@ static inline int comm_check(struct comm *comm, struct error *err)
     return comm->check(comm, err);
 }
 
-/* Tell all reachable ranks to exit because of 'reason'. May not return (mpi prints the reason and
- * ends the process with exit code 1). */
+/* Tell all reachable ranks to exit because of 'reason'. May not return (mpi and tcp print the
+ * reason and end the process with exit code 1). */
 static inline void comm_abort(struct comm *comm, const char *reason)
 {
     comm->abort(comm, reason);

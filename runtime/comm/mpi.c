@@ -15,6 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
+ * itself only if that fails. */
+#define TOLD_SECONDS 5.0
+
 enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
 
 void mpi_fail(struct mpi_comm *comm, const char *format, ...)
@@ -184,7 +188,7 @@ static int watch_others(struct mpi_comm *comm, const struct comm_options *option
     if (mpi_star(options, &comm->star, &comm->base.warning, err) < 0)
         return -1;
     if (comm->star)
-        comm->watch = watch_begin(comm->star, options->rank, on_lost, comm, err);
+        comm->watch = watch_begin(comm->star, options->rank, TOLD_SECONDS, on_lost, comm, err);
     return comm->star && !comm->watch ? -1 : 0;
 }
 

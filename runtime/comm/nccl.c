@@ -426,9 +426,12 @@ __attribute__((visibility("default"))) comm_backend_open_function comm_backend_o
 struct comm *comm_backend_open(const struct comm_options *options, struct error *err)
 {
     struct nccl_comm *comm = calloc(1, sizeof(*comm));
+    struct secret_key key;
 
-    if (!comm) {
-        error_set(err, "out of memory");
+    if (!comm || secret_derive(options->secret, &key, err) < 0) {
+        if (!comm)
+            error_set(err, "out of memory");
+        free(comm);
         return NULL;
     }
     comm->base = (struct comm){
@@ -464,7 +467,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         setenv("NCCL_ALGO", "Ring", 1);
         setenv("NCCL_PROTO", "Simple", 1);
     }
-    comm->star = star_create(options->rank, options->size, options->master, options->port,
+    comm->star = star_create(options->rank, options->size, options->master, options->port, &key,
                              options->deadline, err);
     if (!comm->star) {
         free_comm(comm);

@@ -3,6 +3,8 @@
 
 #include "rendezvous.h"
 #include "clock.h"
+#include "handshake.h"
+#include "rendezvous_private.h"
 #include "socket.h"
 
 #include <arpa/inet.h>
@@ -16,12 +18,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { HELLO = 'H', HELLO_SECONDS = 5, CONNECT_SECONDS = 5, WELCOME_SECONDS = 60 };
+enum { CONNECT_SECONDS = 5, WELCOME_SECONDS = 60 };
 enum { MOST_PAUSE = 1000 }; /* milliseconds */
 
 void rendezvous_set_silence(int fd, int seconds)
@@ -36,7 +37,7 @@ void rendezvous_set_silence(int fd, int seconds)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof(milliseconds));
 }
 
-static void prepare(int fd)
+void rendezvous_prepare(int fd)
 {
     int on = 1;
 
@@ -45,13 +46,7 @@ static void prepare(int fd)
     rendezvous_set_silence(fd, RENDEZVOUS_SILENCE);
 }
 
-/* Rank 0's reply. A rank that connected to a wrong address does not receive it. */
-static uint64_t welcome_of(uint64_t token)
-{
-    return token * 2 + 1;
-}
-
-/* --- Rank 0 ---------------------------------------------------------------------------------- */
+/* --- Listening ------------------------------------------------------------------------------- */
 
 /* One connection per rank may exceed a process's default limit. */
 static void allow_many_files(void)
@@ -68,14 +63,15 @@ static int bind_to(int port)
 {
     struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
     struct sockaddr_in old = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int off = 0, on = 1, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0), failed;
+    int off = 0, on = 1, fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+        failed;
 
     if (fd >= 0) {
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         failed = bind(fd, (struct sockaddr *)&address, sizeof(address));
     } else {
-        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
         failed = bind(fd, (struct sockaddr *)&old, sizeof(old));
     }
@@ -131,78 +127,24 @@ int rendezvous_listen(int port, const char *master, struct rendezvous_address *a
     allow_many_files();
     fd = bind_to(port);
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&bound, &length) < 0) {
-        error_set_errno(err, errno, "rank 0 cannot listen on port %d for the other ranks", port);
+        error_set_errno(err, errno, "cannot listen on port %d for the other ranks", port);
         if (fd >= 0)
             close(fd);
         return -1;
     }
     /* IPv4 and IPv6 addresses have the port at the same offset. */
     address->port = ntohs(bound.sin6_port);
-    if (getrandom(&address->token, sizeof(address->token), 0) < 0)
-        address->token = (uint64_t)getpid();
+    if (secret_random(&address->key, sizeof(address->key), err) < 0) {
+        close(fd);
+        return -1;
+    }
     if (master)
         add_host(address, master);
     add_interfaces(address);
     return fd;
 }
 
-/* Name the ranks that have not connected. */
-static int report_missing(const int *fds, int size, double deadline, struct error *err)
-{
-    char names[256] = "";
-    int missing = 0;
-
-    for (int rank = 1; rank < size; rank++) {
-        size_t used = strlen(names);
-
-        if (fds[rank - 1] >= 0)
-            continue;
-        if (missing++ < 16)
-            snprintf(names + used, sizeof(names) - used, " %d", rank);
-    }
-    return error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, size,
-                     deadline, names, missing > 16 ? " ..." : "");
-}
-
-int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
-                      char (*hosts)[64], struct error *err)
-{
-    double until = clock_now() + deadline;
-    int come = 0;
-
-    while (come < size - 1 && clock_now() < until) {
-        struct rendezvous_hello hello;
-        uint64_t welcome = welcome_of(token);
-        int fd;
-
-        if (socket_wait(listener, SOCKET_READ, until) <= 0)
-            continue;
-        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-            return error_set_errno(err, errno,
-                                   "rank 0 cannot keep connections to %d ranks open, %d have "
-                                   "connected; raise the limit on open files (ulimit -Hn)",
-                                   size, come + 1);
-        if (fd < 0)
-            continue;
-        prepare(fd);
-        /* Anyone may connect here; only ranks of this world know the token. */
-        if (socket_receive(fd, &hello, sizeof(hello), clock_now() + HELLO_SECONDS) ||
-            hello.kind != HELLO || hello.size != size || hello.token != token || hello.rank < 1 ||
-            hello.rank >= size || fds[hello.rank - 1] >= 0 ||
-            socket_send(fd, &welcome, sizeof(welcome), clock_now() + HELLO_SECONDS)) {
-            close(fd);
-            continue;
-        }
-        hello.host[sizeof(hello.host) - 1] = '\0';
-        memcpy(hosts[hello.rank - 1], hello.host, sizeof(hello.host));
-        fds[hello.rank - 1] = fd;
-        come++;
-    }
-    return come < size - 1 ? report_missing(fds, size, deadline, err) : 0;
-}
-
-/* --- The others ------------------------------------------------------------------------------ */
+/* --- Connecting ------------------------------------------------------------------------------ */
 
 /* Try to connect for a few seconds only: an address may be unreachable. */
 static int connect_to(const struct addrinfo *a, double until)
@@ -228,32 +170,46 @@ static int connect_to(const struct addrinfo *a, double until)
     return -1;
 }
 
-/* Identify ourselves, and check that the other end is rank 0. */
-static int greet(int fd, const struct rendezvous_hello *hello, double until)
-{
-    double soon = clock_now() + WELCOME_SECONDS;
-    uint64_t welcome;
+/* What is needed to reach a rank. */
+struct destination {
+    const struct rendezvous_address *address;
+    int own, other, size;
+    double until;
+};
 
-    if (soon > until)
-        soon = until;
-    if (socket_send(fd, hello, sizeof(*hello), soon) ||
-        socket_receive(fd, &welcome, sizeof(welcome), soon))
+/* Prove that we belong to the same world, and check that the other end does. */
+static int greet(int fd, const struct destination *d)
+{
+    const struct secret_key *key = &d->address->key;
+    struct handshake_hello hello = {.size = d->size, .from = d->own, .to = d->other};
+    struct handshake_welcome welcome;
+    struct handshake_proof proof;
+    double soon = clock_now() + WELCOME_SECONDS;
+
+    if (soon > d->until)
+        soon = d->until;
+    gethostname(hello.host, sizeof(hello.host) - 1);
+    if (secret_random(hello.number, sizeof(hello.number), NULL) < 0 ||
+        handshake_sign_hello(key, &hello) < 0 || socket_send(fd, &hello, sizeof(hello), soon) ||
+        socket_receive(fd, &welcome, sizeof(welcome), soon) ||
+        handshake_check_welcome(key, &hello, &welcome) < 0 ||
+        handshake_sign_proof(key, &welcome, &proof) < 0)
         return -1;
-    return welcome == welcome_of(hello->token) ? 0 : -1;
+    return socket_send(fd, &proof, sizeof(proof), soon);
 }
 
-static int try_host(const char *host, int port, const struct rendezvous_hello *hello, double until)
+static int try_host(const char *host, const struct destination *d)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     char service[16];
     int fd = -1;
 
-    snprintf(service, sizeof(service), "%d", port);
+    snprintf(service, sizeof(service), "%d", d->address->port);
     if (getaddrinfo(host, service, &hints, &found))
         return -1;
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = connect_to(a, until);
-        if (fd >= 0 && greet(fd, hello, until)) {
+        fd = connect_to(a, d->until);
+        if (fd >= 0 && greet(fd, d)) {
             close(fd);
             fd = -1;
         }
@@ -262,16 +218,15 @@ static int try_host(const char *host, int port, const struct rendezvous_hello *h
     return fd;
 }
 
-static int try_all(const struct rendezvous_address *address, const struct rendezvous_hello *hello,
-                   double until)
+static int try_all(const struct destination *d)
 {
-    char hosts[sizeof(address->hosts)], *rest = hosts;
+    char hosts[sizeof(d->address->hosts)], *rest = hosts;
     int fd = -1;
 
-    memcpy(hosts, address->hosts, sizeof(hosts));
+    memcpy(hosts, d->address->hosts, sizeof(hosts));
     hosts[sizeof(hosts) - 1] = '\0';
     for (char *host; fd < 0 && (host = strtok_r(rest, " ", &rest));)
-        fd = try_host(host, address->port, hello, until);
+        fd = try_host(host, d);
     return fd;
 }
 
@@ -284,25 +239,25 @@ static unsigned next_pause(unsigned milliseconds, int rank)
     return next < MOST_PAUSE ? next : MOST_PAUSE;
 }
 
-int rendezvous_connect(int rank, int size, const struct rendezvous_address *address,
+int rendezvous_connect(int own, int other, int size, const struct rendezvous_address *address,
                        double deadline, struct error *err)
 {
-    struct rendezvous_hello hello = {
-        .kind = HELLO, .size = size, .rank = rank, .token = address->token};
-    double until = clock_now() + deadline;
+    struct destination d = {.address = address,
+                            .own = own,
+                            .other = other,
+                            .size = size,
+                            .until = clock_now() + deadline};
     unsigned milliseconds = 20;
-    int fd;
+    int fd = try_all(&d);
 
-    gethostname(hello.host, sizeof(hello.host) - 1);
-    fd = try_all(address, &hello, until);
-    while (fd < 0 && clock_now() < until) {
+    while (fd < 0 && clock_now() < d.until) {
         usleep(milliseconds * 1000);
-        milliseconds = next_pause(milliseconds, rank);
-        fd = try_all(address, &hello, until);
+        milliseconds = next_pause(milliseconds, own);
+        fd = try_all(&d);
     }
     if (fd < 0)
-        return error_set(err, "rank %d could not connect to rank 0 at %s, port %d, within %.0f s",
-                         rank, address->hosts, address->port, deadline);
-    prepare(fd);
+        return error_set(err, "rank %d could not connect to rank %d at %s, port %d, within %.0f s",
+                         own, other, address->hosts, address->port, deadline);
+    rendezvous_prepare(fd);
     return fd;
 }

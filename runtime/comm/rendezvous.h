@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rendezvous: how the ranks of a star find each other. Rank 0 listens; the others connect and
+/* Rendezvous: how ranks connect to each other. One listens; those with higher ranks connect and
  * identify themselves.
+ *
+ * Anyone may connect to the listening port, but only ranks of the same world have its key. Both
+ * ends prove that they have it (HMAC over random numbers of both) before a connection counts. A
+ * process without the key gets no reply and occupies no rank's place, and the listener serves the
+ * ranks while such processes are connected. The key authenticates the connection only: what is sent
+ * later is neither encrypted nor authenticated.
  *
  * TCP keepalive watches the connections: the kernel closes that of an ended process at once, and a
  * connection breaks if the other node or the network does not answer for RENDEZVOUS_SILENCE
@@ -11,35 +17,29 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "secret.h"
 
 #define RENDEZVOUS_SILENCE 120
 
-/* Where rank 0 listens. Plain bytes that can be sent to the other ranks. */
+/* Where a rank listens, and the key. Plain bytes that can be sent to the other ranks. */
 struct rendezvous_address {
-    uint64_t token; /* identifies the ranks of this world */
+    struct secret_key key;
     int32_t port;
     char hosts[1024]; /* names or addresses to try, separated by spaces */
 };
 
-/* What a connecting rank sends. */
-struct rendezvous_hello {
-    int32_t kind, size, rank, unused;
-    uint64_t token;
-    char host[64];
-};
-
-/* Listen on 'port'; 0: any free port. Fills port and token of 'address' and, as hosts, 'master'
- * (unless NULL) and all addresses of this node. Returns a socket, or -1. */
+/* Listen on 'port'; 0: any free port. Fills port of 'address' and, as hosts, 'master' (unless NULL)
+ * and all addresses of this node; the key is random. Returns a socket, or -1. */
 int rendezvous_listen(int port, const char *master, struct rendezvous_address *address,
                       struct error *err);
 
-/* As rank 0, accept the connections of all other ranks: fds[i] and hosts[i] belong to rank i + 1.
- * Other connections are closed. */
-int rendezvous_accept(int listener, int size, uint64_t token, double deadline, int *fds,
-                      char (*hosts)[64], struct error *err);
+/* As rank 'own', accept the connections of all higher ranks: fds[i] and hosts[i] belong to rank
+ * own + 1 + i. 'fds' must be -1 at first. Other connections are closed. */
+int rendezvous_accept(int listener, int own, int size, const struct secret_key *key,
+                      double deadline, int *fds, char (*hosts)[64], struct error *err);
 
-/* As any other rank, connect to rank 0. Returns a socket, or -1. */
-int rendezvous_connect(int rank, int size, const struct rendezvous_address *address,
+/* As rank 'own', connect to rank 'other'. Returns a socket, or -1. */
+int rendezvous_connect(int own, int other, int size, const struct rendezvous_address *address,
                        double deadline, struct error *err);
 
 /* Set for how many seconds the other end may stay silent. */

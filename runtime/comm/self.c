@@ -105,7 +105,7 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
     struct comm *comm = malloc(sizeof(*comm));
 
     if (!comm || options->size != 1) {
-        error_set(err, comm ? "%d ranks need MPI or NCCL" : "out of memory", options->size);
+        error_set(err, comm ? "%d ranks need MPI, TCP or NCCL" : "out of memory", options->size);
         free(comm);
         return NULL;
     }

@@ -4,6 +4,7 @@
 #include "socket.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -103,10 +104,10 @@ struct star *star_join(int rank, int size, const struct rendezvous_address *addr
     if (!star)
         return NULL;
     if (rank == 0) {
-        failed = rendezvous_accept(listener, size, address->token, deadline, star->fds, star->hosts,
-                                   err);
+        failed = rendezvous_accept(listener, 0, size, &address->key, deadline, star->fds,
+                                   star->hosts, err);
     } else {
-        star->fds[0] = rendezvous_connect(rank, size, address, deadline, err);
+        star->fds[0] = rendezvous_connect(rank, 0, size, address, deadline, err);
         failed = star->fds[0] < 0;
     }
     if (failed || follow_all(star, err)) {
@@ -116,8 +117,8 @@ struct star *star_join(int rank, int size, const struct rendezvous_address *addr
     return star;
 }
 
-struct star *star_create(int rank, int size, const char *master, int port, double deadline,
-                         struct error *err)
+struct star *star_create(int rank, int size, const char *master, int port,
+                         const struct secret_key *key, double deadline, struct error *err)
 {
     struct rendezvous_address address = {.port = port};
     struct star *star;
@@ -128,8 +129,8 @@ struct star *star_create(int rank, int size, const char *master, int port, doubl
         listener = rendezvous_listen(port, NULL, &address, err);
         if (listener < 0)
             return NULL;
-        address.token = 0; /* there is no other way to tell the others */
     }
+    address.key = *key;
     star = star_join(rank, size, &address, listener, deadline, err);
     if (listener >= 0)
         close(listener);
@@ -482,6 +483,23 @@ void star_wake(struct star *star)
     ssize_t ignored = write(star->wake, &one, sizeof(one));
 
     (void)ignored;
+}
+
+void star_address(const struct star *star, char *text, size_t size)
+{
+    struct sockaddr_storage own;
+    socklen_t length = sizeof(own);
+
+    text[0] = '\0';
+    if (star->count < 1 || getsockname(star->fds[0], (struct sockaddr *)&own, &length) < 0 ||
+        getnameinfo((struct sockaddr *)&own, length, text, (socklen_t)size, NULL, 0,
+                    NI_NUMERICHOST))
+        text[0] = '\0';
+    /* Rank 0 accepts IPv4 connections on an IPv6 socket. */
+    if (strncmp(text, "::ffff:", 7) == 0)
+        memmove(text, text + 7, strlen(text + 7) + 1);
+    if (strncmp(text, "127.", 4) == 0 || strcmp(text, "::1") == 0)
+        text[0] = '\0';
 }
 
 void star_set_silence(struct star *star, int seconds)

@@ -13,10 +13,11 @@
 
 struct star;
 
-/* Rendezvous: rank 0 listens on 'port', the others connect to 'master' (NULL: this node). Returns
- * NULL after 'deadline' seconds with an error that names the missing ranks. Caller must destroy. */
-struct star *star_create(int rank, int size, const char *master, int port, double deadline,
-                         struct error *err);
+/* Rendezvous: rank 0 listens on 'port', the others connect to 'master' (NULL: this node). All have
+ * the same key. Returns NULL after 'deadline' seconds with an error that names the missing ranks.
+ * Caller must destroy. */
+struct star *star_create(int rank, int size, const char *master, int port,
+                         const struct secret_key *key, double deadline, struct error *err);
 
 /* The same if rank 0 already listens (rendezvous_listen) and the others know its address.
  * 'listener' is rank 0's socket, which stays open. */
@@ -55,6 +56,10 @@ void star_wake(struct star *star);
 
 /* Tell all other ranks that this one failed, and why. Callable from any thread. */
 void star_abort(struct star *star, const char *reason);
+
+/* The address of this node's end of the connection to another rank, unless that is a loopback
+ * address: then "". */
+void star_address(const struct star *star, char *text, size_t size);
 
 /* How many seconds a node may stay silent before it is considered lost (RENDEZVOUS_SILENCE). */
 void star_set_silence(struct star *star, int seconds);

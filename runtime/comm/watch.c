@@ -7,9 +7,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-/* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
- * itself only if that fails. */
-#define TOLD_SECONDS 5.0
 /* Rank 0 terminates the others; if rank 0 is lost, the lowest remaining rank goes first. */
 #define TURN_SECONDS  0.02
 #define TURNS_SECONDS 5.0
@@ -20,6 +17,7 @@ struct watch {
     pthread_t thread;
     struct star *star;
     int rank;
+    double told;
     atomic_int ended;
     void (*lost)(void *context, const char *text);
     void *context;
@@ -35,12 +33,12 @@ static int pause_for(struct watch *watch, double seconds)
     return !atomic_load(&watch->ended);
 }
 
-static double turn_of(int rank, int news)
+static double turn_of(const struct watch *watch, int news)
 {
-    double turn = rank * TURN_SECONDS;
+    double turn = watch->rank * TURN_SECONDS;
 
     if (news == STAR_TOLD)
-        return TOLD_SECONDS;
+        return watch->told;
     return turn < TURNS_SECONDS ? turn : TURNS_SECONDS;
 }
 
@@ -52,7 +50,7 @@ static void *follow(void *argument)
 
     while (news == 0 && !atomic_load(&watch->ended))
         news = star_wait(watch->star, 1, &err);
-    if (news == 0 || !pause_for(watch, turn_of(watch->rank, news)))
+    if (news == 0 || !pause_for(watch, turn_of(watch, news)))
         return NULL;
     watch->lost(watch->context, err.text);
     if (!pause_for(watch, GRACE_SECONDS))
@@ -62,7 +60,7 @@ static void *follow(void *argument)
     last_resort(err.text);
 }
 
-struct watch *watch_begin(struct star *star, int rank,
+struct watch *watch_begin(struct star *star, int rank, double told,
                           void (*lost)(void *context, const char *text), void *context,
                           struct error *err)
 {
@@ -75,6 +73,7 @@ struct watch *watch_begin(struct star *star, int rank,
     }
     watch->star = star;
     watch->rank = rank;
+    watch->told = told;
     watch->lost = lost;
     watch->context = context;
     rc = pthread_create(&watch->thread, NULL, follow, watch);

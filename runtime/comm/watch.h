@@ -10,9 +10,10 @@ struct watch;
 
 /* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
  * the process is still running a few seconds later, it exits with code 1. Rank 0 notices first, and
- * the others give it a moment to report for all. Returns NULL with 'err' set if no thread can be
- * started. */
-struct watch *watch_begin(struct star *star, int rank,
+ * the others give it a moment to report for all. A rank that was told the reason by another one
+ * waits for 'told' seconds, in which a launcher may end it. Returns NULL with 'err' set if no
+ * thread can be started. */
+struct watch *watch_begin(struct star *star, int rank, double told,
                           void (*lost)(void *context, const char *text), void *context,
                           struct error *err);
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum format { FORMAT_HF, FORMAT_MEGATRON };
+enum format { FORMAT_HF, FORMAT_MEGATRON, FORMAT_FAIRSEQ };
 
 struct checkpoint_options {
     int64_t iteration, keep_last, heads, vocabulary;
@@ -27,11 +27,11 @@ struct checkpoint_options {
 
 /* clang-format off */
 static const struct option options[] = {
-    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron", 0, 0},
+    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron|fairseq", 0, 0},
     {"dtype", OPTION_CHOICE, AT(type), 0, "export: data type of the weights (default: fp32)", "fp32|bf16|fp16", 0, 0},
     {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: maximum file size, for example 5GB (default: 50GB)", 0, 0, 0},
     {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import --format megatron: vocabulary size without padding", 0, 1, INT32_MAX},
-    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import --format megatron: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
+    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import --format megatron or fairseq: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
     {"iteration", OPTION_INT, AT(iteration), "N", "use this checkpoint instead of the latest", 0, 0, INT64_MAX},
     {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
     {"all", OPTION_FLAG, AT(all), 0, "verify: check all checkpoints in the directory", 0, 0, 0},
@@ -46,7 +46,7 @@ static void print_usage(void)
         "Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
         "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
         "       megatron checkpoint prune   DIR --keep-last N\n"
-        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron]\n"
+        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron|fairseq]\n"
         "       megatron checkpoint export  DIR FOLDER [--dtype TYPE] [--max-shard-size SIZE]\n"
         "Inspect, verify and prune checkpoints; import and export Hugging Face weights and import\n"
         "Megatron-LM checkpoints.\n");
@@ -141,6 +141,11 @@ static void print_model(const struct model_config *m)
            m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm",
            m->swiglu ? m->gate == GATE_SILU ? "SwiGLU" : "GeGLU" : "GELU",
            m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
+    if (m->masked)
+        printf("             masked language model, %s, %" PRId64
+               " token types, position offset %" PRId64 "%s\n",
+               m->post_norm ? "post-norm" : "pre-norm", m->token_types, m->position_offset,
+               m->binary_head ? ", binary head" : "");
 }
 
 /* What differs from GPT and Llama. */
@@ -167,7 +172,7 @@ static void print_blocks(const struct model_config *m)
            heads[m->qk_norm], window, m->qkv_bias && !m->linear_bias ? ", QKV biases" : "",
            m->swiglu ? gates[m->gate] : "",
            m->activation == ACTIVATION_SQUARED_RELU ? ", squared ReLU"
-           : m->activation == ACTIVATION_GELU_ERF   ? ", exact GELU"
+           : m->gelu_erf                            ? ", exact GELU"
                                                     : "",
            m->attention_softcap > 0 ? ", soft cap on scores" : "",
            m->logit_softcap > 0 ? ", soft cap on logits" : "",
@@ -381,7 +386,9 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     if (given->format == FORMAT_HF && check_hf(from, err) < 0)
         return -1;
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
-                                    : convert_import_megatron(from, to, &hints, said, err)) < 0)
+         : given->format == FORMAT_FAIRSEQ
+             ? convert_import_fairseq(from, to, given->heads, err)
+             : convert_import_megatron(from, to, &hints, said, err)) < 0)
         return -1;
     if (given->format == FORMAT_HF && tokenizer_files_copy(from, to, 1, err) < 0)
         return -1;

@@ -245,23 +245,25 @@ static int test_kind(struct bench *b, enum kind kind, struct error *err)
 
 static int open_bench(struct bench *b, const struct world *world, struct error *err)
 {
-    struct ranks_config config = {.device = (enum device_choice)b->settings->device,
-                                  .cpu_option = "--device cpu"};
+    struct ranks_config config = {.device = (enum device_choice)b->settings->device};
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
     struct comm_options comm = {.rank = (int)world->rank,
                                 .size = (int)world->size,
                                 .master = world->master_addr,
                                 .port = (int)world->master_port,
+                                .secret = world->secret,
                                 .deadline = 60.0 * (double)b->settings->timeout};
     size_t bytes = (size_t)b->settings->max_bytes;
     int *ranks = malloc((size_t)world->size * sizeof(*ranks));
+    const char *backend = comm_choose((int)world->size, gpu, err);
 
-    b->device = ranks_open_device(&config, world, err);
+    if (backend)
+        b->device = ranks_open_device(&config, world, err);
     if (b->device && ranks_check_health(b->device, world, err) == 0)
         b->stream = device_stream_create(b->device, 0, err);
     comm.device = b->device;
     if (b->stream)
-        b->comm = comm_open(world->size == 1 ? "self" : gpu ? "nccl" : "mpi", &comm, err);
+        b->comm = comm_open(backend, &comm, err);
     for (int r = 0; ranks && r < world->size; r++)
         ranks[r] = r;
     if (b->comm && ranks)

@@ -95,9 +95,11 @@ static int run(void *context, const struct options_result *result, struct error 
                    : dropping || config.ngram < 8 ? config.ngram
                                                   : 8;
     if (words->against.count == 0)
-        return error_set_code(err, ERROR_USAGE, "--against is missing: the files of the test sets");
+        return error_set_code(err, ERROR_USAGE,
+                              "--against is required: the files of the test sets");
     if (config.least > config.ngram)
-        return error_set_code(err, ERROR_USAGE, "--min-ngram=%lld is more than --ngram=%lld",
+        return error_set_code(err, ERROR_USAGE,
+                              "--min-ngram=%lld is more than --ngram=%lld; lower it",
                               (long long)config.least, (long long)config.ngram);
     if (words->plain_text && words->keys.count > 0)
         return error_set_code(err, ERROR_USAGE,

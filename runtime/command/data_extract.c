@@ -78,8 +78,9 @@ static void show_counts(const struct extract_counts *counts, double seconds)
              sums[0], sums[1]);
     for (int i = 1; i < FAULT_COUNT; i++)
         if (counts->faults[i] > 0)
-            log_note("%s: %" PRId64 " %s", i < FAULT_BROKEN_END ? "skipped" : "left out",
-                     counts->faults[i], document_fault_text((enum document_fault)i));
+            log_note("%s: %" PRId64 " %s%s", i < FAULT_BROKEN_END ? "skipped" : "left out",
+                     counts->faults[i], document_fault_text((enum document_fault)i),
+                     i == FAULT_LENGTH ? "; raise --max-page-bytes" : "");
 }
 
 /* Write to a draft that gets the name at the end. */

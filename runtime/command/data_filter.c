@@ -84,7 +84,7 @@ static int take_rules(const struct words *words, const struct options_result *re
             return -1;
     for (size_t i = 0; i < words->set.count; i++)
         if (rules_set(rules, words->set.items[i], err) < 0)
-            return -1;
+            return error_prefix(err, "--set");
     rules->value[RULE_LANGUAGE] = words->threshold;
     if (!(words->threshold >= 0 && words->threshold <= 1))
         return error_set_code(err, ERROR_USAGE, "--language-threshold=%g is not between 0 and 1",

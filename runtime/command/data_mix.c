@@ -89,15 +89,20 @@ static int check_words(const struct words *words, struct error *err)
         return error_set_code(err, ERROR_USAGE,
                               "--weights and --epochs cannot be used together; drop one");
     if ((words->size > 0 || words->documents > 0) && words->weights.count == 0)
-        return error_set_code(err, ERROR_USAGE, "--size and --documents need --weights");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--size and --documents need --weights; use --weights W... with one weight per input");
     if (words->size > 0 && words->unit == MIX_DOCUMENTS)
         return error_set_code(err, ERROR_USAGE,
                               "--size is in bytes of text; use --documents with --weight-by "
                               "documents");
     if (words->documents > 0 && words->unit == MIX_BYTES)
-        return error_set_code(err, ERROR_USAGE, "--documents needs --weight-by documents");
+        return error_set_code(err, ERROR_USAGE,
+                              "--documents needs --weight-by documents; add it, or use --size");
     if (words->common.input.count > MIX_SOURCES)
-        return error_set_code(err, ERROR_USAGE, "--input takes %d words at most here", MIX_SOURCES);
+        return error_set_code(err, ERROR_USAGE,
+                              "--input takes at most %d sources; merge some of them first",
+                              MIX_SOURCES);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "generate.h"
 #include "commands.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,27 @@ static const struct option options[] = {
 };
 /* clang-format on */
 
+static int check(const struct generate_options *o, struct error *err)
+{
+    int heated = !isnan(o->temperature), with_top_p = !isnan(o->top_p);
+
+    if (!o->load)
+        return error_set(err,
+                         "--load is required: a checkpoint directory or a Hugging Face folder");
+    if (o->greedy && (heated || o->top_k != -1 || with_top_p))
+        return error_set(err, "--greedy cannot be used with --temperature, --top-k or --top-p");
+    if (heated && !(o->temperature >= 0 && o->temperature < 1e6))
+        return error_set(err, "--temperature=%g must be 0 or greater", o->temperature);
+    if (with_top_p && !(o->top_p >= 0 && o->top_p <= 1))
+        return error_set(err, "--top-p=%g must be between 0 and 1", o->top_p);
+    if (o->bf16 && o->fp16)
+        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
+    if (!(o->timeout_minutes > 0))
+        return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
+                         o->timeout_minutes);
+    return 0;
+}
+
 static int run(struct generate_options *given, const struct options_result *result,
                struct error *err)
 {
@@ -67,6 +89,10 @@ static int run(struct generate_options *given, const struct options_result *resu
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
         world_die_with_parent(err) < 0)
         return -1;
+    if (check(given, err) < 0) {
+        err->code = ERROR_USAGE;
+        return world_say_once(0, err);
+    }
     return generate_run(given, &world, err);
 }
 

@@ -295,9 +295,12 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
         }
     }
     if (bad > 0)
-        return error_set(err, "%zu of %zu images are damaged", bad, checked);
+        return error_set(err,
+                         "%zu of %zu images are damaged; remove their files and import them again",
+                         bad, checked);
     if (checked == 0 && word_count > 0)
-        return error_set(err, "the cache has no image with that key");
+        return error_set(
+            err, "the cache has no image with that key; `megatron image list` shows the keys");
     printf("%zu images are intact\n", checked);
     return 0;
 }

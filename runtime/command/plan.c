@@ -2,7 +2,6 @@
 #include "calibrate.h"
 #include "commands.h"
 #include "file.h"
-#include "locate.h"
 #include "nearest.h"
 #include "option.h"
 #include "parse.h"
@@ -80,19 +79,6 @@ static void print_help(void)
            "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
            "Needs no GPU.\n");
     options_print(table, stdout);
-}
-
-static struct machines *read_machines(const struct plan_options *options, struct error *err)
-{
-    const char *directory = options->machines ? options->machines : getenv("MEGATRON_MACHINES");
-    char path[PATH_MAX];
-
-    if (!directory || directory[0] == '\0') {
-        if (locate_data("machines", path, sizeof(path), err) < 0)
-            return NULL;
-        directory = path;
-    }
-    return machines_read(directory, err);
 }
 
 static void list_nodes(const struct machines *machines)
@@ -281,9 +267,10 @@ static int refuse_layout(const struct search *search, const struct search_reques
     int64_t sizes = tp * pp * (request->cp ? request->cp : 1);
 
     if (ranks % sizes != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--layout: tp x pp x cp = %lld does not divide the %lld GPUs",
-                              (long long)sizes, (long long)ranks);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--layout: tp x pp x cp = %lld does not divide the %lld GPUs; change it or --nodes",
+            (long long)sizes, (long long)ranks);
     for (int i = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
             return error_set_code(err, ERROR_USAGE, "no layout is possible: %s", search->why[i]);
@@ -472,9 +459,10 @@ static int plan_layouts(const struct plan_options *options, const struct options
 
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
-                              "--node is needed: the kind of the nodes; --node list prints all");
+                              "--node is required: the kind of the nodes; --node list prints all");
     if (!options->batch)
-        return error_set_code(err, ERROR_USAGE, "--global-batch-size is needed");
+        return error_set_code(err, ERROR_USAGE,
+                              "--global-batch-size is required: the sequences of a step");
     found = machines_find(machines, options->node, err);
     if (!found)
         return -1;
@@ -500,7 +488,7 @@ static int run_options(const struct plan_options *options, const struct options_
         preset_print(stdout);
         return 0;
     }
-    machines = read_machines(options, err);
+    machines = machines_open(options->machines, err);
     if (!machines)
         return -1;
     if (options->node && strcmp(options->node, "list") == 0)

@@ -20,6 +20,8 @@ struct preprocess_options {
     struct tokenizer_config tokenizer;
     struct wiki_words wiki;
     int detokenize;
+    struct fairseq_rules dictionary;
+    char dict_path[4096]; /* of FairseqWords without --vocab-file */
 };
 
 #define AT(field) offsetof(struct preprocess_options, field)
@@ -33,9 +35,9 @@ static const struct option table[] = {
      "keys to extract from JSON, one output each; a.b is key b inside a (default: text)", NULL, 0,
      0},
     {"input-format", OPTION_CHOICE, AT(mode), "FORMAT",
-     "json (default), mediawiki (a dump; detected), or plain text: lines, blank-lines, titles, "
-     "files",
-     "json|lines|blank-lines|titles|files|mediawiki", 0, 0},
+     "json (default), mediawiki (a dump; detected), or plain text: lines, every-line (the default "
+     "of Fairseq*), blank-lines, titles, files",
+     "json|lines|blank-lines|titles|files|mediawiki|every-line", 0, 0},
     {"detokenize", OPTION_FLAG, AT(detokenize), NULL,
      "with titles: undo the tokenization of wikitext-103 (1 @,@ 500 becomes 1,500)", NULL, 0, 0},
     {"max-line-bytes", OPTION_BYTES, AT(max_line), "SIZE",
@@ -47,9 +49,20 @@ static const struct option table[] = {
     TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
     {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
      "append an end-of-document token to each document", NULL, 0, 0},
+    {"threshold-src", OPTION_INT, AT(dictionary.threshold), "N",
+     "FairseqWords: leave words with a smaller count out of a new dict.txt (default: 0)", NULL, 0,
+     INT64_MAX},
+    {"nwords-src", OPTION_INT, AT(dictionary.words), "N",
+     "FairseqWords: the largest number of ids in a new dict.txt (default: no limit)", NULL, 5,
+     INT32_MAX},
+    {"padding-factor", OPTION_INT, AT(dictionary.multiple), "N",
+     "FairseqWords: fill a new dict.txt up to a multiple of this (default: 8)", NULL, 1, 65536},
+    {"thresholdsrc", OPTION_RENAMED, 0, NULL, "threshold-src", NULL, 0, 0},
+    {"nwordssrc", OPTION_RENAMED, 0, NULL, "nwords-src", NULL, 0, 0},
+    {"srcdict", OPTION_RENAMED, 0, NULL, "vocab-file", NULL, 0, 0},
     {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"output-prefix", OPTION_TEXT, AT(output_prefix), "PREFIX",
-     "write PREFIX_KEY_document.bin and .idx", NULL, 0, 0},
+     "write PREFIX_KEY_document.bin and .idx; with Fairseq*, PREFIX.bin and .idx", NULL, 0, 0},
     {"output-shards", OPTION_INT, AT(shards), "N",
      "write N file pairs of about equal size, PREFIX_00000-of-0000N_KEY_document", NULL, 1, 100000},
     {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace existing output", NULL, 0, 0},
@@ -99,6 +112,36 @@ static int check_keys(const struct option_list *keys, struct error *err)
                 return error_set(err, "--json-keys: %.100s is given twice; drop one",
                                  keys->items[i]);
     }
+    return 0;
+}
+
+static int is_fairseq(const struct preprocess_options *options)
+{
+    return options->tokenizer.type == TOKENIZER_FAIRSEQ_WORDS ||
+           options->tokenizer.type == TOKENIZER_FAIRSEQ_BPE;
+}
+
+/* fairseq's files: one pair, every line a sequence that ends with </s>. */
+static int set_fairseq(struct preprocess_options *options, const struct options_result *result,
+                       struct error *err)
+{
+    const char *prefix = options->output_prefix, *slash = prefix ? strrchr(prefix, '/') : NULL;
+    int length;
+
+    if (!is_fairseq(options))
+        return 0;
+    if (options->shards > 1 || options->json_keys.count > 1)
+        return error_set(err, "fairseq reads one pair of files; drop --output-shards and all but "
+                              "one of --json-keys");
+    if (!options_given(result, "input-format") && !options_given(result, "json-keys"))
+        options->mode = RECORD_EVERY;
+    if (options->tokenizer.type != TOKENIZER_FAIRSEQ_WORDS || options->tokenizer.vocab_file)
+        return 0;
+    length = snprintf(options->dict_path, sizeof(options->dict_path), "%.*sdict.txt",
+                      slash ? (int)(slash - prefix) + 1 : 0, slash ? prefix : "");
+    if (length >= (int)sizeof(options->dict_path))
+        return error_set(err, "--output-prefix is too long");
+    options->tokenizer.vocab_file = options->dict_path;
     return 0;
 }
 
@@ -166,6 +209,11 @@ static int run(const struct preprocess_options *options, struct error *err)
     };
     struct world world;
 
+    if (is_fairseq(options)) {
+        config.fairseq = config.append_eod = 1;
+        config.dictionary = options->dict_path[0] ? options->dict_path : NULL;
+        config.dictionary_rules = options->dictionary;
+    }
     if (wiki_words_options(&options->wiki, &config.wiki, err) < 0)
         return -1;
     /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
@@ -184,6 +232,7 @@ static int run_preprocess(int argc, const char *const *argv, struct error *err)
                                          .max_line = 64 << 20,
                                          .shards = 1,
                                          .lease = 30,
+                                         .dictionary = {.multiple = 8},
                                          .wiki = WIKI_WORDS_DEFAULT};
     struct options_result result;
     int rc = options_parse(table, &options, argc, argv, &result, err);
@@ -195,7 +244,9 @@ static int run_preprocess(int argc, const char *const *argv, struct error *err)
         wiki_words_detect(options.input.items, options.input.count))
         options.mode = RECORD_PAGE;
     if (rc == 0 && !result.help)
-        rc = check_options(&options, &result, err) < 0 ? COMMAND_USAGE : run(&options, err);
+        rc = check_options(&options, &result, err) < 0 || set_fairseq(&options, &result, err) < 0
+                 ? COMMAND_USAGE
+                 : run(&options, err);
     options_result_clear(&result);
     free(options.input.items);
     free(options.json_keys.items);

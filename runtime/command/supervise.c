@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+extern char **environ;
 
 /* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
@@ -33,11 +34,6 @@ enum { LONGEST_PAUSE = 300, LONGEST_CHECK = 60 };
  * job remain. */
 enum { MARGIN = 300 };
 
-struct supervise_options {
-    int64_t starts, pause;
-    const char *report;
-};
-
 /* clang-format off */
 static const struct option options[] = {
     {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
@@ -52,58 +48,17 @@ static const struct option options[] = {
 
 static void print_usage(void)
 {
-    printf(
-        "Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
-        "           srun ... megatron train ...\n"
-        "Run a training command and restart it from its last checkpoint until training is "
-        "finished:\n"
-        "immediately after a crash, or by requeueing the job when its time limit is near.\n");
+    printf("Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
+           "           srun ... megatron train ...\n"
+           "Run a training command and restart it from its last checkpoint until training is "
+           "finished:\n"
+           "immediately after a crash, or by requeueing the job when its time limit is near.\n");
     options_print(options, stdout);
-}
-
-/* Signals are received while waiting for a command. */
-struct signals {
-    sigset_t waited, before;
-    int pass_on;  /* outside a job nothing else forwards signals to the run */
-    int received; /* SIGTERM was received */
-    int stopped;  /* SIGTERM was received, and nothing must be started again */
-};
-
-static void signals_open(struct signals *s, int pass_on)
-{
-    *s = (struct signals){.pass_on = pass_on};
-    sigemptyset(&s->waited);
-    sigaddset(&s->waited, SIGTERM);
-    sigaddset(&s->waited, SIGUSR1);
-    sigaddset(&s->waited, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &s->waited, &s->before);
-}
-
-/* In a job, Slurm signals the run itself; elsewhere the signal is forwarded. */
-static void signals_take(struct signals *s, int number, pid_t run)
-{
-    s->received |= number == SIGTERM;
-    if (!s->pass_on || (number != SIGTERM && number != SIGUSR1))
-        return;
-    s->stopped |= number == SIGTERM;
-    if (run > 0)
-        kill(run, number);
-}
-
-/* Sleep until the time is over or SIGTERM is received. */
-static void signals_sleep(struct signals *s, int64_t seconds)
-{
-    struct timespec second = {1, 0};
-
-    for (int number; seconds > 0 && !s->stopped; seconds -= number < 0 && errno == EAGAIN) {
-        number = sigtimedwait(&s->waited, NULL, &second);
-        signals_take(s, number, -1);
-    }
 }
 
 /* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
  * negative, it becomes the command's standard output. */
-static int run_command(const char *const *words, int output, struct signals *signals,
+static int run_command(const char *const *words, int output, struct supervise_signals *signals,
                        struct error *err)
 {
     pid_t pid = fork(), waited;
@@ -122,7 +77,7 @@ static int run_command(const char *const *words, int output, struct signals *sig
     while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
         if (waited < 0 && errno != EINTR)
             return error_set_errno(err, errno, "cannot wait for %s", words[0]);
-        signals_take(signals, sigwaitinfo(&signals->waited, NULL), pid);
+        supervise_signals_wait(signals, pid);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -153,7 +108,7 @@ enum answer { CONTINUE, END, REQUEUE };
 /* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
  * must not be requeued, only one that is still running. If little of its time remains, a start
  * would achieve nothing and Slurm would end the job for good. */
-static enum answer ask_job(const char *job, int64_t seconds, struct signals *signals)
+static enum answer ask_job(const char *job, int64_t seconds, struct supervise_signals *signals)
 {
     const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
     char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
@@ -208,7 +163,7 @@ static int find_visible(const char *save, int64_t *iteration, struct error *err)
 /* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
  * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
  * Returns CONTINUE, the job's answer if the job ends first, or -1. */
-static int find_newest(const char *save, const char *job, struct signals *signals,
+static int find_newest(const char *save, const char *job, struct supervise_signals *signals,
                        int64_t *iteration, struct error *err)
 {
     int64_t pause = 1;
@@ -222,7 +177,7 @@ static int find_newest(const char *save, const char *job, struct signals *signal
             printf("megatron supervise: %s; waiting for the file system\n", err->text);
             fflush(stdout);
         }
-        signals_sleep(signals, pause);
+        supervise_signals_sleep(signals, pause);
         answer = signals->stopped ? END : ask_job(job, 0, signals);
         if (answer != CONTINUE)
             return (int)answer;
@@ -231,20 +186,31 @@ static int find_newest(const char *save, const char *job, struct signals *signal
     return CONTINUE;
 }
 
-static int run_once(const char *const *words, size_t count, const char *save, int64_t newest,
-                    struct signals *signals, struct error *err)
+static int start_command(void *context, const char *const *words, struct supervise_signals *signals,
+                         struct error *err)
 {
-    const char **resumed, *step;
+    (void)context;
+    return run_command(words, -1, signals, err);
+}
+
+/* A step that srun repeats by itself must name the directory where it will find its checkpoint from
+ * the first start on, unless it begins somewhere else. */
+static int run_once(const struct supervise_run *run, const char *const *words, size_t count,
+                    const char *save, int64_t newest, int repeated,
+                    struct supervise_signals *signals, struct error *err)
+{
+    const char **resumed, *step = NULL;
     int code;
 
-    if (newest < 0)
-        return run_command(words, -1, signals, err);
-    if (words_step(words, save, &step, err) < 0)
+    if (newest < 0 &&
+        (!repeated || words_value(words, "--load") || words_value(words, "--load-hf")))
+        return run->start(run->context, words, signals, err);
+    if (newest >= 0 && words_step(words, save, &step, err) < 0)
         return -1;
     resumed = words_resumed(words, count, save, step);
     if (!resumed)
         return error_set(err, "out of memory");
-    code = run_command(resumed, -1, signals, err);
+    code = run->start(run->context, resumed, signals, err);
     free(resumed);
     return code;
 }
@@ -319,7 +285,7 @@ static int is_unlaunched(const char *const *words, const char *save, const char 
 }
 
 /* Requeue the job. Slurm then ends this process. */
-static int requeue(const char *job, int code, struct signals *signals, struct error *err)
+static int requeue(const char *job, int code, struct supervise_signals *signals, struct error *err)
 {
     const char *words[] = {"scontrol", "requeue", job, NULL};
     int rc;
@@ -333,21 +299,21 @@ static int requeue(const char *job, int code, struct signals *signals, struct er
         return rc < 0 ? -1
                       : error_set(err, "`scontrol requeue %s` failed with exit code %d", job, rc);
     for (int i = 0; i < 60 && !signals->received; i++)
-        signals_sleep(signals, 1);
+        supervise_signals_sleep(signals, 1);
     return code;
 }
 
 /* The run was not launched: launch it again at once? The next step has another number, and this
  * attempt does not count. */
-static int relaunch(const char *command, const char *job, int code, struct signals *signals,
-                    int *launches)
+static int relaunch(const char *command, const char *job, int code,
+                    struct supervise_signals *signals, int *launches)
 {
     printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
            code == 0 ? "finish" : "start");
     fflush(stdout);
     if (++*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
-    signals_sleep(signals, 1);
+    supervise_signals_sleep(signals, 1);
     return !signals->stopped;
 }
 
@@ -398,8 +364,8 @@ static void report_pause(int64_t seconds)
 }
 
 /* End as the job's answer demands, with the run's exit code. */
-static int end_with(enum answer answer, const char *job, int code, struct signals *signals,
-                    struct error *err)
+static int end_with(enum answer answer, const char *job, int code,
+                    struct supervise_signals *signals, struct error *err)
 {
     return answer == REQUEUE ? requeue(job, code, signals, err) : code;
 }
@@ -408,7 +374,7 @@ static int end_with(enum answer answer, const char *job, int code, struct signal
  * CONTINUE after a pause, another answer, or -1 to give up. */
 static int after_run(const struct supervise_options *given, const char *save, const char *job,
                      int code, double lived, int64_t *newest, struct stalled *stalled,
-                     struct signals *signals, struct error *err)
+                     struct supervise_signals *signals, struct error *err)
 {
     int64_t pause;
     int answer = find_newest(save, job, signals, newest, err);
@@ -426,24 +392,36 @@ static int after_run(const struct supervise_options *given, const char *save, co
     if (answer != CONTINUE)
         return answer;
     report_pause(pause);
-    signals_sleep(signals, pause);
+    supervise_signals_sleep(signals, pause);
     return signals->stopped ? END : CONTINUE;
 }
 
-static int supervise(const struct supervise_options *given, const char *const *words, size_t count,
-                     struct error *err)
+static void report_repeated(void)
 {
-    const char *save = words_value(words, "--save"), *job = getenv("SLURM_JOB_ID");
-    struct signals signals;
+    printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise does "
+           "not\n");
+    fflush(stdout);
+}
+
+int supervise(const struct supervise_options *given, const struct supervise_run *run,
+              const char *const *words, size_t count, struct error *err)
+{
+    const char *save = words_value(words, "--save");
+    const char *job = run->is_launcher ? NULL : getenv("SLURM_JOB_ID");
+    struct supervise_signals signals;
     struct stalled stalled;
     int64_t newest = -1;
     int launches = 0, answer, code = 1;
+    int repeated =
+        !run->is_launcher && words_resume_themselves(words, (const char *const *)environ);
 
     if (!save)
         return error_set_code(
             err, ERROR_USAGE,
             "the command does not save checkpoints to resume from; add --save DIR to it");
-    signals_open(&signals, !job);
+    supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
+    if (repeated)
+        report_repeated();
     for (int started = 0;; started = 1) {
         double began;
 
@@ -452,13 +430,17 @@ static int supervise(const struct supervise_options *given, const char *const *w
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
         if (!started)
             read_stalled(save, &stalled);
-        remove_file(save, TRAIN_BEGUN);
-        remove_file(save, TRAIN_DONE);
+        if (!run->is_launcher) {
+            remove_file(save, TRAIN_BEGUN);
+            remove_file(save, TRAIN_DONE);
+        }
         began = clock_now();
-        code = run_once(words, count, save, newest, &signals, err);
+        code = run_once(run, words, count, save, newest, repeated, &signals, err);
         if (given->report)
             supervise_report(given->report, words, &signals.before);
-        if (!signals.stopped && is_unlaunched(words, save, job, code)) {
+        if (repeated && code != TRAIN_ENDED_EARLY)
+            return code;
+        if (!signals.stopped && !run->is_launcher && is_unlaunched(words, save, job, code)) {
             if (relaunch(words[0], job, code, &signals, &launches))
                 continue;
             code = code == 0 ? 1 : code;
@@ -477,6 +459,7 @@ static int supervise(const struct supervise_options *given, const char *const *w
 static int run_supervise(int argc, const char *const *argv, struct error *err)
 {
     struct supervise_options given = {.starts = 3, .pause = 15};
+    const struct supervise_run run = {.start = start_command};
     struct options_result result;
     int rc = options_parse(options, &given, argc, argv, &result, err);
 
@@ -487,7 +470,7 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
 
         if (words)
             memcpy(words, result.words, result.word_count * sizeof(*words));
-        rc = words ? supervise(&given, words, result.word_count, err)
+        rc = words ? supervise(&given, &run, words, result.word_count, err)
                    : error_set(err, "out of memory");
         free(words);
     }

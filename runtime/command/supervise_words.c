@@ -29,6 +29,23 @@ const char *words_value(const char *const *words, const char *name)
     return value;
 }
 
+int words_resume_themselves(const char *const *words, const char *const *environment)
+{
+    static const char prefix[] = "SLURM_SPANK_", suffix[] = "_auto_resume=1";
+    const char *value = words_value(words, "--auto-resume");
+
+    if (value)
+        return strcmp(value, "1") == 0;
+    for (; *environment; environment++) {
+        size_t length = strlen(*environment);
+
+        if (strncmp(*environment, prefix, sizeof(prefix) - 1) == 0 && length > sizeof(suffix) - 1 &&
+            strcmp(*environment + length - (sizeof(suffix) - 1), suffix) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Does the checkpoint that the run resumes from contain the optimizer state? An imported one, or
  * one saved with --no-save-optim, does not. If it cannot be read, assume that it does: resuming
  * without the state would be silent. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
+#include "effects.h"
 #include "log.h"
 #include "train.h"
 
@@ -58,8 +59,10 @@ static int run(struct arguments *arguments, const struct options_result *result,
     }
     if (arguments_derive(arguments, result, &world, err) < 0)
         return refuse(arguments->reads_files, err);
-    if (world.rank == 0)
+    if (world.rank == 0) {
         note_ignored(result);
+        effects_check(arguments, result);
+    }
     if (arguments->dry_run)
         return world.rank == 0 ? train_dry_run(arguments, err) : 0;
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&

@@ -29,7 +29,9 @@ int wiki_words_options(const struct wiki_words *words, struct wiki_options *opti
     if (words->style == WIKI_CLEAN && words->release)
         return error_set_code(err, ERROR_USAGE,
                               "--wikiextractor-release requires --wiki-style wikiextractor");
-    return words->namespaces ? wiki_options_namespaces(options, words->namespaces, err) : 0;
+    if (words->namespaces && wiki_options_namespaces(options, words->namespaces, err) < 0)
+        return error_prefix(err, "--wiki-namespaces");
+    return 0;
 }
 
 int wiki_words_given(const struct options_result *result, struct error *err)

@@ -41,7 +41,8 @@ static const struct option *find_option(const struct option *table, const char *
     for (const struct option *row = table; row->name; row++)
         if (row->type != OPTION_HEADING &&
             (same_name(row->name, word, length) ||
-             (row->type == OPTION_IGNORED && has_prefix(row->name, word, length))))
+             ((row->type == OPTION_IGNORED || row->type == OPTION_ABSENT) &&
+              has_prefix(row->name, word, length))))
             return row;
     return NULL;
 }
@@ -61,6 +62,38 @@ static void add_dashes(const char *names, char *out, size_t size)
     out[used] = '\0';
 }
 
+/* Are all words of 'part', at least two, words of 'whole'? Words are separated by dashes. */
+static int has_words(const char *whole, const char *part)
+{
+    int words = 0;
+
+    while (*part) {
+        size_t length = strcspn(part, "-_");
+        const char *at = whole;
+
+        while (*at && (strcspn(at, "-_") != length || strncmp(at, part, length) != 0)) {
+            at += strcspn(at, "-_");
+            at += *at != '\0';
+        }
+        if (!*at)
+            return 0;
+        words++;
+        part += length;
+        part += *part != '\0';
+    }
+    return words > 1;
+}
+
+/* Is 'name' probably a misspelled 'known'? Names that only look alike mean something else
+ * (fp8-format, ckpt-format). */
+static int means_same(const char *name, const char *known)
+{
+    size_t length = strlen(name);
+
+    return nearest_distance(name, known) <= (length < 5 ? 1 : 2) || has_words(known, name) ||
+           has_words(name, known) || (length >= 3 && strncmp(known, name, length) == 0);
+}
+
 static int unknown_option(const struct option *table, const char *word, size_t length,
                           struct error *err)
 {
@@ -68,10 +101,11 @@ static int unknown_option(const struct option *table, const char *word, size_t l
     char name[128], near[256], dashed[288];
     size_t count = 0;
 
-    for (const struct option *row = table; row->name && count < 1024; row++)
-        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED && !strchr(row->name, '*'))
-            names[count++] = row->name;
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    for (const struct option *row = table; row->name && count < 1024; row++)
+        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED &&
+            row->type != OPTION_ABSENT && !strchr(row->name, '*') && means_same(name, row->name))
+            names[count++] = row->name;
     if (nearest_names(name, names, count, near, sizeof(near)) > 0) {
         add_dashes(near, dashed, sizeof(dashed));
         return error_set(err, "unknown option --%s; did you mean --%s?", name, dashed);
@@ -191,6 +225,12 @@ static int take_option(const struct option *row, void *target, const char *inlin
         return 0;
     case OPTION_RENAMED:
         return error_set(err, "--%s was renamed; use --%s", row->name, row->help);
+    case OPTION_ABSENT: {
+        const char *word = cursor->argv[cursor->at - 1];
+
+        return error_set(err, "%.*s is an option of Megatron-LM that does not exist here; %s",
+                         (int)strcspn(word, "="), word, row->help);
+    }
     default:
         break;
     }
@@ -303,7 +343,8 @@ void options_print(const struct option *table, FILE *stream)
     for (const struct option *row = table; row->name; row++) {
         if (row->type == OPTION_HEADING)
             fprintf(stream, "\n%s:\n", row->name);
-        else if (row->type != OPTION_IGNORED && row->type != OPTION_RENAMED)
+        else if (row->type != OPTION_IGNORED && row->type != OPTION_RENAMED &&
+                 row->type != OPTION_ABSENT)
             print_row(row, stream);
     }
 }

@@ -23,6 +23,8 @@ enum option_type {
     OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
                        matches every name with that prefix */
     OPTION_RENAMED, /* rejected: 'help' is the name to use instead */
+    OPTION_ABSENT,  /* rejected: an option of Megatron-LM that does not exist here; 'help' says what
+                       to use instead. A name that ends in * matches like OPTION_IGNORED */
 };
 
 /* Words pointing into argv. Owned by the caller: free(items). */
@@ -56,8 +58,8 @@ struct options_result {
 /* Parse 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
  * whose name is NULL, into the struct at 'target'. Accepts `--name value`, `--name=value`, and `--`
  * before words that start with a dash; '_' and '-' in names are equivalent. If an option is given
- * twice, the last value wins (but see OPTION_TEXTS). The error for an unknown name suggests the
- * closest known ones. Returns 0, or -1 with code ERROR_USAGE; the caller clears 'result' in both
+ * twice, the last value wins (but see OPTION_TEXTS). The error for an unknown name suggests known
+ * ones that are spelled almost the same or consist of the same words. Returns 0, or -1 with code ERROR_USAGE; the caller clears 'result' in both
  * cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);

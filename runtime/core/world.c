@@ -126,6 +126,7 @@ int world_read(struct world *world, struct error *err)
         read_number(port, 1, 65535, &world->master_port, err) < 0)
         return -1;
     world->model = getenv(contract_name(CONTRACT_MODEL));
+    world->secret = getenv(contract_name(CONTRACT_SECRET));
     world->gpus = getenv(contract_name(CONTRACT_GPU));
     world->master_addr = address ? address : getenv("MASTER_ADDR");
     return 0;

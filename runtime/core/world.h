@@ -15,6 +15,7 @@ struct world {
     const char *model;       /* NULL: not set; not owned */
     const char *master_addr; /* NULL: not set */
     int64_t master_port;     /* 0: not set */
+    const char *secret;      /* MEGATRON_SECRET; NULL: not set */
     const char *gpus;        /* MEGATRON_GPU; NULL: not set */
     int64_t job_end;         /* seconds since 1970; 0: no limit */
     int64_t restarts;

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "mediawiki.h"
 #include "records.h"
+#include "remedy.h"
 #include "threads.h"
 #include "wiki_site.h"
 
@@ -234,10 +235,12 @@ static int tell_fault(struct piece *piece, enum document_fault fault, struct wik
         place += segment->begin;
     else if (segment->begin > 0)
         snprintf(where, sizeof(where), " after byte %lld", (long long)segment->begin);
-    if (extract->config->strict)
-        return error_set(err, "%s: page \"%.*s\" at %s %lld%s: %s; --strict stops here", file->path,
-                         title.size < 200 ? (int)title.size : 200, title.data ? title.data : "",
-                         unit, (long long)place, where, document_fault_text(fault));
+    if (extract->config->strict) {
+        error_set(err, "%s: page \"%.*s\" at %s %lld%s: %s", file->path,
+                  title.size < 200 ? (int)title.size : 200, title.data ? title.data : "", unit,
+                  (long long)place, where, document_fault_text(fault));
+        return error_remedy(err, REMEDY_STRICT);
+    }
     pthread_mutex_lock(&extract->lock);
     shown = extract->shown++;
     pthread_mutex_unlock(&extract->lock);
@@ -290,12 +293,14 @@ static int read_piece(struct piece *piece, struct error *err)
     while (rc > 0 && (rc = record_reader_next(piece->reader, &block, err)) > 0) {
         const char *flaw = record_reader_flaw(piece->reader);
 
-        if (take_block(piece, &block, err) < 0)
+        if (take_block(piece, &block, err) < 0) {
             rc = -1;
-        else if (flaw && piece->extract->config->strict)
-            rc = error_set(err, "%s; --strict stops here", flaw);
-        else if (flaw)
+        } else if (flaw && piece->extract->config->strict) {
+            error_set(err, "%s", flaw);
+            rc = error_remedy(err, REMEDY_STRICT);
+        } else if (flaw) {
             log_warning("%s", flaw);
+        }
     }
     record_block_clear(&block);
     return rc;

@@ -12,7 +12,7 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_OBJECT] = "not a JSON object",
         [FAULT_KEY] = "a key is missing",
         [FAULT_TYPE] = "value of a key is neither a string nor a list of strings",
-        [FAULT_LENGTH] = "line too long (see --max-line-bytes)",
+        [FAULT_LENGTH] = "longer than the limit",
         [FAULT_IDS] = "not token ids below the vocabulary size, separated by single spaces",
         [FAULT_XML] = "the XML of the page is invalid",
         [FAULT_CUT] = "the page is not closed",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "files.h"
+#include "remedy.h"
 #include "wiki_site.h"
 
 #include <dirent.h>
@@ -189,16 +190,17 @@ static int add_path(struct search *search, const char *path, int depth, struct e
     if (is_output(search, &status)) {
         if (depth > 0)
             return 0;
-        return error_set(
-            err, "--input %s is an output file of this run; choose another --output-prefix", path);
+        error_set(err, "%s is an output file of this run, but also its input", path);
+        return error_remedy(err, REMEDY_OUTPUT);
     }
     if (S_ISDIR(status.st_mode))
         return add_directory(search, path, depth, err);
     if (!S_ISREG(status.st_mode) && depth > 0)
         return 0;
-    if (!S_ISREG(status.st_mode))
-        return error_set(err, "%s is neither a file nor a directory; use --input - for a pipe",
-                         path);
+    if (!S_ISREG(status.st_mode)) {
+        error_set(err, "%s is neither a file nor a directory", path);
+        return error_remedy(err, REMEDY_STANDARD_INPUT);
+    }
     return add_file(search->files, path, &status, err);
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stands in for jsonl.cpp where simdjson was missing at configure time. */
 #include "jsonl.h"
+#include "remedy.h"
 
 struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err)
 {
     (void)keys, (void)count;
-    error_set(err, "this build cannot read JSON; install libsimdjson-dev and build again, or use "
-                   "--input-format for plain text");
+    error_set(err, "this build cannot read JSON; install libsimdjson-dev and build again");
+    error_remedy(err, REMEDY_PLAIN_TEXT);
     return NULL;
 }
 

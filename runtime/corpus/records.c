@@ -2,6 +2,7 @@
 #include "config.h"
 #include "records.h"
 #include "mediawiki.h"
+#include "remedy.h"
 #include "wiki_site.h"
 
 #include <stdlib.h>
@@ -33,7 +34,8 @@ struct record_reader {
 
 int record_mode_cuts(enum record_mode mode)
 {
-    return mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_PAGE;
+    return mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_PAGE ||
+           mode == RECORD_EVERY;
 }
 
 struct record_reader *record_reader_create(const struct corpus_files *files,
@@ -171,7 +173,7 @@ static size_t whole_records(enum record_mode mode, const char *data, size_t size
         return 0;
     if (mode == RECORD_PAGE)
         return mediawiki_whole(data, size);
-    if (mode == RECORD_JSON || mode == RECORD_LINE)
+    if (mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_EVERY)
         return end;
     /* Walk back over whole lines to the last one that begins a record or separates two. */
     while (end > 0) {
@@ -497,19 +499,20 @@ static int check_content(const struct record_reader *reader, const struct record
     const char *end = block->data + block->size;
 
     if (reader->mode == RECORD_PAGE && block->size > 0 &&
-        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is not a MediaWiki XML dump; choose with --input-format", name);
+        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end)) {
+        error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump", name);
+        return error_remedy(err, REMEDY_INPUT_FORMAT);
+    }
     if (reader->mode != RECORD_JSON)
         return 0;
-    if (mediawiki_is_dump(block->data, block->size))
-        return error_set_code(
-            err, ERROR_USAGE,
-            "%s is a MediaWiki dump, not JSON lines; use --input-format mediawiki", name);
-    if (is_markup(block->data, block->size))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is XML or HTML, not JSON lines; choose with --input-format",
-                              name);
+    if (mediawiki_is_dump(block->data, block->size)) {
+        error_set_code(err, ERROR_USAGE, "%s is a MediaWiki dump, not JSON lines", name);
+        return error_remedy(err, REMEDY_MEDIAWIKI);
+    }
+    if (is_markup(block->data, block->size)) {
+        error_set_code(err, ERROR_USAGE, "%s is XML or HTML, not JSON lines", name);
+        return error_remedy(err, REMEDY_INPUT_FORMAT);
+    }
     return 0;
 }
 
@@ -750,7 +753,7 @@ int record_next(enum record_mode mode, const struct record_block *block,
         record->line = cursor->line;
         if (!next_line(block, cursor, &record->data, &record->size))
             return 0;
-    } while (is_blank(record->data, record->size));
+    } while (mode != RECORD_EVERY && is_blank(record->data, record->size));
     record->length = record->size;
     record->size = trim_end(record->data, record->size);
     return 1;

@@ -23,6 +23,7 @@ enum record_mode {
     RECORD_TITLE, /* a document begins with a line ` = Title = `, as in wikitext-103 */
     RECORD_FILE,  /* a file is a document */
     RECORD_PAGE,  /* a document is a <page> of a MediaWiki dump */
+    RECORD_EVERY, /* a line is a document, an empty one too */
 };
 
 /* Can a file be split in this mode? Not if recognizing a record takes more than its own line. */

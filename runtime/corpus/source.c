@@ -29,12 +29,7 @@ static const struct {
 #else
     [CODEC_ZSTD] = {"zstd", "libzstd-dev", 0},
 #endif
-#ifdef HAVE_BZ2
-    [CODEC_BZIP2] = {"bzip2", "libbz2-dev", 1},
-#else
-    [CODEC_BZIP2] = {"bzip2", "libbz2-dev", 0},
-#endif
-    [CODEC_UNKNOWN] = {"unknown", "", 1},
+    [CODEC_BZIP2] = {"bzip2", "", 1},          [CODEC_UNKNOWN] = {"unknown", "", 1},
 };
 
 const char *codec_name(enum codec codec)
@@ -235,10 +230,8 @@ static int start_codec(struct source *source, enum codec codec, struct error *er
     case CODEC_ZSTD:
         return zstd_start(source, err);
 #endif
-#ifdef HAVE_BZ2
     case CODEC_BZIP2:
         return bzip2_start(source, err);
-#endif
     default:
         return plain_start(source);
     }

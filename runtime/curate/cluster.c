@@ -5,6 +5,7 @@
 #include "disk.h"
 #include "hash.h"
 #include "lines.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,7 +112,8 @@ static int read_bucket(const struct dedup *dedup, struct curate_job *job, size_t
     }
     if (bytes->size / sizeof(struct spread_entry) < UINT32_MAX)
         return 0;
-    return error_set(err, "bucket %zu has too many hashes; use more --buckets", job->number);
+    error_set(err, "bucket %zu has too many hashes", job->number);
+    return error_remedy(err, REMEDY_BUCKETS);
 }
 
 static int pair_bucket(struct pairing *pairing, struct curate_job *job,
@@ -125,9 +127,10 @@ static int pair_bucket(struct pairing *pairing, struct curate_job *job,
     pairing->slots = calloc(size, sizeof(*pairing->slots));
     pairing->mask = size - 1;
     pairing->representatives = malloc((count + 1) * sizeof(*pairing->representatives));
-    if (!pairing->slots || !pairing->representatives)
-        return error_set(err, "out of memory for a bucket of %zu hashes; use more --buckets",
-                         count);
+    if (!pairing->slots || !pairing->representatives) {
+        error_set(err, "out of memory for a bucket of %zu hashes", count);
+        return error_remedy(err, REMEDY_BUCKETS);
+    }
     for (size_t i = 0; i < count; i++) {
         while (i >= chunk_ends[chunk])
             chunk++;

@@ -7,6 +7,7 @@
 #include "file.h"
 #include "guard.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -428,8 +429,8 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         plan_clear(&before);
         if (!same) {
             work_forget_words(&engine->work);
-            return error_set_code(err, ERROR_USAGE, "%s exists; use --overwrite to replace it",
-                                  existing);
+            error_set_code(err, ERROR_USAGE, "%s exists", existing);
+            return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
     if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)
@@ -482,6 +483,11 @@ static int close_run(struct curate *engine, int rc, struct error *err)
     if (work_lost(&engine->work)) {
         error_set(err, "another run has taken over (or removed) %.900s, so this one ends",
                   engine->work.root);
+        return -1;
+    }
+    /* What can never work is not resumed: the remedy is another command line or another input. */
+    if (err->code == ERROR_USAGE && engine->threads && engine->world->size == 1) {
+        work_remove(&engine->work);
         return -1;
     }
     snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text,

@@ -4,6 +4,7 @@
 #include "kept.h"
 #include "ngrams.h"
 #include "records.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,6 +48,15 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
     return found;
 }
 
+static int wrong_line(const struct decontaminate *run, const char *path, int64_t line,
+                      struct error *err)
+{
+    error_set_code(
+        err, ERROR_USAGE, "%s: line %" PRId64 " is not JSON with a text under the key \"%s\"%s",
+        path, line, run->config->keys[0], run->config->key_count > 1 ? " or the other keys" : "");
+    return error_remedy(err, REMEDY_TEST_KEYS);
+}
+
 static int read_tests(struct decontaminate *run, const struct corpus_files *files,
                       struct jsonl *const *parsers, struct error *err)
 {
@@ -68,11 +78,8 @@ static int read_tests(struct decontaminate *run, const struct corpus_files *file
             while (rc >= 0 && !block.too_long && record_next(mode, &block, &cursor, &record)) {
                 rc = take_line(run, &scratch, parsers, &record, err);
                 if (rc == 0)
-                    rc = error_set_code(err, ERROR_USAGE,
-                                        "%s: line %" PRId64 " is not JSON with a text under "
-                                        "--against-keys (%s ...)",
-                                        files->items[i].path, block.first_line + record.line + 1,
-                                        run->config->keys[0]);
+                    rc = wrong_line(run, files->items[i].path, block.first_line + record.line + 1,
+                                    err);
             }
         }
         record_reader_destroy(reader);
@@ -97,10 +104,11 @@ static int load_tests(struct decontaminate *run, struct error *err)
     }
     if (rc == 0)
         rc = read_tests(run, &files, parsers, err);
-    if (rc == 0 && run->ngrams.count == 0)
-        rc = error_set_code(err, ERROR_USAGE,
-                            "--against: no text of %" PRId64 " words or more in the test sets",
-                            config->least);
+    if (rc == 0 && run->ngrams.count == 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the test sets contain no text of %" PRId64 " words or more", config->least);
+        rc = error_remedy(err, REMEDY_TEST_SETS);
+    }
     for (size_t i = 0; parsers && i < config->key_count; i++)
         jsonl_destroy(parsers[i]);
     free(parsers);

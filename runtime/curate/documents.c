@@ -3,6 +3,7 @@
 #include "documents.h"
 #include "log.h"
 #include "records.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,8 +108,9 @@ void tally_print(const struct tally *tally)
     printf("  broken lines:    %" PRId64 "\n", tally_faults(tally));
     for (int i = 1; i < FAULT_COUNT; i++)
         if (tally->faults[i] > 0)
-            printf("    %-14" PRId64 " %s\n", tally->faults[i],
-                   document_fault_text((enum document_fault)i));
+            printf("    %-14" PRId64 " %s%s%s\n", tally->faults[i],
+                   document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
+                   i == FAULT_LENGTH ? remedy_words(REMEDY_LINE_BYTES) : "");
 }
 
 struct walk {
@@ -134,7 +136,8 @@ static int note_fault(struct walk *walk, const struct record_block *block, int64
     if (!engine->config->strict)
         return 0;
     describe(engine, &place, text, sizeof(text));
-    return error_set_code(err, ERROR_USAGE, "%s; --strict skips no line", text);
+    error_set_code(err, ERROR_USAGE, "%s", text);
+    return error_remedy(err, REMEDY_STRICT);
 }
 
 static int one_record(struct walk *walk, const struct record_block *block,

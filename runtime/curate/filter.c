@@ -3,6 +3,7 @@
 #include "filter.h"
 #include "fasttext.h"
 #include "kept.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -217,10 +218,11 @@ static int check_languages(const struct filter *filter, struct error *err)
 
         while (k < count && strcmp(fasttext_label(filter->model, k), filter->config->languages[i]))
             k++;
-        if (k == count)
-            return error_set_code(err, ERROR_USAGE,
-                                  "--languages: %s has no language \"%.50s\" among its %zu",
-                                  filter->config->model, filter->config->languages[i], count);
+        if (k == count) {
+            error_set_code(err, ERROR_USAGE, "%s has no language \"%.50s\" among its %zu",
+                           filter->config->model, filter->config->languages[i], count);
+            return error_remedy(err, REMEDY_LANGUAGES);
+        }
     }
     return 0;
 }

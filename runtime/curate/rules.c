@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "rules.h"
 #include "parse.h"
 
@@ -80,18 +81,15 @@ int rules_switch(struct rules *rules, const char *name, int on, struct error *er
             found = 1;
         }
     }
-    if (!found)
-        return error_set_code(err, ERROR_USAGE,
-                              "there is no rule %.100s; `megatron data filter --list-rules` lists "
-                              "them",
-                              name);
-    return 0;
+    if (found)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "there is no rule %.100s", name);
+    return error_remedy(err, REMEDY_RULES);
 }
 
 int rules_set(struct rules *rules, const char *word, struct error *err)
 {
     const char *equal = strchr(word, '=');
-    char what[128];
 
     for (int i = 0; equal && i < RULE_COUNT; i++) {
         const struct rule_entry *entry = &rule_table[i];
@@ -101,18 +99,15 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
             continue;
         if (!strstr(entry->help, "%g"))
             return error_set_code(err, ERROR_USAGE, "rule %s has no number to set", entry->name);
-        snprintf(what, sizeof(what), "--set %s", entry->name);
         rules->on[i] = 1;
-        if (parse_double(what, equal + 1, &rules->value[i], err) == 0)
+        if (parse_double(entry->name, equal + 1, &rules->value[i], err) == 0)
             return 0;
         if (err)
             err->code = ERROR_USAGE;
         return -1;
     }
-    return error_set_code(err, ERROR_USAGE,
-                          "--set %.100s: write RULE=NUMBER; `megatron data filter --list-rules` "
-                          "lists the rules",
-                          word);
+    error_set_code(err, ERROR_USAGE, "%.100s is not RULE=NUMBER with a known rule", word);
+    return error_remedy(err, REMEDY_RULES);
 }
 
 int counters_reset(struct counters *counters, size_t count)

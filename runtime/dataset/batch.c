@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dataset_private.h"
+#include "masked.h"
 
 #include <string.h>
 #include "parse.h"
@@ -27,7 +28,7 @@ size_t batch_size(int64_t micro_batch, int64_t sequence_length)
 
     if (array == 0)
         return 0;
-    return (5 * array + array_size(1, sequence_length) + PAGE - 1) / PAGE * PAGE;
+    return (7 * array + array_size(1, sequence_length) + PAGE - 1) / PAGE * PAGE;
 }
 
 static void end_document(struct batch *batch, int64_t at)
@@ -78,8 +79,15 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
     batch->loss_mask = (float *)(at + 2 * array);
     batch->position_ids = (int32_t *)(at + 3 * array);
     batch->document_offsets = (int32_t *)(at + 4 * array);
-    text = (int32_t *)(at + 5 * array);
+    text = (int32_t *)(at + 7 * array);
     batch->document_offsets[0] = 0;
+    if (dataset->masked) {
+        struct masked *masked = dataset->masked;
+        int64_t slots = masked_slots(masked), number = first / micro_batch;
+
+        batch->token_types = (int32_t *)(at + 5 * array);
+        return masked_fill(masked, number / slots, number % slots, batch, err);
+    }
     for (int64_t row = 0; row < micro_batch; row++) {
         int64_t sample = first + row;
 

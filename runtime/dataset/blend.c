@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blend.h"
 #include "parse.h"
+#include "remedy.h"
 
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int is_number_part(char c)
 {
     return c == '.' || (c >= '0' && c <= '9');
+}
+
+static int wrong_split(const char *text, const char *why, struct error *err)
+{
+    error_set(err, "data split %s: %s", text, why);
+    return error_remedy(err, REMEDY_SPLIT);
 }
 
 int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err)
@@ -25,27 +34,26 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
 
         if (!is_number_part(*at)) {
             if (*at == '-')
-                return error_set(err, "--split=%s: numbers must not be negative", text);
+                return wrong_split(text, "numbers must not be negative", err);
             if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '%')
-                return error_set(err, "--split=%s: give up to three numbers, such as 949,50,1",
-                                 text);
+                return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
             at++;
             continue;
         }
         while (is_number_part(at[size]))
             size++;
         if (count == SPLITS)
-            return error_set(err, "--split=%s has more than %d numbers", text, SPLITS);
+            return wrong_split(text, "it has more than three numbers", err);
         if (size >= sizeof(number))
-            return error_set(err, "--split=%s: a number is too long", text);
+            return wrong_split(text, "a number is too long", err);
         memcpy(number, at, size);
         number[size] = '\0';
-        if (parse_double("--split", number, &values[count++], err) < 0)
-            return -1;
+        if (parse_double("data split", number, &values[count++], err) < 0)
+            return error_remedy(err, REMEDY_SPLIT);
         at += size;
     }
     if (!(blend_sum(values, SPLITS) > 0))
-        return error_set(err, "--split=%s: give up to three numbers, such as 949,50,1", text);
+        return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
     blend_normalise(values, SPLITS);
     for (size_t i = 0; i < SPLITS; i++) {
         ranges[i].begin = before;
@@ -108,25 +116,31 @@ static int is_weight(const char *word, double *value)
     return parse_double("weight", word, value, &ignored) == 0;
 }
 
-static int take_weights(const char *what, const char *const *words, struct blend *blend,
-                        struct error *err)
+static int is_corpus(const char *word)
+{
+    char path[4096];
+
+    return snprintf(path, sizeof(path), "%s.idx", word) < (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
+static int take_weights(const char *const *words, struct blend *blend, struct error *err)
 {
     for (size_t i = 0; i < blend->count; i++) {
         if (!is_weight(words[2 * i], &blend->weights[i]))
             return error_set(err,
-                             "%s: \"%s\" is not a weight; give either a weight before each prefix "
-                             "or prefixes alone",
-                             what, words[2 * i]);
+                             "\"%s\" is not a weight; give either a weight before each prefix or "
+                             "prefixes alone",
+                             words[2 * i]);
         if (!(blend->weights[i] > 0))
-            return error_set(err, "%s: the weight %s of %s must be above 0; leave the prefix out",
-                             what, words[2 * i], words[2 * i + 1]);
+            return error_set(err, "the weight %s of %s must be above 0; drop the prefix",
+                             words[2 * i], words[2 * i + 1]);
         blend->prefixes[i] = words[2 * i + 1];
     }
     return 0;
 }
 
-int blend_parse(const char *what, const char *const *words, size_t count, struct blend *blend,
-                struct error *err)
+int blend_parse(const char *const *words, size_t count, struct blend *blend, struct error *err)
 {
     size_t weights = 0;
     double ignored;
@@ -134,19 +148,23 @@ int blend_parse(const char *what, const char *const *words, size_t count, struct
     memset(blend, 0, sizeof(*blend));
     for (size_t i = 0; i < count && count % 2 == 0; i += 2)
         weights += is_weight(words[i], &ignored) != 0;
-    if (count > 2 && count % 2 == 1 && is_weight(words[0], &ignored) &&
-        is_weight(words[2], &ignored))
-        return error_set(err, "%s: %zu words; weights and prefixes must alternate", what, count);
+    for (size_t i = 0; i < count && weights == 0; i++)
+        if (is_weight(words[i], &ignored) && !is_corpus(words[i]))
+            return error_set_code(err, ERROR_USAGE,
+                                  "\"%s\" is a weight without a prefix, or a prefix that does not "
+                                  "exist; give WEIGHT PREFIX WEIGHT PREFIX ... or prefixes alone "
+                                  "(there are %zu words)",
+                                  words[i], count);
     blend->count = weights > 0 ? count / 2 : count;
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
-        return error_set(err, "%s: %zu prefixes; give 1 to %d", what, blend->count, INT16_MAX - 1);
+        return error_set(err, "%zu prefixes; give 1 to %d", blend->count, INT16_MAX - 1);
     blend->prefixes = calloc(blend->count, sizeof(*blend->prefixes));
     if (weights > 0)
         blend->weights = calloc(blend->count, sizeof(*blend->weights));
     if (!blend->prefixes || (weights > 0 && !blend->weights))
-        return error_set(err, "%s: out of memory", what);
+        return error_set(err, "out of memory for %zu prefixes", blend->count);
     if (weights > 0)
-        return take_weights(what, words, blend, err);
+        return take_weights(words, blend, err);
     for (size_t i = 0; i < count; i++)
         blend->prefixes[i] = words[i];
     return 0;

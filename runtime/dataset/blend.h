@@ -31,17 +31,15 @@ double blend_sum(const double *values, size_t count);
 /* Divide 'weights' by their sum. */
 void blend_normalise(double *weights, size_t count);
 
-/* The words of --data-path: PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX... */
+/* The data to train on, as users write it: PREFIX..., or WEIGHT PREFIX WEIGHT PREFIX... */
 struct blend {
     const char **prefixes; /* the words themselves, not copied */
     double *weights;       /* NULL if none were given */
     size_t count;
 };
 
-/* Parse them. 'what' is the option's name for the error. Returns 0 or -1; call blend_clear in both
- * cases. */
-int blend_parse(const char *what, const char *const *words, size_t count, struct blend *blend,
-                struct error *err);
+/* Parse these words. Returns 0 or -1; call blend_clear in both cases. */
+int blend_parse(const char *const *words, size_t count, struct blend *blend, struct error *err);
 void blend_clear(struct blend *blend);
 
 /* The number of samples that a corpus of normalized 'weight' contributes to a blend of 'samples',

@@ -3,6 +3,7 @@
 #include "blend.h"
 #include "dataset_private.h"
 #include "checksum.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,12 +105,12 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
     for (size_t i = 0; i < count; i++) {
         work->sizes[i] = gpt_index_samples(work->dataset->parts[i].index);
         total += work->sizes[i];
-        if (work->sizes[i] == 0)
-            return error_set(err,
-                             "%s: its %s data is shorter than one sample; drop it from the blend, "
-                             "or change --split",
-                             indexed_prefix(work->dataset->parts[i].corpus),
-                             dataset_split_name(work->dataset->split));
+        if (work->sizes[i] == 0) {
+            error_set(err, "%s: its %s data is shorter than one sample; drop it from the blend",
+                      indexed_prefix(work->dataset->parts[i].corpus),
+                      dataset_split_name(work->dataset->split));
+            return error_remedy(err, REMEDY_OR_SPLIT);
+        }
     }
     if (weights) {
         memcpy(work->weights, weights, count * sizeof(*weights));

@@ -12,10 +12,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "blend.h"
-#include "threads.h"
+#include "masked.h"
+    #include "remedy.h"
+    #include "threads.h"
+#include "vocabulary.h"
 
-static const char *const path_options[DATASET_SPLITS] = {"--train-data-path", "--valid-data-path",
-                                                         "--test-data-path"};
+    /* For a wrong blend of each split, and of the data that is split. */
+    static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {
+        REMEDY_TRAIN_DATA, REMEDY_VALID_DATA, REMEDY_TEST_DATA, REMEDY_ALL_DATA};
 
 const char *dataset_split_name(enum dataset_split split)
 {
@@ -37,7 +41,7 @@ struct builder {
     const struct dataset_config *config;
     struct dataset **splits;
     struct split_range ranges[DATASET_SPLITS];
-    struct blend blends[DATASET_SPLITS]; /* for each split; all the same with --data-path */
+    struct blend blends[DATASET_SPLITS]; /* for each split; all the same if one corpus is split */
     struct task *tasks;
     size_t task_count;
     int threads; /* for each task */
@@ -103,17 +107,19 @@ static int build_part(void *arg, int64_t i, struct error *err)
     if (sequences == 0)
         return error_set(err, "%s: it contains no tokens; tokenize it again, or drop it",
                          task->prefix);
-    if (request.count == 0)
-        return error_set(err, "%s: none of its %" PRId64 " sequences is %s data; change --split%s",
-                         task->prefix, sequences, split,
-                         task->dataset->split == DATASET_TRAIN ? "" : ", or give --eval-iters 0");
+    if (request.count == 0) {
+        error_set(err, "%s: none of its %" PRId64 " sequences is %s data", task->prefix, sequences,
+                  split);
+        return error_remedy(err, task->dataset->split == DATASET_TRAIN ? REMEDY_SPLIT
+                                                                       : REMEDY_SPLIT_OR_NO_EVAL);
+    }
     task->part->index = gpt_index_get(&request, split, directories, count, builder->deadline,
                                       builder->threads, err);
     return task->part->index ? 0 : -1;
 }
 
-static struct dataset *new_dataset(const struct dataset_config *config, enum dataset_split split,
-                                   size_t parts, struct error *err)
+struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
+                            size_t parts, struct error *err)
 {
     struct dataset *dataset = calloc(1, sizeof(*dataset));
 
@@ -154,7 +160,7 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     if (wanted < 0 && blend->weights && !is_single(builder, split))
         return error_set(err, "%s data: a blend with weights needs a number of samples",
                          dataset_split_name(split));
-    dataset = builder->splits[split] = new_dataset(builder->config, split, blend->count, err);
+    dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
         return -1;
     for (size_t i = 0; i < blend->count; i++) {
@@ -204,13 +210,15 @@ static int read_paths(struct builder *builder, struct error *err)
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         apart |= config->split_path[i].count > 0;
-    if (apart && (config->data_path.count > 0 || config->split))
-        return error_set(err,
-                         "%s cannot be combined with --train-data-path, --valid-data-path or "
-                         "--test-data-path; leave one out",
-                         config->data_path.count > 0 ? "--data-path" : "--split");
-    if (!apart && config->data_path.count == 0)
-        return error_set(err, "no data; give --data-path PREFIX, or --mock-data");
+    if (apart && (config->data_path.count > 0 || config->split)) {
+        error_set(err, "%s cannot be combined with separate train, valid or test data",
+                  config->data_path.count > 0 ? "data for all splits" : "a data split");
+        return error_remedy(err, REMEDY_DATA_PATHS);
+    }
+    if (!apart && config->data_path.count == 0) {
+        error_set(err, "no data to train on");
+        return error_remedy(err, REMEDY_DATA);
+    }
     if (!apart && split_parse(config->split ? config->split : "969,30,1", builder->ranges, err) < 0)
         return -1;
     for (int i = 0; i < DATASET_SPLITS; i++) {
@@ -220,9 +228,8 @@ static int read_paths(struct builder *builder, struct error *err)
             builder->ranges[i] = (struct split_range){0, 1, 1};
         if (words->count == 0)
             continue;
-        if (blend_parse(apart ? path_options[i] : "--data-path", words->items, words->count,
-                        &builder->blends[i], err) < 0)
-            return -1;
+        if (blend_parse(words->items, words->count, &builder->blends[i], err) < 0)
+            return error_remedy(err, blend_remedies[apart ? i : DATASET_SPLITS]);
         if (builder->blends[i].weights)
             blend_normalise(builder->blends[i].weights, builder->blends[i].count);
     }
@@ -279,15 +286,17 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
 {
     enum { ONE_EPOCH = 100000 };
 
-    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary)
-        return error_set(err,
-                         "--mock-data needs an end-of-document token; %" PRId32
-                         " is not in a vocabulary of %" PRId64,
-                         config->eod, config->vocabulary);
+    if (config->vocabulary < 2 || config->eod < 0 || config->eod >= config->vocabulary) {
+        error_set(err,
+                  "mock data needs an end-of-document token; %" PRId32
+                  " is not in a vocabulary of %" PRId64,
+                  config->eod, config->vocabulary);
+        return error_remedy(err, REMEDY_MOCK_DATA);
+    }
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
             continue;
-        splits[i] = new_dataset(config, (enum dataset_split)i, 0, err);
+        splits[i] = dataset_new(config, (enum dataset_split)i, 0, err);
         if (!splits[i])
             return -1;
         splits[i]->mock = 1;
@@ -318,14 +327,17 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
-static int check_blend(const struct blend *blend, struct error *err)
+static int check_blend(const struct blend *blend, int64_t vocabulary, struct error *err)
 {
     for (size_t i = 0; i < blend->count; i++) {
         struct indexed *corpus = indexed_open(blend->prefixes[i], err);
+        int rc = corpus ? 0 : -1;
 
-        if (!corpus)
-            return -1;
+        if (corpus && vocabulary > 0)
+            rc = vocabulary_check(corpus, vocabulary, err);
         indexed_close(corpus);
+        if (rc < 0)
+            return -1;
     }
     return 0;
 }
@@ -335,12 +347,14 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     struct builder builder = {.config = config};
     int status;
 
+    if (config->masked)
+        return masked_check(config, err);
     if (config->mock)
         return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)
-            status = check_blend(&builder.blends[i], err);
+            status = check_blend(&builder.blends[i], config->vocabulary, err);
     for (int i = 0; i < DATASET_SPLITS; i++)
         blend_clear(&builder.blends[i]);
     return status;
@@ -353,11 +367,14 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
 
     for (int i = 0; i < DATASET_SPLITS; i++)
         splits[i] = NULL;
-    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8)
-        return error_set(err, "--seq-length=%" PRId64 " is out of range; use 1 to %d",
-                         config->sequence_length, INT32_MAX / 8);
-    status =
-        config->mock ? create_mock(config, splits, err) : create_from_files(config, splits, err);
+    if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8) {
+        error_set(err, "a sequence length of %" PRId64 " is out of range (1 to %d)",
+                  config->sequence_length, INT32_MAX / 8);
+        return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
+    }
+    status = config->masked ? masked_create(config, splits, err)
+             : config->mock ? create_mock(config, splits, err)
+                            : create_from_files(config, splits, err);
     for (int i = 0; i < DATASET_SPLITS && status < 0; i++) {
         dataset_destroy(splits[i]);
         splits[i] = NULL;
@@ -374,6 +391,7 @@ void dataset_destroy(struct dataset *dataset)
         index_file_close(dataset->parts[i].index);
     }
     index_file_close(dataset->blend);
+    masked_close(dataset->masked);
     free(dataset->parts);
     free(dataset);
 }
@@ -386,6 +404,11 @@ int64_t dataset_samples(const struct dataset *dataset)
 int64_t dataset_sequence_length(const struct dataset *dataset)
 {
     return dataset->sequence_length;
+}
+
+struct masked *dataset_masked(const struct dataset *dataset)
+{
+    return dataset->masked;
 }
 
 static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,

@@ -38,6 +38,7 @@ struct dataset_config {
     int32_t eod;        /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
+    const struct masked_config *masked; /* samples of a masked language model (masked.h); or NULL */
 
     /* --data-cache-path. NULL: PREFIX/cache/GPTDataset_indices in the directory of the data or, if
      * that is not writable, a directory of this user in $TMPDIR or /tmp (one build per node). */
@@ -65,6 +66,9 @@ void dataset_destroy(struct dataset *dataset);
 int64_t dataset_samples(const struct dataset *dataset);
 int64_t dataset_sequence_length(const struct dataset *dataset);
 
+/* The data of a masked language model, or NULL. */
+struct masked *dataset_masked(const struct dataset *dataset);
+
 /* Read the sequence_length + 1 tokens of sample 'i' in training order. Callable from any thread. */
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err);
 
@@ -83,7 +87,24 @@ struct batch {
     int32_t document_count;
     int32_t longest_document;
     int slot; /* the loader's */
+    /* For masked language models the arrays above mean:
+     * - tokens: after masking, with padding at the end of a sample;
+     * - labels: the original token if it was selected for prediction, else BATCH_IGNORE;
+     * - loss_mask: 1 if it was selected, else 0; at most model_config.masked_max per sample;
+     * - position_ids: rows of the position table, offset and padding included (RoBERTa: first 2,
+     *   padding 1);
+     * - document_offsets: tokens see their whole document and nothing else. The padding of a sample
+     *   is a document of its own; so is a sample of padding only.
+     * Then there are: */
+    int32_t *token_types; /* rows of the table of token types; NULL: all 0 */
+    int32_t *binary;      /* (micro_batch) label of the sentence pair, 0 or 1, or BATCH_IGNORE; NULL
+                             without binary head */
+    double step_tokens;   /* selected tokens of the whole step, over all micro-batches and ranks:
+                             each counts 1 / step_tokens, as in fairseq. 0: the mean of each
+                             micro-batch, then the mean of micro-batches, as in Megatron */
 };
+
+enum { BATCH_IGNORE = -1 };
 
 /* Bytes of a buffer for one batch, a multiple of 4096, or 0 if the shape is too large. */
 size_t batch_size(int64_t micro_batch, int64_t sequence_length);

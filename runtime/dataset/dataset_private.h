@@ -22,7 +22,16 @@ struct dataset {
     struct index_file *blend; /* arrays BLEND_*; NULL if the only part is used directly */
     uint32_t seed;
     int mock;
+    struct masked *masked; /* of a masked language model: instead of the parts */
 };
+
+/* The data of masked language models (masked_paths.c): dataset_check and dataset_create. */
+int masked_check(const struct dataset_config *config, struct error *err);
+int masked_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
+                  struct error *err);
+/* A dataset without data. */
+struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
+                            size_t parts, struct error *err);
 
 enum { BLEND_CORPUS, BLEND_SAMPLE, BLEND_TAKEN }; /* i16, i64 per sample; i64 per part */
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,26 @@ struct indexed {
     struct indexed_info info;
 };
 
+/* `megatron preprocess` appends a key to its prefix: name the dataset that is probably meant. */
+static void propose_prefix(const char *prefix, struct error *err)
+{
+    struct stat status;
+    char *pattern = NULL;
+    glob_t found = {0};
+    int directory = stat(prefix, &status) == 0 && S_ISDIR(status.st_mode);
+
+    if (strpbrk(prefix, "*?[") ||
+        asprintf(&pattern, directory ? "%s/*.idx" : "%s_*.idx", prefix) < 0)
+        return;
+    if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0) {
+        const char *first = found.gl_pathv[0];
+
+        error_append(err, "; did you mean %.*s?", (int)strlen(first) - 4, first);
+    }
+    globfree(&found);
+    free(pattern);
+}
+
 static int open_file(struct file *file, const char *prefix, const char *suffix, int64_t *time,
                      struct error *err)
 {
@@ -41,7 +62,12 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
                                                    strcmp(prefix + length - 4, ".idx") == 0);
 
         error_set_errno(err, number, "%s: cannot open", file->path);
-        return whole ? error_append(err, "; give the prefix without .bin or .idx") : -1;
+        if (whole)
+            error_append(err, "; give the prefix without .bin or .idx");
+        else if (number == ENOENT)
+            propose_prefix(prefix, err);
+        errno = number;
+        return -1;
     }
     if (fstat(file->fd, &status) < 0)
         return error_set_errno(err, errno, "%s: cannot read its size", file->path);
@@ -86,9 +112,14 @@ static uint64_t get_u64(const unsigned char *at)
     return value;
 }
 
+static int64_t lengths_at(const struct indexed *d)
+{
+    return d->info.fairseq ? IDX_FAIRSEQ_SIZE : IDX_HEADER_SIZE;
+}
+
 static int64_t pointers_at(const struct indexed *d)
 {
-    return IDX_HEADER_SIZE + d->info.sequences * IDX_LENGTH_SIZE;
+    return lengths_at(d) + d->info.sequences * IDX_LENGTH_SIZE;
 }
 
 static int64_t documents_at(const struct indexed *d)
@@ -127,15 +158,25 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
     return 0;
 }
 
+/* Does the size of the file say that it is fairseq's? Megatron's are larger by the document array,
+ * which has at least one entry, and its count. */
+static int is_fairseq(const struct indexed *d, uint64_t sequences)
+{
+    return sequences <= INT64_MAX / 64 &&
+           (uint64_t)d->idx.size ==
+               IDX_FAIRSEQ_SIZE + sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE);
+}
+
 static int read_header(struct indexed *d, struct error *err)
 {
     unsigned char header[IDX_HEADER_SIZE];
+    size_t size = d->idx.size == IDX_FAIRSEQ_SIZE ? IDX_FAIRSEQ_SIZE : IDX_HEADER_SIZE;
 
-    if (d->idx.size < IDX_HEADER_SIZE)
+    if (d->idx.size < (int64_t)size)
         return error_set(err,
                          "%s has %" PRId64 " bytes, less than the header of %d; it is truncated",
                          d->idx.path, d->idx.size, IDX_HEADER_SIZE);
-    if (read_at(&d->idx, header, sizeof(header), 0, err) < 0)
+    if (read_at(&d->idx, header, size, 0, err) < 0)
         return -1;
     if (memcmp(header, IDX_MAGIC, IDX_MAGIC_SIZE) != 0)
         return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
@@ -147,11 +188,19 @@ static int read_header(struct indexed *d, struct error *err)
     d->info.dtype = header[IDX_DTYPE_AT];
     d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
     if (d->token_size == 0)
-        return error_set(err, "%s: offset %d: token type %d is unknown; expected 1 to 8",
+        return error_set(err, "%s: offset %d: token type %d is unknown; expected 1 to 10",
                          d->idx.path, IDX_DTYPE_AT, header[IDX_DTYPE_AT]);
     if (d->info.dtype == IDX_F32 || d->info.dtype == IDX_F64)
         return error_set(err, "%s: offset %d: token type %d (%s) cannot hold tokens", d->idx.path,
                          IDX_DTYPE_AT, d->info.dtype, idx_dtype_name(d->info.dtype));
+    d->info.fairseq = is_fairseq(d, get_u64(header + IDX_SEQUENCES_AT));
+    if (d->info.fairseq) {
+        d->info.sequences = d->info.documents = (int64_t)get_u64(header + IDX_SEQUENCES_AT);
+        return 0;
+    }
+    if (size < IDX_HEADER_SIZE)
+        return error_set(err, "%s has %zu bytes and claims sequences; it is truncated", d->idx.path,
+                         size);
     return check_counts(d, get_u64(header + IDX_SEQUENCES_AT), get_u64(header + IDX_DOCUMENTS_AT),
                         err);
 }
@@ -164,8 +213,7 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
         return error_set(err,
                          "%s: offset %" PRId64 ": sequence %" PRId64 " has length %" PRId64
                          "; the file is damaged",
-                         d->idx.path, IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, sequence,
-                         length);
+                         d->idx.path, lengths_at(d) + sequence * IDX_LENGTH_SIZE, sequence, length);
     if (pointer < 0 || pointer > d->bin.size ||
         length * (int64_t)d->token_size > d->bin.size - pointer)
         return error_set(err,
@@ -261,8 +309,8 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err)
 {
-    return read_array(indexed, "lengths", IDX_HEADER_SIZE, IDX_LENGTH_SIZE, indexed->info.sequences,
-                      first, count, out, err);
+    return read_array(indexed, "lengths", lengths_at(indexed), IDX_LENGTH_SIZE,
+                      indexed->info.sequences, first, count, out, err);
 }
 
 int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
@@ -275,6 +323,16 @@ int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count
 int indexed_documents(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
                       struct error *err)
 {
+    if (indexed->info.fairseq) {
+        int64_t entries = indexed->info.sequences + 1;
+
+        if (first < 0 || count < 0 || first > entries || count > entries - first)
+            return error_set(err, "%s: document entries [%" PRId64 ", +%" PRId64 ") do not exist",
+                             indexed->idx.path, first, count);
+        for (int64_t i = 0; i < count; i++)
+            out[i] = first + i;
+        return 0;
+    }
     return read_array(indexed, "document entries", documents_at(indexed), IDX_DOCUMENT_SIZE,
                       indexed->info.documents + 1, first, count, out, err);
 }
@@ -290,6 +348,7 @@ int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct e
     return length;
 }
 
+/* Tokens of 8 bytes. As unsigned numbers they only have a wider range that no token uses. */
 static int widen_i64(const struct indexed *d, int64_t byte, int32_t *out, int64_t count,
                      struct error *err)
 {
@@ -321,7 +380,7 @@ static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int6
     size_t bytes = (size_t)count * d->token_size;
     unsigned char *raw = (unsigned char *)(out + count) - bytes;
 
-    if (d->info.dtype == IDX_I64)
+    if (d->token_size == 8)
         return widen_i64(d, byte, out, count, err);
     if (read_at(&d->bin, raw, bytes, byte, err) < 0)
         return -1;
@@ -342,6 +401,11 @@ static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int6
         case IDX_I16:
             memcpy(&wide, raw + 2 * i, 2);
             out[i] = (int16_t)wide;
+            break;
+        case IDX_U32:
+            if (out[i] < 0)
+                return error_set(err, "%s: offset %" PRId64 ": token %" PRIu32 " is out of range",
+                                 d->bin.path, byte + 4 * i, (uint32_t)out[i]);
             break;
         default:
             return 0;
@@ -374,6 +438,18 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
                          indexed->idx.path, count, capacity);
     pointer += offset * (int64_t)indexed->token_size;
     return read_tokens(indexed, pointer, out, count, err) < 0 ? -1 : count;
+}
+
+int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
+                   struct error *err)
+{
+    int64_t size = (int64_t)indexed->token_size, total = indexed->bin.size / size;
+
+    if (first < 0 || count < 0 || first > total || count > total - first)
+        return error_set(err,
+                         "%s: tokens [%" PRId64 ", +%" PRId64 ") do not exist; it has %" PRId64,
+                         indexed->bin.path, first, count, total);
+    return read_tokens(indexed, first * size, out, count, err);
 }
 
 enum { VERIFY_BLOCK = 65536 };

@@ -23,6 +23,7 @@ struct indexed_info {
     int64_t idx_size, bin_size;
     int64_t idx_time; /* modification time of the .idx file, in nanoseconds */
     int multimodal;   /* the .idx file ends with modes */
+    int fairseq;      /* no document array: every sequence is a document */
 };
 
 /* Open PREFIX.idx and PREFIX.bin and check, at a cost that does not depend on their sizes: magic,
@@ -55,6 +56,11 @@ int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct e
  * reading failed. */
 int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t offset,
                        int64_t count, int32_t *out, int64_t capacity, struct error *err);
+
+/* Read tokens [first, first + count) of all sequences as int32, as if they were one: they follow
+ * each other in the .bin file without gaps (indexed_verify). Returns 0, or -1. */
+int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
+                   struct error *err);
 
 /* Read the whole .idx file and check every entry: no negative lengths, each sequence starts where
  * the previous one ends and is within the .bin file, documents are in order. The first problem is

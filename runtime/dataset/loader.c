@@ -4,6 +4,7 @@
 #include "config.h"
 #include "clock.h"
 #include "dataset_private.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -75,10 +76,13 @@ static void *fill(void *arg)
 
 static int check_config(const struct batch_loader_config *config, struct error *err)
 {
-    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0)
-        return error_set(
-            err, "--micro-batch-size=%" PRId64 " with --seq-length=%" PRId64 " is impossible",
-            config->micro_batch, config->dataset->sequence_length);
+    if (batch_size(config->micro_batch, config->dataset->sequence_length) == 0) {
+        error_set(err,
+                  "a micro-batch of %" PRId64 " sequences of length %" PRId64
+                  " is too large for a batch buffer",
+                  config->micro_batch, config->dataset->sequence_length);
+        return error_remedy(err, REMEDY_MICRO_BATCH);
+    }
     if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
         return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);

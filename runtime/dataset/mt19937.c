@@ -52,6 +52,13 @@ uint32_t mt19937_next(struct mt19937 *rng)
     return rng->ready[rng->at++];
 }
 
+double mt19937_double(struct mt19937 *rng)
+{
+    uint32_t high = mt19937_next(rng) >> 5, low = mt19937_next(rng) >> 6;
+
+    return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
 uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max)
 {
     uint64_t mask, value;

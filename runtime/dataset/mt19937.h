@@ -20,6 +20,9 @@ void mt19937_seed(struct mt19937 *rng, uint32_t seed);
 /* 32 random bits */
 uint32_t mt19937_next(struct mt19937 *rng);
 
+/* RandomState.random_sample: a double in [0, 1) of 53 bits */
+double mt19937_double(struct mt19937 *rng);
+
 /* A number in [0, max], drawn as in RandomState: masked to the bits of 'max' and redrawn while it
  * is larger. */
 uint64_t mt19937_interval(struct mt19937 *rng, uint64_t max);

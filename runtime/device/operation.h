@@ -92,6 +92,7 @@ enum activation {
     ACTIVATION_NONE,
     ACTIVATION_GELU_TANH, /* Megatron's and GPT-2's approximation by tanh */
     ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT, RoBERTa and GPT-NeoX */
+    ACTIVATION_TANH,      /* of OPERATION_ACTIVATION only: BERT's pooler */
     ACTIVATION_SQUARED_RELU,
 };
 
@@ -157,17 +158,20 @@ struct linear_wgrad_operands {
     struct operand_scale dy_scale, x_scale;
 };
 
-/* y = activation(x), to recompute an activation that was not kept. */
+/* y = activation(x), to recompute an activation that was not kept; with 'backward' y = dy * the
+ * derivative at x. */
 struct activation_shape {
     int64_t count;
-    enum device_type type, y_type; /* of x; of y */
+    enum device_type type, y_type; /* of x and dy; of y, not fp8 with 'backward' */
     enum activation activation;
+    int backward;
 };
 
 struct activation_operands {
     const void *x;
-    void *y;
+    void *y; /* may be the memory of x or dy */
     struct operand_scale y_scale;
+    const void *dy;
 };
 
 /* One step of the residual stream, all of it optional:
@@ -380,11 +384,14 @@ struct cross_entropy_finish_operands {
 
 /* Adam with decoupled weight decay on 'count' elements, the first 'decayed' of them with decay:
  * g = grad * state->grad_factor; moments are divided by state's corrections; nothing changes if
- * state->skip. */
+ * state->skip. SGD with momentum 'beta1' in moment1, as torch.optim.SGD: g += decay * weight;
+ * moment1 = beta1 * moment1 + g; weight -= lr * moment1. */
 struct adam_shape {
     int64_t count, decayed;
     double beta1, beta2, epsilon;
     enum device_type type; /* of 'weights' */
+    enum optimizer_kind kind;
+    int decoupled; /* the learning rate is state->decoupled_lr */
 };
 
 struct adam_operands {

@@ -15,15 +15,32 @@
 #define STEP_FUNCTION static inline
 #endif
 
-enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT };
+enum lr_style { LR_LINEAR, LR_COSINE, LR_INVERSE_SQUARE_ROOT, LR_CONSTANT, LR_WSD, LR_POLYNOMIAL };
+
+/* How the learning rate falls at the end of WSD (warm-up, stable, decay). */
+enum wsd_style { WSD_EXPONENTIAL, WSD_LINEAR, WSD_COSINE, WSD_MINUS_SQRT };
+
+/* How the weight decay grows from 'start_weight_decay' to 'weight_decay'. */
+enum decay_style { DECAY_CONSTANT, DECAY_LINEAR, DECAY_COSINE };
+
+enum optimizer_kind { OPTIMIZER_ADAM, OPTIMIZER_SGD };
 
 /* Constant over a run. Schedules count samples, as in Megatron. */
 struct step_rules {
     double lr, min_lr;
     enum lr_style style;
+    double power; /* of LR_POLYNOMIAL */
     double warmup_samples, decay_samples;
     double weight_decay;
-    double beta1, beta2;  /* for Adam's moments */
+    double warmup_init; /* learning rate at the start of warm-up */
+    enum wsd_style wsd_style;
+    double wsd_samples; /* length of WSD's decay */
+    enum decay_style decay_style;
+    double start_weight_decay, decay_growth_samples; /* with a decay_style other than constant */
+    double decoupled_lr, decoupled_min_lr; /* of embedding and output layer; 0: like the others */
+    enum optimizer_kind optimizer;
+    double beta1, beta2;  /* for Adam's moments; SGD: beta1 is the momentum */
+    int raw_epsilon;      /* Adam's epsilon is added before the bias correction, as in fairseq */
     double clip;          /* limit of the global gradient norm; 0: no clipping */
     int dynamic_scale;    /* fp16: the loss scale follows overflows */
     double min_scale;     /* minimum of the dynamic scale */
@@ -36,11 +53,13 @@ struct step_state {
     /* Written by the host before each step (one small copy to this address). */
     int64_t iteration; /* of this step, from 0; the step number of every random draw */
     int64_t samples;   /* in this step's global batch */
+    double weight;     /* of this step's loss in loss_total */
 
     uint64_t seed;             /* seed of every random draw */
     int64_t scheduled_samples; /* of the steps taken (skipped ones do not count) */
     int64_t adam_step;         /* steps taken */
     float lr, weight_decay;    /* of the next optimizer update */
+    float decoupled_lr;        /* and learning rate of embedding and output layer */
     float loss_scale;
     float grad_factor;              /* set by step_clip: factor of the gradients in the update */
     float correction1, correction2; /* and divisors of Adam's moments */
@@ -53,7 +72,9 @@ struct step_state {
     double grad_norm;    /* set by step_clip: without the loss scale */
 
     /* Accumulated since the last STEP_RESET, for a log line. */
-    double loss_total;
+    double loss_total, weight_total; /* weight x loss, weight */
+    double norm_total;               /* of the gradients */
+    int64_t clipped;                 /* steps whose norm exceeded the limit */
     int64_t taken, skipped, nans;
 };
 
@@ -65,36 +86,90 @@ enum step_phase {
     STEP_RESET, /* after a log line */
 };
 
-STEP_FUNCTION double step_lr(const struct step_rules *rules, double samples)
+/* The share of the learning rate above its minimum in the decay of WSD. */
+STEP_FUNCTION double step_wsd(const struct step_rules *rules, double samples)
+{
+    double start = rules->decay_samples - rules->wsd_samples, progress;
+
+    if (samples <= start)
+        return 1;
+    progress = (samples - start) / rules->wsd_samples;
+    switch (rules->wsd_style) {
+    case WSD_LINEAR:
+        return 1 - progress;
+    case WSD_COSINE:
+        return 0.5 * (cos(3.14159265358979323846 * progress) + 1);
+    case WSD_MINUS_SQRT:
+        return 1 - sqrt(progress);
+    default:
+        return 2 * pow(0.5, progress) - 1;
+    }
+}
+
+/* The learning rate of the schedule between 'low' and 'high'. */
+STEP_FUNCTION double step_lr_between(const struct step_rules *rules, double samples, double high,
+                                     double low)
 {
     double progress, coefficient;
 
-    if (rules->warmup_samples > 0 && samples <= rules->warmup_samples)
-        return rules->lr * samples / rules->warmup_samples;
+    if (rules->warmup_samples > 0 && samples <= rules->warmup_samples) {
+        if (rules->warmup_init == 0)
+            return high * samples / rules->warmup_samples;
+        return rules->warmup_init + (high - rules->warmup_init) * samples / rules->warmup_samples;
+    }
     if (rules->style == LR_CONSTANT)
-        return rules->lr;
+        return high;
     if (samples > rules->decay_samples)
-        return rules->min_lr;
+        return low;
     if (rules->style == LR_INVERSE_SQUARE_ROOT) {
         double warm = rules->warmup_samples > 1 ? rules->warmup_samples : 1;
         double now = samples > 1 ? samples : 1;
-        double lr = rules->lr * sqrt(warm) / sqrt(now);
+        double lr = high * sqrt(warm) / sqrt(now);
 
-        return lr > rules->min_lr ? lr : rules->min_lr;
+        return lr > low ? lr : low;
     }
     progress = (samples - rules->warmup_samples) / (rules->decay_samples - rules->warmup_samples);
     if (rules->style == LR_LINEAR)
         coefficient = 1.0 - progress;
+    else if (rules->style == LR_WSD)
+        coefficient = step_wsd(rules, samples);
+    else if (rules->style == LR_POLYNOMIAL)
+        coefficient = pow(1.0 - progress, rules->power);
     else
         coefficient = 0.5 * (cos(3.14159265358979323846 * progress) + 1.0);
-    return rules->min_lr + coefficient * (rules->lr - rules->min_lr);
+    return low + coefficient * (high - low);
 }
 
-/* The state before iteration 0; after a resume the loader sets the counters and calls it again. */
+STEP_FUNCTION double step_lr(const struct step_rules *rules, double samples)
+{
+    return step_lr_between(rules, samples, rules->lr, rules->min_lr);
+}
+
+STEP_FUNCTION double step_weight_decay(const struct step_rules *rules, double samples)
+{
+    double progress, coefficient;
+
+    if (rules->decay_style == DECAY_CONSTANT || samples > rules->decay_growth_samples)
+        return rules->weight_decay;
+    progress = samples / rules->decay_growth_samples;
+    coefficient = rules->decay_style == DECAY_LINEAR
+                      ? progress
+                      : 0.5 * (cos(3.14159265358979323846 * (1 - progress)) + 1);
+    return rules->start_weight_decay +
+           coefficient * (rules->weight_decay - rules->start_weight_decay);
+}
+
+/* Learning rate and weight decay of the next update. */
 STEP_FUNCTION void step_state_refresh(struct step_state *state, const struct step_rules *rules)
 {
-    state->lr = (float)step_lr(rules, (double)state->scheduled_samples);
-    state->weight_decay = (float)rules->weight_decay;
+    double samples = (double)state->scheduled_samples;
+
+    state->lr = (float)step_lr(rules, samples);
+    state->decoupled_lr =
+        rules->decoupled_lr > 0
+            ? (float)step_lr_between(rules, samples, rules->decoupled_lr, rules->decoupled_min_lr)
+            : state->lr;
+    state->weight_decay = (float)step_weight_decay(rules, samples);
 }
 
 STEP_FUNCTION void step_begin(struct step_state *state)
@@ -115,6 +190,12 @@ STEP_FUNCTION void step_clip(struct step_state *state, const struct step_rules *
         state->grad_factor *= (float)(rules->clip / (norm + 1e-6));
     state->correction1 = (float)(1 - pow(rules->beta1, (double)(state->adam_step + 1)));
     state->correction2 = (float)(1 - pow(rules->beta2, (double)(state->adam_step + 1)));
+    if (rules->raw_epsilon) {
+        /* lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + epsilon) */
+        state->correction1 = (float)((1 - pow(rules->beta1, (double)(state->adam_step + 1))) /
+                                     sqrt(1 - pow(rules->beta2, (double)(state->adam_step + 1))));
+        state->correction2 = 1;
+    }
 }
 
 STEP_FUNCTION void step_scale(struct step_state *state, const struct step_rules *rules)
@@ -145,7 +226,10 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
         return;
     }
     state->taken++;
-    state->loss_total += state->loss;
+    state->loss_total += state->weight * state->loss;
+    state->weight_total += state->weight;
+    state->norm_total += state->grad_norm;
+    state->clipped += rules->clip > 0 && state->grad_norm > rules->clip;
     state->adam_step++;
     state->scheduled_samples += state->samples;
     step_state_refresh(state, rules);
@@ -153,7 +237,8 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
 
 STEP_FUNCTION void step_reset(struct step_state *state)
 {
-    state->loss_total = 0;
+    state->loss_total = state->weight_total = state->norm_total = 0;
+    state->clipped = 0;
     state->taken = state->skipped = state->nans = 0;
 }
 

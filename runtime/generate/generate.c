@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generate.h"
-#include "checkpoint.h"
-#include "hf.h"
 #include "log.h"
 #include "output.h"
 #include "prompts.h"
+#include "weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,35 +36,17 @@ void generate_default(struct generate_options *o)
 
 /* --- Options --------------------------------------------------------------------------------- */
 
-static int check_options(const struct generate_options *o, int given[3], struct error *err)
-{
-    given[0] = !isnan(o->temperature), given[1] = o->top_k != -1, given[2] = !isnan(o->top_p);
-    if (!o->load)
-        return error_set(err,
-                         "--load is required: a checkpoint directory or a Hugging Face folder");
-    if (o->greedy && (given[0] || given[1] || given[2]))
-        return error_set(err, "--greedy cannot be used with --temperature, --top-k or --top-p");
-    if (given[0] && !(o->temperature >= 0 && o->temperature < 1e6))
-        return error_set(err, "--temperature=%g must be 0 or greater", o->temperature);
-    if (given[2] && !(o->top_p >= 0 && o->top_p <= 1))
-        return error_set(err, "--top-p=%g must be between 0 and 1", o->top_p);
-    if (o->bf16 && o->fp16)
-        return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
-    if (!(o->timeout_minutes > 0))
-        return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
-                         o->timeout_minutes);
-    return 0;
-}
-
 /* Greedy unless a sampling option is given. */
-static struct sampling sampling_of(const struct generate_options *o, const int given[3])
+static struct sampling sampling_of(const struct generate_options *o)
 {
+    int with_top_k = o->top_k != -1, with_top_p = !isnan(o->top_p);
+
     return (struct sampling){
-        .temperature = given[0]               ? o->temperature
-                       : given[1] || given[2] ? 1
-                                              : 0,
-        .top_k = given[1] ? o->top_k : 0,
-        .top_p = given[2] ? o->top_p : 0,
+        .temperature = !isnan(o->temperature)     ? o->temperature
+                       : with_top_k || with_top_p ? 1
+                                                  : 0,
+        .top_k = with_top_k ? o->top_k : 0,
+        .top_p = with_top_p ? o->top_p : 0,
         .seed = (uint64_t)o->seed,
     };
 }
@@ -98,7 +79,6 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
     struct model_config *c = &g->origin.model;
     struct ranks_config config = {
         .device = (enum device_choice)o->device,
-        .cpu_option = "--device cpu",
         .threads = o->threads,
         .deadline = 60.0 * o->timeout_minutes,
     };
@@ -108,7 +88,6 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
         return world_say_once(0, err);
     }
     c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
-    config.type_option = o->bf16 ? "--bf16" : "--fp16";
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
 }
@@ -116,34 +95,7 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
 /* --- The model ---------------------------------------------------------------------------------
  */
 
-static void say(const char *text)
-{
-    log_note("%s", text + strspn(text, " "));
-}
-
-static int load_checkpoint(struct generate *g, struct error *err)
-{
-    struct checkpoint_config config = {
-        .load = g->o->load, .step = -1, .finetune = 1, .model = &g->origin.model, .say = say};
-    struct checkpoint_arrays none = {0};
-    struct checkpoint_loaded loaded;
-    struct checkpoint *checkpoint = checkpoint_create(
-        &config, generator_model(g->generator), &g->ranks.parallel, g->ranks.device, &none, err);
-    int rc = checkpoint ? checkpoint_load(checkpoint, &loaded, err) : -1;
-
-    checkpoint_destroy(checkpoint);
-    return rc < 0 ? -1 : 0;
-}
-
-static int load(struct generate *g, struct error *err)
-{
-    if (g->origin.kind == ORIGIN_CHECKPOINT)
-        return load_checkpoint(g, err);
-    return hf_load(g->o->load, &g->origin.model, generator_model(g->generator), g->ranks.device,
-                   err);
-}
-
-static int create_generator(struct generate *g, const int given[3], struct error *err)
+static int create_generator(struct generate *g, struct error *err)
 {
     const struct prompts *p = &g->prompts;
     int64_t dp = g->ranks.parallel.layout.dp, share = (p->count + dp - 1) / dp;
@@ -151,7 +103,7 @@ static int create_generator(struct generate *g, const int given[3], struct error
         .model = g->origin.model,
         .longest = p->longest,
         .vocabulary = p->vocabulary,
-        .sampling = sampling_of(g->o, given),
+        .sampling = sampling_of(g->o),
         .stop_count = p->stop_count,
         /* Slightly longer than comm's own timeout, because comm can name the collective that hangs.
          */
@@ -162,7 +114,8 @@ static int create_generator(struct generate *g, const int given[3], struct error
     g->texts = config.texts = g->texts < share ? g->texts : share;
     memcpy(config.stops, p->stops, sizeof(config.stops));
     g->generator = generator_create(&config, &g->ranks.parallel, g->ranks.device, err);
-    if (!g->generator || load(g, err) < 0)
+    if (!g->generator || weights_load(g->o->load, &g->origin, generator_model(g->generator),
+                                      &g->ranks.parallel, g->ranks.device, err) < 0)
         return -1;
     return generator_start(g->generator, err);
 }
@@ -279,12 +232,12 @@ static void report(const struct generate *g)
              (double)t.tokens / (t.seconds + 1e-9), t.seconds, groups);
 }
 
-static int run(struct generate *g, const int given[3], struct error *err)
+static int run(struct generate *g, struct error *err)
 {
     int64_t each;
 
     if (prompts_read(&g->prompts, g->o, &g->origin, g->ranks.comm, err) < 0 ||
-        create_generator(g, given, err) < 0)
+        create_generator(g, err) < 0)
         return -1;
     each = g->texts * g->ranks.parallel.layout.dp;
     for (int64_t round = 0; round * each < g->prompts.count; round++)
@@ -298,18 +251,21 @@ int generate_run(const struct generate_options *options, const struct world *wor
                  struct error *err)
 {
     struct generate g = {.o = options};
-    int given[3], rc;
+    int rc;
 
     /* Wrong options are reported once, missing files once per node. */
-    if (check_options(options, given, err) < 0) {
-        err->code = ERROR_USAGE;
-        return world_say_once(0, err);
-    }
     if (origin_read(&g.origin, options->load, err) < 0)
         return world_say_once(1, err);
+    if (g.origin.model.masked) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s contains a masked language model, which cannot generate text; use "
+                       "megatron fill-mask",
+                       options->load);
+        return world_say_once(0, err);
+    }
     rc = open_ranks(&g, world, err);
     if (rc == 0)
-        rc = run(&g, given, err);
+        rc = run(&g, err);
     if (rc < 0 && g.ranks.comm)
         comm_abort(g.ranks.comm, err->text);
     generator_destroy(g.generator);

@@ -42,8 +42,7 @@ static size_t character(const unsigned char *text, size_t length)
     return size;
 }
 
-/* Print a JSON string; invalid UTF-8 (such as a character cut in two) becomes U+FFFD. */
-static void print_string(FILE *stream, const char *data, size_t length)
+void output_string(FILE *stream, const char *data, size_t length)
 {
     const unsigned char *text = (const unsigned char *)data;
 
@@ -88,9 +87,9 @@ static int show_json(struct output *o, const struct text *text, struct error *er
                prompt.data[common] == all.data[common])
             common++;
         fputs("{\"prompt\": ", o->stream);
-        print_string(o->stream, prompt.data, prompt.length);
+        output_string(o->stream, prompt.data, prompt.length);
         fputs(", \"text\": ", o->stream);
-        print_string(o->stream, all.data + common, all.length - common);
+        output_string(o->stream, all.data + common, all.length - common);
         fputs(", \"prompt_tokens\": ", o->stream);
         print_ids(o->stream, text, 0, text->prompt);
         fputs(", \"tokens\": ", o->stream);

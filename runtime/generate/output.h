@@ -20,6 +20,9 @@ struct output {
     int64_t before; /* texts shown in earlier rounds */
 };
 
+/* Print a JSON string; invalid UTF-8 (such as a character cut in two) becomes U+FFFD. */
+void output_string(FILE *stream, const char *text, size_t length);
+
 /* Print what is new; when a text is complete the next one follows. Returns 0 or -1. */
 int output_show(struct output *output, struct error *err);
 

@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "file.h"
 #include "json.h"
+#include "remedy.h"
 #include "tokenizer_files.h"
 
 #include <errno.h>
@@ -14,13 +15,6 @@
 
 #define JSON_LIMIT        ((size_t)16 << 20)
 #define MOST_PROMPT_BYTES ((size_t)4 << 30)
-
-/* The prompts as given; those of a file point into 'file'. */
-struct lines {
-    const char **items;
-    size_t count;
-    char *file;
-};
 
 /* --- Texts ----------------------------------------------------------------------------------- */
 
@@ -62,7 +56,8 @@ static char *read_all(const char *name, struct error *err)
     rc = is_input ? file_read_fd(STDIN_FILENO, called, MOST_PROMPT_BYTES, &bytes, err)
                   : file_read(name, MOST_PROMPT_BYTES, &bytes, err);
     if (rc < 0) {
-        error_prefix(err, "--prompt-file");
+        error_prefix(err, "cannot read the prompts");
+        error_remedy(err, REMEDY_PROMPT_FILE);
         err->code = ERROR_USAGE;
     } else {
         rc = check_text(bytes.data, bytes.length, called, err);
@@ -92,7 +87,14 @@ static int read_file(struct lines *lines, const char *name, struct error *err)
     return 0;
 }
 
-static int read_lines(struct lines *lines, const struct generate_options *o, struct error *err)
+void lines_clear(struct lines *lines)
+{
+    free(lines->items);
+    free(lines->file);
+    memset(lines, 0, sizeof(*lines));
+}
+
+int prompts_lines(struct lines *lines, const struct generate_options *o, struct error *err)
 {
     const char *file = o->prompt_file;
 
@@ -106,11 +108,10 @@ static int read_lines(struct lines *lines, const struct generate_options *o, str
         file = "-";
     if (file && read_file(lines, file, err) < 0)
         return -1;
-    if (lines->count == 0)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "no prompt: use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input");
-    return 0;
+    if (lines->count > 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "no prompt to continue");
+    return error_remedy(err, REMEDY_PROMPT);
 }
 
 /* --- The tokenizer --------------------------------------------------------------------------- */
@@ -125,8 +126,8 @@ static const char *beside(const char *directory, const char *name, char path[PAT
                : NULL;
 }
 
-static struct tokenizer *open_tokenizer(const struct generate_options *o,
-                                        const struct origin *origin, struct error *err)
+struct tokenizer *prompts_tokenizer(const struct generate_options *o, const struct origin *origin,
+                                    struct error *err)
 {
     struct tokenizer_config config = o->tokenizer;
     int64_t vocabulary = origin->model.shape.vocabulary;
@@ -140,17 +141,18 @@ static struct tokenizer *open_tokenizer(const struct generate_options *o,
         return NULL;
     /* A run without tokenizer files used the built-in GPT-2 tokenizer. */
     if (!known && vocabulary != 50257) {
-        error_set_code(
-            err, ERROR_USAGE,
-            "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json and "
-            "merges.txt); use --tokenizer-type and the options for its files",
-            o->load);
+        error_set_code(err, ERROR_USAGE,
+                       "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
+                       "and merges.txt)",
+                       o->load);
+        error_remedy(err, REMEDY_TOKENIZER);
         return NULL;
     }
     if (config.add_bos && config.add_specials) {
-        error_set_code(err, ERROR_USAGE,
-                       "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens cannot be "
-                       "used together; drop one");
+        error_set_code(
+            err, ERROR_USAGE,
+            "the beginning-of-sequence token and all special tokens cannot both be added");
+        error_remedy(err, REMEDY_BOS_OR_SPECIALS);
         return NULL;
     }
     config.add_bos = 0; /* prepended to the prompt below */
@@ -158,12 +160,11 @@ static struct tokenizer *open_tokenizer(const struct generate_options *o,
         config.vocab_size = vocabulary - 1;
     tokenizer = tokenizer_create(&config, err);
     if (tokenizer && tokenizer_vocab_size(tokenizer) > vocabulary) {
-        error_set_code(
-            err, ERROR_USAGE,
-            "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
-            ": it belongs to another model; name the right one with --tokenizer-type and the "
-            "options for its files",
-            tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        error_set_code(err, ERROR_USAGE,
+                       "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
+                       ": it belongs to another model",
+                       tokenizer_vocab_size(tokenizer), o->load, vocabulary);
+        error_remedy(err, REMEDY_TOKENIZER);
         tokenizer_destroy(tokenizer);
         return NULL;
     }
@@ -249,11 +250,13 @@ static void add_stops_of(struct prompts *p, const char *directory, const char *n
 static int find_stops(struct prompts *p, const struct generate_options *o,
                       const struct origin *origin, struct error *err)
 {
-    if (o->eod_id >= p->vocabulary)
-        return error_set_code(err, ERROR_USAGE,
-                              "--eod-id=%" PRId64
-                              " is not in the vocabulary, so no text would end; use 0 to %" PRId64,
-                              o->eod_id, p->vocabulary - 1);
+    if (o->eod_id >= p->vocabulary) {
+        error_set_code(err, ERROR_USAGE,
+                       "the end-of-document token %" PRId64
+                       " is not in the vocabulary (0 to %" PRId64 "), so no text would end",
+                       o->eod_id, p->vocabulary - 1);
+        return error_remedy(err, REMEDY_END_TOKEN);
+    }
     if (o->ignore_eod)
         return 0;
     if (o->eod_id >= 0) {
@@ -297,12 +300,13 @@ static int make_text(struct text *text, const struct generate_options *o, int64_
                               number + 1, count, positions);
     *text = (struct text){.prompt = count, .length = count, .number = number};
     text->limit = limit_of(o, count, positions);
-    if (text->limit <= count)
-        return error_set_code(err, ERROR_USAGE,
-                              "--out-seq-length=%" PRId64
-                              " leaves no room for generated tokens: prompt %zu has %" PRId64
-                              " tokens",
-                              o->out_seq_length, number + 1, count);
+    if (text->limit <= count) {
+        error_set_code(err, ERROR_USAGE,
+                       "a maximum length of %" PRId64
+                       " tokens leaves no room for generated tokens: prompt %zu has %" PRId64,
+                       o->out_seq_length, number + 1, count);
+        return error_remedy(err, REMEDY_TEXT_LENGTH);
+    }
     text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
     if (!text->ids)
         return error_set(err, "out of memory");
@@ -322,10 +326,11 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
     int64_t bos = begins_with_bos(o, origin) ? tokenizer_bos(p->tokenizer) : -1;
     int rc = encoder ? 0 : -1;
 
-    if (rc == 0 && o->tokenizer.add_bos && bos < 0)
-        rc = error_set_code(
-            err, ERROR_USAGE,
-            "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence token; drop it");
+    if (rc == 0 && o->tokenizer.add_bos && bos < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the vocabulary has no beginning-of-sequence token to add");
+        rc = error_remedy(err, REMEDY_NO_BOS);
+    }
     p->texts = calloc(lines->count, sizeof(*p->texts));
     if (!p->texts)
         rc = error_set(err, "out of memory");
@@ -352,18 +357,17 @@ static int prepare(struct prompts *p, const struct generate_options *o, const st
                    struct error *err)
 {
     struct lines lines = {0};
-    int rc = read_lines(&lines, o, err);
+    int rc = prompts_lines(&lines, o, err);
 
     if (rc == 0) {
-        p->tokenizer = open_tokenizer(o, origin, err);
+        p->tokenizer = prompts_tokenizer(o, origin, err);
         rc = p->tokenizer ? encode_lines(p, o, origin, &lines, err) : -1;
     }
     if (rc == 0) {
         p->vocabulary = tokenizer_vocab_size(p->tokenizer);
         rc = find_stops(p, o, origin, err);
     }
-    free(lines.items);
-    free(lines.file);
+    lines_clear(&lines);
     return rc;
 }
 

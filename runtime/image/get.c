@@ -8,6 +8,7 @@
 #include "log.h"
 #include "named.h"
 #include "progress.h"
+#include "remedy.h"
 #include "shared_file.h"
 #include "squashfs.h"
 #include "stage.h"
@@ -89,11 +90,11 @@ static int begin_import(struct getting *getting, struct error *err)
     if (getting->get->waits && !any)
         return 0;
     begun = announcement_begin(&getting->announcement, !any, err);
-    if (begun == 0 && !any)
-        return error_set(err,
-                         "another node already imports the image for step %.100s; use --wait on "
-                         "all nodes but one",
-                         getting->get->step);
+    if (begun == 0 && !any) {
+        error_set(err, "another node already imports the image for step %.100s",
+                  getting->get->step);
+        return error_remedy(err, REMEDY_IMPORT_WAIT);
+    }
     return begun;
 }
 
@@ -148,6 +149,7 @@ static int ask_importer(struct getting *getting, struct error *err)
         .environment = request->environment,
         .uri = request->reference->text,
         .timeout = (int64_t)request->timeout,
+        .timeout_remedy = remedy_words(REMEDY_IMPORT_TIMEOUT),
         .say = request->say,
         .argument = request->argument,
         .stop = request->stop,

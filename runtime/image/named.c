@@ -5,6 +5,7 @@
 #include "cache.h"
 #include "enroot.h"
 #include "files.h"
+#include "remedy.h"
 #include "shared_file.h"
 #include "lease.h"
 #include "process.h"
@@ -128,11 +129,11 @@ static int extract(struct making *making, const char *draft, struct error *err)
         return -1;
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
-    if (result.timed_out)
-        return error_set(err,
-                         "creating the container %s took longer than %.0f seconds; raise --timeout "
-                         "(in a job, --megatron-import-timeout)",
-                         request->name, request->timeout);
+    if (result.timed_out) {
+        error_set(err, "creating the container %s took longer than %.0f seconds", request->name,
+                  request->timeout);
+        return error_remedy(err, REMEDY_IMPORT_TIMEOUT);
+    }
     if (result.status != 0)
         return enroot_explain("creating the container", result.status, result.errors, err);
     return 0;

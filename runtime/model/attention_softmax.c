@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Softmax attention of a training or evaluation pass. With context parallelism a rank holds two
  * slices of each sequence (see zigzag_split): keys and values of all ranks are gathered and put in
- * order of position, and each slice of queries attends to the keys up to its own end. Without it
- * there is one slice, and keys and values stay in the packed projection. */
+ * order of position, and each slice of queries attends to the keys up to its own end, in a masked
+ * language model to all. Without it there is one slice, and keys and values stay in the packed
+ * projection. */
 #include "attention.h"
 #include "rng.h"
 
@@ -92,7 +93,8 @@ static struct attention_shape shape_of(const struct model *m, int window, int64_
     return (struct attention_shape){
         .batch = c->micro_batch,
         .q_rows = rows.count,
-        .kv_rows = rows.first + rows.count, /* causal: the keys up to the last query */
+        /* causal: the keys up to the last query */
+        .kv_rows = c->masked ? c->shape.sequence : rows.first + rows.count,
         .heads = z->heads,
         .kv_heads = z->groups,
         .head_size = z->head_size,
@@ -101,8 +103,9 @@ static struct attention_shape shape_of(const struct model *m, int window, int64_
         .kv = {c->shape.sequence * kv_width, kv_width, z->head_size},
         .out = {z->sequence * z->attention, z->attention, z->head_size},
         .scale = attention_scale(c),
-        .causal = 1,
+        .causal = !c->masked,
         .documents = c->documents || window, /* a window is a document that moves */
+        .ends = c->masked,
         .dropout = c->attention_dropout,
         .all_heads = c->shape.heads,
         .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
@@ -163,6 +166,7 @@ static struct attention_operands operands_of(struct pass *p, const struct block 
         .lse = a->lse + z->heads * rows,
         .document_start =
             (common->window ? batch->window_start : batch->slice_document_start) + rows,
+        .document_end = m->config.masked ? batch->slice_document_end + rows : NULL,
         .row_index = p->slot->batch.slice_row_index + rows,
         .state = m->state,
         .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + block->number),
@@ -215,6 +219,7 @@ void attention_softmax_backward(struct pass *p, struct block *block)
                 .dk = dk,
                 .dv = element(m, dk, z->kv / 2),
                 .document_start = o.document_start,
+                .document_end = o.document_end,
                 .row_index = o.row_index,
                 .state = m->state,
                 .purpose = o.purpose,

@@ -6,7 +6,8 @@
  * The residual stream connects them. Embedding, attention and MLP are branches: they take the
  * output of the norm before them and leave theirs in scratch.x, without its bias. The norm after a
  * branch adds bias, dropout and residual and normalizes, in one operation. So a network alternates
- * between norms and branches. An output norm may end a branch: it normalizes scratch.x. */
+ * between norms and branches. An output norm may end a branch: it normalizes scratch.x. With the
+ * norm after each branch (post-norm), its output is the residual stream. */
 #ifndef MEGATRON_BLOCK_H
 #define MEGATRON_BLOCK_H
 
@@ -29,7 +30,7 @@ enum keep {
     KEEP_NOTHING, /* generation: there is no backward pass */
 };
 
-enum { BLOCK_TENSORS = 8 };
+enum { BLOCK_TENSORS = 10 };
 
 struct block {
     const struct block_kind *kind;
@@ -80,6 +81,8 @@ struct block_kind {
 
 extern const struct block_kind embedding_block, norm_block, parallel_norm_block, output_norm_block,
     attention_block, mlp_block, head_block;
+/* Of networks with the norm after each branch, and of masked language models. */
+extern const struct block_kind post_norm_block, embedding_norm_block, input_block, mlm_head_block;
 
 /* The blocks of a rank, chunk by chunk. */
 struct network {

@@ -45,7 +45,8 @@ int builder_vocabulary(struct builder *builder, const struct block *block, const
                        int draw, enum parameter_class class);
 
 /* Standard deviation of the weights that write to the residual stream: it is smaller in deep
- * networks, as in GPT-2, so that the stream does not grow with the number of layers. */
+ * networks, as in GPT-2, so that the stream does not grow with the number of layers. With the norm
+ * after each branch it is that of all weights. */
 double builder_output_deviation(const struct builder *builder);
 
 #endif

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The embedding block: the word table, split by vocabulary over the tensor-parallel ranks, and a
- * table of learned positions, which all of them hold. */
+/* The embedding block: the word table, split by vocabulary over the tensor-parallel ranks, and
+ * tables of learned positions and of token types, which all of them hold. */
 #include "builder.h"
 #include "linear.h"
 #include "rng.h"
 
 #include <math.h>
 
-enum { WORD, POSITION };
+enum { WORD, POSITION, TOKEN_TYPE };
 
 struct embedding_common {
     struct device_plan *word, *word_backward;
     struct device_plan *position, *position_backward;
+    struct device_plan *token_type, *token_type_backward;
     struct device_plan *scale; /* of embeddings and their gradients; NULL: none */
 };
 
@@ -26,6 +27,12 @@ static void add_parameters(struct builder *b, struct block *block)
         builder_add(b, block,
                     &(struct parameter_spec){"position.weight", c->positions, c->shape.hidden,
                                              SPLIT_NONE, 1, c->init_std, 0});
+    }
+    if (c->token_types > 0) {
+        block->tensors[TOKEN_TYPE] = builder_tensor(b, CLASS_SHARED);
+        builder_add(b, block,
+                    &(struct parameter_spec){"token_type.weight", c->token_types, c->shape.hidden,
+                                             SPLIT_NONE, 3, c->init_std, 0});
     }
     block->dropout_purpose = RNG_EMBEDDING_DROPOUT;
 }
@@ -47,16 +54,23 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
     struct operation position = {
         .kind = OPERATION_EMBEDDING,
         .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1}};
+    struct operation token_type = {
+        .kind = OPERATION_EMBEDDING,
+        .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1}};
 
     planner_make(&p, &common->word, &word);
     if (learned)
         planner_make(&p, &common->position, &position);
+    if (c->token_types > 0)
+        planner_make(&p, &common->token_type, &token_type);
     if (!trains(m))
         return p.failed ? -1 : 0;
-    word.kind = position.kind = OPERATION_EMBEDDING_BACKWARD;
+    word.kind = position.kind = token_type.kind = OPERATION_EMBEDDING_BACKWARD;
     planner_make(&p, &common->word_backward, &word);
     if (learned)
         planner_make(&p, &common->position_backward, &position);
+    if (c->token_types > 0)
+        planner_make(&p, &common->token_type_backward, &token_type);
     return p.failed ? -1 : 0;
 }
 
@@ -92,6 +106,8 @@ static void release(void *shared)
     plan_destroy(common->word_backward);
     plan_destroy(common->position);
     plan_destroy(common->position_backward);
+    plan_destroy(common->token_type);
+    plan_destroy(common->token_type_backward);
     plan_destroy(common->scale);
 }
 
@@ -108,13 +124,16 @@ static void look_up(struct pass *p, struct block *block)
     run_embedding(common->word, compute(m),
                   &(struct embedding_operands){batch->tokens, weight(m, block->tensors[WORD]),
                                                batch->positions, positions, out});
-    if (m->parallel->layout.tp == 1)
-        return;
     sequence_scatter(&m->overlap, &rows, out, m->scratch.x);
     overlap_end(&m->overlap);
-    if (common->position)
+    if (common->position && m->parallel->layout.tp > 1)
         run_embedding(common->position, compute(m),
                       &(struct embedding_operands){batch->positions + first_row(m), positions, NULL,
+                                                   NULL, m->scratch.x});
+    if (common->token_type)
+        run_embedding(common->token_type, compute(m),
+                      &(struct embedding_operands){batch->token_types + first_row(m),
+                                                   weight(m, block->tensors[TOKEN_TYPE]), NULL,
                                                    NULL, m->scratch.x});
 }
 
@@ -146,6 +165,11 @@ static void backward(struct pass *p, struct block *block)
                                &(struct embedding_backward_operands){
                                    batch->positions + first_row(m), p->dx,
                                    gradient(m, block->tensors[POSITION]), p->accumulate});
+    if (common->token_type)
+        run_embedding_backward(common->token_type_backward, compute(m),
+                               &(struct embedding_backward_operands){
+                                   batch->token_types + first_row(m), p->dx,
+                                   gradient(m, block->tensors[TOKEN_TYPE]), p->accumulate});
     overlap_end(&m->overlap);
     run_embedding_backward(common->word_backward, compute(m),
                            &(struct embedding_backward_operands){

@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+/* Selected rows of each tensor-parallel rank are a multiple of this, for matrix units. */
+enum { MASKED_UNIT = 8 };
+
 struct arena {
     char *base;
     size_t used;
@@ -38,7 +41,10 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .samples = config->micro_batch,
         .cache = config->cache,
         .window = config->window,
+        .token_types = config->token_types > 0,
+        .binary = config->binary_head,
     };
+    int64_t unit = layout->tp * MASKED_UNIT, most = config->masked_max;
 
     z.part_rows = z.rows / layout->tp;
     z.slices = split.slices;
@@ -49,17 +55,39 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     z.fc1 = config->swiglu ? 2 * z.ffn : z.ffn;
     /* Logits of at most 1 GiB at a time, in equal parts of the rows: each part costs a pass over
      * the gradient of the head's weight, and small parts do not fill a GPU. */
-    z.head_rows = config->cache > 0 ? z.samples : z.rows;
+    if (most > z.sequence)
+        most = z.sequence;
+    if (config->masked)
+        z.masked = (z.samples * most + unit - 1) / unit * unit;
+    z.masked_part = z.masked / layout->tp;
+    z.head_rows = config->cache > 0 ? z.samples : config->masked ? z.masked : z.rows;
     while (z.head_rows % 2 == 0 &&
            z.head_rows * z.vocabulary * (int64_t)type_size(config->type) > (int64_t)1 << 30)
         z.head_rows /= 2;
     return z;
 }
 
+/* What only masked models have in a batch. */
+static void place_masked(const struct model_sizes *sizes, struct arena *arena,
+                         struct model_batch *b)
+{
+    b->selected = arena_take(arena, sizes->masked, sizeof(int32_t));
+    b->document_end = arena_take(arena, sizes->rows, sizeof(int32_t));
+    b->slice_document_end =
+        sizes->slices > 1 ? arena_take(arena, sizes->rows, sizeof(int32_t)) : b->document_end;
+    if (sizes->token_types)
+        b->token_types = arena_take(arena, sizes->rows, sizeof(int32_t));
+    if (sizes->binary) {
+        b->pair_row = arena_take(arena, sizes->samples, sizeof(int32_t));
+        b->pair_targets = arena_take(arena, sizes->samples, sizeof(int32_t));
+        b->pair_weight = arena_take(arena, sizes->samples, sizeof(float));
+    }
+}
+
 /* A batch is contiguous, so that one copy brings it to the device. */
 static void place_batch(const struct model_sizes *sizes, struct arena *arena, struct model_batch *b)
 {
-    int64_t rows = sizes->rows;
+    int64_t rows = sizes->rows, predicted = sizes->masked > 0 ? sizes->masked : rows;
 
     b->tokens = arena_take(arena, rows, sizeof(int32_t));
     b->positions = arena_take(arena, rows, sizeof(int32_t));
@@ -70,9 +98,9 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
             b->window_start = arena_take(arena, rows, sizeof(int32_t));
         return;
     }
-    b->targets = arena_take(arena, rows, sizeof(int32_t));
+    b->targets = arena_take(arena, predicted, sizeof(int32_t));
     b->document_start = arena_take(arena, rows, sizeof(int32_t));
-    b->weight = arena_take(arena, rows, sizeof(float));
+    b->weight = arena_take(arena, predicted, sizeof(float));
     b->row_index = arena_take(arena, rows, sizeof(int64_t));
     b->slice_row_index = b->row_index;
     b->slice_document_start = b->document_start;
@@ -82,6 +110,8 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     }
     if (sizes->window > 0)
         b->window_start = arena_take(arena, rows, sizeof(int32_t));
+    if (sizes->masked > 0)
+        place_masked(sizes, arena, b);
 }
 
 size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch)

@@ -77,8 +77,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct mlp_common *common = block->common;
     struct planner p = {m->device, err, 0};
     enum activation activation = c->swiglu                          ? ACTIVATION_NONE
-                                 : c->activation == ACTIVATION_NONE ? ACTIVATION_GELU_TANH
-                                                                    : c->activation;
+                                 : c->activation != ACTIVATION_NONE ? c->activation
+                                 : c->gelu_erf                      ? ACTIVATION_GELU_ERF
+                                                                    : ACTIVATION_GELU_TANH;
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -93,7 +94,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation swiglu = {.kind = OPERATION_SWIGLU,
                                .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
     struct operation again = {.kind = OPERATION_ACTIVATION,
-                              .activation = {z->rows * z->ffn, c->type, c->type, activation}};
+                              .activation = {z->rows * z->ffn, c->type, c->type, activation, 0}};
 
     linear_plan(&p, m, &common->fc1, &fc1);
     linear_plan(&p, m, &common->fc2, &fc2);
@@ -160,8 +161,12 @@ static void recompute(struct pass *p, struct block *block)
     const struct mlp_common *common = block->common;
     struct mlp_memory *a = memory_of(p, block);
 
-    if (p->m->config.recompute == RECOMPUTE_FULL)
-        (p->m->config.branch_norm == BRANCH_NORM_INPUT ? expand : forward)(p, block);
+    /* With a norm after it, its output is needed too: it is what was normalized. */
+    if (p->m->config.recompute == RECOMPUTE_FULL &&
+        (p->m->config.post_norm || p->m->config.branch_norm != BRANCH_NORM_INPUT))
+        forward(p, block);
+    else if (p->m->config.recompute == RECOMPUTE_FULL)
+        expand(p, block);
     else if (common->swiglu)
         run_swiglu_forward(p, block);
     else

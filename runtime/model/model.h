@@ -29,6 +29,17 @@ struct model_batch {
     /* With config.cache instead of targets, documents, weights and row numbers: */
     int32_t *cache_row; /* of the token in the KV cache, sample * cache + position; -1: padding */
     int32_t *last;      /* (samples) row of the token whose logits are wanted */
+    /* Of a masked model, whose targets and weight have sizes.masked entries, one per selected
+     * token; unused entries have weight 0 and target 0: */
+    int32_t *selected;     /* (masked) row within this rank's part; -1: unused or another rank's */
+    int32_t *document_end; /* one past the last key each token sees, as document_start */
+    int32_t *slice_document_end;
+    int32_t *token_types;  /* with config.token_types */
+    int32_t *pair_row;     /* (samples) row of a sample's first token within this rank's part; -1:
+                              another rank's. With config.binary_head, as the next two */
+    int32_t *pair_targets; /* (samples) */
+    float *pair_weight;    /* (samples) share in the step's loss; 0: no label, or another
+                              context-parallel rank's */
 };
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.

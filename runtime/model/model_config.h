@@ -67,7 +67,7 @@ struct model_config {
     enum qk_norm qk_norm;
     enum branch_norm branch_norm;
     int parallel_residual;      /* attention and MLP take the same residual stream */
-    enum activation activation; /* of an MLP without gate; ACTIVATION_NONE: GELU_TANH */
+    enum activation activation; /* of an MLP without gate; ACTIVATION_NONE: GELU */
     enum gate gate;             /* of an MLP with gate: 'swiglu' */
     /* Each token sees the last 'window' tokens, itself included; 0: all. Layers window_every,
      * 2 * window_every, ..., counted from 1, see all tokens; 0: none does. */
@@ -90,6 +90,15 @@ struct model_config {
     /* Of a model that generates: positions of each sample in the KV cache; shape.sequence is then
      * the number of tokens of each sample per pass. 0: the model trains. */
     int64_t cache;
+    /* Of a masked language model (RoBERTa, BERT): attention is bidirectional, limited to the
+     * token's document or sample, and the head predicts selected tokens only. */
+    int masked;
+    int64_t masked_max; /* the most selected tokens of one sample: memory and plans are for these */
+    int post_norm;      /* LayerNorm after each branch and after the embedding, none at the end */
+    int gelu_erf;       /* exact GELU in the MLP, not the approximation by tanh */
+    int64_t token_types;     /* rows of the table of token types; 0: none */
+    int64_t position_offset; /* the position of a sample's first token in the learned table */
+    int binary_head;         /* pooler and classifier of sentence pairs (NSP, SOP) */
 };
 
 /* This rank's part of everything that tensor and context parallelism split. */
@@ -98,24 +107,31 @@ struct model_sizes {
     int64_t part_rows; /* of these, this rank's part under sequence parallelism */
     int64_t sequence;  /* positions of a sample on this context-parallel rank */
     int64_t hidden, heads, groups, head_size, ffn, vocabulary;
-    int64_t qkv;        /* columns of the fused projection */
-    int64_t kv;         /* of these, the columns of keys and values */
-    int64_t slices;     /* of each sample's sequence on this rank: 2 with context parallelism */
-    int64_t slice_rows; /* positions of a slice */
-    int64_t attention;  /* columns of the attention's output */
-    int64_t fc1;        /* columns of the first layer of the MLP: ffn, or twice that with SwiGLU */
-    int64_t rotary;     /* rotated channels of a head */
-    int64_t layers;     /* of a chunk */
-    int64_t head_rows;  /* tokens whose logits are computed at a time */
-    int64_t samples;    /* of a micro-batch */
-    int64_t cache;      /* config's */
-    int64_t window;     /* config's */
+    int64_t qkv;         /* columns of the fused projection */
+    int64_t kv;          /* of these, the columns of keys and values */
+    int64_t slices;      /* of each sample's sequence on this rank: 2 with context parallelism */
+    int64_t slice_rows;  /* positions of a slice */
+    int64_t attention;   /* columns of the attention's output */
+    int64_t fc1;         /* columns of the first layer of the MLP: ffn, or twice that with SwiGLU */
+    int64_t rotary;      /* rotated channels of a head */
+    int64_t layers;      /* of a chunk */
+    int64_t head_rows;   /* tokens whose logits are computed at a time */
+    int64_t samples;     /* of a micro-batch */
+    int64_t cache;       /* config's */
+    int64_t window;      /* config's */
+    int64_t masked;      /* selected tokens of a micro-batch at most; 0: not a masked model */
+    int64_t masked_part; /* of these, this rank's part in the head's dense layer */
+    int token_types, binary; /* the model has a table of token types, a binary head */
 };
 
 /* The family that a network belongs to, as far as its blocks tell: checkpoints and options do not
  * name it. */
 static inline enum model_family model_family(const struct model_config *config)
 {
+    if (config->masked)
+        return !config->post_norm            ? MODEL_MEGATRON_BERT
+               : config->position_offset > 0 ? MODEL_ROBERTA
+                                             : MODEL_BERT;
     return config->swiglu ? MODEL_LLAMA : MODEL_GPT;
 }
 

@@ -14,6 +14,7 @@ struct row {
 /* A row without kind ends each list. All lists but 'layer' are for one chunk each. */
 struct table {
     struct row first[ROWS];   /* before the first layer of the model */
+    struct row later[ROWS];   /* before the first layer of a chunk that follows another */
     struct row layer[ROWS];   /* of every layer */
     struct row between[ROWS]; /* after the last layer of a chunk that another chunk follows */
     struct row last[ROWS];    /* after the last layer of the model */
@@ -68,8 +69,32 @@ static const struct table both_decoder = {
     .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
 };
 
+/* Megatron's BERT: the same with another head. */
+static const struct table encoder = {
+    .first = {{&embedding_block, "embedding"}},
+    .layer = {{&norm_block, "norm1"},
+              {&attention_block, "attention"},
+              {&norm_block, "norm2"},
+              {&mlp_block, "mlp"}},
+    .between = {{&norm_block, NULL}},
+    .last = {{&norm_block, "final_norm"}, {&mlm_head_block, "head"}},
+};
+
+/* BERT and RoBERTa: the norm after each branch. */
+static const struct table post_norm_encoder = {
+    .first = {{&embedding_block, "embedding"}, {&embedding_norm_block, "embedding_norm"}},
+    .later = {{&input_block, NULL}},
+    .layer = {{&attention_block, "attention"},
+              {&post_norm_block, "norm1"},
+              {&mlp_block, "mlp"},
+              {&post_norm_block, "norm2"}},
+    .last = {{&mlm_head_block, "head"}},
+};
+
 static const struct table *table_of(const struct model_config *config)
 {
+    if (config->masked)
+        return config->post_norm ? &post_norm_encoder : &encoder;
     if (config->parallel_residual)
         return &parallel_decoder;
     return config->branch_norm == BRANCH_NORM_BOTH     ? &both_decoder
@@ -113,8 +138,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
     const struct block outside = {.layer = -1, .number = -1, .local = -1};
 
     n->first[chunk] = n->count;
-    if (model_chunk_first(stage, chunk))
-        append(n, (int)chunk, table->first, &outside);
+    append(n, (int)chunk, model_chunk_first(stage, chunk) ? table->first : table->later, &outside);
     for (int64_t i = 0; i < layers; i++) {
         int64_t number = model_layer(config, layout, stage, chunk, i);
         const struct block like = {.layer = i,

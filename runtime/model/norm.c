@@ -18,12 +18,12 @@ void *norm_output(const struct pass *p, const struct block *norm)
 {
     const struct norm_memory *a = memory_of(p, norm);
 
-    return norm->name ? a->y : a->sum;
+    return norm->kind == &norm_block && !norm->name ? a->sum : a->y;
 }
 
 void *norm_stream(const struct pass *p, const struct block *norm)
 {
-    return ((struct norm_memory *)memory_of(p, norm))->sum;
+    return ((struct norm_memory *)memory_of(p, norm))->stream;
 }
 
 const struct block *norm_before(const struct block *block)
@@ -64,7 +64,7 @@ void norm_place(struct model *m, const struct block *block, void *memory, struct
 
     if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
         return;
-    a->sum = arena_take(arena, part, size);
+    a->sum = a->stream = arena_take(arena, part, size);
     if (keep == KEEP_INPUT || !block->name)
         return;
     a->mean = arena_take(arena, rows, sizeof(float));

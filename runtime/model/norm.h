@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the norms of the residual stream share: norm.c has the usual one, parallel_norm.c that of
- * networks whose attention and MLP take the same stream. */
+/* What the blocks between branches keep and share: norm.c has those before a branch, post_norm.c
+ * those after one, parallel_norm.c that of networks whose attention and MLP take the same stream.
+ */
 #ifndef MEGATRON_MODEL_NORM_H
 #define MEGATRON_MODEL_NORM_H
 
@@ -10,7 +11,8 @@
 enum { NORM_WEIGHT, NORM_BIAS };
 
 struct norm_memory {
-    void *sum, *y;      /* (P, h) residual stream, and its norm */
+    void *sum, *y;      /* (P, h) what is normalized, and the input of the next branch */
+    void *stream;       /* (P, h) the residual stream: one of these two */
     float *mean, *rstd; /* (P) */
 };
 

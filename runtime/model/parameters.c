@@ -116,6 +116,8 @@ int builder_vocabulary(struct builder *b, const struct block *block, const char 
 
 double builder_output_deviation(const struct builder *b)
 {
+    if (b->config->post_norm) /* its norms bound the stream */
+        return b->config->init_std;
     return b->config->init_std / sqrt(2.0 * (double)b->config->shape.layers);
 }
 

@@ -2,20 +2,27 @@
 #include "machine.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "json.h"
+#include "locate.h"
 #include "machine_fields.h"
 #include "nearest.h"
+#include "remedy.h"
 
 enum { FILE_LIMIT = 1 << 20 };
 
-struct machines {
+struct list {
     struct machine *items;
     size_t count;
+};
+
+struct machines {
+    struct list with_gpus, bare;
 };
 
 /* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
@@ -25,6 +32,30 @@ static const struct machine_memory usual_memory = {
 /* Llama 3's pre-training: 16,384 GPUs stopped every 2.8 hours. */
 #define USUAL_FAULT_HOURS    46000
 #define USUAL_SAVE_BANDWIDTH 2e9
+
+/* Azure, Meta and ByteDance publish limits for GPUs, which are alike; CPUs vary more, and are often
+ * shared. */
+struct machine_limits machine_usual_limits(int gpus)
+{
+    return (struct machine_limits){.core_warn = 0.25,
+                                   .core_fail = 0.4,
+                                   .memory_warn = 0.3,
+                                   .memory_fail = 0.5,
+                                   .layer_warn = gpus ? 0.03 : 0.25,
+                                   .layer_fail = gpus ? 0.06 : 0.4,
+                                   .held_warn = 0.1,
+                                   .held_fail = 0.25,
+                                   .link_warn = 0.6,
+                                   .link_fail = 0.8,
+                                   .loss_warn = 0.002,
+                                   .loss_fail = 0.01,
+                                   .skew_warn = 0.5,
+                                   .skew_fail = 5,
+                                   .disk_bytes = 1 * GIB,
+                                   .disk_bandwidth = 10e6,
+                                   .open_files = 4096,
+                                   .locked_memory = 1 * GIB};
+}
 
 /* Read the fields of 'object' into the struct at 'target'; those not there keep their value.
  * Members of other names must be among 'others' (a list that ends with NULL). */
@@ -188,34 +219,61 @@ struct machine machine_usual(void)
         .nvlink_efficiency = 1,
         .fault_hours = USUAL_FAULT_HOURS,
         .save_bandwidth = USUAL_SAVE_BANDWIDTH,
-        .memory = usual_memory};
+        .memory = usual_memory,
+        .limits = machine_usual_limits(1)};
 }
 
+/* A node without GPUs: what preflight expects of it, and nothing to plan with. */
+static int read_bare_node(struct json_value object, struct machine *machine, struct error *err)
+{
+    static const char *const others[] = {"name", "aliases", "preflight", "comment", NULL};
+    struct field nics[2] = {{0}};
+
+    for (const struct field *f = machine_node_fields; f->name; f++)
+        if (strcmp(f->name, "nics") == 0)
+            nics[0] = *f;
+    machine->gpus = 0;
+    machine->limits = machine_usual_limits(0);
+    return read_fields(object, nics, others, machine, err) < 0 ||
+                   read_aliases(object, machine, err) < 0
+               ? -1
+               : 0;
+}
+
+/* 'gpu' is NULL for nodes without GPUs. */
 static int read_node(struct machines *all, struct json_value object, const struct machine_gpu *gpu,
                      struct error *err)
 {
-    static const char *const others[] = {"name",   "aliases", "gpus", "gpu",
-                                         "memory", "comment", NULL};
+    static const char *const others[] = {"name",   "aliases", "gpus",      "gpu",
+                                         "memory", "comment", "preflight", NULL};
     static const char *const none[] = {"comment", NULL};
     static const char *const gpu_others[] = {"name", NULL};
     struct machine machine = machine_usual();
     struct machine *more;
+    struct list *list;
     struct json_value other;
 
-    machine.gpu = *gpu;
+    if (gpu)
+        machine.gpu = *gpu;
     if (read_text(object, "name", machine.name, sizeof(machine.name), err) < 0)
         return -1;
-    if (read_fields(object, machine_node_fields, others, &machine, err) < 0 ||
-        read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
-        read_aliases(object, &machine, err) < 0)
+    if (!gpu ? read_bare_node(object, &machine, err) < 0
+             : read_fields(object, machine_node_fields, others, &machine, err) < 0 ||
+                   read_count(object, "gpus", 1024, &machine.gpus, err) < 0 ||
+                   read_aliases(object, &machine, err) < 0)
         goto fail;
+    if (json_member(object, "preflight", &other) == 0 &&
+        read_fields(other, machine_limit_fields, none, &machine.limits, err) < 0) {
+        error_prefix(err, "\"preflight\"");
+        goto fail;
+    }
     if (json_member(object, "memory", &other) == 0 &&
         read_fields(other, machine_memory_fields, none, &machine.memory, err) < 0) {
         error_prefix(err, "\"memory\"");
         goto fail;
     }
     /* A node whose GPUs differ from the others of their generation in memory or rate. */
-    if (json_member(object, "gpu", &other) == 0) {
+    if (gpu && json_member(object, "gpu", &other) == 0) {
         struct field optional[MACHINE_FIELDS];
         size_t count = 0;
 
@@ -228,13 +286,14 @@ static int read_node(struct machines *all, struct json_value object, const struc
             read_text(other, "name", machine.gpu.name, sizeof(machine.gpu.name), err) < 0)
             goto fail;
     }
-    more = realloc(all->items, (all->count + 1) * sizeof(*more));
+    list = gpu ? &all->with_gpus : &all->bare;
+    more = realloc(list->items, (list->count + 1) * sizeof(*more));
     if (!more) {
         error_set(err, "out of memory");
         goto fail;
     }
-    all->items = more;
-    all->items[all->count++] = machine;
+    list->items = more;
+    list->items[list->count++] = machine;
     return 0;
 fail:
     clear_machine(&machine);
@@ -247,25 +306,26 @@ static int read_machine_file(struct machines *all, const char *path, struct erro
     struct json_value gpu_value, nodes, node;
     struct machine_gpu gpu = {.time_error = 0.2};
     struct json_iterator each;
-    int rc = -1;
+    int rc = -1, bare;
 
     if (!json) {
         err->code = ERROR_USAGE;
         return -1;
     }
-    if (json_member(json_root(json), "gpu", &gpu_value) < 0 ||
-        json_member(json_root(json), "nodes", &nodes) < 0 || json_type(nodes) != JSON_ARRAY) {
-        error_set_code(err, ERROR_USAGE, "a machine file needs \"gpu\" and a list \"nodes\"");
+    if (json_member(json_root(json), "nodes", &nodes) < 0 || json_type(nodes) != JSON_ARRAY) {
+        error_set_code(err, ERROR_USAGE,
+                       "a machine file needs a list \"nodes\" and, if they have GPUs, \"gpu\"");
         goto out;
     }
-    if (read_gpu(gpu_value, &gpu, err) < 0) {
+    bare = json_member(json_root(json), "gpu", &gpu_value) < 0;
+    if (!bare && read_gpu(gpu_value, &gpu, err) < 0) {
         error_prefix(err, "\"gpu\"");
         goto out;
     }
     json_iterate(nodes, &each);
     rc = 0;
     while (rc == 0 && json_next(&each, NULL, NULL, &node))
-        rc = read_node(all, node, &gpu, err);
+        rc = read_node(all, node, bare ? NULL : &gpu, err);
 out:
     if (rc < 0)
         error_prefix(err, "%s", path);
@@ -306,7 +366,7 @@ struct machines *machines_read(const char *directory, struct error *err)
         free(names[i]);
     }
     free(names);
-    if (rc == 0 && all->count == 0)
+    if (rc == 0 && all->with_gpus.count + all->bare.count == 0)
         rc = error_set_code(err, ERROR_USAGE, "%s contains no machine files (*.json)", directory);
     if (rc < 0) {
         machines_destroy(all);
@@ -315,24 +375,44 @@ struct machines *machines_read(const char *directory, struct error *err)
     return all;
 }
 
+struct machines *machines_open(const char *directory, struct error *err)
+{
+    char path[PATH_MAX];
+
+    if (!directory)
+        directory = getenv("MEGATRON_MACHINES");
+    if (!directory || directory[0] == '\0') {
+        if (locate_data("machines", path, sizeof(path), err) < 0)
+            return NULL;
+        directory = path;
+    }
+    return machines_read(directory, err);
+}
+
+static void clear_list(struct list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        clear_machine(&list->items[i]);
+    free(list->items);
+}
+
 void machines_destroy(struct machines *machines)
 {
     if (!machines)
         return;
-    for (size_t i = 0; i < machines->count; i++)
-        clear_machine(&machines->items[i]);
-    free(machines->items);
+    clear_list(&machines->with_gpus);
+    clear_list(&machines->bare);
     free(machines);
 }
 
 size_t machines_count(const struct machines *machines)
 {
-    return machines->count;
+    return machines->with_gpus.count;
 }
 
 const struct machine *machines_at(const struct machines *machines, size_t index)
 {
-    return index < machines->count ? &machines->items[index] : NULL;
+    return index < machines->with_gpus.count ? &machines->with_gpus.items[index] : NULL;
 }
 
 static int has_name(const struct machine *machine, const char *name)
@@ -345,27 +425,54 @@ static int has_name(const struct machine *machine, const char *name)
     return 0;
 }
 
+static const struct machine *find_in(const struct list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (has_name(&list->items[i], name))
+            return &list->items[i];
+    return NULL;
+}
+
+static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
+{
+    size_t count = machines->with_gpus.count, all = count + (bare ? machines->bare.count : 0);
+    const char **names = calloc(all + 1, sizeof(*names));
+    char near[256] = "";
+
+    for (size_t i = 0; names && i < all; i++)
+        names[i] =
+            i < count ? machines->with_gpus.items[i].name : machines->bare.items[i - count].name;
+    if (names)
+        nearest_names(name, names, all, near, sizeof(near));
+    free(names);
+    if (near[0]) {
+        error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
+        return;
+    }
+    error_set_code(err, ERROR_USAGE, "unknown node kind %s", name);
+    error_remedy(err, REMEDY_NODE_KINDS);
+}
+
 const struct machine *machines_find(const struct machines *machines, const char *name,
                                     struct error *err)
 {
-    const char **names = calloc(machines->count, sizeof(*names));
-    char near[256] = "";
+    const struct machine *found = find_in(&machines->with_gpus, name);
 
-    for (size_t i = 0; i < machines->count; i++) {
-        if (has_name(&machines->items[i], name)) {
-            free(names);
-            return &machines->items[i];
-        }
-        if (names)
-            names[i] = machines->items[i].name;
-    }
-    if (names)
-        nearest_names(name, names, machines->count, near, sizeof(near));
-    free(names);
-    if (near[0])
-        error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
-    else
-        error_set_code(err, ERROR_USAGE,
-                       "unknown node kind %s; `megatron plan --node list` lists all", name);
-    return NULL;
+    if (!found && find_in(&machines->bare, name))
+        error_set_code(err, ERROR_USAGE, "nodes of kind %s have no GPUs", name);
+    else if (!found)
+        unknown(machines, 0, name, err);
+    return found;
+}
+
+const struct machine *machines_find_any(const struct machines *machines, const char *name,
+                                        struct error *err)
+{
+    const struct machine *found = find_in(&machines->with_gpus, name);
+
+    if (!found)
+        found = find_in(&machines->bare, name);
+    if (!found)
+        unknown(machines, 1, name, err);
+    return found;
 }

@@ -52,6 +52,25 @@ struct machine_memory {
     double context_bytes; /* CUDA context, NCCL, work space */
 };
 
+/* When `megatron preflight` warns about a node and when it fails it. Shares are of the job's
+ * median, which a value is below; 0 leaves a check out. */
+struct machine_limits {
+    double core_warn, core_fail;     /* share: speed of the slowest core */
+    double memory_warn, memory_fail; /* share: memory bandwidth of a core */
+    double layer_warn, layer_fail;   /* share: speed of a layer's step */
+    double held_warn, held_fail;     /* share of the time that a rank is held back */
+    double link_warn, link_fail;     /* share: bandwidth between two nodes */
+    double loss_warn, loss_fail;     /* share of retransmitted TCP segments */
+    double skew_warn, skew_fail;     /* seconds between wall clocks */
+    double disk_bytes;               /* free space that a node needs */
+    double disk_bandwidth;           /* bytes per second of a write to the local disk */
+    double host_bandwidth;           /* bytes per second between a GPU and the host */
+    double all_reduce;               /* bytes per second, bus bandwidth within a node */
+    double pair_all_reduce;          /* the same over two nodes */
+    double open_files;
+    double locked_memory; /* bytes that a process must be able to lock if there are RDMA NICs */
+};
+
 struct machine_gpu {
     char name[32];
     int processors;                        /* streaming multiprocessors */
@@ -69,7 +88,8 @@ struct machine {
     char name[48];
     char *aliases[8];
     struct machine_gpu gpu;
-    int gpus;                 /* of a node */
+    int gpus;                 /* of a node; 0: a node without GPUs, for preflight only */
+    double nics;              /* RDMA NICs of a node; 0: unknown */
     double nvlink;            /* bytes per second and direction of one GPU */
     double network;           /* bytes per second and direction of one GPU's share of the NICs */
     double efficiency;        /* of products on this cluster, relative to rates.product ... */
@@ -78,21 +98,31 @@ struct machine {
     double fault_hours;       /* GPU hours between faults that stop a job */
     double save_bandwidth;    /* bytes per second that a node writes of a checkpoint */
     struct machine_memory memory;
+    struct machine_limits limits;
 };
 
 /* All machines of the JSON files in 'directory'. Caller must destroy. */
 struct machines;
 struct machines *machines_read(const char *directory, struct error *err);
 void machines_destroy(struct machines *machines);
+
+/* Those in 'directory'; NULL: in $MEGATRON_MACHINES, or those installed with the program. */
+struct machines *machines_open(const char *directory, struct error *err);
 size_t machines_count(const struct machines *machines);
 const struct machine *machines_at(const struct machines *machines, size_t index);
 
-/* The machine called 'name' (letter case does not matter), or NULL with the nearest names. */
+/* The machine called 'name' (letter case does not matter), or NULL with the nearest names. Nodes
+ * without GPUs are not counted and not found, except by machines_find_any. */
 const struct machine *machines_find(const struct machines *machines, const char *name,
                                     struct error *err);
+const struct machine *machines_find_any(const struct machines *machines, const char *name,
+                                        struct error *err);
 
 /* A machine of the usual rates and no name, for what is measured. */
 struct machine machine_usual(void);
+
+/* The usual limits of a node with or without GPUs. */
+struct machine_limits machine_usual_limits(int gpus);
 
 /* Write a machine file with this one machine: complete, or none. */
 int machine_write(const struct machine *machine, const char *path, struct error *err);

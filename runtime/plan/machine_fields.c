@@ -70,6 +70,7 @@ const struct field machine_node_fields[] = {
     NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
     NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
     NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
+    NODE("nics", nics, 1, 0, 256, 0),
     {NULL, 0, 0, 0, 0, 0},
 };
 
@@ -84,5 +85,35 @@ const struct field machine_memory_fields[] = {
     MEMORY("sharded_bytes", sharded_bytes, 1, 0, 32),
     MEMORY("activations", activations, 1, 0.5, 4),
     MEMORY("context_gib", context_bytes, GIB, 0, 100),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+#define LIMIT(name, member, unit, max)                                 \
+    {                                                                  \
+        name, offsetof(struct machine_limits, member), unit, 0, max, 0 \
+    }
+
+const struct field machine_limit_fields[] = {
+    LIMIT("core_warn", core_warn, 1, 1),
+    LIMIT("core_fail", core_fail, 1, 1),
+    LIMIT("memory_warn", memory_warn, 1, 1),
+    LIMIT("memory_fail", memory_fail, 1, 1),
+    LIMIT("layer_warn", layer_warn, 1, 1),
+    LIMIT("layer_fail", layer_fail, 1, 1),
+    LIMIT("held_warn", held_warn, 1, 1),
+    LIMIT("held_fail", held_fail, 1, 1),
+    LIMIT("link_warn", link_warn, 1, 1),
+    LIMIT("link_fail", link_fail, 1, 1),
+    LIMIT("loss_warn", loss_warn, 1, 1),
+    LIMIT("loss_fail", loss_fail, 1, 1),
+    LIMIT("skew_warn_s", skew_warn, 1, 1e6),
+    LIMIT("skew_fail_s", skew_fail, 1, 1e6),
+    LIMIT("disk_gib", disk_bytes, GIB, 1e6),
+    LIMIT("disk_mb_per_s", disk_bandwidth, 1e6, 1e6),
+    LIMIT("host_gb_per_s", host_bandwidth, 1e9, 1e4),
+    LIMIT("all_reduce_gb_per_s", all_reduce, 1e9, 1e5),
+    LIMIT("pair_all_reduce_gb_per_s", pair_all_reduce, 1e9, 1e5),
+    LIMIT("open_files", open_files, 1, 1e9),
+    LIMIT("locked_gib", locked_memory, GIB, 1e6),
     {NULL, 0, 0, 0, 0, 0},
 };

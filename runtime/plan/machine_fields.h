@@ -22,5 +22,6 @@ extern const struct field machine_rate_fields[]; /* of struct machine_rates */
 extern const struct field machine_gpu_fields[];  /* of struct machine_gpu; at most MACHINE_FIELDS */
 extern const struct field machine_node_fields[]; /* of struct machine */
 extern const struct field machine_memory_fields[]; /* of struct machine_memory */
+extern const struct field machine_limit_fields[];  /* of struct machine_limits */
 
 #endif

@@ -52,6 +52,7 @@ static void write_machine(const struct machine *machine, FILE *out)
     fprintf(out, ",\n    \"gpus\": %d", machine->gpus);
     write_fields(machine_node_fields, machine, out);
     write_object("memory", machine_memory_fields, &machine->memory, out);
+    write_object("preflight", machine_limit_fields, &machine->limits, out);
     fprintf(out, "\n  }]\n}\n");
 }
 

@@ -135,7 +135,9 @@ static int read_shape(const struct table *table, struct plan_run *run, struct er
         number_of(table, SEQ, 0, &shape->sequence, err) < 0)
         return -1;
     if (shape->heads > shape->hidden)
-        return error_set(err, "%s heads are more than the hidden size", text_of(table, HEADS));
+        return error_set(err,
+                         "%s attention heads are more than the hidden size of %s; correct the row",
+                         text_of(table, HEADS), text_of(table, HIDDEN));
     run->gated = shape->ffn_hidden != 4 * shape->hidden;
     run->tied = !run->gated;
     return 0;

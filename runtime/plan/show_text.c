@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 
@@ -73,7 +74,7 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
         if (o.dollars > 0)
             fprintf(stream, ", $%.0f at $%.2f per node and hour", o.dollars, show->outlook.price);
         else
-            fprintf(stream, "; --price gives the cost");
+            fprintf(stream, "; %s", remedy_words(REMEDY_PRICE));
         fprintf(stream, "\n");
     }
 }

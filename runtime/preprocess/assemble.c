@@ -20,13 +20,17 @@
 enum { BIN, IDX };
 static const char *const extensions[] = {"bin", "idx"};
 
-int output_path(const char *prefix, const char *key, size_t shard, size_t shards,
+int output_path(const struct preprocess_config *config, size_t key, size_t shard,
                 const char *extension, char *path, struct error *err)
 {
-    if (shards == 1)
-        return disk_path(path, err, "%s_%s_document.%s", prefix, key, extension);
-    return disk_path(path, err, "%s_%05zu-of-%05zu_%s_document.%s", prefix, shard, shards, key,
-                     extension);
+    const char *prefix = config->output_prefix, *name = config->keys[key];
+
+    if (config->fairseq)
+        return disk_path(path, err, "%s.%s", prefix, extension);
+    if (config->shards == 1)
+        return disk_path(path, err, "%s_%s_document.%s", prefix, name, extension);
+    return disk_path(path, err, "%s_%05zu-of-%05zu_%s_document.%s", prefix, shard,
+                     (size_t)config->shards, name, extension);
 }
 
 static int draft_path(const struct assembly *assembly, size_t shard, size_t key, int kind,
@@ -174,13 +178,21 @@ static int64_t documents_in(const struct output_layout *layout, size_t shard)
     return layout->cuts[shard + 1].documents - layout->cuts[shard].documents;
 }
 
-static int64_t size_of(const struct output_layout *layout, size_t shard, size_t key, int kind)
+static int64_t header_size(const struct assembly *assembly)
 {
+    return assembly->config->fairseq ? IDX_FAIRSEQ_SIZE : IDX_HEADER_SIZE;
+}
+
+static int64_t size_of(const struct assembly *assembly, size_t shard, size_t key, int kind)
+{
+    const struct output_layout *layout = assembly->layout;
+    int64_t documents = assembly->config->fairseq ? 0 : documents_in(layout, shard) + 1;
+
     if (kind == BIN)
         return tokens_in(layout, shard, key) * (int64_t)layout->id_size;
-    return IDX_HEADER_SIZE +
+    return header_size(assembly) +
            sequences_in(layout, shard, key) * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
-           (documents_in(layout, shard) + 1) * IDX_DOCUMENT_SIZE;
+           documents * IDX_DOCUMENT_SIZE;
 }
 
 /* The header and the first entry of the document array, which is always 0. */
@@ -196,12 +208,16 @@ static int write_header(struct assembly *assembly, size_t shard, size_t key, int
 
     memcpy(header, IDX_MAGIC, IDX_MAGIC_SIZE);
     memcpy(header + IDX_VERSION_AT, &version, 8);
-    header[IDX_DTYPE_AT] = layout->id_size == 2 ? IDX_U16 : IDX_I32;
+    header[IDX_DTYPE_AT] = layout->id_size == 2        ? IDX_U16
+                           : assembly->config->fairseq ? IDX_U32
+                                                       : IDX_I32;
     memcpy(header + IDX_SEQUENCES_AT, &sequences, 8);
     memcpy(header + IDX_DOCUMENTS_AT, &documents, 8);
     if (draft_path(assembly, shard, key, IDX, path, err) < 0 ||
-        disk_pwrite(fd, header, sizeof(header), 0, path, err) < 0)
+        disk_pwrite(fd, header, (size_t)header_size(assembly), 0, path, err) < 0)
         return -1;
+    if (assembly->config->fairseq)
+        return 0;
     return disk_pwrite(fd, &zero, sizeof(zero),
                        IDX_HEADER_SIZE + (int64_t)sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE),
                        path, err);
@@ -210,7 +226,7 @@ static int write_header(struct assembly *assembly, size_t shard, size_t key, int
 static int size_file(struct assembly *assembly, size_t shard, size_t key, int kind, int fd,
                      struct error *err)
 {
-    int64_t size = size_of(assembly->layout, shard, key, kind);
+    int64_t size = size_of(assembly, shard, key, kind);
     struct stat status;
     char path[DISK_PATH];
 
@@ -281,7 +297,7 @@ static int write_columns(struct assembly *assembly, const struct columns *column
     const struct position *cut = &layout->cuts[stretch->shard];
     int64_t sequences = sequences_in(layout, stretch->shard, stretch->key);
     int64_t sequence = stretch->begin.sequences[stretch->key] - cut->sequences[stretch->key];
-    int64_t pointers_at = IDX_HEADER_SIZE + sequences * IDX_LENGTH_SIZE;
+    int64_t pointers_at = header_size(assembly) + sequences * IDX_LENGTH_SIZE;
     int64_t documents_at = pointers_at + sequences * IDX_POINTER_SIZE;
     int64_t token = stretch->begin.tokens[stretch->key] - cut->tokens[stretch->key];
     char path[DISK_PATH];
@@ -294,11 +310,13 @@ static int write_columns(struct assembly *assembly, const struct columns *column
         draft_path(assembly, stretch->shard, stretch->key, IDX, path, err) < 0)
         return -1;
     if (disk_pwrite(idx, columns->lengths, (size_t)stretch->sequence_count * IDX_LENGTH_SIZE,
-                    IDX_HEADER_SIZE + sequence * IDX_LENGTH_SIZE, path, err) < 0)
+                    header_size(assembly) + sequence * IDX_LENGTH_SIZE, path, err) < 0)
         return -1;
     if (disk_pwrite(idx, columns->pointers, (size_t)stretch->sequence_count * IDX_POINTER_SIZE,
                     pointers_at + sequence * IDX_POINTER_SIZE, path, err) < 0)
         return -1;
+    if (assembly->config->fairseq)
+        return 0;
     return disk_pwrite(idx, columns->documents, (size_t)stretch->document_count * IDX_DOCUMENT_SIZE,
                        documents_at +
                            (stretch->begin.documents - cut->documents + 1) * IDX_DOCUMENT_SIZE,
@@ -508,14 +526,12 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
-    const struct output_layout *layout = assembly->layout;
     char draft[DISK_PATH], final[DISK_PATH], idx[DISK_PATH];
-    const char *prefix = assembly->config->output_prefix, *name = assembly->config->keys[key];
     struct stat status;
 
     if (draft_path(assembly, shard, key, kind, draft, err) < 0 ||
-        output_path(prefix, name, shard, layout->shards, extensions[kind], final, err) < 0 ||
-        output_path(prefix, name, shard, layout->shards, "idx", idx, err) < 0)
+        output_path(assembly->config, key, shard, extensions[kind], final, err) < 0 ||
+        output_path(assembly->config, key, shard, "idx", idx, err) < 0)
         return -1;
     /* A new .bin must never stand beside an old .idx. */
     if (kind == BIN && access(draft, F_OK) == 0)
@@ -523,7 +539,7 @@ static int finish_file(struct assembly *assembly, size_t shard, size_t key, int 
     if (rename(draft, final) == 0)
         return 0;
     if (errno == ENOENT && stat(final, &status) == 0 &&
-        status.st_size == size_of(layout, shard, key, kind))
+        status.st_size == size_of(assembly, shard, key, kind))
         return 0;
     return error_set_errno(err, errno, "cannot rename %s to %s", draft, final);
 }

@@ -6,7 +6,7 @@
 #include "output_layout.h"
 
 /* The final path of an output file. 'extension' is "bin" or "idx". */
-int output_path(const char *prefix, const char *key, size_t shard, size_t shards,
+int output_path(const struct preprocess_config *config, size_t key, size_t shard,
                 const char *extension, char *path, struct error *err);
 
 /* Output files are opened on demand, a limited number at a time. */

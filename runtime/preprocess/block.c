@@ -3,6 +3,7 @@
 #include "block.h"
 #include "document.h"
 #include "mediawiki.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,12 +58,12 @@ static int encode_texts(struct block_encoder *with, struct block *block, size_t 
         if (tokenizer_encode(with->encoder, texts[i].data, texts[i].size, tokens, err) < 0)
             return -1;
         /* The end of the document may follow. */
-        if (tokens->count - before >= INT32_MAX)
-            return error_set(
-                err,
-                "a text has %zu tokens, more than an .idx file can count; lower --max-line-bytes",
-                tokens->count - before);
-        if (tokens->count > before &&
+        if (tokens->count - before >= INT32_MAX) {
+            error_set(err, "a text has %zu tokens, more than an .idx file can count",
+                      tokens->count - before);
+            return error_remedy(err, REMEDY_SHORTER_LINES);
+        }
+        if ((tokens->count > before || with->config->fairseq) &&
             entry_list_add(entries, (int32_t)(tokens->count - before)) < 0)
             return error_set(err, "out of memory");
     }

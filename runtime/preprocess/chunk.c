@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "log.h"
 #include "document.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -293,5 +294,6 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     part_fault_place(fault, file->path, before, place, sizeof(place));
-    return error_set(err, "%s: %s; --strict stops here", place, text);
+    error_set_code(err, ERROR_USAGE, "%s: %s", place, text);
+    return error_remedy(err, REMEDY_STRICT);
 }

@@ -64,13 +64,16 @@ enum document_fault document_check(const struct preprocess_config *config,
         if (config->detokenize && detokenize(record->data, record->size, &parser->plain) < 0)
             return FAULT_LENGTH;
         text = plain_text(parser, config, record);
-        return tokenizer_accepts(tokenizer, text.data, text.size) ? FAULT_NONE : FAULT_IDS;
+        return !tokenizer || tokenizer_accepts(tokenizer, text.data, text.size) ? FAULT_NONE
+                                                                                : FAULT_IDS;
     }
     fault = jsonl_parse(parser->jsonl, record->data, record->size);
     if (fault != FAULT_NONE) {
         *key = jsonl_fault_key(parser->jsonl);
         return fault;
     }
+    if (!tokenizer)
+        return FAULT_NONE;
     *key = refused_key(tokenizer, parser->jsonl, config->key_count);
     return *key < config->key_count ? FAULT_IDS : FAULT_NONE;
 }

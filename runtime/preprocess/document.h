@@ -24,7 +24,8 @@ void document_parser_close(struct document_parser *parser);
 /* Give back the memory that an unusually long record took. */
 void document_parser_trim(struct document_parser *parser);
 
-/* What is wrong with a record of 'block', and with which key. */
+/* What is wrong with a record of 'block', and with which key. Without a tokenizer, any text will
+ * do. */
 enum document_fault document_check(const struct preprocess_config *config,
                                    const struct tokenizer *tokenizer,
                                    struct document_parser *parser, const struct record_block *block,

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "chunk.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -240,10 +241,12 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     full = chunk->full;
     rc = record_reader_next(chunk->reader, &block->records, err);
     flaw = record_reader_flaw(chunk->reader);
-    if (flaw && rc >= 0 && encode->config->strict)
-        rc = error_set(err, "%s; --strict stops here", flaw);
-    else if (flaw && rc >= 0)
+    if (flaw && rc >= 0 && encode->config->strict) {
+        error_set_code(err, ERROR_USAGE, "%s", flaw);
+        rc = error_remedy(err, REMEDY_STRICT);
+    } else if (flaw && rc >= 0) {
         log_warning("%s", flaw);
+    }
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&team->lock);

@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "document.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,8 +61,8 @@ struct line_count {
     int64_t shown, before; /* documents named, and those of them named when they were met */
 };
 
-static void show_faults(const struct preprocess_config *config, const struct plan *plan,
-                        size_t chunk, const struct part_totals *totals,
+static void show_faults(struct output_layout *layout, const struct preprocess_config *config,
+                        const struct plan *plan, size_t chunk, const struct part_totals *totals,
                         const struct part_reader *part, struct line_count *count)
 {
     size_t segments;
@@ -79,15 +80,18 @@ static void show_faults(const struct preprocess_config *config, const struct pla
             const struct part_fault *fault = &totals->listed[next];
             char text[256], place[DISK_PATH + 160];
 
+            part_fault_text(fault, config->keys, text, sizeof(text));
+            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
+                             sizeof(place));
+            if (!layout->first_fault[0])
+                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s", place,
+                         text);
             if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
                 count->before += fault->shown != 0;
                 count->shown += fault->shown != 0;
                 continue;
             }
             count->shown++;
-            part_fault_text(fault, config->keys, text, sizeof(text));
-            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
-                             sizeof(place));
             log_warning("%s: %s; skipped", place, text);
         }
         count->lines += lines[i];
@@ -119,9 +123,9 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
     sum->listed_count = totals->listed_count;
 }
 
-/* With --max-documents: what is broken beyond the last document is not counted and not listed. How
- * much of it was read is chance. Standard input cannot be read again, but is one chunk, whose part
- * ends with the last document (chunk.c). */
+/* With a maximum number of documents, what is invalid after the last one is neither counted nor
+ * listed, because how much of it was read is a matter of chance. Standard input cannot be read
+ * again, but it is one chunk, whose part ends with the last document (chunk.c). */
 static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk,
                        const struct position *begin, struct part_totals *totals, struct error *err)
@@ -140,7 +144,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct plan
     return 0;
 }
 
-/* Where nothing of a corpus can be taken, an option is wrong and not some documents. */
+/* If no document of a corpus is valid, an option is wrong rather than the documents. */
 static int check_taken(const struct output_layout *layout, const char *path, struct error *err)
 {
     int64_t skipped = 0;
@@ -151,16 +155,22 @@ static int check_taken(const struct output_layout *layout, const char *path, str
         if (layout->faults[f] > layout->faults[most])
             most = f;
     }
-    if (skipped == 0 || layout->begins[layout->chunks].documents > 0)
+    if (layout->begins[layout->chunks].documents > 0)
         return 0;
-    return error_set(err, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
-                     document_fault_text((enum document_fault)most),
-                     most == FAULT_JSON || most == FAULT_OBJECT
-                         ? "; every line must be one JSON object; for plain text use "
-                           "--input-format lines, blank-lines, titles or files"
-                     : most == FAULT_TYPE   ? "; choose others with --json-keys"
-                     : most == FAULT_LENGTH ? "; raise --max-line-bytes"
-                                            : "");
+    if (skipped == 0)
+        return error_set_code(err, ERROR_USAGE, "%s contains no documents%s", path,
+                              layout->bytes == 0 ? ": the input is empty" : "");
+    error_set_code(
+        err, ERROR_USAGE, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
+        document_fault_text((enum document_fault)most),
+        most == FAULT_JSON || most == FAULT_OBJECT ? "; every line must be one JSON object" : "");
+    if (most == FAULT_JSON || most == FAULT_OBJECT)
+        error_remedy(err, REMEDY_PLAIN_TEXT);
+    else if (most == FAULT_TYPE)
+        error_remedy(err, REMEDY_KEYS);
+    else if (most == FAULT_LENGTH)
+        error_remedy(err, REMEDY_LINE_BYTES);
+    return -1;
 }
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
@@ -198,7 +208,7 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
             skipped += f < FAULT_BROKEN_END ? totals.faults[f] : 0;
         }
         add_to_check(&check, &totals, plan->files.items[plan->segments[plan->chunks[i]].file].path);
-        show_faults(config, plan, i, &totals, part, &count);
+        show_faults(layout, config, plan, i, &totals, part, &count);
         part_close(part);
     }
     if (skipped > count.shown)

@@ -3,6 +3,7 @@
 #include "part.h"
 #include "bytes.h"
 #include "disk.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,23 +100,24 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
 
     for (int i = 0; i < FAULT_BROKEN_END; i++)
         others += i != FAULT_KEY ? totals->faults[i] : 0;
-    if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0)
-        return error_set(err,
-                         "%s: none of %lld texts consists of token ids, which NullTokenizer needs; "
-                         "see --tokenizer-type",
-                         path, (long long)totals->faults[FAULT_IDS]);
+    if (end && totals->documents == 0 && totals->faults[FAULT_IDS] > 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s: none of %lld texts consists of token ids, which NullTokenizer needs",
+                       path, (long long)totals->faults[FAULT_IDS]);
+        return error_remedy(err, REMEDY_TOKENIZER);
+    }
     if (totals->leading < PART_JUDGED &&
         (!end || missing == 0 || totals->documents > 0 || others > missing))
         return 0;
     for (int64_t i = totals->listed_count; i-- > 0;)
         if (totals->listed[i].fault == FAULT_KEY)
             key = totals->listed[i].key;
-    return error_set(err,
-                     "%s: none of %s%lld documents has the key \"%.100s\"; the first one has: %s; "
-                     "choose with --json-keys",
-                     path, totals->leading >= PART_JUDGED ? "the first " : "",
-                     (long long)(totals->leading < PART_JUDGED ? missing : PART_JUDGED), keys[key],
-                     totals->names);
+    error_set_code(err, ERROR_USAGE,
+                   "%s: none of %s%lld documents has the key \"%.100s\"; the first one has: %s",
+                   path, totals->leading >= PART_JUDGED ? "the first " : "",
+                   (long long)(totals->leading < PART_JUDGED ? missing : PART_JUDGED), keys[key],
+                   totals->names);
+    return error_remedy(err, REMEDY_KEYS);
 }
 
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,

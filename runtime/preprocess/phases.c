@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "run.h"
 #include "clock.h"
 
@@ -71,8 +72,9 @@ static int strict_check(const struct run *run, struct error *err)
         faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;
-    return error_set(err, "%lld documents are invalid, and --strict allows none",
-                     (long long)faults);
+    error_set_code(err, ERROR_USAGE, "%lld documents are invalid%s%s", (long long)faults,
+                   run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
+    return error_remedy(err, REMEDY_STRICT);
 }
 
 static int init_assembly(struct run *run, struct error *err)
@@ -131,6 +133,9 @@ static int do_layout(struct run *run, const char *path, struct error *err)
         int rc = output_layout_read(&run->layout, path, err);
 
         if (rc < 0)
+            return -1;
+        /* It may be that of an earlier run without --strict. */
+        if (rc == 0 && strict_check(run, err) < 0)
             return -1;
         if (rc == 0)
             /* Everything is done now: learn the names of all parts. */

@@ -197,6 +197,7 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     bytes_put_u64(bytes, config->mode);
     put_wiki(bytes, config);
     bytes_put_u64(bytes, (uint64_t)config->append_eod);
+    bytes_put_u64(bytes, (uint64_t)config->fairseq);
     bytes_put_u64(bytes, (uint64_t)config->max_line);
     bytes_put_u64(bytes, (uint64_t)config->max_documents);
     bytes_put_u64(bytes, (uint64_t)config->shards);

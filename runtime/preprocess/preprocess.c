@@ -3,7 +3,9 @@
 #include "preprocess.h"
 #include "clock.h"
 #include "cpuset.h"
+#include "dictionary.h"
 #include "guard.h"
+#include "remedy.h"
 #include "run.h"
 
 #include <errno.h>
@@ -28,8 +30,7 @@ static int find_output(const struct preprocess_config *config, char *path, struc
     for (size_t k = 0; k < config->key_count; k++)
         for (size_t s = 0; s < (size_t)config->shards; s++)
             for (int i = 0; i < 2; i++) {
-                if (output_path(config->output_prefix, config->keys[k], s, (size_t)config->shards,
-                                i ? "idx" : "bin", path, err) < 0)
+                if (output_path(config, k, s, i ? "idx" : "bin", path, err) < 0)
                     return -1;
                 if (disk_exists(path))
                     return 1;
@@ -81,7 +82,8 @@ static int begin(struct run *run, struct error *err)
         plan_clear(&before);
         if (!same) {
             work_forget_words(&run->work);
-            return error_set(err, "%s exists; use --overwrite to replace it", path);
+            error_set(err, "%s exists", path);
+            return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
     if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
@@ -184,8 +186,20 @@ static int prepare(struct run *run, struct error *err)
 
 static int check_tokenizer(const struct run *run, struct error *err)
 {
-    if (run->config->append_eod && tokenizer_eod(run->tokenizer) < 0)
-        return error_set(err, "--append-eod: this tokenizer has no end of document");
+    if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
+        return 0;
+    error_set(err, "this tokenizer has no end-of-document token to append");
+    return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
+}
+
+static int make_dictionary(const struct run *run, struct error *err)
+{
+    int made;
+
+    if (dictionary_make(run->config, &made, err) < 0)
+        return -1;
+    if (made)
+        printf("Wrote the dictionary %s\n", run->config->dictionary);
     return 0;
 }
 
@@ -195,6 +209,8 @@ static int run_all(struct run *run, struct error *err)
     int rc;
 
     if (check_directory(run->config->output_prefix, err) < 0)
+        return -1;
+    if (run->config->dictionary && make_dictionary(run, err) < 0)
         return -1;
     errno = 0;
     run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
@@ -302,15 +318,17 @@ int preprocess(const struct preprocess_config *config, const struct world *world
         int lost = work_lost(&run.work);
         char message[512];
 
-        if (lost)
-            error_set(err,
-                      "another run has taken over (or removed) %.2000s, so this one ends; use "
-                      "another --output-prefix for each run",
+        if (lost) {
+            error_set(err, "another run has taken over (or removed) %.700s, so this one ends",
                       run.work.root);
-
+            error_remedy(err, REMEDY_OUTPUT);
+        }
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
             work_acknowledge(&run.work, 0);
+        /* Nothing can be continued; but without --strict the parts are of use. */
+        else if (err->code == ERROR_USAGE && !config->strict && !lost)
+            work_remove(&run.work);
         else if (world->size > 1)
             work_forget_launch(&run.work);
     }

@@ -21,6 +21,7 @@
 
 #include <stdint.h>
 #include "error.h"
+#include "fairseq.h"
 #include "records.h"
 #include "tokenizer.h"
 #include "wikitext.h"
@@ -37,6 +38,10 @@ struct preprocess_config {
     const char *output_prefix;
     struct tokenizer_config tokenizer;
     int append_eod, strict, overwrite;
+    int fairseq; /* write fairseq's PREFIX.bin and PREFIX.idx; every text is a sequence */
+    /* FairseqWords: the dict.txt to make from the input if it is not there; or NULL. */
+    const char *dictionary;
+    struct fairseq_rules dictionary_rules;
     int64_t threads;       /* per rank; 0: the CPUs the rank may run on */
     int64_t log_interval;  /* documents between progress lines */
     int64_t max_documents; /* 0: all */

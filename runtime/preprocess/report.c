@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "report.h"
 #include "clock.h"
 
@@ -148,8 +149,9 @@ static void show_counts(const struct output_layout *layout, const char *word, in
     printf("  %s:%*s%" PRId64 "\n", word, 16 - (int)strlen(word), "", all);
     for (int i = from; i < to; i++)
         if (layout->faults[i] > 0)
-            printf("    %-14" PRId64 " %s\n", layout->faults[i],
-                   document_fault_text((enum document_fault)i));
+            printf("    %-14" PRId64 " %s%s%s\n", layout->faults[i],
+                   document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
+                   i == FAULT_LENGTH ? remedy_words(REMEDY_LINE_BYTES) : "");
 }
 
 static void show_faults(const struct output_layout *layout)

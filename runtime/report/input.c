@@ -3,6 +3,7 @@
 
 #include "input.h"
 #include "reader.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -158,8 +159,8 @@ static int set_names(struct input *input, const struct input_options *o, struct 
         if (attempt_text(&input->runs.items[i].name, o->names[i], err) < 0)
             return -1;
     if (o->name_count > input->runs.count)
-        notes_add(&input->notes, "--name was given %zu times, but there are only %zu runs",
-                  o->name_count, input->runs.count);
+        notes_add(&input->notes, "%zu names were given, but there are only %zu runs; %s",
+                  o->name_count, input->runs.count, remedy_words(REMEDY_RUN_NAMES));
     return 0;
 }
 

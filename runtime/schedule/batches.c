@@ -119,16 +119,19 @@ void batches_begin(struct batches *b)
         b->host[i].micro = -1;
 }
 
-/* First position of the document that each position of the batch belongs to. */
-static void document_starts(const struct batch *batch, int64_t sequence, int64_t total,
-                            int32_t *start)
+/* First position of the document that each position of the batch belongs to, and one past its last.
+ */
+static void document_bounds(const struct batch *batch, int64_t sequence, int64_t total,
+                            int32_t *start, int32_t *end)
 {
     for (int32_t d = 0; d < batch->document_count; d++)
         for (int64_t i = batch->document_offsets[d];
              i < batch->document_offsets[d + 1] && i < total; i++) {
             int64_t sample = i / sequence * sequence, first = batch->document_offsets[d];
+            int64_t last = batch->document_offsets[d + 1] - sample;
 
             start[i] = (int32_t)(first > sample ? first - sample : 0);
+            end[i] = (int32_t)(last < sequence ? last : sequence);
         }
 }
 
@@ -138,7 +141,9 @@ struct fill {
     struct model_batch *out;
     int64_t first_sample; /* of the micro-batch within the global batch */
     double share;         /* weight of a token in the loss of the step */
-    const int32_t *start;
+    double pair_share;    /* weight of a sentence pair */
+    const int32_t *start, *end;
+    int64_t selected; /* tokens of a masked model so far */
 };
 
 /* The first position that a token sees through a window, not before its document. */
@@ -161,9 +166,11 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     struct model_batch *out = f->out;
 
     out->tokens[to] = f->batch->tokens[from];
-    out->targets[to] = f->batch->labels[from];
     out->positions[to] = f->batch->position_ids[from];
-    out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
+    if (z->masked == 0) {
+        out->targets[to] = f->batch->labels[from];
+        out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
+    }
     out->row_index[to] = (f->first_sample + sample) * sequence + position;
     out->document_start[to] = f->start[from];
     out->slice_row_index[by_slice] = out->row_index[to];
@@ -171,6 +178,79 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     if (z->window > 0)
         out->window_start[by_slice] =
             window_start(z->window, position, f->batches->config->documents ? f->start[from] : 0);
+}
+
+/* A row of the micro-batch within this rank's part under sequence parallelism; -1: not there. */
+static int32_t part_row(const struct batches *b, int64_t row)
+{
+    const struct model_sizes *z = model_sizes_of(b->model);
+    struct range part = range_tensor(&b->parallel->layout, &b->parallel->at, z->rows);
+
+    return row < part.first || row >= part.first + part.count ? -1 : (int32_t)(row - part.first);
+}
+
+/* What only masked models have, of the same row. Without packed documents every row sees what the
+ * first of its sample sees: all but padding. */
+static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
+{
+    const struct model_sizes *z = model_sizes_of(f->batches->model);
+    const struct model_config *config = f->batches->config;
+    int64_t begin = sample * config->shape.sequence, from = begin + position;
+    int64_t to = sample * z->sequence + row, slice = row / z->slice_rows;
+    int64_t by_slice = (slice * config->micro_batch + sample) * z->slice_rows + row % z->slice_rows;
+    struct model_batch *out = f->out;
+
+    out->document_end[to] = f->end[config->documents ? from : begin];
+    out->slice_document_end[by_slice] = out->document_end[to];
+    if (z->token_types)
+        out->token_types[to] = f->batch->token_types ? f->batch->token_types[from] : 0;
+    if (f->batch->loss_mask[from] == 0)
+        return;
+    if (f->selected < z->masked) {
+        out->selected[f->selected] = part_row(f->batches, to);
+        out->targets[f->selected] = f->batch->labels[from];
+        out->weight[f->selected] = (float)(f->batch->loss_mask[from] * f->share);
+    }
+    f->selected++;
+}
+
+/* The pair of a sample, if its first token is on this context-parallel rank, and selected rows that
+ * are not used. */
+static int finish_masked(const struct fill *f, struct error *err)
+{
+    const struct batches *b = f->batches;
+    const struct model_sizes *z = model_sizes_of(b->model);
+    struct model_batch *out = f->out;
+
+    if (f->selected > z->masked)
+        return error_set(err,
+                         "a micro-batch has %lld tokens selected for prediction on this rank, but "
+                         "memory was planned for %lld",
+                         (long long)f->selected, (long long)z->masked);
+    for (int64_t i = f->selected; i < z->masked; i++) {
+        out->selected[i] = -1;
+        out->targets[i] = 0;
+        out->weight[i] = 0;
+    }
+    for (int64_t i = 0; z->binary && i < z->samples; i++) {
+        int32_t label = f->batch->binary ? f->batch->binary[i] : BATCH_IGNORE;
+        int here = b->parallel->at.cp == 0;
+
+        out->pair_row[i] = here ? part_row(b, i * z->sequence) : -1;
+        out->pair_targets[i] = label < 0 ? 0 : label;
+        out->pair_weight[i] = label < 0 || !here ? 0 : (float)f->pair_share;
+    }
+    return 0;
+}
+
+/* The share of each pair: the mean of the micro-batch, then of micro-batches. */
+static double share_of_pairs(const struct batch *batch, int64_t samples, int64_t micros)
+{
+    int64_t labels = 0;
+
+    for (int64_t i = 0; batch->binary && i < samples; i++)
+        labels += batch->binary[i] >= 0;
+    return labels > 0 ? 1 / (double)(labels * micros) : 0;
 }
 
 /* Micro-batch 'micro' of the 'micros' of the step. */
@@ -182,22 +262,39 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     int64_t samples = b->config->micro_batch, sequence = b->config->shape.sequence;
     int64_t total = samples * sequence;
     struct zigzag split = zigzag_split(sequence, layout->cp);
-    int32_t *start = calloc((size_t)total, sizeof(*start));
+    int32_t *start = calloc((size_t)total * 2, sizeof(*start)), *end = start + total;
     double counted = 0;
-    struct fill f = {b, batch, out, (micro * layout->dp + b->parallel->at.dp) * samples, 0, start};
+    struct fill f = {.batches = b,
+                     .batch = batch,
+                     .out = out,
+                     .first_sample = (micro * layout->dp + b->parallel->at.dp) * samples,
+                     .pair_share = share_of_pairs(batch, samples, micros * layout->dp),
+                     .start = start,
+                     .end = end};
+    int rc = 0;
 
     if (!start)
         return error_set(err, "out of memory");
-    document_starts(batch, sequence, total, start);
+    document_bounds(batch, sequence, total, start, end);
     for (int64_t i = 0; i < total; i++)
         counted += batch->loss_mask[i];
-    /* As in Megatron: the mean of each micro-batch, then the mean of micro-batches. */
-    f.share = counted > 0 ? 1 / (counted * (double)(micros * layout->dp)) : 0;
+    /* As in Megatron: the mean of each micro-batch, then the mean of micro-batches; or as in
+     * fairseq: the mean of all. */
+    f.share = batch->step_tokens > 0 ? 1 / batch->step_tokens
+              : counted > 0          ? 1 / (counted * (double)(micros * layout->dp))
+                                     : 0;
     for (int64_t sample = 0; sample < samples; sample++)
-        for (int64_t row = 0; row < z->sequence; row++)
-            fill_row(&f, sample, row, zigzag_position(&split, b->parallel->at.cp, row));
+        for (int64_t row = 0; row < z->sequence; row++) {
+            int64_t position = zigzag_position(&split, b->parallel->at.cp, row);
+
+            fill_row(&f, sample, row, position);
+            if (z->masked > 0)
+                fill_masked_row(&f, sample, row, position);
+        }
+    if (z->masked > 0)
+        rc = finish_masked(&f, err);
     free(start);
-    return 0;
+    return rc;
 }
 
 /* Micro-batch 'micro' in host memory; it is taken from the loader when first needed. */

@@ -32,6 +32,7 @@ struct engine {
     struct messages *messages;
     struct step_numbers numbers[STEPS_AHEAD];
     struct step_state *report; /* host memory */
+    double weight;             /* of the losses of the next steps */
 };
 
 /* With an interleaved schedule, a step of as many micro-batches as stages does not alternate
@@ -166,6 +167,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         return NULL;
     }
     e->config = *config;
+    e->weight = 1;
     e->parallel = parallel;
     e->device = device;
     e->slots = calloc((size_t)config->model.chunks, sizeof(*e->slots));
@@ -311,10 +313,16 @@ static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, st
         return -1;
     numbers->numbers->iteration = iteration;
     numbers->numbers->samples = samples;
+    numbers->numbers->weight = e->weight;
     device_copy(e->stream, state, numbers->numbers, offsetof(struct step_state, seed),
                 COPY_TO_DEVICE);
     device_event_record(numbers->copied, e->stream);
     return 0;
+}
+
+void engine_weigh(struct engine *engine, double weight)
+{
+    engine->weight = weight;
 }
 
 int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration, int64_t micros,

@@ -43,6 +43,9 @@ int engine_start(struct engine *engine, int initialize, const struct step_state 
 int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iteration,
                 int64_t micros, struct error *err);
 
+/* The weight of the next steps' losses in the mean that is logged; 1 at first. */
+void engine_weigh(struct engine *engine, double weight);
+
 /* Mean loss of 'micros' micro-batches without training; waits. The same on all ranks of the last
  * stage; 0 on others. */
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,

@@ -11,6 +11,13 @@ struct segment {
     int64_t shard_first; /* in the shard arenas */
 };
 
+/* The update of elements of a bucket's shard that have the same learning rate. */
+struct update {
+    struct device_plan *plan;
+    int bucket;
+    int64_t first; /* within the shard */
+};
+
 struct optimizer {
     struct optimizer_config config;
     struct model *model;
@@ -26,7 +33,8 @@ struct optimizer {
     struct device_event *held;      /* what the next update waits for; NULL: nothing */
     char *memory;
     struct optimizer_shard shard;
-    struct device_plan **adam; /* one per bucket */
+    struct update *updates; /* in the order of the buckets */
+    int update_count;
     struct segment *segments;
     int segment_count;
     struct device_plan *phases[4];
@@ -87,26 +95,84 @@ static int plan_segments(struct optimizer *o, const struct bucket *bucket, struc
     return 0;
 }
 
+/* Does element 'at' of the arenas belong to the word table or the output layer? '*end' is where
+ * that changes next. */
+static int is_decoupled(const struct optimizer *o, int64_t at, int64_t *end)
+{
+    const int tensors[] = {o->parameters->word, o->parameters->head};
+
+    for (int i = 0; i < 2 && o->config.rules.decoupled_lr > 0; i++) {
+        const struct tensor *tensor = tensors[i] >= 0 ? &o->parameters->tensors[tensors[i]] : NULL;
+
+        if (!tensor)
+            continue;
+        if (at >= tensor->offset && at < tensor->offset + tensor->elements) {
+            *end =
+                *end < tensor->offset + tensor->elements ? *end : tensor->offset + tensor->elements;
+            return 1;
+        }
+        if (at < tensor->offset && tensor->offset < *end)
+            *end = tensor->offset;
+    }
+    return 0;
+}
+
+static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, int decoupled,
+                       struct error *err)
+{
+    const struct bucket *bucket = &o->parameters->buckets[number];
+    const struct step_rules *rules = &o->config.rules;
+    int64_t decayed = o->config.decay_all
+                          ? last - first
+                          : clamp(bucket->first + bucket->decayed - first, 0, last - first);
+    struct operation op = {.kind = OPERATION_ADAM,
+                           .adam = {last - first, decayed,
+                                    rules->beta1, rules->beta2, o->config.epsilon, o->type,
+                                    rules->optimizer, decoupled}};
+    struct update *update = &o->updates[o->update_count];
+
+    *update = (struct update){plan_create(o->device, &op, err), number,
+                              first - shard_of(o, bucket).first};
+    o->update_count += update->plan != NULL;
+    return update->plan ? 0 : -1;
+}
+
+/* One update per bucket, or more if it contains the word table or the output layer and these have
+ * their own learning rate. */
+static int plan_updates(struct optimizer *o, struct error *err)
+{
+    /* Two tensors cut a bucket into at most five ranges. */
+    o->updates = calloc((size_t)(5 * o->parameters->bucket_count), sizeof(*o->updates));
+    if (!o->updates)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        struct range shard = shard_of(o, &o->parameters->buckets[i]);
+        int64_t at = shard.first, last = shard.first + shard.count;
+
+        do {
+            int64_t end = last;
+            int decoupled = is_decoupled(o, at, &end);
+
+            if (plan_update(o, i, at, end, decoupled, err) < 0)
+                return -1;
+            at = end;
+        } while (at < last);
+    }
+    return 0;
+}
+
 static int create_plans(struct optimizer *o, struct error *err)
 {
     const struct parameters *p = o->parameters;
 
-    o->adam = calloc((size_t)p->bucket_count, sizeof(*o->adam));
     o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
-    if (!o->adam || !o->segments)
+    if (!o->segments)
         return error_set(err, "out of memory");
-    for (int i = 0; i < p->bucket_count; i++) {
-        const struct bucket *bucket = &p->buckets[i];
-        int64_t size = shard_of(o, bucket).count;
-        int64_t decayed = bucket->first + bucket->decayed - shard_of(o, bucket).first;
-        struct operation op = {.kind = OPERATION_ADAM,
-                               .adam = {size, clamp(decayed, 0, size), o->config.rules.beta1,
-                                        o->config.rules.beta2, o->config.epsilon, o->type}};
-
-        o->adam[i] = plan_create(o->device, &op, err);
-        if (!o->adam[i] || plan_segments(o, bucket, err) < 0)
+    if (plan_updates(o, err) < 0)
+        return -1;
+    for (int i = 0; i < p->bucket_count; i++)
+        if (plan_segments(o, &p->buckets[i], err) < 0)
             return -1;
-    }
     for (int phase = 0; phase < 4; phase++) {
         struct operation op = {.kind = OPERATION_STEP,
                                .step = {o->config.rules, (enum step_phase)phase}};
@@ -214,8 +280,8 @@ void optimizer_destroy(struct optimizer *o)
 {
     if (!o)
         return;
-    for (int i = 0; o->adam && i < o->parameters->bucket_count; i++)
-        plan_destroy(o->adam[i]);
+    for (int i = 0; i < o->update_count; i++)
+        plan_destroy(o->updates[i].plan);
     for (int i = 0; i < o->segment_count; i++)
         plan_destroy(o->segments[i].plan);
     for (int i = 0; i < 4; i++)
@@ -229,7 +295,7 @@ void optimizer_destroy(struct optimizer *o)
     device_release(o->device, o->memory);
     free(o->gathered);
     free(o->gathering);
-    free(o->adam);
+    free(o->updates);
     free(o->segments);
     free(o);
 }
@@ -374,10 +440,34 @@ void optimizer_hold(struct optimizer *o, struct device_event *event)
     o->held = event;
 }
 
+/* Update the elements of this rank's shard of bucket 'number'; 'next' is its first update. */
+static void update_shard(struct optimizer *o, int number, int *next)
+{
+    const struct bucket *bucket = &o->parameters->buckets[number];
+    size_t size = type_size(o->type);
+
+    for (; *next < o->update_count && o->updates[*next].bucket == number; ++*next) {
+        const struct update *u = &o->updates[*next];
+        int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
+        char *mine = (char *)model_weights(o->model) + (size_t)at * size;
+        struct adam_operands operands = {
+            .grad = model_gradients(o->model) + at,
+            .master = o->shard.master ? o->shard.master + own : (float *)mine,
+            .moment1 = o->shard.moment1 + own,
+            .moment2 = o->shard.moment2 + own,
+            .weights = o->shard.master ? mine : NULL,
+            .state = model_state(o->model),
+        };
+
+        run_adam(u->plan, o->stream, &operands);
+    }
+}
+
 static void update(struct optimizer *o)
 {
     size_t size = type_size(o->type);
     char *weights = model_weights(o->model);
+    int next = 0;
 
     if (o->held)
         device_event_follow(o->stream, o->held);
@@ -385,16 +475,8 @@ static void update(struct optimizer *o)
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
         char *mine = weights + (size_t)shard_of(o, bucket).first * size;
-        struct adam_operands operands = {
-            .grad = model_gradients(o->model) + shard_of(o, bucket).first,
-            .master = o->shard.master ? o->shard.master + bucket->shard_first : (float *)mine,
-            .moment1 = o->shard.moment1 + bucket->shard_first,
-            .moment2 = o->shard.moment2 + bucket->shard_first,
-            .weights = o->shard.master ? mine : NULL,
-            .state = model_state(o->model),
-        };
 
-        run_adam(o->adam[i], o->stream, &operands);
+        update_shard(o, i, &next);
         if (bucket->shards == 1)
             continue;
         device_event_record(o->ready, o->stream);

@@ -11,7 +11,8 @@ struct optimizer_config {
     struct step_rules rules;
     double epsilon;
     double initial_scale;
-    int tied; /* the head shares the embedding's weights */
+    int decay_all; /* weight decay of norms and biases, too */
+    int tied;      /* the head shares the embedding's weights */
 };
 
 /* This rank's shards of the optimizer's state, each of 'elements' fp32 in device memory. Element

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "log.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -90,12 +91,8 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     const char *name = ranks_device(config->device);
     struct device *device = device_open(name, &options, err);
 
-    if (!device && strcmp(name, "cuda") == 0 && config->cpu_option) {
-        struct error why = *err;
-
-        error_set_code(err, why.code, "%.900s; or compute on the CPUs with %s", why.text,
-                       config->cpu_option);
-    }
+    if (!device && strcmp(name, "cuda") == 0)
+        error_remedy(err, REMEDY_CPU);
     return device;
 }
 
@@ -117,11 +114,10 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
     r->device = ranks_open_device(config, world, err);
     if (!r->device)
         return -1;
-    if (!device_supports(r->device, config->type))
-        return error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only%s%s",
-                              r->device->name, config->type_option ? "; drop " : "",
-                              config->type_option ? config->type_option : "");
-    return 0;
+    if (device_supports(r->device, config->type))
+        return 0;
+    error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
+    return error_remedy(err, REMEDY_PRECISION);
 }
 
 static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,
@@ -132,14 +128,15 @@ static int open_comm(struct ranks *r, const struct ranks_config *config, const s
         .size = (int)world->size,
         .master = world->master_addr,
         .port = (int)world->master_port,
+        .secret = world->secret,
         .deadline = config->deadline,
         .device = r->device,
         .deterministic = config->deterministic,
     };
-    const char *name = world->size == 1                      ? "self"
-                       : strcmp(r->device->name, "cpu") == 0 ? "mpi"
-                                                             : "nccl";
+    const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0, err);
 
+    if (!name)
+        return -1;
     r->comm = comm_open(name, &options, err);
     return r->comm ? 0 : -1;
 }

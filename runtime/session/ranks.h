@@ -15,10 +15,8 @@ const char *ranks_device(enum device_choice choice);
 
 struct ranks_config {
     enum device_choice device;
-    const char *cpu_option;  /* how a user asks for CPUs, for error messages; or NULL */
-    enum device_type type;   /* of the weights; the device must support it */
-    const char *type_option; /* how the user asked for the type, for error messages; or NULL */
-    int64_t threads;         /* of a CPU rank; 0 or less: all cores it may use */
+    enum device_type type; /* of the weights; the device must support it */
+    int64_t threads;       /* of a CPU rank; 0 or less: all cores it may use */
     int deterministic, unfused_attention, random_order;
     uint64_t seed; /* of the random order */
     double deadline;

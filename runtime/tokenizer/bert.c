@@ -3,6 +3,7 @@
  * and BertWordPieceCase, with the ids of Hugging Face's BertTokenizerFast. */
 #include "model.h"
 #include "file.h"
+#include "remedy.h"
 
 #include <string.h>
 
@@ -76,9 +77,11 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
     struct file_bytes bytes;
     int rc;
 
-    if (!path)
-        return error_set(err, "%s needs --vocab-file, BERT's vocab.txt",
-                         tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+    if (!path) {
+        error_set_code(err, ERROR_USAGE, "%s needs a vocabulary file, BERT's vocab.txt",
+                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+        return error_remedy(err, REMEDY_VOCAB_FILE);
+    }
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     rc = read_lines(tokenizer, &bytes, err);

@@ -83,7 +83,7 @@ static int put_token(const struct tokenizer *tokenizer, size_t id, int first,
 {
     size_t length;
     const uint8_t *text = vocabulary_text(&tokenizer->vocabulary, id, &length);
-    int inner = length > 2 && memcmp(text, "##", 2) == 0;
+    int inner = tokenizer->model != MODEL_WORDS && length > 2 && memcmp(text, "##", 2) == 0;
 
     if (!first && inner) {
         text += 2;

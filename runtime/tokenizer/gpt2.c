@@ -4,6 +4,7 @@
 #include "file.h"
 #include "json.h"
 #include "locate.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -88,6 +89,8 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
             error_set(err, "%s: the id of token \"%.40s\" is not an integer", path, name);
             goto out;
         }
+        if (tokenizer->map)
+            id = id >= 0 && (size_t)id < tokenizer->map_count ? tokenizer->map[id] : -1;
         failed = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
         free(bytes);
         if (failed) {
@@ -183,9 +186,12 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
     char own_vocabulary[4096], own_merges[4096];
     const char *vocabulary = tokenizer->config.vocab_file, *merges = tokenizer->config.merge_file;
 
-    if (!vocabulary != !merges)
-        return error_set(err, "--vocab-file and --merge-file must be used together; use both, or "
-                              "neither for GPT-2's files");
+    if (!vocabulary != !merges) {
+        error_set_code(err, ERROR_USAGE, "the %s must be used together with the %s",
+                       vocabulary ? "vocabulary file" : "merge file",
+                       vocabulary ? "merge file" : "vocabulary file");
+        return error_remedy(err, REMEDY_MERGE_FILE);
+    }
     if (!vocabulary) {
         if (locate_data("gpt2/vocab.json", own_vocabulary, sizeof(own_vocabulary), err) < 0 ||
             locate_data("gpt2/merges.txt", own_merges, sizeof(own_merges), err) < 0)

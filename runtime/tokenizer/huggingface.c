@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "remedy.h"
 
 static int read_root(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
@@ -47,11 +48,13 @@ int load_huggingface(struct tokenizer *tokenizer, struct error *err)
     struct json *json;
     int rc;
 
-    if (!model)
-        return error_set(err, "HuggingFaceTokenizer needs --tokenizer-model, a tokenizer.json or "
-                              "its directory");
+    if (!model) {
+        error_set_code(err, ERROR_USAGE,
+                       "HuggingFaceTokenizer needs a tokenizer.json or its directory");
+        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+    }
     if (strlen(model) + 32 > sizeof(pipeline.path))
-        return error_set(err, "--tokenizer-model: the path is too long");
+        return error_set(err, "the path of the tokenizer is too long; use a shorter one");
     snprintf(pipeline.path, sizeof(pipeline.path), "%s%s", model,
              stat(model, &status) == 0 && S_ISDIR(status.st_mode) ? "/tokenizer.json" : "");
     json = json_read_file(pipeline.path, HUGGINGFACE_FILE_LIMIT, err);

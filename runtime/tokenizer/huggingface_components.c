@@ -6,33 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define HEAD "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-
-#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
-#define CASED(end)                                                                             \
-    "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" end "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER \
-    "*" end "|"
-#define CASED_TAIL  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
-
-/* Patterns that have a splitter of their own. */
-static const struct {
-    const char *pattern;
-    struct split_options options;
-} patterns[] = {
-    {GPT2, {.rule = SPLIT_GPT2}},
-    {HEAD "\\p{N}{1,3}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 3}},
-    {HEAD "\\p{N}" TAIL, {.rule = SPLIT_LLAMA3, .digits = 1}},
-    {HEAD "\\p{N}+" TAIL, {.rule = SPLIT_LLAMA3, .digits = 0}},
-    {CASED(CONTRACTION) "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3}},
-    {CASED(CONTRACTION) "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1}},
-    {CASED("") "\\p{N}{1,3}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 3, .no_contractions = 1}},
-    {CASED("") "\\p{N}" CASED_TAIL, {.rule = SPLIT_CASED, .digits = 1, .no_contractions = 1}},
-};
-
 int huggingface_text_is(struct json_value object, const char *name, const char *wanted)
 {
     struct json_value member;
@@ -90,13 +63,9 @@ static int add_step(struct pipeline *pipeline, struct json_value component, cons
         return error_set(err, "%s: pre_tokenizer Split with %s in its pattern is not supported",
                          pipeline->path, why.text);
     pipeline->split_found = 1;
-    for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
-        if (tokenizer->steps.count == 1 && behavior == STEP_ISOLATED && !pipeline->byte_level &&
-            length == strlen(patterns[i].pattern) &&
-            memcmp(pattern, patterns[i].pattern, length) == 0) {
-            tokenizer->split = patterns[i].options;
-            return 0;
-        }
+    if (tokenizer->steps.count == 1 && behavior == STEP_ISOLATED && !pipeline->byte_level &&
+        split_options_of(pattern, length, &tokenizer->split))
+        return 0;
     tokenizer->split = (struct split_options){.rule = SPLIT_STEPS};
     return 0;
 }
@@ -195,6 +164,8 @@ static int read_metaspace(struct pipeline *pipeline, struct json_value component
 static int read_byte_level(struct pipeline *pipeline, struct json_value component,
                            struct error *err)
 {
+    const char *gpt2 = split_pattern(&(struct split_options){.rule = SPLIT_GPT2});
+
     if (pipeline->byte_level)
         return refuse(pipeline, component, " for the second time", err);
     if (flag_is(component, "add_prefix_space", 1)) {
@@ -203,7 +174,7 @@ static int read_byte_level(struct pipeline *pipeline, struct json_value componen
         pipeline->tokenizer->prefix_space = 1;
     }
     if (flag_is(component, "use_regex", 1) &&
-        add_step(pipeline, component, GPT2, strlen(GPT2), 0, STEP_ISOLATED, err) < 0)
+        add_step(pipeline, component, gpt2, strlen(gpt2), 0, STEP_ISOLATED, err) < 0)
         return -1;
     pipeline->byte_level = 1;
     return 0;

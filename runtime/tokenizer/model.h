@@ -5,6 +5,8 @@
 
 #include "tokenizer.h"
 #include "bpe.h"
+#include "byte_level.h"
+#include "fairseq.h"
 #include "normalize.h"
 #include "rewrite.h"
 #include "specials.h"
@@ -23,7 +25,7 @@ enum decode_rule {
 };
 
 /* What makes ids of a word. */
-enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM };
+enum model_kind { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM, MODEL_WORDS };
 
 struct tokenizer {
     struct tokenizer_config config;
@@ -50,11 +52,17 @@ struct tokenizer {
     int merge_unknown;           /* unknown characters side by side are one id */
     struct around before, after; /* of each text */
     int64_t vocab_size, eod, bos, eos;
+    struct fairseq_dict *dict; /* FairseqWords */
+    int64_t *map;              /* FairseqBPE: from GPT-2's ids; -1 where there is none */
+    size_t map_count;
+    int64_t written; /* ids that count for id_size; 0: vocab_size */
     size_t id_size;
 };
 
 /* Loaders: fill a zeroed tokenizer up to model_finish. Errors name file and place. */
 int load_bert(struct tokenizer *tokenizer, struct error *err);
+int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err);
+int load_fairseq_words(struct tokenizer *tokenizer, struct error *err);
 int load_gpt2(struct tokenizer *tokenizer, struct error *err);
 int load_sentencepiece(struct tokenizer *tokenizer, struct error *err);
 int load_huggingface(struct tokenizer *tokenizer, struct error *err);
@@ -67,12 +75,9 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err);
  * are set already. Frees nothing of its own on failure. */
 int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err);
 
-/* GPT-2 writes tokens with one printable character per byte. Turn such a text into bytes ('out' has
- * room for 'length'). Returns their number, or SIZE_MAX if a character stands for no byte. */
-size_t byte_level_decode(const char *text, size_t length, uint8_t *out);
-
-/* The character that it writes for a byte. */
-uint32_t byte_level_character(uint8_t byte);
+/* FairseqWords: the ids of a text's words. */
+int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,
+                 struct token_buffer *out, struct error *err);
 
 /* Within encoder.c and null.c. */
 int null_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

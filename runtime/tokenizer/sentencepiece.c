@@ -4,6 +4,7 @@
 #include "model.h"
 #include "file.h"
 #include "protobuf.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <float.h>
@@ -401,9 +402,11 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
     struct file_bytes bytes;
     int rc = -1;
 
-    if (!model.path)
-        return error_set(err, "%s needs --tokenizer-model, the SentencePiece model",
-                         tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+    if (!model.path) {
+        error_set_code(err, ERROR_USAGE, "%s needs a SentencePiece model",
+                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+    }
     if (file_read(model.path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
     tokenizer->normalizer.prefix = tokenizer->normalizer.squeeze = 1; /* the format's defaults */

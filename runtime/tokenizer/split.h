@@ -84,6 +84,12 @@ struct splitter {
     uint32_t ends[SPLIT_CHUNK + SPLIT_AHEAD];
 };
 
+/* The rule of a regular expression that has a splitter of its own. Returns 0 if there is none. */
+int split_options_of(const char *pattern, size_t length, struct split_options *options);
+
+/* The regular expression of a rule; NULL for rules that are not defined by one. */
+const char *split_pattern(const struct split_options *options);
+
 void split_begin(struct splitter *splitter, const uint8_t *text, size_t length);
 
 /* Find the ends of further words: 'count' of them in 'ends', relative to 'base'. Each word begins

@@ -126,11 +126,17 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     uint64_t limit = tokenizer->composes ? TEXT_LIMIT / NFC_GROWTH : TEXT_LIMIT;
     size_t before = out->count;
 
+    /* As fairseq's encoder of lines does. */
+    if (tokenizer->map)
+        word_strip(&text, &length);
     if (length >= limit)
         return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
                          (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)
+            return 0;
+    } else if (tokenizer->model == MODEL_WORDS) {
+        if (words_encode(tokenizer, text, length, out, err) == 0)
             return 0;
     } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
                encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,

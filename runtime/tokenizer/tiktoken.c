@@ -5,6 +5,7 @@
 #include "base64.h"
 #include "file.h"
 #include "json.h"
+#include "remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,9 +196,11 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
 {
     const char *path = tokenizer->config.model;
 
-    if (!path)
-        return error_set(err, "%s needs --tokenizer-model, a tiktoken vocabulary file",
-                         tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+    if (!path) {
+        error_set_code(err, ERROR_USAGE, "%s needs a tiktoken vocabulary file",
+                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+    }
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
     if (read_file(tokenizer, err) < 0 || bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
         return -1;

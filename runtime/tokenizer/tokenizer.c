@@ -5,13 +5,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "remedy.h"
 
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
 static const char *const type_names[] = {
-    "GPT2BPETokenizer",  "Llama2Tokenizer", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
-    "Llama3Tokenizer",   "TikTokenizer",    "HuggingFaceTokenizer",   "BertWordPieceLowerCase",
-    "BertWordPieceCase", "NullTokenizer",
+    "GPT2BPETokenizer",
+    "Llama2Tokenizer",
+    "SentencePieceTokenizer",
+    "GPTSentencePieceTokenizer",
+    "Llama3Tokenizer",
+    "TikTokenizer",
+    "HuggingFaceTokenizer",
+    "BertWordPieceLowerCase",
+    "BertWordPieceCase",
+    "FairseqWords",
+    "FairseqBPE",
+    "NullTokenizer",
 };
 
 const char *tokenizer_type_name(enum tokenizer_type type)
@@ -88,8 +98,10 @@ static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 
 static int load_null(struct tokenizer *tokenizer, struct error *err)
 {
-    if (tokenizer->config.vocab_size < 1)
-        return error_set(err, "NullTokenizer needs --vocab-size");
+    if (tokenizer->config.vocab_size < 1) {
+        error_set_code(err, ERROR_USAGE, "NullTokenizer needs a vocabulary size");
+        return error_remedy(err, REMEDY_VOCAB_SIZE);
+    }
     tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
     tokenizer->eod = tokenizer->config.vocab_size;
     tokenizer->decode = DECODE_NUMBERS;
@@ -111,6 +123,10 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     case TOKENIZER_BERT_LOWER_CASE:
     case TOKENIZER_BERT_CASE:
         return load_bert(tokenizer, err);
+    case TOKENIZER_FAIRSEQ_WORDS:
+        return load_fairseq_words(tokenizer, err);
+    case TOKENIZER_FAIRSEQ_BPE:
+        return load_fairseq_bpe(tokenizer, err);
     case TOKENIZER_HUGGINGFACE:
         return load_huggingface(tokenizer, err);
     default:
@@ -118,22 +134,29 @@ static int load(struct tokenizer *tokenizer, struct error *err)
     }
 }
 
-/* What stands around each text; the post-processor's part is there already. */
+/* The tokens before and after each text; those of the post-processor are already set. */
 static int set_around(struct tokenizer *tokenizer, struct error *err)
 {
     const struct tokenizer_config *config = &tokenizer->config;
 
-    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE)
-        return error_set(err, "--tokenizer-hf-include-special-tokens can only be used with "
-                              "HuggingFaceTokenizer; for other tokenizers use --tokenizer-add-bos");
+    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE) {
+        error_set_code(err, ERROR_USAGE,
+                       "only HuggingFaceTokenizer can add all special tokens of its model");
+        return error_remedy(err, REMEDY_ADD_BOS);
+    }
     if (!config->add_bos)
         return 0;
-    if (config->add_specials)
-        return error_set(err, "--tokenizer-add-bos and --tokenizer-hf-include-special-tokens "
-                              "cannot be used together; drop one");
-    if (tokenizer->bos < 0)
-        return error_set(err, "--tokenizer-add-bos: the vocabulary has no beginning-of-sequence "
-                              "token");
+    if (config->add_specials) {
+        error_set_code(err, ERROR_USAGE,
+                       "the beginning-of-sequence token and all special tokens cannot both be "
+                       "added");
+        return error_remedy(err, REMEDY_BOS_OR_SPECIALS);
+    }
+    if (tokenizer->bos < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the vocabulary has no beginning-of-sequence token to add");
+        return error_remedy(err, REMEDY_NO_BOS);
+    }
     tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
     return 0;
 }
@@ -152,13 +175,16 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     if (load(tokenizer, err) < 0)
         goto failed;
     if (config->type != TOKENIZER_NULL && tokenizer->model != MODEL_WORDPIECE &&
+        tokenizer->model != MODEL_WORDS &&
         (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
          set_cuts(tokenizer, err) < 0))
         goto failed;
     if (set_around(tokenizer, err) < 0)
         goto failed;
     normalizer_find_plain(&tokenizer->normalizer);
-    tokenizer->id_size = tokenizer->vocab_size < NARROW_LIMIT ? 2 : 4;
+    tokenizer->id_size =
+        (tokenizer->written > 0 ? tokenizer->written : tokenizer->vocab_size) < NARROW_LIMIT ? 2
+                                                                                             : 4;
     /* The caller's strings were needed for loading only. */
     tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
     return tokenizer;
@@ -181,6 +207,10 @@ void tokenizer_destroy(struct tokenizer *tokenizer)
     unigram_clear(&tokenizer->unigram);
     steps_clear(&tokenizer->steps);
     rewrites_clear(&tokenizer->rewrites);
+    if (tokenizer->dict)
+        fairseq_dict_clear(tokenizer->dict);
+    free(tokenizer->dict);
+    free(tokenizer->map);
     free(tokenizer->unknown_text);
     free(tokenizer->cuts);
     free(tokenizer);
@@ -204,6 +234,19 @@ int64_t tokenizer_bos(const struct tokenizer *tokenizer)
 int64_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
     return tokenizer->eos;
+}
+
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text)
+{
+    for (size_t id = tokenizer->vocabulary.count; id-- > 0;) {
+        size_t length;
+        const uint8_t *here = vocabulary_text(&tokenizer->vocabulary, id, &length);
+
+        if (tokenizer->vocabulary.entries[id].kind != VOCABULARY_ABSENT && length == strlen(text) &&
+            memcmp(here, text, length) == 0)
+            return (int64_t)id;
+    }
+    return -1;
 }
 
 size_t tokenizer_id_size(const struct tokenizer *tokenizer)

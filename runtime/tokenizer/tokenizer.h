@@ -23,12 +23,14 @@ enum tokenizer_type {
     TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that holds one */
     TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
     TOKENIZER_BERT_CASE,       /* the same, cased */
+    TOKENIZER_FAIRSEQ_WORDS,   /* fairseq's dict.txt: an id for each word */
+    TOKENIZER_FAIRSEQ_BPE,     /* GPT-2's BPE with RoBERTa's ids, which dict.txt lists */
     TOKENIZER_NULL,            /* texts are numbers already */
 };
 #define TOKENIZER_TYPES                                                                  \
     "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
     "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
-    "BertWordPieceCase|NullTokenizer"
+    "BertWordPieceCase|FairseqWords|FairseqBPE|NullTokenizer"
 
 /* What to create. Zero everywhere is GPT-2. */
 struct tokenizer_config {
@@ -45,69 +47,70 @@ struct tokenizer_config {
 /* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
 #define TOKENIZER_OPTION_AT(target, member, field) \
     (offsetof(target, member) + offsetof(struct tokenizer_config, field))
-#define TOKENIZER_OPTIONS(target, member)                                                      \
-    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                  \
-        {"tokenizer-type",                                                                     \
-         OPTION_CHOICE,                                                                        \
-         TOKENIZER_OPTION_AT(target, member, type),                                            \
-         "TYPE",                                                                               \
-         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "        \
-         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, "         \
-         "BertWordPieceCase or NullTokenizer",                                                 \
-         TOKENIZER_TYPES,                                                                      \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"vocab-file",                                                                         \
-         OPTION_TEXT,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, vocab_file),                                      \
-         "FILE",                                                                               \
-         "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*",   \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"merge-file",                                                                         \
-         OPTION_TEXT,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, merge_file),                                      \
-         "FILE",                                                                               \
-         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                                \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"tokenizer-model",                                                                    \
-         OPTION_TEXT,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, model),                                           \
-         "FILE",                                                                               \
-         "SentencePiece model, tiktoken file or tokenizer.json of the other types",            \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"vocab-size",                                                                         \
-         OPTION_INT,                                                                           \
-         TOKENIZER_OPTION_AT(target, member, vocab_size),                                      \
-         "N",                                                                                  \
-         "number of ids of a NullTokenizer, without the end-of-document token",                \
-         NULL,                                                                                 \
-         1,                                                                                    \
-         INT32_MAX - 1},                                                                       \
-        {"special-tokens-as-text",                                                             \
-         OPTION_FLAG,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, special_as_text),                                 \
-         NULL,                                                                                 \
-         "treat special tokens in a text, such as <|endoftext|>, as plain text",               \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0},                                                                                   \
-        {"tokenizer-hf-include-special-tokens",                                                \
-         OPTION_FLAG,                                                                          \
-         TOKENIZER_OPTION_AT(target, member, add_specials),                                    \
-         NULL,                                                                                 \
-         "add the special tokens of a HuggingFaceTokenizer's post-processor to each text",     \
-         NULL,                                                                                 \
-         0,                                                                                    \
-         0},                                                                                   \
-    {                                                                                          \
-        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL,  \
-            "prepend the beginning-of-sequence token to each text", NULL, 0, 0                 \
+#define TOKENIZER_OPTIONS(target, member)                                                     \
+    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                 \
+        {"tokenizer-type",                                                                    \
+         OPTION_CHOICE,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, type),                                           \
+         "TYPE",                                                                              \
+         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "       \
+         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, "        \
+         "BertWordPieceCase, FairseqWords, FairseqBPE or NullTokenizer",                      \
+         TOKENIZER_TYPES,                                                                     \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, vocab_file),                                     \
+         "FILE",                                                                              \
+         "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*, " \
+         "dict.txt of Fairseq*",                                                              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"merge-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, merge_file),                                     \
+         "FILE",                                                                              \
+         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                               \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-model",                                                                   \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, model),                                          \
+         "FILE",                                                                              \
+         "SentencePiece model, tiktoken file or tokenizer.json of the other types",           \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-size",                                                                        \
+         OPTION_INT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, vocab_size),                                     \
+         "N",                                                                                 \
+         "number of ids of a NullTokenizer, without the end-of-document token",               \
+         NULL,                                                                                \
+         1,                                                                                   \
+         INT32_MAX - 1},                                                                      \
+        {"special-tokens-as-text",                                                            \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, special_as_text),                                \
+         NULL,                                                                                \
+         "treat special tokens in a text, such as <|endoftext|>, as plain text",              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-include-special-tokens",                                               \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, add_specials),                                   \
+         NULL,                                                                                \
+         "add the special tokens of a HuggingFaceTokenizer's post-processor to each text",    \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+    {                                                                                         \
+        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL, \
+            "prepend the beginning-of-sequence token to each text", NULL, 0, 0                \
     }
 
 struct tokenizer;
@@ -129,6 +132,9 @@ int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
 int64_t tokenizer_eod(const struct tokenizer *tokenizer);
 int64_t tokenizer_bos(const struct tokenizer *tokenizer);
 int64_t tokenizer_eos(const struct tokenizer *tokenizer);
+
+/* The id of a token such as <mask>; -1 where the vocabulary has none. */
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
 
 /* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
 size_t tokenizer_id_size(const struct tokenizer *tokenizer);

@@ -24,9 +24,13 @@ void arguments_default(struct arguments *a)
     a->save_interval = a->keep_last = a->ckpt_step = -1;
     a->save_optimizer = a->load_optimizer = a->load_rng = 1;
     a->lr_decay_iters = a->lr_decay_samples = a->lr_warmup_iters = a->lr_warmup_samples = -1;
+    a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
+    a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
+    a->sgd_momentum = 0.9;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;
     a->recompute_granularity = a->recompute_method = -1;
     a->lr_warmup_fraction = a->loss_scale = a->lr = -1;
+    a->token_types = a->position_offset = a->masked_max = -1;
     a->make_vocab_size_divisible_by = 128;
     a->linear_bias = 1;
     a->rotary_base = 10000;
@@ -55,6 +59,7 @@ void arguments_default(struct arguments *a)
     a->eval_interval = 1000;
     a->log_interval = 100;
     a->micro_batch_size = -1;
+    arguments_recipe_default(a);
 }
 
 /* Options other than sizes. Without learned positions there is no dropout. */
@@ -124,6 +129,8 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
             *rows[i].value = rows[i].preset;
     }
     a->group_query_attention |= shape->query_groups != shape->heads;
+    if (arguments_masked_preset(a, given, shape))
+        return 0;
     apply_features(a, given, shape);
     return 0;
 }
@@ -168,13 +175,17 @@ static int derive_shape(struct arguments *a, struct error *err)
         return error_set(
             err, "--num-query-groups=%" PRId64 " does not divide --num-attention-heads=%" PRId64,
             a->num_query_groups, a->num_attention_heads);
+    if (arguments_masked(a, err) < 0)
+        return -1;
     if (a->max_position_embeddings < 0)
-        a->max_position_embeddings = a->seq_length;
-    if (a->max_position_embeddings < a->seq_length)
+        a->max_position_embeddings = a->seq_length + a->position_offset;
+    if (a->max_position_embeddings < a->seq_length + a->position_offset)
         return error_set(err,
                          "--seq-length=%" PRId64
-                         " is greater than --max-position-embeddings=%" PRId64 "; raise the latter",
-                         a->seq_length, a->max_position_embeddings);
+                         " is greater than --max-position-embeddings=%" PRId64
+                         "%s; raise the latter",
+                         a->seq_length, a->max_position_embeddings,
+                         a->position_offset > 0 ? " less --position-offset" : "");
     if (a->vocab_size < 0)
         return error_set(err, "--vocab-size is required, or --megatron-model, or a tokenizer "
                               "(--vocab-file and --merge-file, or --tokenizer-model)");
@@ -192,17 +203,43 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         named |= options_given(given, names[i]);
     a->tokenizer_named = named;
-    if (!named || (options_given(given, "vocab-size") && a->eod_id >= 0))
+    if (!named)
         return 0;
     a->tokenizer.vocab_size = a->vocab_size > 0 ? a->vocab_size : 0;
     tokenizer = tokenizer_create(&a->tokenizer, err);
     if (!tokenizer)
         return -1;
+    a->tokenizer_size = tokenizer_vocab_size(tokenizer);
     if (!options_given(given, "vocab-size"))
-        a->vocab_size = tokenizer_vocab_size(tokenizer);
+        a->vocab_size = a->tokenizer_size;
     if (a->eod_id < 0)
         a->eod_id = tokenizer_eod(tokenizer);
     tokenizer_destroy(tokenizer);
+    return 0;
+}
+
+/* Where the size of the vocabulary comes from. */
+static const char *vocabulary_origin(const struct arguments *a, const struct options_result *given)
+{
+    return a->network_taken                     ? "the checkpoint"
+           : options_given(given, "vocab-size") ? "--vocab-size"
+           : a->tokenizer_named                 ? "the tokenizer"
+                                                : "--megatron-model";
+}
+
+/* Every token of the tokenizer needs a row of the model's embedding. */
+static int check_vocabulary(struct arguments *a, const struct options_result *given,
+                            struct error *err)
+{
+    a->vocabulary_origin = vocabulary_origin(a, given);
+    if (a->tokenizer_named && a->tokenizer_size > a->vocab_size &&
+        a->tokenizer.type != TOKENIZER_NULL)
+        return error_set(err,
+                         "the tokenizer has %" PRId64
+                         " tokens, but the vocabulary of the model (%s) has %" PRId64 "; %s",
+                         a->tokenizer_size, a->vocabulary_origin, a->vocab_size,
+                         a->network_taken ? "use the tokenizer that the model was trained with"
+                                          : "drop --vocab-size to use that of the tokenizer");
     return 0;
 }
 
@@ -295,6 +332,13 @@ static int derive_model(struct arguments *a, struct error *err)
                           : TYPE_FP32,
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,
+        .masked = a->masked,
+        .masked_max = a->masked_max,
+        .post_norm = a->post_norm,
+        .gelu_erf = a->gelu_erf,
+        .token_types = a->token_types,
+        .position_offset = a->position_offset,
+        .binary_head = a->binary_head,
         .chunks = 1,
         .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
@@ -422,7 +466,8 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 {
     a->reads_files = 1;
     errno = 0;
-    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0) {
+    if (ask_tokenizer(a, given, err) < 0 || network_from_weights(a, given, err) < 0 ||
+        check_vocabulary(a, given, err) < 0 || arguments_recipe_files(a, given, err) < 0) {
         if (!file_error_may_pass(errno))
             err->code = ERROR_USAGE;
         return -1;
@@ -468,7 +513,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
-        arguments_block_words(a, given, err) < 0)
+        arguments_recipe_begin(a, given, err) < 0 || arguments_block_words(a, given, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;
@@ -476,7 +521,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
         derive_recompute(a, err) < 0 || arguments_length(a, err) < 0 ||
-        arguments_schedule(a, err) < 0)
+        arguments_schedule(a, err) < 0 || arguments_recipe_end(a, given, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
@@ -514,8 +559,11 @@ double sample_flops(const struct arguments *a)
     double h = (double)s->hidden, d = (double)s->kv_channels, tokens = (double)s->sequence;
     double q = (double)s->heads * d, kv = (double)s->query_groups * d, f = (double)s->ffn_hidden;
     double layer = h * (q + 2 * kv) + q * h + (a->swiglu ? 3 : 2) * h * f;
+    /* The head of a masked model computes some of the tokens only. */
+    double predicted = a->masked ? (double)a->masked_max / tokens : 1;
 
     return 6 * tokens *
-               ((double)s->layers * layer + h * (double)a->model_config.padded_vocabulary) +
+               ((double)s->layers * layer +
+                predicted * h * (double)a->model_config.padded_vocabulary) +
            12 * tokens * (double)s->layers * q * tokens;
 }

@@ -4,9 +4,26 @@
 #define MEGATRON_ARGUMENTS_H
 
 #include "engine.h"
+#include "masked.h"
 #include "option.h"
 #include "tokenizer.h"
 #include "world.h"
+
+/* --recipe, --log-format, --masking */
+enum recipe { RECIPE_MEGATRON, RECIPE_FAIRSEQ };
+enum log_format { LOG_MEGATRON, LOG_JSON };
+
+/* Options of masked language models, with fairseq's names; and what follows from them. */
+struct recipe_arguments {
+    int recipe, log_format, break_mode, masking, whole_words, frequency, per_token;
+    int decay_all, raw_epsilon, memory_efficient_fp16;
+    double mask_prob, leave_unmasked, random_token, power;
+    int64_t max_tokens, update_freq, multiple, mask_id;
+    const char *betas;
+    /* set by arguments_recipe */
+    char dict[4096]; /* dict.txt beside the data; "" if a tokenizer was given */
+    struct masked_config data;
+};
 
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
@@ -32,10 +49,12 @@ struct arguments {
     int64_t make_vocab_size_divisible_by;
     int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
     int qkv_bias, rope_scaling, use_rotary;
-    int geglu, quick_geglu, squared_relu, openai_gelu, erf_gelu, qk_norm_whole;
+    int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
     double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
     const char *window_size;
     struct model_config blocks; /* only the fields that options set */
+    int masked, post_norm, gelu_erf, binary_head;
+    int64_t token_types, position_offset, masked_max;
     double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
     double hidden_dropout, attention_dropout;
     /* training */
@@ -47,7 +66,10 @@ struct arguments {
     int recompute_activations, recompute_granularity, recompute_method;
     int64_t recompute_num_layers;
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
-    int lr_decay_style, optimizer;
+    double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
+    double sgd_momentum;
+    int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16;
     double loss_scale, initial_loss_scale, min_loss_scale;
@@ -65,6 +87,7 @@ struct arguments {
     int64_t eval_iters, eval_interval;
     int skip_train, dataloader_type;
     struct tokenizer_config tokenizer;
+    struct recipe_arguments mlm;
     /* weights */
     const char *load_hf, *save_hf;
     /* checkpoints */
@@ -72,18 +95,21 @@ struct arguments {
     int64_t save_interval, keep_last, ckpt_step;
     int save_optimizer, load_optimizer, load_rng, finetune, async_save;
     int override_scheduler, use_checkpoint_scheduler;
-    int exit_on_missing;
+    int exit_on_missing, use_checkpoint_args;
     /* output */
     int64_t log_interval;
-    int log_throughput, log_params_norm;
+    int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file;
-    int dry_run, profile, deterministic, nccl_ub;
+    int dry_run, verbose, profile, deterministic, nccl_ub;
     /* device */
     int device, attention_backend;
     int64_t threads, world_size;
     int random_order;
     /* set by arguments_derive */
-    int tokenizer_named; /* a tokenizer option was given */
+    int tokenizer_named;           /* a tokenizer option was given */
+    int64_t tokenizer_size;        /* number of its tokens */
+    int network_taken;             /* the network is that of the checkpoint or of the HF weights */
+    const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */
     struct rope_scaling scaling; /* of the weights: what options do not set */
     struct model_config model_config;

@@ -38,7 +38,7 @@ int arguments_block_words(struct arguments *a, const struct options_result *give
                           struct error *err)
 {
     static const char *const names[] = {"swiglu",       "geglu",       "quick-geglu",
-                                        "squared-relu", "openai-gelu", "erf-gelu"};
+                                        "squared-relu", "openai-gelu", "exact-gelu"};
     const char *first = NULL;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -118,9 +118,7 @@ int arguments_blocks(struct arguments *a, struct model_config *m, struct error *
     m->qk_norm = a->qk_norm_whole ? QK_NORM_WHOLE : b->qk_norm;
     m->branch_norm = b->branch_norm;
     m->parallel_residual = b->parallel_residual;
-    m->activation = a->squared_relu ? ACTIVATION_SQUARED_RELU
-                    : a->erf_gelu   ? ACTIVATION_GELU_ERF
-                                    : ACTIVATION_NONE;
+    m->activation = a->squared_relu ? ACTIVATION_SQUARED_RELU : ACTIVATION_NONE;
     m->gate = a->geglu ? GATE_GELU_TANH : a->quick_geglu ? GATE_QUICK_GELU : GATE_SILU;
     m->window = b->window;
     m->window_every = b->window_every;

@@ -91,7 +91,7 @@ static int count_steps(struct arguments *a, struct error *err)
     int64_t unit = a->micro_batch_size * a->layout.dp;
 
     if (a->global_batch_size < 0)
-        a->global_batch_size = unit;
+        a->global_batch_size = unit * a->mlm.update_freq;
     if (a->global_batch_size % unit != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64
@@ -153,6 +153,14 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
     a->lr_decay_style = r->style = theirs.style;
     r->warmup_samples = theirs.warmup_samples;
     r->decay_samples = theirs.decay_samples;
+    r->warmup_init = theirs.warmup_init;
+    r->wsd_style = theirs.wsd_style;
+    r->wsd_samples = theirs.wsd_samples;
+    r->decay_style = theirs.decay_style;
+    r->start_weight_decay = theirs.start_weight_decay;
+    r->decay_growth_samples = theirs.decay_growth_samples;
+    r->decoupled_lr = theirs.decoupled_lr;
+    r->decoupled_min_lr = theirs.decoupled_min_lr;
     return 0;
 }
 
@@ -194,6 +202,72 @@ static int count_samples(struct arguments *a, struct error *err)
     return 0;
 }
 
+/* The last part of WSD, in samples. */
+static int count_wsd(struct arguments *a, struct error *err)
+{
+    struct step_rules *r = &a->rules;
+    int by_samples = a->train_samples > 0;
+    int64_t given = by_samples ? a->lr_wsd_decay_samples : a->lr_wsd_decay_iters;
+
+    if (r->style != LR_WSD)
+        return a->lr_wsd_decay_iters > 0 || a->lr_wsd_decay_samples > 0
+                   ? error_set(err, "--lr-wsd-decay-* requires --lr-decay-style WSD")
+                   : 0;
+    if (given < 0)
+        return error_set(err, "--lr-decay-style WSD requires --lr-wsd-decay-%s with --train-%s",
+                         by_samples ? "samples" : "iters", by_samples ? "samples" : "iters");
+    r->wsd_style = (enum wsd_style)a->lr_wsd_decay_style;
+    r->wsd_samples = (double)given * (by_samples ? 1 : (double)a->global_batch_size);
+    if (r->wsd_samples > r->decay_samples)
+        return error_set(err,
+                         "the decay of WSD (%.0f samples) is longer than the whole schedule (%.0f "
+                         "samples); lower --lr-wsd-decay-*",
+                         r->wsd_samples, r->decay_samples);
+    return 0;
+}
+
+static int set_weight_decay(struct arguments *a, struct error *err)
+{
+    struct step_rules *r = &a->rules;
+    int given = (a->start_weight_decay >= 0) + (a->end_weight_decay >= 0);
+
+    r->decay_style = (enum decay_style)a->weight_decay_incr_style;
+    if (r->decay_style == DECAY_CONSTANT)
+        return given ? error_set(err, "--start-weight-decay and --end-weight-decay require "
+                                      "--weight-decay-incr-style linear or cosine")
+                     : 0;
+    if (given < 2)
+        return error_set(err, "--weight-decay-incr-style requires --start-weight-decay and "
+                              "--end-weight-decay");
+    r->start_weight_decay = a->start_weight_decay;
+    r->weight_decay = a->end_weight_decay;
+    r->decay_growth_samples = (double)a->total_samples;
+    return 0;
+}
+
+/* Everything about the learning rate that plain schedules do not need. */
+static int set_more(struct arguments *a, struct error *err)
+{
+    struct step_rules *r = &a->rules;
+
+    if (a->lr_warmup_init < 0 || a->lr_warmup_init > a->lr)
+        return error_set(err, "--lr-warmup-init=%g must be at least 0 and at most --lr=%g",
+                         a->lr_warmup_init, a->lr);
+    r->warmup_init = a->lr_warmup_init;
+    if (a->decoupled_lr >= 0) {
+        r->decoupled_lr = a->decoupled_lr;
+        r->decoupled_min_lr = a->decoupled_min_lr >= 0 ? a->decoupled_min_lr : 0;
+        if (a->decoupled_lr == 0 || r->decoupled_min_lr > r->decoupled_lr)
+            return error_set(err,
+                             "--decoupled-lr=%g must be greater than 0 and at least "
+                             "--decoupled-min-lr=%g",
+                             a->decoupled_lr, r->decoupled_min_lr);
+    } else if (a->decoupled_min_lr >= 0) {
+        return error_set(err, "--decoupled-min-lr requires --decoupled-lr");
+    }
+    return count_wsd(a, err) < 0 || set_weight_decay(a, err) < 0 ? -1 : 0;
+}
+
 int arguments_schedule(struct arguments *a, struct error *err)
 {
     int taken;
@@ -206,7 +280,9 @@ int arguments_schedule(struct arguments *a, struct error *err)
         .lr = a->lr,
         .min_lr = a->min_lr,
         .style = (enum lr_style)a->lr_decay_style,
+        .power = a->mlm.power,
         .weight_decay = a->weight_decay,
+        .raw_epsilon = a->mlm.raw_epsilon,
         .beta1 = a->beta1,
         .beta2 = a->beta2,
         .clip = a->clip_grad,
@@ -219,5 +295,14 @@ int arguments_schedule(struct arguments *a, struct error *err)
     if (take_schedule(a, &taken, err) < 0)
         return error_prefix(err, "--use-checkpoint-opt_param-scheduler");
     a->reads_files = 0;
-    return taken ? 0 : count_samples(a, err);
+    if (a->optimizer == OPTIMIZER_SGD) {
+        if (a->sgd_momentum < 0 || a->sgd_momentum >= 1)
+            return error_set(err, "--sgd-momentum=%g must be at least 0 and less than 1",
+                             a->sgd_momentum);
+        a->rules.optimizer = OPTIMIZER_SGD;
+        a->rules.beta1 = a->sgd_momentum;
+    }
+    if (taken)
+        return 0;
+    return count_samples(a, err) < 0 || set_more(a, err) < 0 ? -1 : 0;
 }

@@ -5,6 +5,25 @@
 
 #include "arguments.h"
 
+/* Take from the preset of a masked language model what the command line does not set. Returns 0 if
+ * it is the preset of another model. */
+int arguments_masked_preset(struct arguments *arguments, const struct options_result *given,
+                            const struct model_shape *shape);
+
+/* Check the options of masked language models and set those that were not given. */
+int arguments_masked(struct arguments *arguments, struct error *err);
+
+/* --recipe and the data of masked language models: 'begin' sets the defaults of a recipe, before
+ * anything else; 'files' asks dict.txt or the tokenizer for the vocabulary and its special tokens;
+ * 'end' checks the rest, when the layout is known. */
+void arguments_recipe_default(struct arguments *arguments);
+int arguments_recipe_begin(struct arguments *arguments, const struct options_result *given,
+                           struct error *err);
+int arguments_recipe_files(struct arguments *arguments, const struct options_result *given,
+                           struct error *err);
+int arguments_recipe_end(struct arguments *arguments, const struct options_result *given,
+                         struct error *err);
+
 /* Compute the number of steps, from samples if those are given. */
 int arguments_length(struct arguments *arguments, struct error *err);
 

@@ -18,6 +18,12 @@ int feeds_check(const struct arguments *a, struct error *err)
     errno = 0;
     if (dataset_check(&config, err) == 0)
         return 0;
+    if (err->code == ERROR_VOCABULARY) {
+        err->code = ERROR_USAGE;
+        return error_append(err,
+                            ", which is that of %s; the data were made with another tokenizer",
+                            a->vocabulary_origin);
+    }
     if (!file_error_may_pass(errno))
         err->code = ERROR_USAGE;
     return -1;
@@ -40,6 +46,14 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
 
     plan_dataset(a, &config);
     config.seed = (uint32_t)seed;
+    if (config.masked) {
+        if (masked_words_load(&feeds->words, a, err) < 0)
+            return -1;
+        feeds->masked = *config.masked;
+        feeds->masked.mask.counts = feeds->words.counts;
+        feeds->masked.mask.begins = feeds->words.begins;
+        config.masked = &feeds->masked;
+    }
     /* One rank builds missing indices; the others then load them. */
     if (comm->rank == 0 && create_splits(&config, feeds, err) < 0)
         return -1;
@@ -48,7 +62,8 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
         rc = create_splits(&config, feeds, err);
     for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && comm->rank == 0; i++)
         if (config.samples[i] != 0 && !feeds->splits[i] && config.data_path.count > 0)
-            printf(" > no %s data: --split assigns none to it\n",
+            printf(config.masked ? " > no %s data in that directory\n"
+                                 : " > no %s data: --split assigns none to it\n",
                    i == DATASET_VALID ? "validation" : "test");
     return rc;
 }
@@ -122,6 +137,14 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
     return 0;
 }
 
+int64_t feeds_eval_steps(const struct feeds *feeds, const struct arguments *a,
+                         enum dataset_split split)
+{
+    struct masked *masked = feeds->splits[split] ? dataset_masked(feeds->splits[split]) : NULL;
+
+    return masked ? masked_steps(masked) : a->eval_iters;
+}
+
 void feeds_close(struct feeds *feeds)
 {
     for (int i = 0; i < DATASET_SPLITS; i++) {
@@ -130,5 +153,6 @@ void feeds_close(struct feeds *feeds)
             free(feeds->buffers[i][j]);
         dataset_destroy(feeds->splits[i]);
     }
+    masked_words_clear(&feeds->words);
     memset(feeds, 0, sizeof(*feeds));
 }

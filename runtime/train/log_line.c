@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log_line.h"
+#include "report_records.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,14 +24,19 @@ static void append(char *buffer, size_t size, size_t *used, const char *format, 
 
 void log_line_format(const struct log_line *l, char *buffer, size_t size)
 {
+    time_t now = time(NULL);
+    struct tm parts;
+    char when[32];
     size_t used = 0;
 
+    strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", localtime_r(&now, &parts));
     append(buffer, size, &used,
-           " iteration %8" PRId64 "/%8" PRId64 " | consumed samples: %12" PRId64
+           " [%s] iteration %8" PRId64 "/%8" PRId64 " | consumed samples: %12" PRId64
            " | elapsed time per iteration (ms): %.1f |",
-           l->iteration, l->total, l->consumed, l->milliseconds);
+           when, l->iteration, l->total, l->consumed, l->milliseconds);
     if (l->teraflops >= 0)
-        append(buffer, size, &used, " throughput per GPU (TFLOP/s/GPU): %.1f |", l->teraflops);
+        append(buffer, size, &used, " throughput per GPU (TFLOP/s/GPU): %.*f |",
+               l->teraflops >= 10 ? 1 : 4, l->teraflops);
     append(buffer, size, &used, " learning rate: %.6E | global batch size: %5" PRId64 " |", l->lr,
            l->batch_size);
     if (l->taken > 0)
@@ -81,4 +87,17 @@ void log_line_json(const struct log_line *l, char *buffer, size_t size)
         append_number(buffer, size, &used, "params_norm", l->params_norm);
     append(buffer, size, &used, ",\"skipped\":%" PRId64 ",\"nan\":%" PRId64 ",\"time\":%lld}",
            l->skipped, l->nans, (long long)time(NULL));
+}
+
+void log_line_evaluation_json(int64_t iteration, const char *set, double loss, char *buffer,
+                              size_t size)
+{
+    size_t used = 0;
+
+    append(buffer, size, &used,
+           "{\"record\":\"validation\",\"version\":%d,\"iteration\":%" PRId64
+           ",\"set\":\"%s\"",
+           RECORDS_VERSION, iteration, set);
+    append_number(buffer, size, &used, "lm_loss", loss);
+    append(buffer, size, &used, ",\"time\":%lld}\n", (long long)time(NULL));
 }

@@ -14,7 +14,8 @@ struct log_line {
     double params_norm; /* negative: not shown */
     int64_t taken;      /* steps since the last line that were not skipped */
     int64_t skipped, nans;
-    double eta; /* estimated seconds to the end */
+    double eta;    /* estimated seconds to the end */
+    double memory; /* bytes in use on the device of the logging rank; negative: not shown */
 };
 
 /* Write the line, without a newline, to 'buffer'. */
@@ -22,5 +23,9 @@ void log_line_format(const struct log_line *line, char *buffer, size_t size);
 
 /* Write the same as a JSON object. */
 void log_line_json(const struct log_line *line, char *buffer, size_t size);
+
+/* Write the loss on validation or test data ('set') as a JSON object, with a newline. */
+void log_line_evaluation_json(int64_t iteration, const char *set, double loss, char *buffer,
+                              size_t size);
 
 #endif

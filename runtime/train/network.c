@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network.h"
+#include "directory.h"
+#include "log.h"
 #include "origin.h"
 
 #include <inttypes.h>
@@ -91,8 +93,13 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
 
         if ((told || preset) && row->loose)
             continue;
-        if ((told || preset) && value_of(row) != row->there)
-            return contradiction(a, row, preset, directory, err);
+        if ((told || preset) && value_of(row) != row->there) {
+            if (!a->use_checkpoint_args)
+                return contradiction(a, row, preset, directory, err);
+            log_note("--use-checkpoint-args: --%s is that of the checkpoint, not of the command "
+                     "line",
+                     row->name);
+        }
         set(row);
     }
     return 0;
@@ -114,6 +121,11 @@ static int take(struct arguments *a, const struct options_result *given,
         {"vocab-size", SIZE, &a->vocab_size, (double)s->vocabulary, 0},
         {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->positions,
          !learned},
+        {"masked-lm", FLAG, &a->masked, c->masked, 0},
+        {"post-norm", FLAG, &a->post_norm, c->post_norm, 0},
+        {"exact-gelu", FLAG, &a->gelu_erf, c->gelu_erf, 0},
+        {"num-token-types", SIZE, &a->token_types, (double)c->token_types, c->token_types == 1},
+        {"position-offset", SIZE, &a->position_offset, (double)c->position_offset, 0},
         {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
         {"position-embedding-type", CHOICE, &a->position_embedding,
          scaling->kind == ROPE_YARN ? POSITION_YARN : (double)c->position, 0},
@@ -123,7 +135,6 @@ static int take(struct arguments *a, const struct options_result *given,
         {"geglu", FLAG, &a->geglu, c->swiglu && c->gate == GATE_GELU_TANH, 0},
         {"quick-geglu", FLAG, &a->quick_geglu, c->swiglu && c->gate == GATE_QUICK_GELU, 0},
         {"squared-relu", FLAG, &a->squared_relu, c->activation == ACTIVATION_SQUARED_RELU, 0},
-        {"erf-gelu", FLAG, &a->erf_gelu, c->activation == ACTIVATION_GELU_ERF, 0},
         {"norm-placement", CHOICE, &a->blocks.branch_norm, c->branch_norm, 0},
         {"use-parallel-residual", FLAG, &a->blocks.parallel_residual, c->parallel_residual, 0},
         {"qk-layernorm", FLAG, &a->blocks.qk_norm, c->qk_norm == QK_NORM_HEADS, 0},
@@ -158,6 +169,8 @@ static int take(struct arguments *a, const struct options_result *given,
                          "--use-rotary-position-embeddings does not match the weights in %s, which "
                          "have no rotary embeddings; drop it",
                          directory);
+    if (!options_given(given, "bert-no-binary-head") && !options_given(given, "bert-binary-head"))
+        a->binary_head = c->binary_head;
     if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
         return -1;
     /* The maximum length of a Hugging Face model can be far too long to train or evaluate with. */
@@ -176,15 +189,28 @@ static int take(struct arguments *a, const struct options_result *given,
     return 0;
 }
 
+/* Does the run take its network from the checkpoint that it resumes from? Usually its options are
+ * compared with the checkpoint while loading it. */
+static int resumes_by_itself(const struct arguments *a)
+{
+    int64_t newest;
+
+    int told = a->model || (a->num_layers > 0 && a->hidden_size > 0 && a->num_attention_heads > 0);
+
+    if (!a->load || (told && !a->use_checkpoint_args))
+        return 0;
+    /* There may be no checkpoint yet, and a broken directory is reported by origin_read. */
+    return directory_newest(a->load, -1, &newest, NULL) < 0 || newest >= 0 ||
+           directory_has(a->load, "config.json");
+}
+
 int network_from_weights(struct arguments *a, const struct options_result *given, struct error *err)
 {
     const char *directory = a->load ? a->load : a->load_hf;
-    int64_t tokens = options_given(given, "vocab-size") ? -1 : a->vocab_size;
     struct origin origin;
     struct stat status;
 
-    /* When a run is resumed, its options are compared with the checkpoint while loading it. */
-    if (!a->skip_train && !a->load_hf)
+    if (!a->skip_train && !a->load_hf && !resumes_by_itself(a))
         return 0;
     /* A single safetensors file does not contain the model configuration. */
     if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
@@ -195,16 +221,11 @@ int network_from_weights(struct arguments *a, const struct options_result *given
         return error_set(
             err, "--load-hf %s contains megatron checkpoints, not Hugging Face weights; use --load",
             directory);
-    if (tokens > origin.model.shape.vocabulary && !a->model)
-        return error_set(err,
-                         "the tokenizer has %" PRId64
-                         " tokens, but the model in %s has a vocabulary of only %" PRId64
-                         "; use the tokenizer the model was trained with",
-                         tokens, directory, origin.model.shape.vocabulary);
     if (a->load && origin.kind == ORIGIN_HF) {
         a->load_hf = a->load;
         a->load = NULL;
         a->finetune = 0;
     }
+    a->network_taken = 1;
     return take(a, given, &origin.model, directory, err);
 }

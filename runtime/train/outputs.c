@@ -9,6 +9,10 @@
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
 {
     memset(outputs, 0, sizeof(*outputs));
+    outputs->perplexity = a->log_validation_ppl;
+    if (a->log_world_size)
+        outputs->world_size = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
+    outputs->silent = a->mlm.log_format == LOG_JSON;
     if (a->tensorboard_dir) {
         outputs->events = event_file_create(a->tensorboard_dir, err);
         if (!outputs->events)
@@ -33,21 +37,37 @@ void outputs_close(struct outputs *outputs)
     memset(outputs, 0, sizeof(*outputs));
 }
 
-static void write_events(struct event_file *e, const struct log_line *line)
+/* A scalar over the steps and, as Megatron has it, over the samples. */
+static void write_both(struct event_file *e, const char *tag, const struct log_line *line,
+                       double value)
 {
-    int64_t step = line->iteration;
+    char name[64];
 
-    event_file_scalar(e, "learning-rate", step, line->lr);
-    event_file_scalar(e, "batch-size", step, (double)line->batch_size);
+    event_file_scalar(e, tag, line->iteration, value);
+    snprintf(name, sizeof(name), "%s vs samples", tag);
+    event_file_scalar(e, name, line->consumed, value);
+}
+
+static void write_events(const struct outputs *outputs, const struct log_line *line)
+{
+    struct event_file *e = outputs->events;
+
+    write_both(e, "learning-rate", line, line->lr);
+    write_both(e, "batch-size", line, (double)line->batch_size);
     if (line->taken > 0) {
-        event_file_scalar(e, "lm loss", step, line->loss);
-        event_file_scalar(e, "lm loss vs samples", line->consumed, line->loss);
-        event_file_scalar(e, "grad-norm", step, line->grad_norm);
+        write_both(e, "lm loss", line, line->loss);
+        write_both(e, "grad-norm", line, line->grad_norm);
     }
-    event_file_scalar(e, "loss-scale", step, line->loss_scale);
-    event_file_scalar(e, "iteration-time", step, line->milliseconds / 1000);
+    write_both(e, "loss-scale", line, line->loss_scale);
+    if (outputs->world_size > 0)
+        write_both(e, "world-size", line, (double)outputs->world_size);
+    if (line->params_norm >= 0)
+        write_both(e, "params-norm", line, line->params_norm);
+    if (line->memory >= 0)
+        event_file_scalar(e, "mem-allocated-bytes", line->iteration, line->memory);
+    event_file_scalar(e, "iteration-time", line->iteration, line->milliseconds / 1000);
     if (line->teraflops >= 0)
-        event_file_scalar(e, "throughput", step, line->teraflops);
+        event_file_scalar(e, "throughput", line->iteration, line->teraflops);
 }
 
 static void flush(struct outputs *outputs)
@@ -66,17 +86,26 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
 {
     char text[1024];
 
-    log_line_format(line, text, sizeof(text));
-    printf("%s\n", text);
-    fflush(stdout);
+    if (!outputs->silent) {
+        log_line_format(line, text, sizeof(text));
+        printf("%s\n", text);
+        fflush(stdout);
+    }
     if (outputs->events)
-        write_events(outputs->events, line);
+        write_events(outputs, line);
     if (outputs->metrics) {
         log_line_json(line, text, sizeof(text) - 1);
         strcat(text, "\n");
         append_file_add(outputs->metrics, text, strlen(text));
     }
     flush(outputs);
+}
+
+void outputs_line(struct outputs *outputs, const char *text)
+{
+    (void)outputs;
+    printf("%s\n", text);
+    fflush(stdout);
 }
 
 static void print_rule(int width)
@@ -86,9 +115,27 @@ static void print_rule(int width)
     printf("\n");
 }
 
-void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *what, double loss)
+static void write_evaluation_events(const struct outputs *outputs, int64_t iteration,
+                                    int64_t consumed, const char *set, double loss)
 {
-    char text[160];
+    const double values[] = {loss, exp(loss > 20 ? 20 : loss)};
+    static const char *const kinds[] = {"", " ppl"};
+
+    for (int i = 0; i < (outputs->perplexity ? 2 : 1); i++) {
+        char tag[64];
+
+        snprintf(tag, sizeof(tag), "lm loss %s%s", set, kinds[i]);
+        event_file_scalar(outputs->events, tag, iteration, values[i]);
+        snprintf(tag, sizeof(tag), "lm loss %s%s vs samples", set, kinds[i]);
+        event_file_scalar(outputs->events, tag, consumed, values[i]);
+    }
+}
+
+void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t consumed, int test,
+                        const char *what, double loss)
+{
+    const char *set = test ? "test" : "validation";
+    char text[256];
     int width;
 
     if (isnan(loss))
@@ -101,5 +148,10 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *
     print_rule(width);
     fflush(stdout);
     if (outputs->events)
-        event_file_scalar(outputs->events, "lm loss validation", iteration, loss);
+        write_evaluation_events(outputs, iteration, consumed, set, loss);
+    if (outputs->metrics) {
+        log_line_evaluation_json(iteration, set, loss, text, sizeof(text));
+        append_file_add(outputs->metrics, text, strlen(text));
+    }
+    flush(outputs);
 }

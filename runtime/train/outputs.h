@@ -11,7 +11,10 @@
 struct outputs {
     struct event_file *events;   /* NULL without --tensorboard-dir */
     struct append_file *metrics; /* NULL without --metrics-file */
+    int silent;                  /* Megatron's lines are not printed */
     int warned;                  /* a failed write was already reported */
+    int64_t world_size;          /* 0: not written to TensorBoard */
+    int perplexity;              /* of validation data is written to TensorBoard */
 };
 
 /* Returns 0 or -1; call outputs_close in both cases. It accepts a zeroed struct. */
@@ -25,8 +28,12 @@ void outputs_close(struct outputs *outputs);
  * line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
 
-/* Log the mean loss of an evaluation; 'what' names it, 'iteration' is the number of steps so far.
- */
-void outputs_evaluation(struct outputs *outputs, int64_t iteration, const char *what, double loss);
+/* Print a line instead of Megatron's (--log-format json); outputs_steps then prints none. */
+void outputs_line(struct outputs *outputs, const char *text);
+
+/* Log the mean loss of an evaluation; 'what' names it in the log, 'test' is 0 for validation data.
+ * 'iteration' and 'consumed' are the steps and samples so far. */
+void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t consumed, int test,
+                        const char *what, double loss);
 
 #endif

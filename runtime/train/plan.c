@@ -27,6 +27,7 @@ struct engine_config plan_engine(const struct arguments *a)
         .optimizer = {.rules = a->rules,
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
+                      .decay_all = a->mlm.decay_all,
                       .tied = a->model_config.tied},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
@@ -63,6 +64,7 @@ void plan_dataset(const struct arguments *a, struct dataset_config *config)
     config->eod_mask_loss = a->eod_mask_loss;
     config->reset_position_ids = a->reset_position_ids;
     config->reset_attention_mask = a->reset_attention_mask;
+    config->masked = a->masked ? &a->mlm.data : NULL;
     config->cache_path = a->data_cache_path;
     config->deadline = 60.0 * a->timeout_minutes;
 }
@@ -117,7 +119,7 @@ int plan_rank(const struct arguments *a, const struct layout_position *at, struc
     return rc;
 }
 
-static void print_run(const struct arguments *a)
+void plan_print_run(const struct arguments *a)
 {
     int64_t samples[DATASET_SPLITS];
     int64_t world = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
@@ -159,7 +161,7 @@ static void print_rank(const struct layout_position *at, const struct rank_plan 
 }
 
 /* Print one rank of each kind: each tensor-parallel rank of each pipeline stage. */
-static int print_ranks(const struct arguments *a, struct error *err)
+int plan_print_ranks(const struct arguments *a, struct error *err)
 {
     for (int64_t pp = 0; pp < a->layout.pp; pp++)
         for (int64_t tp = 0; tp < a->layout.tp; tp++) {
@@ -171,15 +173,6 @@ static int print_ranks(const struct arguments *a, struct error *err)
             print_rank(&at, &plan);
         }
     return 0;
-}
-
-int train_dry_run(const struct arguments *a, struct error *err)
-{
-    arguments_print(a, stdout);
-    print_run(a);
-    printf(" > learning rate after the first step: %.3E\n",
-           step_lr(&a->rules, (double)batch_size_at(a, 0)));
-    return print_ranks(a, err);
 }
 
 int plan_advise(const struct arguments *a, struct error *err)
@@ -218,8 +211,8 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     }
     if (speaks) {
         arguments_print(a, stdout);
-        print_run(a);
-        if (print_ranks(a, err) < 0)
+        plan_print_run(a);
+        if (plan_print_ranks(a, err) < 0)
             return -1;
         if (a->device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
             printf(" > this node has no NVIDIA GPU: computing on the CPU (--device cpu)\n");

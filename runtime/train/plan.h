@@ -29,6 +29,10 @@ void plan_dataset(const struct arguments *arguments, struct dataset_config *conf
 int plan_print(const struct arguments *arguments, const struct world *world, struct device *device,
                const struct parallel *parallel, int speaks, struct error *err);
 
+/* The parts of plan_print that need no device: the run, and one rank of each kind. */
+void plan_print_run(const struct arguments *arguments);
+int plan_print_ranks(const struct arguments *arguments, struct error *err);
+
 /* Extend an out-of-memory error with advice how to reduce memory use. Returns -1. */
 int plan_advise(const struct arguments *arguments, struct error *err);
 

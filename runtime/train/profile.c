@@ -91,7 +91,8 @@ static double bytes_of(const struct operation *o)
     case OPERATION_RESIDUAL_NORM_BACKWARD:
         return norm_bytes(&o->residual_norm, o->kind == OPERATION_RESIDUAL_NORM_BACKWARD);
     case OPERATION_ACTIVATION:
-        return 2.0 * (double)o->activation.count * (double)type_size(o->activation.type);
+        return (o->activation.backward ? 3.0 : 2.0) * (double)o->activation.count *
+               (double)type_size(o->activation.type);
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
         return (o->kind == OPERATION_SWIGLU ? 3.0 : 5.0) * (double)o->swiglu.rows *

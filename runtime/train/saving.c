@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "saving.h"
 #include "clock.h"
+#include "data_record.h"
 #include "directory.h"
 #include "file.h"
 #include "index.h"
@@ -25,7 +26,7 @@ static const unsigned pauses[] = {5, 15, 45};
 /* Nanoseconds between two agreements of the ranks. */
 #define PERIOD_NS INT64_C(1000000000)
 
-/* Set by SIGTERM and SIGUSR1 if --exit-signal-handler is given. */
+/* Set by SIGTERM, SIGUSR1 and the first SIGINT if --exit-signal-handler is given. */
 static volatile sig_atomic_t terminated;
 
 static void on_signal(int number)
@@ -131,6 +132,8 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
         return -1;
     if (a->save && parallel->comm->rank == parallel->comm->size - 1)
         save_tokenizer(a);
+    if (parallel->comm->rank == parallel->comm->size - 1 && !a->skip_train)
+        data_record_keep(a);
     return 0;
 }
 
@@ -147,6 +150,8 @@ static void watch_end(struct saving *s)
         return;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    action.sa_flags |= SA_RESETHAND; /* a second Ctrl-C ends the process at once */
+    sigaction(SIGINT, &action, NULL);
 }
 
 int saving_open(struct saving *s, const struct arguments *a, const struct world *world,

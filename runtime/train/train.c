@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "directory.h"
 #include "ending.h"
+#include "fairseq_log.h"
 #include "feeds.h"
 #include "file.h"
 #include "hf.h"
@@ -21,6 +22,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct train {
     const struct arguments *a;
@@ -37,8 +39,11 @@ struct train {
     int64_t iteration, consumed, consumed_valid;
     int64_t total; /* number of iterations, with the batch size that the run resumes with */
     double began, interval_began;
-    int64_t logged;    /* iteration of the last log line */
-    int64_t evaluated; /* iteration of the last evaluation */
+    int64_t logged;       /* iteration of the last log line */
+    int64_t evaluated;    /* iteration of the last evaluation */
+    double train_seconds; /* of all steps that were logged */
+    double best;          /* lowest validation loss */
+    int64_t best_count;   /* evaluations so far */
     struct standstill standstill;
 };
 
@@ -55,7 +60,6 @@ static int open_ranks(struct train *t, struct error *err)
     const struct arguments *a = t->a;
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
-        .cpu_option = "--device cpu",
         .type = a->model_config.type,
         .threads = a->threads,
         .deterministic = a->deterministic,
@@ -231,6 +235,102 @@ static int check_standstill(const struct train *t, int64_t limit, struct error *
                      t->iteration - steps, steps);
 }
 
+/* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
+static double memory_in_use(const struct train *t)
+{
+    struct rank_plan plan;
+    struct error ignored;
+
+    if (plan_rank(t->a, &t->parallel.at, &plan, &ignored) < 0)
+        return -1;
+    return (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
+                    plan.memory.activations);
+}
+
+/* What the steps from 'first' on contained. */
+static int count_steps(struct train *t, int64_t first, int64_t steps, enum dataset_split split,
+                       struct fairseq_line *line, struct error *err)
+{
+    struct dataset *data = t->feeds.splits[split];
+    struct masked *masked = data ? dataset_masked(data) : NULL;
+    struct masked_step step;
+
+    line->epoch = 1;
+    line->update = (double)t->iteration / (double)t->total;
+    line->steps = steps;
+    if (!masked) {
+        line->sentences = (double)(steps * t->a->global_batch_size);
+        line->tokens = line->sentences * (double)t->a->seq_length;
+        return 0;
+    }
+    for (int64_t i = first; i < first + steps; i++) {
+        if (masked_step_of(masked, i, &step, err) < 0)
+            return -1;
+        line->tokens += (double)step.tokens;
+        line->sentences += (double)step.sentences;
+        line->epoch = step.epoch;
+        line->update =
+            (double)(step.epoch - 1) + (double)step.in_epoch / (double)masked_steps(masked);
+    }
+    return 0;
+}
+
+/* The number of the step that comes after 'consumed' samples. */
+static int64_t data_step(const struct train *t, int64_t consumed)
+{
+    return consumed / t->a->global_batch_size;
+}
+
+static int log_fairseq(struct train *t, const struct log_line *log, const struct step_state *state,
+                       double seconds, struct error *err)
+{
+    struct fairseq_line line = {0};
+    int64_t steps = t->iteration - t->logged;
+    char text[1024];
+
+    if (count_steps(t, data_step(t, t->consumed) - steps, steps, DATASET_TRAIN, &line, err) < 0)
+        return -1;
+    t->train_seconds += seconds;
+    line.loss = log->loss;
+    line.seconds = seconds;
+    line.updates = state->adam_step;
+    line.lr = log->lr;
+    line.norm = state->taken > 0 ? state->norm_total / (double)state->taken : log->grad_norm;
+    line.clipped = t->a->rules.clip <= 0 ? -1
+                   : state->taken > 0    ? (double)state->clipped / (double)state->taken
+                                         : 1;
+    line.scale = t->a->fp16 ? state->loss_scale : 0;
+    line.train_wall = t->train_seconds;
+    line.wall = clock_now() - t->began;
+    fairseq_line_format(&line, (double)time(NULL), text, sizeof(text));
+    outputs_line(&t->outputs, text);
+    return 0;
+}
+
+static int log_fairseq_valid(struct train *t, enum dataset_split split, int64_t steps, double loss,
+                             double seconds, struct error *err)
+{
+    struct fairseq_line line = {0};
+    struct fairseq_line now = {0};
+    char text[1024];
+
+    if (count_steps(t, 0, steps, split, &line, err) < 0 ||
+        count_steps(t, data_step(t, t->consumed) - (t->iteration > 0), t->iteration > 0,
+                    DATASET_TRAIN, &now, err) < 0)
+        return -1;
+    line.epoch = now.epoch;
+    line.loss = loss;
+    line.seconds = seconds;
+    line.updates = t->iteration;
+    if (split == DATASET_VALID && (t->best_count++ == 0 || loss < t->best))
+        t->best = loss;
+    fairseq_line_valid(&line, split == DATASET_VALID ? "valid" : "test",
+                       split == DATASET_VALID ? t->best : NAN, (double)time(NULL), text,
+                       sizeof(text));
+    outputs_line(&t->outputs, text);
+    return 0;
+}
+
 static int log_steps(struct train *t, int64_t batch, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -254,7 +354,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
                                              (seconds * 1e12 * (double)t->comm->size)
                                        : -1,
         .lr = state.lr,
-        .loss = state.taken > 0 ? state.loss_total / (double)state.taken : NAN,
+        .loss = state.taken > 0 ? state.loss_total / state.weight_total : NAN,
         .loss_scale = state.loss_scale,
         .grad_norm = state.grad_norm,
         .params_norm = params_norm,
@@ -262,7 +362,11 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         .skipped = state.skipped,
         .nans = state.nans,
         .eta = seconds * (double)(t->total - t->iteration),
+        .memory = a->log_memory ? memory_in_use(t) : -1,
     };
+    if (t->prints && a->mlm.log_format == LOG_JSON &&
+        log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
+        return -1;
     t->logged = t->iteration;
     t->interval_began = clock_now();
     if (t->prints)
@@ -276,15 +380,21 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
 {
     const struct arguments *a = t->a;
     int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
-    double total = 0, loss;
+    int64_t steps = feeds_eval_steps(&t->feeds, a, split);
+    double total = 0, loss, began = clock_now();
 
-    for (int64_t i = 0; i < a->eval_iters; i++) {
+    for (int64_t i = 0; i < steps; i++) {
         if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, err) < 0)
             return error_prefix(err, "evaluation");
         total += loss;
     }
+    /* A masked model's losses are shares of the whole split already. */
+    if (!a->masked)
+        total /= (double)steps;
+    if (t->prints && a->mlm.log_format == LOG_JSON)
+        return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, what, total / (double)a->eval_iters);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what, total);
     return 0;
 }
 
@@ -322,6 +432,21 @@ static int give_step(struct train *t, int64_t micros, struct error *err)
                : engine_step(t->engine, t->feeds.loaders[DATASET_TRAIN], t->iteration, micros, err);
 }
 
+/* Losses of steps are weighed by the tokens that they predict. */
+static int weigh_step(struct train *t, struct error *err)
+{
+    struct dataset *data = t->feeds.splits[DATASET_TRAIN];
+    struct masked *masked = data ? dataset_masked(data) : NULL;
+    struct masked_step step;
+
+    if (!masked || !t->a->mlm.per_token)
+        return 0;
+    if (masked_step_of(masked, data_step(t, t->consumed), &step, err) < 0)
+        return -1;
+    engine_weigh(t->engine, (double)step.selected);
+    return 0;
+}
+
 static int take_step(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -329,6 +454,8 @@ static int take_step(struct train *t, struct error *err)
     int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
 
     comm_set_step(t->comm, t->iteration);
+    if (weigh_step(t, err) < 0)
+        return -1;
     if (give_step(t, micros, err) < 0)
         return -1;
     t->iteration++;
@@ -385,7 +512,7 @@ static int evaluate_between(struct train *t, struct error *err)
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
     if (evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
-    t->consumed_valid += t->a->eval_iters * t->a->global_batch_size;
+    t->consumed_valid += feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
     t->evaluated = t->iteration;
     t->interval_began += clock_now() - before;
     return 0;
@@ -402,6 +529,10 @@ static int loop(struct train *t, struct error *err)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
+    if (t->iteration >= t->total && t->prints)
+        printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
+               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to go on\n",
+               a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
             return -1;

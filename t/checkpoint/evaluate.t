@@ -46,9 +46,22 @@ done <<'END'
 --swiglu|--swiglu does not match the weights in run
 --disable-bias-linear|--disable-bias-linear does not match the weights in run
 --max-position-embeddings 64|--max-position-embeddings=64 does not match the weights in run, which have 32
---tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the model in run has a vocabulary of only 300
+--tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the vocabulary of the model .the checkpoint. has 300; use the tokenizer that
 --megatron-model 1.7B|--megatron-model 1.7B sets --num-layers to 24, but the weights in run have 4
 END
+# A training that resumes takes its network from the checkpoint unless its options name it.
+resume=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 9 --mock-data --log-interval 1 --eval-iters 0
+    --device cpu --cpu-threads 1 --override-opt_param-scheduler)
+try "$megatron" train "${resume[@]}" --load run
+like "$out" 'iteration +9/ ' "train --load alone resumes" || diag "$out"
+try "$megatron" train "${resume[@]}" --load run --num-layers 6
+like "$out" '--num-layers=6 does not match the weights in run, which have 4' "  a conflicting option is rejected"
+try "$megatron" train "${resume[@]}" --load run --num-layers 6 --use-checkpoint-args
+like "$out" 'note: --use-checkpoint-args: --num-layers is that of the checkpoint' "  or overridden"
+like "$out" 'iteration +9/ ' "  and it resumes" || diag "$out"
+try "$megatron" train "${resume[@]}" --load nothing
+is "$rc" 2 "  without a checkpoint"
+like "$out" '--num-layers is required' "  the options are required"
 # A training that starts with a directory's weights has its model configuration, too.
 begin=(--micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --train-iters 1 --mock-data --log-interval 1 --eval-iters 0
     --device cpu --cpu-threads 1)

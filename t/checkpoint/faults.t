@@ -41,7 +41,7 @@ for file in index rank; do
     elif ok "a file can be made busy: $file" closed "iter_0000006/$file" ENFILE; then
         LD_PRELOAD=$scratch/closed.so train 1 --save run --load run
         is "$rc" 1 "it ends the run, which can be started again"
-        like "$out" "megatron train: --load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
+        like "$out" "megatron train: cannot load run/iter_0000006: cannot open .*$file.*: Too many open files in system" "  and is named"
         unlike "$out" 'warning:|iteration +4/' "  and no older one is taken"
     fi
     # Data that a disk cannot read is lost.
@@ -87,15 +87,15 @@ refused() {
 }
 mkdir empty
 refused "a directory without checkpoints" 'empty contains no checkpoint' --load empty
-refused "a single checkpoint" '--load whole/iter_0000008 is a single checkpoint; use its parent directory' --load whole/iter_0000008
+refused "a single checkpoint" 'whole/iter_0000008 is a single checkpoint; use its parent directory' --load whole/iter_0000008
 mkdir folder && echo {} >folder/config.json
-refused "a Hugging Face folder" '--load folder is a Hugging Face folder; use --load-hf' --load folder
+refused "a Hugging Face folder" 'folder is a Hugging Face folder; use --load-hf' --load folder
 refused "no checkpoint, and one is wanted" 'fresh contains no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
-refused "an iteration that is not there" 'whole contains no checkpoint of iteration 5 \(--ckpt-step\)' --load whole --ckpt-step 5
+refused "an iteration that is not there" 'whole contains no checkpoint of iteration 5; choose another iteration with --ckpt-step' --load whole --ckpt-step 5
 refused "nor where the run saves" 'whole contains no checkpoint of iteration 5' --load whole --save whole --ckpt-step 5
 for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
     rm -rf theirs && mkdir -p "theirs/$place" && touch "theirs/$place/model_optim_rng.pt"
-    refused "a checkpoint of Megatron-LM, $place" '--load: theirs contains a Megatron-LM checkpoint; import it first' --load theirs
+    refused "a checkpoint of Megatron-LM, $place" 'theirs contains a Megatron-LM checkpoint; import it first' --load theirs
 done
 rm -rf theirs && mkdir -p theirs/iter_0000007 && touch theirs/iter_0000007/metadata.json
 refused "a distributed checkpoint of Megatron-LM" 'theirs contains a distributed \(torch_dist\) Megatron-LM checkpoint; save it' --load theirs
@@ -137,7 +137,7 @@ for option in "" --no-load-optim; do
     kept=$(losses)
     train 1 --load run --save other --seed 4321 $option
     is "$(losses)" "$kept" "another --seed does not affect a resumed run${option:+, $option}"
-    like "$out" 'warning: the run continues with --seed 1234 of its checkpoint, not with 4321' "and a note is printed"
+    like "$out" 'warning: the run continues with seed 1234 of its checkpoint, not with 4321; add --no-load-rng to use the new seed' "and a note is printed"
     same anew/iter_0000008 other/iter_0000008 "and its end is the same"
     train 1 --load run --save third --seed 4321 --no-load-rng $option
     unlike "$out" "$(tail -n 1 <<<"$kept" | grep -o 'lm loss.*')" "with --no-load-rng it counts"
@@ -247,7 +247,7 @@ elif ok "a save can be made slow" "${CC:-cc}" -shared -fPIC -o slow.so -xc - <<<
     slowly 4 --save-interval 2
     is "$(grep -c '^megatron: warning: training waited [0-9.]* s at iteration 4 for the checkpoint of iteration 2' <<<"$out")" 1 \
         "saves that take longer than the steps between them are said once" || diag "$(grep -i checkpoint <<<"$out")"
-    like "$out" 'use --save-interval [0-9]+ or more' "with the interval that helps"
+    like "$out" 'saving every [0-9]+ iterations would avoid this; raise --save-interval' "with the interval that helps"
     slowly 8 --save-interval 5
     is "$rc" 0 "a save that is under way at the end"
     unlike "$out" 'training waited' "at the end no training waits"
@@ -360,7 +360,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 700 sealed
     try setpriv --reuid=65534 --clear-groups "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 --load sealed
     is "$rc" 2 "a directory that cannot be read is rejected"
-    like "$out" '--load: cannot read sealed/.*: Permission denied' "and why"
+    like "$out" 'cannot load a checkpoint: cannot read sealed/.*: Permission denied' "and why"
     mkdir small
     if mount -t tmpfs -o size=1500k none small 2>/dev/null; then
         LD_PRELOAD=$hasty_library train 1 --save small --save-interval 4
@@ -426,7 +426,7 @@ stopped() {
         ok "  in place" rmdir run/iter_9999999.tmp-1
     fi
     [ "$1" != TERM ] || code=1 refused "a second run in the same directory" \
-        "--save: another run is saving to run: process $pid on .*; stop it, or choose" --save run
+        "cannot save checkpoints: another run is saving to run: process $pid on .*, which must end first; choose another directory with --save" --save run
     kill "-$1" $pid
     wait $pid
     is $? 75 "SIG$1 ends a run with code 75"

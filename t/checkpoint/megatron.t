@@ -78,16 +78,16 @@ refused() {
     like "$out" "$text" "$name: names the problem"
 }
 make args=0
-code=2 refused "a number of heads that nobody knows" 'add --num-attention-heads N \(hidden size 32\)'
+code=2 refused "a number of heads that nobody knows" '\(hidden size 32\); add --num-attention-heads N'
 # Even if heads of 64 channels would fit: guessing 3 heads of a model with 6 would result in another
 # model.
 train 1 --save wide --exit-interval 1 --hidden-size 192 --num-attention-heads 6
 check export wide wide-hf
 hf=wide-hf make args=0
-code=2 refused "a number of heads that could be guessed" 'add --num-attention-heads N \(hidden size 192\)'
+code=2 refused "a number of heads that could be guessed" '\(hidden size 192\); add --num-attention-heads N'
 same_as wide-hf "with the number of heads" --num-attention-heads 6
 make args=0
-refused "too large a vocabulary" 'vocabulary has 384 entries, but --vocab-size is 385' --num-attention-heads 4 --vocab-size 385
+refused "too large a vocabulary" 'vocabulary has 384 entries, fewer than the 385 requested; correct --vocab-size' --num-attention-heads 4 --vocab-size 385
 make
 check import --format megatron from padded
 like "$out" '4 attention heads, vocabulary 384' "without --vocab-size all rows count"
@@ -132,7 +132,7 @@ make version=3 say=rotary_percent:real:0.4
 refused "a pair that is cut in two" 'rotary_percent of 0.4 results in an odd number of 8 channels' --vocab-size 300
 hf=gpt-hf
 make more=lm_head/dense.weight
-refused "a BERT" 'unknown tensor lm_head/dense.weight in the GPT model' --vocab-size 300
+refused "a BERT" 'unknown tensor lm_head/dense.weight; only GPT and Llama models can be imported' --vocab-size 300
 make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3
 refused "norms of queries" 'unknown tensor decoder.layers.0.self_attention.q_layernorm.weight' --num-attention-heads 4
 make more=decoder.layers.9.mlp.linear_fc2.weight names=core args=0 version=3

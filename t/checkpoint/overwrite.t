@@ -44,7 +44,7 @@ while IFS='|' read -r options text; do
     is "$rc $(grep -cE "^megatron( train)?: $text" <<<"$out")" "2 1" "$options: one start, code 2" || diag "$(tail -n 5 <<<"$out")"
     unlike "$out" 'megatron supervise: ' "  and no other"
 done <<'EOT'
---split 99,2,a|--split=99,2,a: 
+--split 99,2,a|data split 99,2,a: .*; change --split
 --tokenizer-type Llama2Tokenizer --tokenizer-model nowhere|cannot open nowhere: 
 --load-hf nowhere|--load-hf: directory nowhere does not exist
 EOT
@@ -55,4 +55,13 @@ is "$rc $(grep -c '^megatron: nowhere.idx: cannot open: No such file or director
 # A run that fails before its first checkpoint does not have one "of iteration 0".
 try "$megatron" supervise --pause 0 --starts 1 -- false --save none
 like "$out" 'the run exited with code 1 before its first checkpoint$' "no checkpoint is not one of iteration 0"
+
+# --- A finished run says so, and other data on resume are named.
+rm -rf done
+train 1 --save done
+train 1 --save done --load done
+like "$out" 'training is already finished: the checkpoint in done is of iteration 8, and the run has 8' "a finished run says so"
+unlike "$out" 'had other data' "  the same data are not named"
+train 1 --save done --load done --train-iters 9 --override-opt_param-scheduler --seed 77
+like "$out" 'warning: the resumed run had other data: --seed 1234; now it is --seed 77' "  other data are"
 done_testing

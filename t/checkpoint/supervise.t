@@ -235,14 +235,17 @@ cat >long <<'EOT'
 #!/bin/bash
 trap 'echo told; exit 143' TERM
 trap 'echo asked; exit 75' USR1
+trap 'echo interrupted; exit 75' INT
 echo started
 for i in $(seq 600); do sleep 0.1; done
 EOT
 chmod +x long
-for signal in TERM USR1; do
+cp long srun
+while read -r signal command expected; do
     rm -rf save
     : >said
-    "$megatron" supervise --pause 0 -- ./long --save save >said 2>&1 &
+    # A shell's background commands ignore SIGINT; this one must not.
+    env --default-signal=INT "$megatron" supervise --pause 0 -- "./$command" --save save >said 2>&1 &
     pid=$!
     for i in $(seq 200); do grep -q started said && break; sleep 0.1; done
     kill -$signal $pid
@@ -250,7 +253,27 @@ for signal in TERM USR1; do
     ! kill -0 $pid 2>/dev/null || { pkill -9 -P $pid; kill -9 $pid; }
     wait $pid
     rc=$?
-    [ $signal = TERM ] && expected="143 started told" || expected="75 started asked"
-    is "$rc $(grep -v '^megatron supervise: the run exited' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on"
-done
+    is "$rc $(grep -v '^megatron supervise: the run exited' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on to $command"
+done <<'END'
+TERM long 143 started told
+USR1 long 75 started asked
+INT long 75 started interrupted
+TERM srun 75 started asked
+END
+
+# SageMaker HyperPod: srun repeats the step itself.
+codes 1 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume=1 --save save
+is "$rc" 1 "--auto-resume=1: supervise does not restart the run"
+is "$(grep '^words:' <<<"$out")" "words: --auto-resume=1 --save save --load save" "  which resumes by itself from the first start on"
+like "$out" "srun restarts the step itself" "  and it is reported"
+codes 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume 1 --load other --save save
+is "$(grep '^words:' <<<"$out")" "words: --auto-resume 1 --load other --save save" "  unless it begins somewhere else"
+codes 1 0
+try env SLURM_SPANK__SLURM_SPANK_OPTION_hyperpod_auto_resume=1 "$megatron" supervise --pause 0 -- ./run --save save
+is "$rc" 1 "  the same if sbatch has the option"
+codes 1 0
+try "$megatron" supervise --pause 0 -- ./run --auto-resume=0 --save save
+is "$rc" 0 "--auto-resume=0: it does"
 done_testing

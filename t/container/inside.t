@@ -76,8 +76,9 @@ is "$rc:$(tail -n 1 "$registry_dir/tmp/told")" "0:NVIDIA_VISIBLE_DEVICES=$([ -e 
     "none without, though the image asks for all, where there is no driver"
 
 # A real client of PMIx, with the host's libraries.
-if "$MEGATRON_BUILD/runtime/megatron" version | grep -qi mpi; then
+if "$MEGATRON_BUILD/runtime/megatron" version | grep -q '^built with:.* mpi'; then
     mounts=/usr:/usr:ro,/etc:/etc:ro,$top:$top:ro
+    case $MEGATRON_INST in "$top"/*) ;; *) mounts+=,$MEGATRON_INST:$MEGATRON_INST:ro ;; esac
     for directory in /lib /lib64; do [ ! -d $directory ] || mounts+=,$directory:$directory:ro; done
     job srun --mpi=pmix -N2 --ntasks-per-node=2 "$image" --megatron-mounts="$mounts" "$MEGATRON_INST/bin/megatron" comm-test --device cpu --max-bytes 1024 --iterations 1 --warmup 0
     is "$rc:$(grep -c '4 ranks over mpi' <<<"$out"):$(grep -c ' 0 wrong elements on all ranks' <<<"$out")" 0:1:1 "four ranks on two nodes meet through PMIx and compute"

@@ -44,7 +44,7 @@ is "$(ids lid.out | xargs)" "2 3" "documents in the wanted languages"
 like "$(head -n 1 lid.out)" '^\{"id":2,"text":"Der Mann .*","language":"de","language_score":0\.[0-9]{4}\}$' "with the language"
 like "$out" '^    1 +language ' "others are counted"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/hs.ftz" --languages xx
-is "$rc $out" "2 megatron data: filter: --languages: $data/hs.ftz has no language \"xx\" among its 4" "a language that the model lacks"
+is "$rc $out" "2 megatron data: filter: $data/hs.ftz has no language \"xx\" among its 4; correct --languages" "a language that the model lacks"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/languages.txt"
 is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model" "a file that is no model"
 head -c 3000 "$data/hs.ftz" >cut.ftz
@@ -62,7 +62,7 @@ like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\)$' "  with its 
 like "$out" '^  broken lines:    5$' "and counted"
 run filter --input bad.jsonl --output bad2.out --rules none --strict
 is "$rc" 2 "--strict stops"
-like "$out" '^megatron data: filter: bad.jsonl: line [0-9]+: .*; --strict skips no line$' "  with one line: $out"
+like "$out" '^megatron data: filter: bad.jsonl: line [0-9]+: .*; drop --strict to skip what is invalid$' "  with one line: $out"
 ok "  and writes nothing" [ ! -e bad2.out ]
 make_texts 1 200 | gzip | head -c 9000 >cut.jsonl.gz
 run filter --input cut.jsonl.gz --output cut.out
@@ -84,7 +84,7 @@ done <<'ROWS'
 --input in.jsonl --output in.jsonl|in.jsonl is both input and output
 --input in.jsonl --output x.jsonl --keep-dropped x.jsonl|--keep-dropped and --output are the same
 --input in.jsonl --output x.jsonl --rules nonsense|there is no rule nonsense
---input in.jsonl --output x.jsonl --set min-words=a|--set min-words
+--input in.jsonl --output x.jsonl --set min-words=a|--set: min-words=a is not a number
 --input in.jsonl --output x.jsonl --languages en|--languages needs --language-model
 --input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 is not between
 ROWS

@@ -144,11 +144,11 @@ refused 'directory nowhere does not exist' "no directory" --load nowhere --promp
 refused 'empty contains neither checkpoints \(iter_\*\) nor Hugging Face weights' "no weights" --load empty --prompt x
 refused 'theirs contains a Megatron-LM checkpoint; import it first' "weights to import first" --load theirs --prompt x
 refused 'gpt/iter_0000008 is a single checkpoint; use its parent directory' "one checkpoint" --load gpt/iter_0000008 --prompt x
-refused 'no prompt: use --prompt' "no prompt" --load gpt "${numbers[@]}"
+refused 'no prompt to continue; use --prompt' "no prompt" --load gpt "${numbers[@]}"
 refused 'gpt contains no tokenizer ' "no tokenizer" --load gpt --prompt x
 refused 'tokenizer has 50257 tokens, but the model in gpt has only 300' "another tokenizer" --load gpt --prompt x \
     --tokenizer-type GPT2BPETokenizer
-refused 'cannot be used together' "two ways to begin a text" --load begun --prompt a --tokenizer-add-bos \
+refused 'cannot both be added; drop --tokenizer-add-bos or' "two ways to begin a text" --load begun --prompt a --tokenizer-add-bos \
     --tokenizer-hf-include-special-tokens
 rm named/merges.txt
 refused 'the file of "merges" is missing' "a tokenizer that lost a file" --load named --prompt x
@@ -156,13 +156,13 @@ echo '{"type": "Other"}' >named/megatron_tokenizer.json
 refused 'unknown tokenizer type Other' "an unknown one" --load named --prompt x
 refused 'prompt 2 has 32 tokens, but the model supports 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
     --prompt 1 --prompt "$(seq -s ' ' 32)"
-refused 'leaves no room for generated tokens' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
+refused 'leaves no room for generated tokens: .*; raise --out-seq-length$' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3
 refused '--top-p=2 must be between 0 and 1' "a share above 1" --load gpt "${numbers[@]}" --prompt 1 --top-p 2
 for x in -3 -1; do
     refused "--temperature=$x must be 0 or greater" "a temperature of $x" --load gpt "${numbers[@]}" --prompt 1 --temperature $x
     refused "--top-p=$x must be between 0 and 1" "a probability of $x" --load gpt "${numbers[@]}" --prompt 1 --top-p $x
 done
-refused '--eod-id=300 is not in the vocabulary, so no text would end; use 0 to 299$' "an end token that never occurs" \
+refused 'token 300 is not in the vocabulary \(0 to 299\), so no text would end; change --eod-id$' "an end token that never occurs" \
     --load gpt "${numbers[@]}" --prompt 1 --eod-id 300
 printf '1 2\n3\0 4\n5 6\n' >binary
 refused 'binary is not a text file: line 2 contains a NUL byte; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
@@ -183,7 +183,7 @@ done <<EOT
 --load nowhere|directory nowhere does not exist
 EOT
 generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
-is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16" "a type that the device does not support"
+is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16 or --fp16" "a type that the device does not support"
 refused 'unexpected argument hello; use --prompt to pass a prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors
 code=1 refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1

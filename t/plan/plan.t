@@ -83,8 +83,8 @@ while IFS='|' read -r words expected name; do
     is "$rc" 2 "$name is refused"
     like "$out" "$expected" "$name: why"
 done <<'END'
---megatron-model 1.7B --global-batch-size 64|--node is needed|no node kind
---megatron-model 1.7B --node p5|--global-batch-size is needed|no batch
+--megatron-model 1.7B --global-batch-size 64|--node is required|no node kind
+--megatron-model 1.7B --node p5|--global-batch-size is required|no batch
 --megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
 --megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs
@@ -127,7 +127,7 @@ s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must b
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
 s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
 s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
-s/"nodes"/"notes"/|needs "gpu" and a list "nodes"|a file without nodes
+s/"nodes"/"notes"/|needs a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
 

@@ -100,7 +100,7 @@ is "$rc" 0 "wrong siteinfo is passed over"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
-like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: line too long \(see --max-line-bytes\); skipped$' "a page that is too long"
+like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: longer than the limit; skipped$' "a page that is too long"
 is "$(od -An -tu2 long_text_document.bin | xargs)" "1 2 60000 3 60000" "and the others are kept"
 
 # --- No markup takes more than linear time, or the stack

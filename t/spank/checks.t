@@ -103,7 +103,7 @@ is "$rc" 0 "GPUs that only Slurm knows are counted"
 printf 'n1\nn1\nn1\nn2\n' >"$MEGATRON_CLUSTER/home/hosts"
 try as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n4 -m arbitrary --megatron-tp=2 sleep 30
 [ "$rc" -ne 0 ]; ok "a node with 3 tasks and tp 2"
-is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; use 1 or 3, or --ntasks-per-node with a multiple of 2$' <<<"$out")" 1 "one line for the failing node"
+is "$(grep -c 'megatron: n1: --megatron-tp=2 does not divide 3 tasks per node; use 1 or 3, or sbatch --ntasks-per-node with a multiple of 2$' <<<"$out")" 1 "one line for the failing node"
 is "$(grep -c 'spank' <<<"$out")" 0 "and none of Slurm's about the plugin"
 try as_user srun -N2 --ntasks-per-node=4 --gpus-per-node=4 --distribution=cyclic --megatron-tp=4 sleep 30
 [ "$rc" -ne 0 ]; ok "groups that --distribution tears apart"

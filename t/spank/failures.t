@@ -51,8 +51,10 @@ for where in remote:init remote:init_post_opt remote:user_init remote:task_init;
     [ "$rc" -ne 0 ]; ok "$where: the step fails"
     n1=$(grep -c "slurmstepd-n1: error: megatron: $(printf "$said" $where)" <<<"$out")
     n2=$(grep -c "slurmstepd-n2: error: megatron: $(printf "$said" $where)" <<<"$out")
+    # Newer Slurm prints the time instead of the node.
+    timed=$(grep -cE "^\[[0-9T:.-]+\] error: megatron: $(printf "$said" $where)" <<<"$out")
     # A node whose task is ended before it could report prints nothing.
-    [ $((n1 + n2)) -ge 1 ] && [ $n1 -le 1 ] && [ $n2 -le 1 ]
+    [ $((n1 + n2 + timed)) -ge 1 ] && [ $n1 -le 1 ] && [ $n2 -le 1 ] && [ $((n1 + n2 + timed)) -le 2 ]
     ok "$where: one line from a node" || diag "$out"
     try_batch as_user -N2 --ntasks-per-node=2 --megatron-tp=2 --wrap 'echo the script runs; srun true; echo "srun: $?"'
     like "$out" "^the script runs$" "$where: a batch script is not affected"

@@ -88,7 +88,8 @@ script=$(batch bound <<EOT
 #!/bin/bash
 #SBATCH -N1 -n2 -c 96 --gres=gpu:8 --megatron-tp=2
 SLURM_CPU_BIND=map_cpu:60,5 srun bash -c '$mine'
-SLURM_HINT=nomultithread srun --megatron-verbose true
+# Newer Slurm counts the 96 CPUs of a task as cores with this hint.
+SLURM_HINT=nomultithread srun -c 48 --megatron-verbose true
 EOT
 )
 try_batch as_user "$script"

@@ -51,7 +51,7 @@ script=$(batch het <<EOT
 #SBATCH -n2 -N1 -w n3 --megatron-show
 #SBATCH hetjob
 #SBATCH --ntasks-per-node=2 -N2 -w n1,n2
-srun --het-group=0,1 bash -c '$who'
+srun --het-group=0,1 --ntasks-per-node=2 bash -c '$who'
 EOT
 )
 try_batch as_user "$script"

@@ -44,18 +44,18 @@ fails() { # SENTENCE ARGUMENTS...
     local sentence=$1 out
     shift
     out=$("$megatron" "$@" 2>&1 </dev/null)
-    is "$?: $out" "1: megatron $sentence" "$sentence"
+    is "$?: $out" "${code:-1}: megatron $sentence" "$sentence"
 }
 fails "detokenize: id 50257 is not in the vocabulary of 50257" detokenize 50257
 fails "detokenize: id=x is not a whole number" detokenize x
-fails "tokenize: Llama2Tokenizer needs --tokenizer-model, the SentencePiece model" \
+code=2 fails "tokenize: Llama2Tokenizer needs a SentencePiece model; name it with --tokenizer-model" \
     tokenize --tokenizer-type Llama2Tokenizer a
 fails "tokenize: cannot open $work/none: No such file or directory" \
     tokenize --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/none" a
-fails "tokenize: BertWordPieceCase needs --vocab-file, BERT's vocab.txt" \
+code=2 fails "tokenize: BertWordPieceCase needs a vocabulary file, BERT's vocab.txt; name it with --vocab-file" \
     tokenize --tokenizer-type BertWordPieceCase a
-fails "tokenize: NullTokenizer needs --vocab-size" tokenize --tokenizer-type NullTokenizer 1
-fails "tokenize: --vocab-file and --merge-file must be used together; use both, or neither for GPT-2's files" \
+code=2 fails "tokenize: NullTokenizer needs a vocabulary size; set it with --vocab-size" tokenize --tokenizer-type NullTokenizer 1
+code=2 fails "tokenize: the vocabulary file must be used together with the merge file; use both --vocab-file and --merge-file, or neither for GPT-2's files" \
     tokenize --vocab-file x a
 "$megatron" tokenize --help | grep -q -- '--tokenizer-model FILE'
 ok "--help"

@@ -28,10 +28,14 @@ done <<'EOT'
 -N3 -n6 --megatron-tp=2 --distribution=cyclic
 EOT
 
-# srun without PMIx, the default on many clusters: one line with the remedy.
+# srun without PMIx, the default on many clusters: the plugin tells the ranks where to meet over TCP. Without it,
+# one line with the remedy.
+try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
+is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5 <<<"$out")"
+unlike "$out" MEGATRON_SECRET "with a secret of the step"
 try as_user srun --mpi=none -N2 -n4 "${train[@]}"
-is "$rc" 1 "ranks that MPI cannot bring together"
-is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: srun started the ranks without PMIx.*use `srun --mpi=pmix`' <<<"$out")" \
+is "$rc" 1 "ranks that cannot find each other"
+is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0.*with `srun --mpi=pmix`' <<<"$out")" \
     "1 1" "say so once, with what to do" || diag "$out"
 try as_user srun --mpi=none -n1 "${train[@]}"
 is "$(losses)" "$expected" "one rank needs none" || diag "$out"
@@ -57,7 +61,7 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 aborts all ranks: --save: cannot create the directory /dev/null/x' "a later error ends all ranks"
+like "$out" 'rank 0 aborts all ranks: cannot save checkpoints: cannot create the directory /dev/null/x' "a later error ends all ranks"
 unlike "$out" 'MPI_ABORT' "without MPI's own messages"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"
@@ -102,6 +106,24 @@ ended() {
     wait_until 60 none_left
     ok "and no process is left" || { diag "$(ranks | xargs -r ps -fp)"; ranks | xargs -r kill -KILL; }
 }
+
+# Ctrl-C and SIGTERM for the command that the user started: the run saves and ends, and is not restarted.
+saved=$(mktemp -d)
+chmod 777 "$saved"
+while read -r signal code checkpoints name; do
+    rm -rf "$saved/run"
+    as_user env --default-signal=INT "$megatron" supervise --pause 0 -- srun -N2 --ntasks-per-node=1 "$megatron" train \
+        "${model[@]}" --train-iters 1000000 --log-interval 1 --exit-signal-handler --save "$saved/run" >"$saved/log" 2>&1 &
+    wait_until 60 grep -q 'iteration  *5/' "$saved/log"
+    cluster_processes "^$megatron supervise" | xargs -r kill "-$signal"
+    wait_until 60 none_left
+    wait $!
+    is "$? $(compgen -G "$saved/run/iter_*" | wc -l)" "$code $checkpoints" "$name" || diag "$(tail -n 12 "$saved/log")"
+done <<'EOT'
+INT 75 1 Ctrl-C saves a checkpoint and ends the run
+TERM 75 1 SIGTERM, too
+EOT
+rm -rf "$saved"
 
 hit kill_rank KILL
 ended "a killed rank ends the run"

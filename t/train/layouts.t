@@ -83,7 +83,7 @@ modern=(--position-embedding-type rope --normalization RMSNorm --disable-bias-li
     --window-attn-skip-freq 2 --rotary-base-local 100 --attn-logit-softcapping 0.5 --final-logit-softcapping 0.5
     --embedding-scale 5.6 --softmax-scale 0.3 --reset-attention-mask)
 parallel=(--position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-beta-fast 2 --use-parallel-residual
-    --erf-gelu --qk-layernorm --untie-embeddings-and-output-weights)
+    --exact-gelu --qk-layernorm --untie-embeddings-and-output-weights)
 outputs=(--position-embedding-type rope --rotary-seq-len-interpolation-factor 2 --norm-placement output --squared-relu
     --qk-layernorm-whole)
 for family in modern parallel outputs; do

@@ -13,7 +13,7 @@ try "$megatron" train --dry-run --world-size 32 --num-layers 36 --hidden-size 40
     --seq-length 2048 --max-position-embeddings 2048 --tensor-model-parallel-size 8 --vocab-size 50257 \
     --micro-batch-size 1 --global-batch-size 288 --train-samples 146484375 --lr-decay-samples 126953125 \
     --lr-warmup-samples 183105 --lr 6.0e-5 --min-lr 6.0e-6 --lr-decay-style cosine --eval-interval 1000 \
-    --eval-iters 40 --fp16 --recompute-activations
+    --eval-iters 40 --fp16 --recompute-activations --verbose
 is "$rc" 0 "a plan of 32 ranks without the ranks"
 like "$out" 'context_parallel_size \.+ 1$' "the table shows derived values"
 like "$out" 'sequence_parallel \.+ True$' "  fixed values"
@@ -35,7 +35,20 @@ for row in "qwen3-8b 8190735360" "qwen2.5-0.5b 494032768" "nemo-4b 4190509056" "
     like "$out" "rank \\(0, 0\\): ${row#* }\$" "parameters of ${row% *}"
 done
 try "$megatron" train --megatron-model list
-is "$(grep -cE '^[A-Za-z0-9.-]+ +[0-9]+ layers' <<<"$out") $(grep -c '^[A-Z][^,]*$' <<<"$out")" "44 6" "presets by family"
+is "$(grep -cE '^[A-Za-z0-9.-]+ +[0-9]+ layers' <<<"$out") $(grep -c '^[A-Z][^,]*$' <<<"$out")" "51 7" "presets by family"
+# --- The verdict: on which GPUs it fits, and what is too large.
+verdict=(--dry-run --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50257 --lr 1e-4
+    --train-iters 10 --bf16)
+try "$megatron" train "${verdict[@]}" --micro-batch-size 8
+is "$(head -n 1 <<<"$out")" "fits: A100-80, H100, H200, B200" "the first line is the verdict" || diag "$out"
+like "$out" 'A100-40: [0-9.]+ GiB too much; the largest part is: activations \([0-9.]+ GiB\)' "  what is too large"
+like "$out" 'to need less; use a smaller --micro-batch-size' "  what to do"
+unlike "$out" 'context_parallel_size' "  the arguments only with --verbose"
+fused=$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")
+try "$megatron" train "${verdict[@]}" --micro-batch-size 8 --attention-backend unfused
+is "$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")" 0.75 "  the scores of unfused attention (16 x 2048^2 x 12 bytes)"
+[ "$fused" != 0.75 ]
+ok "  which fused attention does not keep"
 
 # --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000
@@ -57,7 +70,7 @@ fi
 
 # --- The log line
 try "$megatron" train "${small[@]}" --log-throughput
-like "$out" '^ iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
+like "$out" '^ \[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\] iteration        4/       4 \| consumed samples:            8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: [0-9.E+-]+ \| global batch size:     2 \| lm loss: [0-9.]+E[+-][0-9]+ \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' \
     "the log line"
 like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
@@ -101,11 +114,11 @@ try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
 unlike "$out" "number of parameters" "  before weights are made or read"
 try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
-like "$out" '^megatron: --data-path: "x" is not a weight' "a weight that is none"
+like "$out" '^megatron: "x" is not a weight.*; correct --data-path$' "a weight that is none"
 unlike "$out" "number of parameters" "  as early"
 is "$rc" 2 "  as a usage error"
 try "$megatron" train "${small[@]}" --split 99,2,a
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron: --split=99,2,a: give up to three numbers, such as 949,50,1" "a split that is none"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: data split 99,2,a: give up to three numbers, such as 949,50,1; change --split" "a split that is none"
 try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory" "a tokenizer that is not there"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
@@ -135,7 +148,7 @@ try "$megatron" train "${blown[@]}" --train-iters 400 --lr 1e30 --clip-grad 0 --
 is "$rc" 1 "one that blows up for good ends"
 like "$out" 'megatron train: no optimizer step since iteration 30: the gradients of the last 100 steps were inf or NaN; resume from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
     "and says why and what to do"
-like "$out" '^ iteration      130/' "after a hundred steps in vain"
+like "$out" '^ \[.*\] iteration      130/' "after a hundred steps in vain"
 like "$out" 'warning: not saving a checkpoint at iteration 40' "it saves nothing meanwhile"
 ok "the last good checkpoint is still there" test -e "$scratch/blown/iter_0000020"
 try "$megatron" train "${blown[@]}" --train-iters 45 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
@@ -143,7 +156,7 @@ is "$rc" 1 "a run that ends so is not done"
 unlike "$out" 'successfully saved' "and not saved"
 try "$megatron" train "${blown[@]}" --train-iters 30 --lr 1e-3 --ckpt-step 20 --override-opt_param-scheduler
 is "$rc" 0 "the remedy works"
-like "$out" '^ iteration       30/ .*number of skipped iterations:   0 ' "with steps that are taken"
+like "$out" '^ \[.*\] iteration       30/ .*number of skipped iterations:   0 ' "with steps that are taken"
 
 # --- Batch size ramp-up, evaluation, JSON
 try "$megatron" train "${small[@]}" --train-iters 1 --train-samples 40
@@ -151,11 +164,19 @@ like "$out" 'use either --train-iters or --train-samples' "steps or samples, not
 ramp=("${small[@]}")
 unset 'ramp[12]' 'ramp[13]'
 try "$megatron" train "${ramp[@]}" --train-samples 40 --global-batch-size 8 --rampup-batch-size 2 2 12 \
-    --metrics-file "$scratch/metrics" --tensorboard-dir "$scratch/events" --eval-iters 2 --eval-interval 3
+    --metrics-file "$scratch/metrics" --tensorboard-dir "$scratch/events" --eval-iters 2 --eval-interval 3 \
+    --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard --log-memory-to-tensorboard --log-params-norm
 is "$(sed -nE 's/.*consumed samples: +([0-9]+) .*batch size: +([0-9]+) .*/\1:\2/p' <<<"$out" | xargs)" \
     "2:2 4:2 8:4 14:6 22:8 30:8 38:8" "the global batch grows"
 like "$out" 'validation loss at iteration 3 \| lm loss value: [0-9.]+E' "validation"
-is "$(wc -l <"$scratch/metrics")" 7 "a line of JSON per log line"
+is "$(grep -c '^{"iteration"' "$scratch/metrics") $(grep -c '"record":"validation","version":1,"iteration":[0-9]*,"set":"validation","lm_loss":' "$scratch/metrics") $(grep -c '"set":"test"' "$scratch/metrics")" \
+    "7 3 1" "a line of JSON per log line and evaluation"
+is "$(grep -aoE 'lm loss (test|validation)( vs samples)?' "$scratch"/events/* | sort -u | xargs)" \
+    "lm loss test lm loss test vs samples lm loss validation lm loss validation vs samples" "test losses have a tag of their own"
+for tag in 'lm loss validation ppl' 'lm loss validation ppl vs samples' world-size mem-allocated-bytes params-norm 'params-norm vs samples' loss-scale batch-size; do
+    grep -aq "$tag" "$scratch"/events/*
+    ok "  TensorBoard: $tag"
+done
 like "$(head -n1 "$scratch/metrics")" '^\{"iteration":1,"consumed_samples":2,.*"lm_loss":[0-9.]+,.*\}$' "metrics as JSON"
 is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
 try "$megatron" train "${ramp[@]}" --train-samples 9 --global-batch-size 8 --rampup-batch-size 2 2 100
@@ -224,7 +245,7 @@ done <<'EOT'
 --window-size -2,0|--window-size=-2,0 must be LEFT,0
 --window-attn-skip-freq 2|--window-attn-skip-freq and --rotary-base-local require --window-size
 --swiglu --squared-relu|--swiglu and --squared-relu cannot be used together; drop one
---geglu --erf-gelu|--geglu and --erf-gelu cannot be used together; drop one
+--geglu --exact-gelu|--geglu and --exact-gelu cannot be used together; drop one
 --use-parallel-residual --norm-placement both|--use-parallel-residual requires --norm-placement input
 --position-embedding-type yarn|--position-embedding-type yarn requires --yarn-rotary-scaling-factor
 --position-embedding-type yarn --yarn-rotary-scaling-factor 2 --use-rope-scaling|cannot be used with other scalings of rotary embeddings
@@ -244,7 +265,7 @@ try "$megatron" train "${small[@]}" --metrics-file /nonexistent/x
 is "$rc" 1 "a file that cannot be written is another matter"
 like "$out" "cannot write /nonexistent/x" "with the remedy"
 try "$megatron" train "${small[@]/--mock-data/--log-throughput}" --data-path 0.5 a 0.5
-like "$out" '--data-path: 3 words; weights and prefixes must alternate' "a prefix is missing"
+like "$out" '"0.5" is a weight without a prefix.*correct --data-path$' "a prefix is missing"
 try env MEGATRON_LIBRARY_DIR=/nonexistent "$megatron" train "${small[@]}" --device cuda
 is "$rc" 1 "no GPU"
 like "$out" '--device cpu' "and how to continue without it"
@@ -264,7 +285,7 @@ try "$megatron" train --megatron-model list
 like "$out" 'llama2-70b' "--megatron-model list"
 try "$megatron" train --megatron-model llama2-7b --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'rank \(0, 0\): 6738415616$' "parameters of Llama 2 7B"
-try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --micro-batch-size 1 --lr 1e-4 --train-iters 10
+try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --verbose --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'ffn_hidden_size .* 2688$' "a preset with another width: the MLP's follows"
 like "$out" 'kv_channels .* 32$' "  and that of the heads"
 done_testing

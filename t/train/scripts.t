@@ -6,15 +6,18 @@ megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
-unset SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
+unset DATA_PATH FSX_PATH MODEL SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
 printf '#!/bin/bash\necho "$*"\n' >shown
 chmod +x shown
+mkdir -p one/gpt2 two
+touch one/gpt2/my-gpt2_text_document.idx two/{a,b}_text_document.idx
+mock=--mock-data
 # words SCRIPT WORD...: the words of `megatron train`.
-words() { MEGATRON=$scratch/shown bash "$top/sbatch/$1" "${@:2}" | sed -n 's/.* train / /p' | sed 's/$/ /'; }
+words() { MEGATRON=$scratch/shown bash "$top/sbatch/$1" "${@:2}" $mock | sed -n 's/.* train / /p' | sed 's/$/ /'; }
 
 for script in train.sbatch train-llama2.sbatch; do
     out=$(words $script)
-    like "$out" ' --num-layers 4 .*--train-iters 40 --save-interval 10 .*--mock-data.* --save [^ ]*/checkpoints-0 --keep-last 3 --async-save ' \
+    like "$out" ' --num-layers 4 .*--train-iters 40 --save-interval 10 .* --save [^ ]*/checkpoints-0 --keep-last 3 --async-save --exit-signal-handler --mock-data ' \
         "$script as it is"
     like "$out" ' --eval-interval 20 --eval-iters 2 --log-interval 5 ' "$script: which shows something"
     # As sbatch --chdir=DIR runs it: what it writes goes there, with the log.
@@ -31,7 +34,7 @@ for script in train.sbatch train-llama2.sbatch; do
     # Only CPU ranks need MPI.
     while IFS='|' read -r variables options expected; do
         # shellcheck disable=SC2086
-        out=$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" $options | sed -n 's/.* -- \(srun .*\) [^ ]* train .*/\1/p')
+        out=$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data $options | sed -n 's/.* -- \(srun .*\) [^ ]* train .*/\1/p')
         is "$out" "srun --overlap --kill-on-bad-exit=1$expected" "$script ${variables:-without GPUs} $options: how it is started"
     done <<'EOT'
 || --mpi=pmix
@@ -39,7 +42,34 @@ for script in train.sbatch train-llama2.sbatch; do
 SLURM_GPUS_ON_NODE=2||
 SLURM_GPUS_ON_NODE=2|--device=cpu| --mpi=pmix
 SLURM_MPI_TYPE=pmix_v4||
+TENSOR_PARALLEL=4 PIPELINE_PARALLEL=2 SLURM_GPUS_ON_NODE=2|| --megatron-tp=4 --megatron-pp=2
+IMAGE=a.sqsh FSX_MOUNT=/fsx:/fsx SLURM_GPUS_ON_NODE=2|| --megatron-image=a.sqsh --megatron-mounts=/fsx:/fsx
 EOT
+    # The environment variables of older recipes, which options override; others with such names are rejected.
+    try env NUM_LAYERS=36 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32 SEQ_LENGTH=2048 MAX_POSITION_EMBEDDINGS=2048 \
+        MICRO_BATCH_SIZE=1 GLOBAL_BATCH_SIZE=288 MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data --num-layers 40
+    like "$out" 'environment variables used: HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32 SEQ_LENGTH=2048 MAX_POSITION_EMBEDDINGS=2048 MICRO_BATCH_SIZE=1 GLOBAL_BATCH_SIZE=288$' \
+        "$script prints the variables that it uses"
+    like "$out" 'environment variables overridden by options: NUM_LAYERS$' "  and those that it does not use"
+    like "$out" '--hidden-size 64 .*--hidden-size 4096 .*--global-batch-size 288 .*--num-layers 40$' "  which override its own values"
+    while IFS='|' read -r variables code expected; do
+        # shellcheck disable=SC2086
+        try env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script"
+        is "$rc" "$code" "$script ${variables:-without data}"
+        like "$out" "$expected" "  says why or uses it" || diag "$out"
+    done <<EOT
+|2|no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data
+DATAPATH=x|2|unknown environment variable DATAPATH=x
+NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4; did you mean NUM_LAYERS\\?
+DATA_PATH=x/y|0|--data-path x/y
+DATA_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document
+FSX_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document .*--save $scratch/one/checkpoints-0
+FSX_PATH=$scratch/two|2|contains several datasets; set DATA_PATH to one of: .*two/a_text_document .*two/b_text_document
+FSX_PATH=$scratch/none|2|contains no tokenized dataset
+DATA_PATH=x TOKENIZER_TYPE=NullTokenizer|0|--tokenizer-type NullTokenizer
+EOT
+    unlike "$(words $script --tokenizer-type Llama2Tokenizer --tokenizer-model t)" ' --(vocab-size 32000|tokenizer-type GPT2BPETokenizer) ' \
+        "$script has no vocabulary of its own beside a tokenizer"
     # The length of the example and its warm-up are replaced by given values.
     while read -r options unwanted; do
         # shellcheck disable=SC2086
@@ -85,7 +115,7 @@ for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
     [ "$ranks" -ge 8 ]
     ok "  for $ranks ranks"
     # shellcheck disable=SC2086
-    options=$(SLURM_GPUS_ON_NODE=2 words "${script#*/}" ${line#*"$script"} | sed -E 's/--tokenizer-(type|model) [^ ]+//g')
+    options=$(mock="" SLURM_GPUS_ON_NODE=2 words "${script#*/}" ${line#*"$script"} | sed -E 's/--tokenizer-(type|model) [^ ]+//g')
     # shellcheck disable=SC2086
     try env MEGATRON_TP="$(value --megatron-tp=)" "$megatron" train $options --dry-run --world-size "$ranks"
     is "$rc" 0 "  which is taken" || diag "$line" "$out"

@@ -43,14 +43,48 @@ static void activation_part(void *context, int64_t i)
     else if (shape->activation == ACTIVATION_GELU_ERF)
         for (int64_t e = first; e < last; e++)
             y[e] = gelu_erf(x[e]);
-    else
+    else if (shape->activation == ACTIVATION_SQUARED_RELU)
         for (int64_t e = first; e < last; e++)
             y[e] = squared_relu(x[e]);
+    else
+        for (int64_t e = first; e < last; e++)
+            y[e] = fast_tanh(x[e]);
+}
+
+static void activation_backward_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct activation_operands *o = job->operands;
+    const struct activation_shape *shape = &job->plan->operation.activation;
+    BOUNDS(shape->count, BLOCK);
+    const float *x = o->x, *dy = o->dy;
+    float *y = o->y;
+
+    if (shape->activation == ACTIVATION_NONE)
+        memmove(y + first, dy + first, (size_t)(last - first) * sizeof(*y));
+    else if (shape->activation == ACTIVATION_GELU_TANH)
+        for (int64_t e = first; e < last; e++)
+            y[e] = dy[e] * gelu_tanh_derivative(x[e]);
+    else if (shape->activation == ACTIVATION_GELU_ERF)
+        for (int64_t e = first; e < last; e++)
+            y[e] = dy[e] * gelu_erf_derivative(x[e]);
+    else if (shape->activation == ACTIVATION_SQUARED_RELU)
+        for (int64_t e = first; e < last; e++)
+            y[e] = dy[e] * squared_relu_derivative(x[e]);
+    else
+        for (int64_t e = first; e < last; e++) {
+            float t = fast_tanh(x[e]);
+
+            y[e] = dy[e] * (1.0f - t * t);
+        }
 }
 
 static void work_activation(struct cpu_plan *plan, const void *operands)
 {
-    run_blocks(plan, operands, plan->operation.activation.count, BLOCK, activation_part);
+    const struct activation_shape *shape = &plan->operation.activation;
+
+    run_blocks(plan, operands, shape->count, BLOCK,
+               shape->backward ? activation_backward_part : activation_part);
 }
 
 static void rope_part(void *context, int64_t i)

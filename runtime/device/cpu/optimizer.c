@@ -37,6 +37,22 @@ static void adam_range(const struct adam_operands *o, const struct adam_constant
             ((float *)o->weights)[i] = master[i];
 }
 
+static void sgd_range(const struct adam_operands *o, const struct adam_constants *k, float decay,
+                      int64_t first, int64_t last)
+{
+    float *restrict master = o->master, *restrict momentum = o->moment1;
+
+    for (int64_t i = first; i < last; i++) {
+        float g = o->grad[i] * k->factor + decay * master[i];
+
+        momentum[i] = k->beta1 * momentum[i] + g;
+        master[i] -= k->lr * momentum[i];
+    }
+    if (o->weights)
+        for (int64_t i = first; i < last; i++)
+            ((float *)o->weights)[i] = master[i];
+}
+
 static void adam_part(void *context, int64_t i)
 {
     const struct job *job = context;
@@ -46,7 +62,7 @@ static void adam_part(void *context, int64_t i)
         .beta1 = (float)shape->beta1,
         .beta2 = (float)shape->beta2,
         .epsilon = (float)shape->epsilon,
-        .lr = o->state->lr,
+        .lr = shape->decoupled ? o->state->decoupled_lr : o->state->lr,
         .factor = o->state->grad_factor,
         .correction1 = o->state->correction1,
         .correction2 = o->state->correction2,
@@ -54,6 +70,11 @@ static void adam_part(void *context, int64_t i)
     int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
     int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;
 
+    if (shape->kind == OPTIMIZER_SGD) {
+        sgd_range(o, &k, o->state->weight_decay, first, middle);
+        sgd_range(o, &k, 0, middle, last);
+        return;
+    }
     adam_range(o, &k, o->state->weight_decay, first, middle);
     adam_range(o, &k, 0, middle, last);
 }

@@ -338,7 +338,7 @@ static int find_gpu(const struct device_options *options, struct error *err)
     if (options->index >= count || count == 0)
         return error_set(err,
                          "GPU %d was requested, but this process sees %d GPUs; check "
-                         "CUDA_VISIBLE_DEVICES and srun's --gpus",
+                         "CUDA_VISIBLE_DEVICES and srun --gpus",
                          options->index, count);
     return options->index >= 0 ? options->index : options->local_rank % count;
 }
@@ -358,7 +358,7 @@ static int check_code(struct cuda_device *device, const struct cudaDeviceProp *p
     if (properties->major < LEAST_MAJOR)
         return error_set(err,
                          "GPU %d (%s) has compute capability %d.%d, and this program's kernels "
-                         "need %d.0; ask for another GPU",
+                         "need %d.0 (V100 is not supported, A100 is); ask for another GPU",
                          device->index, device->base.model, properties->major, properties->minor,
                          LEAST_MAJOR);
     return error_set(err,

@@ -55,6 +55,25 @@ template <int N> __device__ inline void gelu_erf(float *x)
         x[i] *= 0.5f * erfcf(-0.70710678f * x[i]);
 }
 
+/* x = tanh(x) */
+template <int N> __device__ inline void tanh_forward(float *x)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = tanhf(x[i]);
+}
+
+/* y *= tanh'(x) */
+template <int N> __device__ inline void tanh_gradient(const float *x, float *y)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float t = tanhf(x[i]);
+
+        y[i] *= 1.0f - t * t;
+    }
+}
+
 /* y *= CDF(x) + x * density(x) */
 template <int N> __device__ inline void gelu_erf_gradient(const float *x, float *y)
 {

@@ -25,6 +25,11 @@ void kernel_residual_norm_backward(cudaStream_t stream, const struct residual_no
 void kernel_activation(cudaStream_t stream, enum activation activation, enum device_type type,
                        int64_t count, const void *x, void *y);
 
+/* y = dy * the activation's derivative at x; y may be dy or x. */
+void kernel_activation_backward(cudaStream_t stream, enum activation activation,
+                                enum device_type type, int64_t count, const void *x, const void *dy,
+                                void *y);
+
 /* Column sums of a (rows, cols) matrix, added to or written to 'out'. With an activation, x is
  * first multiplied by the activation's derivative at 'pre' and written to 'y' (which may be x);
  * with ACTIVATION_NONE 'pre' and 'y' are NULL. 'out' NULL: no sums. */

@@ -28,7 +28,8 @@ __device__ inline float update(const adam_constants &k, float g, float &p, float
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, int64_t decayed,
-                                                float beta1, float beta2, float epsilon, bool wide)
+                                                float beta1, float beta2, float epsilon, bool wide,
+                                                bool decoupled)
 {
     const step_state &state = *o.state;
     T *weights = (T *)o.weights;
@@ -39,7 +40,7 @@ __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, 
     const adam_constants k = {beta1,
                               beta2,
                               epsilon,
-                              state.lr,
+                              decoupled ? state.decoupled_lr : state.lr,
                               state.weight_decay,
                               state.grad_factor,
                               1.0f / state.correction1,
@@ -72,6 +73,26 @@ __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, 
         if (weights)
             weights[j] = from_float<T>(p);
     }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    sgd(adam_operands o, int64_t count, int64_t decayed, float momentum, bool decoupled)
+{
+    const step_state &state = *o.state;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+
+    if (state.skip || i >= count)
+        return;
+    const float lr = decoupled ? state.decoupled_lr : state.lr;
+    const float g = o.grad[i] * state.grad_factor +
+                    (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
+    const float m = momentum * o.moment1[i] + g, p = o.master[i] - lr * m;
+
+    o.moment1[i] = m;
+    o.master[i] = p;
+    if (o.weights)
+        ((T *)o.weights)[i] = from_float<T>(p);
 }
 
 __device__ inline double block_sum(double x)
@@ -153,9 +174,15 @@ extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam
 
     if (s->count == 0)
         return;
+    if (s->kind == OPTIMIZER_SGD) {
+        WITH_TYPE(s->type,
+                  (sgd<T><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
+                      *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
+        return;
+    }
     WITH_TYPE(s->type, (adam<T><<<(unsigned)blocks, THREADS, 0, stream>>>(
                            *o, s->count, s->decayed, (float)s->beta1, (float)s->beta2,
-                           (float)s->epsilon, wide)));
+                           (float)s->epsilon, wide, s->decoupled != 0)));
 }
 
 extern "C" size_t kernel_square_sum_workspace(void)

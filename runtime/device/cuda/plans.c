@@ -35,12 +35,16 @@ static void work_activation(struct cuda_plan *plan, struct cuda_stream *stream, 
     const struct activation_shape *s = &plan->operation.activation;
     const struct activation_operands *o = operands;
 
+    const void *from = s->backward ? o->dy : o->x;
+
     (void)workspace;
-    if (s->activation != ACTIVATION_NONE)
-        kernel_activation(STREAM, s->activation, s->type, s->count, o->x, o->y);
-    else if (o->x != o->y)
-        cudaMemcpyAsync(o->y, o->x, (size_t)s->count * type_size(s->type), cudaMemcpyDeviceToDevice,
+    if (s->activation == ACTIVATION_NONE && from != o->y)
+        cudaMemcpyAsync(o->y, from, (size_t)s->count * type_size(s->type), cudaMemcpyDeviceToDevice,
                         STREAM);
+    else if (s->activation != ACTIVATION_NONE && s->backward)
+        kernel_activation_backward(STREAM, s->activation, s->type, s->count, o->x, o->dy, o->y);
+    else if (s->activation != ACTIVATION_NONE)
+        kernel_activation(STREAM, s->activation, s->type, s->count, o->x, o->y);
 }
 
 static void work_residual_norm(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,

@@ -27,8 +27,31 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
         gelu_tanh<VECTOR>(v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
         gelu_erf<VECTOR>(v);
-    else
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
         squared_relu<VECTOR>(v);
+    else
+        tanh_forward<VECTOR>(v);
+    store_vector(y + i, v, count - i, wide);
+}
+
+template <typename T, activation ACTIVATION>
+__global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_t count, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float before[VECTOR], v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, before, count - i, wide);
+    load_vector(dy + i, v, count - i, wide);
+    if (ACTIVATION == ACTIVATION_GELU_TANH)
+        gelu_tanh_gradient<VECTOR>(before, v);
+    else if (ACTIVATION == ACTIVATION_GELU_ERF)
+        gelu_erf_gradient<VECTOR>(before, v);
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
+        squared_relu_gradient<VECTOR>(before, v);
+    else
+        tanh_gradient<VECTOR>(before, v);
     store_vector(y + i, v, count - i, wide);
 }
 
@@ -460,15 +483,39 @@ extern "C" void kernel_activation(cudaStream_t stream, enum activation activatio
     const unsigned blocks = blocks_for(divide_up(count, VECTOR));
     const bool wide = is_wide(x) && is_wide(y);
 
+#define ACTIVATE(kind)                          \
+    WITH_TYPE(type, (activation_kernel<T, kind> \
+                     <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)))
     if (activation == ACTIVATION_GELU_TANH)
-        WITH_TYPE(type, (activation_kernel<T, ACTIVATION_GELU_TANH>
-                         <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)));
+        ACTIVATE(ACTIVATION_GELU_TANH);
     else if (activation == ACTIVATION_GELU_ERF)
-        WITH_TYPE(type, (activation_kernel<T, ACTIVATION_GELU_ERF>
-                         <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)));
+        ACTIVATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        ACTIVATE(ACTIVATION_SQUARED_RELU);
     else
-        WITH_TYPE(type, (activation_kernel<T, ACTIVATION_SQUARED_RELU>
-                         <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)));
+        ACTIVATE(ACTIVATION_TANH);
+#undef ACTIVATE
+}
+
+extern "C" void kernel_activation_backward(cudaStream_t stream, enum activation activation,
+                                           enum device_type type, int64_t count, const void *x,
+                                           const void *dy, void *y)
+{
+    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+    const bool wide = is_wide(x) && is_wide(dy) && is_wide(y);
+
+#define DIFFERENTIATE(kind)                                                               \
+    WITH_TYPE(type, (activation_backward_kernel<T, kind><<<blocks, THREADS, 0, stream>>>( \
+                        (const T *)x, (const T *)dy, (T *)y, count, wide)))
+    if (activation == ACTIVATION_GELU_TANH)
+        DIFFERENTIATE(ACTIVATION_GELU_TANH);
+    else if (activation == ACTIVATION_GELU_ERF)
+        DIFFERENTIATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        DIFFERENTIATE(ACTIVATION_SQUARED_RELU);
+    else
+        DIFFERENTIATE(ACTIVATION_TANH);
+#undef DIFFERENTIATE
 }
 
 extern "C" size_t kernel_column_sums_workspace(int64_t rows, int64_t cols, int processors)

@@ -32,10 +32,11 @@ static void test_get(void)
         {"echo /a; echo /b", "", "", "printed \"/a...\" instead of the path", 60},
         {":", "", "", "printed \"\" instead of the path", 60},
         {"[ \"$1 $2 $#\" = 'get docker://x 2' ] && echo /right", "/right", "", NULL, 60},
-        {"exec sleep 60", "", "", "took longer than 1 seconds; raise --megatron-import-timeout", 1},
+        {"exec sleep 60", "", "", "took longer than 1 seconds; raise it", 1},
     };
     char program[256], script[512];
-    const struct importer base = {.program = program, .uri = "docker://x", .say = add_line};
+    const struct importer base = {
+        .program = program, .uri = "docker://x", .timeout_remedy = "raise it", .say = add_line};
 
     snprintf(program, sizeof(program), "%s/importer", directory);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -145,7 +145,8 @@ static void test_node(void)
     layout.tp = 3;
     ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) < 0, "3 on 8 tasks");
     is(err.text,
-       "--megatron-tp=3 does not divide 8 tasks per node; use 1, 2, 4 or 8, or --ntasks-per-node "
+       "--megatron-tp=3 does not divide 8 tasks per node; use 1, 2, 4 or 8, or sbatch "
+       "--ntasks-per-node "
        "with a multiple of 3",
        "sentence");
 }

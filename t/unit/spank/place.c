@@ -13,6 +13,7 @@
 #include "deadline.h"
 #include "note.h"
 #include "place.h"
+#include "port.h"
 #include "rendezvous_port.h"
 #include "request.h"
 #include "share.h"
@@ -46,6 +47,7 @@ static void test_notes(void)
                        .slurm = "22.05.8",
                        .contract = 1,
                        .wishes = 5,
+                       .secret = "0123456789abcdef",
                        .mark = 0x7123456789abcdef,
                        .master = "10.0.0.7",
                        .first = "n7",
@@ -116,9 +118,9 @@ static void test_busy_port(void)
         ok(0, "a socket of our own");
         return;
     }
-    is_int(rendezvous_port_free(ntohs(address.sin_port)), 0, "a port with a listener is busy");
+    is_int(port_is_free(ntohs(address.sin_port)), 0, "a port with a listener is busy");
     close(fd);
-    is_int(rendezvous_port_free(ntohs(address.sin_port)), 1, "and free when that is gone");
+    is_int(port_is_free(ntohs(address.sin_port)), 1, "and free when that is gone");
 }
 
 static void test_cgroups(void)

@@ -220,6 +220,7 @@ static void test_variables(void)
     char *outside[] = {"SLURM_NTASKS=8", "SLURM_NNODES=2", "SLURM_CPU_BIND=cores",
                        "SLURM_GPUS_PER_NODE=4", NULL};
     char *nested[] = {"SLURM_STEP_ID=0", "SLURM_CPU_BIND=quiet,mask_cpu:0x1", NULL};
+    char *batch[] = {"SLURM_STEP_ID=-5", "SLURM_CPU_BIND=map_cpu:60,5", NULL};
     struct request request;
 
     request_init(&request, PROGRAM_SRUN);
@@ -231,6 +232,9 @@ static void test_variables(void)
     request_init(&request, PROGRAM_SRUN);
     request_environment(&request, nested);
     is_int(request.wishes, 0, "within a step SLURM_CPU_BIND is Slurm's");
+    request_init(&request, PROGRAM_SRUN);
+    request_environment(&request, batch);
+    is_int(request.wishes, WISH_CPU_BIND, "in a batch script of newer Slurm it is the user's");
 }
 
 int main(void)

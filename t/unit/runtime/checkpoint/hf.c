@@ -231,9 +231,10 @@ static void test_configs(void)
         {LLAMA(",\"tie_word_embeddings\":true"),
          "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
-        {"{\"model_type\":\"bert\"}",
-         IN "model_type bert is not supported; only gpt2, llama, mistral, qwen2, qwen3, phi3, "
-            "gpt_neox, olmo2, olmo3, gemma, gemma2, gemma3_text are"},
+        {"{\"model_type\":\"t5\"}",
+         IN "model_type t5 is not supported; only gpt2, llama, mistral, qwen2, qwen3, phi3, "
+            "gpt_neox, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert and megatron-bert "
+            "are"},
         {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 
@@ -277,7 +278,7 @@ static void test_tensors(void)
          NULL,
          {"model.layers.0.self_attn.q_norm.weight", "BF16", 0, 2, 1},
          "in/model.safetensors: the size of tensor model.layers.0.self_attn.q_norm.weight does not "
-         "match its shape"},
+         "match its shape; copy the file again"},
         {LLAMA(""),
          llama,
          NULL,

@@ -10,7 +10,7 @@ static void test_refused(void)
         struct comm_options options;
         const char *part; /* of the error */
     } rows[] = {
-        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, mpi or nccl"},
+        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, mpi, tcp or nccl"},
         {"nccl", {.size = 8}, "cannot determine which node runs rank 0 of 8"},
         {"nccl", {.size = 2, .master = "host"}, "MASTER_ADDR and MASTER_PORT"},
     };

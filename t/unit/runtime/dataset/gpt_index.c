@@ -276,15 +276,15 @@ static void test_blend_words(void)
     } rows[] = {
         {{"a"}, 1, 1, 0},           {{"a", "b"}, 2, 2, 0},
         {{"1", "a"}, 2, 1, 1},      {{"0.3", "a", "2e1", "b"}, 4, 2, 1},
-        {{"a", "b", "c"}, 3, 3, 0}, {{"1", "a", "b"}, 3, 3, 0},
-        {{"a", "1"}, 2, 2, 0},      {{"1", "a", "x", "b"}, 4, 0, 0},
+        {{"a", "b", "c"}, 3, 3, 0}, {{"1", "a", "b"}, 3, 0, 0},
+        {{"a", "1"}, 2, 0, 0},      {{"1", "a", "x", "b"}, 4, 0, 0},
         {{"0", "a"}, 2, 0, 0},      {{"-1", "a"}, 2, 0, 0},
     };
     struct error err;
 
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct blend blend;
-        int status = blend_parse("--data-path", rows[i].words, rows[i].count, &blend, &err);
+        int status = blend_parse(rows[i].words, rows[i].count, &blend, &err);
 
         if (rows[i].prefixes == 0)
             ok(status == -1, "words %zu are rejected", i);

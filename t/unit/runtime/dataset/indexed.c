@@ -61,8 +61,8 @@ static const struct {
     {"magic's last zero", 8, 1, 1, -1, 0,
      ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX)"},
     {"version", 9, 8, 2, -1, 0, ".idx: offset 9: version 2 is not supported, only 1"},
-    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; expected 1 to 8"},
-    {"type 9", 17, 1, 9, -1, 0, ".idx: offset 17: token type 9 is unknown; expected 1 to 8"},
+    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; expected 1 to 10"},
+    {"type 11", 17, 1, 11, -1, 0, ".idx: offset 17: token type 11 is unknown; expected 1 to 10"},
     {"type float", 17, 1, 7, -1, 0, ".idx: offset 17: token type 7 (float32) cannot hold tokens"},
     {"sequences overflow", 18, 8, INT64_MAX, -1, 0,
      ".idx: offset 18: damaged: the header claims 9223372036854775807 sequences" AGAIN},
@@ -188,9 +188,52 @@ static void test_ranges(void)
     indexed_close(d);
 }
 
+/* fairseq's .idx: Megatron's without documents. */
+static void test_fairseq(void)
+{
+    static const int32_t lengths[] = {3, 1, 4};
+    static const uint32_t wide[] = {9, UINT32_MAX, 9, 9, 9, 9, 9, 9};
+    struct error err = {.text = ""};
+    unsigned char idx[256];
+    int64_t documents[4], tokens;
+    struct indexed *d;
+    int32_t out[8];
+    FILE *file;
+    size_t size;
+
+    corpus_write(scratch_path("f"), IDX_U32, lengths, 3);
+    file = fopen(scratch_path("f.idx"), "rb");
+    size = fread(idx, 1, sizeof(idx), file);
+    fclose(file);
+    memmove(idx + 26, idx + 34, size - 34);
+    write_file(scratch_path("f.idx"), idx, 26 + 3 * 12);
+    d = indexed_open(scratch_path("f"), &err);
+    if (!ok(d != NULL, "fairseq's files open"))
+        return;
+    ok(indexed_info(d)->fairseq && indexed_info(d)->documents == 3 &&
+           indexed_verify(d, &tokens, &err) == 0 && tokens == 8,
+       "with a document for each sequence");
+    ok(indexed_documents(d, 0, 4, documents, &err) == 0 && documents[3] == 3 &&
+           indexed_documents(d, 1, 4, documents, &err) < 0,
+       "which are counted from 0");
+    ok(indexed_tokens(d, 2, 1, 3, out, 3, &err) == 3 && out[0] == corpus_token(5),
+       "and tokens of 32 bits");
+    ok(indexed_stream(d, 2, 3, out, &err) == 0 && out[2] == corpus_token(4) &&
+           indexed_stream(d, 6, 3, out, &err) < 0,
+       "which can be read across sequences");
+    write_file(scratch_path("f.bin"), wide, sizeof(wide));
+    ok(indexed_stream(d, 0, 3, out, &err) < 0 &&
+           strstr(err.text, "token 4294967295 is out of range"),
+       "a token beyond int32 is an error");
+    indexed_close(d);
+    write_file(scratch_path("f.idx"), idx, 26 + 3 * 12 - 1);
+    ok(!indexed_open(scratch_path("f"), &err), "a truncated one does not open");
+}
+
 int main(void)
 {
     scratch_make();
+    test_fairseq();
     test_types();
     test_hostile();
     test_bin();

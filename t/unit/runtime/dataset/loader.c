@@ -318,20 +318,20 @@ static void test_config_errors(void)
         const char *text;
         struct dataset_config change;
     } rows[] = {
-        {"no data; give --data-path PREFIX, or --mock-data", {.sequence_length = 8}},
-        {"--seq-length=0 is out of range", {.data_path = {&a, 1}}},
+        {"no data to train on", {.sequence_length = 8}},
+        {"a sequence length of 0 is out of range", {.data_path = {&a, 1}}},
         {"\"x\" is not a weight", {.data_path = {both, 4}, .sequence_length = 8}},
-        {"change --split",
+        {"none of its 100 sequences is train data",
          {.data_path = {&a, 1}, .split = "1,1000", .samples = {1, 0}, .sequence_length = 8}},
         {"token 250 in sample",
          {.data_path = {&a, 1}, .samples = {300}, .sequence_length = 8, .vocabulary = 250}},
-        {"--data-path cannot be combined",
+        {"data for all splits cannot be combined",
          {.data_path = {&a, 1}, .split_path = {{&a, 1}}, .sequence_length = 8}},
-        {"--split cannot be combined",
+        {"a data split cannot be combined",
          {.split = "1", .split_path = {{&a, 1}}, .sequence_length = 8}},
         {"needs a number of samples",
          {.data_path = {both, 2}, .samples = {-1}, .sequence_length = 8}},
-        {"--mock-data needs an end-of-document token",
+        {"mock data needs an end-of-document token",
          {.mock = 1, .samples = {1}, .sequence_length = 8}},
     };
 

@@ -89,6 +89,7 @@ void gradient_added(const struct probe *probe, struct tensor *x, const struct te
                     const char *name);
 
 double activation_reference(enum activation activation, double x);
+double activation_slope(enum activation activation, double x);
 
 /* Dropout factor of an element in the step of state_on_device(): 0 if it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);

@@ -19,7 +19,7 @@ static void wide_activations(void)
     for (int i = 0; i < COUNT; i++)
         x.v[i] = type == TYPE_FP32 ? x.v[i] : (int)(x.v[i] * 16) / 16.0;
     tensor_put(&x, x.v);
-    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_GELU_ERF; kind++) {
+    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_TANH; kind++) {
         struct operation op = {.kind = OPERATION_ACTIVATION,
                                .activation = {COUNT, type, type, (enum activation)kind}};
         struct device_plan *p = plan(&op);
@@ -75,7 +75,7 @@ void element_cases(void)
     agree(&y, e, "add");
     plan_destroy(p);
 
-    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_GELU_ERF; kind++) {
+    for (int kind = ACTIVATION_GELU_TANH; kind <= ACTIVATION_TANH; kind++) {
         op = (struct operation){.kind = OPERATION_ACTIVATION,
                                 .activation = {1000, type, type, (enum activation)kind}};
         p = plan(&op);
@@ -83,6 +83,14 @@ void element_cases(void)
         for (int i = 0; i < 1000; i++)
             e[i] = activation_reference((enum activation)kind, x.v[i]);
         agree(&y, e, "activation");
+        plan_destroy(p);
+        op.activation.backward = 1;
+        p = plan(&op);
+        tensor_put(&y, y.v);
+        run_activation(p, stream, &(struct activation_operands){.x = x.d, .y = y.d, .dy = y.d});
+        for (int i = 0; i < 1000; i++)
+            e[i] = activation_slope((enum activation)kind, x.v[i]) * y.v[i];
+        agree(&y, e, "activation, backward");
         plan_destroy(p);
     }
 

@@ -127,7 +127,6 @@ void head_norm_cases(void)
         s.rows = 2, s.counts[0] = s.counts[1] = 1, s.widths[0] = 70, s.widths[1] = 13, s.rest = 5;
         test_head_norm(s, 1);
     }
-    test_head_norm(
-        (struct head_norm_shape){200, {1, 1}, {2, 2}, 1, type, NORM_RMS, 1e-6}, 0);
+    test_head_norm((struct head_norm_shape){200, {1, 1}, {2, 2}, 1, type, NORM_RMS, 1e-6}, 0);
     test_scale(1003, 5.656854249492381);
 }

@@ -57,17 +57,6 @@ static void test_linear_forward(int64_t rows, int64_t in, int64_t out, int bias,
     tensor_free(&x), tensor_free(&w), tensor_free(&b), tensor_free(&y), tensor_free(&pre);
 }
 
-static double slope_of(enum activation activation, double x)
-{
-    double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-
-    if (activation == ACTIVATION_SQUARED_RELU)
-        return x > 0 ? 2 * x : 0;
-    if (activation == ACTIVATION_GELU_ERF)
-        return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-}
-
 /* Sizes for kernels with whole tiles; too many elements for finite differences. */
 static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, int accumulate,
                               enum activation activation)
@@ -87,7 +76,7 @@ static void test_linear_tiles(int64_t rows, int64_t in, int64_t out, int bias, i
     for (int64_t i = 0; i < in && accumulate; i++)
         sums[i] = before.v[i];
     for (int64_t i = 0; i < rows * in; i++) {
-        expected[i] *= slope_of(activation, x.v[i]);
+        expected[i] *= activation_slope(activation, x.v[i]);
         sums[i % in] += expected[i];
     }
     run_linear_dgrad(p, stream,

@@ -259,9 +259,7 @@ static void test_post_processor(void)
         is(ids_of(config, "ab"), rows[i].ids, rows[i].ids);
     }
     is(refusal((struct tokenizer_config){.add_specials = 1}),
-       "--tokenizer-hf-include-special-tokens can only be used with HuggingFaceTokenizer; for "
-       "other tokenizers use "
-       "--tokenizer-add-bos",
+       "only HuggingFaceTokenizer can add all special tokens of its model; see the manual",
        "it is for tokenizer.json only");
 }
 

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "clock.h"
+#include "mesh.h"
+#include "rendezvous.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+struct head {
+    uint32_t channel, unused;
+    uint64_t bytes;
+};
+
+/* A message that has arrived, or arrives, before it is expected. */
+struct stray {
+    struct stray *next;
+    uint32_t channel;
+    size_t bytes;
+    int complete;
+    struct mesh_message *wanted; /* expected since its arrival has begun */
+    char data[];
+};
+
+struct peer {
+    int fd; /* -1: this rank itself, or closed */
+    struct mesh_message *sending, **last_sending;
+    struct head sent_head; /* of the first message */
+    size_t sent;           /* bytes of it, with its head */
+    struct mesh_message *expected, **last_expected;
+    struct stray *strays, **last_stray;
+    struct head head; /* of the arriving message */
+    size_t got;       /* bytes of it, with its head */
+    struct mesh_message *into;
+    struct stray *stray; /* the arriving message goes into one of them */
+};
+
+struct mesh {
+    int rank, size;
+    struct peer *peers;
+    struct pollfd *polls;
+    int *polled; /* the rank of each poll */
+    struct error trouble;
+};
+
+/* --- Connecting ------------------------------------------------------------------------------ */
+
+static void peers_init(struct mesh *mesh)
+{
+    for (int i = 0; i < mesh->size; i++) {
+        struct peer *p = &mesh->peers[i];
+
+        p->fd = -1;
+        p->last_sending = &p->sending;
+        p->last_expected = &p->expected;
+        p->last_stray = &p->strays;
+    }
+}
+
+static struct mesh *allocate(int rank, int size, struct error *err)
+{
+    struct mesh *mesh = calloc(1, sizeof(*mesh));
+
+    if (mesh) {
+        mesh->rank = rank;
+        mesh->size = size;
+        mesh->peers = calloc((size_t)size, sizeof(*mesh->peers));
+        mesh->polls = calloc((size_t)size, sizeof(*mesh->polls));
+        mesh->polled = calloc((size_t)size, sizeof(*mesh->polled));
+        if (mesh->peers)
+            peers_init(mesh);
+        if (mesh->peers && mesh->polls && mesh->polled)
+            return mesh;
+        mesh_destroy(mesh);
+    }
+    error_set(err, "out of memory");
+    return NULL;
+}
+
+/* Connect to all lower ranks, then accept all higher ones. Rank 0 only accepts, so each rank's turn
+ * comes. */
+static int connect_all(struct mesh *mesh, struct rendezvous_address *addresses, int listener,
+                       const struct secret_key *key, double until, struct error *err)
+{
+    int higher = mesh->size - mesh->rank - 1, rc, *fds;
+
+    for (int i = 0; i < mesh->rank; i++) {
+        addresses[i].key = *key;
+        mesh->peers[i].fd =
+            rendezvous_connect(mesh->rank, i, mesh->size, &addresses[i], until - clock_now(), err);
+        if (mesh->peers[i].fd < 0)
+            return -1;
+    }
+    if (higher == 0)
+        return 0;
+    fds = malloc((size_t)higher * sizeof(*fds));
+    if (!fds)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < higher; i++)
+        fds[i] = -1;
+    rc = rendezvous_accept(listener, mesh->rank, mesh->size, key, until - clock_now(), fds, NULL,
+                           err);
+    for (int i = 0; i < higher; i++)
+        mesh->peers[mesh->rank + 1 + i].fd = fds[i];
+    free(fds);
+    return rc;
+}
+
+struct mesh *mesh_create(struct star *star, int rank, int size, const struct secret_key *key,
+                         double deadline, struct error *err)
+{
+    double until = clock_now() + deadline;
+    struct rendezvous_address own, *all = calloc((size_t)size, sizeof(*all));
+    struct mesh *mesh = allocate(rank, size, err);
+    char near[64];
+    int listener = -1, rc = -1;
+
+    if (mesh && all) {
+        /* The address by which this rank is connected already, then all others of this node. */
+        star_address(star, near, sizeof(near));
+        listener = rendezvous_listen(0, near[0] ? near : NULL, &own, err);
+    }
+    if (listener >= 0) {
+        memset(&own.key, 0, sizeof(own.key)); /* all ranks have the same key already */
+        rc = star_gather(star, &own, all, sizeof(own), deadline, err);
+    }
+    if (rc == 0)
+        rc = connect_all(mesh, all, listener, key, until, err);
+    if (listener >= 0)
+        close(listener);
+    free(all);
+    if (rc == 0)
+        return mesh;
+    mesh_destroy(mesh);
+    return NULL;
+}
+
+void mesh_destroy(struct mesh *mesh)
+{
+    if (!mesh)
+        return;
+    for (int i = 0; mesh->peers && i < mesh->size; i++) {
+        struct peer *p = &mesh->peers[i];
+
+        if (p->fd >= 0)
+            close(p->fd);
+        while (p->strays) {
+            struct stray *stray = p->strays;
+
+            p->strays = stray->next;
+            free(stray);
+        }
+    }
+    free(mesh->peers);
+    free(mesh->polls);
+    free(mesh->polled);
+    free(mesh);
+}
+
+/* --- Matching -------------------------------------------------------------------------------- */
+
+static int disagree(struct mesh *mesh, int peer, size_t bytes, size_t expected)
+{
+    return error_set(&mesh->trouble, "rank %d sent %zu bytes, but rank %d expected %zu", peer,
+                     bytes, mesh->rank, expected);
+}
+
+/* Take the first expected message of a channel, or NULL. */
+static struct mesh_message *take_expected(struct peer *p, uint32_t channel)
+{
+    for (struct mesh_message **at = &p->expected; *at; at = &(*at)->next) {
+        struct mesh_message *found = *at;
+
+        if (found->channel != channel)
+            continue;
+        *at = found->next;
+        if (!found->next)
+            p->last_expected = at;
+        return found;
+    }
+    return NULL;
+}
+
+static void remove_stray(struct peer *p, struct stray **at)
+{
+    struct stray *stray = *at;
+
+    *at = stray->next;
+    if (!stray->next)
+        p->last_stray = at;
+    free(stray);
+}
+
+/* The first stray of a channel that no message waits for. */
+static struct stray **find_stray(struct peer *p, uint32_t channel)
+{
+    for (struct stray **at = &p->strays; *at; at = &(*at)->next)
+        if ((*at)->channel == channel && !(*at)->wanted)
+            return at;
+    return NULL;
+}
+
+static struct stray *add_stray(struct mesh *mesh, struct peer *p, uint32_t channel, size_t bytes)
+{
+    struct stray *stray = malloc(sizeof(*stray) + bytes);
+
+    if (!stray) {
+        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message", bytes);
+        return NULL;
+    }
+    *stray = (struct stray){.channel = channel, .bytes = bytes};
+    *p->last_stray = stray;
+    p->last_stray = &stray->next;
+    return stray;
+}
+
+static void finish(struct mesh_message *message)
+{
+    --*message->pending;
+}
+
+static void deliver_stray(struct peer *p, struct stray **at, struct mesh_message *message)
+{
+    if ((*at)->bytes > 0)
+        memcpy(message->data, (*at)->data, (*at)->bytes);
+    remove_stray(p, at);
+    finish(message);
+}
+
+void mesh_receive(struct mesh *mesh, struct mesh_message *message)
+{
+    struct peer *p = &mesh->peers[message->peer];
+    struct stray **at = find_stray(p, message->channel);
+
+    message->next = NULL;
+    if (!at) {
+        *p->last_expected = message;
+        p->last_expected = &message->next;
+    } else if ((*at)->bytes != message->bytes) {
+        disagree(mesh, message->peer, (*at)->bytes, message->bytes);
+    } else if ((*at)->complete) {
+        deliver_stray(p, at, message);
+    } else {
+        (*at)->wanted = message;
+    }
+}
+
+/* --- Moving ---------------------------------------------------------------------------------- */
+
+/* Send as much as the connection takes. */
+static void push(struct peer *p)
+{
+    while (p->sending && p->fd >= 0) {
+        struct mesh_message *m = p->sending;
+        struct iovec parts[2];
+        struct msghdr header = {.msg_iov = parts};
+        ssize_t sent;
+
+        p->sent_head = (struct head){.channel = m->channel, .bytes = m->bytes};
+        if (p->sent < sizeof(p->sent_head))
+            parts[header.msg_iovlen++] =
+                (struct iovec){(char *)&p->sent_head + p->sent, sizeof(p->sent_head) - p->sent};
+        if (m->bytes > 0) {
+            size_t done = p->sent > sizeof(p->sent_head) ? p->sent - sizeof(p->sent_head) : 0;
+
+            parts[header.msg_iovlen++] = (struct iovec){(char *)m->data + done, m->bytes - done};
+        }
+        sent = sendmsg(p->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno != EINTR)
+            return; /* not now, or never again: reading shows the end of a connection */
+        p->sent += sent > 0 ? (size_t)sent : 0;
+        if (p->sent < sizeof(p->sent_head) + m->bytes)
+            continue;
+        p->sent = 0;
+        p->sending = m->next;
+        if (!p->sending)
+            p->last_sending = &p->sending;
+        finish(m);
+    }
+}
+
+static void send_to_self(struct mesh *mesh, struct mesh_message *message)
+{
+    struct peer *p = &mesh->peers[mesh->rank];
+    struct mesh_message *into = take_expected(p, message->channel);
+    struct stray *stray = NULL;
+
+    if (into && into->bytes != message->bytes) {
+        disagree(mesh, mesh->rank, message->bytes, into->bytes);
+        return;
+    }
+    if (!into && !(stray = add_stray(mesh, p, message->channel, message->bytes)))
+        return;
+    if (message->bytes > 0)
+        memcpy(into ? into->data : stray->data, message->data, message->bytes);
+    if (into)
+        finish(into);
+    else
+        stray->complete = 1;
+    finish(message);
+}
+
+void mesh_send(struct mesh *mesh, struct mesh_message *message)
+{
+    struct peer *p = &mesh->peers[message->peer];
+
+    if (message->peer == mesh->rank) {
+        send_to_self(mesh, message);
+        return;
+    }
+    message->next = NULL;
+    *p->last_sending = message;
+    p->last_sending = &message->next;
+    push(p);
+}
+
+/* The head of a message is complete: where does its data go? */
+static int begin_message(struct mesh *mesh, int peer)
+{
+    struct peer *p = &mesh->peers[peer];
+    size_t bytes = (size_t)p->head.bytes;
+
+    p->into = take_expected(p, p->head.channel);
+    if (p->into && p->into->bytes != bytes)
+        return disagree(mesh, peer, bytes, p->into->bytes);
+    if (!p->into)
+        p->stray = add_stray(mesh, p, p->head.channel, bytes);
+    return p->into || p->stray ? 0 : -1;
+}
+
+static void end_message(struct peer *p)
+{
+    if (p->into) {
+        finish(p->into);
+    } else {
+        p->stray->complete = 1;
+        for (struct stray **at = &p->strays; p->stray->wanted && *at; at = &(*at)->next)
+            if (*at == p->stray) {
+                deliver_stray(p, at, p->stray->wanted);
+                break;
+            }
+    }
+    p->into = NULL;
+    p->stray = NULL;
+    p->got = 0;
+}
+
+/* Receive what has arrived. */
+static int pull(struct mesh *mesh, int peer)
+{
+    struct peer *p = &mesh->peers[peer];
+
+    while (p->fd >= 0) {
+        size_t head = sizeof(p->head);
+        char *at;
+        size_t left;
+        ssize_t got;
+
+        if (p->got < head) {
+            at = (char *)&p->head + p->got;
+            left = head - p->got;
+        } else {
+            at = (p->into ? (char *)p->into->data : p->stray->data) + (p->got - head);
+            left = head + (size_t)p->head.bytes - p->got;
+        }
+        got = recv(p->fd, at, left, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (got <= 0) {
+            close(p->fd);
+            p->fd = -1;
+            return 0;
+        }
+        p->got += (size_t)got;
+        if (p->got == head && begin_message(mesh, peer) < 0)
+            return -1;
+        if (p->got >= head && p->got == head + p->head.bytes)
+            end_message(p);
+    }
+    return 0;
+}
+
+int mesh_progress(struct mesh *mesh, int microseconds, struct error *err)
+{
+    struct timespec most = {0, 1000L * microseconds};
+    int count = 0, ready;
+
+    for (int i = 0; i < mesh->size; i++) {
+        struct peer *p = &mesh->peers[i];
+
+        if (p->fd < 0)
+            continue;
+        mesh->polled[count] = i;
+        mesh->polls[count++] =
+            (struct pollfd){p->fd, (short)(POLLIN | (p->sending ? POLLOUT : 0)), 0};
+    }
+    ready = mesh->trouble.text[0] ? 0 : ppoll(mesh->polls, (nfds_t)count, &most, NULL);
+    for (int i = 0; i < count && ready > 0; i++) {
+        if (mesh->polls[i].revents & POLLOUT)
+            push(&mesh->peers[mesh->polled[i]]);
+        if (mesh->polls[i].revents & ~POLLOUT && pull(mesh, mesh->polled[i]) < 0)
+            break;
+    }
+    if (!mesh->trouble.text[0])
+        return 0;
+    *err = mesh->trouble;
+    return -1;
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives of CPU ranks over TCP. Every operation is a list of messages; the stream that it was
+ * queued on, or the waiting caller, moves them on with a deadline.
+ *
+ * Sums are added in the order of the ranks, whatever the size: each element of a result is
+ * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
+#include "clock.h"
+#include "tcp_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A waiting caller sleeps until data arrives, at first only briefly: work of another stream may
+ * have to proceed first. In the end it checks this often whether a rank was lost. */
+enum { FIRST_WAIT = 100, LONGEST_WAIT = 20000 }; /* microseconds */
+
+/* Up to this size all ranks add all parts: one exchange instead of two. */
+enum { SMALL_BYTES = 16384 };
+
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
+
+static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                         "send and receive"};
+
+/* The messages of one operation. */
+struct tcp_work {
+    struct tcp_work *next;
+    int count;
+    int pending[2];                 /* messages of the first and of the second phase */
+    double asked;                   /* last time a waiting caller polled; 0: not since */
+    double waited;                  /* seconds */
+    int turn;                       /* how often a waiting caller has polled */
+    struct mesh_message messages[]; /* up to capacity() */
+};
+
+/* An operation queued on the stream. */
+struct call {
+    enum kind kind;
+    struct tcp_group *group;
+    const void *from;
+    void *to;
+    size_t count;
+    enum device_type type;
+    enum comm_operator op;
+    int root;
+    int phase;
+    struct tcp_work *work; /* NULL: not started */
+};
+
+struct exchange_call {
+    struct tcp_group *group;
+    size_t count;
+    struct comm_message messages[COMM_MESSAGES];
+    struct tcp_work *work;
+};
+
+_Static_assert(sizeof(struct call) <= DEVICE_OPERANDS, "a call fits the operands");
+_Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fits the operands");
+
+static struct tcp_comm *comm_of(const struct tcp_group *group)
+{
+    return (struct tcp_comm *)group->base.comm;
+}
+
+/* --- Memory and messages --------------------------------------------------------------------- */
+
+static size_t capacity(const struct tcp_group *group)
+{
+    size_t most = 4 * (size_t)group->base.size;
+
+    return most > COMM_MESSAGES ? most : COMM_MESSAGES;
+}
+
+static struct tcp_work *take_work(struct tcp_group *group)
+{
+    struct tcp_work *work = group->idle;
+
+    if (work)
+        group->idle = work->next;
+    else
+        work = malloc(sizeof(*work) + capacity(group) * sizeof(work->messages[0]));
+    if (work)
+        *work = (struct tcp_work){.count = 0};
+    else
+        tcp_fail(comm_of(group), "rank %d: out of memory", comm_of(group)->base.rank);
+    return work;
+}
+
+static void give_back(struct tcp_group *group, struct tcp_work *work)
+{
+    work->next = group->idle;
+    group->idle = work;
+}
+
+void tcp_release_work(struct tcp_group *group)
+{
+    while (group->idle) {
+        struct tcp_work *work = group->idle;
+
+        group->idle = work->next;
+        free(work);
+    }
+}
+
+/* A buffer for the parts of the others; it is only grown during the first steps. */
+static char *space(struct tcp_group *group, size_t bytes)
+{
+    if (group->space_bytes < bytes) {
+        free(group->space);
+        group->space = malloc(bytes);
+        group->space_bytes = group->space ? bytes : 0;
+    }
+    if (!group->space && bytes > 0)
+        tcp_fail(comm_of(group), "rank %d: cannot allocate %zu bytes for a reduction",
+                 comm_of(group)->base.rank, bytes);
+    return group->space;
+}
+
+static struct mesh_message *add(struct tcp_group *group, struct tcp_work *work, int peer, int phase,
+                                const void *data, size_t bytes)
+{
+    struct mesh_message *message = &work->messages[work->count++];
+
+    *message = (struct mesh_message){.peer = group->ranks[peer],
+                                     .channel = group->channel,
+                                     .data = (void *)(uintptr_t)data,
+                                     .bytes = bytes,
+                                     .pending = &work->pending[phase]};
+    work->pending[phase]++;
+    return message;
+}
+
+/* 'peer' is a rank of the group. An empty message is not sent. */
+static void send_part(struct tcp_group *group, struct tcp_work *work, int peer, int phase,
+                      const void *data, size_t bytes)
+{
+    if (bytes > 0)
+        mesh_send(comm_of(group)->mesh, add(group, work, peer, phase, data, bytes));
+}
+
+static void receive_part(struct tcp_group *group, struct tcp_work *work, int peer, int phase,
+                         void *data, size_t bytes)
+{
+    if (bytes > 0)
+        mesh_receive(comm_of(group)->mesh, add(group, work, peer, phase, data, bytes));
+}
+
+/* --- Reductions ------------------------------------------------------------------------------ */
+
+enum { BLOCK = 1024 };
+
+/* to = op over parts[0 .. ranks - 1], in this order. 'to' may be one of the parts. */
+#define DEFINE_REDUCE(name, type)                                                 \
+    static void name(type *to, const void *const *parts, int ranks, size_t count, \
+                     enum comm_operator op)                                       \
+    {                                                                             \
+        type block[BLOCK];                                                        \
+                                                                                  \
+        for (size_t first = 0; first < count; first += BLOCK) {                   \
+            size_t length = count - first < BLOCK ? count - first : BLOCK;        \
+                                                                                  \
+            memcpy(block, (const type *)parts[0] + first, length * sizeof(type)); \
+            for (int rank = 1; rank < ranks; rank++) {                            \
+                const type *part = (const type *)parts[rank] + first;             \
+                                                                                  \
+                for (size_t i = 0; i < length && op == COMM_SUM; i++)             \
+                    block[i] += part[i];                                          \
+                for (size_t i = 0; i < length && op == COMM_MAX; i++)             \
+                    block[i] = part[i] > block[i] ? part[i] : block[i];           \
+            }                                                                     \
+            memcpy(to + first, block, length * sizeof(type));                     \
+        }                                                                         \
+    }
+
+DEFINE_REDUCE(reduce_fp32, float)
+DEFINE_REDUCE(reduce_fp64, double)
+DEFINE_REDUCE(reduce_int32, int32_t)
+DEFINE_REDUCE(reduce_int64, int64_t)
+
+static int is_reducible(enum device_type type)
+{
+    return type == TYPE_FP32 || type == TYPE_FP64 || type == TYPE_INT32 || type == TYPE_INT64;
+}
+
+/* Reduce this rank's own 'part' and those of the others, which are in the group's space. */
+static void reduce(const struct call *c, void *to, const void *part, size_t count)
+{
+    struct tcp_group *group = c->group;
+    size_t bytes = count * type_size(c->type);
+    const char *others = group->space;
+    int ranks = group->base.size;
+
+    for (int rank = 0, other = 0; rank < ranks; rank++)
+        group->parts[rank] = rank == group->base.rank ? part : others + (size_t)other++ * bytes;
+    if (count == 0)
+        return;
+    if (c->type == TYPE_FP32)
+        reduce_fp32(to, group->parts, ranks, count, c->op);
+    else if (c->type == TYPE_FP64)
+        reduce_fp64(to, group->parts, ranks, count, c->op);
+    else if (c->type == TYPE_INT32)
+        reduce_int32(to, group->parts, ranks, count, c->op);
+    else
+        reduce_int64(to, group->parts, ranks, count, c->op);
+}
+
+static int is_small(const struct call *c)
+{
+    return c->count * type_size(c->type) <= SMALL_BYTES;
+}
+
+/* The elements of a large all-reduce that rank 'rank' reduces. */
+static size_t cut(const struct call *c, int rank)
+{
+    size_t whole = c->count / (size_t)c->group->base.size;
+    size_t rest = c->count % (size_t)c->group->base.size;
+
+    return whole * (size_t)rank + ((size_t)rank < rest ? (size_t)rank : rest);
+}
+
+static char *segment(const struct call *c, int rank, size_t *bytes)
+{
+    *bytes = (cut(c, rank + 1) - cut(c, rank)) * type_size(c->type);
+    return (char *)c->to + cut(c, rank) * type_size(c->type);
+}
+
+/* Every rank gets its segment from all, reduces it, and sends the result to all. The result of
+ * another rank overwrites the segment that was sent to it: that rank sends it only after it has
+ * received the segment from all. */
+static void start_large(const struct call *c)
+{
+    struct tcp_group *group = c->group;
+    int own = group->base.rank, slot = 0;
+    size_t own_bytes, bytes;
+    char *others;
+
+    segment(c, own, &own_bytes);
+    others = space(group, own_bytes * (size_t)(group->base.size - 1) + 1);
+    if (!others)
+        return;
+    for (int rank = 0; rank < group->base.size; rank++)
+        if (rank != own)
+            receive_part(group, c->work, rank, 0, others + (size_t)slot++ * own_bytes, own_bytes);
+    for (int rank = 0; rank < group->base.size; rank++) {
+        char *at = segment(c, rank, &bytes);
+
+        if (rank == own)
+            continue;
+        receive_part(group, c->work, rank, 1, at, bytes);
+        send_part(group, c->work, rank, 0, at, bytes);
+    }
+}
+
+/* Every rank sends 'bytes' at 'from' (+ stride x the other's rank) to all others and gets theirs
+ * into the group's space. */
+static void start_reduction(const struct call *c, const char *from, size_t stride, size_t bytes)
+{
+    struct tcp_group *group = c->group;
+    char *others = space(group, bytes * (size_t)(group->base.size - 1) + 1);
+    int slot = 0;
+
+    for (int rank = 0; others && rank < group->base.size; rank++) {
+        if (rank == group->base.rank)
+            continue;
+        receive_part(group, c->work, rank, 0, others + (size_t)slot++ * bytes, bytes);
+        send_part(group, c->work, rank, 0, from + (size_t)rank * stride, bytes);
+    }
+}
+
+static void start_gather(const struct call *c)
+{
+    struct tcp_group *group = c->group;
+    size_t bytes = c->count * type_size(c->type);
+    char *all = c->to, *own = all + (size_t)group->base.rank * bytes;
+
+    if ((const char *)c->from != own && bytes > 0)
+        memcpy(own, c->from, bytes);
+    for (int rank = 0; rank < group->base.size; rank++) {
+        if (rank == group->base.rank)
+            continue;
+        receive_part(group, c->work, rank, 0, all + (size_t)rank * bytes, bytes);
+        send_part(group, c->work, rank, 0, own, bytes);
+    }
+}
+
+static void start_broadcast(const struct call *c)
+{
+    struct tcp_group *group = c->group;
+    size_t bytes = c->count * type_size(c->type);
+
+    if (group->base.rank != c->root)
+        receive_part(group, c->work, c->root, 0, c->to, bytes);
+    for (int rank = 0; rank < group->base.size && group->base.rank == c->root; rank++)
+        if (rank != c->root)
+            send_part(group, c->work, rank, 0, c->to, bytes);
+}
+
+static void start(struct call *c)
+{
+    size_t bytes = c->count * type_size(c->type);
+
+    if ((c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER) && !is_reducible(c->type))
+        tcp_fail(comm_of(c->group), "rank %d: %s of a type that CPU ranks cannot add",
+                 c->group->base.comm->rank, kind_names[c->kind]);
+    else if (c->kind == ALL_REDUCE && is_small(c))
+        start_reduction(c, c->to, 0, bytes);
+    else if (c->kind == ALL_REDUCE)
+        start_large(c);
+    else if (c->kind == ALL_GATHER)
+        start_gather(c);
+    else if (c->kind == REDUCE_SCATTER)
+        start_reduction(c, c->from, bytes, bytes);
+    else
+        start_broadcast(c);
+}
+
+/* The messages of the first phase have arrived. */
+static void finish_first(struct call *c)
+{
+    int own = c->group->base.rank;
+    size_t bytes;
+    char *at;
+
+    if (c->kind == REDUCE_SCATTER)
+        reduce(c, c->to, (const char *)c->from + (size_t)own * c->count * type_size(c->type),
+               c->count);
+    if (c->kind != ALL_REDUCE)
+        return;
+    if (is_small(c)) {
+        reduce(c, c->to, c->to, c->count);
+        return;
+    }
+    at = segment(c, own, &bytes);
+    reduce(c, at, at, bytes / type_size(c->type));
+    for (int rank = 0; rank < c->group->base.size; rank++)
+        if (rank != own)
+            send_part(c->group, c->work, rank, 1, at, bytes);
+}
+
+/* --- Progress -------------------------------------------------------------------------------- */
+
+static void report_timeout(const struct tcp_group *group, enum kind kind)
+{
+    struct tcp_comm *comm = comm_of(group);
+
+    tcp_fail(comm,
+             "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
+             "rank of the group has ended or hangs",
+             comm->base.rank, kind_names[kind], group->base.name, group->base.size,
+             comm->base.deadline, (long long)comm_step(&comm->base));
+}
+
+static int pause_of(struct tcp_work *work)
+{
+    int pause = FIRST_WAIT * (1 + work->turn / 16);
+
+    if (pause >= LONGEST_WAIT)
+        return LONGEST_WAIT;
+    work->turn++;
+    return pause;
+}
+
+/* Move messages. Only waiting time counts: a busy rank must not give up on the others. Returns 1
+ * when those of the phase are done or something has failed. */
+static int proceed(const struct tcp_group *group, struct tcp_work *work, int phase, enum kind kind,
+                   int waits)
+{
+    struct tcp_comm *comm = comm_of(group);
+    struct error err;
+    double now;
+
+    if (comm->failed || work->pending[phase] == 0)
+        return 1;
+    if (mesh_progress(comm->mesh, waits ? pause_of(work) : 0, &err) < 0) {
+        tcp_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank,
+                 kind_names[kind], group->base.name, (long long)comm_step(&comm->base), err.text);
+        return 1;
+    }
+    if (work->pending[phase] == 0)
+        return 1;
+    if (!waits) {
+        work->asked = 0;
+        return 0;
+    }
+    now = clock_now();
+    if (work->asked > 0)
+        work->waited += now - work->asked;
+    work->asked = now;
+    if (work->waited <= comm->base.deadline)
+        return 0;
+    report_timeout(group, kind);
+    return 1;
+}
+
+/* After a failure the mesh is not used again, but it still refers to unfinished messages. */
+static void end_work(struct tcp_group *group, struct tcp_work *work)
+{
+    if (work)
+        give_back(group, work);
+}
+
+static int poll_call(void *operands, int waits)
+{
+    struct call *c = operands;
+    struct tcp_comm *comm = comm_of(c->group);
+
+    if (!comm->failed && !c->work) {
+        c->work = take_work(c->group);
+        if (c->work)
+            start(c);
+    }
+    while (!comm->failed) {
+        if (!proceed(c->group, c->work, c->phase, c->kind, waits))
+            return 0;
+        if (comm->failed || c->phase == 1)
+            break;
+        finish_first(c);
+        c->phase = 1;
+    }
+    end_work(c->group, c->work);
+    return 1;
+}
+
+static void start_exchange(struct exchange_call *c)
+{
+    for (size_t i = 0; i < c->count; i++) {
+        const struct comm_message *m = &c->messages[i];
+        struct mesh_message *message =
+            add(c->group, c->work, m->peer, 0, m->buffer, m->count * type_size(m->type));
+
+        message->channel = c->group->channel + 1;
+        if (m->send)
+            mesh_send(comm_of(c->group)->mesh, message);
+        else
+            mesh_receive(comm_of(c->group)->mesh, message);
+    }
+}
+
+static int poll_exchange(void *operands, int waits)
+{
+    struct exchange_call *c = operands;
+    struct tcp_comm *comm = comm_of(c->group);
+
+    if (!comm->failed && !c->work) {
+        c->work = take_work(c->group);
+        if (c->work)
+            start_exchange(c);
+    }
+    if (!comm->failed && !proceed(c->group, c->work, 0, EXCHANGE, waits))
+        return 0;
+    end_work(c->group, c->work);
+    return 1;
+}
+
+/* --- The interface --------------------------------------------------------------------------- */
+
+static void submit(struct comm_group *group, struct device_stream *stream, struct call call)
+{
+    call.group = (struct tcp_group *)group;
+    if (group->size > 1)
+        device_stream_poll(stream, poll_call, &call, sizeof(call), 0);
+}
+
+static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
+                       size_t count, enum device_type type, enum comm_operator op)
+{
+    submit(group, stream,
+           (struct call){.kind = ALL_REDUCE, .to = buffer, .count = count, .type = type, .op = op});
+}
+
+/* A group of one rank needs a copy only. */
+static void copy_alone(const struct comm_group *group, struct device_stream *stream,
+                       const void *from, void *to, size_t count, enum device_type type)
+{
+    if (group->size == 1 && from != to)
+        device_copy(stream, to, from, count * type_size(type), COPY_ON_DEVICE);
+}
+
+static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
+                       void *all, size_t count, enum device_type type)
+{
+    copy_alone(group, stream, part, all, count, type);
+    submit(
+        group, stream,
+        (struct call){.kind = ALL_GATHER, .from = part, .to = all, .count = count, .type = type});
+}
+
+static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
+                           void *part, size_t count, enum device_type type)
+{
+    copy_alone(group, stream, all, part, count, type);
+    submit(group, stream,
+           (struct call){
+               .kind = REDUCE_SCATTER, .from = all, .to = part, .count = count, .type = type});
+}
+
+static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
+                      size_t count, enum device_type type, int root)
+{
+    submit(
+        group, stream,
+        (struct call){.kind = BROADCAST, .to = buffer, .count = count, .type = type, .root = root});
+}
+
+static void exchange(struct comm_group *group, struct device_stream *stream,
+                     const struct comm_message *messages, size_t count)
+{
+    struct exchange_call call = {.group = (struct tcp_group *)group, .count = count};
+
+    if (count == 0)
+        return;
+    if (count > COMM_MESSAGES) {
+        tcp_fail((struct tcp_comm *)group->comm,
+                 "an exchange of %zu messages; at most %d are possible", count, COMM_MESSAGES);
+        return;
+    }
+    memcpy(call.messages, messages, count * sizeof(*messages));
+    device_stream_poll(stream, poll_exchange, &call, sizeof(call), 1);
+}
+
+void tcp_set_operations(struct tcp_comm *comm)
+{
+    comm->base.all_reduce = all_reduce;
+    comm->base.all_gather = all_gather;
+    comm->base.reduce_scatter = reduce_scatter;
+    comm->base.broadcast = broadcast;
+    comm->base.exchange = exchange;
+}

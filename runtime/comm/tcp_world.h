@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The world and the groups of the TCP backend; only for tcp.c and tcp_operations.c. */
+#ifndef MEGATRON_TCP_WORLD_H
+#define MEGATRON_TCP_WORLD_H
+
+#include "comm.h"
+#include "mesh.h"
+#include "star.h"
+#include "watch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct tcp_work;
+
+struct tcp_comm {
+    struct comm base;
+    atomic_int failed;
+    pthread_mutex_t lock; /* protects the failure */
+    struct error failure;
+    struct star *star;
+    struct watch *watch;
+    struct mesh *mesh;
+    uint32_t groups; /* created so far; all ranks count alike */
+};
+
+struct tcp_group {
+    struct comm_group base;
+    uint32_t channel;      /* for collectives; the next one is for exchanges */
+    int *ranks;            /* of its members, in the world */
+    struct tcp_work *idle; /* to be used again */
+    void *space;           /* parts of the other ranks */
+    size_t space_bytes;
+    const void **parts; /* one per rank */
+};
+
+/* Record the first failure for comm_check and make the device fail with it. Callable from any
+ * thread. */
+__attribute__((format(printf, 2, 3))) void tcp_fail(struct tcp_comm *comm, const char *format, ...);
+
+/* Fill in the backend's collectives on streams. */
+void tcp_set_operations(struct tcp_comm *comm);
+
+/* Release the memory of the group's operations. */
+void tcp_release_work(struct tcp_group *group);
+
+#endif

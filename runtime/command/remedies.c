@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One option has one name and one meaning in all commands, so that one table serves them all. */
+#include "remedies.h"
+
+const char *const command_remedies[REMEDY_COUNT] = {
+    [REMEDY_SAVE_DIRECTORY] = "choose another directory with --save",
+    [REMEDY_SAVE_INTERVAL] = "raise --save-interval, or use a faster disk",
+    [REMEDY_SAVE_THERE] = "to start a new run that can be resumed, use the same directory for "
+                          "--save",
+    [REMEDY_LOAD] = "correct --load",
+    [REMEDY_ITERATION] = "choose another iteration with --ckpt-step",
+    [REMEDY_LOAD_HF] = "use --load-hf",
+    [REMEDY_NO_OPTIMIZER] = "use --no-load-optim or --finetune",
+    [REMEDY_SCHEDULE] = "use the same values, --override-opt_param-scheduler to use these values, "
+                        "or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
+    [REMEDY_NEW_SEED] = "add --no-load-rng to use the new seed",
+    [REMEDY_IMPORT] = "import it first: megatron checkpoint import SOURCE DIR --format megatron",
+    [REMEDY_HEADS] = "add --num-attention-heads N",
+    [REMEDY_VOCABULARY] = "correct --vocab-size",
+    [REMEDY_EXPORT_TYPE] = "choose the type with --dtype",
+    [REMEDY_SHARD_SIZE] = "raise --max-shard-size",
+    [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
+
+    [REMEDY_STRICT] = "drop --strict to skip what is invalid",
+    [REMEDY_LINE_BYTES] = "raise --max-line-bytes",
+    [REMEDY_SHORTER_LINES] = "lower --max-line-bytes",
+    [REMEDY_INPUT_FORMAT] = "choose with --input-format",
+    [REMEDY_MEDIAWIKI] = "use --input-format mediawiki",
+    [REMEDY_PLAIN_TEXT] = "for plain text use --input-format lines, blank-lines, titles or files",
+    [REMEDY_STANDARD_INPUT] = "use --input - for a pipe",
+    [REMEDY_KEYS] = "choose with --json-keys",
+    [REMEDY_OUTPUT] = "write to another place (--output-prefix or --output)",
+    [REMEDY_OVERWRITE] = "use --overwrite to replace it",
+    [REMEDY_NO_END_OF_DOCUMENT] = "drop --append-eod",
+    [REMEDY_BUCKETS] = "use more --buckets",
+    [REMEDY_TEST_SETS] = "choose other test sets with --against",
+    [REMEDY_TEST_KEYS] = "choose with --against-keys",
+    [REMEDY_LANGUAGES] = "correct --languages",
+    [REMEDY_RULES] = "`megatron data filter --list-rules` lists all rules",
+
+    [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
+    [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
+    [REMEDY_VOCAB_FILE] = "name it with --vocab-file",
+    [REMEDY_MERGE_FILE] = "use both --vocab-file and --merge-file, or neither for GPT-2's files",
+    [REMEDY_VOCAB_SIZE] = "set it with --vocab-size",
+    [REMEDY_ADD_BOS] = "use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens",
+    [REMEDY_NO_BOS] = "drop --tokenizer-add-bos",
+    [REMEDY_BOS_OR_SPECIALS] = "drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens",
+
+    [REMEDY_DATA] = "use --data-path PREFIX, or --mock-data",
+    [REMEDY_DATA_PATHS] = "use either --data-path and --split, or --train-data-path, "
+                          "--valid-data-path and --test-data-path",
+    [REMEDY_SPLIT] = "change --split",
+    [REMEDY_TRAIN_DATA] = "correct --train-data-path",
+    [REMEDY_VALID_DATA] = "correct --valid-data-path",
+    [REMEDY_TEST_DATA] = "correct --test-data-path",
+    [REMEDY_ALL_DATA] = "correct --data-path",
+    [REMEDY_OR_SPLIT] = "or change --split",
+    [REMEDY_SPLIT_OR_NO_EVAL] = "change --split, or use --eval-iters 0",
+    [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
+    [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
+    [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
+
+    [REMEDY_PROMPT] = "use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input",
+    [REMEDY_PROMPT_FILE] = "correct --prompt-file",
+    [REMEDY_END_TOKEN] = "change --eod-id",
+    [REMEDY_TEXT_LENGTH] = "raise --out-seq-length",
+    [REMEDY_PRECISION] = "drop --bf16 or --fp16",
+    [REMEDY_CPU] = "or compute on the CPUs with --device cpu",
+
+    [REMEDY_IMPORT_TIMEOUT] = "raise --timeout (in a job, --megatron-import-timeout)",
+    [REMEDY_IMPORT_WAIT] = "use --wait on all nodes but one",
+    [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",
+    [REMEDY_PRICE] = "--price gives the cost",
+    [REMEDY_RUN_NAMES] = "use --name once per run",
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "remedy.h"
+
+#include <string.h>
+
+static const char *const *words;
+
+void remedy_set_table(const char *const *table)
+{
+    words = table;
+}
+
+const char *remedy_words(enum remedy remedy)
+{
+    return words ? words[remedy] : "see the manual";
+}
+
+int error_remedy(struct error *err, enum remedy remedy)
+{
+    struct error before;
+    const char *after = remedy_words(remedy);
+
+    if (!err)
+        return -1;
+    /* If the text is too long, cut it, not the remedy. */
+    before = *err;
+    return error_set_code(err, before.code, "%.*s; %s",
+                          (int)(sizeof(err->text) - strlen(after) - sizeof("; ")), before.text,
+                          after);
+}

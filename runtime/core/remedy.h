@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a user can do about an error or a warning. A layer below the commands states what is wrong
+ * and names the remedy by this enum; only the commands, which own the options, have the words
+ * (command/remedies.c). */
+#ifndef MEGATRON_REMEDY_H
+#define MEGATRON_REMEDY_H
+
+#include "error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum remedy {
+    /* Checkpoints */
+    REMEDY_SAVE_DIRECTORY, /* choose another directory to save to */
+    REMEDY_SAVE_INTERVAL,  /* save less often */
+    REMEDY_SAVE_THERE,     /* start a run that saves to the directory it loads from */
+    REMEDY_LOAD,           /* load from another directory */
+    REMEDY_ITERATION,      /* choose another iteration to load */
+    REMEDY_LOAD_HF,        /* load a Hugging Face folder as such */
+    REMEDY_NO_OPTIMIZER,   /* load without the state of the optimizer */
+    REMEDY_SCHEDULE,       /* decide which learning-rate schedule applies */
+    REMEDY_NEW_SEED,       /* use the new seed, not that of the checkpoint */
+    REMEDY_IMPORT,         /* import a Megatron-LM checkpoint */
+    REMEDY_HEADS,          /* set the number of attention heads */
+    REMEDY_VOCABULARY,     /* correct the size of the vocabulary */
+    REMEDY_EXPORT_TYPE,    /* export the weights as another type */
+    REMEDY_SHARD_SIZE,     /* export fewer, larger files */
+    REMEDY_TIMEOUT,        /* wait longer for other ranks */
+    /* Text to read, and files to write */
+    REMEDY_STRICT,             /* skip documents that are invalid */
+    REMEDY_LINE_BYTES,         /* allow longer lines */
+    REMEDY_SHORTER_LINES,      /* allow only shorter lines */
+    REMEDY_INPUT_FORMAT,       /* choose the format of the input */
+    REMEDY_MEDIAWIKI,          /* read the input as a MediaWiki dump */
+    REMEDY_PLAIN_TEXT,         /* read the input as plain text */
+    REMEDY_STANDARD_INPUT,     /* read a pipe from standard input */
+    REMEDY_KEYS,               /* choose the JSON keys with the text */
+    REMEDY_OUTPUT,             /* write to another place */
+    REMEDY_OVERWRITE,          /* replace existing files */
+    REMEDY_NO_END_OF_DOCUMENT, /* do not append an end-of-document token */
+    REMEDY_BUCKETS,            /* divide the hashes into more buckets */
+    REMEDY_TEST_SETS,          /* choose other test sets */
+    REMEDY_TEST_KEYS,          /* choose the JSON keys of the test sets */
+    REMEDY_LANGUAGES,          /* correct the list of languages */
+    REMEDY_RULES,              /* look the rules up */
+    /* Tokenizers */
+    REMEDY_TOKENIZER,       /* choose another tokenizer */
+    REMEDY_TOKENIZER_MODEL, /* name the tokenizer's model */
+    REMEDY_VOCAB_FILE,      /* name the vocabulary file */
+    REMEDY_MERGE_FILE,      /* name both the vocabulary and the merges */
+    REMEDY_VOCAB_SIZE,      /* give the size of the vocabulary */
+    REMEDY_ADD_BOS,         /* prepend the beginning-of-sequence token, and nothing else */
+    REMEDY_NO_BOS,          /* do not prepend it */
+    REMEDY_BOS_OR_SPECIALS, /* add either the one or the others */
+    /* Data to train on */
+    REMEDY_DATA,             /* name the data */
+    REMEDY_DATA_PATHS,       /* name all data, or the data of each split */
+    REMEDY_SPLIT,            /* correct the split */
+    REMEDY_TRAIN_DATA,       /* correct the list of training data */
+    REMEDY_VALID_DATA,       /* ... of validation data */
+    REMEDY_TEST_DATA,        /* ... of test data */
+    REMEDY_ALL_DATA,         /* ... of the data that is split */
+    REMEDY_OR_SPLIT,         /* as an alternative, correct the split */
+    REMEDY_SPLIT_OR_NO_EVAL, /* correct the split, or do not evaluate */
+    REMEDY_MOCK_DATA,        /* train on real data */
+    REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
+    REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
+    /* Generation */
+    REMEDY_PROMPT,      /* give a prompt */
+    REMEDY_PROMPT_FILE, /* name another file of prompts */
+    REMEDY_END_TOKEN,   /* choose the token that ends a text */
+    REMEDY_TEXT_LENGTH, /* allow longer texts */
+    REMEDY_PRECISION,   /* compute in another precision */
+    REMEDY_CPU,         /* as an alternative, compute on the CPUs */
+    /* Images and plans */
+    REMEDY_IMPORT_TIMEOUT, /* wait longer for an image */
+    REMEDY_IMPORT_WAIT,    /* let all nodes but one wait for the image */
+    REMEDY_NODE_KINDS,     /* look the kinds of nodes up */
+    REMEDY_PRICE,          /* give the price of a node */
+    REMEDY_RUN_NAMES,      /* give as many names as there are runs */
+    REMEDY_COUNT
+};
+
+/* Use the words of 'table': REMEDY_COUNT imperative clauses, without a period. main() calls this
+ * once, before other threads start. */
+void remedy_set_table(const char *const *table);
+
+/* The words for 'remedy', such as "raise --max-line-bytes"; without a table "see the manual". */
+const char *remedy_words(enum remedy remedy);
+
+/* Append "; " and the words for 'remedy' to 'err' (which may be NULL). Returns -1. */
+int error_remedy(struct error *err, enum remedy remedy);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Masking for masked language models: which tokens of a sample a model has to predict, and what it
+ * sees in their place. Everything is drawn from (seed, epoch, number of the sample), so masks
+ * depend neither on the layout of ranks nor on what was read before. */
+#ifndef MEGATRON_MASK_H
+#define MEGATRON_MASK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "dataset.h"
+
+enum mask_rule {
+    MASK_FAIRSEQ,      /* fairseq 0.12: numpy's RandomState */
+    MASK_FAIRSEQ_MAIN, /* fairseq's main branch: numpy's default_rng */
+    MASK_COLLATOR,     /* Hugging Face's collator: each token by itself, special tokens never */
+};
+
+struct mask_config {
+    enum mask_rule rule;
+    int64_t vocabulary;   /* ids, with the mask token */
+    int32_t mask;         /* id of the mask token */
+    int32_t first_random; /* ids below this are special: never drawn as a replacement, and never
+                             masked by MASK_COLLATOR */
+    double probability;   /* share of the tokens that are predicted */
+    double leave_unmasked, random_token; /* shares of these that stay, or become another token */
+    /* By id, or NULL. Counts that make frequent tokens likelier replacements; 1 for a token that
+     * begins a word: whole words are masked. */
+    const double *counts;
+    const uint8_t *begins;
+};
+
+struct masking;
+
+/* Check 'config' and prepare what all samples share; 'begins' must stay, 'counts' not. Returns NULL
+ * with 'err' set. Caller must destroy. */
+struct masking *masking_create(const struct mask_config *config, struct error *err);
+void masking_destroy(struct masking *masking);
+
+/* The seed of sample 'index': Python's hash((seed, epoch, index)) % 1e6. */
+uint32_t masking_seed(int64_t seed, int64_t epoch, int64_t index);
+
+/* Mask the 'count' tokens in place; 'labels' (as many) become the original token where one is
+ * predicted, else BATCH_IGNORE. Returns the number of predicted tokens, or -1: the tokens contain
+ * the mask token or one outside the vocabulary, or memory is out. Callable from any thread. */
+int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tokens, int64_t count,
+                      int32_t *labels, struct error *err);
+
+/* The number that masking_apply would return for 'count' tokens, if it does not depend on them;
+ * otherwise -1. */
+int64_t masking_count(const struct masking *masking, uint32_t seed, int64_t count);
+
+/* The most tokens that are ever predicted out of 'count'. */
+int64_t masking_limit(const struct mask_config *config, int64_t count);
+
+#endif

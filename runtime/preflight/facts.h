@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank finds on its node without measuring: versions, devices, limits, counters, and what
+ * NVML reports. Plain bytes, so that they can be sent to rank 0. */
+#ifndef MEGATRON_FACTS_PREFLIGHT_H
+#define MEGATRON_FACTS_PREFLIGHT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "nvml_gpus.h"
+#include "rendezvous.h"
+
+enum { FACTS_GPUS = 16, FACTS_NAME = 64, FACTS_XIDS = 8 };
+
+/* Counters of the network that only grow. */
+struct counter_facts {
+    uint64_t errors; /* of RDMA ports: retransmissions, drops, failed writes, symbol errors */
+    uint64_t downs;  /* times that an RDMA port went down */
+    char worst[40];  /* the counter with the highest value, "DEVICE NAME" */
+    uint64_t worst_value;
+};
+
+struct xid_facts {
+    char bus[16];
+    int32_t number, count;
+};
+
+/* What the first rank of a node reads. */
+struct node_facts {
+    char kind[FACTS_NAME]; /* product name of the machine */
+    uint64_t program;      /* checksum of this program */
+    char driver[32], nccl[32];
+    int32_t gpus, nics, nics_down; /* as the kernel lists them */
+    int32_t efa, openable, efa_provider, nccl_plugin;
+    int32_t gpudirect; /* the kernel lets NICs access GPU memory; -1: not applicable */
+    uint64_t locked_memory, open_files; /* limits */
+    char nvml[160];                     /* why NVML could not be used, or "" */
+    int32_t gpu_count, gpus_lost;       /* of 'gpu'; of those, which NVML cannot reach */
+    struct gpu_state gpu[FACTS_GPUS];
+    int32_t xid_count; /* -1: the kernel log cannot be read */
+    struct xid_facts xids[FACTS_XIDS];
+    struct counter_facts before;
+    struct rendezvous_address address; /* where it listens for other nodes */
+};
+
+struct facts {
+    char host[FACTS_NAME];
+    char model[128];   /* of its device, such as "NVIDIA H200" */
+    int32_t leads;     /* the first rank of its node: 'node' is filled */
+    int32_t gpu_index; /* -1: a CPU rank */
+    struct node_facts node;
+};
+
+/* Read the node's part below 'root' ("" is the machine itself). 'nvml' may be NULL. */
+void facts_read_node(struct node_facts *node, const char *root, struct nvml_gpus *nvml);
+
+void facts_read_counters(struct counter_facts *counters, const char *root);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts about pairs of nodes and the NICs. Each node is in two pairs: two bad ones that share a
+ * node name it; one bad pair alone is a link between two nodes. */
+#include "config.h"
+#include "judge_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A pair as both of its nodes saw it. */
+struct pair {
+    int left, right; /* ranks */
+    double rate, loss, reduce;
+    int failed;
+    char reason[96];
+};
+
+static double loss_of(const struct pair_result *result)
+{
+    return result->segments > 0 ? (double)result->retransmitted / (double)result->segments : 0;
+}
+
+static void combine(const struct job *job, int i, struct pair *pair)
+{
+    int left = job->leaders[i], right = job->leaders[pairs_right(job->nodes, i)];
+    const struct pair_result *a = &job->measures[left].pairs[0];
+    const struct pair_result *b = &job->measures[right].pairs[1];
+    *pair = (struct pair){
+        .left = left,
+        .right = right,
+        .failed = a->failed || b->failed || !a->tried || !b->tried,
+        .rate = fmin(a->rate, b->rate),
+        .reduce = fmax(job->measures[left].pair_reduce[0], job->measures[right].pair_reduce[1])};
+    pair->loss = fmax(loss_of(a), loss_of(b)); /* packets may be lost in one direction only */
+    snprintf(pair->reason, sizeof(pair->reason), "%s",
+             a->failed   ? a->reason
+             : b->failed ? b->reason
+                         : "one of the two nodes did not answer");
+}
+
+/* How bad a pair is by one measure. */
+static enum verdict grade(double value, double warn, double fail)
+{
+    return fail > 0 && value > fail ? VERDICT_FAIL : warn > 0 && value > warn ? VERDICT_WARN : 0;
+}
+
+struct measure {
+    const char *check, *advice;
+    double (*get)(const struct pair *pair, double median);
+    void (*print)(const struct pair *pair, char *text, size_t size);
+    double warn, fail;
+};
+
+static double get_slowness(const struct pair *pair, double median)
+{
+    return pair->failed ? 1 : median > 0 ? 1 - pair->rate / median : 0;
+}
+
+static double get_loss(const struct pair *pair, double median)
+{
+    (void)median;
+    return pair->failed ? 0 : pair->loss;
+}
+
+static void print_rate(const struct pair *pair, char *text, size_t size)
+{
+    if (pair->failed)
+        snprintf(text, size, "%s", pair->reason);
+    else
+        snprintf(text, size, "%.3g GB/s", pair->rate / 1e9);
+}
+
+static void print_loss(const struct pair *pair, char *text, size_t size)
+{
+    snprintf(text, size, "%.2f %% of the segments sent again", 100 * pair->loss);
+}
+
+/* The verdict of node i: the better of its two pairs, since a bad neighbor spoils only one. */
+static void judge_node(const struct job *job, const struct measure *measure,
+                       const struct pair *pairs, const enum verdict *grades, int i,
+                       const char *expected, struct findings *findings)
+{
+    int count = pairs_count(job->nodes), before = (i + job->nodes - 1) % job->nodes;
+    int right = i < count ? i : before, left = before < count ? before : i;
+    enum verdict both = grades[left] < grades[right] ? grades[left] : grades[right];
+    enum verdict worst = grades[left] > grades[right] ? grades[left] : grades[right];
+    int other = grades[right] == worst ? right : left;
+    const struct pair *pair = &pairs[other];
+    int me = job->leaders[i], peer = pair->left == me ? pair->right : pair->left;
+    char text[64];
+
+    if (!judged(job, me))
+        return;
+    measure->print(pair, text, sizeof(text));
+    if (left == right) /* two nodes: there is one pair, and either may be bad */
+        judge_say(findings, job->hosts[me], measure->check, worst, expected,
+                  "one of the two nodes or the link: test both with a third node",
+                  "to %.30s: %.60s", job->hosts[peer], text);
+    else if (both > VERDICT_OK)
+        judge_say(findings, job->hosts[me], measure->check, both, expected, measure->advice,
+                  "with both neighbors; to %.24s: %.50s", job->hosts[peer], text);
+    else if (worst == VERDICT_FAIL) {
+        /* The neighbor is named if its other pair is bad, too. */
+        int theirs =
+            pair->left == me ? (other + 1) % job->nodes : (other + job->nodes - 1) % job->nodes;
+
+        judge_say(findings, job->hosts[me], measure->check,
+                  grades[theirs] > VERDICT_OK ? VERDICT_OK : VERDICT_WARN, expected,
+                  "only this link is bad: check the cables and switch ports between the two",
+                  "to %.30s: %.60s", job->hosts[peer], text);
+    } else {
+        judge_say(findings, job->hosts[me], measure->check, VERDICT_OK, expected, "",
+                  "to %.30s: %.60s", job->hosts[peer], text);
+    }
+}
+
+static void judge_measure(const struct job *job, const struct measure *measure,
+                          const struct pair *pairs, double median, const char *expected,
+                          struct findings *findings)
+{
+    int count = pairs_count(job->nodes);
+    enum verdict *grades = calloc((size_t)count, sizeof(*grades));
+
+    if (!grades) {
+        findings->out_of_memory = 1;
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        grades[i] = grade(measure->get(&pairs[i], median), measure->warn, measure->fail);
+    for (int i = 0; i < job->nodes; i++)
+        judge_node(job, measure, pairs, grades, i, expected, findings);
+    free(grades);
+}
+
+/* All-reduces within nodes and over pairs, where the machine file has limits. */
+static double get_reduce(const struct pair *pair, double limit)
+{
+    return pair->reduce > 0 && pair->reduce < limit ? 1 : 0;
+}
+
+static void print_reduce(const struct pair *pair, char *text, size_t size)
+{
+    snprintf(text, size, "all-reduce at %.3g GB/s", pair->reduce / 1e9);
+}
+
+/* If the machine file has no limit, a tenth of the median counts. */
+static double median_reduce(const struct pair *pairs, int count, double *scratch)
+{
+    size_t known = 0;
+
+    for (int i = 0; i < count; i++)
+        if (pairs[i].reduce > 0)
+            scratch[known++] = pairs[i].reduce;
+    return judge_median(scratch, known);
+}
+
+static void judge_pairs(const struct job *job, struct findings *findings)
+{
+    const struct machine_limits *limits = &job->machine->limits;
+    const struct measure rate = {"network",         "check its NIC, cable and switch port",
+                                 get_slowness,      print_rate,
+                                 limits->link_warn, limits->link_fail};
+    const struct measure loss = {
+        "network loss",    "packets are lost: check its cable, NIC and switch port",
+        get_loss,          print_loss,
+        limits->loss_warn, limits->loss_fail};
+    const struct measure reduce = {"pair all-reduce",
+                                   "check its RDMA NICs (rdma link), cables and switch ports",
+                                   get_reduce,
+                                   print_reduce,
+                                   0.5,
+                                   0.5};
+    int count = pairs_count(job->nodes);
+    struct pair *pairs = calloc((size_t)count + 1, sizeof(*pairs));
+    double *rates = calloc((size_t)count + 1, sizeof(*rates)), median, least;
+    char expected[96];
+    size_t known = 0;
+
+    if (!pairs || !rates) {
+        findings->out_of_memory = 1;
+        goto out;
+    }
+    for (int i = 0; i < count; i++) {
+        combine(job, i, &pairs[i]);
+        if (!pairs[i].failed)
+            rates[known++] = pairs[i].rate;
+    }
+    median = judge_median(rates, known);
+    snprintf(expected, sizeof(expected), "%.3g GB/s, the job's median", median / 1e9);
+    judge_measure(job, &rate, pairs, median, expected, findings);
+    snprintf(expected, sizeof(expected), "below %.2g %%", 100 * limits->loss_warn);
+    judge_measure(job, &loss, pairs, 0, expected, findings);
+    least = limits->pair_all_reduce > 0 ? limits->pair_all_reduce
+                                        : median_reduce(pairs, count, rates) / 10;
+    snprintf(expected, sizeof(expected), "at least %.3g GB/s", least / 1e9);
+    if (least > 0)
+        judge_measure(job, &reduce, pairs, least, expected, findings);
+out:
+    free(pairs);
+    free(rates);
+}
+
+static void judge_nics(const struct job *job, int r, struct findings *findings)
+{
+    const struct node_facts *node = &job->facts[r].node;
+    const struct counter_facts *after = &job->measures[r].after, *before = &node->before;
+    uint64_t errors = after->errors - before->errors, downs = after->downs - before->downs;
+    const char *host = job->hosts[r];
+
+    if (node->nics == 0)
+        return;
+    judge_say(findings, host, "nic state", node->nics_down > 0 ? VERDICT_FAIL : VERDICT_OK,
+              "all ports active", "check the cable and the switch port (rdma link)",
+              "%d of %d NICs are down", node->nics_down, node->nics);
+    judge_say(findings, host, "nic counters",
+              downs > 0    ? VERDICT_FAIL
+              : errors > 0 ? VERDICT_WARN
+                           : VERDICT_OK,
+              "no new errors", "check the cable and the switch port; drain the node if it recurs",
+              "%llu new errors, %llu times down%s%s", (unsigned long long)errors,
+              (unsigned long long)downs, errors + downs > 0 ? "; highest: " : "",
+              errors + downs > 0 ? after->worst : "");
+    if (node->efa > 0)
+        judge_say(findings, host, "efa",
+                  node->openable == 0   ? VERDICT_FAIL
+                  : !node->efa_provider ? VERDICT_FAIL
+                  : !node->nccl_plugin  ? VERDICT_WARN
+                                        : VERDICT_OK,
+                  "devices, libfabric's efa provider, NCCL's plugin",
+                  "install the EFA software and aws-ofi-nccl, or NCCL silently uses TCP", "%s",
+                  node->openable == 0   ? "the devices cannot be opened"
+                  : !node->efa_provider ? "libfabric has no efa provider"
+                  : !node->nccl_plugin  ? "NCCL's network plugin was not found"
+                                        : "complete");
+    if (node->gpudirect >= 0)
+        judge_say(findings, host, "gpudirect", node->gpudirect ? VERDICT_OK : VERDICT_WARN,
+                  "NICs can access GPU memory",
+                  "load nvidia-peermem (modprobe nvidia-peermem) or the open kernel modules",
+                  node->gpudirect ? "available" : "missing");
+}
+
+/* Did collectives fail on all ranks? Then the set-up is to blame, not a node. */
+static int all_in_trouble(const struct job *job)
+{
+    for (int r = 0; r < job->size; r++)
+        if (judged(job, r) && !job->measures[r].comm_trouble[0])
+            return 0;
+    return 1;
+}
+
+static void judge_all_reduce(const struct job *job, int r, struct findings *findings)
+{
+    const struct measures *m = &job->measures[r];
+    double limit = job->machine->limits.all_reduce;
+    char expected[64];
+
+    if (m->comm_trouble[0])
+        judge_say(findings, job->hosts[r], "collectives",
+                  all_in_trouble(job) ? VERDICT_WARN : VERDICT_FAIL, "they work",
+                  "see the message; NCCL_DEBUG=INFO tells more", "rank %d: %.80s", r,
+                  m->comm_trouble);
+    if (m->all_reduce <= 0 || limit <= 0)
+        return;
+    snprintf(expected, sizeof(expected), "at least %.0f GB/s", limit / 1e9);
+    judge_say(findings, job->hosts[r], "node all-reduce",
+              m->all_reduce < limit ? VERDICT_FAIL : VERDICT_OK, expected,
+              "check NVLink (nvidia-smi nvlink --status) and the fabric manager", "%.0f GB/s",
+              m->all_reduce / 1e9);
+}
+
+void judge_network(const struct job *job, struct findings *findings)
+{
+    if (job->full_ring && pairs_count(job->nodes) > 0)
+        judge_pairs(job, findings);
+    for (int r = 0; r < job->size; r++) {
+        if (!judged(job, r))
+            continue;
+        if (job->facts[r].leads)
+            judge_nics(job, r, findings);
+        judge_all_reduce(job, r, findings);
+    }
+}

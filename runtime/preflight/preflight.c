@@ -1,0 +1,607 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "preflight.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fabric.h"
+#include "file.h"
+#include "hosts.h"
+#include "judge.h"
+#include "log.h"
+
+enum { CHOICES = 16384, DISK_BYTES = 8 << 20 };
+
+/* The first thing that ranks exchange: those of another version cannot be understood. */
+struct greeting {
+    char version[48];
+    uint32_t facts, measures; /* sizes */
+};
+
+/* What rank 0 tells all ranks after the facts are known. */
+struct order {
+    char shared_file[1024]; /* "" : no test */
+    int32_t nodes;          /* of the ring */
+};
+
+/* This rank's place in the ring. */
+struct place {
+    int32_t node; /* -1: not a first rank */
+    struct rendezvous_address right;
+};
+
+struct run {
+    const struct preflight_options *options;
+    const struct world *world;
+    struct hub *hub;
+    struct device *device;
+    struct layer *layer;
+    struct nvml_gpus *nvml;
+    struct facts facts;
+    struct measures measures;
+    struct order order;
+    struct place place;
+    int listener;
+    pthread_t sampler;
+    int sampling;
+    atomic_int stop;
+    /* on rank 0 */
+    struct facts *all_facts;
+    struct measures *all_measures;
+    double *ahead, *uncertainty;
+    int *leaders;
+};
+
+/* Where rank 0 is --------------------------------------------------------------------------------
+ */
+
+static int64_t number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? strtoll(text, NULL, 10) : 0;
+}
+
+/* The plugin names rank 0's node and a port. Without it: the first node of the step, and a port
+ * that follows from the numbers of job and step. */
+static int find_rank_0(const struct world *world, char *host, size_t size, int *port,
+                       struct error *err)
+{
+    const char *list = getenv("SLURM_STEP_NODELIST");
+
+    *port = world->master_port > 0
+                ? (int)world->master_port
+                : 20480 + (int)((number_of("SLURM_JOB_ID") * 16 + number_of("SLURM_STEP_ID") +
+                                 number_of("OMPI_MCA_ess_base_jobid") % 9973) %
+                                10240);
+    if (world->master_addr)
+        snprintf(host, size, "%s", world->master_addr);
+    else if (world->nodes <= 1)
+        snprintf(host, size, "localhost");
+    else if (!list || hosts_at(list, 0, host, size) < 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "cannot determine which node runs rank 0; set MASTER_ADDR and "
+                              "MASTER_PORT");
+    return 0;
+}
+
+/* The host that rank 'r' should be on, for ranks that never connected: Slurm fills node after node,
+ * if it does not say otherwise. */
+static void expected_host(int r, const struct world *world, char *host, size_t size)
+{
+    const char *list = getenv("SLURM_STEP_NODELIST"), *at = getenv("SLURM_STEP_TASKS_PER_NODE");
+    int64_t node = 0, before = 0;
+
+    host[0] = '\0';
+    if (strcmp(world->source, "SLURM") != 0 && strcmp(world->source, "MEGATRON") != 0)
+        return;
+    while (list && at && *at) {
+        char *end;
+        long tasks = strtol(at, &end, 10), times = 1;
+
+        if (end == at || tasks < 1)
+            return;
+        if (strncmp(end, "(x", 2) == 0)
+            times = strtol(end + 2, &end, 10), end++;
+        if (r < before + tasks * times) {
+            hosts_at(list, node + (r - before) / tasks, host, size);
+            return;
+        }
+        before += tasks * times;
+        node += times;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+}
+
+/* Phases -----------------------------------------------------------------------------------------
+ */
+
+/* Time that one phase may take before a rank counts as dead. */
+static double patience(const struct run *run)
+{
+    return run->options->timeout;
+}
+
+/* Time that another rank waits for rank 0, which may itself wait for a dead rank several times. */
+static double loyalty(const struct run *run)
+{
+    return run->world->rank == 0 ? run->options->timeout : 4 * run->options->timeout + 30;
+}
+
+static int greet(struct run *run, struct error *err)
+{
+    struct greeting mine = {.facts = sizeof(struct facts), .measures = sizeof(struct measures)};
+    int size = (int)run->world->size;
+    struct greeting *all = NULL;
+    int rc;
+
+    snprintf(mine.version, sizeof(mine.version), "%s", PACKAGE_VERSION);
+    if (run->world->rank == 0 && !(all = calloc((size_t)size, sizeof(*all))))
+        return error_set(err, "out of memory");
+    rc = hub_collect(run->hub, &mine, all, sizeof(mine), patience(run), err);
+    for (int r = 1; all && rc == 0 && r < size; r++)
+        if (hub_state(run->hub, r) == HUB_ALIVE && memcmp(&all[r], &mine, sizeof(mine)) != 0)
+            hub_drop(run->hub, r);
+    free(all);
+    return rc;
+}
+
+static void read_facts(struct run *run)
+{
+    struct facts *f = &run->facts;
+    struct error why = {0};
+
+    gethostname(f->host, sizeof(f->host) - 1);
+    f->leads = run->world->local_rank == 0;
+    f->gpu_index = -1;
+    if (!f->leads)
+        return;
+    run->nvml = nvml_gpus_open(&why);
+    facts_read_node(&f->node, run->options->root, run->nvml);
+    if (!run->nvml)
+        snprintf(f->node.nvml, sizeof(f->node.nvml), "%.150s", why.text);
+    run->listener = rendezvous_listen(0, NULL, &f->node.address, NULL);
+}
+
+/* A device that cannot be opened is a verdict, not the end of the test. */
+static void open_device(struct run *run)
+{
+    struct ranks_config config = {.device = run->options->device, .threads = 1, .deterministic = 1};
+    struct error err = {0};
+
+    if (strcmp(ranks_device(config.device), "cpu") != 0)
+        run->facts.gpu_index = (int)run->world->local_rank;
+    run->device = ranks_open_device(&config, run->world, &err);
+    if (!run->device) {
+        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.150s", err.text);
+        return;
+    }
+    snprintf(run->facts.model, sizeof(run->facts.model), "%s", run->device->model);
+}
+
+static int exchange_facts(struct run *run, struct error *err)
+{
+    size_t size = (size_t)run->world->size;
+
+    if (run->world->rank == 0) {
+        run->all_facts = calloc(size, sizeof(*run->all_facts));
+        run->all_measures = calloc(size, sizeof(*run->all_measures));
+        run->ahead = calloc(size, sizeof(*run->ahead));
+        run->uncertainty = calloc(size, sizeof(*run->uncertainty));
+        run->leaders = calloc(size, sizeof(*run->leaders));
+        if (!run->all_facts || !run->all_measures || !run->ahead || !run->uncertainty ||
+            !run->leaders)
+            return error_set(err, "out of memory");
+    }
+    return hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts), patience(run),
+                       err);
+}
+
+static int compare_clocks(struct run *run, struct error *err)
+{
+    char *asked = NULL;
+    int rc;
+
+    if (!run->facts.leads && run->world->rank != 0)
+        return 0;
+    if (run->world->rank == 0) {
+        asked = calloc((size_t)run->world->size, 1);
+        if (!asked)
+            return error_set(err, "out of memory");
+        for (int r = 1; r < run->world->size; r++)
+            asked[r] = (char)run->all_facts[r].leads;
+    }
+    rc = hub_compare_clocks(run->hub, asked, run->ahead, run->uncertainty,
+                            loyalty(run) + 0.01 * (double)run->world->size, err);
+    free(asked);
+    return rc;
+}
+
+/* The file that all ranks look for. It exists until the measures are collected. */
+static void create_shared_file(struct run *run)
+{
+    struct error err;
+
+    if (!run->options->shared || run->world->size == 1)
+        return;
+    snprintf(run->order.shared_file, sizeof(run->order.shared_file),
+             "%.900s/.megatron-preflight.%.60s.%d", run->options->shared, run->facts.host,
+             (int)getpid());
+    if (file_write_whole(run->order.shared_file, "preflight\n", 10, 0, &err) < 0) {
+        log_warning("the shared file system is not tested: %s", err.text);
+        run->order.shared_file[0] = '\0';
+    }
+}
+
+/* Rank 0 tells what to do; every first rank also gets the address of its right neighbor. */
+static int give_orders(struct run *run, struct error *err)
+{
+    size_t size = (size_t)run->world->size;
+    struct place *places = NULL;
+    int rc, nodes = 0;
+
+    if (run->world->rank == 0) {
+        places = calloc(size, sizeof(*places));
+        if (!places)
+            return error_set(err, "out of memory");
+        create_shared_file(run);
+        for (int r = 0; r < (int)size; r++) {
+            places[r].node = -1;
+            if (hub_state(run->hub, r) == HUB_ALIVE && run->all_facts[r].leads &&
+                run->all_facts[r].node.address.port > 0) {
+                places[r].node = nodes;
+                run->leaders[nodes++] = r;
+            }
+        }
+        run->order.nodes = nodes;
+        for (int i = 0; i < nodes; i++)
+            places[run->leaders[i]].right =
+                run->all_facts[run->leaders[pairs_right(nodes, i)]].node.address;
+        run->place = places[0];
+    }
+    rc = hub_share(run->hub, &run->order, sizeof(run->order), loyalty(run), err);
+    /* Each rank needs one place; sending all to all would be quadratic. */
+    if (rc == 0)
+        rc = hub_give(run->hub, places, &run->place, sizeof(run->place), loyalty(run), err);
+    free(places);
+    return rc;
+}
+
+/* Products are chosen by timing: all GPUs take rank 0's choices, or their results would differ. */
+static int create_layer(struct run *run, struct error *err)
+{
+    char *choices = calloc(1, CHOICES), *mine = NULL;
+    struct error why = {0};
+    int rc = 0;
+
+    if (!choices)
+        return error_set(err, "out of memory");
+    if (run->world->rank == 0 && run->device) {
+        run->layer = layer_create(run->device, NULL, &why);
+        if (run->layer && run->device->choices)
+            mine = run->device->choices(run->device, &why);
+        if (mine && strlen(mine) < CHOICES)
+            memcpy(choices, mine, strlen(mine));
+        free(mine);
+    }
+    rc = hub_share(run->hub, choices, CHOICES, loyalty(run), err);
+    if (rc == 0 && run->world->rank != 0 && run->device)
+        run->layer = layer_create(run->device, choices, &why);
+    if (run->device && !run->layer)
+        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.150s", why.text);
+    free(choices);
+    return rc;
+}
+
+static int barrier(struct run *run, struct error *err)
+{
+    char token = 0, *all = run->world->rank == 0 ? calloc((size_t)run->world->size, 1) : NULL;
+    int rc = hub_collect(run->hub, &token, all, 1, patience(run), err);
+
+    if (rc == 0)
+        rc = hub_share(run->hub, &token, 1, loyalty(run), err);
+    free(all);
+    return rc;
+}
+
+/* Measurements -----------------------------------------------------------------------------------
+ */
+
+/* GPUs lower their clocks and raise their links under load: look at them meanwhile. */
+static void *sample_gpus(void *context)
+{
+    struct run *run = context;
+
+    while (!atomic_load(&run->stop)) {
+        for (int i = 0; i < run->facts.node.gpu_count; i++)
+            nvml_gpus_sample(run->nvml, i, &run->measures.gpu[i]);
+        clock_sleep(0.1);
+    }
+    return NULL;
+}
+
+static void start_sampling(struct run *run)
+{
+    if (!run->nvml)
+        return;
+    memcpy(run->measures.gpu, run->facts.node.gpu, sizeof(run->measures.gpu));
+    run->sampling = pthread_create(&run->sampler, NULL, sample_gpus, run) == 0;
+}
+
+static void stop_sampling(struct run *run)
+{
+    if (run->sampling) {
+        atomic_store(&run->stop, 1);
+        pthread_join(run->sampler, NULL);
+    }
+    run->sampling = 0;
+    /* Errors that the load brought to light. */
+    for (int i = 0; run->nvml && i < run->facts.node.gpu_count; i++) {
+        struct gpu_state now, *seen = &run->measures.gpu[i];
+
+        if (nvml_gpus_read(run->nvml, i, &now) < 0)
+            continue;
+        seen->uncorrected = now.uncorrected;
+        seen->rows_pending = now.rows_pending;
+        seen->rows_spent = now.rows_spent;
+        seen->links_up = now.links_up;
+        seen->links_down = now.links_down;
+        seen->link_errors = now.link_errors;
+    }
+}
+
+static void measure_device(struct run *run)
+{
+    struct measures *m = &run->measures;
+    int full = run->options->full;
+    struct device_memory memory;
+    struct error err = {0};
+    size_t bytes, tested = 0;
+    int rc = 0;
+
+    if (!run->layer)
+        return;
+    rc = layer_run(run->layer, full ? 5 : 1, &m->layer, &err);
+    if (rc == 0 && run->facts.gpu_index >= 0) {
+        rc = layer_test_copies(run->device, &m->copy_rate, &err);
+        if (rc == 0 && device_memory(run->device, &memory, &err) == 0) {
+            /* Several GiB of a GPU are enough to meet a bad bank; the full form takes them all. */
+            bytes = full ? memory.available / 10 * 9 : (size_t)8 << 30;
+            if (bytes > memory.available / 10 * 9)
+                bytes = memory.available / 10 * 9;
+            rc = layer_test_memory(run->device, bytes, &m->wrong_blocks, &tested, &err);
+            m->tested_bytes = (double)tested;
+        }
+    }
+    if (rc < 0)
+        snprintf(m->trouble, sizeof(m->trouble), "%.150s", err.text);
+}
+
+/* Free space, and the rate of a write that reaches the disk. */
+static void measure_disk(struct run *run)
+{
+    struct measures *m = &run->measures;
+    char path[1100], *data = calloc(1, DISK_BYTES);
+    struct statvfs space;
+    double begin;
+    int fd;
+
+    m->disk_free = -1;
+    if (statvfs(run->options->scratch, &space) == 0)
+        m->disk_free = (int64_t)(space.f_bavail * space.f_frsize);
+    snprintf(path, sizeof(path), "%.1000s/.megatron-preflight.XXXXXX", run->options->scratch);
+    fd = data ? mkostemp(path, O_CLOEXEC) : -1;
+    if (fd >= 0) {
+        begin = clock_now();
+        if (file_write_at(fd, data, DISK_BYTES, 0) == 0 && fsync(fd) == 0)
+            m->disk_rate = DISK_BYTES / (clock_now() - begin);
+        unlink(path);
+        close(fd);
+    }
+    free(data);
+}
+
+/* A file system may show a new file late. */
+static void look_for_file(struct run *run)
+{
+    const char *path = run->order.shared_file;
+    double until = clock_now() + 3;
+
+    run->measures.sees_files = -1;
+    if (!path[0])
+        return;
+    do {
+        file_refresh_directory(run->options->shared);
+        run->measures.sees_files = access(path, F_OK) == 0;
+        if (!run->measures.sees_files)
+            clock_sleep(0.1);
+    } while (!run->measures.sees_files && clock_now() < until);
+}
+
+static int measure(struct run *run, struct error *err)
+{
+    if (run->facts.leads)
+        start_sampling(run);
+    if (processor_measure(&run->measures.processor, run->options->full ? 3 : 1, err) < 0)
+        return -1;
+    measure_device(run);
+    if (run->facts.leads) {
+        stop_sampling(run);
+        measure_disk(run);
+    }
+    look_for_file(run);
+    return 0;
+}
+
+static void exchange_pairs(struct run *run)
+{
+    const int nodes = run->order.nodes, full = run->options->full;
+
+    if (run->place.node < 0)
+        return;
+    for (int round = 0; round < PAIRS_ROUNDS; round++) {
+        int pair = pairs_of_round(nodes, run->place.node, round);
+        int left = pair == run->place.node;
+
+        if (pair >= 0)
+            pairs_exchange(left, left ? &run->place.right : &run->facts.node.address, run->listener,
+                           full ? 2 : 0.4, patience(run), &run->measures.pairs[left ? 0 : 1]);
+    }
+    facts_read_counters(&run->measures.after, run->options->root);
+}
+
+/* Which node of the ring each rank is on; -1 if it has none. */
+static int test_collectives(struct run *run, struct error *err)
+{
+    size_t size = (size_t)run->world->size;
+    int32_t *node_of = NULL;
+    int rc;
+
+    if (barrier(run, err) < 0)
+        return -1;
+    if (run->world->rank == 0) {
+        node_of = calloc(size, sizeof(*node_of));
+        if (!node_of)
+            return error_set(err, "out of memory");
+        for (size_t r = 0; r < size; r++) {
+            node_of[r] = -1;
+            for (int i = 0; i < run->order.nodes && node_of[r] < 0; i++)
+                if (strcmp(run->all_facts[r].host, run->all_facts[run->leaders[i]].host) == 0)
+                    node_of[r] = i;
+        }
+    }
+    rc = fabric_measure(run->hub, run->device, run->world, node_of, run->order.nodes, loyalty(run),
+                        &run->measures, err);
+    free(node_of);
+    return rc;
+}
+
+/* Verdicts ---------------------------------------------------------------------------------------
+ */
+
+/* The node kind: as named, or by the product name of the first node, or the usual limits of what
+ * the ranks compute on. */
+static struct machine find_machine(const struct run *run)
+{
+    const struct preflight_options *o = run->options;
+    const struct node_facts *node = &run->all_facts[0].node;
+    const struct machine *found = NULL;
+    struct machine machine = machine_usual();
+    int gpu = run->all_facts[0].gpu_index >= 0;
+
+    if (o->machines && o->kind)
+        found = machines_find_any(o->machines, o->kind, NULL);
+    else if (o->machines && node->kind[0])
+        found = machines_find_any(o->machines, node->kind, NULL);
+    if (!found && o->machines && !gpu)
+        found = machines_find_any(o->machines, "cpu", NULL);
+    if (found)
+        return *found;
+    machine.limits = machine_usual_limits(gpu);
+    machine.gpus = 0;
+    return machine;
+}
+
+static int conclude(struct run *run, struct findings *findings, struct error *err)
+{
+    size_t size = (size_t)run->world->size;
+    enum hub_state *states = calloc(size, sizeof(*states));
+    char(*hosts)[64] = calloc(size, sizeof(*hosts));
+    struct machine machine = find_machine(run);
+    struct job job = {.size = (int)size,
+                      .states = states,
+                      .hosts = (const char(*)[64])hosts,
+                      .facts = run->all_facts,
+                      .measures = run->all_measures,
+                      .ahead = run->ahead,
+                      .uncertainty = run->uncertainty,
+                      .leaders = run->leaders,
+                      .nodes = run->order.nodes,
+                      .full_ring = 1,
+                      .machine = &machine};
+
+    if (!states || !hosts) {
+        free(states);
+        free(hosts);
+        return error_set(err, "out of memory");
+    }
+    for (int r = 0; r < job.size; r++) {
+        const char *known =
+            run->all_facts[r].host[0] ? run->all_facts[r].host : hub_host(run->hub, r);
+
+        states[r] = hub_state(run->hub, r);
+        snprintf(hosts[r], sizeof(hosts[r]), "%.63s", known);
+        if (!hosts[r][0])
+            expected_host(r, run->world, hosts[r], sizeof(hosts[r]));
+    }
+    judge(&job, findings);
+    free(states);
+    free(hosts);
+    return findings->out_of_memory ? error_set(err, "out of memory") : 0;
+}
+
+static int run_phases(struct run *run, struct findings *findings, struct error *err)
+{
+    double measuring = run->options->full ? 20 : 8;
+    char host[256];
+    int port, rc;
+
+    if (find_rank_0(run->world, host, sizeof(host), &port, err) < 0)
+        return -1;
+    read_facts(run);
+    run->hub = hub_open((int)run->world->rank, (int)run->world->size, host, port,
+                        run->world->secret, patience(run), err);
+    if (!run->hub || greet(run, err) < 0)
+        return -1;
+    open_device(run);
+    if (exchange_facts(run, err) < 0 || compare_clocks(run, err) < 0 || give_orders(run, err) < 0 ||
+        create_layer(run, err) < 0 || barrier(run, err) < 0 || measure(run, err) < 0)
+        return -1;
+    exchange_pairs(run);
+    if (run->options->full && test_collectives(run, err) < 0)
+        return -1;
+    rc = hub_collect(run->hub, &run->measures, run->all_measures, sizeof(run->measures),
+                     measuring + patience(run), err);
+    if (run->order.shared_file[0] && run->world->rank == 0)
+        unlink(run->order.shared_file);
+    return rc == 0 && run->world->rank == 0 ? conclude(run, findings, err) : rc;
+}
+
+int preflight_run(const struct preflight_options *options, const struct world *world,
+                  struct findings *findings, int *nodes, struct error *err)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    int rc;
+
+    if (!run)
+        return error_set(err, "out of memory");
+    run->options = options;
+    run->world = world;
+    run->listener = -1;
+    rc = run_phases(run, findings, err);
+    *nodes = run->order.nodes;
+    if (run->listener >= 0)
+        close(run->listener);
+    layer_destroy(run->layer);
+    device_close(run->device);
+    nvml_gpus_close(run->nvml);
+    hub_close(run->hub);
+    free(run->all_facts);
+    free(run->all_measures);
+    free(run->ahead);
+    free(run->uncertainty);
+    free(run->leaders);
+    free(run);
+    return rc;
+}

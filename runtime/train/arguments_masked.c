@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of masked language models: RoBERTa, BERT and Megatron's BERT. */
+#include "arguments_private.h"
+
+#include <inttypes.h>
+
+/* The share of tokens that are masked, in percent, unless --max-masked-tokens says how many. */
+enum { MASKED_PERCENT = 15 };
+
+int arguments_masked_preset(struct arguments *a, const struct options_result *given,
+                            const struct model_shape *shape)
+{
+    enum model_family family = shape->family;
+    int bert = family == MODEL_BERT || family == MODEL_MEGATRON_BERT;
+
+    if (!bert && family != MODEL_ROBERTA)
+        return 0;
+    a->masked = 1;
+    a->post_norm |= family != MODEL_MEGATRON_BERT;
+    a->gelu_erf |= family != MODEL_MEGATRON_BERT;
+    if (!options_given(given, "norm-epsilon") && !options_given(given, "layernorm-epsilon"))
+        a->norm_epsilon = family == MODEL_BERT ? 1e-12 : 1e-5;
+    if (!options_given(given, "bert-no-binary-head") && bert)
+        a->binary_head = 1;
+    if (a->token_types < 0)
+        a->token_types = a->binary_head ? 2 : family == MODEL_BERT ? 2 : 0;
+    if (a->position_offset < 0)
+        a->position_offset = family == MODEL_ROBERTA ? 2 : 0;
+    if (!options_given(given, "max-position-embeddings"))
+        a->max_position_embeddings = shape->sequence + a->position_offset;
+    return 1;
+}
+
+/* Options that only a masked model has. */
+static int check_causal(const struct arguments *a, struct error *err)
+{
+    const struct {
+        const char *name;
+        int given;
+    } rows[] = {
+        {"post-norm", a->post_norm},
+        {"num-token-types", a->token_types > 0},
+        {"position-offset", a->position_offset > 0},
+        {"bert-binary-head", a->binary_head},
+        {"max-masked-tokens", a->masked_max > 0},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].given)
+            return error_set(err, "--%s requires --masked-lm", rows[i].name);
+    return 0;
+}
+
+int arguments_masked(struct arguments *a, struct error *err)
+{
+    if (!a->masked && check_causal(a, err) < 0)
+        return -1;
+    if (a->token_types < 0)
+        a->token_types = 0;
+    if (a->position_offset < 0)
+        a->position_offset = 0;
+    if (!a->masked)
+        return 0;
+    if (a->masked_max < 0)
+        a->masked_max = (a->seq_length * MASKED_PERCENT + 99) / 100 + 1;
+    if (a->masked_max > a->seq_length)
+        a->masked_max = a->seq_length;
+    if (a->swiglu || a->untie)
+        return error_set(err,
+                         "--%s cannot be used with a masked language model, whose MLP has GELU and "
+                         "whose decoder is tied to the embedding; drop it",
+                         a->swiglu ? "swiglu" : "untie-embeddings-and-output-weights");
+    if (a->post_norm && a->normalization != NORMALIZATION_LAYER)
+        return error_set(err, "--post-norm requires --normalization LayerNorm");
+    if (a->position_embedding != POSITION_LEARNED && a->position_offset > 0)
+        return error_set(err, "--position-offset requires --position-embedding-type "
+                              "learned_absolute");
+    return 0;
+}

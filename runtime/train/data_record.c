@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data_record.h"
+#include "directory.h"
+#include "file.h"
+#include "log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_NAME "data.txt"
+
+enum { MOST_BYTES = 16 << 20 };
+
+static void put_list(FILE *stream, const char *name, const struct option_list *list)
+{
+    if (list->count == 0)
+        return;
+    fprintf(stream, "--%s", name);
+    for (size_t i = 0; i < list->count; i++)
+        fprintf(stream, " %s", list->items[i]);
+    fputc('\n', stream);
+}
+
+/* One line per option. Caller frees; NULL: out of memory. */
+static char *describe(const struct arguments *a)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+
+    if (!stream)
+        return NULL;
+    if (a->mock_data)
+        fprintf(stream, "--mock-data\n");
+    put_list(stream, "data-path", &a->data_path);
+    put_list(stream, "train-data-path", &a->train_data_path);
+    put_list(stream, "valid-data-path", &a->valid_data_path);
+    put_list(stream, "test-data-path", &a->test_data_path);
+    if (a->data_path.count > 0)
+        fprintf(stream, "--split %s\n", a->split ? a->split : "969,30,1");
+    fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRId64 "\n", a->seq_length, a->seed);
+    if (fclose(stream) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The line of 'text' with the same option as 'line', or NULL. */
+static const char *find_line(const char *text, const char *line)
+{
+    size_t length = strcspn(line, " \n");
+
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        if (strcspn(text, " \n") == length && strncmp(text, line, length) == 0)
+            return text;
+    return NULL;
+}
+
+static int line_length(const char *line)
+{
+    size_t length = strcspn(line, "\n");
+
+    return length < 200 ? (int)length : 200;
+}
+
+/* Warn about lines of 'before' that are not the same in 'now'. */
+static void compare(const char *before, const char *now)
+{
+    for (; *before; before += strcspn(before, "\n"), before += *before == '\n') {
+        const char *same = find_line(now, before);
+
+        if (!same)
+            log_warning("the resumed run had other data: %.*s", line_length(before), before);
+        else if (strcspn(same, "\n") != strcspn(before, "\n") ||
+                 strncmp(same, before, strcspn(before, "\n")) != 0)
+            log_warning("the resumed run had other data: %.*s; now it is %.*s", line_length(before),
+                        before, line_length(same), same);
+    }
+}
+
+void data_record_keep(const struct arguments *a)
+{
+    struct file_bytes bytes = {0};
+    struct error trouble;
+    char path[PATH_MAX], *text = describe(a);
+
+    if (!text)
+        return;
+    if (a->load && !a->finetune && directory_has(a->load, RECORD_NAME) &&
+        directory_path(path, NULL, "%s/" RECORD_NAME, a->load) == 0 &&
+        file_read(path, MOST_BYTES, &bytes, &trouble) == 0)
+        compare(bytes.data, text);
+    file_bytes_clear(&bytes);
+    if (a->save && directory_write(a->save, RECORD_NAME, text, strlen(text), &trouble) < 0)
+        log_warning("%s", trouble.text);
+    free(text);
+}

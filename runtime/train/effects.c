@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "effects.h"
+#include "log.h"
+
+#include <string.h>
+
+/* 'option' needs one of the options in 'needs', separated by '|'. */
+static const struct {
+    const char *option, *needs;
+} rows[] = {
+    {"ckpt-step", "load"},
+    {"exit-on-missing-checkpoint", "load"},
+    {"no-load-optim", "load"},
+    {"no-load-rng", "load"},
+    {"override-opt_param-scheduler", "load"},
+    {"use-checkpoint-opt_param-scheduler", "load"},
+    {"use-checkpoint-args", "load"},
+    {"keep-last", "save"},
+    {"async-save", "save"},
+    {"no-save-optim", "save"},
+    {"recompute-method", "recompute-granularity"},
+    {"recompute-num-layers", "recompute-method"},
+    {"num-query-groups", "group-query-attention|megatron-model|load|load-hf"},
+    {"rope-scaling-factor", "use-rope-scaling"},
+    {"loss-scale", "fp16"},
+    {"initial-loss-scale", "fp16"},
+    {"min-loss-scale", "fp16"},
+    {"loss-scale-window", "fp16"},
+    {"hysteresis", "fp16"},
+    {"split", "data-path|data-args-path|mock-data|yaml-cfg"},
+    {"verbose", "dry-run"},
+    {"world-size", "dry-run"},
+};
+
+static int is_given(const struct options_result *given, const char *names)
+{
+    char name[64];
+
+    for (const char *at = names; *at; at += strcspn(at, "|"), at += *at == '|') {
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, "|"), at);
+        if (options_given(given, name))
+            return 1;
+    }
+    return 0;
+}
+
+void effects_check(const struct arguments *a, const struct options_result *given)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        /* What follows from the weights needs no option of its own. */
+        if (options_given(given, rows[i].option) && !is_given(given, rows[i].needs) &&
+            !(a->network_taken && strcmp(rows[i].needs, "use-rope-scaling") == 0))
+            log_warning("--%s has no effect without --%.*s", rows[i].option,
+                        (int)strcspn(rows[i].needs, "|"), rows[i].needs);
+    }
+    if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
+        log_warning("--recompute-method has no effect with --recompute-granularity selective");
+    if (a->position_embedding != POSITION_ROPE &&
+        (options_given(given, "rotary-base") || options_given(given, "rotary-percent")))
+        log_warning("--rotary-base and --rotary-percent have no effect without "
+                    "--position-embedding-type rope");
+}

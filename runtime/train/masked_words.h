@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the masks of a run need to know about each id: its count, and whether it begins a word. */
+#ifndef MEGATRON_MASKED_WORDS_H
+#define MEGATRON_MASKED_WORDS_H
+
+#include "arguments.h"
+
+struct masked_words {
+    double *counts;  /* NULL without --freq-weighted-replacement */
+    uint8_t *begins; /* NULL without --mask-whole-words */
+};
+
+/* Returns 0 or -1; clear in both cases. */
+int masked_words_load(struct masked_words *words, const struct arguments *a, struct error *err);
+void masked_words_clear(struct masked_words *words);
+
+#endif

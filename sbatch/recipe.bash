@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the job scripts share; they source it. $name is the script's name, $megatron the program.
+#
+# Environment variables of older recipes become options. Command-line options override them, and they override the
+# defaults of the script. Which ones were used is printed. A variable that looks like one of them but is not known
+# ends the job, because a misspelled size would otherwise train another model.
+
+# Variable and option. Several variables may mean the same option.
+training_variables=(
+    MODEL:--megatron-model NUM_LAYERS:--num-layers HIDDEN_SIZE:--hidden-size FFN_HIDDEN_SIZE:--ffn-hidden-size
+    NUM_ATTENTION_HEADS:--num-attention-heads NUM_QUERY_GROUPS:--num-query-groups SEQ_LENGTH:--seq-length
+    MAX_POSITION_EMBEDDINGS:--max-position-embeddings MICRO_BATCH_SIZE:--micro-batch-size
+    GLOBAL_BATCH_SIZE:--global-batch-size TRAIN_ITERS:--train-iters TRAIN_SAMPLES:--train-samples LR:--lr
+    MIN_LR:--min-lr DATA_PATH:--data-path TOKENIZER_TYPE:--tokenizer-type TOKENIZER_MODEL:--tokenizer-model
+    VOCAB_FILE:--vocab-file MERGE_FILE:--merge-file CHECKPOINT_PATH:--save TENSORBOARD_DIR:--tensorboard-dir
+)
+preprocess_variables=(
+    INPUT:--input OUTPUT_PREFIX:--output-prefix TOKENIZER_TYPE:--tokenizer-type TOKENIZER_MODEL:--tokenizer-model
+    VOCAB_FILE:--vocab-file MERGE_FILE:--merge-file JSON_KEYS:--json-keys
+)
+# Variables that change how the ranks are launched: options of srun, from the plugin.
+launch_variables=(
+    TENSOR_PARALLEL:--megatron-tp PIPELINE_PARALLEL:--megatron-pp CONTEXT_PARALLEL:--megatron-cp
+    IMAGE:--megatron-image FSX_MOUNT:--megatron-mounts
+)
+known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_SIZ|HIDDEN_DIM|FFN_|SEQ_LEN|MAX_POSITION|MICRO_BATCH'
+known_prefixes+='|GLOBAL_BATCH|TENSOR_(MODEL_)?PARALLEL|PIPELINE_(MODEL_)?PARALLEL|CONTEXT_PARALLEL|TRAIN_ITER|TRAIN_SAMPLE'
+known_prefixes+='|DATA_PATH|DATAPATH|DATASET_PATH|FSX_'
+
+fail() {
+    echo "$name: $*" >&2
+    exit 2
+}
+
+# given OPTION WORD...: is the option among the words?
+given() {
+    local option=$1 word
+    for word in "${@:2}"; do
+        case $word in "$option" | "$option="*) return 0 ;; esac
+    done
+    return 1
+}
+
+refuse_unknown() {
+    local variable row near
+    for variable in $(compgen -e); do
+        [[ $variable =~ ^($known_prefixes) ]] || continue
+        near=
+        for row in "${training_variables[@]}" "${launch_variables[@]}" FSX_PATH:; do
+            [ "${row%%:*}" != "$variable" ] || continue 2
+            [ "${row:0:5}" != "${variable:0:5}" ] || near=${row%%:*}
+        done
+        fail "unknown environment variable $variable=${!variable}${near:+; did you mean $near?} Unset it, or use options after the script's name"
+    done
+}
+
+# environment_options TABLE WORD...: append to 'options' what the variables of the table say, unless the words say it.
+environment_options() {
+    local -n table=$1
+    local row variable option value
+    shift
+    for row in "${table[@]}"; do
+        variable=${row%%:*}
+        option=${row#*:}
+        value=${!variable:-}
+        [ -n "$value" ] || continue
+        if given "$option" "$@"; then
+            overridden+=("$variable")
+            continue
+        fi
+        read -ra words <<<"$value" # a blend has several words
+        options+=("$option" "${words[@]}")
+        used+=("$variable=$value")
+    done
+}
+
+# Old recipes name the directory of the data: use the dataset in it if there is only one.
+find_data() {
+    local found
+    found=$(compgen -G "$1/*_document.idx"; compgen -G "$1/*/*_document.idx")
+    [ -n "$found" ] || fail "$2=$1 contains no tokenized dataset (*_document.idx); preprocess the data first, or set DATA_PATH to its path without .idx"
+    [ "$(wc -l <<<"$found")" = 1 ] || fail "$2=$1 contains several datasets; set DATA_PATH to one of:" $(sed 's/\.idx$//' <<<"$found")
+    DATA_PATH=${found%.idx}
+}
+
+# Set DATA_PATH to the prefix of a dataset if it or FSX_PATH names a directory.
+resolve_data() {
+    if [ -n "${FSX_PATH:-}" ] && [ -n "${DATA_PATH:-}" ] && [ -e "$FSX_PATH/$DATA_PATH.idx" ]; then
+        DATA_PATH=$FSX_PATH/$DATA_PATH
+    elif [ -n "${DATA_PATH:-}" ] && [ -d "$DATA_PATH" ]; then
+        find_data "$DATA_PATH" DATA_PATH
+    elif [ -n "${FSX_PATH:-}" ] && [ -z "${DATA_PATH:-}" ]; then
+        find_data "$FSX_PATH" FSX_PATH
+    fi
+}
+
+say_environment() {
+    [ ${#used[@]} -eq 0 ] || echo "environment variables used: ${used[*]}"
+    [ ${#overridden[@]} -eq 0 ] || echo "environment variables overridden by options: ${overridden[*]}"
+}
+
+# prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
+# words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
+prepare_training() {
+    local device='' row data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
+    used=() overridden=()
+    refuse_unknown
+    for row in "${data[@]}"; do
+        ! given "$row" "$@" || data=()
+    done
+    [ ${#data[@]} -eq 0 ] || resolve_data
+    environment_options training_variables "$@"
+    for row in "${data[@]}"; do
+        ! given "$row" "${options[@]}" || data=()
+    done
+    say_environment
+    [ ${#data[@]} -eq 0 ] || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data"
+
+    # A few iterations, if no length is given.
+    if given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
+        options+=(--save-interval 500 --eval-interval 1000 --eval-iters 10 --log-interval 10)
+    else
+        options+=(--train-iters 40 --save-interval 10 --eval-interval 20 --eval-iters 2 --log-interval 5)
+    fi
+    given --lr "$@" "${options[@]}" || options+=(--lr 1e-3 --min-lr 1e-4)
+    case " $* " in
+    *" --lr-warmup-"*) ;;
+    *) options+=(--lr-warmup-fraction .1) ;;
+    esac
+
+    # Train on CPUs if the job has no GPUs. CPU ranks communicate over MPI, which is not srun's default everywhere.
+    case " $* " in
+    *" --device cpu "* | *" --device=cpu "*) device=cpu ;;
+    *" --device"*) ;;
+    *)
+        if [ -z "${SLURM_JOB_GPUS:-${SLURM_GPUS_ON_NODE:-}}" ]; then
+            echo "This job has no GPUs: training on CPUs; request GPUs with --gpus-per-node."
+            options+=(--device cpu)
+            device=cpu
+        fi
+        ;;
+    esac
+    # --overlap is needed because a step whose slurmstepd was lost keeps its resources until the job ends.
+    launch=(srun --overlap --kill-on-bad-exit=1)
+    [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
+    for row in "${launch_variables[@]}"; do
+        local variable=${row%%:*}
+        [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
+    done
+    program=$megatron
+    [ -z "${IMAGE:-}" ] || program=megatron # that of the image
+
+    # Checkpoints: the run resumes from the newest one whenever it is started again, immediately after a crash, and by
+    # requeueing the job when its time limit is near; see megatron-supervise(1).
+    given --save "$@" "${options[@]}" || options+=(--save "${FSX_PATH:-$PWD}/checkpoints-${SLURM_JOB_ID:-0}")
+    options+=(--keep-last 3 --async-save --exit-signal-handler)
+}

@@ -1,0 +1,119 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# cloud/node.sh, the script that installs megatron on cloud nodes, against a stand-in for /opt/slurm whose
+# configuration is that of a private cluster. The source tarball is a stand-in, too: it installs this build.
+. "$(dirname "$0")/../spank/common.sh"
+cluster_up --nodes 1 --plugin no
+work=$MEGATRON_CLUSTER/tmp/cloud
+slurm=$work/slurm conf=$MEGATRON_CLUSTER/etc/plugstack.conf
+mkdir -p "$work" "$slurm/bin" "$slurm/sbin" "$work/source"
+for program in srun scontrol sinfo slurmd; do
+    ln -s "$(PATH=$PATH:/usr/sbin command -v $program)" "$slurm/$([ $program = slurmd ] && echo sbin || echo bin)/$program"
+done
+ln -s "$MEGATRON_CLUSTER/etc" "$slurm/etc"
+cat >"$work/source/configure" <<EOT
+#!/bin/sh
+[ ! -e "$work/broken" ] || { echo "configure: error: no compiler" >&2; exit 1; }
+for word; do case \$word in --prefix=*) prefix=\${word#*=} ;; --with-slurm=$slurm) slurm=yes ;; esac; done
+printf 'all:\ninstall:\n\tmkdir -p %s\n\tcp -a $MEGATRON_INST/. %s/\n' "\$prefix" "\$prefix" >Makefile
+[ "\$slurm" = yes ]
+EOT
+chmod +x "$work/source/configure"
+tar -cJf "$work/megatron.tar.xz" -C "$work" source
+
+# node NAME [WORD...]: run the script on node NAME, whose own files are in $work/NAME.
+node() {
+    local name=$1
+    shift
+    try in_cluster env MEGATRON_SLURM="$slurm" MEGATRON_ROOT="$work/$name" MEGATRON_PACKAGES=no bash "$top/cloud/node.sh" "${@:-$work/megatron.tar.xz}"
+}
+for name in HeadNode ComputeFleet LoginNode Elsewhere; do
+    mkdir -p "$work/$name/etc/parallelcluster"
+    echo "cfn_node_type=$name" >"$work/$name/etc/parallelcluster/cfnconfig"
+done
+lines() { grep -c spank_megatron "$conf"; }
+
+node HeadNode
+is "$rc" 0 "ParallelCluster: the head node" || diag "$out"
+is "$(grep -v '^#' "$conf")" "required $slurm/megatron/lib/slurm/spank_megatron.so" "plugstack.conf loads the plugin"
+try as_user srun -n1 --megatron-show true
+like "$out" "task 0" "a job uses it" || diag "$out"
+is "$(find "$slurm/etc" "$slurm/megatron" -name '*.new.*')" "" "no temporary file is left"
+node HeadNode
+is "$rc $(lines)" "0 1" "a second run changes nothing" || diag "$out"
+like "$out" "is up to date" "and builds nothing"
+
+state() { (cd "$slurm" && find -L . -type f -path './megatron/*' -printf '%P %s %T@\n'; cat "$conf") | sort | sha256sum; }
+before=$(state)
+for i in {1..12}; do
+    mkdir -p "$work/c$i/etc" && cp -r "$work/ComputeFleet/etc/parallelcluster" "$work/c$i/etc/"
+    in_cluster env MEGATRON_SLURM="$slurm" MEGATRON_ROOT="$work/c$i" MEGATRON_PACKAGES=no bash "$top/cloud/node.sh" "$work/megatron.tar.xz" >"$work/c$i.log" 2>&1 &
+    pids[i]=$!
+done
+failed=
+for i in {1..12}; do wait "${pids[i]}" || failed+=" $i"; done
+is "$failed" "" "twelve compute nodes boot at once"
+is "$(state)" "$before" "and write nothing that is shared"
+ok "each has Enroot's hook and configuration" test -x "$work/c7/etc/enroot/hooks.d/97-megatron-efa.sh" -a -f "$work/c7/etc/enroot/enroot.conf.d/megatron.conf"
+node LoginNode
+is "$rc" 0 "a login node" || diag "$out"
+
+# Trouble: one line, and jobs run on.
+node Elsewhere
+is "$rc" 1 "an unknown kind of node is refused"
+like "$out" "neither ParallelCluster nor HyperPod" "with a reason"
+node HeadNode "$work/nothing.tar.xz"
+is "$rc" 1 "a missing tarball is refused"
+like "$out" "cannot get $work/nothing.tar.xz" "by name"
+touch "$work/broken"
+echo "# changed" >>"$work/source/configure"
+tar -cJf "$work/other.tar.xz" -C "$work" source
+node HeadNode "$work/other.tar.xz"
+is "$rc" 1 "a failed build is an error"
+like "$out" "the build of $work/other.tar.xz failed" "by name"
+is "$(state)" "$before" "that leaves the installed version"
+rm "$work/broken"
+
+# A plugin for another release of Slurm: never in plugstack.conf.
+: >"$conf"
+in_cluster scontrol reconfigure
+cp -a "$MEGATRON_INST" "$work/inst"
+address=$(readelf -W --dyn-syms "$work/inst/lib/slurm/spank_megatron.so" | awk '$8 == "plugin_version" { print $2, $7 }')
+section=$(readelf -W -S "$work/inst/lib/slurm/spank_megatron.so" | sed 's/^ *\[ */[/' | awk -v s="[${address#* }]" '$1 == s { print $4, $5 }')
+printf '\001\005\143\000' | dd of="$work/inst/lib/slurm/spank_megatron.so" bs=1 conv=notrunc status=none \
+    seek=$((0x${address% *} - 0x${section% *} + 0x${section#* }))
+sed -i "s|$MEGATRON_INST/\.|$work/inst/.|" "$work/source/configure"
+tar -cJf "$work/wrong.tar.xz" -C "$work" source
+node HeadNode "$work/wrong.tar.xz"
+is "$rc" 1 "a plugin for another Slurm is refused" || diag "$out"
+like "$out" "Slurm does not accept the plugin; plugstack.conf is unchanged: .*[Ii]ncompatible" "with Slurm's reason"
+is "$(lines)" 0 "it is not in plugstack.conf"
+try as_user srun -n1 true
+is "$rc" 0 "jobs run on" || diag "$out"
+rm -rf "$slurm/megatron"
+echo "required /usr/local/lib/slurm/spank_megatron.so" >"$conf"
+node HeadNode
+is "$rc" 1 "a second copy of the plugin is refused"
+like "$out" "already loads another copy of the plugin, /usr/local/lib/slurm/spank_megatron.so" "by name"
+: >"$conf"
+
+# HyperPod: every node builds; the controller adds the line.
+for name in controller worker; do
+    mkdir -p "$work/$name/opt/ml/config"
+    echo '{"controller_group": "head"}' >"$work/$name/opt/ml/config/provisioning_parameters.json"
+done
+address=$(hostname -I 2>/dev/null | cut -d' ' -f1)
+config='{"InstanceGroups": [{"Name": "gpu", "Instances": [{"CustomerIpAddress": "192.0.2.9"}]}, {"Name": "head", "Instances": [{"CustomerIpAddress": "%s"}]}]}'
+# shellcheck disable=SC2059
+printf "$config" 192.0.2.7 >"$work/worker/opt/ml/config/resource_config.json"
+# shellcheck disable=SC2059
+printf "$config" "$address" >"$work/controller/opt/ml/config/resource_config.json"
+node worker
+is "$rc $(lines)" "0 0" "HyperPod: a worker installs the plugin and adds no line" || diag "$out"
+if [ -n "$address" ]; then
+    node controller
+    is "$rc $(cat "$conf")" "0 optional $slurm/megatron/lib/slurm/spank_megatron.so" "the controller adds the line, with optional" || diag "$out"
+else
+    skip "the controller adds the line, with optional" "this machine has no address"
+fi
+done_testing

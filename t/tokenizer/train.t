@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# megatron tokenizer train: vocabularies from a corpus.
+. "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/../preprocess/fixture.sh"
+pre=("$megatron" tokenizer)
+corpus=$top/t/tokenizer/gpt2-reference.jsonl
+train() { try "$megatron" tokenizer train "$@"; }
+
+train --input "$corpus" --output bpe --vocab-size 1000
+is "$rc" 0 "a byte-level BPE vocabulary" || diag "$out"
+like "$out" 'documents read: +243 ' "it says what was read"
+like "$out" 'tokens: +1000$' "  and how many tokens there are"
+ok "the merges are those of Hugging Face's trainer, in the same order" \
+    cmp bpe/merges.txt "$top/t/tokenizer/train-merges.txt"
+ok "nothing but the output is left" test ! -e bpe.work
+text=$'Hello World, don\'t: 12345  foo_bar\n\ttab \xe6\x97\xa5\xe6\x9c\xac <|endoftext|>'
+of_files=$("$megatron" tokenize --vocab-file bpe/vocab.json --merge-file bpe/merges.txt "$text")
+json() { printf -- '--tokenizer-type HuggingFaceTokenizer --tokenizer-model %s/tokenizer.json' "$1"; }
+# shellcheck disable=SC2046
+is "$("$megatron" tokenize $(json bpe) "$text")" "$of_files" "tokenizer.json has the ids of vocab.json and merges.txt"
+# shellcheck disable=SC2046,SC2086
+is "$("$megatron" detokenize $(json bpe) $of_files)" "$text" "and back to text"
+is "${of_files##* }" 0 "the special token is the first"
+
+# The bytes depend on neither ranks, threads nor pieces.
+ranks 3 train --input "$corpus" --output ranks --vocab-size 1000 --workers 2 --chunk-bytes 4k
+is "$ranked" "0 0 0" "three ranks" || diag <rank0.log
+for file in tokenizer.json vocab.json merges.txt; do
+    ok "  write the same $file" cmp "bpe/$file" "ranks/$file"
+done
+
+for split in llama3 o200k; do
+    train --input "$corpus" --output "$split" --vocab-size 600 --split "$split"
+    # shellcheck disable=SC2046
+    is "$("$megatron" tokenize $(json "$split") "$text" | "$megatron" detokenize $(json "$split"))" "$text" "--split $split"
+done
+
+train --type unigram --input "$corpus" --output unigram --vocab-size 1500 --workers 2
+is "$rc" 0 "a Unigram vocabulary" || diag "$out"
+sentencepiece=(--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model unigram/tokenizer.model)
+text=$'Hello World, don\'t: 12345\n\ttab \xe6\x97\xa5\xe6\x9c\xac'
+of_model=$("$megatron" tokenize "${sentencepiece[@]}" "$text")
+# shellcheck disable=SC2046
+is "$("$megatron" tokenize $(json unigram) "$text")" "$of_model" "tokenizer.json has the ids of tokenizer.model"
+# shellcheck disable=SC2086
+is "$("$megatron" detokenize "${sentencepiece[@]}" $of_model)" "$text" "and back to text, by bytes where there is no piece"
+is "$(grep -c '^      \[' unigram/tokenizer.json)" 1500 "as many pieces as were asked for"
+train --type unigram --input "$corpus" --output unigram1 --vocab-size 1500 --workers 1 --chunk-bytes 4k
+ok "the same bytes with one thread" cmp unigram/tokenizer.model unigram1/tokenizer.model
+
+train --type wordpiece --input "$corpus" --output wordpiece --vocab-size 1400
+is "$rc" 0 "a WordPiece vocabulary" || diag "$out"
+bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file wordpiece/vocab.txt)
+# shellcheck disable=SC2046
+is "$("$megatron" tokenize $(json wordpiece) 'The Worlds of tokens')" \
+    "$("$megatron" tokenize "${bert[@]}" 'The Worlds of tokens')" "tokenizer.json has the ids of vocab.txt"
+is "$(head -n 5 wordpiece/vocab.txt | xargs)" "[PAD] [UNK] [CLS] [SEP] [MASK]" "BERT's special tokens come first"
+unlike "$(cat wordpiece/vocab.txt)" '^[A-Z]$' "lower case"
+train --type wordpiece --input "$corpus" --output cased --vocab-size 1400 --cased
+like "$(cat cased/vocab.txt)" $'\nT\n' "--cased keeps upper case"
+
+# --- What cannot work ---------------------------------------------------------------------------
+fails() { # PATTERN NAME ARGUMENT...
+    local pattern=$1 name=$2
+    shift 2
+    train "$@"
+    is "$rc" 2 "$name" || diag "$out"
+    like "$out" "$pattern" "  says why"
+}
+fails 'bpe/tokenizer.json exists; use --overwrite' "output that exists" --input "$corpus" --output bpe
+fails 'vocabulary of 100 tokens is too small.* alone are 257' "fewer tokens than bytes" --input "$corpus" --output x --vocab-size 100
+fails 'pieces are too few' "fewer pieces than characters" --type unigram --input "$corpus" --output x --vocab-size 300
+fails '--split has no effect with --type=unigram' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
+fails 'must contain \[UNK\]' "WordPiece without [UNK]" --type wordpiece --special-tokens '[A]' --input "$corpus" --output x
+fails '--output is missing' "no output" --input "$corpus"
+try "$megatron" tokenizer learn
+like "$rc: $out" '2: .*unknown action learn; use train' "another action"
+: >empty.jsonl
+fails 'the input has no words' "an empty corpus" --input empty.jsonl --output x
+ok "nothing is left of these" test -z "$(ls x 2>/dev/null)" -a ! -e x.work
+train --input "$corpus" --output few --vocab-size 50000
+like "$out" 'warning: the vocabulary has [0-9]+ tokens instead of 50000' "a corpus that has no more"
+train --input "$corpus" --output words --vocab-size 400 --max-words 1000
+like "$out" 'learning from [0-9]+ of [0-9]+ different words' "--max-words says what it left out"
+done_testing

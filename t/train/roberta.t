@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# A run of fairseq 0.12.2, replayed: the same losses, gradient norms and validation to all printed digits,
+# on every layout of ranks and after a resume; and what is said about data that does not fit.
+. "$(dirname "$0")/../tap.sh"
+megatron=$MEGATRON_BUILD/runtime/megatron golden=$top/t/train/roberta
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 99
+
+model=(--load-hf "$golden" --num-token-types 0 --hidden-dropout 0 --attention-dropout 0)
+recipe=(--recipe fairseq --tokens-per-sample 64 --sample-break-mode complete --lr 6e-3 --warmup-updates 4
+    --total-num-update 20 --clip-norm 1)
+common=(--data-path "$golden/data-bin" --log-interval 1 --log-format json --device cpu --cpu-threads 1
+    --distributed-timeout-minutes 1)
+
+# train RANKS OPTION...: the run, its output in 'out'.
+train() {
+    local ranks=$1 run=()
+    shift
+    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    timeout 120 "${run[@]}" "$megatron" train "${recipe[@]}" "${common[@]}" "$@" >out 2>&1
+}
+
+# values KEY: its values in the order of the lines, without the quotes.
+values() { grep -o "\"$1\": \"[^\"]*\"" out | cut -d'"' -f4 | xargs; }
+
+losses="8.22 8.273 8.168 8.099 7.97 7.822 7.724 7.547" norms="1.903 2.077 1.46 1.568 1.542 1.309 1.345 1.369"
+train 1 "${model[@]}" --max-sentences 8 --max-update 8 || diag "$(tail -n 3 out)"
+is "$(values loss)" "$losses" "fairseq's losses"
+is "$(values gnorm)" "$norms" "fairseq's gradient norms"
+is "$(values lr)" "0.0015 0.003 0.0045 0.006 0.005625 0.00525 0.004875 0.0045" "fairseq's learning rates"
+is "$(values wpb)" "416 336 496 363 477 500 506 340" "fairseq's tokens"
+is "$(values valid_loss)" 7.33 "fairseq's validation loss"
+is "$(values ppl)" "298.14 309.32 287.65 274.17 250.69 226.22 211.49 187.05" "perplexities to base 2"
+like "$(grep -m1 train_inner out)" \
+    '^[0-9-]+ [0-9:]+ \| INFO \| train_inner \| \{"epoch": 1, "update": 0\.022, "loss": "8\.22", "ppl": "298\.14", "wps": "[0-9.e+]+", "ups": "[0-9.]+", "wpb": "416", "bsz": "8", "num_updates": "1", "lr": "0\.0015", "gnorm": "1\.903", "clip": "100", "train_wall": "[0-9]+", "wall": "[0-9]+"\}$' \
+    "fairseq's line"
+train 1 "${model[@]}" --max-sentences 8 --max-update 8 --log-interval 4
+is "$(values wpb) $(values num_updates) $(values gnorm)" "402.8 455.8 4 8 1.752 1.391" "an interval of 4 steps: means"
+# Weighted by tokens: (60 * 8.2198 + 49 * 8.2729 + 73 * 8.1682 + 55 * 8.0989) / 237
+is "$(values loss)" "8.187 7.784" "  and the loss of all tokens"
+
+# The same data in Megatron's lines.
+train 1 "${model[@]}" --max-sentences 8 --max-update 2 --log-format megatron
+like "$(grep 'iteration  *1/' out)" 'lm loss: 5.697564E\+00' "Megatron's line: the loss in nats"
+
+# Two sentences per batch: 4 ranks, or 2 with twice the micro-batches, or one, take the same batches.
+train 1 "${model[@]}" --max-sentences 2 --update-freq 4 --max-update 4
+expected="$(values loss) $(values gnorm) $(values valid_loss)"
+is "$(wc -w <<<"$expected")" 9 "one rank with --update-freq 4" || diag "$(tail -n 3 out)"
+if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
+    t=--tensor-model-parallel-size p=--pipeline-model-parallel-size c=--context-parallel-size
+    for row in "4 1" "2 2" "2 4 $t 2 --make-vocab-size-divisible-by 1" "2 4 $p 2" "2 4 $c 2"; do
+        read -r ranks freq more <<<"$row"
+        train "$ranks" "${model[@]}" --max-sentences 2 --update-freq "$freq" --max-update 4 $more
+        is "$(values loss) $(values gnorm) $(values valid_loss)" "$expected" "$ranks ranks, --update-freq $freq $more" ||
+            diag "$(tail -n 3 out)"
+    done
+else
+    skip "layouts of ranks" "no MPI"
+fi
+
+# A run that is resumed continues exactly, into the second epoch.
+small=("${model[@]}" --max-sentences 16 --eval-iters 0 --update-freq 2)
+train 1 "${small[@]}" --max-update 16
+expected=$(values loss)
+train 1 "${small[@]}" --max-update 16 --save ck --exit-interval 10
+first=$(values loss)
+network=(--masked-lm --num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 4 --post-norm --exact-gelu
+    --position-offset 2 --hidden-dropout 0 --attention-dropout 0)
+small=("${network[@]}" --max-sentences 16 --eval-iters 0 --update-freq 2)
+train 1 "${small[@]}" --load ck --max-update 16 || diag "$(tail -n 3 out)"
+is "$first $(values loss)" "$expected" "a resumed run continues with the same losses"
+like "$(tail -n 1 out)" '"epoch": 2, "update": 1\.' "  in the second epoch"
+
+# Masks by option.
+train 1 "${model[@]}" --max-sentences 8 --max-update 1 --eval-iters 0 --masking fairseq-main
+unlike "$(values loss)" '^8.22$' "other draws, other masks"
+train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --masking huggingface \
+    --max-masked-tokens 64
+is "$(values loss | wc -w)" 2 "Hugging Face's way trains" || diag "$(tail -n 3 out)"
+train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --freq-weighted-replacement
+is "$(values loss | wc -w)" 2 "replacements by frequency train" || diag "$(tail -n 3 out)"
+train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --max-tokens 256
+is "$(values bsz)" "$(values bsz | awk '$1 <= 8 && $2 <= 8')" "a limit of tokens" || diag "$(tail -n 3 out)"
+
+# Bad input.
+fails() { # MESSAGE, then options
+    local message=$1
+    shift
+    "$megatron" train --recipe fairseq --lr 6e-3 --tokens-per-sample 64 --max-sentences 8 --max-update 2 --device cpu "$@" >out 2>&1
+    is $? 2 "exit code 2: $message"
+    like "$(grep -E '^megatron( train)?: ' out | tail -n 1)" "$message" "  $message"
+}
+small=(--masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --position-offset 2)
+cp -r "$golden/data-bin" bin
+head -n 100 "$golden/data-bin/dict.txt" >bin/dict.txt
+"$megatron" train "${recipe[@]}" --max-sentences 8 --max-update 2 --device cpu "${small[@]}" --data-path bin >out 2>&1
+like "$(cat out)" 'outside the vocabulary of 105; the data was made with another dict.txt' "a dict.txt that does not fit the data"
+fails 'dict.txt has 305 ids, the model only 200' "${small[@]}" --vocab-size 200 --data-path "$golden/data-bin"
+rm bin/dict.txt
+fails 'the mask token is unknown: the data has no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
+fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETokenizer --data-path bin
+fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
+    --vocab-size 305 --mask-id 304
+fails 'are longer than --tokens-per-sample=16' "${small[@]}" --data-path "$golden/data-bin" --tokens-per-sample 16
+fails '--mask-prob requires a masked language model' --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
+    --mask-prob 0.2 --vocab-size 100 --mock-data
+fails 'expected two numbers, as in \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
+fails '--update-freq and --global-batch-size cannot be used together' "${small[@]}" --update-freq 2 --global-batch-size 16 \
+    --data-path "$golden/data-bin"
+fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq-weighted-replacement --mock-data
+fails '--mask-whole-words needs the tokenizer' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
+done_testing

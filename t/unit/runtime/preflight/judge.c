@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Verdicts about jobs whose ranks report made-up facts and measures. */
+#include "config.h"
+#include "judge.h"
+#include "hosts.h"
+#include "tap.h"
+#include "xid.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 6 };
+
+struct fake {
+    enum hub_state states[MOST];
+    char hosts[MOST][64];
+    struct facts facts[MOST];
+    struct measures measures[MOST];
+    double ahead[MOST], uncertainty[MOST];
+    int leaders[MOST];
+    struct machine machine;
+    struct job job;
+};
+
+/* A healthy job of one rank per node. */
+static void make(struct fake *f, int nodes)
+{
+    memset(f, 0, sizeof(*f));
+    for (int r = 0; r < nodes; r++) {
+        struct measures *m = &f->measures[r];
+
+        snprintf(f->hosts[r], sizeof(f->hosts[r]), "n%d", r + 1);
+        f->leaders[r] = r;
+        snprintf(f->facts[r].model, sizeof(f->facts[r].model), "CPU");
+        f->facts[r].leads = 1;
+        f->facts[r].gpu_index = -1;
+        f->facts[r].node.open_files = 20000;
+        f->facts[r].node.locked_memory = UINT64_MAX;
+        f->facts[r].node.gpudirect = -1;
+        m->processor = (struct processor){.core = 1e9, .memory = 1e10};
+        m->layer = (struct layer_result){.seconds = 0.01, .hash = 42, .steps = 30};
+        m->sees_files = 1;
+        m->disk_free = (int64_t)100 << 30;
+        m->disk_rate = 1e8;
+        for (int i = 0; i < 2; i++)
+            m->pairs[i] = (struct pair_result){.tried = 1, .rate = 1e9, .segments = 100000};
+    }
+    f->machine = machine_usual();
+    f->machine.gpus = 0;
+    f->machine.limits = machine_usual_limits(0);
+    f->job = (struct job){.size = nodes,
+                          .states = f->states,
+                          .hosts = (const char(*)[64])f->hosts,
+                          .facts = f->facts,
+                          .measures = f->measures,
+                          .ahead = f->ahead,
+                          .uncertainty = f->uncertainty,
+                          .leaders = f->leaders,
+                          .nodes = nodes,
+                          .full_ring = 1,
+                          .machine = &f->machine};
+}
+
+/* "n2 results!, n3 disk?" with ! for a failure and ? for a warning, sorted by severity. */
+static void expect(struct fake *f, const char *expected, const char *name)
+{
+    struct findings findings = {0};
+    char got[512] = "";
+
+    judge(&f->job, &findings);
+    for (size_t i = 0; i < findings.count; i++) {
+        const struct finding *found = &findings.items[i];
+        size_t used = strlen(got);
+
+        if (found->verdict != VERDICT_OK)
+            snprintf(got + used, sizeof(got) - used, "%s%s %s%c", used ? ", " : "", found->host,
+                     found->check, found->verdict == VERDICT_FAIL ? '!' : '?');
+    }
+    is(got, expected, name);
+    findings_clear(&findings);
+}
+
+static void slow(struct fake *f, int r, double factor)
+{
+    f->measures[r].layer.seconds *= factor;
+}
+
+/* Both nodes of pair i see it. */
+static void lossy(struct fake *f, int i)
+{
+    f->measures[i].pairs[0].retransmitted = 5000;
+    f->measures[(i + 1) % f->job.nodes].pairs[1].retransmitted = 10;
+}
+
+static void test_speed(struct fake *f)
+{
+    make(f, 4);
+    expect(f, "", "a healthy job");
+    slow(f, 2, 1.4);
+    expect(f, "n3 layer speed?", "a slow node is warned about");
+    slow(f, 2, 1.5);
+    expect(f, "n3 layer speed!", "a slower one fails");
+    make(f, 4);
+    for (int r = 0; r < 4; r++)
+        slow(f, r, 100);
+    expect(f, "", "a slow machine is healthy: only differences count");
+    make(f, 2);
+    slow(f, 0, 3);
+    expect(f, "n1 layer speed!", "of two nodes the slower one fails");
+    make(f, 4);
+    snprintf(f->facts[3].model, sizeof(f->facts[3].model), "Old CPU");
+    slow(f, 3, 3);
+    expect(f, "", "devices of another model are not compared");
+    make(f, 4);
+    f->machine.limits = machine_usual_limits(1);
+    slow(f, 1, 1.07);
+    expect(f, "n2 layer speed!", "GPUs are more alike: 7 % fail");
+    make(f, 4);
+    f->measures[1].processor.held = 0.5;
+    f->measures[2].processor.waiting = 0.5;
+    expect(f, "n2 held back!, n3 waiting?", "a rank that is held back, and one that waits");
+    make(f, 4);
+    for (int r = 0; r < 4; r++)
+        f->measures[r].processor.waiting = 0.5 + 0.1 * r;
+    expect(f, "", "on a busy machine all ranks wait");
+}
+
+static void test_results(struct fake *f)
+{
+    make(f, 4);
+    f->measures[3].layer.hash = 43;
+    expect(f, "n4 results!", "a wrong result");
+    make(f, 4);
+    f->measures[0].layer.unstable = 2;
+    expect(f, "n1 results!", "a result that changes");
+    make(f, 2);
+    f->measures[0].layer.hash = 43;
+    expect(f, "n1 results!, n2 results!", "two nodes that differ: both are suspect");
+    make(f, 3);
+    snprintf(f->measures[1].trouble, sizeof(f->measures[1].trouble), "no device");
+    f->measures[1].layer.steps = 0;
+    f->measures[1].layer.seconds = 0;
+    expect(f, "n2 device!", "a device that cannot be opened");
+}
+
+static void test_nodes(struct fake *f)
+{
+    make(f, 3);
+    f->states[2] = HUB_SILENT;
+    f->states[1] = HUB_EXCLUDED;
+    f->job.nodes = 1;
+    expect(f, "n2 program!, n3 answers!", "ranks that do not answer, or in another version");
+    make(f, 3);
+    snprintf(f->facts[0].node.driver, sizeof(f->facts[0].node.driver), "1");
+    expect(f, "n1 driver!", "a driver that the others do not have");
+    make(f, 3);
+    for (int r = 0; r < 3; r++)
+        f->facts[r].node.nics = r == 1 ? 3 : 4;
+    expect(f, "n2 nics!", "fewer NICs than the others");
+    f->machine.nics = 8;
+    snprintf(f->machine.name, sizeof(f->machine.name), "known");
+    expect(f, "n1 nics!, n2 nics!, n3 nics!", "fewer NICs than the node kind has");
+    make(f, 3);
+    f->ahead[1] = 3;
+    f->ahead[2] = 3;
+    f->uncertainty[2] = 2.9;
+    expect(f, "n2 clock?", "a clock that is certainly wrong");
+    f->ahead[1] = -30;
+    expect(f, "n2 clock!", "a clock that is far behind");
+    make(f, 3);
+    f->measures[0].sees_files = 0;
+    f->measures[1].disk_rate = 0;
+    f->measures[2].disk_free = 1 << 20;
+    expect(f, "n1 shared files!, n2 disk!, n3 disk space?", "files and disks");
+    make(f, 2);
+    f->facts[0].node.nics = f->facts[1].node.nics = 1;
+    f->facts[0].node.locked_memory = 65536;
+    f->facts[1].node.open_files = 256;
+    f->measures[1].after.errors = 7;
+    f->facts[0].node.nics_down = 1;
+    expect(f, "n1 locked memory!, n1 nic state!, n2 nic counters?, n2 open files?",
+           "limits and NICs");
+}
+
+static void test_network(struct fake *f)
+{
+    make(f, 4);
+    lossy(f, 1);
+    expect(f, "n2 network loss?, n3 network loss?", "one bad pair is a link");
+    lossy(f, 2);
+    expect(f, "n3 network loss!", "two bad pairs name the node that they share");
+    make(f, 3);
+    lossy(f, 0);
+    lossy(f, 2);
+    expect(f, "n1 network loss!", "in a ring of three, too");
+    make(f, 2);
+    lossy(f, 0);
+    expect(f, "n1 network loss!, n2 network loss!", "of two nodes either may be bad");
+    make(f, 5);
+    for (int i = 3; i < 5; i++) {
+        f->measures[i].pairs[0].failed = 1;
+        f->measures[(i + 1) % 5].pairs[1].failed = 1;
+    }
+    expect(f, "n5 network!", "a node that no neighbor can connect to");
+    make(f, 4);
+    f->machine.limits.pair_all_reduce = 100e9;
+    for (int r = 0; r < 4; r++)
+        f->measures[r].pair_reduce[0] = r == 0 || r == 3 ? 50e9 : 200e9;
+    expect(f, "n1 pair all-reduce!", "slow collectives with both neighbors");
+    make(f, 3);
+    for (int r = 0; r < 3; r++)
+        snprintf(f->measures[r].comm_trouble, 16, "no MPI");
+    expect(f, "n1 collectives?, n2 collectives?, n3 collectives?",
+           "collectives that fail everywhere are nobody's fault");
+    f->measures[1].comm_trouble[0] = '\0';
+    expect(f, "n1 collectives!, n3 collectives!", "those that fail on some nodes are");
+}
+
+static void test_gpus(struct fake *f)
+{
+    struct gpu_state *gpu;
+
+    make(f, 1);
+    f->facts[0].node.gpu_count = f->facts[0].node.gpus = 1;
+    gpu = &f->measures[0].gpu[0];
+    *gpu = (struct gpu_state){.width = 16, .most_width = 16, .generation = 4, .most_generation = 5};
+    f->facts[0].node.gpu[0] = *gpu;
+    gpu->slow_reasons = 1 | 4;
+    expect(f, "", "idle clocks, the power limit and a link that saves power are normal");
+    f->facts[0].gpu_index = 0;
+    expect(f, "n1 pcie!", "but under load the link must be at its full rate");
+    gpu->generation = 5;
+    gpu->slow_reasons = SLOW_POWER_BRAKE;
+    gpu->uncorrected = 1;
+    gpu->rows_pending = 1;
+    gpu->links_up = 17;
+    gpu->links_down = 1;
+    f->facts[0].node.xid_count = 2;
+    f->facts[0].node.xids[0] = (struct xid_facts){"0000:53:00", 79, 1};
+    f->facts[0].node.xids[1] = (struct xid_facts){"0000:53:00", 13, 1};
+    expect(f, "n1 clocks!, n1 ecc!, n1 nvlink!, n1 xid!, n1 remapped rows?", "a broken GPU");
+}
+
+static void test_hosts(void)
+{
+    static const struct {
+        const char *list;
+        int64_t index;
+        const char *name; /* NULL: an error */
+    } rows[] = {
+        {"n1", 0, "n1"},
+        {"n1", 1, NULL},
+        {"n[1-3]", 2, "n3"},
+        {"n[1-3]", 3, NULL},
+        {"n[08-11,20]", 3, "n11"},
+        {"n[08-11,20]", 0, "n08"},
+        {"n[08-11,20]", 4, "n20"},
+        {"a,b[2-3]-x,c", 2, "b3-x"},
+        {"a,b[2-3]-x,c", 3, "c"},
+        {"n[1", 0, NULL},
+        {"n[]", 0, NULL},
+        {"n[3-1]", 0, NULL},
+        {"", 0, NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        char name[64];
+        int rc = hosts_at(rows[i].list, rows[i].index, name, sizeof(name));
+
+        if (rows[i].name)
+            ok(strcmp(name, rows[i].name) == 0, "host %d of %s is %s", (int)rows[i].index,
+               rows[i].list, name);
+        else
+            ok(rc < 0, "host %d of %s does not exist", (int)rows[i].index, rows[i].list);
+    }
+}
+
+static void test_ring(void)
+{
+    int wrong = 0;
+
+    for (int nodes = 1; nodes < 12; nodes++) {
+        int seen[12] = {0};
+
+        for (int round = 0; round < PAIRS_ROUNDS; round++)
+            for (int node = 0; node < nodes; node++) {
+                int pair = pairs_of_round(nodes, node, round);
+
+                if (pair < 0)
+                    continue;
+                seen[pair]++;
+                wrong += pair != node && pairs_right(nodes, pair) != node;
+                /* The other node must be in the same pair. */
+                wrong += pairs_of_round(nodes, pair == node ? pairs_right(nodes, pair) : pair,
+                                        round) != pair;
+            }
+        for (int pair = 0; pair < pairs_count(nodes); pair++)
+            wrong += seen[pair] != 2;
+    }
+    ok(wrong == 0, "both nodes of every pair meet once, in rings of 1 to 11 nodes");
+}
+
+int main(void)
+{
+    struct fake *f = malloc(sizeof(*f));
+
+    if (!f)
+        return 1;
+    test_speed(f);
+    test_results(f);
+    test_nodes(f);
+    test_network(f);
+    test_gpus(f);
+    test_hosts();
+    test_ring();
+    free(f);
+    return done_testing();
+}
