@@ -184,7 +184,7 @@ const struct hf_name *hf_find_name(const struct hf_map *map, const char *ours, c
     int layer = -1;
 
     sscanf(ours, "layers.%d.", &layer);
-    for (const struct hf_name *row = map->family->names; row->ours; row++) {
+    for (const struct hf_name *row = map->names; row->ours; row++) {
         if (strchr(row->ours, '%') ? layer < 0 : layer >= 0)
             continue;
         snprintf(text, sizeof(text), row->ours, layer);
