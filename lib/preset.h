@@ -5,9 +5,24 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "error.h"
 
 enum model_family { MODEL_GPT, MODEL_LLAMA, MODEL_ROBERTA, MODEL_BERT, MODEL_MEGATRON_BERT };
+
+/* How the network of a preset is built, as bits. None: learned positions, LayerNorm, GELU, no
+ * biases, untied embeddings. */
+enum preset_feature {
+    PRESET_ROPE = 1,
+    PRESET_HALF_ROTARY = 2, /* half of each head is rotated */
+    PRESET_RMS = 4,
+    PRESET_SWIGLU = 8,
+    PRESET_SQUARED_RELU = 16,
+    PRESET_BIAS = 32,
+    PRESET_QKV_BIAS = 64,
+    PRESET_QK_NORM = 128,
+    PRESET_TIED = 256,
+};
 
 struct model_shape {
     const char *name;
@@ -18,6 +33,11 @@ struct model_shape {
     int64_t vocabulary;   /* actual size, without padding */
     int64_t sequence;     /* sequence length and number of positions */
     double rotary_base;   /* a model with rotary position embeddings (Llama) */
+    /* Of presets only: */
+    const char *group; /* heading in a list */
+    unsigned features; /* enum preset_feature */
+    int64_t window;    /* tokens that each token sees; 0: all */
+    double epsilon;    /* of norms */
 };
 
 /* The preset called 'name' (case-insensitive), or NULL with the closest names in 'err'. 'what'
@@ -30,7 +50,10 @@ const struct model_shape *preset_at(size_t index);
 /* A one-line summary of a preset for a list: "llama2-70b 80 layers, hidden 8192, ...". */
 void preset_describe(const struct model_shape *shape, char *buffer, size_t size);
 
-/* The number of parameters of the whole model, with the vocabulary padded to a multiple of
+/* Print all presets, grouped by family. */
+void preset_print(FILE *stream);
+
+/* The number of parameters of a preset, with the vocabulary padded to a multiple of
  * 'padding'. */
 int64_t model_parameters(const struct model_shape *shape, int64_t padding);
 

@@ -174,13 +174,7 @@ static void leave(int rc)
 
 void client_list_models(void)
 {
-    const struct model_shape *shape;
-    char line[256];
-
-    for (size_t i = 0; (shape = preset_at(i)); i++) {
-        preset_describe(shape, line, sizeof(line));
-        printf("%s\n", line);
-    }
+    preset_print(stdout);
     leave(0);
 }
 

@@ -24,7 +24,7 @@ struct source {
     const struct model_config *model;
     int (*load)(const struct source *source, const struct parameter *p, float *out,
                 struct error *err);
-    const struct hf_name *table;
+    struct hf_map map;
     const struct safetensors *tensors;
     struct megatron_source *megatron;
     struct fairseq_source *fairseq;
@@ -33,7 +33,7 @@ struct source {
 static int load_hf(const struct source *source, const struct parameter *p, float *out,
                    struct error *err)
 {
-    return hf_load_one(source->table, source->tensors, p, out, err);
+    return hf_load_one(&source->map, source->tensors, p, out, err);
 }
 
 static int load_megatron(const struct source *source, const struct parameter *p, float *out,
@@ -146,10 +146,9 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
 
     if (rc < 0)
         return -1;
-    source.table = hf_names_of(&model, err);
-    if (source.table)
+    if (hf_map_of(&model, &source.map, err) == 0)
         source.tensors = tensors = safetensors_open(from, err);
-    rc = tensors ? hf_check_tensors(source.table, tensors, &model, err) : -1;
+    rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
     if (rc == 0)
         rc = import(&source, directory, err);
     else if (tensors)
@@ -226,6 +225,8 @@ static int export_one(const struct hf_files *files, const char *from,
     if (!values)
         return error_set(err, "out of memory");
     rc = reshard_read(from, index, p, &pieces, &values, 1, err);
+    if (rc == 0)
+        hf_to_theirs(&files->map, q, values, piece.count);
     if (rc == 0)
         rc = round_to(index->model.type, q->name, values, piece.count, err);
     if (rc == 0)

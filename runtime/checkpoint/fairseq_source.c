@@ -131,7 +131,7 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
     c->shape.sequence = c->positions - c->position_offset;
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     c->position = POSITION_LEARNED;
     c->norm = NORM_LAYER;
     c->epsilon = 1e-5;

@@ -22,6 +22,10 @@ void fields_write(const struct field *table, const void *values, FILE *stream);
 int fields_read(const struct field *table, struct json_value object, void *values,
                 struct error *err);
 
+/* The same, but members that 'object' does not have stay as they are. */
+int fields_read_given(const struct field *table, struct json_value object, void *values,
+                      struct error *err);
+
 /* Describe the members that differ in 'text', as "name (a, here b)"; returns their number. */
 int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,
                    size_t size);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights in Hugging Face's names and format: GPT-2, Llama, RoBERTa, BERT, MegatronBert. */
+/* Weights in Hugging Face's names and format; hf_families.c and hf_masked.c list the architectures.
+ */
 #ifndef MEGATRON_HF_H
 #define MEGATRON_HF_H
 

@@ -2,8 +2,10 @@
 #include "hf_config.h"
 #include "directory.h"
 #include "hf_masked.h"
+#include "hf_private.h"
 #include "json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +62,21 @@ static int text(struct json_value object, const char *name, const char *other, c
                : error_set(err, "%s must be a string", name);
 }
 
+static int is_null(struct json_value object, const char *name)
+{
+    struct json_value value;
+
+    return json_member(object, name, &value) == 0 && json_type(value) == JSON_NULL;
+}
+
+/* A number that may be null, which means none: 0. */
+static int optional(struct json_value object, const char *name, double other, double *out,
+                    struct error *err)
+{
+    *out = 0;
+    return is_null(object, name) ? 0 : real(object, name, other, out, err);
+}
+
 /* A required positive number. */
 static int needed(struct json_value object, const char *name, double *out, struct error *err)
 {
@@ -103,47 +120,171 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
     return 0;
 }
 
-/* Only full rotary embeddings are supported. */
-static int check_partial(struct json_value object, struct error *err)
+/* YaRN scales from beta_slow to beta_fast turns within the original sequence. */
+static int read_yarn(struct json_value object, double positions, struct rope_scaling *s,
+                     struct error *err)
 {
-    double partial;
+    double mscale, all;
+    int truncate;
 
-    if (real(object, "partial_rotary_factor", 1, &partial, err) < 0)
+    if (real(object, "beta_slow", 1, &s->low, err) < 0 ||
+        real(object, "beta_fast", 32, &s->high, err) < 0 ||
+        real(object, "original_max_position_embeddings", positions, &s->original, err) < 0 ||
+        optional(object, "attention_factor", 0, &s->attention, err) < 0 ||
+        optional(object, "mscale", 0, &mscale, err) < 0 ||
+        optional(object, "mscale_all_dim", 0, &all, err) < 0 ||
+        flag(object, "truncate", 1, &truncate, err) < 0)
         return -1;
-    return partial == 1 ? 0 : error_set(err, "partial_rotary_factor %g is not supported", partial);
+    if (!truncate || mscale != all)
+        return error_set(err, "yarn with truncate or different mscale values is not supported");
+    if (mscale != 0 && s->attention == 0)
+        s->attention = 1;
+    return s->low > 0 && s->high > 0 && s->original > 0 && s->attention >= 0
+               ? 0
+               : error_set(err, "yarn: beta_slow, beta_fast and "
+                                "original_max_position_embeddings must be greater than 0");
 }
 
-/* RoPE scaling of Llama 3.1; under "rope_scaling", or in newer folders under "rope_parameters"
- * together with the base. */
-static int read_rope(struct json_value root, struct model_config *c, struct error *err)
+/* RoPE scaling: "rope_scaling", or in newer folders "rope_parameters" together with the base. */
+static int read_scaling(struct json_value object, struct model_config *c, struct error *err)
 {
     struct rope_scaling *scaling = &c->rope_scaling;
-    struct json_value object;
+    double original = (double)c->positions;
     const char *type;
 
-    if (real(root, "rope_theta", 10000, &c->shape.rotary_base, err) < 0 ||
-        check_partial(root, err) < 0)
-        return -1;
-    if ((json_member(root, "rope_scaling", &object) < 0 || json_type(object) != JSON_OBJECT) &&
-        (json_member(root, "rope_parameters", &object) < 0 || json_type(object) != JSON_OBJECT))
-        return 0;
     if (real(object, "rope_theta", c->shape.rotary_base, &c->shape.rotary_base, err) < 0 ||
-        check_partial(object, err) < 0 || text(object, "type", "default", &type, err) < 0 ||
+        real(object, "partial_rotary_factor", c->rotary_percent, &c->rotary_percent, err) < 0 ||
+        text(object, "type", "default", &type, err) < 0 ||
         text(object, "rope_type", type, &type, err) < 0)
         return -1;
     if (strcmp(type, "default") == 0)
         return 0;
-    if (strcmp(type, "llama3") != 0)
-        return error_set(err, "rope_scaling of type %.40s is not supported; only llama3 is", type);
-    scaling->used = 1;
-    return needed(object, "factor", &scaling->factor, err) < 0 ||
-                   needed(object, "low_freq_factor", &scaling->low, err) < 0 ||
+    if (strcmp(type, "linear") != 0 && strcmp(type, "yarn") != 0 && strcmp(type, "llama3") != 0)
+        return error_set(
+            err, "rope_scaling of type %.40s is not supported; only linear, llama3 and yarn are",
+            type);
+    if (needed(object, "factor", &scaling->factor, err) < 0)
+        return -1;
+    if (strcmp(type, "linear") == 0) {
+        scaling->kind = ROPE_LINEAR;
+        return 0;
+    }
+    if (strcmp(type, "yarn") == 0) {
+        scaling->kind = ROPE_YARN;
+        return read_yarn(object, original, scaling, err);
+    }
+    scaling->kind = ROPE_LLAMA3;
+    return needed(object, "low_freq_factor", &scaling->low, err) < 0 ||
                    needed(object, "high_freq_factor", &scaling->high, err) < 0
                ? -1
                : needed(object, "original_max_position_embeddings", &scaling->original, err);
 }
 
-static int read_llama(struct json_value root, struct model_config *c, struct error *err)
+/* The base of layers with a window, if it differs. */
+static int read_local(struct json_value root, struct json_value parameters, struct model_config *c,
+                      struct error *err)
+{
+    struct json_value local;
+    const char *type;
+
+    if (json_member(parameters, "sliding_attention", &local) < 0)
+        return real(root, "rope_local_base_freq", 10000, &c->local_rotary_base, err);
+    if (text(local, "rope_type", "default", &type, err) < 0)
+        return -1;
+    if (strcmp(type, "default") != 0)
+        return error_set(err, "rope scaling of layers with a sliding window is not supported");
+    return real(local, "rope_theta", 10000, &c->local_rotary_base, err);
+}
+
+/* 'local': layers with a sliding window have rotations of their own. */
+static int read_rope(struct json_value root, int local, struct model_config *c, struct error *err)
+{
+    struct json_value object = root, inner;
+    int found;
+
+    c->position = POSITION_ROPE;
+    if (real(root, "rope_theta", c->shape.rotary_base, &c->shape.rotary_base, err) < 0 ||
+        real(root, "partial_rotary_factor", c->rotary_percent, &c->rotary_percent, err) < 0)
+        return -1;
+    found =
+        (json_member(root, "rope_scaling", &object) == 0 && json_type(object) == JSON_OBJECT) ||
+        (json_member(root, "rope_parameters", &object) == 0 && json_type(object) == JSON_OBJECT);
+    if (local && read_local(root, found ? object : root, c, err) < 0)
+        return -1;
+    if (found && json_member(object, "full_attention", &inner) == 0)
+        object = inner;
+    if (found && read_scaling(object, c, err) < 0)
+        return -1;
+    if (!(c->rotary_percent > 0) || c->rotary_percent > 1 ||
+        (c->rotary_percent < 1 && c->architecture != ARCHITECTURE_PHI3 &&
+         c->architecture != ARCHITECTURE_GPT_NEOX))
+        return error_set(err, "partial_rotary_factor %g is not supported", c->rotary_percent);
+    return (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 == 0
+               ? 0
+               : error_set(err,
+                           "partial_rotary_factor %g of heads of size %lld is an odd number "
+                           "of channels, which is not supported",
+                           c->rotary_percent, (long long)c->shape.kv_channels);
+}
+
+/* Which layers have the window: every layer but those whose number is a multiple of
+ * window_every. */
+static int read_layer_types(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct json_value list, value;
+    struct json_iterator i;
+    int64_t layer = 0;
+    const char *type;
+    size_t length;
+    int windows = 0, rc = 0;
+
+    if (json_member(root, "layer_types", &list) < 0 || json_type(list) == JSON_NULL)
+        return 0;
+    if (json_type(list) != JSON_ARRAY || json_iterate(list, &i) < 0)
+        return error_set(err, "layer_types must be a list");
+    c->window_every = 0;
+    for (; rc == 0 && json_next(&i, NULL, NULL, &value); layer++) {
+        if (json_string(value, &type, &length) < 0)
+            return error_set(err, "layer_types must be a list of strings");
+        if (strcmp(type, "full_attention") == 0 && c->window_every == 0)
+            c->window_every = layer + 1;
+        windows |= strcmp(type, "sliding_attention") == 0;
+        if (strcmp(type, model_has_window(c, layer) ? "sliding_attention" : "full_attention") != 0)
+            rc = -1;
+    }
+    if (rc < 0 && windows)
+        return error_set(err, "layer_types has another order than some layers with a sliding "
+                              "window before each one with full attention, which is not supported");
+    if (rc == 0 && layer != c->shape.layers)
+        return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
+                         (long long)layer, (long long)c->shape.layers);
+    if (!windows)
+        c->window = c->window_every = 0;
+    return rc < 0 ? error_set(err, "layer_types has layers that are not supported") : 0;
+}
+
+/* "sliding_window"; null: none. Absent: transformers' default. */
+static int read_window(struct json_value root, struct model_config *c, struct error *err)
+{
+    int64_t usual =
+        c->architecture == ARCHITECTURE_PHI3 || is_null(root, "sliding_window") ? 0 : 4096;
+
+    if (whole(root, "sliding_window", usual, &c->window, err) < 0)
+        return -1;
+    return c->window > 0 ? read_layer_types(root, c, err) : 0;
+}
+
+static const char *name_of(const struct model_config *c)
+{
+    size_t i = 0;
+
+    while (hf_family_at(i)->architecture != c->architecture)
+        i++;
+    return hf_family_at(i)->name;
+}
+
+/* What decoders with Llama's names have in common. */
+static int read_decoder(struct json_value root, struct model_config *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
     const char *activation;
@@ -153,53 +294,216 @@ static int read_llama(struct json_value root, struct model_config *c, struct err
         whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
         whole(root, "num_key_value_heads", s->heads, &s->query_groups, err) < 0 ||
         whole(root, "hidden_size", -1, &s->hidden, err) < 0 ||
-        whole(root, "head_dim", s->hidden / s->heads, &s->kv_channels, err) < 0 ||
+        whole(root, "head_dim", s->kv_channels > 0 ? s->kv_channels : s->hidden / s->heads,
+              &s->kv_channels, err) < 0 ||
         whole(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
         whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0 ||
         text(root, "hidden_act", "silu", &activation, err) < 0 ||
         flag(root, "attention_bias", 0, &attention_bias, err) < 0 ||
         flag(root, "mlp_bias", 0, &mlp_bias, err) < 0 ||
-        flag(root, "tie_word_embeddings", 0, &c->tied, err) < 0 ||
+        flag(root, "tie_word_embeddings", c->tied, &c->tied, err) < 0 ||
         real(root, "rms_norm_eps", 1e-6, &c->epsilon, err) < 0)
         return -1;
-    if (strcmp(activation, "silu") != 0)
+    if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
         return error_set(err, "hidden_act other than silu is not supported");
     if (attention_bias || mlp_bias)
-        return error_set(err, "Llama with biases is not supported");
+        return error_set(err, "%s with biases is not supported", name_of(c));
     if (s->kv_channels % 2 != 0)
         return error_set(err,
                          "its head size of %lld is odd and cannot be used with rotary embeddings",
                          (long long)s->kv_channels);
     s->family = MODEL_LLAMA;
-    c->position = POSITION_ROPE;
     c->norm = NORM_RMS;
     c->swiglu = 1;
-    return read_rope(root, c, err);
+    return 0;
+}
+
+static int read_llama(struct json_value root, struct model_config *c, struct error *err)
+{
+    return read_decoder(root, c, err) < 0 ? -1 : read_rope(root, 0, c, err);
+}
+
+static int read_mistral(struct json_value root, struct model_config *c, struct error *err)
+{
+    return read_llama(root, c, err) < 0 ? -1 : read_window(root, c, err);
+}
+
+/* Sliding windows of Qwen are off unless use_sliding_window; the first max_window_layers layers
+ * have none. */
+static int read_qwen(struct json_value root, struct model_config *c, struct error *err)
+{
+    int64_t window, first = 0;
+    int used;
+    struct json_value value;
+
+    if (c->architecture == ARCHITECTURE_QWEN2)
+        c->qkv_bias = 1;
+    else
+        c->qk_norm = QK_NORM_HEADS, c->shape.kv_channels = 128;
+    if (read_llama(root, c, err) < 0 || flag(root, "use_sliding_window", 0, &used, err) < 0 ||
+        whole(root, "sliding_window", 0, &window, err) < 0)
+        return -1;
+    if (json_member(root, "max_window_layers", &value) == 0 &&
+        (json_integer(value, &first) < 0 || first < 0))
+        return error_set(err, "max_window_layers must be a non-negative integer");
+    if (!used || window == 0 || first >= c->shape.layers)
+        return 0;
+    if (first > 0)
+        return error_set(err,
+                         "a sliding window in the layers from number %lld on only "
+                         "(max_window_layers) is not supported",
+                         (long long)first);
+    c->window = window;
+    return 0;
+}
+
+static int read_neox(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct model_shape *s = &c->shape;
+    const char *activation;
+
+    c->rotary_percent = 0.25;
+    if (whole(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
+        whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
+        whole(root, "hidden_size", -1, &s->hidden, err) < 0 ||
+        whole(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
+        whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
+        whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0 ||
+        text(root, "hidden_act", "gelu", &activation, err) < 0 ||
+        flag(root, "attention_bias", 1, &c->linear_bias, err) < 0 ||
+        flag(root, "use_parallel_residual", 1, &c->parallel_residual, err) < 0 ||
+        flag(root, "tie_word_embeddings", 0, &c->tied, err) < 0 ||
+        real(root, "rotary_emb_base", 10000, &s->rotary_base, err) < 0 ||
+        real(root, "rotary_pct", 0.25, &c->rotary_percent, err) < 0 ||
+        real(root, "layer_norm_eps", 1e-5, &c->epsilon, err) < 0 ||
+        real(root, "hidden_dropout", 0, &c->hidden_dropout, err) < 0 ||
+        real(root, "attention_dropout", 0, &c->attention_dropout, err) < 0)
+        return -1;
+    if (!c->linear_bias)
+        return error_set(err, "GPT-NeoX without biases (attention_bias) is not supported");
+    if (strcmp(activation, "gelu") == 0)
+        c->gelu_erf = 1;
+    else if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_fast") != 0 &&
+             strcmp(activation, "gelu_pytorch_tanh") != 0)
+        return error_set(err, "hidden_act %.40s is not supported; only gelu and gelu_new are",
+                         activation);
+    s->family = MODEL_GPT;
+    s->query_groups = s->heads;
+    s->kv_channels = s->hidden / s->heads;
+    c->norm = NORM_LAYER;
+    return read_rope(root, 0, c, err);
+}
+
+static int read_olmo(struct json_value root, struct model_config *c, struct error *err)
+{
+    int windows = c->architecture == ARCHITECTURE_OLMO3;
+
+    c->branch_norm = BRANCH_NORM_OUTPUT;
+    c->qk_norm = QK_NORM_WHOLE;
+    if (windows) {
+        c->shape.rotary_base = 500000;
+        c->window_every = 4;
+    }
+    if (read_decoder(root, c, err) < 0 || read_rope(root, 0, c, err) < 0)
+        return -1;
+    /* Rotations of layers with a window are not scaled. */
+    if (windows && c->rope_scaling.kind != ROPE_PLAIN)
+        c->local_rotary_base = c->shape.rotary_base;
+    return windows ? read_window(root, c, err) : 0;
+}
+
+static int read_gemma(struct json_value root, struct model_config *c, struct error *err)
+{
+    const char *activation, *old;
+    double scalar = 0;
+    int first = c->architecture == ARCHITECTURE_GEMMA;
+    int third = c->architecture == ARCHITECTURE_GEMMA3;
+
+    c->gate = GATE_GELU_TANH;
+    c->tied = 1;
+    c->shape.kv_channels = 256;
+    c->branch_norm = first ? BRANCH_NORM_INPUT : BRANCH_NORM_BOTH;
+    c->qk_norm = third ? QK_NORM_HEADS : QK_NORM_NONE;
+    if (third)
+        c->shape.rotary_base = 1000000;
+    /* The first release of Gemma says "gelu" and means the approximation. */
+    activation = "gelu_pytorch_tanh";
+    if (read_decoder(root, c, err) < 0 || read_rope(root, third, c, err) < 0 ||
+        text(root, "hidden_act", activation, &old, err) < 0 ||
+        (!is_null(root, "hidden_activation") &&
+         text(root, "hidden_activation", activation, &activation, err) < 0))
+        return -1;
+    if (strcmp(activation, "gelu_pytorch_tanh") != 0 ||
+        (strcmp(old, "gelu_pytorch_tanh") != 0 && strcmp(old, "gelu") != 0))
+        return error_set(err, "hidden_activation %.40s is not supported; only gelu_pytorch_tanh is",
+                         activation);
+    c->embedding_scale = sqrt((double)c->shape.hidden);
+    if (first)
+        return 0;
+    c->window_every = third ? 6 : 2;
+    if (whole(root, "sliding_window_pattern", c->window_every, &c->window_every, err) < 0 ||
+        real(root, "query_pre_attn_scalar", 256, &scalar, err) < 0 ||
+        optional(root, "attn_logit_softcapping", third ? 0 : 50, &c->attention_softcap, err) < 0 ||
+        optional(root, "final_logit_softcapping", third ? 0 : 30, &c->logit_softcap, err) < 0)
+        return -1;
+    if (!(scalar > 0) || c->attention_softcap < 0 || c->logit_softcap < 0)
+        return error_set(err, "query_pre_attn_scalar and soft caps must be positive");
+    if (scalar != (double)c->shape.kv_channels)
+        c->attention_scale = 1 / sqrt(scalar);
+    return read_window(root, c, err);
+}
+
+static int (*const readers[ARCHITECTURES])(struct json_value root, struct model_config *c,
+                                           struct error *err) = {
+    [ARCHITECTURE_GPT2] = read_gpt2,       [ARCHITECTURE_LLAMA] = read_llama,
+    [ARCHITECTURE_MISTRAL] = read_mistral, [ARCHITECTURE_QWEN2] = read_qwen,
+    [ARCHITECTURE_QWEN3] = read_qwen,      [ARCHITECTURE_PHI3] = read_mistral,
+    [ARCHITECTURE_GPT_NEOX] = read_neox,   [ARCHITECTURE_OLMO2] = read_olmo,
+    [ARCHITECTURE_OLMO3] = read_olmo,      [ARCHITECTURE_GEMMA] = read_gemma,
+    [ARCHITECTURE_GEMMA2] = read_gemma,    [ARCHITECTURE_GEMMA3] = read_gemma,
+};
+
+static int refuse_type(const char *type, struct error *err)
+{
+    char known[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; hf_family_at(i) && used < sizeof(known); i++)
+        used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
+                                 hf_family_at(i)->model_type);
+    if (strcmp(type, "gemma3") == 0)
+        return error_set(err, "model_type gemma3 has a vision tower, which is not supported; only "
+                              "its text models (gemma3_text) are");
+    if (strcmp(type, "olmo") == 0)
+        return error_set(err, "model_type olmo has norms without weights, which are not supported; "
+                              "olmo2 and olmo3 are");
+    return error_set(
+        err, "model_type %.40s is not supported; only %s, roberta, bert and megatron-bert are",
+        type, known);
 }
 
 static int read_any(struct json_value root, struct model_config *c, struct error *err)
 {
     struct json_value quantized;
+    const struct hf_family *family;
     const char *type;
     int rc;
 
     if (text(root, "model_type", "(none)", &type, err) < 0)
         return -1;
+    family = hf_family_of_type(type);
     if (json_member(root, "quantization_config", &quantized) == 0 &&
         json_type(quantized) != JSON_NULL)
         return error_set(err, "quantized weights (quantization_config) are not supported");
-    if (strcmp(type, "gpt2") == 0)
-        rc = read_gpt2(root, c, err);
-    else if (strcmp(type, "llama") == 0)
-        rc = read_llama(root, c, err);
-    else if (hf_masked_is_type(type))
+    if (hf_masked_is_type(type)) {
         rc = hf_masked_read(root, type, c, err);
-    else
-        rc = error_set(err,
-                       "model_type %.40s is not supported; only gpt2, llama, roberta, bert and "
-                       "megatron-bert are",
-                       type);
+    } else if (!family) {
+        return refuse_type(type, err);
+    } else {
+        c->architecture = family->architecture;
+        rc = readers[family->architecture](root, c, err);
+    }
     if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
         rc = error_set(
             err,
@@ -220,7 +524,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     /* Options that do not apply to a model are set as `megatron train` sets them. */
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     if (directory_path(path, err, "%s/config.json", directory) < 0)
         return -1;
     json = json_read_file(path, CONFIG_LIMIT, err);
@@ -233,85 +537,4 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
     return rc < 0 ? error_prefix(err, "%s", path) : 0;
-}
-
-/* --- Writing --------------------------------------------------------------------------------- */
-
-static const char *type_name(const struct model_config *c)
-{
-    return c->type == TYPE_FP32 ? "float32" : c->type == TYPE_BF16 ? "bfloat16" : "float16";
-}
-
-/* If these tokens are not set, transformers uses those of the family's original vocabulary. In
- * another vocabulary they are arbitrary tokens, and texts would end there. */
-static const char *no_ends(const struct model_config *c, int64_t usual)
-{
-    return c->shape.vocabulary == usual ? ""
-                                        : "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n";
-}
-
-static void print_gpt2(const struct model_config *c, FILE *f)
-{
-    const struct model_shape *s = &c->shape;
-
-    fprintf(f,
-            "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
-            "  \"activation_function\": \"gelu_new\",\n  \"vocab_size\": %lld,\n"
-            "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"n_embd\": %lld,\n"
-            "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_inner\": %lld,\n"
-            "  \"layer_norm_epsilon\": %.9g,\n  \"embd_pdrop\": %.9g,\n  \"resid_pdrop\": %.9g,\n"
-            "  \"attn_pdrop\": %.9g,\n  \"initializer_range\": %.9g,\n"
-            "  \"tie_word_embeddings\": true,\n%s  \"torch_dtype\": \"%s\"\n}\n",
-            (long long)s->vocabulary, (long long)c->positions, (long long)c->positions,
-            (long long)s->hidden, (long long)s->layers, (long long)s->heads,
-            (long long)s->ffn_hidden, c->epsilon, c->hidden_dropout, c->hidden_dropout,
-            c->attention_dropout, c->init_std, no_ends(c, 50257), type_name(c));
-}
-
-static void print_llama(const struct model_config *c, FILE *f)
-{
-    const struct model_shape *s = &c->shape;
-
-    fprintf(f,
-            "{\n  \"architectures\": [\"LlamaForCausalLM\"],\n  \"model_type\": \"llama\",\n"
-            "  \"hidden_act\": \"silu\",\n  \"vocab_size\": %lld,\n"
-            "  \"max_position_embeddings\": %lld,\n  \"hidden_size\": %lld,\n"
-            "  \"intermediate_size\": %lld,\n  \"num_hidden_layers\": %lld,\n"
-            "  \"num_attention_heads\": %lld,\n  \"num_key_value_heads\": %lld,\n"
-            "  \"head_dim\": %lld,\n  \"rms_norm_eps\": %.9g,\n  \"rope_theta\": %.9g,\n"
-            "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n  \"initializer_range\": %.9g,\n"
-            "  \"tie_word_embeddings\": %s,\n%s",
-            (long long)s->vocabulary, (long long)c->positions, (long long)s->hidden,
-            (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads,
-            (long long)s->query_groups, (long long)s->kv_channels, c->epsilon, s->rotary_base,
-            c->init_std, c->tied ? "true" : "false", no_ends(c, 32000));
-    if (c->rope_scaling.used)
-        fprintf(f,
-                "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
-                "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
-                "\"original_max_position_embeddings\": %.15g},\n",
-                c->rope_scaling.factor, c->rope_scaling.low, c->rope_scaling.high,
-                c->rope_scaling.original);
-    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type_name(c));
-}
-
-int hf_config_write(const char *directory, const struct model_config *config, struct error *err)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    int rc;
-
-    if (!f)
-        return error_set(err, "out of memory");
-    if (config->masked)
-        hf_masked_print(config, type_name(config), f);
-    else if (config->swiglu)
-        print_llama(config, f);
-    else
-        print_gpt2(config, f);
-    rc = fclose(f) == 0 ? directory_write(directory, "config.json", text, size, err)
-                        : error_set(err, "out of memory");
-    free(text);
-    return rc;
 }

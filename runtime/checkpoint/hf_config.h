@@ -5,8 +5,8 @@
 
 #include "model_config.h"
 
-/* Read 'directory'/config.json (GPT-2, Llama, or a model of hf_masked.h) into 'config'; fields that
- * it does not set are cleared. Models that would be computed differently are rejected. */
+/* Read 'directory'/config.json into 'config'; fields that it does not set are cleared. Models that
+ * would be computed differently are rejected. */
 int hf_config_read(const char *directory, struct model_config *config, struct error *err);
 
 /* Write config.json for a model that Hugging Face supports. */

@@ -86,14 +86,14 @@ static int place_row(struct planning *plan, const struct hf_name *row, int64_t l
     char ours[HF_NAME], theirs[HF_NAME];
     int64_t rows, cols;
 
-    if (row->part > 0)
+    if (row->part != PART_WHOLE && row->part != PART_QUERY && row->part != PART_GATE)
         return 0;
     snprintf(ours, sizeof(ours), row->ours, (int)layer);
     snprintf(theirs, sizeof(theirs), row->theirs, (int)layer);
     for (int i = 0; i < plan->parameters.count; i++) {
         if (strcmp(plan->parameters.list[i].name, ours) != 0)
             continue;
-        hf_shape(row, &plan->parameters.list[i], &rows, &cols);
+        hf_shape(&plan->files->map, row, &plan->parameters.list[i], &rows, &cols);
         return place(plan, theirs, rows, cols, err);
     }
     return 0;
@@ -102,7 +102,7 @@ static int place_row(struct planning *plan, const struct hf_name *row, int64_t l
 /* Rows of layers are consecutive in the table; they are repeated for each layer. */
 static int place_all(struct planning *plan, int64_t layers, struct error *err)
 {
-    for (const struct hf_name *row = plan->files->table, *end; row->ours; row = end) {
+    for (const struct hf_name *row = plan->files->map.names, *end; row->ours; row = end) {
         int repeated = strchr(row->ours, '%') != NULL;
 
         for (end = row + 1; repeated && end->ours && strchr(end->ours, '%'); end++)
@@ -149,13 +149,12 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     int rc;
 
     memset(files, 0, sizeof(*files));
-    files->table = hf_names_of(config, err);
-    if (!files->table)
+    if (hf_map_of(config, &files->map, err) < 0)
         return -1;
     whole.chunks = 1;
     rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
-        if (!hf_find_name(files->table, plan.parameters.list[i].name, theirs))
+        if (!hf_find_name(&files->map, plan.parameters.list[i].name, theirs))
             rc = error_set(err, "Hugging Face has no tensor for %s", plan.parameters.list[i].name);
     if (rc == 0)
         rc = place_all(&plan, config->shape.layers, err);
@@ -248,9 +247,9 @@ int hf_files_open(struct hf_files *files, const char *directory, int create, str
 }
 
 /* Our rows are Hugging Face's columns. */
-static int write_columns(const struct hf_file *file, const struct hf_name *row,
-                         const struct parameter *p, size_t offset, size_t size, const char *weights,
-                         struct error *err)
+static int write_columns(const struct hf_map *map, const struct hf_file *file,
+                         const struct hf_name *row, const struct parameter *p, size_t offset,
+                         size_t size, const char *weights, struct error *err)
 {
     int64_t rows = hf_true_rows(p);
     char *column = malloc((size_t)rows * size + 1);
@@ -259,9 +258,9 @@ static int write_columns(const struct hf_file *file, const struct hf_name *row,
     for (int64_t c = 0; c < p->cols && rc == 0; c++) {
         for (int64_t r = 0; r < rows; r++)
             memcpy(column + (size_t)r * size, weights + (size_t)(r * p->cols + c) * size, size);
-        rc = write_all(file, column, (size_t)rows * size,
-                       offset + (size_t)hf_index(row, p, p->first_row, p->first_col + c) * size,
-                       err);
+        rc = write_all(
+            file, column, (size_t)rows * size,
+            offset + (size_t)hf_index(map, row, p, p->first_row, p->first_col + c) * size, err);
     }
     free(column);
     return rc;
@@ -271,10 +270,11 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
                    struct error *err)
 {
     char theirs[HF_NAME];
-    const struct hf_name *row = hf_find_name(files->table, p->name, theirs);
+    const struct hf_name *row = hf_find_name(&files->map, p->name, theirs);
     const struct safetensors_entry *entry = NULL;
     const struct hf_file *file;
-    int64_t rows = hf_true_rows(p), together;
+    int64_t rows = hf_true_rows(p), units, together;
+    int vector = p->all_rows == 1;
     size_t i = 0, size;
     int rc = 0;
 
@@ -286,14 +286,20 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
                          p->name);
     file = &files->list[i];
     size = type_size(file->layout.type);
-    if (row->transposed && p->all_rows > 1)
-        return write_columns(file, row, p, entry->offset, size, weights, err);
-    /* Whole rows are also contiguous in the file. */
-    together = p->cols == p->all_cols && rows > 0 ? rows : 1;
-    for (int64_t r = 0; r < rows && rc == 0; r += together)
-        rc = write_all(
-            file, weights + (size_t)(r * p->cols) * size, (size_t)(together * p->cols) * size,
-            entry->offset + (size_t)hf_index(row, p, p->first_row + r, p->first_col) * size, err);
+    if (row->how & HF_TRANSPOSED && !vector)
+        return write_columns(&files->map, file, row, p, entry->offset, size, weights, err);
+    /* Whole rows are also contiguous in the file, as far as the tensor is not interleaved. */
+    units = vector ? p->cols : rows;
+    together = vector || p->cols == p->all_cols ? hf_adjacent(&files->map, row, p) : 1;
+    for (int64_t i = 0; i < units && rc == 0; i += together) {
+        int64_t count = units - i < together ? units - i : together;
+        int64_t at = hf_index(&files->map, row, p, p->first_row + (vector ? 0 : i),
+                              p->first_col + (vector ? i : 0));
+
+        rc = write_all(file, weights + (size_t)(i * (vector ? 1 : p->cols)) * size,
+                       (size_t)(count * (vector ? 1 : p->cols)) * size,
+                       entry->offset + (size_t)at * size, err);
+    }
     return rc;
 }
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROW(ours, theirs)     \
-    {                         \
-        ours, theirs, 0, 0, 0 \
+#define ROW(ours, theirs)           \
+    {                               \
+        ours, theirs, PART_WHOLE, 0 \
     }
 /* Weight and bias. */
 #define BOTH(ours, theirs) ROW(ours ".weight", theirs ".weight"), ROW(ours ".bias", theirs ".bias")
@@ -39,20 +39,20 @@ static const struct hf_name roberta_names[] = {
     ROW("head.bias", "lm_head.bias"),
     BOTH("head.dense", "lm_head.dense"),
     BOTH("head.norm", "lm_head.layer_norm"),
-    {0, 0, 0, 0, 0},
+    {0, 0, 0, 0},
 };
 
 static const struct hf_name bert_names[] = {
     POST_NORM("bert"),
     BERT_HEAD,
-    {0, 0, 0, 0, 0},
+    {0, 0, 0, 0},
 };
 
 static const struct hf_name megatron_names[] = {
     TABLES("bert"), BOTH("layers.%d.norm1", "bert.encoder.layer.%d.attention.ln"),
     SELF("bert"),   BOTH("layers.%d.norm2", "bert.encoder.layer.%d.ln"),
     MLP("bert"),    BOTH("final_norm", "bert.encoder.ln"),
-    BERT_HEAD,      {0, 0, 0, 0, 0},
+    BERT_HEAD,      {0, 0, 0, 0},
 };
 
 /* What differs between the three. */

@@ -9,40 +9,84 @@
 
 enum { HF_NAME = 128 };
 
+/* Where our tensor is in a fused one of theirs. */
+enum hf_part { PART_WHOLE, PART_QUERY, PART_KEY, PART_VALUE, PART_GATE, PART_UP };
+
+/* How their tensor differs from ours. */
+enum {
+    HF_TRANSPOSED = 1,  /* (in, out), as GPT-2 stores it */
+    HF_INTERLEAVED = 2, /* query, key and value of each head are adjacent, as in GPT-NeoX */
+    HF_MINUS_ONE = 4,   /* a weight w is stored as w - 1, as in Gemma */
+};
+
 /* The location of one of our tensors within Hugging Face's. '%d' is the layer. */
 struct hf_name {
     const char *ours, *theirs;
-    int transposed; /* GPT-2 stores (in, out) */
-    int part, size; /* for a fused tensor: its offset, in multiples of our number of rows */
+    enum hf_part part;
+    int how;
 };
 
-/* Hugging Face's names for this model's tensors, or NULL if it does not support the model. */
-const struct hf_name *hf_names_of(const struct model_config *config, struct error *err);
+/* hf_names.c: the tables, in the order of transformers' modules, which decides which tensor goes to
+ * which file. They end with a row without names. A model need not have all tensors of a table. */
+extern const struct hf_name hf_gpt2_names[], hf_llama_names[], hf_phi3_names[], hf_neox_names[],
+    hf_olmo_names[], hf_gemma_names[], hf_gemma2_names[];
 
-/* What Hugging Face calls the architecture of a table: "GPT-2" or "Llama". */
-const char *hf_architecture(const struct hf_name *table);
+/* A model architecture of transformers. hf_families.c has them all. */
+struct hf_family {
+    enum architecture architecture;
+    const char *name;       /* "GPT-NeoX" */
+    const char *model_type; /* in config.json */
+    const char *class;
+    const struct hf_name *names;
+    int64_t vocabulary;         /* size of the usual one, whose special tokens are the defaults */
+    unsigned required, allowed; /* features; see hf_families.c */
+};
+
+const struct hf_family *hf_family_at(size_t index);
+const struct hf_family *hf_family_of_type(const char *model_type);
+
+/* Hugging Face's names for the tensors of a model, and the sizes that decide where they are. */
+struct hf_map {
+    const struct hf_family *family; /* NULL: a model of hf_masked.h */
+    const struct hf_name *names;
+    const char *name;              /* of the architecture */
+    int64_t query, key, ffn, head; /* rows of queries, of keys, of the MLP, of one head */
+};
+
+/* The map of this model: that of the architecture that its weights came from, or else the first
+ * that fits. Returns -1 if there is none. */
+int hf_map_of(const struct model_config *config, struct hf_map *map, struct error *err);
 
 /* The table row for our tensor, and Hugging Face's name for it; NULL: there is none. */
-const struct hf_name *hf_find_name(const struct hf_name *table, const char *ours,
+const struct hf_name *hf_find_name(const struct hf_map *map, const char *ours,
                                    char theirs[HF_NAME]);
 
 /* Shape of the Hugging Face tensor, given ours. Vectors have one row. */
-void hf_shape(const struct hf_name *row, const struct parameter *p, int64_t *rows, int64_t *cols);
+void hf_shape(const struct hf_map *map, const struct hf_name *row, const struct parameter *p,
+              int64_t *rows, int64_t *cols);
 
 /* The index of element (row, col) of our whole tensor in theirs. */
-int64_t hf_index(const struct hf_name *row, const struct parameter *p, int64_t r, int64_t c);
+int64_t hf_index(const struct hf_map *map, const struct hf_name *row, const struct parameter *p,
+                 int64_t r, int64_t c);
+
+/* How many rows of our matrix, or elements of our vector, are adjacent in theirs. */
+int64_t hf_adjacent(const struct hf_map *map, const struct hf_name *row, const struct parameter *p);
 
 /* Rows of a parameter that are not padding. */
 int64_t hf_true_rows(const struct parameter *p);
 
 /* Check that 'tensors' contains nothing that belongs to another model. Known unused buffers and
  * heads of other kinds are allowed. */
-int hf_check_tensors(const struct hf_name *table, const struct safetensors *tensors,
+int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors,
                      const struct model_config *config, struct error *err);
 
 /* Read this rank's part of one parameter from the Hugging Face tensors. */
-int hf_load_one(const struct hf_name *table, const struct safetensors *tensors,
+int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
+
+/* Turn values of our parameter into theirs. */
+void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *values,
+                  int64_t count);
 
 /* The files of a directory that is being written. */
 struct hf_files {
@@ -54,7 +98,7 @@ struct hf_files {
     } * list;
     size_t count;
     int64_t parameters, bytes; /* total of all files */
-    const struct hf_name *table;
+    struct hf_map map;
 };
 
 /* Decide which tensor goes where: the same in every process that plans the same model. A file has
@@ -66,7 +110,7 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
 /* Open the files under temporary names; one process creates them before the others open them. */
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
 
-/* Write this rank's part of one parameter, in the model's type. */
+/* Write this rank's part of one parameter, in the model's type, after hf_to_theirs. */
 int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
                    struct error *err);
 

@@ -1,14 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
 #include "directory.h"
+#include "half.h"
 #include "hf_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Does this rank write the parameter? Exactly one rank must. */
 static int is_mine(const struct parallel *parallel, const struct parameter *p)
 {
     return parallel->at.dp == 0 && parallel->at.cp == 0 && class_is_owned(p->class, &parallel->at);
+}
+
+static float value_at(const char *from, enum device_type type)
+{
+    uint16_t half;
+    float value;
+
+    if (type == TYPE_FP32) {
+        memcpy(&value, from, sizeof(value));
+        return value;
+    }
+    memcpy(&half, from, sizeof(half));
+    return type == TYPE_BF16 ? bfloat_to_float(half) : half_to_float(half);
+}
+
+static void set_value(char *to, enum device_type type, float value)
+{
+    uint16_t half = type == TYPE_BF16 ? float_to_bfloat(value) : float_to_half(value);
+
+    if (type == TYPE_FP32)
+        memcpy(to, &value, sizeof(value));
+    else
+        memcpy(to, &half, sizeof(half));
+}
+
+/* hf_to_theirs for weights in the model's type. */
+static void convert_weights(const struct hf_map *map, const struct parameter *p, char *weights,
+                            enum device_type type)
+{
+    char theirs[HF_NAME];
+    const struct hf_name *row = hf_find_name(map, p->name, theirs);
+
+    for (int64_t i = 0; i < p->rows * p->cols && row && row->how & HF_MINUS_ONE; i++) {
+        char *at = weights + (size_t)i * type_size(type);
+        float value = value_at(at, type);
+
+        hf_to_theirs(map, p, &value, 1);
+        set_value(at, type, value);
+    }
 }
 
 static int save_parts(const struct hf_files *files, const struct model_config *config,
@@ -25,8 +66,12 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
     device_copy(model_stream(model), host, model_weights(model), bytes, COPY_TO_HOST);
     rc = device_stream_wait(model_stream(model), 600, err);
     for (int i = 0; i < p->count && rc == 0; i++)
-        if (is_mine(parallel, &p->list[i]))
-            rc = hf_files_write(files, &p->list[i], host + (size_t)p->list[i].offset * size, err);
+        if (is_mine(parallel, &p->list[i])) {
+            char *weights = host + (size_t)p->list[i].offset * size;
+
+            convert_weights(&files->map, &p->list[i], weights, config->type);
+            rc = hf_files_write(files, &p->list[i], weights, err);
+        }
     device_host_release(device, host);
     return rc;
 }

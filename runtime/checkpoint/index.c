@@ -2,6 +2,7 @@
 #include "index_private.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "remedy.h"
@@ -168,18 +169,45 @@ int index_check_sizes(const struct model_config *model, struct error *err)
     return 0;
 }
 
+static int in(int value, int count)
+{
+    return value >= 0 && value < count;
+}
+
+int index_check_blocks(const struct model_config *c, struct error *err)
+{
+    const double reals[] = {c->rope_scaling.attention, c->local_rotary_base, c->attention_scale,
+                            c->attention_softcap,      c->logit_softcap,     c->embedding_scale};
+
+    for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
+        if (!(reals[i] >= 0) || isinf(reals[i]))
+            return error_set(err, "blocks: %g is not a valid number", reals[i]);
+    if (!in((int)c->qk_norm, QK_NORM_WHOLE + 1) || !in((int)c->branch_norm, BRANCH_NORM_BOTH + 1) ||
+        !in(c->parallel_residual, 2) || !in((int)c->activation, ACTIVATION_SQUARED_RELU + 1) ||
+        !in((int)c->gate, GATE_QUICK_GELU + 1) || !in((int)c->rope_scaling.kind, ROPE_YARN + 1) ||
+        !in((int)c->architecture, ARCHITECTURES) || c->window < 0 || c->window_every < 0 ||
+        c->window > INT32_MAX || c->window_every > INT32_MAX)
+        return error_set(err, "blocks: invalid model");
+    return 0;
+}
+
 /* --- Comparing ------------------------------------------------------------------------------- */
 
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,
                       struct error *err)
 {
     struct checkpoint_index ours;
-    char text[600], other[300];
+    char text[600], blocks[300], other[300];
     int differ = 0;
     size_t used;
 
     if (fields_compare(index_model_fields, &index->model, model, text, sizeof(text)) > 0)
         differ = 1;
+    used = strlen(text);
+    if (fields_compare(index_block_fields, &index->model, model, blocks, sizeof(blocks)) > 0) {
+        snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "", blocks);
+        differ = 1;
+    }
     used = strlen(text);
     if (fields_compare(index_masked_fields, &index->model, model, other, sizeof(other)) > 0)
         differ = 1;

@@ -92,7 +92,7 @@ const struct field index_model_fields[] = {
     MODEL("position-embedding-type", position, FIELD_INT),
     MODEL("rotary-base", shape.rotary_base, FIELD_DOUBLE),
     MODEL("rotary-percent", rotary_percent, FIELD_DOUBLE),
-    MODEL("use-rope-scaling", rope_scaling.used, FIELD_INT),
+    MODEL("use-rope-scaling", rope_scaling.kind, FIELD_INT),
     MODEL("rope-scaling-factor", rope_scaling.factor, FIELD_DOUBLE),
     MODEL("rope-scaling-low", rope_scaling.low, FIELD_DOUBLE),
     MODEL("rope-scaling-high", rope_scaling.high, FIELD_DOUBLE),
@@ -103,6 +103,31 @@ const struct field index_model_fields[] = {
     MODEL("tied", tied, FIELD_INT),
     MODEL("bias", linear_bias, FIELD_INT),
     MODEL("add-qkv-bias", qkv_bias, FIELD_INT),
+    {0},
+};
+
+/* The same for members that older checkpoints do not have; all are 0 there. */
+const struct field index_block_fields[] = {
+    MODEL("rope-attention-factor", rope_scaling.attention, FIELD_DOUBLE),
+    MODEL("qk-layernorm", qk_norm, FIELD_INT),
+    MODEL("norm-placement", branch_norm, FIELD_INT),
+    MODEL("use-parallel-residual", parallel_residual, FIELD_INT),
+    MODEL("activation", activation, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
+    MODEL("gate", gate, FIELD_INT),
+    MODEL("window", window, FIELD_INT64),
+    MODEL("window-attn-skip-freq", window_every, FIELD_INT64),
+    MODEL("rotary-base-local", local_rotary_base, FIELD_DOUBLE),
+    MODEL("softmax-scale", attention_scale, FIELD_DOUBLE),
+    MODEL("attn-logit-softcapping", attention_softcap, FIELD_DOUBLE),
+    MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
+    MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
+    {0},
+};
+
+/* Where weights came from does not change what they compute. */
+static const struct field architecture_fields[] = {
+    MODEL("architecture", architecture, FIELD_INT),
     {0},
 };
 
@@ -174,6 +199,10 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
     }
     fprintf(f, ",\n\"model\": ");
     fields_write(index_model_fields, &index->model, f);
+    fprintf(f, ",\n\"blocks\": ");
+    fields_write(index_block_fields, &index->model, f);
+    fprintf(f, ",\n\"origin\": ");
+    fields_write(architecture_fields, &index->model, f);
     if (index->model.masked) {
         fprintf(f, ",\n\"masked model\": ");
         fields_write(index_masked_fields, &index->model, f);
@@ -358,6 +387,20 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
+/* Sections that older checkpoints do not have. */
+static int read_new_sections(struct json_value root, struct model_config *model, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "blocks", &object) == 0 &&
+        fields_read_given(index_block_fields, object, model, err) < 0)
+        return error_prefix(err, "blocks");
+    if (json_member(root, "origin", &object) == 0 &&
+        fields_read_given(architecture_fields, object, model, err) < 0)
+        return error_prefix(err, "origin");
+    return index_check_blocks(model, err);
+}
+
 static int read_log(struct step_state *state, struct json_value root, struct error *err)
 {
     struct json_value object;
@@ -409,6 +452,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
          read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
         read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
         read_masked(&index->model, root, err) < 0 ||
+        read_new_sections(root, &index->model, err) < 0 ||
         read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;

@@ -196,7 +196,7 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
         return error_set(err, "its rotary_percent of %g results in an odd number of %lld channels",
                          c->rotary_percent, (long long)c->shape.kv_channels);
     if (flag(args, "use_rope_scaling", 0)) {
-        c->rope_scaling.used = 1;
+        c->rope_scaling.kind = ROPE_LLAMA3;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
     }
     return 0;
@@ -288,7 +288,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     memset(c, 0, sizeof(*c));
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
-    c->rope_scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     if (check_kind(args, err) < 0 || read_sizes(s, args, hints, err) < 0 ||
         read_positions(s, args, err) < 0 || read_version(s, err) < 0 ||
         megatron_check_tensors(s, err) < 0)

@@ -138,13 +138,45 @@ static void print_model(const struct model_config *m)
            m->position == POSITION_LEARNED ? "learned position embeddings"
            : m->position == POSITION_ROPE  ? "rope"
                                            : "no position embeddings",
-           m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm", m->swiglu ? "SwiGLU" : "GELU",
+           m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm",
+           m->swiglu ? m->gate == GATE_SILU ? "SwiGLU" : "GeGLU" : "GELU",
            m->tied ? "tied" : "untied", m->linear_bias ? "biases" : "no biases");
     if (m->masked)
         printf("             masked language model, %s, %" PRId64
                " token types, position offset %" PRId64 "%s\n",
                m->post_norm ? "post-norm" : "pre-norm", m->token_types, m->position_offset,
                m->binary_head ? ", binary head" : "");
+}
+
+/* What differs from GPT and Llama. */
+static void print_blocks(const struct model_config *m)
+{
+    static const char *const gates[] = {"", ", GeGLU", ", quick GeGLU"};
+    static const char *const norms[] = {"", ", output norms", ", input and output norms"};
+    static const char *const heads[] = {"", ", norms of query and key heads",
+                                        ", norms of all query and key heads"};
+    char window[96] = "";
+
+    if (m->window > 0 && m->window_every > 0)
+        snprintf(window, sizeof(window),
+                 ", window of %" PRId64 " tokens (full attention in 1 of %" PRId64 " layers)",
+                 m->window, m->window_every);
+    else if (m->window > 0)
+        snprintf(window, sizeof(window), ", window of %" PRId64 " tokens", m->window);
+    if (!m->gate && !m->branch_norm && !m->qk_norm && !m->window && !m->parallel_residual &&
+        !m->activation && !m->attention_softcap && !m->logit_softcap && !m->embedding_scale &&
+        (!m->qkv_bias || m->linear_bias))
+        return;
+    printf("blocks:      attention and MLP %s%s%s%s%s%s%s%s%s%s\n",
+           m->parallel_residual ? "in parallel" : "in sequence", norms[m->branch_norm],
+           heads[m->qk_norm], window, m->qkv_bias && !m->linear_bias ? ", QKV biases" : "",
+           m->swiglu ? gates[m->gate] : "",
+           m->activation == ACTIVATION_SQUARED_RELU ? ", squared ReLU"
+           : m->gelu_erf                            ? ", exact GELU"
+                                                    : "",
+           m->attention_softcap > 0 ? ", soft cap on scores" : "",
+           m->logit_softcap > 0 ? ", soft cap on logits" : "",
+           m->embedding_scale > 0 ? ", scaled embeddings" : "");
 }
 
 static int run_inspect(const struct checkpoint_options *given, const char *directory,
@@ -163,6 +195,7 @@ static int run_inspect(const struct checkpoint_options *given, const char *direc
     printf("iteration:   %" PRId64 ", consumed samples %" PRId64 " (validation %" PRId64 ")\n",
            index.progress.iteration, index.progress.consumed, index.progress.consumed_valid);
     print_model(&index.model);
+    print_blocks(&index.model);
     printf("parameters:  %" PRId64 " in %d tensors, %s\n", elements_of(&index), index.tensor_count,
            index.arrays > 1 ? "with optimizer state" : "without optimizer state");
     printf("written by:  tp %" PRId64 ", cp %" PRId64 ", dp %" PRId64 ", pp %" PRId64

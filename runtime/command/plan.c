@@ -95,16 +95,6 @@ static void list_nodes(const struct machines *machines)
     printf("NVLink and network: GB/s per GPU and direction\n");
 }
 
-static void list_models(void)
-{
-    char text[160];
-
-    for (size_t i = 0; preset_at(i); i++) {
-        preset_describe(preset_at(i), text, sizeof(text));
-        printf("%s\n", text);
-    }
-}
-
 /* 300B, 1.5T, 26M or plain digits. */
 static int parse_tokens(const char *text, double *tokens, struct error *err)
 {
@@ -495,7 +485,7 @@ static int run_options(const struct plan_options *options, const struct options_
     int rc = 0;
 
     if (options->model && strcmp(options->model, "list") == 0) {
-        list_models();
+        preset_print(stdout);
         return 0;
     }
     machines = machines_open(options->machines, err);

@@ -24,16 +24,6 @@ static void print_help(int evaluate)
     options_print(arguments_table, stdout);
 }
 
-static void list_presets(void)
-{
-    char text[160];
-
-    for (size_t i = 0; preset_at(i); i++) {
-        preset_describe(preset_at(i), text, sizeof(text));
-        printf("%s\n", text);
-    }
-}
-
 static void note_ignored(const struct options_result *result)
 {
     char text[1024];
@@ -61,7 +51,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
     /* --help works in any environment. */
     if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
         if (!known || world.rank == 0)
-            result->help ? print_help(arguments->skip_train) : list_presets();
+            result->help ? print_help(arguments->skip_train) : preset_print(stdout);
         return 0;
     }
     if (!known)

@@ -81,14 +81,19 @@ enum operation_kind {
     OPERATION_GATHER_ROWS,
     OPERATION_NORMAL,
     OPERATION_FILL,
+    OPERATION_HEAD_NORM,
+    OPERATION_HEAD_NORM_BACKWARD,
+    OPERATION_SCALE,
+    OPERATION_SOFTCAP,
     OPERATION_COUNT,
 };
 
 enum activation {
     ACTIVATION_NONE,
     ACTIVATION_GELU_TANH, /* Megatron's and GPT-2's approximation by tanh */
-    ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT and RoBERTa */
+    ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT, RoBERTa and GPT-NeoX */
     ACTIVATION_TANH,      /* of OPERATION_ACTIVATION only: BERT's pooler */
+    ACTIVATION_SQUARED_RELU,
 };
 
 /* y = activation(x W^T + bias).
@@ -249,6 +254,7 @@ struct attention_shape {
      * sample and query come from row_index = sample * sequence + query position. */
     double dropout;
     int64_t all_heads, first_head, sequence;
+    double softcap; /* scores become softcap * tanh(scores / softcap); 0: they stay as they are */
 };
 
 struct attention_operands {
@@ -290,10 +296,14 @@ struct rope_operands {
     const float *cosine, *sine; /* (positions, rotary / 2) */
 };
 
-/* y = silu(gate) * up, where a row of x is (gate, up), 'cols' each. */
+/* y = f(gate) * up, where a row of x is (gate, up), 'cols' each. f is silu for SwiGLU, GELU for
+ * GeGLU, and x * sigmoid(1.702 x) for quick GeGLU. */
+enum gate { GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU };
+
 struct swiglu_shape {
     int64_t rows, cols;
     enum device_type type, y_type; /* of x and dy; of y and dx */
+    enum gate gate;
 };
 
 struct swiglu_operands {
@@ -345,13 +355,15 @@ struct embedding_backward_operands {
  * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss, and turns the
  * logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
  * gets 0). Without 'backward' the logits are unchanged. With one part 'partials' may be NULL:
- * FINISH then does both halves in one pass. */
+ * FINISH then does both halves in one pass. With 'softcap' the logits are the result of
+ * OPERATION_SOFTCAP, and the gradient is that of its input. */
 struct cross_entropy_shape {
     int64_t rows, cols;
     int64_t first, vocabulary;
     enum device_type type; /* of the logits */
     int parts;
     int backward;
+    double softcap; /* 0: none */
 };
 
 struct cross_entropy_partial_operands {
@@ -469,6 +481,55 @@ struct fill_operands {
     void *out;
 };
 
+/* Norms of the query and key heads of packed projections. A row of x is counts[0] vectors of
+ * queries, widths[0] channels each, counts[1] of keys, and 'rest' columns that are copied. All
+ * vectors of queries have one weight, all vectors of keys another. */
+struct head_norm_shape {
+    int64_t rows, counts[2], widths[2], rest;
+    enum device_type type;
+    enum norm norm;
+    double epsilon;
+};
+
+struct head_norm_operands {
+    const void *x;                   /* (rows, columns) */
+    void *y;                         /* (rows, columns) */
+    const void *weight[2], *bias[2]; /* (width); biases for NORM_LAYER only */
+    float *mean, *rstd;              /* (rows, counts[0] + counts[1]); mean for NORM_LAYER only */
+};
+
+/* 'd' is the gradient of y and becomes that of x. */
+struct head_norm_backward_operands {
+    void *d;       /* (rows, columns) */
+    const void *x; /* (rows, columns) */
+    const void *weight[2];
+    const float *mean, *rstd;
+    float *dweight[2], *dbias[2]; /* (width) main gradients */
+    int accumulate;               /* of these */
+};
+
+/* x *= factor */
+struct scale_shape {
+    int64_t count;
+    enum device_type type;
+    double factor;
+};
+
+struct scale_operands {
+    void *x;
+};
+
+/* x = cap * tanh(x / cap) */
+struct softcap_shape {
+    int64_t count;
+    enum device_type type;
+    double cap;
+};
+
+struct softcap_operands {
+    void *x;
+};
+
 struct operation {
     enum operation_kind kind;
     int head; /* part of the model's head; for profiling */
@@ -489,6 +550,9 @@ struct operation {
         struct gather_rows_shape gather_rows;
         struct normal_shape normal;
         struct fill_shape fill;
+        struct head_norm_shape head_norm;
+        struct scale_shape scale;
+        struct softcap_shape softcap;
     };
 };
 

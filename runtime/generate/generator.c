@@ -198,6 +198,7 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
 {
     const struct model_batch *b = &w->batch;
     int64_t cache = model_sizes_of(w->model)->cache, longest = 1;
+    int64_t window = model_sizes_of(w->model)->window;
 
     for (int64_t t = 0; t < g->config.texts; t++) {
         const struct text *text = t < count && texts[t].finish == FINISH_NOT ? &texts[t] : NULL;
@@ -209,6 +210,9 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
 
             b->tokens[row + i] = there ? text->ids[from + i] : 0;
             b->positions[row + i] = there ? (int32_t)(from + i) : 0;
+            if (window > 0)
+                b->window_start[row + i] =
+                    there && from + i >= window ? (int32_t)(from + i - window + 1) : 0;
             b->cache_row[row + i] = there ? (int32_t)(t * cache + from + i) : -1;
         }
         b->last[t] = (int32_t)(row + (tokens > 0 ? tokens - 1 : 0));

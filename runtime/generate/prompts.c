@@ -175,15 +175,31 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
     return tokenizer;
 }
 
+static int has_bos(const struct model_config *model)
+{
+    switch (model->architecture) {
+    case ARCHITECTURE_ANY:
+        return model->shape.family == MODEL_LLAMA;
+    case ARCHITECTURE_LLAMA:
+    case ARCHITECTURE_MISTRAL:
+    case ARCHITECTURE_GEMMA:
+    case ARCHITECTURE_GEMMA2:
+    case ARCHITECTURE_GEMMA3:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 /* Does a text begin with the beginning-of-sequence token? As in transformers: what
- * tokenizer_config.json says, otherwise yes for Llama. */
+ * tokenizer_config.json says, otherwise yes for Llama, Mistral and Gemma. */
 static int begins_with_bos(const struct generate_options *o, const struct origin *origin)
 {
     char path[PATH_MAX];
     struct json_value value;
     struct error ignored;
     struct json *json = NULL;
-    int add = origin->model.shape.family == MODEL_LLAMA;
+    int add = has_bos(&origin->model);
 
     if (o->tokenizer.add_bos)
         return 1;

@@ -1,14 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The attention block: the column-parallel projection to queries, keys and values, rotary
- * positions, softmax attention of this rank's heads, and the row-parallel output projection. */
+/* The attention block: the column-parallel projection to queries, keys and values, norms of queries
+ * and keys, rotary positions, softmax attention of this rank's heads, and the row-parallel output
+ * projection. */
 #include "attention.h"
 #include "builder.h"
 #include "rng.h"
+#include "rotary.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
+/* The norms of queries come before those of keys. */
+enum { QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS, HEAD_NORMS, HEAD_NORM_BIASES = HEAD_NORMS + 2 };
+
+/* Norms of queries and keys are vectors that all tensor-parallel ranks hold: each adds the gradient
+ * of its own heads. */
+static void add_head_norms(struct builder *b, struct block *block)
+{
+    static const char *const names[] = {"query_norm.weight", "key_norm.weight", "query_norm.bias",
+                                        "key_norm.bias"};
+    const struct model_config *c = b->config;
+    const int64_t heads[] = {c->shape.heads, c->shape.query_groups};
+
+    for (int i = 0; i < (c->norm == NORM_LAYER ? 4 : 2) && c->qk_norm != QK_NORM_NONE; i++)
+        block->tensors[HEAD_NORMS + i] = builder_vector(
+            b, block, names[i],
+            (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels, i < 2 ? 1 : 0);
+}
 
 static void add_parameters(struct builder *b, struct block *block)
 {
@@ -37,11 +55,17 @@ static void add_parameters(struct builder *b, struct block *block)
         for (int i = 0; i < 3; i++)
             builder_add(b, block, &biases[i]);
     }
+    add_head_norms(b, block);
     t[PROJECTION] = builder_matrix(b, block, &projection);
     if (c->linear_bias)
         t[PROJECTION_BIAS] = builder_vector(b, block, "projection.bias", h, 0);
     block->bias = t[PROJECTION_BIAS];
     block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
+}
+
+static int variant(const struct block *block)
+{
+    return block->window;
 }
 
 static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
@@ -55,6 +79,11 @@ static void place(struct model *m, const struct block *block, void *memory, stru
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
     a->qkv = arena_take(arena, z->rows * z->qkv, size);
+    if (m->config.qk_norm != QK_NORM_NONE) {
+        a->projected = arena_take(arena, z->rows * z->qkv, size);
+        a->head_mean = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
+        a->head_rstd = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
+    }
     a->out = arena_take(arena, z->rows * z->attention, size);
     a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
 }
@@ -64,7 +93,8 @@ static void place_common(struct model *m, struct block *block, struct arena *are
     const struct model_sizes *z = &m->sizes;
     const struct model_config *c = &m->config;
     struct attention_common *common = block->common;
-    const struct attention_common *base = m->base ? model_common(m->base, &attention_block) : NULL;
+    const struct attention_common *base =
+        m->base ? model_common(m->base, &attention_block, block->variant) : NULL;
 
     if (trains(m)) {
         common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->type));
@@ -79,43 +109,62 @@ static void place_common(struct model *m, struct block *block, struct arena *are
         base ? base->sine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
 }
 
-/* The rotation of channel pair 'i' per position, in radians. */
-static double rotation(const struct model_config *c, int64_t rotary, int64_t i)
+double attention_scale(const struct model_config *config)
 {
-    const struct rope_scaling *s = &c->rope_scaling;
-    double frequency = pow(c->shape.rotary_base, -2.0 * (double)i / (double)rotary);
-    double length = 2 * M_PI / frequency, smooth;
-
-    if (!s->used || length < s->original / s->high)
-        return frequency;
-    if (length > s->original / s->low)
-        return frequency / s->factor;
-    smooth = (s->original / length - s->low) / (s->high - s->low);
-    return (1 - smooth) * frequency / s->factor + smooth * frequency;
+    return config->attention_scale > 0 ? config->attention_scale
+                                       : 1 / sqrt((double)config->shape.kv_channels);
 }
 
 static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
 {
     int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
+    double magnitude = rotary_magnitude(&m->config, common->window), *turn;
     float *table;
     int rc = 0;
 
     if (m->config.position != POSITION_ROPE || m->base)
         return 0;
-    table = malloc((size_t)count * sizeof(*table));
-    if (!table)
-        return error_set(err, "out of memory");
+    table = malloc((size_t)count * sizeof(*table) + 1);
+    turn = malloc((size_t)half * sizeof(*turn) + 1);
+    if (!table || !turn)
+        rc = error_set(err, "out of memory");
+    for (int64_t i = 0; i < half && rc == 0; i++)
+        turn[i] = rotary_rotation(&m->config, common->window, m->sizes.rotary, i);
     for (int which = 0; which < 2 && rc == 0; which++) {
         for (int64_t i = 0; i < count; i++) {
-            double angle = (double)(i / half) * rotation(&m->config, m->sizes.rotary, i % half);
+            double angle = (double)(i / half) * turn[i % half];
 
-            table[i] = (float)(which ? sin(angle) : cos(angle));
+            table[i] = (float)(magnitude * (which ? sin(angle) : cos(angle)));
         }
         rc = model_upload(m, which ? common->sine : common->cosine, table,
                           (size_t)count * sizeof(*table), err);
     }
     free(table);
+    free(turn);
     return rc;
+}
+
+static void plan_head_norm(struct planner *p, struct model *m, struct attention_common *common)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    int whole = c->qk_norm == QK_NORM_WHOLE;
+    struct operation op = {.kind = OPERATION_HEAD_NORM,
+                           .head_norm = {.rows = z->rows,
+                                         .counts = {whole ? 1 : z->heads, whole ? 1 : z->groups},
+                                         .widths = {(whole ? z->heads : 1) * z->head_size,
+                                                    (whole ? z->groups : 1) * z->head_size},
+                                         .rest = z->kv / 2,
+                                         .type = c->type,
+                                         .norm = c->norm,
+                                         .epsilon = c->epsilon}};
+
+    if (c->qk_norm == QK_NORM_NONE)
+        return;
+    planner_make(p, &common->head_norm, &op);
+    op.kind = OPERATION_HEAD_NORM_BACKWARD;
+    if (trains(m))
+        planner_make(p, &common->head_norm_backward, &op);
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -132,7 +181,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         .kind = OPERATION_ROPE,
         .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
 
+    common->window = block->window;
     linear_plan(&p, m, &common->qkv, &qkv);
+    plan_head_norm(&p, m, common);
     linear_plan(&p, m, &common->projection, &projection);
     if (c->position == POSITION_ROPE)
         planner_make(&p, &common->rope, &rope);
@@ -150,6 +201,8 @@ static void release(void *shared)
 
     linear_release(&common->qkv);
     linear_release(&common->projection);
+    plan_destroy(common->head_norm);
+    plan_destroy(common->head_norm_backward);
     plan_destroy(common->rope);
     plan_destroy(common->rope_backward);
     attention_softmax_release(common);
@@ -162,6 +215,47 @@ static struct column_parallel qkv_of(struct pass *p, struct block *block)
                                     block->tensors[QKV_BIAS]};
 }
 
+/* qkv = projected with normalized queries and keys. */
+static void normalize_heads(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    const int *t = block->tensors;
+
+    run_head_norm(common->head_norm, compute(m),
+                  &(struct head_norm_operands){
+                      .x = a->projected,
+                      .y = a->qkv,
+                      .weight = {weight(m, t[HEAD_NORMS]), weight(m, t[HEAD_NORMS + 1])},
+                      .bias = {weight(m, t[HEAD_NORM_BIASES]), weight(m, t[HEAD_NORM_BIASES + 1])},
+                      .mean = a->head_mean,
+                      .rstd = a->head_rstd,
+                  });
+}
+
+/* dqkv: of the normalized queries and keys, then of the projection. */
+static void normalize_heads_backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    const struct attention_memory *a = memory_of(p, block);
+    const int *t = block->tensors;
+
+    run_head_norm_backward(
+        common->head_norm_backward, compute(m),
+        &(struct head_norm_backward_operands){
+            .d = common->dqkv,
+            .x = a->projected,
+            .weight = {weight(m, t[HEAD_NORMS]), weight(m, t[HEAD_NORMS + 1])},
+            .mean = a->head_mean,
+            .rstd = a->head_rstd,
+            .dweight = {gradient(m, t[HEAD_NORMS]), gradient(m, t[HEAD_NORMS + 1])},
+            .dbias = {gradient(m, t[HEAD_NORM_BIASES]), gradient(m, t[HEAD_NORM_BIASES + 1])},
+            .accumulate = p->accumulate,
+        });
+}
+
 static void forward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
@@ -169,7 +263,9 @@ static void forward(struct pass *p, struct block *block)
     struct attention_memory *a = memory_of(p, block);
     struct column_parallel qkv = qkv_of(p, block);
 
-    column_parallel_forward(m, &common->qkv, &qkv, a->qkv, NULL);
+    column_parallel_forward(m, &common->qkv, &qkv, common->head_norm ? a->projected : a->qkv, NULL);
+    if (common->head_norm)
+        normalize_heads(p, block);
     if (common->rope)
         run_rope(common->rope, compute(m),
                  &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
@@ -199,6 +295,8 @@ static void backward(struct pass *p, struct block *block)
         run_rope(common->rope_backward, compute(m),
                  &(struct rope_operands){common->dqkv, p->slot->batch.positions, common->cosine,
                                          common->sine});
+    if (common->head_norm)
+        normalize_heads_backward(p, block);
     column_parallel_backward(m, &common->qkv, &qkv, common->dqkv,
                              gradient(m, block->tensors[QKV_BIAS]), p->accumulate);
     p->dy = m->scratch.dy;
@@ -209,6 +307,7 @@ const struct block_kind attention_block = {
     .memory_size = sizeof(struct attention_memory),
     .common_size = sizeof(struct attention_common),
     .add_parameters = add_parameters,
+    .variant = variant,
     .place = place,
     .place_common = place_common,
     .prepare = prepare,

@@ -8,9 +8,11 @@
 #include "linear.h"
 
 struct attention_memory {
-    void *qkv;  /* (R, qkv) rotated */
-    void *out;  /* (R, attention) */
-    float *lse; /* (batch, heads, sequence) */
+    void *projected; /* (R, qkv) before the norms of queries and keys; NULL without them */
+    float *head_mean, *head_rstd; /* (R, heads) of these norms */
+    void *qkv;                    /* (R, qkv) rotated */
+    void *out;                    /* (R, attention) */
+    float *lse;                   /* (batch, heads, sequence) */
 };
 
 /* Plans of attention on a KV cache, each for twice the length of the one before: the cost of a step
@@ -34,7 +36,9 @@ struct attention_context {
 
 struct attention_common {
     struct linear qkv, projection;
+    struct device_plan *head_norm, *head_norm_backward; /* NULL: none */
     struct device_plan *rope, *rope_backward;
+    int window;           /* of layers with a window */
     float *cosine, *sine; /* (positions, rotary / 2) */
     /* qkv -> out, as the model's mode of working needs it. */
     void (*attend)(struct pass *pass, struct block *block);
@@ -43,6 +47,9 @@ struct attention_common {
     struct attention_context context;
     void *dqkv, *dout; /* (R, qkv), (R, attention) */
 };
+
+/* attention.c: the factor of the scores. */
+double attention_scale(const struct model_config *config);
 
 /* attention_softmax.c */
 void attention_softmax_place(struct model *m, struct attention_common *common, struct arena *arena);

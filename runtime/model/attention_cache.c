@@ -3,8 +3,6 @@
  * and the queries attend to that. */
 #include "attention.h"
 
-#include <math.h>
-
 static void attend(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
@@ -27,6 +25,7 @@ static void attend(struct pass *p, struct block *block)
                       .v = element(m, k, z->kv / 2),
                       .out = a->out,
                       .lse = a->lse,
+                      .document_start = p->slot->batch.window_start,
                       .state = m->state,
                       .positions = p->slot->batch.positions,
                   });
@@ -53,12 +52,14 @@ int attention_cache_prepare(struct model *m, struct attention_common *common, st
             .q = {z->sequence * z->qkv, z->qkv, z->head_size},
             .kv = {z->cache * z->kv, z->kv, z->head_size},
             .out = {z->sequence * z->attention, z->attention, z->head_size},
-            .scale = 1 / sqrt((double)z->head_size),
+            .scale = attention_scale(c),
             .causal = 1,
+            .documents = common->window,
             .cached = 1,
             .all_heads = c->shape.heads,
             .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
             .sequence = z->cache,
+            .softcap = c->attention_softcap,
         }};
     int64_t reach = FIRST_REACH;
 

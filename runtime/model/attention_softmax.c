@@ -7,7 +7,6 @@
 #include "attention.h"
 #include "rng.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 void attention_softmax_place(struct model *m, struct attention_common *common, struct arena *arena)
@@ -82,7 +81,7 @@ static int prepare_context(struct model *m, struct attention_context *c, struct 
 }
 
 /* The attention of slice 'i' of this rank. */
-static struct attention_shape shape_of(const struct model *m, int64_t i)
+static struct attention_shape shape_of(const struct model *m, int window, int64_t i)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
@@ -103,14 +102,15 @@ static struct attention_shape shape_of(const struct model *m, int64_t i)
         .q = {z->sequence * z->qkv, z->qkv, z->head_size},
         .kv = {c->shape.sequence * kv_width, kv_width, z->head_size},
         .out = {z->sequence * z->attention, z->attention, z->head_size},
-        .scale = 1 / sqrt((double)z->head_size),
+        .scale = attention_scale(c),
         .causal = !c->masked,
-        .documents = c->documents,
+        .documents = c->documents || window, /* a window is a document that moves */
         .ends = c->masked,
         .dropout = c->attention_dropout,
         .all_heads = c->shape.heads,
         .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
         .sequence = c->shape.sequence,
+        .softcap = c->attention_softcap,
     };
 }
 
@@ -153,6 +153,7 @@ static struct attention_operands operands_of(struct pass *p, const struct block 
     struct model *m = p->m;
     const struct model_sizes *z = &m->sizes;
     const struct attention_common *common = block->common;
+    const struct model_batch *batch = &p->slot->batch;
     struct attention_memory *a = memory_of(p, block);
     int64_t rows = m->config.micro_batch * z->slice_rows * i;
     void *k = z->slices == 1 ? element(m, a->qkv, z->attention) : common->context.kv;
@@ -163,8 +164,9 @@ static struct attention_operands operands_of(struct pass *p, const struct block 
         .v = element(m, k, z->kv / 2),
         .out = element(m, a->out, i * z->slice_rows * z->attention),
         .lse = a->lse + z->heads * rows,
-        .document_start = p->slot->batch.slice_document_start + rows,
-        .document_end = m->config.masked ? p->slot->batch.slice_document_end + rows : NULL,
+        .document_start =
+            (common->window ? batch->window_start : batch->slice_document_start) + rows,
+        .document_end = m->config.masked ? batch->slice_document_end + rows : NULL,
         .row_index = p->slot->batch.slice_row_index + rows,
         .state = m->state,
         .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + block->number),
@@ -233,7 +235,8 @@ int attention_softmax_prepare(struct model *m, struct attention_common *common, 
 
     common->attend = attend;
     for (int64_t i = 0; i < m->sizes.slices; i++) {
-        struct operation op = {.kind = OPERATION_ATTENTION, .attention = shape_of(m, i)};
+        struct operation op = {.kind = OPERATION_ATTENTION,
+                               .attention = shape_of(m, common->window, i)};
 
         planner_make(&p, &common->softmax[MODE_TRAIN][i], &op);
         op.kind = OPERATION_ATTENTION_BACKWARD;

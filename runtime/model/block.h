@@ -6,8 +6,8 @@
  * The residual stream connects them. Embedding, attention and MLP are branches: they take the
  * output of the norm before them and leave theirs in scratch.x, without its bias. The norm after a
  * branch adds bias, dropout and residual and normalizes, in one operation. So a network alternates
- * between norms and branches. With the norm after each branch (post-norm), its output is the
- * residual stream. */
+ * between norms and branches. An output norm may end a branch: it normalizes scratch.x. With the
+ * norm after each branch (post-norm), its output is the residual stream. */
 #ifndef MEGATRON_BLOCK_H
 #define MEGATRON_BLOCK_H
 
@@ -41,6 +41,7 @@ struct block {
     int64_t number; /* of the layer, counted over the whole model; -1 outside the layers */
     int64_t local;  /* of the layer, counted over the rank; -1 outside the layers */
     int position;   /* within the layer */
+    int window;     /* tokens of its layer see a window only */
     int variant;    /* blocks of one kind and variant share plans */
     /* Of the branch, for the norm after it: the tensor of its bias, or -1, and the purpose of the
      * dropout on its output. */
@@ -54,6 +55,7 @@ struct block_kind {
     const char *name;
     size_t memory_size; /* of the structure with its pointers into the memory of a slot */
     size_t common_size; /* of the structure with what blocks of a variant share */
+    int is_norm;        /* it has a step of the residual stream; see norm.h */
 
     /* Add its parameters to those of the rank, and set tensors, bias and dropout_purpose. */
     void (*add_parameters)(struct builder *builder, struct block *block);
@@ -77,7 +79,8 @@ struct block_kind {
     void (*backward)(struct pass *pass, struct block *block);
 };
 
-extern const struct block_kind embedding_block, norm_block, attention_block, mlp_block, head_block;
+extern const struct block_kind embedding_block, norm_block, parallel_norm_block, output_norm_block,
+    attention_block, mlp_block, head_block;
 /* Of networks with the norm after each branch, and of masked language models. */
 extern const struct block_kind post_norm_block, embedding_norm_block, input_block, mlm_head_block;
 

@@ -5,10 +5,10 @@
 
 #include <stdlib.h>
 
-void *model_common(const struct model *m, const struct block_kind *kind)
+void *model_common(const struct model *m, const struct block_kind *kind, int variant)
 {
     for (int i = 0; i < m->common_count; i++)
-        if (m->commons[i].block->kind == kind)
+        if (m->commons[i].block->kind == kind && m->commons[i].block->variant == variant)
             return m->commons[i].shared;
     return NULL;
 }

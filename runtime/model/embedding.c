@@ -5,12 +5,15 @@
 #include "linear.h"
 #include "rng.h"
 
+#include <math.h>
+
 enum { WORD, POSITION, TOKEN_TYPE };
 
 struct embedding_common {
     struct device_plan *word, *word_backward;
     struct device_plan *position, *position_backward;
     struct device_plan *token_type, *token_type_backward;
+    struct device_plan *scale; /* of embeddings and their gradients; NULL: none */
 };
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -36,7 +39,7 @@ static void add_parameters(struct builder *b, struct block *block)
 
 /* With one tensor-parallel rank, one operation adds both tables. Otherwise the rows of words are
  * reduced and scattered first. */
-static int prepare(struct model *m, struct block *block, struct error *err)
+static int prepare_tables(struct model *m, struct block *block, struct error *err)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
@@ -71,6 +74,30 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     return p.failed ? -1 : 0;
 }
 
+/* The scale in the precision of the embeddings, as models with a scale (Gemma) are trained. */
+static double scale_of(const struct model_config *c)
+{
+    int exponent;
+    double fraction = frexp(c->embedding_scale, &exponent);
+    double bits = c->type == TYPE_BF16 ? 256 : c->type == TYPE_FP16 ? 2048 : 16777216;
+
+    return ldexp(rint(fraction * bits) / bits, exponent);
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    struct embedding_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    struct operation scale = {
+        .kind = OPERATION_SCALE,
+        .scale = {m->sizes.part_rows * m->sizes.hidden, c->type, scale_of(c)}};
+
+    if (c->embedding_scale > 0)
+        planner_make(&p, &common->scale, &scale);
+    return p.failed ? -1 : prepare_tables(m, block, err);
+}
+
 static void release(void *shared)
 {
     struct embedding_common *common = shared;
@@ -81,10 +108,11 @@ static void release(void *shared)
     plan_destroy(common->position_backward);
     plan_destroy(common->token_type);
     plan_destroy(common->token_type_backward);
+    plan_destroy(common->scale);
 }
 
 /* scratch.x (P, h) = embeddings of this rank's rows. */
-static void forward(struct pass *p, struct block *block)
+static void look_up(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
     const struct embedding_common *common = block->common;
@@ -109,6 +137,15 @@ static void forward(struct pass *p, struct block *block)
                                                    NULL, m->scratch.x});
 }
 
+static void forward(struct pass *p, struct block *block)
+{
+    const struct embedding_common *common = block->common;
+
+    look_up(p, block);
+    if (common->scale)
+        run_scale(common->scale, compute(p->m), &(struct scale_operands){p->m->scratch.x});
+}
+
 static void backward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
@@ -116,10 +153,13 @@ static void backward(struct pass *p, struct block *block)
     const struct embedding_common *common = block->common;
     const struct model_batch *batch = &p->slot->batch;
     struct sequence_rows rows = stream_rows(m);
-    void *whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
+    void *whole;
     /* A tied head on this rank has written its gradient to the table already. */
     int added = p->accumulate || parameters->head == parameters->word;
 
+    if (common->scale)
+        run_scale(common->scale, compute(m), &(struct scale_operands){p->dx});
+    whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
     if (common->position)
         run_embedding_backward(common->position_backward, compute(m),
                                &(struct embedding_backward_operands){

@@ -10,7 +10,8 @@ enum { HEAD };
 struct head_common {
     struct linear linear;
     struct device_plan *partial, *finish[MODES];
-    struct device_plan *gather; /* of the rows whose logits are wanted */
+    struct device_plan *softcap; /* of the logits; NULL: none */
+    struct device_plan *gather;  /* of the rows whose logits are wanted */
     void (*run)(struct pass *pass, struct block *block);
     void *logits;       /* (head_rows, vocabulary) */
     void *wanted;       /* (head_rows, h) of a model that generates */
@@ -43,6 +44,12 @@ static void place_common(struct model *m, struct block *block, struct arena *are
         arena_take(arena, 3 * z->head_rows * m->parallel->layout.tp, sizeof(float));
     if (!trains(m))
         common->wanted = arena_take(arena, z->head_rows * z->hidden, size);
+}
+
+static void cap(struct model *m, const struct head_common *common)
+{
+    if (common->softcap)
+        run_softcap(common->softcap, compute(m), &(struct softcap_operands){common->logits});
 }
 
 /* Loss of head_rows rows from 'first' on; in training logits become their gradient. */
@@ -101,6 +108,7 @@ static void run_head(struct pass *p, struct block *block)
         run_linear_forward(common->linear.forward, compute(m),
                            &(struct linear_forward_operands){
                                .x = part, .weight = weight(m, head), .y = common->logits});
+        cap(m, common);
         run_loss(p, common, first);
         if (p->mode == MODE_TRAIN)
             run_gradients(p, common, head, part, element(m, dx, first * z->hidden),
@@ -127,6 +135,7 @@ static void run_logits(struct pass *p, struct block *block)
                        &(struct linear_forward_operands){.x = common->wanted,
                                                          .weight = weight(m, block->tensors[HEAD]),
                                                          .y = common->logits});
+    cap(m, common);
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -144,10 +153,15 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
                              .cross_entropy = {z->head_rows, z->vocabulary, first,
                                                c->shape.vocabulary, c->type,
-                                               (int)parallel->layout.tp, 1}};
+                                               (int)parallel->layout.tp, 1, c->logit_softcap}};
+    struct operation softcap = {
+        .kind = OPERATION_SOFTCAP,
+        .softcap = {z->head_rows * z->vocabulary, c->type, c->logit_softcap}};
 
     common->run = trains(m) ? run_head : run_logits;
     linear_plan(&p, m, &common->linear, &linear);
+    if (c->logit_softcap > 0)
+        planner_make(&p, &common->softcap, &softcap);
     if (!trains(m)) {
         planner_make(&p, &common->gather, &gather);
         return p.failed ? -1 : 0;
@@ -169,6 +183,7 @@ static void release(void *shared)
     plan_destroy(common->finish[MODE_TRAIN]);
     plan_destroy(common->finish[MODE_EVALUATE]);
     plan_destroy(common->gather);
+    plan_destroy(common->softcap);
 }
 
 static void forward(struct pass *p, struct block *block)

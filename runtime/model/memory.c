@@ -40,6 +40,7 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .layers = shape->layers / (layout->pp * config->chunks),
         .samples = config->micro_batch,
         .cache = config->cache,
+        .window = config->window,
         .token_types = config->token_types > 0,
         .binary = config->binary_head,
     };
@@ -93,6 +94,8 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     if (sizes->cache > 0) {
         b->cache_row = arena_take(arena, rows, sizeof(int32_t));
         b->last = arena_take(arena, sizes->samples, sizeof(int32_t));
+        if (sizes->window > 0)
+            b->window_start = arena_take(arena, rows, sizeof(int32_t));
         return;
     }
     b->targets = arena_take(arena, predicted, sizeof(int32_t));
@@ -105,6 +108,8 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
         b->slice_row_index = arena_take(arena, rows, sizeof(int64_t));
         b->slice_document_start = arena_take(arena, rows, sizeof(int32_t));
     }
+    if (sizes->window > 0)
+        b->window_start = arena_take(arena, rows, sizeof(int32_t));
     if (sizes->masked > 0)
         place_masked(sizes, arena, b);
 }

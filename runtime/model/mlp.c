@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The MLP block: a column-parallel layer, GELU or SwiGLU, and a row-parallel layer. */
+/* The MLP block: a column-parallel layer, an activation or a gate (SwiGLU, GeGLU), and a
+ * row-parallel layer. */
 #include "builder.h"
 #include "linear.h"
 #include "rng.h"
@@ -75,9 +76,10 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    enum activation activation = c->swiglu     ? ACTIVATION_NONE
-                                 : c->gelu_erf ? ACTIVATION_GELU_ERF
-                                               : ACTIVATION_GELU_TANH;
+    enum activation activation = c->swiglu                          ? ACTIVATION_NONE
+                                 : c->activation != ACTIVATION_NONE ? c->activation
+                                 : c->gelu_erf                      ? ACTIVATION_GELU_ERF
+                                                                    : ACTIVATION_GELU_TANH;
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -90,7 +92,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                     .before = activation,
                                     .before_bias = c->linear_bias && !c->swiglu};
     struct operation swiglu = {.kind = OPERATION_SWIGLU,
-                               .swiglu = {z->rows, z->ffn, c->type, c->type}};
+                               .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
     struct operation again = {.kind = OPERATION_ACTIVATION,
                               .activation = {z->rows * z->ffn, c->type, c->type, activation, 0}};
 
@@ -159,8 +161,9 @@ static void recompute(struct pass *p, struct block *block)
     const struct mlp_common *common = block->common;
     struct mlp_memory *a = memory_of(p, block);
 
-    /* With the norm after it, its output is needed too: the sum that was normalized. */
-    if (p->m->config.recompute == RECOMPUTE_FULL && p->m->config.post_norm)
+    /* With a norm after it, its output is needed too: it is what was normalized. */
+    if (p->m->config.recompute == RECOMPUTE_FULL &&
+        (p->m->config.post_norm || p->m->config.branch_norm != BRANCH_NORM_INPUT))
         forward(p, block);
     else if (p->m->config.recompute == RECOMPUTE_FULL)
         expand(p, block);

@@ -23,6 +23,9 @@ struct model_batch {
      * one slice these are the arrays above. */
     int64_t *slice_row_index;
     int32_t *slice_document_start;
+    /* With config.window: the first key each token of a layer with a window sees, not before its
+     * document; by slice in training, by row in generation. */
+    int32_t *window_start;
     /* With config.cache instead of targets, documents, weights and row numbers: */
     int32_t *cache_row; /* of the token in the KV cache, sample * cache + position; -1: padding */
     int32_t *last;      /* (samples) row of the token whose logits are wanted */

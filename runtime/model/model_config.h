@@ -10,10 +10,46 @@
 enum position_kind { POSITION_LEARNED, POSITION_ROPE, POSITION_NONE };
 enum recompute { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
 
-/* Llama 3.1's rope scaling for longer sequences: low frequencies are divided by 'factor'. */
+/* How rotations are scaled for longer sequences than a model was trained on. */
+enum rope_kind {
+    ROPE_PLAIN,
+    ROPE_LLAMA3, /* low frequencies are divided by 'factor', with a transition */
+    ROPE_LINEAR, /* all frequencies are divided by 'factor': position interpolation */
+    ROPE_YARN,   /* low frequencies are divided by 'factor', with another transition */
+};
+
 struct rope_scaling {
-    int used;
-    double factor, low, high, original;
+    enum rope_kind kind;
+    double factor;
+    double low, high; /* ends of the transition; YaRN's beta_slow and beta_fast */
+    double original;  /* sequence length that the model was trained on */
+    double attention; /* YaRN: factor of sines and cosines; 0: derived from 'factor' */
+};
+
+/* Norms of queries and keys: of each head, or of all heads of a token together (OLMo 2). */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEADS, QK_NORM_WHOLE };
+
+/* Which side of attention and MLP has a norm: their input, their output before it is added to the
+ * residual stream (OLMo 2), or both (Gemma 2 and 3). */
+enum branch_norm { BRANCH_NORM_INPUT, BRANCH_NORM_OUTPUT, BRANCH_NORM_BOTH };
+
+/* The Hugging Face architecture that weights came from: it names their tensors when they are
+ * exported. Any: whichever fits. */
+enum architecture {
+    ARCHITECTURE_ANY,
+    ARCHITECTURE_GPT2,
+    ARCHITECTURE_LLAMA,
+    ARCHITECTURE_MISTRAL,
+    ARCHITECTURE_QWEN2,
+    ARCHITECTURE_QWEN3,
+    ARCHITECTURE_PHI3,
+    ARCHITECTURE_GPT_NEOX,
+    ARCHITECTURE_OLMO2,
+    ARCHITECTURE_OLMO3,
+    ARCHITECTURE_GEMMA,
+    ARCHITECTURE_GEMMA2,
+    ARCHITECTURE_GEMMA3,
+    ARCHITECTURES,
 };
 
 struct model_config {
@@ -28,6 +64,19 @@ struct model_config {
     int swiglu, tied;
     int linear_bias; /* of all linear layers */
     int qkv_bias;    /* of the QKV projection even without linear_bias */
+    enum qk_norm qk_norm;
+    enum branch_norm branch_norm;
+    int parallel_residual;      /* attention and MLP take the same residual stream */
+    enum activation activation; /* of an MLP without gate; ACTIVATION_NONE: GELU */
+    enum gate gate;             /* of an MLP with gate: 'swiglu' */
+    /* Each token sees the last 'window' tokens, itself included; 0: all. Layers window_every,
+     * 2 * window_every, ..., counted from 1, see all tokens; 0: none does. */
+    int64_t window, window_every;
+    double local_rotary_base; /* of layers with a window, without scaling; 0: as in all layers */
+    double attention_scale;   /* of the scores; 0: 1 / sqrt(head size) */
+    double attention_softcap, logit_softcap; /* 0: none */
+    double embedding_scale;                  /* of the embedding's output; 0: none */
+    enum architecture architecture;
     double hidden_dropout, attention_dropout;
     double init_std;
     enum device_type type;
@@ -73,6 +122,7 @@ struct model_sizes {
     int64_t head_rows;   /* tokens whose logits are computed at a time */
     int64_t samples;     /* of a micro-batch */
     int64_t cache;       /* config's */
+    int64_t window;      /* config's */
     int64_t masked;      /* selected tokens of a micro-batch at most; 0: not a masked model */
     int64_t masked_part; /* of these, this rank's part in the head's dense layer */
     int token_types, binary; /* the model has a table of token types, a binary head */
@@ -90,6 +140,13 @@ static inline enum model_family model_family(const struct model_config *config)
 }
 
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout);
+
+/* Do tokens in layer 'number' of the model see only a window? */
+static inline int model_has_window(const struct model_config *config, int64_t number)
+{
+    return config->window > 0 &&
+           (config->window_every == 0 || (number + 1) % config->window_every != 0);
+}
 
 /* Layers of a chunk of the stage. */
 static inline int64_t model_chunk_layers(const struct model_config *c, const struct layout *layout,

@@ -104,8 +104,8 @@ struct model *model_create_shell(const struct model_config *config, const struct
 int model_create_commons(struct model *model, struct error *err);
 int model_prepare_blocks(struct model *model, struct error *err);
 void model_destroy_commons(struct model *model);
-/* What blocks of the kind share in 'model', of its first variant; NULL: it has no such block. */
-void *model_common(const struct model *model, const struct block_kind *kind);
+/* What blocks of the kind and variant share in 'model'; NULL: it has no such block. */
+void *model_common(const struct model *model, const struct block_kind *kind, int variant);
 
 /* window.c: the KV cache of a model that generates; nothing for one that trains. */
 int model_create_cache(struct model *model, struct error *err);
@@ -166,5 +166,7 @@ static inline struct device_stream *compute(struct model *m)
 /* norm.c: the output of a norm block, and the residual stream after it; both (P, h). */
 void *norm_output(const struct pass *pass, const struct block *norm);
 void *norm_stream(const struct pass *pass, const struct block *norm);
+/* The norm before 'block' whose residual stream it adds to; NULL: there is none. */
+const struct block *norm_before(const struct block *block);
 
 #endif

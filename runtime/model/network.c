@@ -22,7 +22,7 @@ struct table {
 
 /* Decoders with the norm before each branch: GPT (learned positions, LayerNorm, GELU, biases) and
  * Llama (RoPE, RMSNorm, SwiGLU, no biases) consist of the same blocks, which model_config sets up.
- */
+ * So do Mistral, Qwen, Phi-3 and Gemma 1. */
 static const struct table decoder = {
     .first = {{&embedding_block, "embedding"}},
     .layer = {{&norm_block, "norm1"},
@@ -30,6 +30,42 @@ static const struct table decoder = {
               {&norm_block, "norm2"},
               {&mlp_block, "mlp"}},
     .between = {{&norm_block, NULL}}, /* adds the last branch to the residual stream */
+    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+};
+
+/* Attention and MLP take the same residual stream: GPT-NeoX. */
+static const struct table parallel_decoder = {
+    .first = {{&embedding_block, "embedding"}},
+    .layer = {{&norm_block, "norm1"},
+              {&attention_block, "attention"},
+              {&parallel_norm_block, "norm2"},
+              {&mlp_block, "mlp"}},
+    .between = {{&norm_block, NULL}},
+    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+};
+
+/* Decoders with a norm on the output of each branch, instead of its input (OLMo 2) or on both
+ * sides (Gemma 2 and 3). */
+static const struct table output_decoder = {
+    .first = {{&embedding_block, "embedding"}},
+    .layer = {{&norm_block, NULL},
+              {&attention_block, "attention"},
+              {&output_norm_block, "attention_norm"},
+              {&norm_block, NULL},
+              {&mlp_block, "mlp"},
+              {&output_norm_block, "mlp_norm"}},
+    .between = {{&norm_block, NULL}},
+    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+};
+static const struct table both_decoder = {
+    .first = {{&embedding_block, "embedding"}},
+    .layer = {{&norm_block, "norm1"},
+              {&attention_block, "attention"},
+              {&output_norm_block, "attention_norm"},
+              {&norm_block, "norm2"},
+              {&mlp_block, "mlp"},
+              {&output_norm_block, "mlp_norm"}},
+    .between = {{&norm_block, NULL}},
     .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
 };
 
@@ -57,9 +93,13 @@ static const struct table post_norm_encoder = {
 
 static const struct table *table_of(const struct model_config *config)
 {
-    if (!config->masked)
-        return &decoder;
-    return config->post_norm ? &post_norm_encoder : &encoder;
+    if (config->masked)
+        return config->post_norm ? &post_norm_encoder : &encoder;
+    if (config->parallel_residual)
+        return &parallel_decoder;
+    return config->branch_norm == BRANCH_NORM_BOTH     ? &both_decoder
+           : config->branch_norm == BRANCH_NORM_OUTPUT ? &output_decoder
+                                                       : &decoder;
 }
 
 static int length(const struct row *rows)
@@ -101,9 +141,11 @@ static void append_chunk(struct network *n, const struct model_config *config,
     n->first[chunk] = n->count;
     append(n, (int)chunk, model_chunk_first(stage, chunk) ? table->first : table->later, &outside);
     for (int64_t i = 0; i < layers; i++) {
+        int64_t number = model_layer(config, layout, stage, chunk, i);
         const struct block like = {.layer = i,
-                                   .number = model_layer(config, layout, stage, chunk, i),
-                                   .local = before + i};
+                                   .number = number,
+                                   .local = before + i,
+                                   .window = model_has_window(config, number)};
 
         append(n, (int)chunk, table->layer, &like);
     }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The norm block, a step of the residual stream: it adds the branch before it (bias, dropout,
  * residual) and normalizes the sum for the branch after it. Without a name it only adds: the last
- * step of a chunk that another chunk follows. The first block of a later chunk has nothing to add.
- */
+ * step of a chunk that another chunk follows, or in networks that normalize the output of branches
+ * only. The first block of a later chunk has nothing to add. */
 #include "norm.h"
-#include "builder.h"
-#include "planner.h"
-
-enum { NORM_WEIGHT, NORM_BIAS };
 
 /* What a variant has, as bits. */
 enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8 };
@@ -15,11 +11,14 @@ enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8 };
 struct norm_common {
     struct device_plan *forward[MODES], *backward;
     struct device_plan *again; /* y from the sum alone; for recomputation */
+    struct device_plan *add;   /* gradients of the branch that took the sum itself */
 };
 
 void *norm_output(const struct pass *p, const struct block *norm)
 {
-    return ((struct norm_memory *)memory_of(p, norm))->y;
+    const struct norm_memory *a = memory_of(p, norm);
+
+    return norm->kind == &norm_block && !norm->name ? a->sum : a->y;
 }
 
 void *norm_stream(const struct pass *p, const struct block *norm)
@@ -27,7 +26,16 @@ void *norm_stream(const struct pass *p, const struct block *norm)
     return ((struct norm_memory *)memory_of(p, norm))->stream;
 }
 
-static void add_parameters(struct builder *b, struct block *block)
+const struct block *norm_before(const struct block *block)
+{
+    const struct block *norm = block->before;
+
+    while (norm && !norm->kind->is_norm)
+        norm = norm->before;
+    return norm;
+}
+
+void norm_add_parameters(struct builder *b, struct block *block)
 {
     int64_t h = b->config->shape.hidden;
 
@@ -43,12 +51,12 @@ static int variant(const struct block *block)
     const struct block *branch = block->before;
 
     return (branch ? HAS_INPUT : 0) | (branch && branch->bias >= 0 ? HAS_BIAS : 0) |
-           (!branch || branch->before ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0);
+           (!branch || norm_before(branch) ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0);
 }
 
 /* The residual stream into a layer is kept even if all else is recomputed. */
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+void norm_place(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                enum keep keep)
 {
     struct norm_memory *a = memory;
     size_t size = type_size(m->config.type);
@@ -83,6 +91,8 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                .residual = (block->variant & HAS_RESIDUAL) != 0,
                                .dropout = block->variant & HAS_INPUT ? c->hidden_dropout : 0,
                            }};
+    struct operation add = {.kind = OPERATION_ADD,
+                            .add = {m->sizes.part_rows * m->sizes.hidden, c->type}};
 
     if (trains(m)) {
         planner_make(&p, &common->forward[MODE_TRAIN], &op);
@@ -92,6 +102,8 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     }
     op.residual_norm.dropout = 0;
     planner_make(&p, &common->forward[MODE_EVALUATE], &op);
+    if (!(block->variant & HAS_NORM) && trains(m))
+        planner_make(&p, &common->add, &add);
     if (c->recompute == RECOMPUTE_NONE || !(block->variant & HAS_NORM))
         return p.failed ? -1 : 0;
     op.residual_norm.input = op.residual_norm.bias = 0;
@@ -108,35 +120,37 @@ static void release(void *shared)
         plan_destroy(common->forward[mode]);
     plan_destroy(common->backward);
     plan_destroy(common->again);
+    plan_destroy(common->add);
 }
 
 static void forward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
     const struct norm_common *common = block->common;
-    const struct block *branch = block->before;
+    const struct block *branch = block->before, *residual = branch ? norm_before(branch) : NULL;
     struct norm_memory *a = memory_of(p, block);
 
     if (!branch) /* of a later chunk */
         device_copy(compute(m), a->sum, m->scratch.arrived,
                     (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.type),
                     COPY_ON_DEVICE);
-    run_residual_norm(
-        common->forward[p->mode], compute(m),
-        &(struct residual_norm_operands){
-            .x = m->scratch.x,
-            .bias = branch ? weight(m, branch->bias) : NULL,
-            .residual = branch && branch->before ? norm_stream(p, branch->before) : a->sum,
-            .sum = a->sum,
-            .weight = weight(m, block->tensors[NORM_WEIGHT]),
-            .norm_bias = weight(m, block->tensors[NORM_BIAS]),
-            .y = a->y,
-            .mean = a->mean,
-            .rstd = a->rstd,
-            .row_index = p->slot->batch.row_index + first_row(m),
-            .state = m->state,
-            .purpose = branch ? branch->dropout_purpose : 0,
-        });
+    if (!branch && !block->name)
+        return;
+    run_residual_norm(common->forward[p->mode], compute(m),
+                      &(struct residual_norm_operands){
+                          .x = m->scratch.x,
+                          .bias = branch ? weight(m, branch->bias) : NULL,
+                          .residual = residual ? norm_stream(p, residual) : a->sum,
+                          .sum = a->sum,
+                          .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                          .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                          .y = a->y,
+                          .mean = a->mean,
+                          .rstd = a->rstd,
+                          .row_index = p->slot->batch.row_index + first_row(m),
+                          .state = m->state,
+                          .purpose = branch ? branch->dropout_purpose : 0,
+                      });
 }
 
 /* The sum is there, or was computed from the branch again; so is y with full recomputation. */
@@ -150,6 +164,8 @@ static void recompute(struct pass *p, struct block *block)
         forward(p, block);
         return;
     }
+    if (!block->name)
+        return;
     run_residual_norm(common->again, compute(m),
                       &(struct residual_norm_operands){
                           .residual = a->sum,
@@ -170,6 +186,8 @@ static void backward(struct pass *p, struct block *block)
     struct norm_memory *a = memory_of(p, block);
     void *d = branch ? m->scratch.d : p->slot->gradient;
 
+    if (!block->name && p->dy)
+        run_add(common->add, compute(m), &(struct add_operands){p->dy, p->dsum});
     run_residual_norm_backward(common->backward, compute(m),
                                &(struct residual_norm_backward_operands){
                                    .dy = p->dy,
@@ -196,9 +214,10 @@ const struct block_kind norm_block = {
     .name = "norm",
     .memory_size = sizeof(struct norm_memory),
     .common_size = sizeof(struct norm_common),
-    .add_parameters = add_parameters,
+    .is_norm = 1,
+    .add_parameters = norm_add_parameters,
     .variant = variant,
-    .place = place,
+    .place = norm_place,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -5,10 +5,6 @@
  * - embedding_norm: normalizes the embeddings, then drops some of them;
  * - input: takes what arrives from the chunk before. */
 #include "norm.h"
-#include "builder.h"
-#include "planner.h"
-
-enum { NORM_WEIGHT, NORM_BIAS };
 
 /* Within a layer: the norm at its end. Its output is the input of the next layer. */
 enum { LAST_POSITION = 3 };

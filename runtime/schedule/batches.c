@@ -147,6 +147,14 @@ struct fill {
     int32_t strange;  /* a token type that the model does not have, or 0 */
 };
 
+/* The first position that a token sees through a window, not before its document. */
+static int32_t window_start(int64_t window, int64_t position, int32_t document)
+{
+    int64_t first = position - window + 1;
+
+    return first > document ? (int32_t)first : document;
+}
+
 /* Row 'row' of sample 'sample' on this rank holds token 'position' of the sample. */
 static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
@@ -168,6 +176,9 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
     out->document_start[to] = f->start[from];
     out->slice_row_index[by_slice] = out->row_index[to];
     out->slice_document_start[by_slice] = out->document_start[to];
+    if (z->window > 0)
+        out->window_start[by_slice] =
+            window_start(z->window, position, f->batches->config->documents ? f->start[from] : 0);
 }
 
 /* A row of the micro-batch within this rank's part under sequence parallelism; -1: not there. */

@@ -39,7 +39,10 @@ void arguments_default(struct arguments *a)
     a->rotary_base = 10000;
     a->rotary_percent = 1;
     a->rope_scaling_factor = 8;
-    a->scaling = (struct rope_scaling){0, 8, 1, 4, 8192};
+    a->rotary_interpolation = 1;
+    a->yarn_beta_fast = 32;
+    a->yarn_beta_slow = 1;
+    a->scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     a->init_method_std = 0.02;
     a->norm_epsilon = 1e-5;
     a->hidden_dropout = a->attention_dropout = 0.1;
@@ -62,6 +65,39 @@ void arguments_default(struct arguments *a)
     arguments_recipe_default(a);
 }
 
+/* Options other than sizes. Without learned positions there is no dropout. */
+static void apply_features(struct arguments *a, const struct options_result *given,
+                           const struct model_shape *shape)
+{
+    unsigned has = shape->features;
+
+    if (!options_given(given, "norm-epsilon") && !options_given(given, "layernorm-epsilon"))
+        a->norm_epsilon = shape->epsilon;
+    if (!options_given(given, "window-size"))
+        a->blocks.window = shape->window;
+    a->qkv_bias |= (has & PRESET_QKV_BIAS) != 0;
+    a->blocks.qk_norm |= has & PRESET_QK_NORM ? QK_NORM_HEADS : QK_NORM_NONE;
+    a->squared_relu |= (has & PRESET_SQUARED_RELU) != 0;
+    a->swiglu |= (has & PRESET_SWIGLU) != 0;
+    a->untie |= !(has & PRESET_TIED);
+    if (!(has & PRESET_BIAS))
+        a->linear_bias = 0;
+    if (has & PRESET_RMS && !options_given(given, "normalization"))
+        a->normalization = NORMALIZATION_RMS;
+    if (!(has & PRESET_ROPE))
+        return;
+    if (!options_given(given, "rotary-base"))
+        a->rotary_base = shape->rotary_base;
+    if (has & PRESET_HALF_ROTARY && !options_given(given, "rotary-percent"))
+        a->rotary_percent = 0.5;
+    if (!options_given(given, "position-embedding-type"))
+        a->position_embedding = POSITION_ROPE;
+    if (!options_given(given, "hidden-dropout"))
+        a->hidden_dropout = 0;
+    if (!options_given(given, "attention-dropout"))
+        a->attention_dropout = 0;
+}
+
 /* Take from the preset what the command line does not set. */
 static int apply_preset(struct arguments *a, const struct options_result *given, struct error *err)
 {
@@ -69,7 +105,7 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
     struct {
         int64_t *value, preset;
     } rows[9];
-    int llama, wider, headed;
+    int wider, headed;
 
     if (!a->model)
         return 0;
@@ -95,24 +131,10 @@ static int apply_preset(struct arguments *a, const struct options_result *given,
         if (*rows[i].value < 0 && !follows)
             *rows[i].value = rows[i].preset;
     }
-    llama = shape->family == MODEL_LLAMA;
     a->group_query_attention |= shape->query_groups != shape->heads;
     if (arguments_masked_preset(a, given, shape))
         return 0;
-    if (!llama)
-        return 0;
-    if (!options_given(given, "rotary-base"))
-        a->rotary_base = shape->rotary_base;
-    if (!options_given(given, "position-embedding-type"))
-        a->position_embedding = POSITION_ROPE;
-    if (!options_given(given, "normalization"))
-        a->normalization = NORMALIZATION_RMS;
-    if (!options_given(given, "hidden-dropout"))
-        a->hidden_dropout = 0;
-    if (!options_given(given, "attention-dropout"))
-        a->attention_dropout = 0;
-    a->swiglu = a->untie = 1;
-    a->linear_bias = 0;
+    apply_features(a, given, shape);
     return 0;
 }
 
@@ -295,10 +317,10 @@ static int derive_model(struct arguments *a, struct error *err)
         .padded_vocabulary =
             vocabulary_padded(a->vocab_size, a->make_vocab_size_divisible_by, a->layout.tp),
         .positions = a->max_position_embeddings,
-        .position = (enum position_kind)a->position_embedding,
+        .position = a->position_embedding == POSITION_YARN
+                        ? POSITION_ROPE
+                        : (enum position_kind)a->position_embedding,
         .rotary_percent = a->rotary_percent,
-        .rope_scaling = {a->rope_scaling, a->rope_scaling_factor, a->scaling.low, a->scaling.high,
-                         a->scaling.original},
         .norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
         .epsilon = a->norm_epsilon,
         .swiglu = a->swiglu,
@@ -325,7 +347,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .seed = (uint64_t)a->seed,
     };
     m->shape.family = model_family(m);
-    return 0;
+    return arguments_blocks(a, m, err);
 }
 
 static int derive_recompute(struct arguments *a, struct error *err)
@@ -482,7 +504,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
-        arguments_recipe_begin(a, given, err) < 0)
+        arguments_recipe_begin(a, given, err) < 0 || arguments_block_words(a, given, err) < 0)
         return -1;
     if (!a->model && world->model)
         a->model = world->model;

@@ -42,6 +42,9 @@ enum attention_backend {
     ATTENTION_LOCAL
 };
 
+/* After the words of enum position_kind. */
+enum { POSITION_YARN = POSITION_NONE + 1 };
+
 /* The values of the options, named like the options; -1 (or another negative number, or NULL) means
  * not given. */
 struct arguments {
@@ -52,6 +55,10 @@ struct arguments {
     int64_t make_vocab_size_divisible_by;
     int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
     int qkv_bias, rope_scaling, use_rotary;
+    int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
+    double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
+    const char *window_size;
+    struct model_config blocks; /* only the fields that options set */
     int masked, post_norm, gelu_erf, binary_head;
     int64_t token_types, position_offset, masked_max;
     double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
@@ -117,7 +124,7 @@ struct arguments {
     int network_taken;             /* the network is that of the checkpoint or of the HF weights */
     const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */
-    struct rope_scaling scaling; /* all fields except 'used' and 'factor' */
+    struct rope_scaling scaling; /* of the weights: what options do not set */
     struct model_config model_config;
     struct layout layout;
     int64_t virtual_chunks;

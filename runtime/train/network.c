@@ -88,7 +88,8 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
                    (row->here == &a->norm_epsilon && options_given(given, "layernorm-epsilon"));
         /* A preset sets sizes; sizes that were not set are negative. */
         int preset = !told && a->model && row->kind == SIZE && *(int64_t *)row->here >= 0 &&
-                     strcmp(row->name, "vocab-size") != 0;
+                     strcmp(row->name, "vocab-size") != 0 &&
+                     strncmp(row->name, "window-", strlen("window-")) != 0;
 
         if ((told || preset) && row->loose)
             continue;
@@ -108,7 +109,8 @@ static int take(struct arguments *a, const struct options_result *given,
                 const struct model_config *c, const char *directory, struct error *err)
 {
     const struct model_shape *s = &c->shape;
-    int learned = c->position == POSITION_LEARNED;
+    const struct rope_scaling *scaling = &c->rope_scaling;
+    int learned = c->position == POSITION_LEARNED, yarn = scaling->kind == ROPE_YARN;
     struct row rows[] = {
         {"num-layers", SIZE, &a->num_layers, (double)s->layers, 0},
         {"hidden-size", SIZE, &a->hidden_size, (double)s->hidden, 0},
@@ -125,15 +127,38 @@ static int take(struct arguments *a, const struct options_result *given,
         {"num-token-types", SIZE, &a->token_types, (double)c->token_types, c->token_types == 1},
         {"position-offset", SIZE, &a->position_offset, (double)c->position_offset, 0},
         {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
-        {"position-embedding-type", CHOICE, &a->position_embedding, c->position, 0},
+        {"position-embedding-type", CHOICE, &a->position_embedding,
+         scaling->kind == ROPE_YARN ? POSITION_YARN : (double)c->position, 0},
         {"normalization", CHOICE, &a->normalization,
          c->norm == NORM_RMS ? NORMALIZATION_RMS : NORMALIZATION_LAYER, 0},
-        {"swiglu", FLAG, &a->swiglu, c->swiglu, 0},
+        {"swiglu", FLAG, &a->swiglu, c->swiglu && c->gate == GATE_SILU, 0},
+        {"geglu", FLAG, &a->geglu, c->swiglu && c->gate == GATE_GELU_TANH, 0},
+        {"quick-geglu", FLAG, &a->quick_geglu, c->swiglu && c->gate == GATE_QUICK_GELU, 0},
+        {"squared-relu", FLAG, &a->squared_relu, c->activation == ACTIVATION_SQUARED_RELU, 0},
+        {"norm-placement", CHOICE, &a->blocks.branch_norm, c->branch_norm, 0},
+        {"use-parallel-residual", FLAG, &a->blocks.parallel_residual, c->parallel_residual, 0},
+        {"qk-layernorm", FLAG, &a->blocks.qk_norm, c->qk_norm == QK_NORM_HEADS, 0},
+        {"qk-layernorm-whole", FLAG, &a->qk_norm_whole, c->qk_norm == QK_NORM_WHOLE, 0},
+        {"window-size", SIZE, &a->blocks.window, (double)c->window, 0},
+        {"window-attn-skip-freq", SIZE, &a->blocks.window_every, (double)c->window_every, 0},
+        {"softmax-scale", REAL, &a->blocks.attention_scale, c->attention_scale, 0},
+        {"attn-logit-softcapping", REAL, &a->blocks.attention_softcap, c->attention_softcap, 0},
+        {"final-logit-softcapping", REAL, &a->blocks.logit_softcap, c->logit_softcap, 0},
+        {"embedding-scale", REAL, &a->blocks.embedding_scale, c->embedding_scale, 0},
         {"untie-embeddings-and-output-weights", FLAG, &a->untie, !c->tied, 0},
         {"disable-bias-linear", FLAG, &a->linear_bias, c->linear_bias, 0},
         {"add-qkv-bias", FLAG, &a->qkv_bias, c->qkv_bias, 0},
-        {"use-rope-scaling", FLAG, &a->rope_scaling, c->rope_scaling.used, 0},
-        {"rope-scaling-factor", REAL, &a->rope_scaling_factor, c->rope_scaling.factor, 0},
+        {"use-rope-scaling", FLAG, &a->rope_scaling, scaling->kind == ROPE_LLAMA3, 0},
+        {"rope-scaling-factor", REAL, &a->rope_scaling_factor,
+         scaling->kind == ROPE_LLAMA3 ? scaling->factor : 8, 0},
+        {"rotary-seq-len-interpolation-factor", REAL, &a->rotary_interpolation,
+         scaling->kind == ROPE_LINEAR ? scaling->factor : 1, 0},
+        {"yarn-rotary-scaling-factor", REAL, &a->yarn_factor, yarn ? scaling->factor : 0, 0},
+        {"yarn-original-max-position-embeddings", REAL, &a->yarn_original,
+         yarn ? scaling->original : 0, 0},
+        {"yarn-beta-fast", REAL, &a->yarn_beta_fast, yarn ? scaling->high : 32, 0},
+        {"yarn-beta-slow", REAL, &a->yarn_beta_slow, yarn ? scaling->low : 1, 0},
+        {"rotary-base-local", REAL, &a->blocks.local_rotary_base, c->local_rotary_base, 0},
         {"rotary-base", REAL, &a->rotary_base, s->rotary_base, 0},
         {"rotary-percent", REAL, &a->rotary_percent, c->rotary_percent, 0},
         {"norm-epsilon", REAL, &a->norm_epsilon, c->epsilon, 0},
@@ -153,7 +178,9 @@ static int take(struct arguments *a, const struct options_result *given,
         a->seq_length > MOST_SEQUENCE)
         a->seq_length = MOST_SEQUENCE;
     a->group_query_attention = s->query_groups != s->heads;
+    a->swiglu = c->swiglu;
     a->scaling = c->rope_scaling;
+    a->blocks.architecture = c->architecture;
     if (!a->skip_train)
         return 0;
     a->hidden_dropout = a->attention_dropout = 0;

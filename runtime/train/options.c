@@ -48,9 +48,9 @@
         name, OPTION_RENAMED, 0, 0, now, 0, 0, 0 \
     }
 
-#define ABSENT(name, instead)                        \
-    {                                                \
-        name, OPTION_ABSENT, 0, 0, instead, 0, 0, 0  \
+#define ABSENT(name, instead)                       \
+    {                                               \
+        name, OPTION_ABSENT, 0, 0, instead, 0, 0, 0 \
     }
 
 /* clang-format off */
@@ -66,23 +66,44 @@ const struct option arguments_table[] = {
     SIZE("num-query-groups", num_query_groups, 1, "number of query groups, with --group-query-attention"),
     SIZE("seq-length", seq_length, 1, "sequence length of a training sample, in tokens"),
     SIZE("max-position-embeddings", max_position_embeddings, 1, "maximum number of position embeddings (default: seq-length)"),
-    CHOICE("position-embedding-type", position_embedding, "learned_absolute|rope|none",
+    CHOICE("position-embedding-type", position_embedding, "learned_absolute|rope|none|yarn",
            "type of position embedding (default: learned_absolute)"),
     FLAG("use-rotary-position-embeddings", use_rotary, "same as --position-embedding-type rope"),
     REAL("rotary-base", rotary_base, "base of rotary position embeddings (default: 10000)"),
     REAL("rotary-percent", rotary_percent, "fraction of each head's dimension that is rotated (default: 1.0)"),
     FLAG("use-rope-scaling", rope_scaling, "scale rotary embeddings as Llama 3.1 does"),
     REAL("rope-scaling-factor", rope_scaling_factor, "RoPE scaling factor (default: 8)"),
+    REAL("rotary-seq-len-interpolation-factor", rotary_interpolation, "divide positions by this for longer sequences (default: 1)"),
+    REAL("rotary-base-local", blocks.local_rotary_base, "rotary base of layers with a window, without scaling (default: rotary-base)"),
+    REAL("yarn-rotary-scaling-factor", yarn_factor, "with --position-embedding-type yarn: factor of the sequence length"),
+    REAL("yarn-original-max-position-embeddings", yarn_original, "sequence length before YaRN (default: max-position-embeddings / factor)"),
+    REAL("yarn-beta-fast", yarn_beta_fast, "YaRN keeps channels that turn more often than this (default: 32)"),
+    REAL("yarn-beta-slow", yarn_beta_slow, "YaRN scales channels that turn less often than this (default: 1)"),
     CHOICE("normalization", normalization, "LayerNorm|RMSNorm", "normalization layer (default: LayerNorm)"),
     REAL("norm-epsilon", norm_epsilon, "epsilon of LayerNorm and RMSNorm (default: 1e-5)"),
     REAL("layernorm-epsilon", norm_epsilon, "old name of --norm-epsilon"),
+    CHOICE("norm-placement", blocks.branch_norm, "input|output|both",
+           "norms at the input of attention and MLP, at their output (OLMo 2), or both (Gemma 2) (default: input)"),
+    FLAG("use-parallel-residual", blocks.parallel_residual, "attention and MLP take the same input (GPT-NeoX)"),
     FLAG("swiglu", swiglu, "use SwiGLU instead of GELU"),
+    FLAG("geglu", geglu, "use GeGLU instead of GELU"),
+    FLAG("quick-geglu", quick_geglu, "use GeGLU with x * sigmoid(1.702 x) instead of GELU"),
+    FLAG("squared-relu", squared_relu, "use squared ReLU instead of GELU"),
+    FLAG("openai-gelu", openai_gelu, "use the tanh approximation of GELU; this is the default"),
     FLAG("untie-embeddings-and-output-weights", untie, "do not share input embeddings and output layer weights"),
     UNFLAG("disable-bias-linear", linear_bias, "disable bias in linear layers"),
     FLAG("add-qkv-bias", qkv_bias, "enable bias in the QKV linear layers only"),
+    FLAG("qk-layernorm", blocks.qk_norm, "normalize each query and key head"),
+    FLAG("qk-layernorm-whole", qk_norm_whole, "normalize all query heads together, and all key heads (OLMo 2)"),
+    TEXT("window-size", window_size, "LEFT,0", "sliding-window attention: tokens each token sees before itself"),
+    SIZE("window-attn-skip-freq", blocks.window_every, 0, "every Nth layer has full attention in spite of --window-size"),
+    REAL("softmax-scale", blocks.attention_scale, "factor of attention scores (default: 1 / sqrt(kv-channels))"),
+    REAL("attn-logit-softcapping", blocks.attention_softcap, "soft cap of attention scores (Gemma 2) (default: none)"),
+    REAL("final-logit-softcapping", blocks.logit_softcap, "soft cap of logits (Gemma 2) (default: none)"),
+    REAL("embedding-scale", blocks.embedding_scale, "factor of word embeddings (Gemma: sqrt(hidden-size)) (default: none)"),
     FLAG("masked-lm", masked, "train a masked language model: bidirectional attention, and a head that predicts the masked tokens only"),
     FLAG("post-norm", post_norm, "with --masked-lm: normalize after each branch and after the embedding, as BERT and RoBERTa do"),
-    FLAG("exact-gelu", gelu_erf, "compute GELU with erf, as BERT and RoBERTa do, instead of its approximation by tanh"),
+    FLAG("exact-gelu", gelu_erf, "compute GELU with erf, as BERT, RoBERTa and GPT-NeoX do, instead of its approximation by tanh"),
     SIZE("num-token-types", token_types, 0, "with --masked-lm: number of token types; 0: no such table (default: 0)"),
     SIZE("position-offset", position_offset, 0, "with --masked-lm: the row of the position table for a sample's first token; RoBERTa has 2 (default: 0)"),
     FLAG("bert-binary-head", binary_head, "with --masked-lm: add a pooler and a classifier of sentence pairs (NSP, SOP)"),

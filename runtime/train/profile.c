@@ -25,6 +25,8 @@ static enum profile_part part_of(const struct operation *o)
     case OPERATION_ATTENTION:
     case OPERATION_ATTENTION_BACKWARD:
     case OPERATION_ROPE:
+    case OPERATION_HEAD_NORM:
+    case OPERATION_HEAD_NORM_BACKWARD:
         return PROFILE_ATTENTION;
     case OPERATION_RESIDUAL_NORM:
     case OPERATION_RESIDUAL_NORM_BACKWARD:
@@ -38,6 +40,7 @@ static enum profile_part part_of(const struct operation *o)
         return PROFILE_EMBEDDINGS;
     case OPERATION_CROSS_ENTROPY_PARTIAL:
     case OPERATION_CROSS_ENTROPY_FINISH:
+    case OPERATION_SOFTCAP:
         return PROFILE_HEAD;
     case OPERATION_ADAM:
     case OPERATION_SQUARE_SUM:

@@ -182,8 +182,8 @@ bad "a latest one that is not there" \
 rm -r gone/iter_*
 bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone
 bad "a folder without config.json" 'cannot open run/config.json .*add --format megatron' import run x
-mkdir odd && echo '{"model_type": "bert"}' >odd/config.json
-bad "another kind of model" 'model_type bert is not supported; only gpt2 and llama are' import odd x
+mkdir odd && echo '{"model_type": "t5"}' >odd/config.json
+bad "another kind of model" 'model_type t5 is not supported; only gpt2, llama, mistral, .* are' import odd x
 cp -r hf cut && truncate -s 5000 cut/model.safetensors
 bad "a cut file" 'cut/model.safetensors' import cut x
 ok "a failed import leaves nothing" test ! -e x/iter_0000000

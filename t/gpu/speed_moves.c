@@ -102,7 +102,7 @@ void measure_llama_parts(const struct model *m, int64_t rows, int check)
 
     begin();
     now = (struct operation){.kind = OPERATION_SWIGLU,
-                             .swiglu = {rows, m->ffn, TYPE_BF16, TYPE_BF16}};
+                             .swiglu = {rows, m->ffn, TYPE_BF16, TYPE_BF16, GATE_SILU}};
     s[0] = input(rows * 2 * m->ffn, 1, 0);
     s[1] = output(rows * m->ffn, 0);
     measure("swiglu", run_now, make_now, 3 * bytes, 0, (double)m->layers, 5e-3, check);
@@ -166,7 +166,7 @@ void measure_losses(const struct model *m, int64_t rows, int check)
     begin();
     now = (struct operation){
         .kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-        .cross_entropy = {rows, m->vocabulary, 0, m->vocabulary - 47, TYPE_BF16, 1, 1}};
+        .cross_entropy = {rows, m->vocabulary, 0, m->vocabulary - 47, TYPE_BF16, 1, 1, 0}};
     s[0] = input(rows * m->vocabulary, 1, 0);
     s[1] = integers(rows, m->vocabulary - 47, 0);
     s[2] = output(rows * 3, 1);

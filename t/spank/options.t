@@ -77,7 +77,8 @@ unlike "$out" "Granted" "allocates nothing"
 for client in "srun" "sbatch --wrap=true" "salloc"; do
     try as_user $client --megatron-model=list
     is "$rc" 0 "${client%% *} --megatron-model=list"
-    is "$(grep -cE '^[A-Za-z0-9.-]+ +[0-9]+ layers' <<<"$out")" 14 "lists the presets"
+    is "$(grep -cE '^[A-Za-z0-9.-]+ +[0-9]+ layers' <<<"$out")" 51 "lists the presets"
+    like "$out" '^Qwen 3$' "  grouped by family"
 done
 for client in srun sbatch salloc; do
     try as_user $client --help

@@ -77,6 +77,31 @@ for family in gpt llama; do
     check "tp 2 x pp 2 x dp 2 interleaved" 8 $t 2 $p 2 $v 1
     check "cp 2 x pp 2 x tp 2" 8 $t 2 $p 2 $c 2
 done
+# Networks that turn on everything else. Norms of all heads together need one tensor-parallel rank.
+modern=(--position-embedding-type rope --normalization RMSNorm --disable-bias-linear --group-query-attention
+    --num-query-groups 2 --add-qkv-bias --qk-layernorm --geglu --norm-placement both --window-size 9,0
+    --window-attn-skip-freq 2 --rotary-base-local 100 --attn-logit-softcapping 0.5 --final-logit-softcapping 0.5
+    --embedding-scale 5.6 --softmax-scale 0.3 --reset-attention-mask)
+parallel=(--position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-beta-fast 2 --use-parallel-residual
+    --exact-gelu --qk-layernorm --untie-embeddings-and-output-weights)
+outputs=(--position-embedding-type rope --rotary-seq-len-interpolation-factor 2 --norm-placement output --squared-relu
+    --qk-layernorm-whole)
+for family in modern parallel outputs; do
+    declare -n options=$family
+    model=("${gpt[@]}" "${options[@]}")
+    expected=$(losses 1 "${model[@]}")
+    is "$(wc -l <<<"$expected")" 3 "$family on one rank" || diag "$(tail -n 3 "$scratch/out")"
+    check "selective recomputation, random order" 1 --recompute-activations --random-order
+    check "pp 2 interleaved, full recomputation" 2 $p 2 $v 1 --recompute-granularity full
+    if [ $family = outputs ]; then
+        check "cp 2 x dp 2" 4 $c 2
+        losses 2 "${model[@]}" $t 2 >/dev/null
+        like "$(cat "$scratch/out")" 'need all heads on one rank; use --tensor-model-parallel-size 1' "  tp 2 is refused"
+    else
+        check "cp 2 x tp 2" 4 $t 2 $c 2
+    fi
+done
+
 model=("${gpt[@]}" --reset-attention-mask --reset-position-ids --eod-mask-loss)
 family="documents"
 expected=$(losses 1 "${model[@]}")

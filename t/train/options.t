@@ -29,6 +29,13 @@ try "$megatron" train "${small[@]}" --global-batch-size 50 --micro-batch-size 1 
 like "$out" 'consumed samples: +50 .*learning rate: 1\.638[0-9]+E-08' "learning rate of warm-up after 50 samples"
 like "$out" 'exiting program at iteration 1$' "--exit-interval"
 
+# --- Presets of families whose blocks differ from GPT's and Llama's.
+for row in "qwen3-8b 8190735360" "qwen2.5-0.5b 494032768" "nemo-4b 4190509056" "mistral-7b-v0.1 7241732096"; do
+    try "$megatron" train --dry-run --world-size 1 --megatron-model "${row% *}" --micro-batch-size 1 --train-iters 1 --lr 1e-4
+    like "$out" "rank \\(0, 0\\): ${row#* }\$" "parameters of ${row% *}"
+done
+try "$megatron" train --megatron-model list
+is "$(grep -cE '^[A-Za-z0-9.-]+ +[0-9]+ layers' <<<"$out") $(grep -c '^[A-Z][^,]*$' <<<"$out")" "51 7" "presets by family"
 # --- The verdict: on which GPUs it fits, and what is too large.
 verdict=(--dry-run --num-layers 24 --hidden-size 2048 --num-attention-heads 16 --seq-length 2048 --vocab-size 50257 --lr 1e-4
     --train-iters 10 --bf16)
@@ -265,6 +272,18 @@ done <<'EOT'
 --adam-beta2 1|must be at least 0 and less than 1
 --clip-grad -1|--clip-grad=-1 must not be negative
 --norm-epsilon -1|--norm-epsilon=-1 must not be negative
+--window-size 5,3|--window-size=5,3: a window after the token is not supported; its second number must be 0
+--window-size wide|--window-size=wide must be LEFT,0: the number of tokens that each token sees before itself, and 0
+--window-size -2,0|--window-size=-2,0 must be LEFT,0
+--window-attn-skip-freq 2|--window-attn-skip-freq and --rotary-base-local require --window-size
+--swiglu --squared-relu|--swiglu and --squared-relu cannot be used together; drop one
+--geglu --exact-gelu|--geglu and --exact-gelu cannot be used together; drop one
+--use-parallel-residual --norm-placement both|--use-parallel-residual requires --norm-placement input
+--position-embedding-type yarn|--position-embedding-type yarn requires --yarn-rotary-scaling-factor
+--position-embedding-type yarn --yarn-rotary-scaling-factor 2 --use-rope-scaling|cannot be used with other scalings of rotary embeddings
+--rotary-seq-len-interpolation-factor 0|--rotary-seq-len-interpolation-factor=0 must be greater than 0
+--use-rope-scaling --rotary-seq-len-interpolation-factor 2|--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot be used together
+--attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale and --rotary-base-local must not be negative
 --rotary-base 0|--rotary-base=0 must be greater than 0
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; check --num-layers

@@ -76,13 +76,24 @@ static void visible(const struct attention *a, const struct block *b, int64_t ro
     *from = *from < *to ? *from : *to;
 }
 
-/* p (rows, keys) = scale * q k^T */
+/* p (rows, keys) = scale * q k^T, capped */
 static void scores(const struct attention *a, const struct block *b, float *p, void *space)
 {
     const struct attention_shape *s = a->shape;
 
     gemm(0, 1, b->rows, b->keys, s->head_size, (float)s->scale, b->q, s->q.row, b->k, s->kv.row, 0,
          p, b->keys, space);
+    for (int64_t i = 0; i < b->rows * b->keys && s->softcap > 0; i++)
+        p[i] = (float)s->softcap * tanhf(p[i] / (float)s->softcap);
+}
+
+/* The gradient of the scores before the cap, from that of the 'capped' ones. */
+static void uncap(const struct attention_shape *s, const float *capped, float *d, int64_t count)
+{
+    float by = 1 / (float)s->softcap;
+
+    for (int64_t i = 0; i < count; i++)
+        d[i] *= 1 - capped[i] * by * (capped[i] * by);
 }
 
 /* Multiply the probabilities p of one query (keys from .. to-1) by the dropout mask. */
@@ -168,7 +179,7 @@ static void remake_row(const struct attention *a, const struct block *b, int64_t
 
 /* Gradients of one block of queries: dq, and its share of dk and dv. */
 static void backward_block(const struct attention *a, const struct block *b, float *p, float *dp,
-                           float *dropped, void *space)
+                           float *dropped, float *capped, void *space)
 {
     const struct attention_shape *s = a->shape;
     int64_t at = b->batch * s->out.batch + b->head * s->out.head + b->first * s->out.row;
@@ -179,6 +190,8 @@ static void backward_block(const struct attention *a, const struct block *b, flo
     int64_t rows = b->rows, keys = b->keys, size = s->head_size;
 
     scores(a, b, p, space);
+    if (s->softcap > 0)
+        memcpy(capped, p, (size_t)(rows * keys) * sizeof(*p));
     for (int64_t row = 0; row < b->rows; row++)
         remake_row(a, b, row, p + row * b->keys, dropped + row * b->keys);
     gemm(1, 0, keys, size, rows, 1, met_v, keys, dout, s->out.row, 1, a->dv + kv, s->kv.row, space);
@@ -198,6 +211,8 @@ static void backward_block(const struct attention *a, const struct block *b, flo
                 d[i] = probability[i] * (d[i] - mean);
         }
     }
+    if (s->softcap > 0)
+        uncap(s, capped, dp, rows * keys);
     gemm(0, 0, rows, size, keys, (float)s->scale, dp, keys, b->k, s->kv.row, 0,
          a->dq + b->batch * s->q.batch + b->head * s->q.head + b->first * s->q.row, s->q.row,
          space);
@@ -220,7 +235,8 @@ static void backward_head(struct attention *a, int64_t i, float *workspace, void
         for (int64_t first = 0; first < s->q_rows; first += a->block) {
             struct block b = block_at(a, batch, head, first);
 
-            backward_block(a, &b, workspace, workspace + square, workspace + 2 * square, space);
+            backward_block(a, &b, workspace, workspace + square, workspace + 2 * square,
+                           workspace + 3 * square, space);
         }
 }
 
@@ -244,6 +260,12 @@ static int64_t block_rows(const struct attention_shape *shape)
     return rows < shape->q_rows ? rows : shape->q_rows;
 }
 
+/* Squares of scores that a part keeps at once. */
+static int64_t squares(const struct attention_shape *shape)
+{
+    return shape->softcap > 0 ? 4 : 3;
+}
+
 static void attention_run(struct cpu_plan *plan, struct attention *a)
 {
     int64_t parts = threads_count(plan->threads);
@@ -251,7 +273,7 @@ static void attention_run(struct cpu_plan *plan, struct attention *a)
     a->shape = &plan->operation.attention;
     a->block = block_rows(a->shape);
     a->workspace = plan->workspace;
-    a->workspace_floats = 3 * a->block * a->shape->kv_rows;
+    a->workspace_floats = squares(a->shape) * a->block * a->shape->kv_rows;
     a->gemm_space = plan->product_space;
     atomic_init(&a->next, 0);
     threads_run(plan->threads, parts, attention_part, a);
@@ -296,7 +318,7 @@ static void work_backward(struct cpu_plan *plan, const void *operands)
 int cpu_plan_attention(struct cpu_plan *plan, struct error *err)
 {
     const struct attention_shape *s = &plan->operation.attention;
-    size_t floats = (size_t)(3 * block_rows(s) * s->kv_rows), parts;
+    size_t floats = (size_t)(squares(s) * block_rows(s) * s->kv_rows), parts;
 
     if (s->type != TYPE_FP32)
         return cpu_refuse_type(err);

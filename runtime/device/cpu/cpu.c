@@ -127,6 +127,10 @@ static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct erro
     [OPERATION_GATHER_ROWS] = cpu_plan_embedding,
     [OPERATION_NORMAL] = cpu_plan_elementwise,
     [OPERATION_FILL] = cpu_plan_elementwise,
+    [OPERATION_HEAD_NORM] = cpu_plan_head_norm,
+    [OPERATION_HEAD_NORM_BACKWARD] = cpu_plan_head_norm,
+    [OPERATION_SCALE] = cpu_plan_elementwise,
+    [OPERATION_SOFTCAP] = cpu_plan_elementwise,
 };
 
 static void cpu_plan_destroy(struct device_plan *base)

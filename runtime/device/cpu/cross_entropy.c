@@ -83,6 +83,22 @@ static void finish_row(void *context, int64_t row)
     memset(logits + n, 0, (size_t)(shape->cols - n) * sizeof(*logits));
 }
 
+/* finish_row, and the gradient through the soft cap: 1 - (capped / cap)^2. */
+static void finish_capped_row(void *context, int64_t row)
+{
+    const struct job *job = context;
+    const struct cross_entropy_finish_operands *o = job->operands;
+    const struct cross_entropy_shape *shape = &job->plan->operation.cross_entropy;
+    float *logits = (float *)o->logits + row * shape->cols, by = 1 / (float)shape->softcap;
+    float *kept = (float *)job->plan->workspace + shape->rows * 4 + row * shape->cols;
+
+    if (shape->backward)
+        memcpy(kept, logits, (size_t)shape->cols * sizeof(*logits));
+    finish_row(context, row);
+    for (int64_t i = 0; i < shape->cols && shape->backward; i++)
+        logits[i] = logits[i] == 0 ? 0 : logits[i] * (1 - kept[i] * by * (kept[i] * by));
+}
+
 static void work_finish(struct cpu_plan *plan, const void *operands)
 {
     struct cross_entropy_finish_operands all =
@@ -99,7 +115,8 @@ static void work_finish(struct cpu_plan *plan, const void *operands)
                      &(struct cross_entropy_partial_operands){all.logits, all.targets, partial});
         all.partials = partial;
     }
-    threads_run(plan->threads, plan->operation.cross_entropy.rows, finish_row, &job);
+    threads_run(plan->threads, plan->operation.cross_entropy.rows,
+                plan->operation.cross_entropy.softcap > 0 ? finish_capped_row : finish_row, &job);
     for (int64_t row = 0; row < plan->operation.cross_entropy.rows; row++)
         if (o->weight[row] != 0)
             total += (double)o->weight[row] * loss[row];
@@ -117,6 +134,8 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
         return 0;
     }
     plan->work = work_finish;
-    /* The loss of each row, and the partials of a single part. */
-    return cpu_workspace(plan, (size_t)shape->rows * 4 * sizeof(float), err);
+    /* The loss of each row, the partials of a single part, and capped logits. */
+    return cpu_workspace(
+        plan, (size_t)(shape->rows * (4 + (shape->softcap > 0 ? shape->cols : 0))) * sizeof(float),
+        err);
 }

@@ -4,6 +4,7 @@
 #include "math.h"
 #include "rng.h"
 
+#include <math.h>
 #include <string.h>
 
 #define BLOCK 16384 /* elements that a thread processes at a time */
@@ -42,6 +43,9 @@ static void activation_part(void *context, int64_t i)
     else if (shape->activation == ACTIVATION_GELU_ERF)
         for (int64_t e = first; e < last; e++)
             y[e] = gelu_erf(x[e]);
+    else if (shape->activation == ACTIVATION_SQUARED_RELU)
+        for (int64_t e = first; e < last; e++)
+            y[e] = squared_relu(x[e]);
     else
         for (int64_t e = first; e < last; e++)
             y[e] = fast_tanh(x[e]);
@@ -64,6 +68,9 @@ static void activation_backward_part(void *context, int64_t i)
     else if (shape->activation == ACTIVATION_GELU_ERF)
         for (int64_t e = first; e < last; e++)
             y[e] = dy[e] * gelu_erf_derivative(x[e]);
+    else if (shape->activation == ACTIVATION_SQUARED_RELU)
+        for (int64_t e = first; e < last; e++)
+            y[e] = dy[e] * squared_relu_derivative(x[e]);
     else
         for (int64_t e = first; e < last; e++) {
             float t = fast_tanh(x[e]);
@@ -120,8 +127,15 @@ static void swiglu_part(void *context, int64_t row)
     const float *gate = (const float *)o->x + row * 2 * n, *up = gate + n;
     float *y = (float *)o->y + row * n;
 
-    for (int64_t i = 0; i < n; i++)
-        y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+    if (job->plan->operation.swiglu.gate == GATE_SILU)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = gate[i] * sigmoid(gate[i]) * up[i];
+    else if (job->plan->operation.swiglu.gate == GATE_GELU_TANH)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = gelu_tanh(gate[i]) * up[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = quick_gelu(gate[i]) * up[i];
 }
 
 static void swiglu_backward_part(void *context, int64_t row)
@@ -133,12 +147,27 @@ static void swiglu_backward_part(void *context, int64_t row)
     const float *gate = (const float *)o->x + row * 2 * n, *up = gate + n;
     float *dgate = (float *)o->dx + row * 2 * n, *dup = dgate + n;
 
-    for (int64_t i = 0; i < n; i++) {
-        float g = gate[i], u = up[i], d = dy[i], s = sigmoid(g);
+    if (job->plan->operation.swiglu.gate == GATE_SILU)
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], u = up[i], d = dy[i], s = sigmoid(g);
 
-        dup[i] = d * g * s;
-        dgate[i] = d * u * s * (1.0f + g * (1.0f - s));
-    }
+            dup[i] = d * g * s;
+            dgate[i] = d * u * s * (1.0f + g * (1.0f - s));
+        }
+    else if (job->plan->operation.swiglu.gate == GATE_GELU_TANH)
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], u = up[i], d = dy[i];
+
+            dup[i] = d * gelu_tanh(g);
+            dgate[i] = d * u * gelu_tanh_derivative(g);
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            float g = gate[i], u = up[i], d = dy[i];
+
+            dup[i] = d * quick_gelu(g);
+            dgate[i] = d * u * quick_gelu_derivative(g);
+        }
 }
 
 static void work_swiglu(struct cpu_plan *plan, const void *operands)
@@ -162,6 +191,38 @@ static void add_part(void *context, int64_t i)
 static void work_add(struct cpu_plan *plan, const void *operands)
 {
     run_blocks(plan, operands, plan->operation.add.count, BLOCK, add_part);
+}
+
+static void scale_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct scale_operands *o = job->operands;
+    float *x = o->x, factor = (float)job->plan->operation.scale.factor;
+    BOUNDS(job->plan->operation.scale.count, BLOCK);
+
+    for (int64_t e = first; e < last; e++)
+        x[e] *= factor;
+}
+
+static void work_scale(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.scale.count, BLOCK, scale_part);
+}
+
+static void softcap_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct softcap_operands *o = job->operands;
+    float *x = o->x, cap = (float)job->plan->operation.softcap.cap;
+    BOUNDS(job->plan->operation.softcap.count, BLOCK);
+
+    for (int64_t e = first; e < last; e++)
+        x[e] = cap * tanhf(x[e] / cap);
+}
+
+static void work_softcap(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.softcap.count, BLOCK, softcap_part);
 }
 
 static void work_convert(struct cpu_plan *plan, const void *operands)
@@ -234,6 +295,14 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
     case OPERATION_ADD:
         plan->work = work_add;
         type = op->add.type;
+        break;
+    case OPERATION_SCALE:
+        plan->work = work_scale;
+        type = op->scale.type;
+        break;
+    case OPERATION_SOFTCAP:
+        plan->work = work_softcap;
+        type = op->softcap.type;
         break;
     case OPERATION_CONVERT:
         plan->work = work_convert;

@@ -35,6 +35,9 @@ static void activate(enum activation activation, float *c, int64_t cols)
     else if (activation == ACTIVATION_GELU_ERF)
         for (int64_t i = 0; i < cols; i++)
             c[i] = gelu_erf(c[i]);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        for (int64_t i = 0; i < cols; i++)
+            c[i] = squared_relu(c[i]);
 }
 
 static void differentiate(enum activation activation, const float *pre, float *c, int64_t cols)
@@ -42,9 +45,12 @@ static void differentiate(enum activation activation, const float *pre, float *c
     if (activation == ACTIVATION_GELU_TANH)
         for (int64_t i = 0; i < cols; i++)
             c[i] *= gelu_tanh_derivative(pre[i]);
-    else
+    else if (activation == ACTIVATION_GELU_ERF)
         for (int64_t i = 0; i < cols; i++)
             c[i] *= gelu_erf_derivative(pre[i]);
+    else
+        for (int64_t i = 0; i < cols; i++)
+            c[i] *= squared_relu_derivative(pre[i]);
 }
 
 static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t col, int64_t cols)

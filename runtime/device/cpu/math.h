@@ -91,6 +91,29 @@ static inline float sigmoid(float x)
     return 1.0f / (1.0f + fast_exp(-x));
 }
 
+static inline float squared_relu(float x)
+{
+    return x > 0.0f ? x * x : 0.0f;
+}
+
+static inline float squared_relu_derivative(float x)
+{
+    return x > 0.0f ? 2.0f * x : 0.0f;
+}
+
+/* x * sigmoid(1.702 x), and its derivative. */
+static inline float quick_gelu(float x)
+{
+    return x * sigmoid(1.702f * x);
+}
+
+static inline float quick_gelu_derivative(float x)
+{
+    float s = sigmoid(1.702f * x);
+
+    return s * (1.0f + 1.702f * x * (1.0f - s));
+}
+
 /* Sums in sixteen lanes, so that they vectorize without -ffast-math. */
 #define LANES 16
 

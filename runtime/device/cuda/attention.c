@@ -329,7 +329,8 @@ static void destroy(struct cuda_plan *plan)
  * depends on the row in the global batch and is the same on every layout of ranks. */
 static int is_plain(const struct cuda_device *device, const struct attention_shape *s)
 {
-    return device->unfused_attention || s->cached || s->type == TYPE_FP32 || s->q_rows == 1;
+    return device->unfused_attention || s->cached || s->type == TYPE_FP32 || s->q_rows == 1 ||
+           s->softcap > 0;
 }
 
 static void advise(struct device *device, const struct error *why)
@@ -360,6 +361,9 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
     if (!is_plain(cuda_device_of(plan), s)) {
         if (try_flash(plan, &why) == 0)
             return 0;
+        advise(plan->base.device, &why);
+    } else if (s->softcap > 0 && !s->cached && s->type != TYPE_FP32) {
+        error_set(&why, "no fused kernel has a soft cap on scores");
         advise(plan->base.device, &why);
     }
     plan->work = plan->base.kind == OPERATION_ATTENTION ? forward : backward;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GELU: the tanh approximation, as in Megatron and GPT-2, and the exact one, as in BERT and
- * RoBERTa. */
+/* Activations: GELU by its tanh approximation, as in Megatron and GPT-2, exact GELU, as in BERT,
+ * RoBERTa and GPT-NeoX, and squared ReLU. */
 #ifndef MEGATRON_GELU_CUH
 #define MEGATRON_GELU_CUH
 
@@ -81,6 +81,22 @@ template <int N> __device__ inline void gelu_erf_gradient(const float *x, float 
     for (int i = 0; i < N; i++)
         y[i] *=
             0.5f * erfcf(-0.70710678f * x[i]) + x[i] * 0.39894228f * __expf(-0.5f * x[i] * x[i]);
+}
+
+/* x = max(x, 0)^2 */
+template <int N> __device__ inline void squared_relu(float *x)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        x[i] = x[i] > 0.0f ? x[i] * x[i] : 0.0f;
+}
+
+/* y *= 2 max(x, 0) */
+template <int N> __device__ inline void squared_relu_gradient(const float *x, float *y)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        y[i] *= x[i] > 0.0f ? 2.0f * x[i] : 0.0f;
 }
 
 #endif

@@ -49,6 +49,18 @@ void kernel_swiglu(cudaStream_t stream, const struct swiglu_shape *shape,
 void kernel_swiglu_backward(cudaStream_t stream, const struct swiglu_shape *shape,
                             const struct swiglu_backward_operands *operands);
 
+void kernel_scale(cudaStream_t stream, const struct scale_shape *shape,
+                  const struct scale_operands *operands);
+void kernel_softcap(cudaStream_t stream, const struct softcap_shape *shape,
+                    const struct softcap_operands *operands);
+
+void kernel_head_norm(cudaStream_t stream, const struct head_norm_shape *shape,
+                      const struct head_norm_operands *operands);
+size_t kernel_head_norm_backward_workspace(const struct head_norm_shape *shape, int processors);
+void kernel_head_norm_backward(cudaStream_t stream, const struct head_norm_shape *shape,
+                               const struct head_norm_backward_operands *operands, float *workspace,
+                               int processors);
+
 void kernel_embedding(cudaStream_t stream, const struct embedding_shape *shape,
                       const struct embedding_operands *operands);
 size_t kernel_embedding_backward_workspace(const struct embedding_shape *shape);

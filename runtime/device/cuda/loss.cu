@@ -45,21 +45,30 @@ __device__ inline void cut(float *v, int64_t c, int64_t limit)
     }
 }
 
-/* How the logits of a row become their gradient: factor * (softmax - onehot of 'target'). */
+/* How the logits of a row become their gradient: factor * (softmax - onehot of 'target'), times the
+ * derivative of the soft cap that made the logits. */
 struct row_gradient {
     float shift, factor;
     int64_t limit, target;
+    float by; /* 1 / cap; 0: none */
 
     /* A masked row contributes nothing, whatever its logits are. */
-    __device__ inline row_gradient(float lse, float by, int64_t columns, int64_t wanted)
-        : shift(by == 0.0f ? 0.0f : -lse * LOG2_E), factor(by), limit(by == 0.0f ? 0 : columns),
-          target(wanted < columns ? wanted : -1)
+    __device__ inline row_gradient(float lse, float weight, int64_t columns, int64_t wanted,
+                                   float softcap)
+        : shift(weight == 0.0f ? 0.0f : -lse * LOG2_E), factor(weight),
+          limit(weight == 0.0f ? 0 : columns), target(wanted < columns ? wanted : -1),
+          by(softcap > 0.0f ? 1.0f / softcap : 0.0f)
     {
     }
 
     /* For eight logits, starting at column c. */
     __device__ inline void apply(float *v, int64_t c) const
     {
+        float slope[VECTOR];
+
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            slope[k] = 1.0f - v[k] * by * (v[k] * by);
         cut(v, c, limit); /* exp(-inf) is 0 */
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
@@ -68,6 +77,11 @@ struct row_gradient {
 #pragma unroll
             for (int k = 0; k < VECTOR; k++)
                 v[k] -= c + k == target ? factor : 0.0f;
+        }
+        if (by > 0.0f) {
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                v[k] = v[k] == 0.0f ? 0.0f : v[k] * slope[k];
         }
     }
 };
@@ -182,7 +196,7 @@ __global__ void __launch_bounds__(PARTIAL_THREADS, PARTIAL_BLOCKS)
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     finish(cross_entropy_finish_operands o, double *weighted, int64_t rows, int64_t cols,
-           int64_t first, int64_t limit, int parts, bool backward, bool wide)
+           int64_t first, int64_t limit, int parts, bool backward, float softcap, bool wide)
 {
     const int64_t row = blockIdx.x;
     float maximum = -INFINITY, sum = 0, target_logit = 0;
@@ -207,7 +221,8 @@ __global__ void __launch_bounds__(THREADS)
     if (!backward)
         return;
     T *x = (T *)o.logits + row * cols;
-    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, o.targets[row] - first);
+    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, o.targets[row] - first,
+                                softcap);
 #pragma unroll 2
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)THREADS * VECTOR) {
         float v[VECTOR];
@@ -223,7 +238,7 @@ __global__ void __launch_bounds__(THREADS)
 template <typename T, int BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     whole(cross_entropy_finish_operands o, double *weighted, int cols, int64_t first, int limit,
-          bool backward)
+          bool backward, float softcap)
 {
     extern __shared__ __align__(16) char memory[];
     const int64_t row = blockIdx.x;
@@ -268,7 +283,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     if (!backward)
         return;
-    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, target);
+    const row_gradient gradient(lse, weight * o.state->loss_scale, limit, target, softcap);
 #pragma unroll 2
     for (int c = threadIdx.x * VECTOR; c < cols; c += THREADS * VECTOR) {
         float v[VECTOR];
@@ -339,7 +354,8 @@ static void launch_whole(cudaStream_t stream, const cross_entropy_shape *s,
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                          cudaSharedmemCarveoutMaxShared);
     kernel<<<(unsigned)s->rows, THREADS, bytes, stream>>>(*o, weighted, (int)s->cols, s->first,
-                                                          (int)true_columns(s), s->backward != 0);
+                                                          (int)true_columns(s), s->backward != 0,
+                                                          (float)s->softcap);
 }
 
 template <typename T>
@@ -383,7 +399,7 @@ extern "C" void kernel_cross_entropy_finish(cudaStream_t stream, const cross_ent
         }
         WITH_TYPE(s->type, (finish<T><<<(unsigned)s->rows, THREADS, 0, stream>>>(
                                o, weighted, s->rows, s->cols, s->first, true_columns(s), s->parts,
-                               s->backward != 0, wide)));
+                               s->backward != 0, (float)s->softcap, wide)));
     }
     add_loss<<<1, 1024, 0, stream>>>(weighted, s->rows, o.state);
 }

@@ -13,6 +13,9 @@
         kernel_##name(STREAM, &plan->operation.member, operands);                                \
     }
 PLAIN_WORK(rope, rope)
+PLAIN_WORK(head_norm, head_norm)
+PLAIN_WORK(scale, scale)
+PLAIN_WORK(softcap, softcap)
 PLAIN_WORK(swiglu, swiglu)
 PLAIN_WORK(swiglu_backward, swiglu)
 PLAIN_WORK(embedding, embedding)
@@ -58,6 +61,13 @@ static void work_residual_norm_backward(struct cuda_plan *plan, struct cuda_stre
                                   cuda_device_of(plan)->processors);
 }
 
+static void work_head_norm_backward(struct cuda_plan *plan, struct cuda_stream *stream,
+                                    void *workspace, const void *operands)
+{
+    kernel_head_norm_backward(STREAM, &plan->operation.head_norm, operands, workspace,
+                              cuda_device_of(plan)->processors);
+}
+
 static void work_embedding_backward(struct cuda_plan *plan, struct cuda_stream *stream,
                                     void *workspace, const void *operands)
 {
@@ -98,6 +108,10 @@ static work_function *const works[OPERATION_COUNT] = {
     [OPERATION_GATHER_ROWS] = work_gather_rows,
     [OPERATION_NORMAL] = work_normal,
     [OPERATION_FILL] = work_fill,
+    [OPERATION_HEAD_NORM] = work_head_norm,
+    [OPERATION_HEAD_NORM_BACKWARD] = work_head_norm_backward,
+    [OPERATION_SCALE] = work_scale,
+    [OPERATION_SOFTCAP] = work_softcap,
 };
 
 static size_t workspace_of(const struct cuda_plan *plan)
@@ -108,6 +122,9 @@ static size_t workspace_of(const struct cuda_plan *plan)
     case OPERATION_RESIDUAL_NORM_BACKWARD:
         return kernel_residual_norm_backward_workspace(
             &operation->residual_norm, ((struct cuda_device *)plan->base.device)->processors);
+    case OPERATION_HEAD_NORM_BACKWARD:
+        return kernel_head_norm_backward_workspace(
+            &operation->head_norm, ((struct cuda_device *)plan->base.device)->processors);
     case OPERATION_EMBEDDING_BACKWARD:
         return kernel_embedding_backward_workspace(&operation->embedding);
     case OPERATION_CROSS_ENTROPY_FINISH:

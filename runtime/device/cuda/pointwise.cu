@@ -27,6 +27,8 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
         gelu_tanh<VECTOR>(v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
         gelu_erf<VECTOR>(v);
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
+        squared_relu<VECTOR>(v);
     else
         tanh_forward<VECTOR>(v);
     store_vector(y + i, v, count - i, wide);
@@ -46,6 +48,8 @@ __global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_
         gelu_tanh_gradient<VECTOR>(before, v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
         gelu_erf_gradient<VECTOR>(before, v);
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
+        squared_relu_gradient<VECTOR>(before, v);
     else
         tanh_gradient<VECTOR>(before, v);
     store_vector(y + i, v, count - i, wide);
@@ -97,8 +101,10 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
                     unpack(p[r], before);
                     if (ACTIVATION == ACTIVATION_GELU_TANH)
                         gelu_tanh_gradient<VECTOR>(before, now);
-                    else
+                    else if (ACTIVATION == ACTIVATION_GELU_ERF)
                         gelu_erf_gradient<VECTOR>(before, now);
+                    else
+                        squared_relu_gradient<VECTOR>(before, now);
                     v[r] = pack<T>(now);
                     store_packed(y + at, v[r], valid ? count : 0, wide);
                 }
@@ -241,7 +247,59 @@ __device__ inline float sigmoid(float x)
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
-template <typename T>
+/* f of a gate, see operation.h, and its derivative; both for VECTOR numbers. */
+template <gate GATE> struct gate_function {
+    /* up *= f(x) */
+    static __device__ inline void apply(const float *x, float *up)
+    {
+        float f[VECTOR];
+
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            f[k] = x[k];
+        if (GATE == GATE_GELU_TANH)
+            gelu_tanh<VECTOR>(f);
+        else
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                f[k] *= sigmoid(GATE == GATE_SILU ? x[k] : 1.702f * x[k]);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            up[k] *= f[k];
+    }
+
+    /* x and up become their gradients. */
+    static __device__ inline void differentiate(float *x, float *up, const float *d)
+    {
+        float slope[VECTOR], dup[VECTOR];
+
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            slope[k] = d[k] * up[k];
+            dup[k] = d[k];
+        }
+        if (GATE == GATE_GELU_TANH) {
+            gelu_tanh_gradient<VECTOR>(x, slope);
+        } else {
+            constexpr float BY = GATE == GATE_SILU ? 1.0f : 1.702f;
+
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++) {
+                const float open = sigmoid(BY * x[k]);
+
+                slope[k] *= open + BY * x[k] * open * (1.0f - open);
+            }
+        }
+        apply(x, dup);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            x[k] = slope[k];
+            up[k] = dup[k];
+        }
+    }
+};
+
+template <typename T, gate GATE>
 __global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t cols, bool wide)
 {
     constexpr int TOGETHER = 2;
@@ -263,15 +321,13 @@ __global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t 
 
             unpack(gates[i], gate);
             unpack(ups[i], up);
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                up[k] *= gate[k] * sigmoid(gate[k]);
+            gate_function<GATE>::apply(gate, up);
             store_vector(y + c + i * walk, up, cols - c - i * walk, wide);
         }
     }
 }
 
-template <typename T>
+template <typename T, gate GATE>
 __global__ void __launch_bounds__(ROW_THREADS)
     swiglu_backward(const T *dy, const T *x, T *dx, int64_t cols, bool wide)
 {
@@ -285,14 +341,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         load_vector(x + c, gate, count, wide);
         load_vector(x + cols + c, up, count, wide);
         load_vector(dy + c, d, count, wide);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            const float open = sigmoid(gate[k]), silu = gate[k] * open;
-            const float dup = d[k] * silu;
-
-            gate[k] = d[k] * up[k] * (open + silu * (1.0f - open));
-            up[k] = dup;
-        }
+        gate_function<GATE>::differentiate(gate, up, d);
         store_vector(dx + c, gate, count, wide);
         store_vector(dx + cols + c, up, count, wide);
     }
@@ -348,6 +397,34 @@ template <typename T> __global__ void add(const T *x, T *y, int64_t count, bool 
     for (int k = 0; k < VECTOR; k++)
         b[k] += a[k];
     store_vector(y + i, b, count - i, wide);
+}
+
+template <typename T> __global__ void scale(T *x, int64_t count, float factor, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, v, count - i, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        v[k] *= factor;
+    store_vector(x + i, v, count - i, wide);
+}
+
+template <typename T> __global__ void softcap(T *x, int64_t count, float cap, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, v, count - i, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++)
+        v[k] = cap * tanhf(v[k] / cap);
+    store_vector(x + i, v, count - i, wide);
 }
 
 template <typename T>
@@ -413,6 +490,8 @@ extern "C" void kernel_activation(cudaStream_t stream, enum activation activatio
         ACTIVATE(ACTIVATION_GELU_TANH);
     else if (activation == ACTIVATION_GELU_ERF)
         ACTIVATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        ACTIVATE(ACTIVATION_SQUARED_RELU);
     else
         ACTIVATE(ACTIVATION_TANH);
 #undef ACTIVATE
@@ -432,6 +511,8 @@ extern "C" void kernel_activation_backward(cudaStream_t stream, enum activation 
         DIFFERENTIATE(ACTIVATION_GELU_TANH);
     else if (activation == ACTIVATION_GELU_ERF)
         DIFFERENTIATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        DIFFERENTIATE(ACTIVATION_SQUARED_RELU);
     else
         DIFFERENTIATE(ACTIVATION_TANH);
 #undef DIFFERENTIATE
@@ -461,6 +542,8 @@ extern "C" void kernel_column_sums(cudaStream_t stream, enum activation activati
         SUMS(ACTIVATION_GELU_TANH);
     else if (activation == ACTIVATION_GELU_ERF)
         SUMS(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        SUMS(ACTIVATION_SQUARED_RELU);
     else
         SUMS(ACTIVATION_NONE);
 #undef SUMS
@@ -518,8 +601,16 @@ extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const 
 {
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->y);
 
-    WITH_TYPE(s->type, (swiglu<<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>(
-                           (const T *)o->x, (T *)o->y, s->cols, wide)));
+#define GATED(kind)                                                                              \
+    WITH_TYPE(s->type, (swiglu<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
+                           (const T *)o->x, (T *)o->y, s->cols, wide)))
+    if (s->gate == GATE_SILU)
+        GATED(GATE_SILU);
+    else if (s->gate == GATE_GELU_TANH)
+        GATED(GATE_GELU_TANH);
+    else
+        GATED(GATE_QUICK_GELU);
+#undef GATED
 }
 
 extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *s,
@@ -527,8 +618,34 @@ extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *
 {
     const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->dx) && is_wide(o->dy);
 
-    WITH_TYPE(s->type, (swiglu_backward<<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>(
-                           (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->cols, wide)));
+#define GATED(kind)                                                                              \
+    WITH_TYPE(s->type,                                                                           \
+              (swiglu_backward<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
+                  (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->cols, wide)))
+    if (s->gate == GATE_SILU)
+        GATED(GATE_SILU);
+    else if (s->gate == GATE_GELU_TANH)
+        GATED(GATE_GELU_TANH);
+    else
+        GATED(GATE_QUICK_GELU);
+#undef GATED
+}
+
+extern "C" void kernel_scale(cudaStream_t stream, const scale_shape *s, const scale_operands *o)
+{
+    const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
+
+    WITH_TYPE(s->type, (scale<<<blocks, THREADS, 0, stream>>>((T *)o->x, s->count, (float)s->factor,
+                                                              is_wide(o->x))));
+}
+
+extern "C" void kernel_softcap(cudaStream_t stream, const softcap_shape *s,
+                               const softcap_operands *o)
+{
+    const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
+
+    WITH_TYPE(s->type, (softcap<<<blocks, THREADS, 0, stream>>>((T *)o->x, s->count, (float)s->cap,
+                                                                is_wide(o->x))));
 }
 
 template <typename From>

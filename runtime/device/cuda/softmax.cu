@@ -17,6 +17,43 @@ constexpr float LN_2 = 0.6931471805599453f;
 constexpr float LOWEST = -3.4028235e38f; /* unlike with -INFINITY, the difference of two is a
                                             number */
 
+/* From products of queries and keys to powers of two: their factor, and the soft cap if there is
+ * one. */
+struct score_scale {
+    float by, cap;
+
+    __device__ inline score_scale(const attention_shape &s)
+        : by((float)s.scale * LOG2_E), cap((float)s.softcap * LOG2_E)
+    {
+    }
+
+    /* v becomes the scores. */
+    __device__ inline void apply(float *v) const
+    {
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++)
+            v[i] *= by;
+        if (cap > 0)
+#pragma unroll
+            for (int i = 0; i < VECTOR; i++)
+                v[i] = cap * tanhf(v[i] / cap);
+    }
+
+    /* The score of one product, less 'lse'. */
+    __device__ inline float less(float product, float lse) const
+    {
+        return cap > 0 ? cap * tanhf(product * by / cap) - lse : product * by - lse;
+    }
+
+    /* The derivative of the cap at a product. */
+    __device__ inline float slope(float product) const
+    {
+        const float t = tanhf(product * by / cap);
+
+        return 1.0f - t * t;
+    }
+};
+
 /* The keys that a query sees. */
 struct mask {
     int first, count;
@@ -104,10 +141,10 @@ struct part {
         return HELD * (int)blockDim.x * VECTOR;
     }
 
-    /* Load scores, times 'scale'; -INFINITY if a key is not seen. Returns the maximum. */
+    /* Load scores, scaled; -INFINITY if a key is not seen. Returns the maximum. */
     template <bool ALIGNED>
-    __device__ inline float load(const float *scores, int first, const mask &m, float scale,
-                                 const row_dropout<ALIGNED> &drop)
+    __device__ inline float load(const float *scores, int first, const mask &m,
+                                 const score_scale &scale, const row_dropout<ALIGNED> &drop)
     {
         float most = LOWEST;
         packed<float> in[HELD];
@@ -121,9 +158,7 @@ struct part {
 #pragma unroll
         for (int k = 0; k < HELD; k++) {
             unpack(in[k], v[k]);
-#pragma unroll
-            for (int i = 0; i < VECTOR; i++)
-                v[k][i] *= scale;
+            scale.apply(v[k]);
             if (!m.sees_eight(key(first, k)))
 #pragma unroll
                 for (int i = 0; i < VECTOR; i++)
@@ -200,7 +235,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     const int64_t base = (head * s.q_rows + query) * pitch;
     const mask m = visible(s, o.document_start, o.document_end, o.positions, sample, query);
     const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
-    const float scale = (float)s.scale * LOG2_E;
+    const score_scale scale(s);
     const int end = WHOLE ? 1 : pitch;                        /* of where parts begin */
     const auto drawn = WHOLE ? drop : row_dropout<ALIGNED>{}; /* once */
     power_sum mine = {LOWEST, 0};
@@ -258,6 +293,7 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t base = (head * s.q_rows + query) * pitch;
     const mask m = visible(s, o.document_start, o.document_end, nullptr, sample, query);
     const auto drop = dropout_of<ALIGNED>(s, o, sample, head, query);
+    const score_scale to_score(s);
     const float scale = (float)s.scale, lse = o.lse[row] * LOG2_E, share = delta[row];
 
     for (int key = (int)threadIdx.x * VECTOR; key < pitch; key += (int)blockDim.x * VECTOR) {
@@ -273,11 +309,12 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
                 const bool seen = m.sees(key + i);
-                const float p = seen ? power_of_two(v[i] * (scale * LOG2_E) - lse) : 0.0f;
+                const float p = seen ? power_of_two(to_score.less(v[i], lse)) : 0.0f;
                 const float kept = dropped >> i & 1 ? 0.0f : drop.scale;
+                const float slope = to_score.cap > 0 ? scale * to_score.slope(v[i]) : scale;
 
                 v[i] = p * kept;
-                d[i] = seen ? p * (d[i] * kept - share) * scale : 0.0f;
+                d[i] = seen ? p * (d[i] * kept - share) * slope : 0.0f;
             }
         }
         store_part<true>(probabilities + base + key, pack<T>(v), VECTOR);

@@ -11,7 +11,9 @@ static void test_parameters(void)
 
     for (size_t i = 0; (shape = preset_at(i)); i++) {
         preset_describe(shape, line, sizeof(line));
-        ok(shape->hidden == shape->heads * shape->kv_channels, "%s", line);
+        ok(shape->heads % shape->query_groups == 0 &&
+               (shape->kv_channels == 128 || shape->hidden == shape->heads * shape->kv_channels),
+           "%s", line);
     }
     is_int(model_parameters(preset_find("m", "gpt2-345m", &err), 1), 354823168,
            "parameters of GPT-2 345M as published");
@@ -19,6 +21,18 @@ static void test_parameters(void)
     is_int(model_parameters(preset_find("m", "LLAMA2-70B", &err), 1), 68976648192,
            "of Llama 2 70B");
     is_int(model_parameters(preset_find("m", "llama3-8b", &err), 1), 8030261248, "of Llama 3 8B");
+    is_int(model_parameters(preset_find("m", "llama3.2-1b", &err), 1), 1235814400,
+           "of Llama 3.2 1B, tied");
+    is_int(model_parameters(preset_find("m", "mistral-7b-v0.1", &err), 1), 7241732096,
+           "of Mistral 7B");
+    is_int(model_parameters(preset_find("m", "mistral-nemo-12b", &err), 1), 12247782400,
+           "of Mistral NeMo");
+    is_int(model_parameters(preset_find("m", "qwen2.5-0.5b", &err), 1), 494032768,
+           "of Qwen 2.5 0.5B");
+    is_int(model_parameters(preset_find("m", "qwen2.5-72b", &err), 1), 72706203648,
+           "of Qwen 2.5 72B");
+    is_int(model_parameters(preset_find("m", "qwen3-0.6b", &err), 1), 596049920, "of Qwen 3 0.6B");
+    is_int(model_parameters(preset_find("m", "qwen3-8b", &err), 1), 8190735360, "of Qwen 3 8B");
     is_int(vocabulary_padded(50257, 128, 8), 51200, "vocabulary padded for 8 ranks");
     is_int(vocabulary_padded(32000, 128, 1), 32000, "vocabulary that needs no padding");
     ok(!preset_find("--megatron-model", "lama2-7b", &err), "unknown model");

@@ -151,7 +151,8 @@ static const char *import(void)
 #define SIZES                                                                      \
     "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1," \
     "\"hidden_size\":4,\"intermediate_size\":6,\"vocab_size\":5,\"max_position_embeddings\":8"
-#define LLAMA(more) "{\"model_type\":\"llama\"," SIZES more "}"
+#define LIKE(type, more) "{\"model_type\":\"" type "\"," SIZES more "}"
+#define LLAMA(more)      LIKE("llama", more)
 #define GPT2(more)                                                                       \
     "{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":2,\"n_embd\":4,\"vocab_size\":5," \
     "\"n_positions\":8" more "}"
@@ -175,7 +176,42 @@ static void test_configs(void)
          IN "rope_scaling: high_freq_factor is missing or not greater than 0"},
         {LLAMA(ROPE("\"rope_type\":\"llama3\",\"factor\":\"8\"")), IN "factor must be a number"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\"")),
-         IN "rope_scaling of type yarn is not supported; only llama3 is"},
+         IN "rope_scaling: factor is missing or not greater than 0"},
+        {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false")),
+         IN "yarn with truncate or different mscale values is not supported"},
+        {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":0")),
+         IN "yarn: beta_slow, beta_fast and original_max_position_embeddings must be greater "
+            "than 0"},
+        {LLAMA(ROPE("\"rope_type\":\"longrope\",\"factor\":2")),
+         IN "rope_scaling of type longrope is not supported; only linear, llama3 and yarn are"},
+        {LIKE("phi3", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1]")),
+         IN "rope_scaling of type longrope is not supported; only linear, llama3 and yarn are"},
+        {LIKE("phi3", ",\"partial_rotary_factor\":0.5"),
+         IN "partial_rotary_factor 0.5 of heads of size 2 is an odd number of channels, which is "
+            "not supported"},
+        {LIKE("mistral", ",\"sliding_window\":3"), "(accepted)"},
+        {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
+        {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
+        {LIKE("qwen3", ",\"attention_bias\":true"), IN "Qwen3 with biases is not supported"},
+        {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
+                       "-1"),
+         IN "max_window_layers must be a non-negative integer"},
+        {LIKE("qwen2", ""), "tensor model.layers.0.self_attn.q_proj.bias is missing"},
+        {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
+         IN "layer_types has layers that are not supported"},
+        {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
+         IN "layer_types has another order than some layers with a sliding window before each one "
+            "with full attention, which is not supported"},
+        {LIKE("gemma3_text", ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]"),
+         IN "layer_types has 2 entries, but num_hidden_layers is 1"},
+        {LIKE("gemma2", ",\"hidden_activation\":\"relu\""),
+         IN "hidden_activation relu is not supported; only gelu_pytorch_tanh is"},
+        {LIKE("gpt_neox", ",\"hidden_act\":\"relu\""),
+         IN "hidden_act relu is not supported; only gelu and gelu_new are"},
+        {LIKE("gemma3", ""), IN "model_type gemma3 has a vision tower, which is not supported; "
+                                "only its text models (gemma3_text) are"},
+        {LIKE("olmo", ""), IN "model_type olmo has norms without weights, which are not "
+                              "supported; olmo2 and olmo3 are"},
         {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
         {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
          IN "partial_rotary_factor 0.5 is not supported"},
@@ -195,9 +231,10 @@ static void test_configs(void)
         {LLAMA(",\"tie_word_embeddings\":true"),
          "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
-        {"{\"model_type\":\"mistral\"}",
-         IN "model_type mistral is not supported; only gpt2, llama, roberta, bert "
-            "and megatron-bert are"},
+        {"{\"model_type\":\"t5\"}",
+         IN "model_type t5 is not supported; only gpt2, llama, mistral, qwen2, qwen3, phi3, "
+            "gpt_neox, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert and megatron-bert "
+            "are"},
         {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 

@@ -294,6 +294,29 @@ static void test_attention_sharp(int64_t rows, int causal)
     check_attention(s);
 }
 
+/* Each query sees the last 'window' keys: documents whose start moves. 'softcap' 0: none. */
+static void test_attention_window(int64_t rows, int64_t keys, int64_t size, int64_t window,
+                                  double softcap)
+{
+    struct attention_shape s = shape_of(2, rows, keys, 4, 2, size, 1);
+    struct attention_test t;
+    int64_t n = s.batch * s.q_rows;
+
+    s.documents = window > 0;
+    s.softcap = softcap;
+    t = begin(s);
+    for (int64_t i = 0; i < n && window > 0; i++) {
+        int64_t first = i % rows + keys - rows - window + 1;
+
+        t.start[i] = first > 0 ? (int32_t)first : 0;
+    }
+    transfer((void *)t.operands.document_start, t.start, (size_t)n * sizeof(*t.start),
+             COPY_TO_DEVICE);
+    check_forward(&t);
+    check_backward(&t);
+    end(&t);
+}
+
 /* Queries anywhere on a cache of 'places', whose keys and values are adjacent. */
 static void test_attention_cached(int64_t batch, int64_t q_rows, int64_t places, int64_t heads,
                                   int64_t kv_heads, int64_t size)
@@ -441,6 +464,18 @@ void attention_dropout_cases(void)
     test_attention(1, 2, 8208, 1, 1, 100, 1, 0, 0.1);
     test_attention(1, 2, 8203, 1, 1, 100, 1, 0, 0.1);
     test_attention(1, 2, 16400, 1, 1, 100, 1, 1, 0);
+}
+
+void attention_window_cases(void)
+{
+    test_attention_window(9, 9, 8, 4, 0);
+    test_attention_window(9, 9, 8, 0, 0.7);
+    test_attention_window(9, 17, 8, 5, 0.7);
+    test_attention_window(384, 384, 64, 100, 0);
+    test_attention_window(300, 300, 128, 17, 0);
+    test_attention_window(128, 384, 128, 200, 0);
+    test_attention_window(130, 130, 64, 0, 2);
+    test_attention_window(130, 130, 25, 40, 2);
 }
 
 void attention_end_cases(void)

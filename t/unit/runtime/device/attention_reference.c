@@ -41,14 +41,30 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
+/* The score of key 'j', capped. */
+static double score_of(const struct attention_case *c, const struct query *at, int64_t j)
+{
+    const struct attention_shape *s = &c->shape;
+    double score = s->scale * dot(c->q + at->q, c->k + at->kv + j * s->kv.row, s->head_size);
+
+    return s->softcap > 0 ? s->softcap * tanh(score / s->softcap) : score;
+}
+
+/* Its derivative by the score before the cap. */
+static double slope_of(const struct attention_case *c, const struct query *at, int64_t j)
+{
+    double part = c->shape.softcap > 0 ? score_of(c, at, j) / c->shape.softcap : 0;
+
+    return 1 - part * part;
+}
+
 /* The probabilities of the keys it sees, before dropout; returns the log-sum-exp. */
 static double softmax_of(const struct attention_case *c, const struct query *at, double *p)
 {
-    const struct attention_shape *s = &c->shape;
     double sum = 0;
 
     for (int64_t j = at->first; j <= at->last; j++) {
-        p[j] = exp(s->scale * dot(c->q + at->q, c->k + at->kv + j * s->kv.row, s->head_size));
+        p[j] = exp(score_of(c, at, j));
         sum += p[j];
     }
     for (int64_t j = at->first; j <= at->last; j++)
@@ -166,7 +182,7 @@ void attention_gradient_reference(const struct attention_case *c, const double *
                     delta += p[j] * dp[j];
                 for (int64_t j = at.first; j <= at.last; j++) {
                     int64_t row = at.kv + j * s->kv.row;
-                    double ds = p[j] * (dp[j] - delta) * s->scale;
+                    double ds = p[j] * (dp[j] - delta) * s->scale * slope_of(c, &at, j);
                     double rough = fmax(p[j] * (fabs(dp[j]) + norm) * s->scale, least);
                     double share = p[j] * (keep ? keep[j] : 1);
 

@@ -51,8 +51,9 @@ static double *loss_gradient(const struct loss_case *c, const double *scaled, in
     return gradient;
 }
 
-/* whole: both halves in one call. */
-static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vocabulary, int whole)
+/* whole: both halves in one call. With a soft cap, the gradient is that before the cap. */
+static void test_capped_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vocabulary,
+                                      int whole, double softcap)
 {
     struct tensor logits[4], weight = tensor_as(TYPE_FP32, rows, 0.3, 1);
     struct tensor loss = tensor_as(TYPE_FP32, rows, 9, 0);
@@ -60,7 +61,7 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
     int32_t *targets = malloc((size_t)rows * sizeof(*targets)), *targets_d;
     float *partials = allocate((size_t)(parts * 3 * rows) * sizeof(float));
     struct step_state *state = state_on_device(), after;
-    struct operation op = {.cross_entropy = {rows, cols, 0, vocabulary, type, parts, 1}};
+    struct operation op = {.cross_entropy = {rows, cols, 0, vocabulary, type, parts, 1, softcap}};
     struct loss_case c = {rows, cols, vocabulary, parts, values, targets};
     struct probe probe = {loss_reference, &c, NULL, rows};
     double *scaled = malloc((size_t)rows * sizeof(double)), *gradient;
@@ -109,9 +110,11 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
                                                                          weight.d, loss.d, state});
         agree(&loss, expected, "cross entropy");
         gradient = loss_gradient(&c, scaled, p);
+        for (int64_t i = 0; i < rows * cols && softcap > 0; i++)
+            gradient[i] *= 1 - values[p][i] / softcap * (values[p][i] / softcap);
         agree(&logits[p], gradient, "gradient of the logits, by the book");
         free(gradient);
-        if (rows * cols <= FEW)
+        if (rows * cols <= FEW && softcap == 0)
             gradient_agrees(&probe, &logits[p], &logits[p], "gradient of the logits");
         plan_destroy(finish);
     }
@@ -124,6 +127,11 @@ static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vo
     device_release(device, targets_d), device_release(device, partials);
     device_release(device, state);
     tensor_free(&weight), tensor_free(&loss);
+}
+
+static void test_cross_entropy(int64_t rows, int64_t cols, int parts, int64_t vocabulary, int whole)
+{
+    test_capped_cross_entropy(rows, cols, parts, vocabulary, whole, 0);
 }
 
 /* Two rows of logits in parts, of which the first row has 'value' in the first eight columns of the
@@ -139,7 +147,7 @@ static void test_no_number(int64_t cols, int parts, double value, double weight)
     struct tensor logits[2], loss = tensor_as(TYPE_FP32, ROWS, 9, 0);
     float *partials = allocate((size_t)(parts * 3 * ROWS) * sizeof(float));
     struct operation op = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-                           .cross_entropy = {ROWS, cols, 0, parts * cols, type, parts, 1}};
+                           .cross_entropy = {ROWS, cols, 0, parts * cols, type, parts, 1, 0}};
     double *losses;
     int shows = 0;
 
@@ -211,4 +219,31 @@ void loss_cases(void)
         test_no_number(16, parts, INFINITY, 0);
     }
     test_no_number(8192, 2, NAN, 1); /* all that some threads see */
+}
+
+static void test_softcap(int64_t count, double cap)
+{
+    struct operation op = {.kind = OPERATION_SOFTCAP, .softcap = {count, type, cap}};
+    struct tensor x = tensor(count, 3);
+    double *expected = malloc((size_t)count * sizeof(double));
+    struct device_plan *p = plan(&op);
+
+    run_softcap(p, stream, &(struct softcap_operands){x.d});
+    for (int64_t i = 0; i < count; i++)
+        expected[i] = cap * tanh(x.v[i] / cap);
+    agree(&x, expected, "soft cap");
+    plan_destroy(p);
+    free(expected);
+    tensor_free(&x);
+}
+
+void softcap_cases(void)
+{
+    test_softcap(1003, 2);
+    test_softcap(50000, 30);
+    test_capped_cross_entropy(6, 16, 1, 13, 0, 20);
+    test_capped_cross_entropy(6, 16, 1, 13, 1, 20);
+    test_capped_cross_entropy(3, 5000, 1, 4997, 1, 20);
+    test_capped_cross_entropy(3, 20000, 1, 19990, 0, 20);
+    test_capped_cross_entropy(5, 24, 3, 40, 0, 20);
 }

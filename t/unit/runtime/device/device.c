@@ -45,6 +45,11 @@ int main(void)
     attention_end_cases();
     linear_erf_cases();
     activation_cases();
+    attention_window_cases();
+    head_norm_cases();
+    gate_cases();
+    softcap_cases();
+    squared_relu_cases();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();

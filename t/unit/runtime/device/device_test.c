@@ -298,6 +298,8 @@ double activation_reference(enum activation activation, double x)
 {
     if (activation == ACTIVATION_NONE)
         return x;
+    if (activation == ACTIVATION_SQUARED_RELU)
+        return x > 0 ? x * x : 0;
     if (activation == ACTIVATION_GELU_ERF)
         return 0.5 * x * erfc(-x / sqrt(2));
     if (activation == ACTIVATION_TANH)
@@ -313,6 +315,8 @@ double activation_slope(enum activation activation, double x)
         return 0.5 * erfc(-x / sqrt(2)) + x * exp(-x * x / 2) / sqrt(2 * M_PI);
     if (activation == ACTIVATION_TANH)
         return 1 - tanh(x) * tanh(x);
+    if (activation == ACTIVATION_SQUARED_RELU)
+        return x > 0 ? 2 * x : 0;
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 

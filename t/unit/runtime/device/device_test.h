@@ -106,6 +106,11 @@ void step_cases(void);
 void wide_attention_cases(void);
 void attention_dropout_cases(void);
 void attention_end_cases(void);
+void attention_window_cases(void);
+void head_norm_cases(void);
+void gate_cases(void);
+void softcap_cases(void);
+void squared_relu_cases(void);
 void linear_erf_cases(void);
 void activation_cases(void);
 

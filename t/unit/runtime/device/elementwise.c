@@ -46,7 +46,7 @@ static void refused_types(void)
         {.kind = OPERATION_ACTIVATION, .activation = {16, type, TYPE_E4M3, ACTIVATION_GELU_ERF}},
         {.kind = OPERATION_RESIDUAL_NORM,
          .residual_norm = {16, 16, type, TYPE_E4M3, NORM_RMS, 1e-5, 1, 0, 0, 0}},
-        {.kind = OPERATION_SWIGLU, .swiglu = {16, 16, type, TYPE_E4M3}},
+        {.kind = OPERATION_SWIGLU, .swiglu = {16, 16, type, TYPE_E4M3, GATE_SILU}},
     };
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {

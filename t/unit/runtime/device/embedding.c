@@ -6,15 +6,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double swiglu_reference(double gate, double up)
+static double gate_reference(enum gate kind, double gate, double up)
 {
-    return gate / (1 + exp(-gate)) * up;
+    if (kind == GATE_GELU_TANH)
+        return activation_reference(ACTIVATION_GELU_TANH, gate) * up;
+    return gate / (1 + exp(kind == GATE_SILU ? -gate : -1.702 * gate)) * up;
 }
 
 /* Each output depends on one gate and one value, so that finite differences are taken of these. */
-static void test_swiglu(int64_t rows, int64_t cols)
+static void test_swiglu(int64_t rows, int64_t cols, enum gate kind)
 {
-    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type}};
+    struct operation op = {.kind = OPERATION_SWIGLU, .swiglu = {rows, cols, type, type, kind}};
     struct tensor x = tensor(rows * 2 * cols, 2), y = tensor(rows * cols, 9);
     struct tensor dy = tensor(rows * cols, 1), dx = tensor(rows * 2 * cols, 9);
     double *expected = malloc((size_t)(rows * cols) * sizeof(double)), h = 1e-5;
@@ -25,11 +27,12 @@ static void test_swiglu(int64_t rows, int64_t cols)
         int64_t at = i / cols * 2 * cols + i % cols;
         double gate = x.v[at], up = x.v[at + cols];
 
-        expected[i] = swiglu_reference(gate, up);
-        gradient[at] =
-            dy.v[i] / (2 * h) * (swiglu_reference(gate + h, up) - swiglu_reference(gate - h, up));
+        expected[i] = gate_reference(kind, gate, up);
+        gradient[at] = dy.v[i] / (2 * h) *
+                       (gate_reference(kind, gate + h, up) - gate_reference(kind, gate - h, up));
         gradient[at + cols] =
-            dy.v[i] / (2 * h) * (swiglu_reference(gate, up + h) - swiglu_reference(gate, up - h));
+            dy.v[i] / (2 * h) *
+            (gate_reference(kind, gate, up + h) - gate_reference(kind, gate, up - h));
     }
     run_swiglu(forward, stream, &(struct swiglu_operands){.x = x.d, .y = y.d});
     agree(&y, expected, "swiglu");
@@ -140,10 +143,10 @@ static void test_embedding(int64_t rows, int64_t cols, int64_t table_rows, int a
 
 void row_cases(void)
 {
-    test_swiglu(3, 16);
-    test_swiglu(5, 40);
-    test_swiglu(5, 13);
-    test_swiglu(2, 4120);
+    test_swiglu(3, 16, GATE_SILU);
+    test_swiglu(5, 40, GATE_SILU);
+    test_swiglu(5, 13, GATE_SILU);
+    test_swiglu(2, 4120, GATE_SILU);
     test_rope(9, 3, 16, 16, 0);
     test_rope(9, 3, 16, 8, 1);
     test_rope(5, 40, 128, 128, 0);
@@ -166,4 +169,13 @@ void row_cases(void)
     test_embedding(9000, 48, 700, 0, 1);
     test_embedding(9000, 11, 700, 1, 1);
     test_embedding(gpu_rows(263000), 16, 300, 1, 1);
+}
+
+void gate_cases(void)
+{
+    for (int kind = GATE_GELU_TANH; kind <= GATE_QUICK_GELU; kind++) {
+        test_swiglu(3, 16, (enum gate)kind);
+        test_swiglu(5, 13, (enum gate)kind);
+        test_swiglu(2, 4120, (enum gate)kind);
+    }
 }

@@ -168,3 +168,11 @@ void linear_erf_cases(void)
     test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_GELU_ERF);
     test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_GELU_ERF);
 }
+
+void squared_relu_cases(void)
+{
+    test_linear_forward(5, 24, 32, 1, ACTIVATION_SQUARED_RELU);
+    test_linear_forward(256, 256, 512, 0, ACTIVATION_SQUARED_RELU);
+    test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_SQUARED_RELU);
+    test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_SQUARED_RELU);
+}

@@ -229,7 +229,7 @@ int main(void)
     partial.rotary_percent = 0.5;
     partial.qkv_bias = 1;
     scaled.shape.query_groups = 1;
-    scaled.rope_scaling = (struct rope_scaling){1, 8, 1, 4, 4};
+    scaled.rope_scaling = (struct rope_scaling){ROPE_LLAMA3, 8, 1, 4, 4, 0};
     test_model(gpt, "GPT");
     test_model(llama, "Llama with grouped queries");
     test_model(partial, "Llama with partial rotations and biases of query, key and value");

@@ -172,8 +172,9 @@ int main(void)
     if (!device)
         bail(&err);
     test_network(&config, gpt, device, &parallel);
-    config.shape = (struct model_shape){"llama", MODEL_LLAMA, LAYERS,     HIDDEN, 4 * HIDDEN, 4,
-                                        2,       HIDDEN / 4,  VOCABULARY, 16,     10000};
+    config.shape =
+        (struct model_shape){"llama",    MODEL_LLAMA, LAYERS, HIDDEN, 4 * HIDDEN, 4, 2, HIDDEN / 4,
+                             VOCABULARY, 16,          10000,  NULL,   0,          0, 0};
     config.position = POSITION_ROPE;
     config.rotary_percent = 1;
     config.norm = NORM_RMS;

@@ -150,7 +150,8 @@ int main(void)
     };
     struct model_config llama = gpt;
 
-    llama.shape = (struct model_shape){"llama", MODEL_LLAMA, 8, 16, 40, 8, 4, 2, 90, 12, 10000};
+    llama.shape = (struct model_shape){"llama", MODEL_LLAMA, 8,     16,   40, 8, 4, 2,
+                                       90,      12,          10000, NULL, 0,  0, 0};
     llama.position = POSITION_ROPE;
     llama.norm = NORM_RMS;
     llama.swiglu = 1;

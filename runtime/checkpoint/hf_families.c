@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which architectures of transformers this program knows, and which of them a model is. */
+#include "hf_masked.h"
+#include "hf_private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How a model differs from Llama: rotary positions, RMSNorm before each branch, SwiGLU, no biases,
+ * untied embeddings. */
+enum feature {
+    LEARNED_POSITIONS = 1 << 0,
+    LAYER_NORM = 1 << 1,
+    NO_GATE = 1 << 2,
+    BIASES = 1 << 3,
+    TIED = 1 << 4,
+    GROUPED = 1 << 5, /* fewer key heads than query heads */
+    WIDE = 1 << 6,    /* all heads together are not as wide as the residual stream */
+    QKV_BIAS = 1 << 7,
+    QK_NORM = 1 << 8,
+    QK_NORM_ALL = 1 << 9, /* of all heads together */
+    WINDOW = 1 << 10,
+    SOME_WINDOWS = 1 << 11, /* not in all layers */
+    LOCAL_BASE = 1 << 12,
+    SOFTCAPS = 1 << 13,
+    SCALED_EMBEDDING = 1 << 14,
+    OUTPUT_NORM = 1 << 15,
+    BOTH_NORMS = 1 << 16,
+    PARALLEL = 1 << 17,
+    GEGLU = 1 << 18,
+    GELU_ERF = 1 << 19,
+    PARTIAL_ROTARY = 1 << 20,
+    SCORES_SCALED = 1 << 21,
+    UNKNOWN = 1 << 22, /* in no architecture */
+};
+
+#define ANY_HEADS (TIED | GROUPED | WIDE)
+
+static const struct hf_family families[] = {
+    {ARCHITECTURE_GPT2, "GPT-2", "gpt2", "GPT2LMHeadModel", hf_gpt2_names, 50257,
+     LEARNED_POSITIONS | LAYER_NORM | NO_GATE | BIASES | TIED, 0},
+    {ARCHITECTURE_LLAMA, "Llama", "llama", "LlamaForCausalLM", hf_llama_names, 32000, 0, ANY_HEADS},
+    {ARCHITECTURE_MISTRAL, "Mistral", "mistral", "MistralForCausalLM", hf_llama_names, 32000, 0,
+     ANY_HEADS | WINDOW},
+    {ARCHITECTURE_QWEN2, "Qwen2", "qwen2", "Qwen2ForCausalLM", hf_llama_names, 0, QKV_BIAS,
+     ANY_HEADS | WINDOW},
+    {ARCHITECTURE_QWEN3, "Qwen3", "qwen3", "Qwen3ForCausalLM", hf_llama_names, 0, QK_NORM,
+     ANY_HEADS | WINDOW},
+    {ARCHITECTURE_PHI3, "Phi-3", "phi3", "Phi3ForCausalLM", hf_phi3_names, 0, 0,
+     TIED | GROUPED | WINDOW | PARTIAL_ROTARY},
+    {ARCHITECTURE_GPT_NEOX, "GPT-NeoX", "gpt_neox", "GPTNeoXForCausalLM", hf_neox_names, 0,
+     LAYER_NORM | NO_GATE | BIASES, TIED | PARALLEL | GELU_ERF | PARTIAL_ROTARY},
+    {ARCHITECTURE_OLMO2, "OLMo2", "olmo2", "Olmo2ForCausalLM", hf_olmo_names, 0,
+     OUTPUT_NORM | QK_NORM_ALL, TIED | GROUPED},
+    {ARCHITECTURE_OLMO3, "OLMo3", "olmo3", "Olmo3ForCausalLM", hf_olmo_names, 0,
+     OUTPUT_NORM | QK_NORM_ALL, TIED | GROUPED | WINDOW | SOME_WINDOWS | LOCAL_BASE},
+    {ARCHITECTURE_GEMMA, "Gemma", "gemma", "GemmaForCausalLM", hf_gemma_names, 0,
+     GEGLU | SCALED_EMBEDDING | TIED, ANY_HEADS},
+    {ARCHITECTURE_GEMMA2, "Gemma 2", "gemma2", "Gemma2ForCausalLM", hf_gemma2_names, 0,
+     GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS,
+     ANY_HEADS | SOFTCAPS | WINDOW | SOME_WINDOWS | SCORES_SCALED},
+    {ARCHITECTURE_GEMMA3, "Gemma 3", "gemma3_text", "Gemma3ForCausalLM", hf_gemma2_names, 0,
+     GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS | QK_NORM,
+     ANY_HEADS | SOFTCAPS | WINDOW | SOME_WINDOWS | SCORES_SCALED | LOCAL_BASE},
+};
+
+enum { FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+const struct hf_family *hf_family_at(size_t index)
+{
+    return index < FAMILIES ? &families[index] : NULL;
+}
+
+const struct hf_family *hf_family_of_type(const char *model_type)
+{
+    for (size_t i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i].model_type, model_type) == 0)
+            return &families[i];
+    return NULL;
+}
+
+static unsigned positions_and_norms(const struct model_config *c)
+{
+    return (c->position == POSITION_LEARNED ? LEARNED_POSITIONS : 0) |
+           (c->position == POSITION_NONE ? UNKNOWN : 0) |
+           (c->position == POSITION_ROPE && c->rotary_percent < 1 ? PARTIAL_ROTARY : 0) |
+           (c->local_rotary_base > 0 ? LOCAL_BASE : 0) | (c->norm == NORM_LAYER ? LAYER_NORM : 0) |
+           (c->branch_norm == BRANCH_NORM_OUTPUT ? OUTPUT_NORM : 0) |
+           (c->branch_norm == BRANCH_NORM_BOTH ? BOTH_NORMS : 0) |
+           (c->parallel_residual ? PARALLEL : 0);
+}
+
+static unsigned attention_features(const struct model_config *c)
+{
+    const struct model_shape *s = &c->shape;
+
+    return (s->heads != s->query_groups ? GROUPED : 0) |
+           (s->heads * s->kv_channels != s->hidden ? WIDE : 0) |
+           (c->qkv_bias && !c->linear_bias ? QKV_BIAS : 0) |
+           (c->qk_norm == QK_NORM_HEADS ? QK_NORM : 0) |
+           (c->qk_norm == QK_NORM_WHOLE ? QK_NORM_ALL : 0) | (c->window > 0 ? WINDOW : 0) |
+           (c->window > 0 && c->window_every > 0 ? SOME_WINDOWS : 0) |
+           (c->attention_softcap > 0 || c->logit_softcap > 0 ? SOFTCAPS : 0) |
+           (c->attention_scale > 0 ? SCORES_SCALED : 0);
+}
+
+static unsigned mlp_features(const struct model_config *c)
+{
+    if (c->swiglu)
+        return c->gate == GATE_SILU ? 0 : c->gate == GATE_GELU_TANH ? GEGLU : UNKNOWN;
+    return NO_GATE | (c->activation != ACTIVATION_NONE ? UNKNOWN : c->gelu_erf ? GELU_ERF : 0);
+}
+
+static unsigned features_of(const struct model_config *c)
+{
+    unsigned scaled = c->embedding_scale == sqrt((double)c->shape.hidden) ? SCALED_EMBEDDING
+                      : c->embedding_scale > 0                            ? UNKNOWN
+                                                                          : 0;
+
+    return positions_and_norms(c) | attention_features(c) | mlp_features(c) | scaled |
+           (c->linear_bias ? BIASES : 0) | (c->tied ? TIED : 0);
+}
+
+static int fits(const struct hf_family *family, unsigned features)
+{
+    return (features & family->required) == family->required &&
+           (features & ~(family->required | family->allowed)) == 0;
+}
+
+int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *err)
+{
+    const struct model_shape *s = &c->shape;
+    unsigned features = features_of(c);
+    const struct hf_family *found = NULL;
+
+    if (c->masked) {
+        const struct hf_name *names = hf_masked_names(c, err);
+
+        *map = (struct hf_map){.names = names,
+                               .name = names ? hf_masked_architecture(names) : NULL,
+                               .query = s->heads * s->kv_channels,
+                               .key = s->query_groups * s->kv_channels,
+                               .ffn = s->ffn_hidden,
+                               .head = s->kv_channels};
+        return names ? 0 : -1;
+    }
+    for (size_t i = 0; i < FAMILIES; i++)
+        if (fits(&families[i], features) && (!found || families[i].architecture == c->architecture))
+            found = &families[i];
+    if (!found)
+        return error_set(
+            err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "
+                 "GPT-NeoX, OLMo 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
+                 "layers can be "
+                 "exported");
+    *map = (struct hf_map){found,
+                           found->names,
+                           found->name,
+                           s->heads * s->kv_channels,
+                           s->query_groups * s->kv_channels,
+                           s->ffn_hidden,
+                           s->kv_channels};
+    return 0;
+}

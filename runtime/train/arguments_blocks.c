@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Options of single blocks: norms, activations, windows, rotary scaling. */
+#include "arguments_private.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "LEFT,0" or "(LEFT,0)", as Megatron takes it: tokens before and after each token. -1: all. */
+static int parse_window(struct arguments *a, struct error *err)
+{
+    const char *text = a->window_size;
+    char *end;
+    long long left, right = 0;
+
+    if (!text)
+        return 0;
+    text += *text == '(';
+    left = strtoll(text, &end, 10);
+    if (end != text && *end == ',')
+        right = strtoll(end + 1, &end, 10);
+    end += *end == ')';
+    if (end == text || *end || left < -1 || left > INT32_MAX - 1)
+        return error_set(err,
+                         "--window-size=%.40s must be LEFT,0: the number of tokens that each "
+                         "token sees before itself, and 0",
+                         a->window_size);
+    if (right != 0)
+        return error_set(err,
+                         "--window-size=%.40s: a window after the token is not supported; its "
+                         "second number must be 0",
+                         a->window_size);
+    a->blocks.window = left < 0 ? 0 : left + 1;
+    return 0;
+}
+
+int arguments_block_words(struct arguments *a, const struct options_result *given,
+                          struct error *err)
+{
+    static const char *const names[] = {"swiglu",       "geglu",       "quick-geglu",
+                                        "squared-relu", "openai-gelu", "exact-gelu"};
+    const char *first = NULL;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!options_given(given, names[i]))
+            continue;
+        if (first)
+            return error_set(err, "--%s and --%s cannot be used together; drop one", first,
+                             names[i]);
+        first = names[i];
+    }
+    a->swiglu |= a->geglu | a->quick_geglu;
+    return parse_window(a, err);
+}
+
+static int derive_rope(struct arguments *a, struct model_config *m, struct error *err)
+{
+    struct rope_scaling *s = &m->rope_scaling;
+
+    *s = a->scaling;
+    s->kind = ROPE_PLAIN;
+    s->factor = a->rope_scaling_factor;
+    if (a->rotary_interpolation <= 0)
+        return error_set(err, "--rotary-seq-len-interpolation-factor=%g must be greater than 0",
+                         a->rotary_interpolation);
+    if (a->rope_scaling && a->rotary_interpolation != 1)
+        return error_set(err, "--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot "
+                              "be used together; drop one");
+    if (a->rope_scaling) {
+        s->kind = ROPE_LLAMA3;
+    } else if (a->rotary_interpolation != 1) {
+        s->kind = ROPE_LINEAR;
+        s->factor = a->rotary_interpolation;
+    }
+    if (a->position_embedding != POSITION_YARN)
+        return 0;
+    if (s->kind != ROPE_PLAIN)
+        return error_set(err, "--position-embedding-type yarn cannot be used with other scalings "
+                              "of rotary embeddings; drop one");
+    if (!(a->yarn_factor > 0) || a->yarn_beta_fast <= 0 || a->yarn_beta_slow <= 0 ||
+        a->yarn_original < 0)
+        return error_set(err, "--position-embedding-type yarn requires "
+                              "--yarn-rotary-scaling-factor; it and the other options of YaRN must "
+                              "be greater than 0");
+    s->kind = ROPE_YARN;
+    s->factor = a->yarn_factor;
+    s->low = a->yarn_beta_slow;
+    s->high = a->yarn_beta_fast;
+    s->original = a->yarn_original > 0 ? a->yarn_original : (double)m->positions / a->yarn_factor;
+    return 0;
+}
+
+static int check_blocks(const struct arguments *a, const struct model_config *m, struct error *err)
+{
+    if (m->parallel_residual && m->branch_norm != BRANCH_NORM_INPUT)
+        return error_set(err, "--use-parallel-residual requires --norm-placement input");
+    if (m->qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
+        return error_set(err,
+                         "norms of all query heads together (--qk-layernorm-whole, OLMo 2) need "
+                         "all heads on one rank; use --tensor-model-parallel-size 1 instead of "
+                         "%" PRId64 ", with data, pipeline or context parallelism",
+                         a->layout.tp);
+    if (m->window == 0 && (m->window_every > 0 || m->local_rotary_base > 0))
+        return error_set(err, "--window-attn-skip-freq and --rotary-base-local require "
+                              "--window-size");
+    if (m->attention_softcap < 0 || m->logit_softcap < 0 || m->attention_scale < 0 ||
+        m->embedding_scale < 0 || m->local_rotary_base < 0)
+        return error_set(err, "--attn-logit-softcapping, --final-logit-softcapping, "
+                              "--softmax-scale, --embedding-scale and --rotary-base-local must not "
+                              "be negative");
+    return 0;
+}
+
+int arguments_blocks(struct arguments *a, struct model_config *m, struct error *err)
+{
+    const struct model_config *b = &a->blocks;
+
+    m->qk_norm = a->qk_norm_whole ? QK_NORM_WHOLE : b->qk_norm;
+    m->branch_norm = b->branch_norm;
+    m->parallel_residual = b->parallel_residual;
+    m->activation = a->squared_relu ? ACTIVATION_SQUARED_RELU : ACTIVATION_NONE;
+    m->gate = a->geglu ? GATE_GELU_TANH : a->quick_geglu ? GATE_QUICK_GELU : GATE_SILU;
+    m->window = b->window;
+    m->window_every = b->window_every;
+    m->local_rotary_base = b->local_rotary_base;
+    m->attention_scale = b->attention_scale;
+    m->attention_softcap = b->attention_softcap;
+    m->logit_softcap = b->logit_softcap;
+    m->embedding_scale = b->embedding_scale;
+    m->architecture = b->architecture;
+    return derive_rope(a, m, err) < 0 ? -1 : check_blocks(a, m, err);
+}
