@@ -6,11 +6,14 @@
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
 #include "tcp_world.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A waiting caller sleeps until data arrives, at first only briefly: work of another stream may
- * have to proceed first. In the end it checks this often whether a rank was lost. */
+/* A waiting caller polls a few times, since sleeping costs more than a short wait, and then sleeps
+ * until data arrives, at first only briefly: work of another stream may have to proceed first. In
+ * the end it checks this often whether a rank was lost. */
+enum { POLLS = 64 };
 enum { FIRST_WAIT = 100, LONGEST_WAIT = 20000 }; /* microseconds */
 
 /* Up to this size all ranks add all parts: one exchange instead of two. */
@@ -330,10 +333,16 @@ static void finish_first(struct call *c)
 
 /* --- Progress -------------------------------------------------------------------------------- */
 
+/* How many microseconds to wait for data. */
 static int pause_of(struct tcp_work *work)
 {
-    int pause = FIRST_WAIT * (1 + work->turn / 16);
+    int pause = FIRST_WAIT * (1 + (work->turn - POLLS) / 16);
 
+    if (work->turn < POLLS) {
+        work->turn++;
+        sched_yield();
+        return 0;
+    }
     if (pause >= LONGEST_WAIT)
         return LONGEST_WAIT;
     work->turn++;

@@ -29,7 +29,7 @@ is "$rc" 0 "four ranks, without MPI"
 is "$(losses <<<"$out")" "$expected" "have the same losses" || diag "$out"
 like "$out" '^3: ' "and their lines begin with the rank"
 try "$megatron" launch --nproc-per-node 2 --no-label -- "${train[@]}" --train-iters 3 --tensor-model-parallel-size 2
-like "$out" '^ .*iteration +3/' "unless that is not wanted"
+unlike "$out" '^[01]: ' "unless that is not wanted"
 try "$megatron" launch -- bash -c 'echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE ${#MEGATRON_SECRET}'
 is "$out" "0/1 0/1 64" "one rank where there is no GPU"
 try "$megatron" launch --nproc-per-node 3 --bind none -- bash -c 'echo $RANK$LOCAL_RANK$WORLD_SIZE; echo end >&2; printf "%70000s" x | wc -c; printf half'
