@@ -91,6 +91,7 @@ struct arguments {
     int exit_on_missing, use_checkpoint_args;
     /* output */
     int64_t log_interval;
+    int64_t straggler_interval; /* 0: ranks are not compared */
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file;
     int dry_run, verbose, profile, deterministic, nccl_ub;
