@@ -50,9 +50,11 @@ is "$(grep -o '"record":"[a-z]*"' run/metrics.jsonl | sort | uniq -c | xargs)" '
     "  writes where its ranks are and how long they take"
 like "$(cat run/metrics.jsonl)" '^\{"record":"ranks","version":1,"time":[0-9.]+,"iteration":4,"hosts":\["[^"]+"\],"ms":\[[0-9.]+\]\}$' \
     "  as megatron report reads it"
+try "$megatron" plan --megatron-model 1.7B --node p5 --nodes 1 --global-batch-size 8 --layout tp=2 --record run/plan.jsonl
+is "$rc" 0 "a plan can be recorded, too"
 try "$megatron" report run -o run/report.html
 is "$rc $out" "0 " "megatron report reads the run"
-for section in "<h3>Placement" "<h3>Preflight" "heat map"; do
+for section in "<h3>Placement" "<h3>Preflight" "heat map" "tp 2, pp 1, cp 1"; do
     like "$(cat run/report.html)" "$section" "  and shows: $section"
 done
 try "$megatron" train --straggler-interval -1
