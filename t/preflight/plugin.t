@@ -49,12 +49,12 @@ EOT
 chmod 755 "$tools/run"
 mkdir -m 777 "$tools/job"
 try in_cluster env MEGATRON="$tools/run" MEGATRON_SPARES=1 sbatch --wait --chdir "$tools/job" -N3 --ntasks-per-node=1 \
-    --megatron-tp=1 --megatron-pp=2 "$top/sbatch/train.sbatch"
+    --megatron-tp=1 --megatron-pp=2 "$top/sbatch/train.sbatch" --mock-data
 is "$rc" 0 "with a spare node the training script runs, on a layout that does not divide all nodes" || diag "$out"
 is "$(grep -h '^trains on' "$tools"/job/train-*.log | sort | paste -sd,)" "trains on n1,trains on n3" "  without the sick node"
 like "$(cat "$tools"/job/preflight-*.jsonl)" '"host":"n2","check":"shared files","verdict":"fail"' "  and keeps the verdicts for the report"
 try in_cluster env MEGATRON="$tools/run" MEGATRON_PREFLIGHT=quick sbatch --wait --chdir "$tools/job" -N3 --ntasks-per-node=1 \
-    --megatron-tp=1 --output=none.log "$top/sbatch/train.sbatch"
+    --megatron-tp=1 --output=none.log "$top/sbatch/train.sbatch" --mock-data
 is "$rc" 3 "without spares it does not start"
 is "$(grep -c '^trains on' "$tools/job/none.log")" 0 "  at all"
 
