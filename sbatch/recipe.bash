@@ -99,6 +99,24 @@ say_environment() {
     [ ${#overridden[@]} -eq 0 ] || echo "environment variables overridden by options: ${overridden[*]}"
 }
 
+# test_nodes DEVICE: if MEGATRON_PREFLIGHT or MEGATRON_SPARES asks for it, test the nodes of the job. With spares,
+# 'launch' leaves out the nodes that failed.
+test_nodes() {
+    local spares=${MEGATRON_SPARES:-0} bad=$PWD/preflight-${SLURM_JOB_ID:-0}.exclude nodes
+    [ -n "${MEGATRON_PREFLIGHT:-}" ] || [ "$spares" -gt 0 ] || return 0
+    rm -f "$bad"
+    srun --overlap --kill-on-bad-exit=0 --wait=0 --megatron-tp=1 --megatron-pp=1 --megatron-cp=1 \
+        "$megatron" preflight "${MEGATRON_PREFLIGHT:-quick}" ${1:+--device "$1"} --spares "$spares" \
+        --exclude-file "$bad" --records "$PWD/preflight-${SLURM_JOB_ID:-0}.jsonl"
+    # srun's exit code is that of a dead task, if there is one: count the nodes that failed.
+    [ -f "$bad" ] || { echo "$name: the nodes could not be tested" >&2; exit 1; }
+    [ "$(tr , '\n' <"$bad" | grep -c .)" -le "$spares" ] || exit 3
+    [ "$spares" -gt 0 ] || return 0
+    nodes=$((SLURM_JOB_NUM_NODES - spares))
+    launch+=(--nodes=$nodes --ntasks=$((SLURM_NTASKS / SLURM_JOB_NUM_NODES * nodes)))
+    [ ! -s "$bad" ] || launch+=(--exclude="$(cat "$bad")")
+}
+
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
 # words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
 prepare_training() {
@@ -147,6 +165,7 @@ prepare_training() {
         local variable=${row%%:*}
         [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
     done
+    test_nodes "$device"
     program=$megatron
     [ -z "${IMAGE:-}" ] || program=megatron # that of the image
 

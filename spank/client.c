@@ -15,12 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "checks.h"
 #include "contract.h"
 #include "controller.h"
 #include "image.h"
 #include "note.h"
 #include "port.h"
+#include "preflight.h"
 #include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
@@ -138,10 +140,18 @@ static void read_request(struct request *request, bool inside)
 
 static void request_counts(const struct request *request, struct counts *counts)
 {
+    const char *text = getenv("MEGATRON_SPARES");
+    long spares = text && request->program != PROGRAM_SRUN ? strtol(text, NULL, 10) : 0;
+
     counts->tasks = request_tasks(request);
     counts->nodes = request_nodes(request);
     counts->tasks_per_node = request_tasks_per_node(request);
     counts->gpus_per_node = request_gpus_per_node(request);
+    /* The steps of the job will leave out this many nodes. */
+    if (spares > 0 && counts->nodes > spares && counts->tasks_per_node > 0 && counts->tasks > 0) {
+        counts->nodes -= spares;
+        counts->tasks = counts->nodes * counts->tasks_per_node;
+    }
 }
 
 /* A task's environment contains the contract of its own step. A step or job that is started from
@@ -287,6 +297,55 @@ static int prepare_image(struct plugin *plugin, struct error *err)
                                     say_import, err);
 }
 
+/* --- plan ----------------------------------------------------------------------------------- */
+
+static const char *node_kind(const struct plugin *plugin)
+{
+    const char *kind = getenv("MEGATRON_NODE_KIND");
+
+    return kind && kind[0] ? kind : plugin->config.node_kind;
+}
+
+/* A job that cannot fit should not wait in a queue for that. It is only a warning: options of the
+ * training program, which are not known here, change the memory that it needs. */
+static void warn_memory(const struct plugin *plugin, const struct counts *counts)
+{
+    const struct settings *settings = &plugin->settings;
+    struct advice advice;
+
+    advice_plan(settings, counts, node_kind(plugin), &advice);
+    if (!advice.known || advice.fits)
+        return;
+    slurm_spank_log("megatron: warning: %s with tp %lld, pp %lld, cp %lld: %s",
+                    settings->model->name, (long long)settings->layout.tp,
+                    (long long)settings->layout.pp, (long long)settings->layout.cp,
+                    advice.problem);
+    if (advice.better.tp > 0)
+        slurm_spank_log("megatron: --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits",
+                        (long long)advice.better.tp, (long long)advice.better.pp,
+                        (long long)advice.better.cp);
+}
+
+/* For --megatron-check. */
+static void print_plan(const struct plugin *plugin, const struct counts *counts)
+{
+    struct advice advice;
+    char *rest = advice.plan, *line;
+
+    advice_plan(&plugin->settings, counts, node_kind(plugin), &advice);
+    if (!advice.known)
+        return;
+    if (!advice.fits)
+        printf("  plan         %s\n", advice.problem);
+    if (!advice.fits && advice.better.tp > 0)
+        printf("  plan         --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits\n",
+               (long long)advice.better.tp, (long long)advice.better.pp,
+               (long long)advice.better.cp);
+    while (advice.fits && (line = strsep(&rest, "\n")))
+        if (line[0])
+            printf("  plan         %s\n", line);
+}
+
 /* The client of a het job component only knows that component's counts; tasks are checked on the
  * nodes. */
 static bool is_het(const struct request *request)
@@ -338,11 +397,17 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     if (settings->check)
         read_request(&request, true);
     request_counts(&request, &counts);
-    if (settings->check)
-        leave(report_check(stdout, plugin_version_text(), plugin_slurm_text(), settings,
-                           &plugin->config, &counts));
+    if (settings->check) {
+        int rc = report_check(stdout, plugin_version_text(), plugin_slurm_text(), settings,
+                              &plugin->config, &counts);
+
+        print_plan(plugin, &counts);
+        leave(rc);
+    }
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
         return -1;
+    if (!(plugin->config.off & PART_CHECKS) && !plugin->within && !is_het(&request))
+        warn_memory(plugin, &counts);
     if (spank_context() == S_CTX_LOCAL) {
         struct request inside;
 
@@ -435,6 +500,50 @@ static void write_step_note(const struct plugin *plugin, spank_t spank)
     setenv(NOTE_STEP, text, 1);
 }
 
+/* --- preflight ------------------------------------------------------------------------------ */
+
+static void say_preflight(void *argument, const char *line)
+{
+    (void)argument;
+    slurm_spank_log("megatron: %s", line);
+}
+
+/* Test the nodes of the step, which exists but has no tasks yet. A test that cannot run does not
+ * stop the step. */
+static int test_nodes(struct plugin *plugin, spank_t spank, struct error *err)
+{
+    struct preflight_step step = {.srun = "/proc/self/exe"};
+    char srun[4096], hosts[8000];
+    ssize_t length = readlink("/proc/self/exe", srun, sizeof(srun) - 1);
+    enum preflight_answer answer;
+    struct error why = {0};
+    uint32_t id;
+
+    if (plugin->settings.preflight == PREFLIGHT_NONE)
+        return 0;
+    if (length > 0) {
+        srun[length] = '\0';
+        step.srun = srun;
+    }
+    step.hosts = hosts;
+    if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &id) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_TOTAL_TASK_COUNT, &step.tasks) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_NNODES, &step.nodes) != ESPANK_SUCCESS ||
+        controller_step_hosts(step.job, id, hosts, sizeof(hosts)) < 0) {
+        error_set(&why, "Slurm does not name the nodes of this step");
+        answer = PREFLIGHT_UNKNOWN;
+    } else {
+        answer = preflight_step_run(&step, plugin->settings.preflight, say_preflight, NULL, &why);
+    }
+    if (answer == PREFLIGHT_UNKNOWN)
+        slurm_spank_log("megatron: warning: the nodes are not tested: %s", why.text);
+    if (answer != PREFLIGHT_SICK || plugin->config.preflight_failure == PREFLIGHT_REPORT)
+        return 0;
+    return error_set(err, "a node failed its test, see above; leave it out with --exclude, or start "
+                          "the tasks anyway with --megatron-preflight=no");
+}
+
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err)
 {
     struct request request;
@@ -449,6 +558,8 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
     if (is_het(&request))
         return 0;
     if (!(plugin->config.off & PART_CHECKS) && check_step(plugin, spank, &request, err))
+        return -1;
+    if (test_nodes(plugin, spank, err) < 0)
         return -1;
     write_step_note(plugin, spank);
     return 0;

@@ -154,6 +154,18 @@ static void read_failure(struct config *config, const struct given *given, void 
     snprintf(fail->callback, sizeof(fail->callback), "%s", colon + 1);
 }
 
+static void read_preflight_failure(struct config *config, const struct given *given, void *target)
+{
+    enum preflight_failure *failure = target;
+
+    if (given->value && strcmp(given->value, "report") == 0)
+        *failure = PREFLIGHT_REPORT;
+    else if (given->value && strcmp(given->value, "fail") == 0)
+        *failure = PREFLIGHT_FAIL;
+    else
+        reject(config, given, "is neither report nor fail");
+}
+
 /* --- the table ------------------------------------------------------------------------------- */
 
 /* All arguments other than the defaults of options, whose names are in option_table. Test hooks are
@@ -168,6 +180,8 @@ static const struct {
 } argument_table[] = {
     {"off", read_off, AT(off), false, false},
     {"always", read_switch, AT(always), false, false},
+    {"node_kind", read_text, AT(node_kind), true, false},
+    {"preflight_failure", read_preflight_failure, AT(preflight_failure), false, false},
     {"topology", read_path, AT(topology), true, false},
     {"run", read_path, AT(rundir), true, false},
     {"ports", read_ports, AT(ports), false, false},

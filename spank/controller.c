@@ -54,6 +54,20 @@ static char *host_of_task_0(uint32_t job, uint32_t step, uint32_t component)
     return name;
 }
 
+int controller_step_hosts(uint32_t job, uint32_t step, char *hosts, size_t size)
+{
+    slurm_step_id_t id = step_of(job, step, NO_VAL);
+    slurm_step_layout_t *layout = slurm_job_step_layout_get(&id);
+    int rc = -1;
+
+    if (layout && layout->node_list &&
+        snprintf(hosts, size, "%s", layout->node_list) < (int)size)
+        rc = 0;
+    if (layout)
+        slurm_job_step_layout_free(layout);
+    return rc;
+}
+
 static void copy_text(char *target, size_t size, const char *text, const char *instead)
 {
     snprintf(target, size, "%s", text && text[0] ? text : instead);

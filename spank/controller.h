@@ -18,6 +18,9 @@ struct controller_node {
 int controller_first_node(uint32_t job, uint32_t step, uint32_t component,
                           struct controller_node *node);
 
+/* The list of the step's nodes. Returns 0 or -1. */
+int controller_step_hosts(uint32_t job, uint32_t step, char *hosts, size_t size);
+
 /* Find the name and address of the node called 'name'; unknown fields get the name itself. */
 void controller_node(const char *name, struct controller_node *node);
 

@@ -59,7 +59,10 @@ static void register_options(spank_t spank)
             .name = name,
             .arginfo = (char *)option_table[i].argument,
             .usage = (char *)option_table[i].usage,
-            .has_arg = option_table[i].kind == OPTION_KIND_SWITCH ? 2 : 1,
+            .has_arg = option_table[i].kind == OPTION_KIND_SWITCH ||
+                               option_table[i].kind == OPTION_KIND_FORM
+                           ? 2
+                           : 1,
             .val = i,
             .cb = keep_option,
         };

@@ -43,6 +43,8 @@ const struct option_row option_table[OPTION_COUNT] = {
                            true},
     [OPTION_IMPORT_TIMEOUT] = {"import-timeout", "SECONDS", "time limit of an image import (3600)",
                                OPTION_KIND_TEXT, true},
+    [OPTION_PREFLIGHT] = {"preflight", "quick|full|no", "test the nodes before the tasks start",
+                          OPTION_KIND_FORM, true},
     [OPTION_SHOW] = {"show", "yes|no", "print the placement of every task before it starts",
                      OPTION_KIND_SWITCH, true},
     [OPTION_CHECK] = {"check", "yes|no", "print what would run, submit nothing", OPTION_KIND_SWITCH,
@@ -72,7 +74,8 @@ void settings_give(struct settings *settings, enum option_id id, const char *val
 
     /* A flag without a value arrives as NULL; from srun on a node as an empty string, and from a
      * batch script as printf's rendering of NULL. */
-    if (!text || (option_table[id].kind == OPTION_KIND_SWITCH &&
+    if (!text || ((option_table[id].kind == OPTION_KIND_SWITCH ||
+                   option_table[id].kind == OPTION_KIND_FORM) &&
                   (text[0] == '\0' || strcmp(text, "(null)") == 0)))
         text = "yes";
     free(settings->given[id]);
@@ -125,6 +128,25 @@ static int resolve_switch(const struct settings *settings, const struct config *
     return error_set(err, "%s%s=%.100s: use yes or no",
                      settings->given[id] ? PREFIX : "plugstack.conf: ", option_table[id].name,
                      text);
+}
+
+static int resolve_preflight(struct settings *settings, const struct config *config,
+                             struct error *err)
+{
+    const char *given = settings->given[OPTION_PREFLIGHT];
+    const char *text = given ? given : config->defaults[OPTION_PREFLIGHT];
+
+    settings->preflight = PREFLIGHT_NONE;
+    if (!text || strcasecmp(text, "no") == 0)
+        return 0;
+    if (strcasecmp(text, "yes") == 0 || strcasecmp(text, "quick") == 0)
+        settings->preflight = PREFLIGHT_QUICK;
+    else if (strcasecmp(text, "full") == 0)
+        settings->preflight = PREFLIGHT_FULL;
+    else
+        return error_set(err, "%spreflight=%.100s: use quick, full or no",
+                         given ? PREFIX : "plugstack.conf: ", text);
+    return 0;
 }
 
 /* Values end up in one-line messages and in variables: no control characters. */
@@ -180,7 +202,7 @@ int settings_resolve(struct settings *settings, const struct config *config, str
         resolve_switch(settings, config, OPTION_CHECK, &settings->check, err) ||
         resolve_switch(settings, config, OPTION_OFF, &settings->off, err) ||
         resolve_switch(settings, config, OPTION_VERBOSE, &settings->verbose, err) ||
-        resolve_policies(settings, config, err) ||
+        resolve_preflight(settings, config, err) || resolve_policies(settings, config, err) ||
         image_settings_resolve(&settings->image, settings, config, err))
         return -1;
     settings->model = NULL;

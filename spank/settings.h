@@ -32,6 +32,7 @@ enum option_id {
     OPTION_READONLY,
     OPTION_REMAP_ROOT,
     OPTION_IMPORT_TIMEOUT,
+    OPTION_PREFLIGHT,
     OPTION_SHOW,
     OPTION_CHECK,
     OPTION_OFF,
@@ -42,6 +43,7 @@ enum option_id {
 enum option_kind {
     OPTION_KIND_NUMBER, /* 1 to OPTION_NUMBER_MAX */
     OPTION_KIND_SWITCH, /* alone, or with yes or no */
+    OPTION_KIND_FORM,   /* alone, or with a word; alone is "yes" */
     OPTION_KIND_TEXT
 };
 
@@ -68,6 +70,12 @@ enum part {
     PART_ALL = 64,
 };
 
+/* How thoroughly the nodes are tested before a step. */
+enum preflight_form { PREFLIGHT_NONE, PREFLIGHT_QUICK, PREFLIGHT_FULL };
+
+/* What happens if a node fails that test. */
+enum preflight_failure { PREFLIGHT_REPORT, PREFLIGHT_FAIL };
+
 /* A test hook: fail=CONTEXT:CALLBACK makes that callback fail. */
 struct failure {
     char context[16], callback[32];
@@ -91,6 +99,8 @@ struct config {
     struct port_range ports;
     unsigned off; /* enum part */
     bool always;
+    char *node_kind; /* kind of the nodes, for `megatron plan` */
+    enum preflight_failure preflight_failure;
     /* test hooks */
     char *sysroot;
     char *client_version; /* the version that a client claims to have */
@@ -115,6 +125,7 @@ struct settings {
     const struct model_shape *model;
     const char *bind, *nics;
     bool show, check, off, verbose;
+    enum preflight_form preflight;
     struct image_settings image;
 };
 

@@ -17,7 +17,7 @@
 struct plan_options {
     const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
     int swiglu, precision, explain, json, csv;
-    const char *node, *machines, *tokens, *layout, *svg, *rows, *calibrate;
+    const char *node, *machines, *tokens, *layout, *svg, *record, *rows, *calibrate;
     int device;
     int64_t nodes, top;
     double price, save_bandwidth, fault_hours, restart_minutes;
@@ -60,6 +60,7 @@ static const struct option table[] = {
     {"json", OPTION_FLAG, AT(json), NULL, "print JSON", NULL, 0, 0},
     {"csv", OPTION_FLAG, AT(csv), NULL, "print CSV, one line per layout", NULL, 0, 0},
     {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the time by part of the best layouts (- is stdout)", NULL, 0, 0},
+    {"record", OPTION_TEXT, AT(record), "FILE", "append the best layout to FILE (*.jsonl), for megatron report", NULL, 0, 0},
     {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
 
     {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -330,6 +331,16 @@ static int write_svg(const struct show *show, const char *path, struct error *er
     return rc;
 }
 
+static int append_record(const struct show *show, const char *path, struct error *err)
+{
+    FILE *file = fopen(path, "ae");
+
+    if (!file)
+        return error_set_errno(err, errno, "--record %s", path);
+    show_record(show, file);
+    return fclose(file) == 0 ? 0 : error_set_errno(err, errno, "--record %s", path);
+}
+
 static int print_search(const struct plan_options *options, const struct show *show,
                         const struct own *own, struct error *err)
 {
@@ -345,6 +356,8 @@ static int print_search(const struct plan_options *options, const struct show *s
         show_text(show, stdout);
     if (search->count == 0)
         return refuse_memory(search, show->request, own, err);
+    if (options->record && append_record(show, options->record, err) < 0)
+        return -1;
     return options->svg ? write_svg(show, options->svg, err) : 0;
 }
 

@@ -47,7 +47,7 @@ struct machine_limits machine_usual_limits(int gpus)
                                    .held_fail = 0.25,
                                    .link_warn = 0.6,
                                    .link_fail = 0.8,
-                                   .loss_warn = 0.002,
+                                   .loss_warn = 0.003,
                                    .loss_fail = 0.01,
                                    .skew_warn = 0.5,
                                    .skew_fail = 5,

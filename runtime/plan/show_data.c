@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "report_records.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -162,4 +163,19 @@ void show_csv(const struct show *show, FILE *stream)
         }
         fprintf(stream, "\n");
     }
+}
+
+void show_record(const struct show *show, FILE *stream)
+{
+    const struct candidate *c = &show->search->items[0];
+    struct outlook o = outlook_of(c, show->request, &show->outlook);
+
+    fprintf(stream,
+            "{\"record\":\"plan\",\"version\":%d,\"layout\":\"tp %lld, pp %lld, cp %lld, dp %lld, "
+            "micro-batch %lld, recompute %s\",\"step_s\":%.6g,\"tflops\":%.6g,"
+            "\"tokens_per_s\":%.6g,\"memory_gib\":%.6g}\n",
+            RECORDS_VERSION, (long long)c->layout.tp, (long long)c->layout.pp,
+            (long long)c->layout.cp, (long long)c->run.layout.dp, (long long)c->layout.micro_batch,
+            show_recompute(c->run.recompute), c->time.total, o.tflops, o.tokens_per_second,
+            c->memory.total / 1073741824.0);
 }

@@ -73,22 +73,34 @@ static void read_nccl(char *version, size_t size)
 
 typedef void port_visitor(void *context, const char *root, const char *device, const char *port);
 
-/* Call 'visit' for the first port of every RDMA device. NVLink controllers (HGX B200) are no NICs:
- * their link layer is InfiniBand, but they have no network device and a firmware of their own. */
+/* NVLink controllers (HGX B200) are RDMA devices, but no NICs. Only root can tell. */
+static int is_nic(const char *root, const char *device)
+{
+    char path[PATH_MAX], target[PATH_MAX];
+    struct pci_address pci;
+    const char *name;
+    ssize_t length;
+
+    snprintf(path, sizeof(path), "%.2000s/sys/class/infiniband/%.200s/device", root, device);
+    length = readlink(path, target, sizeof(target) - 1);
+    if (length <= 0)
+        return 1;
+    target[length] = '\0';
+    name = strrchr(target, '/');
+    return pci_parse(name ? name + 1 : target, &pci) < 0 || !node_is_nvlink_controller(root, &pci);
+}
+
+/* Call 'visit' for the first port of every NIC. */
 static void each_port(const char *root, port_visitor *visit, void *context)
 {
-    char path[PATH_MAX], port[PATH_MAX], board[64];
+    char path[PATH_MAX], port[PATH_MAX];
     struct dirent *entry;
     DIR *devices;
 
     snprintf(path, sizeof(path), "%s/sys/class/infiniband", root);
     devices = opendir(path);
     while (devices && (entry = readdir(devices))) {
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(port, sizeof(port), "/sys/class/infiniband/%.200s/node_desc", entry->d_name);
-        read_line(root, port, board, sizeof(board));
-        if (strstr(board, "NVLink") || strstr(board, "NVSwitch"))
+        if (entry->d_name[0] == '.' || !is_nic(root, entry->d_name))
             continue;
         snprintf(port, sizeof(port), "/sys/class/infiniband/%.200s/ports/1", entry->d_name);
         visit(context, root, entry->d_name, port);

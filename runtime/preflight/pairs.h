@@ -26,8 +26,9 @@ struct pair_result {
 };
 
 /* Exchange data with the other node of a pair, for about 'seconds'. The left node connects to the
- * 'address' of the right one, which accepts on 'listener'. */
+ * 'address' of the right one, which accepts on 'listener'. They wait up to 'meet' seconds for each
+ * other, and 'deadline' for the data. */
 void pairs_exchange(int left, const struct rendezvous_address *address, int listener,
-                    double seconds, double deadline, struct pair_result *result);
+                    double seconds, double meet, double deadline, struct pair_result *result);
 
 #endif

@@ -447,6 +447,7 @@ static int measure(struct run *run, struct error *err)
 static void exchange_pairs(struct run *run)
 {
     const int nodes = run->order.nodes, full = run->options->full;
+    const double meet = patience(run) / 4;
 
     if (run->place.node < 0)
         return;
@@ -454,9 +455,11 @@ static void exchange_pairs(struct run *run)
         int pair = pairs_of_round(nodes, run->place.node, round);
         int left = pair == run->place.node;
 
+        /* The other node may still wait for a dead one in earlier rounds. */
         if (pair >= 0)
             pairs_exchange(left, left ? &run->place.right : &run->facts.node.address, run->listener,
-                           full ? 2 : 0.4, patience(run), &run->measures.pairs[left ? 0 : 1]);
+                           full ? 2 : 0.4, meet * (round + 1) + round, patience(run),
+                           &run->measures.pairs[left ? 0 : 1]);
     }
     facts_read_counters(&run->measures.after, run->options->root);
 }
@@ -572,7 +575,7 @@ static int run_phases(struct run *run, struct findings *findings, struct error *
     if (run->options->full && test_collectives(run, err) < 0)
         return -1;
     rc = hub_collect(run->hub, &run->measures, run->all_measures, sizeof(run->measures),
-                     measuring + patience(run), err);
+                     measuring + 2 * patience(run), err);
     if (run->order.shared_file[0] && run->world->rank == 0)
         unlink(run->order.shared_file);
     return rc == 0 && run->world->rank == 0 ? conclude(run, findings, err) : rc;

@@ -15,7 +15,7 @@ struct step_numbers {
     struct device_event *copied;
 };
 
-enum { STEPS_AHEAD = 4 };
+enum { STEPS_AHEAD = 4, STEPS_TIMED = 8 };
 
 struct engine {
     struct engine_config config;
@@ -33,6 +33,10 @@ struct engine {
     struct step_numbers numbers[STEPS_AHEAD];
     struct step_state *report; /* host memory */
     double weight;             /* of the losses of the next steps */
+    /* Of the last steps: from the begin to the pass that starts to reduce gradients. */
+    struct device_event *began[STEPS_TIMED], *passed[STEPS_TIMED];
+    int timing; /* the step's end has not been recorded */
+    int64_t steps, timed;
 };
 
 /* With an interleaved schedule, a step of as many micro-batches as stages does not alternate
@@ -80,6 +84,17 @@ static int create_numbers(struct engine *e, struct error *err)
 }
 
 /* What moves data in and out of the model. */
+static int create_timing(struct engine *e, struct error *err)
+{
+    for (int i = 0; i < STEPS_TIMED; i++) {
+        e->began[i] = device_event_create(e->device, 1, err);
+        e->passed[i] = e->began[i] ? device_event_create(e->device, 1, err) : NULL;
+        if (!e->passed[i])
+            return -1;
+    }
+    return 0;
+}
+
 static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
@@ -148,6 +163,11 @@ static void do_pass(struct pass *p, int last)
 {
     struct engine *e = p->engine;
 
+    if (last && e->timing) {
+        device_event_record(e->passed[e->steps % STEPS_TIMED], e->stream);
+        e->timing = 0;
+        e->timed++;
+    }
     if (p->backward && last && optimizer_overlaps(e->optimizer))
         model_backward(e->model, p->item.chunk, pipeline_slot(e->slots, p->item), p->accumulate,
                        reduce_layer, e->optimizer);
@@ -186,7 +206,8 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.type, err);
     }
-    if (!e->optimizer || create_transfers(e, err) < 0 || create_recorder(e, err) < 0) {
+    if (!e->optimizer || create_timing(e, err) < 0 || create_transfers(e, err) < 0 ||
+        create_recorder(e, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
@@ -202,6 +223,10 @@ void engine_destroy(struct engine *e)
     for (int i = 0; i < STEPS_AHEAD; i++) {
         device_event_destroy(e->numbers[i].copied);
         device_host_release(e->device, e->numbers[i].numbers);
+    }
+    for (int i = 0; i < STEPS_TIMED; i++) {
+        device_event_destroy(e->began[i]);
+        device_event_destroy(e->passed[i]);
     }
     device_host_release(e->device, e->report);
     recorder_destroy(e->recorder);
@@ -334,10 +359,24 @@ int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration
         send_numbers(e, iteration, samples, err) < 0)
         return -1;
     optimizer_begin(e->optimizer);
+    e->steps++;
+    device_event_record(e->began[e->steps % STEPS_TIMED], e->stream);
+    e->timing = 1;
     if (run_micros(e, &e->train, loader, micros, 0, err) < 0)
         return -1;
     optimizer_finish(e->optimizer);
     return comm_check(e->parallel->comm, err);
+}
+
+double engine_pass_seconds(const struct engine *e)
+{
+    int64_t count = e->timed < STEPS_TIMED ? e->timed : STEPS_TIMED;
+    double least = count > 0 ? INFINITY : 0;
+
+    for (int64_t step = e->steps - count + 1; step <= e->steps; step++)
+        least = fmin(least, device_event_seconds(e->began[step % STEPS_TIMED],
+                                                 e->passed[step % STEPS_TIMED]));
+    return least;
 }
 
 int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros, double *loss,

@@ -55,6 +55,11 @@ int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t 
  * logged counters. */
 int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
 
+/* Seconds that the passes of a step took on this rank's device, up to the one that starts to reduce
+ * gradients, where ranks wait for each other: the time by which ranks differ. The shortest of the
+ * last eight steps; 0 before the first. After engine_state. */
+double engine_pass_seconds(const struct engine *engine);
+
 /* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */
 int engine_params_norm(struct engine *engine, double *norm, struct error *err);
 

@@ -61,6 +61,7 @@ void arguments_default(struct arguments *a)
     a->eval_iters = 100;
     a->eval_interval = 1000;
     a->log_interval = 100;
+    a->straggler_interval = 100;
     a->micro_batch_size = -1;
     arguments_recipe_default(a);
 }

@@ -109,6 +109,7 @@ struct arguments {
     int exit_on_missing, use_checkpoint_args;
     /* output */
     int64_t log_interval;
+    int64_t straggler_interval; /* 0: ranks are not compared */
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file, *profile_dir;
     int64_t profile_start, profile_end; /* steps; -1: all after the first */

@@ -275,6 +275,7 @@ const struct option arguments_table[] = {
     HEADING("Output"),
     INT("log-interval", log_interval, 1, "iterations between log lines (default: 100)"),
     CHOICE("log-format", mlm.log_format, "megatron|json", "log lines as Megatron's, or as fairseq's --log-format json (default: megatron)"),
+    INT("straggler-interval", straggler_interval, 0, "iterations between comparisons of all ranks, at log lines; 0 for none (default: 100)"),
     FLAG("log-throughput", log_throughput, "log the throughput in TFLOP/s per GPU"),
     FLAG("log-params-norm", log_params_norm, "log the norm of the parameters"),
     TEXT("tensorboard-dir", tensorboard_dir, "DIR", "write TensorBoard logs to this directory"),

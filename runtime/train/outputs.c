@@ -109,6 +109,12 @@ void outputs_line(struct outputs *outputs, const char *text)
     fflush(stdout);
 }
 
+void outputs_records(struct outputs *outputs, const char *lines, size_t size)
+{
+    if (outputs->metrics && size > 0)
+        append_file_add(outputs->metrics, lines, size);
+}
+
 static void print_rule(int width)
 {
     for (int i = 0; i < width; i++)

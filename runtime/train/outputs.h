@@ -29,6 +29,9 @@ void outputs_close(struct outputs *outputs);
  * line. */
 void outputs_steps(struct outputs *outputs, const struct log_line *line);
 
+/* Add records, whole lines of JSON, to the metrics file, if there is one. */
+void outputs_records(struct outputs *outputs, const char *lines, size_t size);
+
 /* Print a line instead of Megatron's (--log-format json); outputs_steps then prints none. */
 void outputs_line(struct outputs *outputs, const char *text);
 

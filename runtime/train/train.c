@@ -12,6 +12,7 @@
 #include "outputs.h"
 #include "plan.h"
 #include "profile.h"
+#include "rank_times.h"
 #include "ranks.h"
 #include "saving.h"
 #include "standstill.h"
@@ -45,6 +46,7 @@ struct train {
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
     struct standstill standstill;
+    struct rank_times rank_times;
 };
 
 /* --- Set-up ---------------------------------------------------------------------------------- */
@@ -215,7 +217,10 @@ static int set_up(struct train *t, struct error *err)
                         err);
     if (rc < 0)
         return rc;
-    return t->prints ? outputs_open(&t->outputs, t->a, err) : 0;
+    if (t->prints && outputs_open(&t->outputs, t->a, err) < 0)
+        return -1;
+    return rank_times_open(&t->rank_times, &t->parallel, t->world, t->iteration,
+                           t->a->straggler_interval, &t->outputs, err);
 }
 
 /* --- Log ------------------------------------------------------------------------------------- */
@@ -366,6 +371,10 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
     };
     if (t->prints && a->mlm.log_format == LOG_JSON &&
         log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
+        return -1;
+    if (rank_times_due(&t->rank_times, t->iteration) &&
+        rank_times_compare(&t->rank_times, &t->parallel, t->iteration,
+                           engine_pass_seconds(t->engine), &t->outputs, err) < 0)
         return -1;
     t->logged = t->iteration;
     t->interval_began = clock_now();
@@ -648,6 +657,7 @@ static void report_profile(const struct train *t)
 
 static void tear_down(struct train *t, int rc, const struct error *err)
 {
+    rank_times_close(&t->rank_times);
     outputs_close(&t->outputs);
     feeds_close(&t->feeds);
     saving_close(&t->saving);

@@ -37,6 +37,29 @@ like "$out" "^ok +$(uname -n)  layer speed: rank 0: .* steps/s" "  with all chec
 like "$(cat records.jsonl)" '^\{"record":"preflight","version":1,"time":[0-9.]+,"host":"[^"]+","check":"answers","verdict":"ok",' \
     "  and records for the report"
 
+# --- Records of a run ----------------------------------------------------------------------------
+# One rank trains, and the report shows its time, its place, and the verdicts from before.
+mkdir run
+try "$megatron" train --device cpu --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 \
+    --micro-batch-size 1 --global-batch-size 2 --mock-data --tokenizer-type GPT2BPETokenizer --cpu-threads 1 \
+    --train-iters 4 --log-interval 2 --straggler-interval 2 --eval-iters 0 --lr 1e-3 --metrics-file run/metrics.jsonl
+is "$rc" 0 "a run with comparisons of its ranks" || diag "$out"
+echo "$out" >run/train.log
+cp records.jsonl run/preflight.jsonl
+is "$(grep -o '"record":"[a-z]*"' run/metrics.jsonl | sort | uniq -c | xargs)" '1 record:placement 2 record:ranks' \
+    "  writes where its ranks are and how long they take"
+like "$(cat run/metrics.jsonl)" '^\{"record":"ranks","version":1,"time":[0-9.]+,"iteration":4,"hosts":\["[^"]+"\],"ms":\[[0-9.]+\]\}$' \
+    "  as megatron report reads it"
+try "$megatron" plan --megatron-model 1.7B --node p5 --nodes 1 --global-batch-size 8 --layout tp=2 --record run/plan.jsonl
+is "$rc" 0 "a plan can be recorded, too"
+try "$megatron" report run -o run/report.html
+is "$rc $out" "0 " "megatron report reads the run"
+for section in "<h3>Placement" "<h3>Preflight" "heat map" "tp 2, pp 1, cp 1"; do
+    like "$(cat run/report.html)" "$section" "  and shows: $section"
+done
+try "$megatron" train --straggler-interval -1
+like "$out" 'straggler-interval=-1' "a negative interval is rejected"
+
 # --- A cluster -----------------------------------------------------------------------------------
 cluster_up --nodes 4 --gpus 0 --cpus 2
 trap 'cluster_down; rm -rf "$dir"' EXIT

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "advice.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "process.h"
+
+/* Nobody wants to wait for advice. */
+#define PLAN_SECONDS 5
+
+/* Run `megatron plan` for 'batch' samples; 'layout' may be NULL. Returns its exit code, or -1. */
+static int run_plan(const struct settings *settings, const struct counts *counts, const char *kind,
+                    int64_t batch, const char *layout, struct process_result *result)
+{
+    char nodes[24], samples[24];
+    const char *words[20] = {MEGATRON_PROGRAM,
+                             "plan",
+                             "--megatron-model",
+                             settings->model->name,
+                             "--node",
+                             kind,
+                             "--nodes",
+                             nodes,
+                             "--global-batch-size",
+                             samples,
+                             "--top",
+                             "1"};
+    size_t count = 12;
+    struct process_request request = {.argv = words, .timeout = PLAN_SECONDS};
+
+    snprintf(nodes, sizeof(nodes), "%" PRId64, counts->nodes);
+    snprintf(samples, sizeof(samples), "%" PRId64, batch);
+    if (layout) {
+        words[count++] = "--layout";
+        words[count++] = layout;
+    } else {
+        words[count++] = "--json";
+    }
+    if (process_run(&request, result, NULL) < 0 || result->timed_out)
+        return -1;
+    return result->status;
+}
+
+/* A number of the JSON that the program prints. */
+static int64_t number_after(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+
+    return at ? strtoll(at + strlen(name), NULL, 10) : 0;
+}
+
+static void explain(const struct process_result *result, struct advice *advice)
+{
+    static const char prefix[] = "megatron plan: ";
+    char line[sizeof(advice->problem)];
+    const char *text = line;
+
+    process_complaint(result->errors, line, sizeof(line));
+    if (strncmp(text, prefix, sizeof(prefix) - 1) == 0)
+        text += sizeof(prefix) - 1;
+    snprintf(advice->problem, sizeof(advice->problem), "%s", text);
+}
+
+void advice_plan(const struct settings *settings, const struct counts *counts, const char *kind,
+                 struct advice *advice)
+{
+    const struct layout *layout = &settings->layout;
+    int64_t ranks = layout->tp * layout->pp * layout->cp;
+    struct process_result *result;
+    char sizes[128];
+    int status;
+
+    memset(advice, 0, sizeof(*advice));
+    if (!settings->model || !kind || counts->tasks <= 0 || counts->nodes <= 0 ||
+        counts->tasks % ranks != 0)
+        return;
+    result = calloc(1, sizeof(*result));
+    if (!result)
+        return;
+    /* Any layout: is there one at all, and does the job use all GPUs? */
+    status = run_plan(settings, counts, kind, counts->tasks, NULL, result);
+    if (status == 0 && number_after(result->output, "\"gpus\":") != counts->tasks)
+        goto out;
+    if (status == 0)
+        advice->better = (struct layout){.tp = number_after(result->output, "\"tp\":"),
+                                         .pp = number_after(result->output, "\"pp\":"),
+                                         .cp = number_after(result->output, "\"cp\":")};
+    else if (status != 1)
+        goto out;
+    snprintf(sizes, sizeof(sizes), "tp=%" PRId64 ",pp=%" PRId64 ",cp=%" PRId64, layout->tp,
+             layout->pp, layout->cp);
+    /* As many micro-batches as stages: fewer would not fill the pipeline. */
+    status = run_plan(settings, counts, kind, counts->tasks / ranks * layout->pp, sizes, result);
+    advice->known = status == 0 || status == 1;
+    advice->fits = status == 0;
+    if (status == 1)
+        explain(result, advice);
+    snprintf(advice->plan, sizeof(advice->plan), "%s", result->output);
+out:
+    free(result);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `megatron plan` says about a job before it is queued: does the model fit into the GPUs with
+ * this layout, and if not, which layout does? The plugin is small on purpose: the program does the
+ * planning. */
+#ifndef MEGATRON_ADVICE_H
+#define MEGATRON_ADVICE_H
+
+#include <stdbool.h>
+#include "checks.h"
+#include "settings.h"
+
+struct advice {
+    bool known;           /* the program could tell */
+    bool fits;            /* with the layout of the settings */
+    char problem[512];    /* why it does not */
+    struct layout better; /* one that fits; tp is 0 if none does on these nodes */
+    char plan[4096];      /* the plan of the layout, as `megatron plan` prints it */
+};
+
+/* Ask for nodes of 'kind'. Nothing is known if the model or the counts are not, if the job does not
+ * use all GPUs of its nodes, or if there is no answer within a few seconds. */
+void advice_plan(const struct settings *settings, const struct counts *counts, const char *kind,
+                 struct advice *advice);
+
+#endif
