@@ -40,6 +40,10 @@ const char *const command_remedies[REMEDY_COUNT] = {
 
     [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
+    [REMEDY_WORDS] = "a dictionary of words needs --tokenizer-type FairseqWords",
+    [REMEDY_NO_MERGE_FILE] = "drop --merge-file",
+    [REMEDY_PUNKT] = "give --punkt-data",
+    [REMEDY_LANGUAGE] = "give --lang, such as english",
     [REMEDY_VOCAB_FILE] = "name it with --vocab-file",
     [REMEDY_MERGE_FILE] = "use both --vocab-file and --merge-file, or neither for GPT-2's files",
     [REMEDY_VOCAB_SIZE] = "set it with --vocab-size",
@@ -59,6 +63,10 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_SPLIT_OR_NO_EVAL] = "change --split, or use --eval-iters 0",
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
+    [REMEDY_SAMPLE_LENGTH] = "raise --tokens-per-sample, or use --sample-break-mode none",
+    [REMEDY_MAX_TOKENS] = "raise --max-tokens",
+    [REMEDY_DATA_DIRECTORY] = "give one as --data-path, or use --train-data-path PREFIX",
+    [REMEDY_SENTENCES] = "make it with `megatron preprocess --split-sentences`",
     [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
 
     [REMEDY_PROMPT] = "use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input",

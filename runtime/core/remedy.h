@@ -48,6 +48,10 @@ enum remedy {
     /* Tokenizers */
     REMEDY_TOKENIZER,       /* choose another tokenizer */
     REMEDY_TOKENIZER_MODEL, /* name the tokenizer's model */
+    REMEDY_WORDS,           /* use a dictionary of words as such */
+    REMEDY_NO_MERGE_FILE,   /* name no merges */
+    REMEDY_PUNKT,           /* name the directory of punkt's parameters */
+    REMEDY_LANGUAGE,        /* name a language of punkt's */
     REMEDY_VOCAB_FILE,      /* name the vocabulary file */
     REMEDY_MERGE_FILE,      /* name both the vocabulary and the merges */
     REMEDY_VOCAB_SIZE,      /* give the size of the vocabulary */
@@ -66,6 +70,10 @@ enum remedy {
     REMEDY_SPLIT_OR_NO_EVAL, /* correct the split, or do not evaluate */
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
+    REMEDY_SAMPLE_LENGTH,    /* allow longer samples, or cut lines */
+    REMEDY_MAX_TOKENS,       /* allow more tokens in a micro-batch */
+    REMEDY_DATA_DIRECTORY,   /* name a directory or the data of each split */
+    REMEDY_SENTENCES,        /* split the texts into sentences */
     REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
     /* Generation */
     REMEDY_PROMPT,      /* give a prompt */

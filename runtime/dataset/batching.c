@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blocks.h"
 #include "mt19937.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -107,10 +108,11 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
     *batching = (struct batching){0};
     if (blocks->count > INT32_MAX)
         return error_set(err, "%" PRId64 " samples are too many", blocks->count);
-    if (config->max_tokens > 0 && config->max_tokens < config->longest)
-        return error_set(
-            err, "--max-tokens=%" PRId64 " is less than a sample of %" PRId64 " tokens; raise it",
-            config->max_tokens, config->longest);
+    if (config->max_tokens > 0 && config->max_tokens < config->longest) {
+        error_set(err, "%" PRId64 " tokens in a micro-batch are less than a sample of %" PRId64,
+                  config->max_tokens, config->longest);
+        return error_remedy(err, REMEDY_MAX_TOKENS);
+    }
     if (sort_blocks(batching, blocks, config, err) < 0)
         return -1;
     batching->ends = malloc(((size_t)batching->blocks + 2) * sizeof(*batching->ends));

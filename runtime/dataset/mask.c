@@ -34,14 +34,16 @@ static int check_config(const struct mask_config *c, struct error *err)
             err, "the mask token %" PRId32 " is not among the %" PRId64 " ids of the vocabulary",
             c->mask, c->vocabulary);
     if (!(c->probability > 0 && c->probability < 1))
-        return error_set(err, "--mask-prob=%g must be greater than 0 and less than 1",
+        return error_set(err,
+                         "the share of masked tokens, %g, must be greater than 0 and less than 1",
                          c->probability);
     if (!(c->leave_unmasked >= 0 && c->random_token >= 0 &&
           c->leave_unmasked + c->random_token <= 1))
-        return error_set(err,
-                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not be negative "
-                         "and not exceed 1 together",
-                         c->leave_unmasked, c->random_token);
+        return error_set(
+            err,
+            "the shares %g and %g of tokens that stay or are replaced must not be negative "
+            "and not exceed 1 together",
+            c->leave_unmasked, c->random_token);
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "masked.h"
 #include "dataset_private.h"
 #include "mt19937.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -126,18 +127,19 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
         config.max_sentences = 1;
     if (batching_make(&m->batching, &m->blocks, &config, err) < 0)
         return -1;
-    if (m->batching.blocks == 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s: none of its %" PRId64
-                              " samples fits into --tokens-per-sample=%" PRId64
-                              "; raise it, or use --sample-break-mode none",
-                              prefix, m->blocks.count, m->sequence_length);
-    if (m->batching.skipped > 0 && m->split != DATASET_TRAIN)
-        return error_set(
-            err,
-            "%s: %" PRId64 " samples are longer than --tokens-per-sample=%" PRId64
-            ", the longest has %" PRId64 " tokens; raise it, or use --sample-break-mode none",
+    if (m->batching.blocks == 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s: none of its %" PRId64 " samples has at most %" PRId64 " tokens", prefix,
+                       m->blocks.count, m->sequence_length);
+        return error_remedy(err, REMEDY_SAMPLE_LENGTH);
+    }
+    if (m->batching.skipped > 0 && m->split != DATASET_TRAIN) {
+        error_set_code(
+            err, ERROR_USAGE,
+            "%s: %" PRId64 " samples have more than %" PRId64 " tokens, the longest %" PRId64,
             prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
+        return error_remedy(err, REMEDY_SAMPLE_LENGTH);
+    }
     if (c->pack && pack_rows(m, err) < 0)
         return -1;
     m->order = malloc((size_t)m->batching.batches * sizeof(*m->order));
@@ -161,7 +163,7 @@ struct masked *masked_open(const char *prefix, const struct masked_config *confi
     m->seed = seed;
     m->selected = -1;
     if (sequence_length < 2)
-        error_set(err, "--tokens-per-sample=%" PRId64 " is less than 2", sequence_length);
+        error_set(err, "samples of %" PRId64 " tokens are too short", sequence_length);
     else
         m->masking = masking_create(&config->mask, err);
     if (!m->masking || make_blocks(m, prefix, err) < 0 ||

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "dataset_private.h"
 #include "masked.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -24,14 +25,15 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
                        char path[PATH_MAX], struct error *err)
 {
     const struct option_list *own = &config->split_path[split], *all = &config->data_path;
-    const char *name = dataset_split_name(split), *option = "--data-path";
+    const char *name = dataset_split_name(split);
     int length = 0, here;
 
     path[0] = '\0';
     if (all->count > 0 &&
-        (config->split_path[0].count | config->split_path[1].count | config->split_path[2].count))
-        return error_set(err, "--data-path cannot be combined with --train-data-path, "
-                              "--valid-data-path or --test-data-path; leave one out");
+        (config->split_path[0].count | config->split_path[1].count | config->split_path[2].count)) {
+        error_set(err, "data of single splits cannot be combined with data of all splits");
+        return error_remedy(err, REMEDY_DATA_PATHS);
+    }
     if (own->count > 1 || all->count > 1)
         return error_set(err, "the data of a masked language model is one directory or prefix, not "
                               "a blend; use `megatron data merge` to join several");
@@ -39,11 +41,14 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
         length = snprintf(path, PATH_MAX, "%s", own->items[0]);
     else if (all->count == 1 && is_directory(all->items[0]))
         length = snprintf(path, PATH_MAX, "%s/%s", all->items[0], name);
-    else if (all->count == 1)
-        return error_set(err,
-                         "%s %.200s is not a directory; a masked language model reads train.bin, "
-                         "valid.bin and test.bin from one, or use --train-data-path PREFIX",
-                         option, all->items[0]);
+    else if (all->count == 1) {
+        error_set(
+            err,
+            "%.200s is not a directory; a masked language model reads train.bin, valid.bin and "
+            "test.bin from one",
+            all->items[0]);
+        return error_remedy(err, REMEDY_DATA_DIRECTORY);
+    }
     if (length >= PATH_MAX - 4)
         return error_set(err, "the path of the %s data is too long", name);
     if (length == 0 || own->count == 1 || split == DATASET_TRAIN)

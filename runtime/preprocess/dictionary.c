@@ -9,6 +9,7 @@
 #include "heartbeat.h"
 #include "lease.h"
 #include "plan.h"
+#include "remedy.h"
 #include "threads.h"
 
 #include <errno.h>
@@ -115,9 +116,11 @@ static int count_input(const struct preprocess_config *config, struct error *err
     pthread_mutex_init(&counting.lock, NULL);
     rc = corpus_files_find(&plan.files, config->inputs, config->input_count, config->output_prefix,
                            err);
-    if (rc == 0 && strcmp(plan.files.items[0].path, "-") == 0)
-        rc = error_set_code(err, ERROR_USAGE,
-                            "standard input can be read only once; give --vocab-file, a dict.txt");
+    if (rc == 0 && strcmp(plan.files.items[0].path, "-") == 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "standard input can be read only once: a dict.txt is needed");
+        rc = error_remedy(err, REMEDY_VOCAB_FILE);
+    }
     if (rc == 0)
         rc = plan_cut(&plan, config->mode, config->chunk_bytes, &target, err);
     if (rc == 0)

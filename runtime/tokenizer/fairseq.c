@@ -4,6 +4,7 @@
 #include "fairseq.h"
 #include "locate.h"
 #include "model.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,10 @@ int load_fairseq_words(struct tokenizer *tokenizer, struct error *err)
     tokenizer->dict = calloc(1, sizeof(*tokenizer->dict));
     if (!tokenizer->dict)
         return error_set(err, "out of memory for the vocabulary");
-    if (!path)
-        return error_set(err, "FairseqWords needs --vocab-file, fairseq's dict.txt");
+    if (!path) {
+        error_set(err, "FairseqWords needs fairseq's dict.txt");
+        return error_remedy(err, REMEDY_VOCAB_FILE);
+    }
     if (fairseq_dict_read(tokenizer->dict, path, err) < 0 ||
         set_vocabulary(tokenizer, tokenizer->dict, err) < 0)
         return -1;
@@ -84,12 +87,11 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
 
         if (from >= 0 && from < (int64_t)count)
             tokenizer->map[from] = (int64_t)id;
-        else if (!made_up && id != dict->mask)
-            return error_set(err,
-                             "%s, line %zu: \"%.*s\" is not one of GPT-2's ids; a dictionary of "
-                             "words needs --tokenizer-type FairseqWords",
-                             path, id - FAIRSEQ_SPECIALS + 1, (int)(length < 40 ? length : 40),
-                             word);
+        else if (!made_up && id != dict->mask) {
+            error_set(err, "%s, line %zu: \"%.*s\" is not one of GPT-2's ids", path,
+                      id - FAIRSEQ_SPECIALS + 1, (int)(length < 40 ? length : 40), word);
+            return error_remedy(err, REMEDY_WORDS);
+        }
     }
     return 0;
 }
@@ -117,8 +119,10 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     struct fairseq_dict dict;
     int rc;
 
-    if (tokenizer->config.merge_file)
-        return error_set(err, "FairseqBPE uses GPT-2's merges; drop --merge-file");
+    if (tokenizer->config.merge_file) {
+        error_set(err, "FairseqBPE uses GPT-2's merges");
+        return error_remedy(err, REMEDY_NO_MERGE_FILE);
+    }
     if (!path && locate_data("gpt2/dict.txt", own, sizeof(own), err) < 0)
         return -1;
     path = path ? path : own;

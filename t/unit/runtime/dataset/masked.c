@@ -93,7 +93,7 @@ static void test_batching(void)
     }
     batch_ends(lengths, 5, (struct batching_config){.max_sentences = 8, .max_tokens = 10}, ends,
                sizeof(ends));
-    ok(strstr(ends, "--max-tokens=10 is less than a sample") != NULL,
+    ok(strstr(ends, "10 tokens in a micro-batch are less than a sample") != NULL,
        "a limit of tokens below one sample is an error");
 }
 
@@ -447,7 +447,7 @@ static void test_golden_steps(void)
        "validation has fairseq's blocks and selected tokens");
     masked_close(masked);
     ok(!masked_open(GOLDEN "valid", &config, 16, DATASET_VALID, 1, &err) &&
-           strstr(err.text, "are longer than --tokens-per-sample=16"),
+           strstr(err.text, "have more than 16 tokens"),
        "validation samples that are too long are an error");
 }
 
