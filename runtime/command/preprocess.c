@@ -165,7 +165,9 @@ static int set_sentences(struct preprocess_options *options, const struct option
                               "lines");
     if (options->split_sentences)
         return punkt_find(options->punkt_data, options->lang ? options->lang : "english",
-                          options->punkt, sizeof(options->punkt), err);
+                          options->punkt, sizeof(options->punkt), err) < 0
+                   ? error_prefix(err, options->punkt_data ? "--punkt-data" : "--split-sentences")
+                   : 0;
     for (size_t i = 2; i < sizeof(others) / sizeof(others[0]); i++)
         if (options_given(result, others[i]))
             return error_set(err, "--%s requires --split-sentences", others[i]);

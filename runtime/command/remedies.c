@@ -41,6 +41,8 @@ const char *const command_remedies[REMEDY_COUNT] = {
 
     [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
+    [REMEDY_PUNKT] = "give --punkt-data",
+    [REMEDY_LANGUAGE] = "give --lang, such as english",
     [REMEDY_VOCAB_FILE] = "name it with --vocab-file",
     [REMEDY_MERGE_FILE] = "use both --vocab-file and --merge-file, or neither for GPT-2's files",
     [REMEDY_VOCAB_SIZE] = "set it with --vocab-size",
@@ -62,6 +64,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_SPLIT_OR_NO_EVAL] = "change --split, or use --eval-iters 0",
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
+    [REMEDY_SENTENCES] = "make it with `megatron preprocess --split-sentences`",
     [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
     [REMEDY_TRAIN_PREFIX] = "or use --train-data-path PREFIX",
     [REMEDY_SAMPLE_TOKENS] = "raise --tokens-per-sample, or use --sample-break-mode none",

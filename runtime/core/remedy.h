@@ -49,6 +49,8 @@ enum remedy {
     /* Tokenizers */
     REMEDY_TOKENIZER,       /* choose another tokenizer */
     REMEDY_TOKENIZER_MODEL, /* name the tokenizer's model */
+    REMEDY_PUNKT,           /* name the directory of punkt's parameters */
+    REMEDY_LANGUAGE,        /* name a language of punkt's */
     REMEDY_VOCAB_FILE,      /* name the vocabulary file */
     REMEDY_MERGE_FILE,      /* name both the vocabulary and the merges */
     REMEDY_VOCAB_SIZE,      /* give the size of the vocabulary */
@@ -69,6 +71,7 @@ enum remedy {
     REMEDY_SPLIT_OR_NO_EVAL, /* correct the split, or do not evaluate */
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
+    REMEDY_SENTENCES,        /* split the texts into sentences */
     REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
     REMEDY_TRAIN_PREFIX,     /* name the training data by its prefix */
     REMEDY_SAMPLE_TOKENS,    /* set another length or another kind of samples */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "bert.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,6 +27,13 @@ static int write_mapping(struct index_writer *writer, const struct bert_range *r
                : 0;
 }
 
+static int no_samples(const struct building *b, struct error *err)
+{
+    error_set_code(err, ERROR_USAGE, "%s: no document has %d sentences of at most 512 tokens",
+                   indexed_prefix(b->corpus), b->request.least);
+    return error_remedy(err, REMEDY_SENTENCES);
+}
+
 static int build(void *arg, struct index_writer *writer, struct error *err)
 {
     struct building *b = arg;
@@ -44,11 +52,7 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
         count = bert_mapping(&b->request, &ranges, err);
     }
     if (count == 0)
-        count =
-            error_set_code(err, ERROR_USAGE,
-                           "%s: no document has %d sentences of at most 512 tokens; was it made "
-                           "with --split-sentences?",
-                           indexed_prefix(b->corpus), b->request.least);
+        count = no_samples(b, err);
     if (count > 0)
         count = write_mapping(writer, ranges, count, err);
     free(ranges);

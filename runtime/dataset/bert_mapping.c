@@ -140,7 +140,7 @@ int64_t bert_mapping(const struct bert_request *r, struct bert_range **ranges, s
 
     *ranges = NULL;
     if (r->target < 2)
-        return error_set(err, "--seq-length is too short for a pair of sentences; use 5 or more");
+        return error_set(err, "a pair of sentences needs a sequence length of 5 or more");
     if (r->short_probability > 0)
         m.ratio = (uint32_t)round(1 / r->short_probability);
     mt19937_seed(&m.rng, r->seed);

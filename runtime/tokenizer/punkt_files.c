@@ -2,6 +2,7 @@
 #include "config.h"
 #include "file.h"
 #include "punkt_private.h"
+#include "remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,14 +131,17 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
     const char *list = getenv("NLTK_DATA"), *home = getenv("HOME");
     char own[4096];
 
-    if (strchr(language, '/'))
-        return error_set(err, "--lang %.100s is not the name of a language", language);
+    if (strchr(language, '/')) {
+        error_set(err, "%.100s is not the name of a language", language);
+        return error_remedy(err, REMEDY_LANGUAGE);
+    }
     if (path) {
         if (look_in(path, strlen(path), language, directory, size))
             return 0;
         if (snprintf(directory, size, "%s", path) < (int)size && is_there(directory))
             return 0;
-        return error_set(err, "--punkt-data: %.1000s has no punkt_tab/%.100s", path, language);
+        error_set(err, "%.1000s has no punkt_tab/%.100s", path, language);
+        return error_remedy(err, REMEDY_PUNKT);
     }
     for (; list && *list; list += strcspn(list, ":") + (strchr(list, ':') != NULL))
         if (look_in(list, strcspn(list, ":"), language, directory, size))
@@ -148,9 +152,9 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
         if (look_in(usual[i], strlen(usual[i]), language, directory, size))
             return 0;
-    return error_set(err,
-                     "NLTK's punkt_tab/%.100s is in none of $NLTK_DATA, ~/nltk_data and "
-                     "/usr/share/nltk_data; download it (python3 -m nltk.downloader punkt_tab) or "
-                     "give --punkt-data",
-                     language);
+    error_set(err,
+              "NLTK's punkt_tab/%.100s is in none of $NLTK_DATA, ~/nltk_data and "
+              "/usr/share/nltk_data; download it (python3 -m nltk.downloader punkt_tab)",
+              language);
+    return error_remedy(err, REMEDY_PUNKT);
 }

@@ -261,6 +261,15 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
 static int check_data(const struct arguments *a, struct error *err)
 {
+    if (!(a->mlm.mask_prob > 0 && a->mlm.mask_prob < 1))
+        return error_set(err, "--mask-prob=%g must be greater than 0 and less than 1",
+                         a->mlm.mask_prob);
+    if (!(a->mlm.leave_unmasked >= 0 && a->mlm.random_token >= 0 &&
+          a->mlm.leave_unmasked + a->mlm.random_token <= 1))
+        return error_set(err,
+                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not be negative "
+                         "and not exceed 1 together",
+                         a->mlm.leave_unmasked, a->mlm.random_token);
     if (a->mlm.pack && a->mlm.max_tokens > 0)
         return error_set(err, "--pack fills all rows; drop --max-tokens");
     if (a->rampup.count > 0)

@@ -159,7 +159,7 @@ fails '--update-freq and --global-batch-size cannot be used together' "${small[@
 fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq-weighted-replacement --mock-data
 fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data fairseq --vocab-size 305 --mask-id 304 --mock-data
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
-fails 'was it made with --split-sentences' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
+fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
     --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path "$golden/data-bin/valid" --vocab-size 400
 fails '--mask-whole-words needs the tokenizer' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
 done_testing
