@@ -19,7 +19,8 @@ int hf_masked_read(struct json_value root, const char *model_type, struct model_
  * the name of the type of the weights. */
 void hf_masked_print(const struct model_config *config, const char *dtype, FILE *stream);
 
-/* As hf_names_of, hf_architecture (NULL: not a masked model's) and hf_check_tensors. */
+/* The table of names, the name of its architecture (NULL: not a masked model's), and
+ * hf_check_tensors for masked models. */
 const struct hf_name *hf_masked_names(const struct model_config *config, struct error *err);
 const char *hf_masked_architecture(const struct hf_name *table);
 int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,

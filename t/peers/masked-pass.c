@@ -120,14 +120,17 @@ static void write_as_float(FILE *out, const void *from, enum device_type type, i
 static void write_gradients(FILE *out, struct model *m, const struct model_config *c)
 {
     const struct parameters *p = model_parameters_of(m);
-    const struct hf_name *table = hf_names_of(c, &(struct error){0});
+    struct hf_map map;
     float *gradients = fetch(m, model_gradients(m), (size_t)p->elements * sizeof(float));
     char theirs[HF_NAME];
+    struct error err;
 
+    if (hf_map_of(c, &map, &err) < 0)
+        stop("names", &err);
     for (int i = 0; i < p->count; i++) {
         const struct parameter *q = &p->list[i];
 
-        hf_find_name(table, q->name, theirs);
+        hf_find_name(&map, q->name, theirs);
         fprintf(out, "%s %lld %lld\n", theirs, (long long)hf_true_rows(q), (long long)q->cols);
         fwrite(gradients + q->offset, sizeof(float), (size_t)(hf_true_rows(q) * q->cols), out);
     }
