@@ -50,8 +50,8 @@ script=$(batch het <<EOT
 #!/bin/bash
 #SBATCH -n2 -N1 -w n3 --megatron-show
 #SBATCH hetjob
-#SBATCH --ntasks-per-node=2 -N2 -w n1,n2
-srun --het-group=0,1 --ntasks-per-node=2 bash -c '$who'
+#SBATCH --ntasks-per-node=2 -N2 -n4 -w n1,n2
+srun --het-group=0,1 bash -c '$who'
 EOT
 )
 try_batch as_user "$script"
