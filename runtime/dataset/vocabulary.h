@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Do a corpus and a model have the same vocabulary? A .idx file does not say which tokenizer made
  * it, so tokens are looked at. */
-#ifndef MEGATRON_VOCABULARY_H
-#define MEGATRON_VOCABULARY_H
+#ifndef MEGATRON_DATASET_VOCABULARY_H
+#define MEGATRON_DATASET_VOCABULARY_H
 
 #include "indexed.h"
 

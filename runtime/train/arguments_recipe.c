@@ -175,8 +175,9 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
             a->mlm.mask_id = a->vocab_size - 1;
         if (a->mlm.mask_id >= 0)
             return 0;
-        return error_set(err, "the mask token is unknown: the data has no dict.txt beside it; give "
-                              "a tokenizer (--tokenizer-type), or --mask-id");
+        return error_set(err,
+                         "the mask token is unknown: the data has no dict.txt next to it; give "
+                         "a tokenizer (--tokenizer-type), or --mask-id");
     }
     tokenizer = tokenizer_create(&a->tokenizer, err);
     if (!tokenizer)

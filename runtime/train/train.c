@@ -394,7 +394,8 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
-        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what, total);
+        outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
+                           total);
     return 0;
 }
 
@@ -531,7 +532,8 @@ static int loop(struct train *t, struct error *err)
     t->interval_began = clock_now();
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
-               ", and the run has %" PRId64 "; raise --train-iters or --train-samples to go on\n",
+               ", and the run has %" PRId64
+               "; raise --train-iters or --train-samples to continue\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)
