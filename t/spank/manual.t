@@ -35,7 +35,7 @@ is "$missing" "" "the page names all $(wc -l <<<"$arguments") arguments of plugs
 names=$(sed -n '/define CONTRACT_VARIABLES/,/^$/s/.*X(\([A-Z_]*\), .*/MEGATRON_\1/p' "$top/lib/contract.h" | sort)
 is "$(sed -n 's/^\.It Ev \(MEGATRON_[A-Z_]*\) .*/\1/p' "$contract" | sort)" "$names" "megatron-contract(7) has the variables of the header"
 read=$(grep -rhoE '(getenv|value)\((node->environment, )?"MEGATRON_[A-Z_]+"' "$top"/{lib,container,spank,runtime} | grep -oE 'MEGATRON_[A-Z_]+' | sort -u)
-is "$(grep -vxF -f <(sed -n 's/^\.It Ev \(MEGATRON_[A-Z_]*\).*/\1/p' "$contract") <<<"$read")" "" "  and all others that the code reads"
+is "$(grep -vxF -f <(grep '^\.It Ev' "$contract" | grep -oE 'MEGATRON_[A-Z_]+') <<<"$read")" "" "  and all others that the code reads"
 if command -v mandoc >/dev/null; then
     for file in "$page" "$contract" "$top/container/megatron-importer.7"; do
         is "$(mandoc -T lint -W warning "$file" 2>&1)" "" "$(basename "$file") is well formed"
