@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batches.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 
@@ -233,11 +234,12 @@ static int finish_masked(const struct fill *f, struct error *err)
                          "a micro-batch has %lld tokens selected for prediction on this rank, but "
                          "memory was planned for %lld",
                          (long long)f->selected, (long long)z->masked);
-    if (f->strange != 0)
-        return error_set(err,
-                         "the data has token type %d, but the model has %lld (see "
-                         "--num-token-types)",
-                         (int)f->strange, (long long)b->config->token_types);
+    if (f->strange != 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the data has token type %d, but the model has %lld token types",
+                       (int)f->strange, (long long)b->config->token_types);
+        return error_remedy(err, REMEDY_TOKEN_TYPES);
+    }
     for (int64_t i = f->selected; i < z->masked; i++) {
         out->selected[i] = -1;
         out->targets[i] = 0;
