@@ -20,6 +20,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_EXPORT_TYPE] = "choose the type with --dtype",
     [REMEDY_SHARD_SIZE] = "raise --max-shard-size",
     [REMEDY_TOKEN_TYPES] = "drop --num-token-types",
+    [REMEDY_MORE_TOKEN_TYPES] = "raise --num-token-types",
     [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
 
     [REMEDY_STRICT] = "drop --strict to skip what is invalid",

@@ -13,22 +13,23 @@ extern "C" {
 
 enum remedy {
     /* Checkpoints */
-    REMEDY_SAVE_DIRECTORY, /* choose another directory to save to */
-    REMEDY_SAVE_INTERVAL,  /* save less often */
-    REMEDY_SAVE_THERE,     /* start a run that saves to the directory it loads from */
-    REMEDY_LOAD,           /* load from another directory */
-    REMEDY_ITERATION,      /* choose another iteration to load */
-    REMEDY_LOAD_HF,        /* load a Hugging Face folder as such */
-    REMEDY_NO_OPTIMIZER,   /* load without the state of the optimizer */
-    REMEDY_SCHEDULE,       /* decide which learning-rate schedule applies */
-    REMEDY_NEW_SEED,       /* use the new seed, not that of the checkpoint */
-    REMEDY_IMPORT,         /* import a Megatron-LM checkpoint */
-    REMEDY_HEADS,          /* set the number of attention heads */
-    REMEDY_VOCABULARY,     /* correct the size of the vocabulary */
-    REMEDY_EXPORT_TYPE,    /* export the weights as another type */
-    REMEDY_SHARD_SIZE,     /* export fewer, larger files */
-    REMEDY_TOKEN_TYPES,    /* keep the embeddings of token types */
-    REMEDY_TIMEOUT,        /* wait longer for other ranks */
+    REMEDY_SAVE_DIRECTORY,   /* choose another directory to save to */
+    REMEDY_SAVE_INTERVAL,    /* save less often */
+    REMEDY_SAVE_THERE,       /* start a run that saves to the directory it loads from */
+    REMEDY_LOAD,             /* load from another directory */
+    REMEDY_ITERATION,        /* choose another iteration to load */
+    REMEDY_LOAD_HF,          /* load a Hugging Face folder as such */
+    REMEDY_NO_OPTIMIZER,     /* load without the state of the optimizer */
+    REMEDY_SCHEDULE,         /* decide which learning-rate schedule applies */
+    REMEDY_NEW_SEED,         /* use the new seed, not that of the checkpoint */
+    REMEDY_IMPORT,           /* import a Megatron-LM checkpoint */
+    REMEDY_HEADS,            /* set the number of attention heads */
+    REMEDY_VOCABULARY,       /* correct the size of the vocabulary */
+    REMEDY_EXPORT_TYPE,      /* export the weights as another type */
+    REMEDY_SHARD_SIZE,       /* export fewer, larger files */
+    REMEDY_TOKEN_TYPES,      /* keep the embeddings of token types */
+    REMEDY_MORE_TOKEN_TYPES, /* give the model more of them */
+    REMEDY_TIMEOUT,          /* wait longer for other ranks */
     /* Text to read, and files to write */
     REMEDY_STRICT,             /* skip documents that are invalid */
     REMEDY_LINE_BYTES,         /* allow longer lines */

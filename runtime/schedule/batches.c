@@ -238,7 +238,7 @@ static int finish_masked(const struct fill *f, struct error *err)
         error_set_code(err, ERROR_USAGE,
                        "the data has token type %d, but the model has %lld token types",
                        (int)f->strange, (long long)b->config->token_types);
-        return error_remedy(err, REMEDY_TOKEN_TYPES);
+        return error_remedy(err, REMEDY_MORE_TOKEN_TYPES);
     }
     for (int64_t i = f->selected; i < z->masked; i++) {
         out->selected[i] = -1;
