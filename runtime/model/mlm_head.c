@@ -155,9 +155,13 @@ static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common
                                         .wgrad_bias = 1,
                                         .head = 1};
     struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-                             .cross_entropy = {z->head_rows, z->vocabulary, first,
-                                               c->shape.vocabulary, c->type,
-                                               (int)parallel->layout.tp, 1}};
+                             .cross_entropy = {.rows = z->head_rows,
+                                               .cols = z->vocabulary,
+                                               .first = first,
+                                               .vocabulary = c->shape.vocabulary,
+                                               .type = c->type,
+                                               .parts = (int)parallel->layout.tp,
+                                               .backward = 1}};
 
     linear_plan(p, m, &common->decoder, &decoder);
     planner_make(p, &common->partial, &loss);

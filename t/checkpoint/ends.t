@@ -49,7 +49,7 @@ ends() {
     ok "$name: although a rank hung" test -e stays
 }
 ends 2 "a checkpoint that is not there" --load nowhere
-is "$(grep -c 'megatron: --load nowhere contains no checkpoint' <<<"$out")" 1 "and is reported once"
+is "$(grep -c 'megatron: nowhere contains no checkpoint' <<<"$out")" 1 "and is reported once"
 ends 75 "a run that ends early" --exit-interval 1 --save run
 is "$(cat run/latest_checkpointed_iteration.txt)" 1 "and is saved"
 done_testing
