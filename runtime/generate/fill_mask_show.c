@@ -61,7 +61,10 @@ int fill_mask_show(const struct fill_mask_show *s, const struct masked_text *t,
 {
     int several = t->mask_count > 1;
 
-    fprintf(s->stream, s->json ? several ? "[" : "" : "%s\n", t->text);
+    if (!s->json)
+        fprintf(s->stream, "%s\n", t->text);
+    else if (several)
+        fputc('[', s->stream);
     for (int64_t mask = 0; mask < t->mask_count; mask++) {
         if (s->json)
             fprintf(s->stream, mask > 0 ? ", [" : "[");

@@ -65,9 +65,13 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
     const struct linear_spec dense = {
         .rows = z->samples, .in = z->hidden, .out = part_of(m), .bias = 1, .wgrad_bias = 1};
     struct linear_spec classifier = {.rows = z->samples, .in = part_of(m), .out = LABELS};
-    struct operation loss = {
-        .kind = OPERATION_CROSS_ENTROPY_FINISH,
-        .cross_entropy = {z->samples, LABELS, 0, LABELS, m->config.type, 1, 1}};
+    struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_FINISH,
+                             .cross_entropy = {.rows = z->samples,
+                                               .cols = LABELS,
+                                               .vocabulary = LABELS,
+                                               .type = m->config.type,
+                                               .parts = 1,
+                                               .backward = 1}};
 
     pooler->has_bias = m->parallel->at.tp == 0;
     classifier.bias = classifier.wgrad_bias = pooler->has_bias;

@@ -55,7 +55,7 @@ printf 'echo "what do you want?" >&2\nexit 3\n' >"$root/etc/rc"
 mksquashfs "$root" "$registry_dir/stubborn.sqsh" -quiet -no-progress -all-root >/dev/null
 job srun -n1 --megatron-image="$registry_dir/stubborn.sqsh" --megatron-entrypoint true
 is "$rc" 1 "an entry point that does not execute its arguments"
-like "$out" 'failed .*: what do you want[?]; the image.s entry point must execute its arguments' "with its output and the remedy"
+like "$out" 'failed.*: what do you want[?]; the image.s entry point must execute its arguments' "with its output and the remedy"
 
 # What hooks of the host are told about GPUs. (NVIDIA's own hook needs a driver.)
 job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info

@@ -47,11 +47,12 @@ run mix --input a.jsonl empty.jsonl --weights 1 1 --output x.jsonl
 is "$rc $out" "2 megatron data: mix: empty.jsonl has no documents" "a source without documents"
 
 # --- Merge: as one run over all of the input writes it, which is Megatron's form byte for byte.
-make_corpus 1 300 x; make_corpus 2 1 y; make_corpus 3 200 z; : >none.jsonl
+make_corpus 1 300 x; make_corpus 2 1 y; make_corpus 3 200 z; make_corpus 4 0 none
 mkdir pairs
-for name in x y z none; do
+for name in x y z; do
     "$megatron" preprocess "${null[@]}" --append-eod --input $name.jsonl --output-prefix pairs/$name >/dev/null 2>&1
 done
+for suffix in bin idx; do cp none.$suffix pairs/none_text_document.$suffix; done
 { cat x.jsonl; echo; cat y.jsonl; echo; cat z.jsonl; } >xyz.jsonl
 "$megatron" preprocess "${null[@]}" --append-eod --input xyz.jsonl --output-prefix xyz >/dev/null 2>&1
 run merge --input pairs/x_text_document pairs/none_text_document pairs/y_text_document.idx pairs/z_text_document.bin --output-prefix m1
