@@ -116,7 +116,8 @@ static void find_dict(struct arguments *a)
 
 static int is_bert(const struct arguments *a)
 {
-    return a->mlm.data_kind == MASKED_BERT || (a->mlm.data_kind == MASKED_AUTO && a->binary_head);
+    return a->mlm.data_kind == MASKED_BERT ||
+           (a->mlm.data_kind == MASKED_AUTO && a->binary_head && !a->mock_data);
 }
 
 /* The id of the first of the names that the vocabulary has, or -1. */
@@ -236,7 +237,8 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
                                         "calculate-per-token-loss"};
 
     if (!is_bert(a)) {
-        if (a->binary_head)
+        /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
+        if (a->binary_head && !a->mock_data)
             return error_set(err, "the binary head needs pairs of sentences (--masked-data bert), "
                                   "or use --bert-no-binary-head");
         return options_given(given, "short-seq-prob")

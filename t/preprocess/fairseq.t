@@ -22,7 +22,7 @@ cmp four/dict.txt "$golden/data-bin/dict.txt" && cmp four/train.bin bin/train.bi
 ok "4 ranks build one dictionary and the same files"
 
 # Words are what Python's split() finds; ties go by code point; <unk> in a text is the id.
-printf ' b a\u00a0b  c\u3000a <unk> \n\n\t\na é z\n' >words
+printf ' b a\xc2\xa0b  c\xe3\x80\x80a <unk> \n\n\t\na é z\n' >words
 mkdir small
 "$megatron" preprocess --tokenizer-type FairseqWords --input words --output-prefix small/t --padding-factor 1 >log 2>&1
 is "$(cat small/dict.txt)" "$(printf 'a 3\nb 2\nc 1\nz 1\n\303\251 1')" "words by falling count, then by code point"

@@ -96,7 +96,7 @@ if [ -f "$module/device_cuda.so" ]; then
                 "  which says what for"
         done
         train "${gpu[@]}" FAKE_CODE=209 FAKE_CAPABILITY=75
-        like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0; ask for another GPU; or compute on the CPUs" \
+        like "$out" "GPU 0 .Fake GPU. has compute capability 7\\.5, and this program's kernels need 8\\.0 .V100 is not supported, A100 is.; ask for another GPU; or compute on the CPUs" \
             "a GPU that it cannot be built for"
         train "${gpu[@]}" FAKE_CODE=999
         like "$out" "GPU 0 \\(Fake GPU\\) cannot load this program's kernels: unknown error" "another reason with its own message"
