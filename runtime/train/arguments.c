@@ -533,6 +533,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "--save-interval requires --save, the directory to save checkpoints in");
     if (a->finetune && !a->load)
         return error_set(err, "--finetune requires --load, the checkpoint to start from");
+    if (a->wandb_project && !a->wandb_name)
+        return error_set(err, "--wandb-project requires --wandb-exp-name, the name of the run");
     if (check_mock(a, err) < 0)
         return -1;
     if (check_device(a, err) < 0)

@@ -112,6 +112,7 @@ struct arguments {
     int64_t straggler_interval; /* 0: ranks are not compared */
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file, *profile_dir;
+    const char *wandb_project, *wandb_name, *wandb_entity, *wandb_dir;
     int64_t profile_start, profile_end; /* steps; -1: all after the first */
     struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
     int dry_run, verbose, profile, deterministic, nccl_ub;

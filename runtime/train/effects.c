@@ -16,6 +16,9 @@ static const struct {
     {"use-checkpoint-opt_param-scheduler", "load"},
     {"use-checkpoint-args", "load"},
     {"keep-last", "save"},
+    {"wandb-exp-name", "wandb-project"},
+    {"wandb-entity", "wandb-project"},
+    {"wandb-save-dir", "wandb-project"},
     {"async-save", "save"},
     {"no-save-optim", "save"},
     {"recompute-method", "recompute-granularity"},
@@ -58,12 +61,6 @@ void effects_check(const struct arguments *a, const struct options_result *given
             log_warning("--%s has no effect without --%.*s", rows[i].option,
                         (int)strcspn(rows[i].needs, "|"), rows[i].needs);
     }
-    for (size_t i = 0; i < given->ignored_count; i++)
-        if (strcmp(given->ignored[i], "wandb-*") == 0) {
-            log_warning("nothing is written for Weights & Biases (--wandb-*); use "
-                        "--tensorboard-dir, which `wandb sync` uploads, or --metrics-file");
-            break;
-        }
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning("--recompute-method has no effect with --recompute-granularity selective");
     if (a->position_embedding != POSITION_ROPE &&

@@ -3,6 +3,7 @@
  * a protocol buffer of type Event. Only what scalars need is encoded here. */
 #include "append_file.h"
 #include "event_file.h"
+#include "message.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,73 +18,16 @@ struct event_file {
     uint32_t table[256];
 };
 
-struct bytes {
-    unsigned char data[512];
-    size_t size;
-};
-
-/* CRC-32C, which the records use. */
-static void make_table(uint32_t table[256])
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-
-        for (int bit = 0; bit < 8; bit++)
-            c = c & 1 ? c >> 1 ^ 0x82F63B78u : c >> 1;
-        table[i] = c;
-    }
-}
-
 static uint32_t masked_crc(const uint32_t table[256], const unsigned char *data, size_t size)
 {
-    uint32_t c = 0xFFFFFFFFu;
+    uint32_t c = crc_of(table, 0, data, size);
 
-    for (size_t i = 0; i < size; i++)
-        c = table[(c ^ data[i]) & 0xFF] ^ c >> 8;
-    c ^= 0xFFFFFFFFu;
     return (c >> 15 | c << 17) + 0xA282EAD8u;
 }
 
-static void put_byte(struct bytes *b, unsigned value)
+static void write_record(struct event_file *file, const struct message *data)
 {
-    if (b->size < sizeof(b->data))
-        b->data[b->size++] = (unsigned char)value;
-}
-
-static void put_varint(struct bytes *b, uint64_t value)
-{
-    for (; value >= 128; value >>= 7)
-        put_byte(b, (unsigned)(value & 127) | 128);
-    put_byte(b, (unsigned)value);
-}
-
-static void put_fixed(struct bytes *b, uint64_t bits, int count)
-{
-    for (int i = 0; i < count; i++)
-        put_byte(b, (unsigned)(bits >> (8 * i)) & 255);
-}
-
-/* Field 'number' with a length-delimited value. */
-static void put_run(struct bytes *b, unsigned number, const void *data, size_t size)
-{
-    put_varint(b, number << 3 | 2);
-    put_varint(b, size);
-    for (size_t i = 0; i < size; i++)
-        put_byte(b, ((const unsigned char *)data)[i]);
-}
-
-static void put_double(struct bytes *b, unsigned number, double value)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &value, sizeof(bits));
-    put_varint(b, number << 3 | 1);
-    put_fixed(b, bits, 8);
-}
-
-static void write_record(struct event_file *file, const struct bytes *data)
-{
-    struct bytes head = {{0}, 0}, tail = {{0}, 0};
+    struct message head = {{0}, 0}, tail = {{0}, 0};
     unsigned char record[sizeof(data->data) + 16];
 
     put_fixed(&head, data->size, 8);
@@ -106,14 +50,14 @@ static double seconds(void)
 struct event_file *event_file_create(const char *directory, struct error *err)
 {
     struct event_file *file = calloc(1, sizeof(*file));
-    struct bytes version = {{0}, 0};
+    struct message version = {{0}, 0};
     char host[128] = "host", path[1024];
 
     if (!file) {
         error_set(err, "out of memory");
         return NULL;
     }
-    make_table(file->table);
+    crc_make_table(file->table, CRC_CASTAGNOLI);
     gethostname(host, sizeof(host) - 1);
     if (mkdir(directory, 0777) < 0 && errno != EEXIST) {
         error_set_errno(err, errno, "--tensorboard-dir: cannot create %s", directory);
@@ -129,26 +73,25 @@ struct event_file *event_file_create(const char *directory, struct error *err)
         return NULL;
     }
     put_double(&version, 1, seconds());
-    put_run(&version, 3, "brain.Event:2", 13);
+    put_bytes(&version, 3, "brain.Event:2", 13);
     write_record(file, &version);
     return file;
 }
 
 void event_file_scalar(struct event_file *file, const char *tag, int64_t step, double value)
 {
-    struct bytes event = {{0}, 0}, summary = {{0}, 0}, item = {{0}, 0};
+    struct message event = {{0}, 0}, summary = {{0}, 0}, item = {{0}, 0};
     float single = (float)value;
     uint32_t bits;
 
     memcpy(&bits, &single, sizeof(bits));
-    put_run(&item, 1, tag, strlen(tag));
+    put_bytes(&item, 1, tag, strlen(tag));
     put_varint(&item, 2 << 3 | 5);
     put_fixed(&item, bits, 4);
-    put_run(&summary, 1, item.data, item.size);
+    put_bytes(&summary, 1, item.data, item.size);
     put_double(&event, 1, seconds());
-    put_varint(&event, 2 << 3);
-    put_varint(&event, (uint64_t)step);
-    put_run(&event, 5, summary.data, summary.size);
+    put_number(&event, 2, (uint64_t)step);
+    put_bytes(&event, 5, summary.data, summary.size);
     write_record(file, &event);
 }
 

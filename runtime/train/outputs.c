@@ -19,6 +19,16 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
         if (!outputs->events)
             return -1;
     }
+    if (a->wandb_project) {
+        const struct wandb_names names = {a->wandb_project, a->wandb_name, a->wandb_entity};
+        const char *directory = a->wandb_dir ? a->wandb_dir : a->save ? a->save : ".";
+
+        outputs->wandb = wandb_file_create(directory, &names, err);
+        if (!outputs->wandb)
+            return -1;
+        log_note("Weights & Biases: `wandb sync %s` uploads this run",
+                 wandb_file_directory(outputs->wandb));
+    }
     if (a->metrics_file) {
         outputs->metrics = append_file_open(a->metrics_file, 0, err);
         if (!outputs->metrics)
@@ -33,42 +43,59 @@ void outputs_close(struct outputs *outputs)
 
     if (event_file_close(outputs->events, &trouble) < 0)
         log_warning("%s", trouble.text);
+    if (wandb_file_close(outputs->wandb, &trouble) < 0)
+        log_warning("%s", trouble.text);
     if (append_file_close(outputs->metrics, &trouble) < 0)
         log_warning("%s", trouble.text);
     memset(outputs, 0, sizeof(*outputs));
 }
 
-/* A scalar over the steps and, as Megatron has it, over the samples. */
-static void write_both(struct event_file *e, const char *tag, const struct log_line *line,
-                       double value)
+static void write_scalar(const struct outputs *outputs, const char *tag, int64_t iteration,
+                         double value)
+{
+    if (outputs->events)
+        event_file_scalar(outputs->events, tag, iteration, value);
+    if (outputs->wandb)
+        wandb_file_scalar(outputs->wandb, tag, iteration, value);
+}
+
+/* A scalar over the steps and, as Megatron has it in TensorBoard, over the samples. */
+static void write_both(const struct outputs *outputs, const char *tag, int64_t iteration,
+                       int64_t consumed, double value)
 {
     char name[64];
 
-    event_file_scalar(e, tag, line->iteration, value);
+    write_scalar(outputs, tag, iteration, value);
+    if (!outputs->events)
+        return;
     snprintf(name, sizeof(name), "%s vs samples", tag);
-    event_file_scalar(e, name, line->consumed, value);
+    event_file_scalar(outputs->events, name, consumed, value);
 }
 
-static void write_events(const struct outputs *outputs, const struct log_line *line)
+static void write_steps(const struct outputs *outputs, const struct log_line *line)
 {
-    struct event_file *e = outputs->events;
+    const struct {
+        const char *tag;
+        int written;
+        double value;
+    } rows[] = {
+        {"learning-rate", 1, line->lr},
+        {"batch-size", 1, (double)line->batch_size},
+        {"lm loss", line->taken > 0, line->loss},
+        {"grad-norm", line->taken > 0, line->grad_norm},
+        {"loss-scale", 1, line->loss_scale},
+        {"world-size", outputs->world_size > 0, (double)outputs->world_size},
+        {"params-norm", line->params_norm >= 0, line->params_norm},
+    };
 
-    write_both(e, "learning-rate", line, line->lr);
-    write_both(e, "batch-size", line, (double)line->batch_size);
-    if (line->taken > 0) {
-        write_both(e, "lm loss", line, line->loss);
-        write_both(e, "grad-norm", line, line->grad_norm);
-    }
-    write_both(e, "loss-scale", line, line->loss_scale);
-    if (outputs->world_size > 0)
-        write_both(e, "world-size", line, (double)outputs->world_size);
-    if (line->params_norm >= 0)
-        write_both(e, "params-norm", line, line->params_norm);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].written)
+            write_both(outputs, rows[i].tag, line->iteration, line->consumed, rows[i].value);
     if (line->memory >= 0)
-        event_file_scalar(e, "mem-allocated-bytes", line->iteration, line->memory);
-    event_file_scalar(e, "iteration-time", line->iteration, line->milliseconds / 1000);
+        write_scalar(outputs, "mem-allocated-bytes", line->iteration, line->memory);
+    write_scalar(outputs, "iteration-time", line->iteration, line->milliseconds / 1000);
     if (line->teraflops >= 0)
-        event_file_scalar(e, "throughput", line->iteration, line->teraflops);
+        write_scalar(outputs, "throughput", line->iteration, line->teraflops);
 }
 
 static void flush(struct outputs *outputs)
@@ -76,6 +103,8 @@ static void flush(struct outputs *outputs)
     struct error trouble;
     int rc = outputs->events ? event_file_flush(outputs->events, &trouble) : 0;
 
+    if (outputs->wandb && wandb_file_flush(outputs->wandb, &trouble) < 0)
+        rc = -1;
     if (outputs->metrics && append_file_flush(outputs->metrics, &trouble) < 0)
         rc = -1;
     if (rc < 0 && !outputs->warned)
@@ -92,8 +121,7 @@ void outputs_steps(struct outputs *outputs, const struct log_line *line)
         printf("%s\n", text);
         fflush(stdout);
     }
-    if (outputs->events)
-        write_events(outputs, line);
+    write_steps(outputs, line);
     if (outputs->metrics) {
         log_line_json(line, text, sizeof(text) - 1);
         strcat(text, "\n");
@@ -122,19 +150,17 @@ static void print_rule(int width)
     printf("\n");
 }
 
-static void write_evaluation_events(const struct outputs *outputs, int64_t iteration,
-                                    int64_t consumed, const char *set, double loss)
+static void write_evaluation(const struct outputs *outputs, int64_t iteration, int64_t consumed,
+                             const char *set, double loss)
 {
     const double values[] = {loss, exp(loss > 20 ? 20 : loss)};
     static const char *const kinds[] = {"", " ppl"};
 
     for (int i = 0; i < (outputs->perplexity ? 2 : 1); i++) {
-        char tag[64];
+        char tag[48];
 
         snprintf(tag, sizeof(tag), "lm loss %s%s", set, kinds[i]);
-        event_file_scalar(outputs->events, tag, iteration, values[i]);
-        snprintf(tag, sizeof(tag), "lm loss %s%s vs samples", set, kinds[i]);
-        event_file_scalar(outputs->events, tag, consumed, values[i]);
+        write_both(outputs, tag, iteration, consumed, values[i]);
     }
 }
 
@@ -159,8 +185,7 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
     printf("%s\n", text);
     print_rule(width);
     fflush(stdout);
-    if (outputs->events)
-        write_evaluation_events(outputs, iteration, consumed, set, loss);
+    write_evaluation(outputs, iteration, consumed, set, loss);
     if (outputs->metrics) {
         log_line_evaluation_json(iteration, set, loss, text, sizeof(text));
         append_file_add(outputs->metrics, text, strlen(text));

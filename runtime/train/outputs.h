@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the logging rank writes the numbers of a run: standard output, TensorBoard, JSON lines. */
+/* Where the logging rank writes the numbers of a run: standard output, TensorBoard, Weights &
+ * Biases, JSON lines. */
 #ifndef MEGATRON_OUTPUTS_H
 #define MEGATRON_OUTPUTS_H
 
@@ -7,9 +8,11 @@
 #include "arguments.h"
 #include "event_file.h"
 #include "log_line.h"
+#include "wandb_file.h"
 
 struct outputs {
     struct event_file *events;   /* NULL without --tensorboard-dir */
+    struct wandb_file *wandb;    /* NULL without --wandb-project */
     struct append_file *metrics; /* NULL without --metrics-file */
     int silent;                  /* Megatron's lines are not printed */
     int bits;                    /* evaluations also give the loss to base 2 */

@@ -76,9 +76,9 @@ like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
 # --- Options without effect are named.
-try "$megatron" train "${small[@]}" --ckpt-step 3 --recompute-method uniform --exit-on-missing-checkpoint --wandb-project x
+try "$megatron" train "${small[@]}" --ckpt-step 3 --recompute-method uniform --exit-on-missing-checkpoint --wandb-entity x
 for text in '--ckpt-step has no effect without --load' '--recompute-method has no effect without --recompute-granularity' \
-    '--exit-on-missing-checkpoint has no effect without --load' 'nothing is written for Weights & Biases'; do
+    '--exit-on-missing-checkpoint has no effect without --load' '--wandb-entity has no effect without --wandb-project'; do
     like "$out" "^megatron: warning: $text" "a warning: $text"
 done
 
@@ -216,16 +216,16 @@ END
 
 # --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
-    --no-rope-fusion --no-position-embedding --wandb-project x --wandb-entity y --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
+    --no-rope-fusion --no-position-embedding --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
 is "$rc" 0 "flags without meaning are accepted"
 like "$out" '^megatron: note: ignored options: --use-mcore-models' "with a note"
 try "$megatron" train "${small[@]}" --cross-entropy-loss-fusion --manual-gc --empty-unused-memory-level 1 --manual-gc-interval 10 \
     --no-check-for-nan-in-loss-and-grad --grad-reduce-in-bf16 --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
     --dist-ckpt-strictness log_all --ckpt-fully-parallel-save --tp-comm-overlap --auto-detect-ckpt-format
 is "$rc" 0 "those of Megatron-LM's newer examples, too" || diag "$out"
-try "$megatron" train "${small[@]}" --wandb_project x --train_iters 1 --manual_gc_interval 10 --tp_comm_overlap_cfg f --use_flash-attn
+try "$megatron" train "${small[@]}" --train_iters 1 --manual_gc_interval 10 --tokenizer_hf_use_fast --tp_comm_overlap_cfg f --use_flash-attn
 is "$rc" 0 "every option takes _ for -" || diag "$out"
-like "$out" '^megatron: note: ignored options: --wandb-\* --manual-gc-\* --tp-comm-overlap-\* --use-flash-attn$' "also one that a pattern matches"
+like "$out" '^megatron: note: ignored options: --manual-gc-\* --tokenizer-hf-\* --tp-comm-overlap-\* --use-flash-attn$' "also one that a pattern matches"
 like "$("$megatron" train --help)" '^  --tokenizer-type .*\|NullTokenizer$' "--help shows long choices in full"
 while IFS='|' read -r options text; do
     try "$megatron" train "${small[@]}" $options
@@ -250,6 +250,7 @@ done <<'EOT'
 --max-position-embeddings 8|greater than --max-position-embeddings=8
 --megatron-model gpt3-1T|unknown model
 --num-layers-per-virtual-pipeline-stage 1|requires --pipeline-model-parallel-size of 2
+--wandb-project x|--wandb-project requires --wandb-exp-name, the name of the run
 --optimizer muon|--optimizer=muon is unknown; use adam.sgd
 --optimizer sgd --sgd-momentum 1|--sgd-momentum=1 must be at least 0 and less than 1
 --lr-decay-style WSD|--lr-decay-style WSD requires --lr-wsd-decay-iters
