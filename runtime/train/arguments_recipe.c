@@ -238,7 +238,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
     if (!is_bert(a)) {
         /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
-        if (a->binary_head && !a->mock_data)
+        if (a->binary_head && a->mlm.data_kind != MASKED_AUTO)
             return error_set(err, "the binary head needs pairs of sentences (--masked-data bert), "
                                   "or use --bert-no-binary-head");
         return options_given(given, "short-seq-prob")
