@@ -136,7 +136,8 @@ static int read_yarn(struct json_value object, double positions, struct rope_sca
         flag(object, "truncate", 1, &truncate, err) < 0)
         return -1;
     if (!truncate || mscale != all)
-        return error_set(err, "yarn with truncate or different mscale values is not supported");
+        return error_set(err, "yarn with truncate false, or with mscale different from "
+                              "mscale_all_dim, is not supported");
     if (mscale != 0 && s->attention == 0)
         s->attention = 1;
     return s->low > 0 && s->high > 0 && s->original > 0 && s->attention >= 0
@@ -351,7 +352,7 @@ static int read_qwen(struct json_value root, struct model_config *c, struct erro
         return 0;
     if (first > 0)
         return error_set(err,
-                         "a sliding window in the layers from number %lld on only "
+                         "a sliding window that starts only at layer %lld "
                          "(max_window_layers) is not supported",
                          (long long)first);
     c->window = window;

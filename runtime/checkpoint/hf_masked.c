@@ -183,7 +183,7 @@ static int read_sizes(struct json_value root, struct model_config *c, struct err
         return -1;
     if (s->layers < 1 || s->heads < 1 || s->hidden < 1 || s->ffn_hidden < 1 || s->vocabulary < 1 ||
         s->hidden % s->heads != 0)
-        return error_set(err, "sizes must be positive, and hidden_size a multiple of "
+        return error_set(err, "sizes must be positive, and hidden_size must be a multiple of "
                               "num_attention_heads");
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;

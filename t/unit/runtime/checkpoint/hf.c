@@ -178,7 +178,8 @@ static void test_configs(void)
         {LLAMA(ROPE("\"rope_type\":\"yarn\"")),
          IN "rope_scaling: factor is missing or not greater than 0"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false")),
-         IN "yarn with truncate or different mscale values is not supported"},
+         IN "yarn with truncate false, or with mscale different from mscale_all_dim, is "
+            "not supported"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":0")),
          IN "yarn: beta_slow, beta_fast and original_max_position_embeddings must be greater "
             "than 0"},
