@@ -120,6 +120,10 @@ start_registry() {
         image_arguments="enroot_path=$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin image_fuse=none image_min_free=100k"
         return
     fi
+    local program
+    for program in docker-registry umoci skopeo; do
+        command -v $program >/dev/null || { echo "$program is needed beside the real Enroot; install it" >"$1/push.log"; return 1; }
+    done
     registry_port=$((20000 + RANDOM % 10000))
     registry=docker://127.0.0.1:$registry_port#
     # Imports take longer if a test requests that, like the stand-in's.
