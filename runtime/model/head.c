@@ -4,18 +4,17 @@
  * some rows at a time. A model that generates computes the logits of one token per sample. */
 #include "builder.h"
 #include "linear.h"
+#include "vocabulary_loss.h"
 
 enum { HEAD };
 
 struct head_common {
     struct linear linear;
-    struct device_plan *partial, *finish[MODES];
+    struct vocabulary_loss loss;
     struct device_plan *softcap; /* of the logits; NULL: none */
     struct device_plan *gather;  /* of the rows whose logits are wanted */
     void (*run)(struct pass *pass, struct block *block);
-    void *logits;       /* (head_rows, vocabulary) */
-    void *wanted;       /* (head_rows, h) of a model that generates */
-    float *partials[2]; /* (3, head_rows) of this rank, and of all tensor-parallel ranks */
+    void *wanted; /* (head_rows, h) of a model that generates */
 };
 
 /* A tied head uses the word table of the embedding, or on another pipeline stage a copy of it. */
@@ -38,10 +37,7 @@ static void place_common(struct model *m, struct block *block, struct arena *are
     struct head_common *common = block->common;
     size_t size = type_size(m->config.type);
 
-    common->logits = m->logits = arena_take(arena, z->head_rows * z->vocabulary, size);
-    common->partials[0] = arena_take(arena, 3 * z->head_rows, sizeof(float));
-    common->partials[1] =
-        arena_take(arena, 3 * z->head_rows * m->parallel->layout.tp, sizeof(float));
+    vocabulary_loss_place(m, &common->loss, arena);
     if (!trains(m))
         common->wanted = arena_take(arena, z->head_rows * z->hidden, size);
 }
@@ -49,30 +45,7 @@ static void place_common(struct model *m, struct block *block, struct arena *are
 static void cap(struct model *m, const struct head_common *common)
 {
     if (common->softcap)
-        run_softcap(common->softcap, compute(m), &(struct softcap_operands){common->logits});
-}
-
-/* Loss of head_rows rows from 'first' on; in training logits become their gradient. */
-static void run_loss(struct pass *p, const struct head_common *common, int64_t first)
-{
-    struct model *m = p->m;
-    const struct model_batch *batch = &p->slot->batch;
-    const float *partials = NULL;
-
-    if (m->parallel->layout.tp > 1) {
-        run_cross_entropy_partial(common->partial, compute(m),
-                                  &(struct cross_entropy_partial_operands){
-                                      common->logits, batch->targets + first, common->partials[0]});
-        partials = common->partials[1];
-        overlap_begin(&m->overlap);
-        comm_all_gather(m->parallel->tensor, m->overlap.side, common->partials[0],
-                        common->partials[1], (size_t)(3 * m->sizes.head_rows), TYPE_FP32);
-        overlap_end(&m->overlap);
-    }
-    run_cross_entropy_finish(
-        common->finish[p->mode], compute(m),
-        &(struct cross_entropy_finish_operands){common->logits, batch->targets + first, partials,
-                                                batch->weight + first, NULL, m->state});
+        run_softcap(common->softcap, compute(m), &(struct softcap_operands){common->loss.logits});
 }
 
 static void run_gradients(struct pass *p, const struct head_common *common, int head, void *x,
@@ -80,13 +53,14 @@ static void run_gradients(struct pass *p, const struct head_common *common, int 
 {
     struct model *m = p->m;
 
-    run_linear_wgrad(
-        common->linear.wgrad, compute(m),
-        &(struct linear_wgrad_operands){
-            .dy = common->logits, .x = x, .dweight = gradient(m, head), .accumulate = accumulate});
-    run_linear_dgrad(
-        common->linear.dgrad, compute(m),
-        &(struct linear_dgrad_operands){.dy = common->logits, .weight = weight(m, head), .dx = dx});
+    run_linear_wgrad(common->linear.wgrad, compute(m),
+                     &(struct linear_wgrad_operands){.dy = common->loss.logits,
+                                                     .x = x,
+                                                     .dweight = gradient(m, head),
+                                                     .accumulate = accumulate});
+    run_linear_dgrad(common->linear.dgrad, compute(m),
+                     &(struct linear_dgrad_operands){
+                         .dy = common->loss.logits, .weight = weight(m, head), .dx = dx});
 }
 
 /* The loss of the norm's output, and in training its gradient in the same place. */
@@ -107,9 +81,9 @@ static void run_head(struct pass *p, struct block *block)
 
         run_linear_forward(common->linear.forward, compute(m),
                            &(struct linear_forward_operands){
-                               .x = part, .weight = weight(m, head), .y = common->logits});
+                               .x = part, .weight = weight(m, head), .y = common->loss.logits});
         cap(m, common);
-        run_loss(p, common, first);
+        vocabulary_loss_run(p, &common->loss, first);
         if (p->mode == MODE_TRAIN)
             run_gradients(p, common, head, part, element(m, dx, first * z->hidden),
                           p->accumulate || first > 0);
@@ -134,7 +108,7 @@ static void run_logits(struct pass *p, struct block *block)
     run_linear_forward(common->linear.forward, compute(m),
                        &(struct linear_forward_operands){.x = common->wanted,
                                                          .weight = weight(m, block->tensors[HEAD]),
-                                                         .y = common->logits});
+                                                         .y = common->loss.logits});
     cap(m, common);
 }
 
@@ -142,18 +116,12 @@ static int prepare(struct model *m, struct block *block, struct error *err)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    const struct parallel *parallel = m->parallel;
     struct head_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
     const struct linear_spec linear = {
         .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .head = 1};
     struct operation gather = {.kind = OPERATION_GATHER_ROWS,
                                .gather_rows = {z->head_rows, z->hidden, c->type, 0, 0, 0}};
-    struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-                             .cross_entropy = {z->head_rows, z->vocabulary, first,
-                                               c->shape.vocabulary, c->type,
-                                               (int)parallel->layout.tp, 1, c->logit_softcap}};
     struct operation softcap = {
         .kind = OPERATION_SOFTCAP,
         .softcap = {z->head_rows * z->vocabulary, c->type, c->logit_softcap}};
@@ -166,11 +134,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         planner_make(&p, &common->gather, &gather);
         return p.failed ? -1 : 0;
     }
-    planner_make(&p, &common->partial, &loss);
-    loss.kind = OPERATION_CROSS_ENTROPY_FINISH;
-    planner_make(&p, &common->finish[MODE_TRAIN], &loss);
-    loss.cross_entropy.backward = 0;
-    planner_make(&p, &common->finish[MODE_EVALUATE], &loss);
+    vocabulary_loss_plan(&p, m, &common->loss);
     return p.failed ? -1 : 0;
 }
 
@@ -179,9 +143,7 @@ static void release(void *shared)
     struct head_common *common = shared;
 
     linear_release(&common->linear);
-    plan_destroy(common->partial);
-    plan_destroy(common->finish[MODE_TRAIN]);
-    plan_destroy(common->finish[MODE_EVALUATE]);
+    vocabulary_loss_release(&common->loss);
     plan_destroy(common->gather);
     plan_destroy(common->softcap);
 }

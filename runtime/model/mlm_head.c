@@ -9,6 +9,7 @@
  * computes the loss and all gradients at once and keeps the gradient of the selected rows. */
 #include "builder.h"
 #include "pooler.h"
+#include "vocabulary_loss.h"
 
 enum { WORD, BIAS, DENSE, DENSE_BIAS, NORM, NORM_BIAS, POOLER };
 
@@ -21,14 +22,12 @@ struct mlm_head_common {
     struct linear dense, decoder;
     struct device_plan *select, *unselect, *clear; /* rows out of the stream and into it */
     struct device_plan *norm, *norm_backward, *gelu_backward;
-    struct device_plan *partial, *finish[MODES];
+    struct vocabulary_loss loss;
     void *whole;        /* (M, h) selected rows, then the gradient of 'all' */
     void *x;            /* (m, h) selected rows of this rank; then gradients */
     void *pre, *gelu;   /* (m, h) */
     void *y, *all;      /* (m, h) normalized; (M, h) of all tensor-parallel ranks */
     float *mean, *rstd; /* (m) */
-    void *logits;       /* (head_rows, vocabulary) */
-    float *partials[2]; /* (3, head_rows) of this rank, and of all tensor-parallel ranks */
     struct pooler pooler;
 };
 
@@ -88,10 +87,7 @@ static void place_common(struct model *m, struct block *block, struct arena *are
     common->all = several ? arena_take(arena, whole, size) : common->y;
     common->mean = arena_take(arena, z->masked_part, sizeof(float));
     common->rstd = arena_take(arena, z->masked_part, sizeof(float));
-    common->logits = m->logits = arena_take(arena, z->head_rows * z->vocabulary, size);
-    common->partials[0] = arena_take(arena, 3 * z->head_rows, sizeof(float));
-    common->partials[1] =
-        arena_take(arena, 3 * z->head_rows * m->parallel->layout.tp, sizeof(float));
+    vocabulary_loss_place(m, &common->loss, arena);
     if (z->binary)
         pooler_place(m, &common->pooler, arena);
 }
@@ -144,31 +140,16 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
 
 static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common *common)
 {
-    const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    const struct parallel *parallel = m->parallel;
-    int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
     const struct linear_spec decoder = {.rows = z->head_rows,
                                         .in = z->hidden,
                                         .out = z->vocabulary,
                                         .bias = 1,
                                         .wgrad_bias = 1,
                                         .head = 1};
-    struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-                             .cross_entropy = {.rows = z->head_rows,
-                                               .cols = z->vocabulary,
-                                               .first = first,
-                                               .vocabulary = c->shape.vocabulary,
-                                               .type = c->type,
-                                               .parts = (int)parallel->layout.tp,
-                                               .backward = 1}};
 
     linear_plan(p, m, &common->decoder, &decoder);
-    planner_make(p, &common->partial, &loss);
-    loss.kind = OPERATION_CROSS_ENTROPY_FINISH;
-    planner_make(p, &common->finish[MODE_TRAIN], &loss);
-    loss.cross_entropy.backward = 0;
-    planner_make(p, &common->finish[MODE_EVALUATE], &loss);
+    vocabulary_loss_plan(p, m, &common->loss);
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -196,9 +177,7 @@ static void release(void *shared)
     plan_destroy(common->norm);
     plan_destroy(common->norm_backward);
     plan_destroy(common->gelu_backward);
-    plan_destroy(common->partial);
-    plan_destroy(common->finish[MODE_TRAIN]);
-    plan_destroy(common->finish[MODE_EVALUATE]);
+    vocabulary_loss_release(&common->loss);
     pooler_release(&common->pooler);
 }
 
@@ -239,29 +218,6 @@ static void transform(struct pass *p, struct block *block)
     overlap_end(&m->overlap);
 }
 
-/* Loss of head_rows rows from 'first' on; in training logits become their gradient. */
-static void run_loss(struct pass *p, const struct mlm_head_common *common, int64_t first)
-{
-    struct model *m = p->m;
-    const struct model_batch *batch = &p->slot->batch;
-    const float *partials = NULL;
-
-    if (m->parallel->layout.tp > 1) {
-        run_cross_entropy_partial(common->partial, compute(m),
-                                  &(struct cross_entropy_partial_operands){
-                                      common->logits, batch->targets + first, common->partials[0]});
-        partials = common->partials[1];
-        overlap_begin(&m->overlap);
-        comm_all_gather(m->parallel->tensor, m->overlap.side, common->partials[0],
-                        common->partials[1], (size_t)(3 * m->sizes.head_rows), TYPE_FP32);
-        overlap_end(&m->overlap);
-    }
-    run_cross_entropy_finish(
-        common->finish[p->mode], compute(m),
-        &(struct cross_entropy_finish_operands){common->logits, batch->targets + first, partials,
-                                                batch->weight + first, NULL, m->state});
-}
-
 /* The decoder, its loss and, in training, its gradients; that of 'all' goes to 'whole', as a
  * partial sum over the vocabulary. */
 static void decode(struct pass *p, struct block *block)
@@ -278,19 +234,19 @@ static void decode(struct pass *p, struct block *block)
                            &(struct linear_forward_operands){.x = part,
                                                              .weight = weight(m, t[WORD]),
                                                              .bias = weight(m, t[BIAS]),
-                                                             .y = common->logits});
-        run_loss(p, common, first);
+                                                             .y = common->loss.logits});
+        vocabulary_loss_run(p, &common->loss, first);
         if (p->mode != MODE_TRAIN)
             continue;
         run_linear_wgrad(common->decoder.wgrad, compute(m),
-                         &(struct linear_wgrad_operands){.dy = common->logits,
+                         &(struct linear_wgrad_operands){.dy = common->loss.logits,
                                                          .x = part,
                                                          .dweight = gradient(m, t[WORD]),
                                                          .dbias = gradient(m, t[BIAS]),
                                                          .accumulate = p->accumulate || first > 0});
         run_linear_dgrad(
             common->decoder.dgrad, compute(m),
-            &(struct linear_dgrad_operands){.dy = common->logits,
+            &(struct linear_dgrad_operands){.dy = common->loss.logits,
                                             .weight = weight(m, t[WORD]),
                                             .dx = element(m, common->whole, first * z->hidden)});
     }
