@@ -16,6 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Seconds; shorter waits are those of small trials. */
+static const double WORTH_A_WARNING = 0.5;
+
 /* --- The thread ------------------------------------------------------------------------------ */
 
 static int write_share(struct checkpoint *c, struct index_file *file, struct error *err)
@@ -278,7 +281,7 @@ static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *
         return -1;
     waited = clock_now() - began;
     step = steps > 0 ? (began - c->began) / (double)steps : 0;
-    if (c->warned || c->failed || step <= 0 || waited < step)
+    if (c->warned || c->failed || step <= 0 || waited < step || waited < WORTH_A_WARNING)
         return 0;
     c->warned = 1;
     checkpoint_warn(
