@@ -43,6 +43,7 @@ static const struct field state_fields[] = {
 /* Of the log line that comes next; checkpoints of older versions do not have them. */
 static const struct field log_fields[] = {
     STATE(weight_total, FIELD_DOUBLE),
+    STATE(pair_total, FIELD_DOUBLE),
     STATE(norm_total, FIELD_DOUBLE),
     STATE(clipped, FIELD_INT64),
     {0},

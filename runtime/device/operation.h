@@ -352,8 +352,8 @@ struct embedding_backward_operands {
  * PARTIAL: per row maximum, sum of exp(logit - maximum), and the target's logit (0 if another rank
  * has it). A rank with padding only returns maximum -inf and sum 0.
  * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), computes loss[r]
- * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss, and turns the
- * logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
+ * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss (of a binary
+ * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
  * gets 0). Without 'backward' the logits are unchanged. With one part 'partials' may be NULL:
  * FINISH then does both halves in one pass. With 'softcap' the logits are the result of
  * OPERATION_SOFTCAP, and the gradient is that of its input. */
@@ -364,6 +364,7 @@ struct cross_entropy_shape {
     int parts;
     int backward;
     double softcap; /* 0: none */
+    int pair;       /* the loss of a binary head */
 };
 
 struct cross_entropy_partial_operands {

@@ -68,11 +68,14 @@ struct step_state {
     int32_t good_steps;  /* consecutive */
     int32_t hysteresis;  /* overflows left before the scale halves */
     double loss;         /* of this step: sum of weight * loss of its tokens, before scaling */
+    double pair_loss;    /* the part of it that the binary head contributes; behind 'loss', so that
+                            ranks add up both at once */
     double norm_squared; /* of this step's scaled gradients */
     double grad_norm;    /* set by step_clip: without the loss scale */
 
     /* Accumulated since the last STEP_RESET, for a log line. */
     double loss_total, weight_total; /* weight x loss, weight */
+    double pair_total;               /* weight x pair_loss */
     double norm_total;               /* of the gradients */
     int64_t clipped;                 /* steps whose norm exceeded the limit */
     int64_t taken, skipped, nans;
@@ -174,7 +177,7 @@ STEP_FUNCTION void step_state_refresh(struct step_state *state, const struct ste
 
 STEP_FUNCTION void step_begin(struct step_state *state)
 {
-    state->loss = 0;
+    state->loss = state->pair_loss = 0;
     state->norm_squared = 0;
     state->skip = 0;
 }
@@ -227,6 +230,7 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
     }
     state->taken++;
     state->loss_total += state->weight * state->loss;
+    state->pair_total += state->weight * state->pair_loss;
     state->weight_total += state->weight;
     state->norm_total += state->grad_norm;
     state->clipped += rules->clip > 0 && state->grad_norm > rules->clip;
@@ -237,7 +241,7 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
 
 STEP_FUNCTION void step_reset(struct step_state *state)
 {
-    state->loss_total = state->weight_total = state->norm_total = 0;
+    state->loss_total = state->pair_total = state->weight_total = state->norm_total = 0;
     state->clipped = 0;
     state->taken = state->skipped = state->nans = 0;
 }

@@ -71,7 +71,8 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
                                                .vocabulary = LABELS,
                                                .type = m->config.type,
                                                .parts = 1,
-                                               .backward = 1}};
+                                               .backward = 1,
+                                               .pair = 1}};
 
     pooler->has_bias = m->parallel->at.tp == 0;
     classifier.bias = classifier.wgrad_bias = pooler->has_bias;

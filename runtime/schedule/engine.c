@@ -380,7 +380,7 @@ double engine_pass_seconds(const struct engine *e)
 }
 
 int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros, double *loss,
-                    struct error *err)
+                    double *pair_loss, struct error *err)
 {
     struct step_state *state = model_state(e->model);
 
@@ -390,10 +390,11 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
     if (run_micros(e, &e->evaluate, loader, micros, 1, err) < 0)
         return -1;
     if (e->parallel->data->size > 1)
-        comm_all_reduce(e->parallel->data, e->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
+        comm_all_reduce(e->parallel->data, e->stream, &state->loss, 2, TYPE_FP64, COMM_SUM);
     if (engine_state(e, e->report, 0, err) < 0)
         return -1;
     *loss = e->report->loss;
+    *pair_loss = e->report->pair_loss;
     return 0;
 }
 

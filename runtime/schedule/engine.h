@@ -46,10 +46,10 @@ int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iter
 /* The weight of the next steps' losses in the mean that is logged; 1 at first. */
 void engine_weigh(struct engine *engine, double weight);
 
-/* Mean loss of 'micros' micro-batches without training; waits. The same on all ranks of the last
- * stage; 0 on others. */
+/* Mean loss of 'micros' micro-batches without training, and the part of it that a binary head
+ * contributes; waits. The same on all ranks of the last stage; 0 on others. */
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
-                    double *loss, struct error *err);
+                    double *loss, double *pair_loss, struct error *err);
 
 /* The state after all steps enqueued so far; waits for them and for the weights. 'reset' clears the
  * logged counters. */

@@ -503,7 +503,7 @@ void optimizer_finish(struct optimizer *o)
                        &(struct square_sum_operands){
                            model_gradients(o->model) + o->segments[i].first, &state->norm_squared});
     if (o->parallel->data->size > 1)
-        comm_all_reduce(o->parallel->data, o->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
+        comm_all_reduce(o->parallel->data, o->stream, &state->loss, 2, TYPE_FP64, COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
     phase(o, STEP_CLIP);
     update(o);

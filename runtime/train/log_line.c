@@ -41,6 +41,8 @@ void log_line_format(const struct log_line *l, char *buffer, size_t size)
            l->batch_size);
     if (l->taken > 0)
         append(buffer, size, &used, " lm loss: %.6E |", l->loss);
+    if (l->taken > 0 && !isnan(l->pair_loss))
+        append(buffer, size, &used, " sop loss: %.6E |", l->pair_loss);
     append(buffer, size, &used, " loss scale: %.1f |", l->loss_scale);
     if (l->taken > 0)
         append(buffer, size, &used, " grad norm: %.3f |", l->grad_norm);
@@ -78,6 +80,8 @@ void log_line_json(const struct log_line *l, char *buffer, size_t size)
     append_number(buffer, size, &used, "learning_rate", l->lr);
     if (l->taken > 0)
         append_number(buffer, size, &used, "lm_loss", l->loss);
+    if (l->taken > 0 && !isnan(l->pair_loss))
+        append_number(buffer, size, &used, "sop_loss", l->pair_loss);
     append_number(buffer, size, &used, "loss_scale", l->loss_scale);
     if (l->taken > 0)
         append_number(buffer, size, &used, "grad_norm", l->grad_norm);
@@ -95,8 +99,7 @@ void log_line_evaluation_json(int64_t iteration, const char *set, double loss, c
     size_t used = 0;
 
     append(buffer, size, &used,
-           "{\"record\":\"validation\",\"version\":%d,\"iteration\":%" PRId64
-           ",\"set\":\"%s\"",
+           "{\"record\":\"validation\",\"version\":%d,\"iteration\":%" PRId64 ",\"set\":\"%s\"",
            RECORDS_VERSION, iteration, set);
     append_number(buffer, size, &used, "lm_loss", loss);
     append(buffer, size, &used, ",\"time\":%lld}\n", (long long)time(NULL));

@@ -11,6 +11,7 @@ struct log_line {
     double milliseconds; /* per iteration */
     double teraflops;    /* per rank; negative: not shown */
     double lr, loss, loss_scale, grad_norm;
+    double pair_loss;   /* of the binary head; NAN: not shown */
     double params_norm; /* negative: not shown */
     int64_t taken;      /* steps since the last line that were not skipped */
     int64_t skipped, nans;

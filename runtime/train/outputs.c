@@ -82,6 +82,7 @@ static void write_steps(const struct outputs *outputs, const struct log_line *li
         {"learning-rate", 1, line->lr},
         {"batch-size", 1, (double)line->batch_size},
         {"lm loss", line->taken > 0, line->loss},
+        {"sop loss", line->taken > 0 && !isnan(line->pair_loss), line->pair_loss},
         {"grad-norm", line->taken > 0, line->grad_norm},
         {"loss-scale", 1, line->loss_scale},
         {"world-size", outputs->world_size > 0, (double)outputs->world_size},
@@ -165,10 +166,10 @@ static void write_evaluation(const struct outputs *outputs, int64_t iteration, i
 }
 
 void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t consumed, int test,
-                        const char *what, double loss)
+                        const char *what, double loss, double pair_loss)
 {
     const char *set = test ? "test" : "validation";
-    char text[320], bits[48] = "";
+    char text[400], bits[48] = "", pair[48] = "", tag[48];
     int width;
 
     if (isnan(loss))
@@ -178,14 +179,20 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
      */
     if (outputs->bits)
         snprintf(bits, sizeof(bits), "lm loss in bits: %.6E | ", loss / M_LN2);
+    if (!isnan(pair_loss))
+        snprintf(pair, sizeof(pair), "sop loss value: %.6E | ", pair_loss);
     width = snprintf(text, sizeof(text),
-                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s", what,
-                     loss, exp(loss > 20 ? 20 : loss), bits);
+                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s%s",
+                     what, loss, exp(loss > 20 ? 20 : loss), bits, pair);
     print_rule(width);
     printf("%s\n", text);
     print_rule(width);
     fflush(stdout);
     write_evaluation(outputs, iteration, consumed, set, loss);
+    if (!isnan(pair_loss)) {
+        snprintf(tag, sizeof(tag), "sop loss %s", set);
+        write_both(outputs, tag, iteration, consumed, pair_loss);
+    }
     if (outputs->metrics) {
         log_line_evaluation_json(iteration, set, loss, text, sizeof(text));
         append_file_add(outputs->metrics, text, strlen(text));

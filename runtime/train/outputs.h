@@ -39,8 +39,9 @@ void outputs_records(struct outputs *outputs, const char *lines, size_t size);
 void outputs_line(struct outputs *outputs, const char *text);
 
 /* Log the mean loss of an evaluation; 'what' names it in the log, 'test' is 0 for validation data.
- * 'iteration' and 'consumed' are the steps and samples so far. */
+ * 'iteration' and 'consumed' are the steps and samples so far. 'pair_loss' is that of a binary
+ * head, or NAN. */
 void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t consumed, int test,
-                        const char *what, double loss);
+                        const char *what, double loss, double pair_loss);
 
 #endif

@@ -359,7 +359,8 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
                                              (seconds * 1e12 * (double)t->comm->size)
                                        : -1,
         .lr = state.lr,
-        .loss = state.taken > 0 ? state.loss_total / state.weight_total : NAN,
+        .loss = state.taken > 0 ? (state.loss_total - state.pair_total) / state.weight_total : NAN,
+        .pair_loss = a->binary_head ? state.pair_total / state.weight_total : NAN,
         .loss_scale = state.loss_scale,
         .grad_norm = state.grad_norm,
         .params_norm = params_norm,
@@ -390,7 +391,7 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     const struct arguments *a = t->a;
     int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
-    double total = 0, loss, began = clock_now();
+    double total = 0, pair_total = 0, loss, pair_loss, began = clock_now();
 
     if (a->full_validation && split == DATASET_VALID && !a->masked) {
         if (steps == 0)
@@ -403,18 +404,21 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
             return -1;
     }
     for (int64_t i = 0; i < steps; i++) {
-        if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, err) < 0)
+        if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, &pair_loss, err) < 0)
             return error_prefix(err, "evaluation");
-        total += loss;
+        total += loss - pair_loss;
+        pair_total += pair_loss;
     }
     /* fairseq's losses are shares of the whole split already. */
-    if (!dataset_masked(t->feeds.splits[split]))
+    if (!dataset_masked(t->feeds.splits[split])) {
         total /= (double)steps;
+        pair_total /= (double)steps;
+    }
     if (t->prints && a->mlm.log_format == LOG_JSON)
         return log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
     if (t->prints)
         outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
-                           total);
+                           total, a->binary_head ? pair_total : NAN);
     return 0;
 }
 

@@ -121,6 +121,8 @@ static void work_finish(struct cpu_plan *plan, const void *operands)
         if (o->weight[row] != 0)
             total += (double)o->weight[row] * loss[row];
     o->state->loss += total;
+    if (plan->operation.cross_entropy.pair)
+        o->state->pair_loss += total;
 }
 
 int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err)
