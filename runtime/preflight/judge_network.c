@@ -127,8 +127,10 @@ static void judge_measure(const struct job *job, const struct measure *measure,
         findings->out_of_memory = 1;
         return;
     }
+    /* A pair with a rank that has ended tells nothing about the other node. */
     for (int i = 0; i < count; i++)
-        grades[i] = grade(measure->get(&pairs[i], median), measure->warn, measure->fail);
+        if (judged(job, pairs[i].left) && judged(job, pairs[i].right))
+            grades[i] = grade(measure->get(&pairs[i], median), measure->warn, measure->fail);
     for (int i = 0; i < job->nodes; i++)
         judge_node(job, measure, pairs, grades, i, expected, findings);
     free(grades);

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "preflight.h"
+#include "preflight_private.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "fabric.h"
 #include "file.h"
 #include "hosts.h"
-#include "judge.h"
 #include "log.h"
 
-enum { CHOICES = 16384, DISK_BYTES = 8 << 20 };
+enum { CHOICES = 16384 };
 
 /* The first thing that ranks exchange: those of another version cannot be understood. */
 struct greeting {
@@ -29,112 +20,14 @@ struct greeting {
     uint32_t facts, measures; /* sizes */
 };
 
-/* What rank 0 tells all ranks after the facts are known. */
-struct order {
-    char shared_file[1024]; /* "" : no test */
-    int32_t nodes;          /* of the ring */
-};
-
-/* This rank's place in the ring. */
-struct place {
-    int32_t node; /* -1: not a first rank */
-    struct rendezvous_address right;
-};
-
-struct run {
-    const struct preflight_options *options;
-    const struct world *world;
-    struct hub *hub;
-    struct device *device;
-    struct layer *layer;
-    struct nvml_gpus *nvml;
-    struct facts facts;
-    struct measures measures;
-    struct order order;
-    struct place place;
-    int listener;
-    pthread_t sampler;
-    int sampling;
-    atomic_int stop;
-    /* on rank 0 */
-    struct facts *all_facts;
-    struct measures *all_measures;
-    double *ahead, *uncertainty;
-    int *leaders;
-};
-
-/* Where rank 0 is --------------------------------------------------------------------------------
- */
-
-static int64_t number_of(const char *variable)
-{
-    const char *text = getenv(variable);
-
-    return text ? strtoll(text, NULL, 10) : 0;
-}
-
-/* The plugin names rank 0's node and a port. Without it: the first node of the step, and a port
- * that follows from the numbers of job and step. */
-static int find_rank_0(const struct world *world, char *host, size_t size, int *port,
-                       struct error *err)
-{
-    const char *list = getenv("SLURM_STEP_NODELIST");
-
-    *port = world->master_port > 0
-                ? (int)world->master_port
-                : 20480 + (int)((number_of("SLURM_JOB_ID") * 16 + number_of("SLURM_STEP_ID") +
-                                 number_of("OMPI_MCA_ess_base_jobid") % 9973) %
-                                10240);
-    if (world->master_addr)
-        snprintf(host, size, "%s", world->master_addr);
-    else if (world->nodes <= 1)
-        snprintf(host, size, "localhost");
-    else if (!list || hosts_at(list, 0, host, size) < 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "cannot determine which node runs rank 0; set MASTER_ADDR and "
-                              "MASTER_PORT");
-    return 0;
-}
-
-/* The host that rank 'r' should be on, for ranks that never connected: Slurm fills node after node,
- * if it does not say otherwise. */
-static void expected_host(int r, const struct world *world, char *host, size_t size)
-{
-    const char *list = getenv("SLURM_STEP_NODELIST"), *at = getenv("SLURM_STEP_TASKS_PER_NODE");
-    int64_t node = 0, before = 0;
-
-    host[0] = '\0';
-    if (strcmp(world->source, "SLURM") != 0 && strcmp(world->source, "MEGATRON") != 0)
-        return;
-    while (list && at && *at) {
-        char *end;
-        long tasks = strtol(at, &end, 10), times = 1;
-
-        if (end == at || tasks < 1)
-            return;
-        if (strncmp(end, "(x", 2) == 0)
-            times = strtol(end + 2, &end, 10), end++;
-        if (r < before + tasks * times) {
-            hosts_at(list, node + (r - before) / tasks, host, size);
-            return;
-        }
-        before += tasks * times;
-        node += times;
-        at = *end == ',' ? end + 1 : NULL;
-    }
-}
-
-/* Phases -----------------------------------------------------------------------------------------
- */
-
 /* Time that one phase may take before a rank counts as dead. */
-static double patience(const struct run *run)
+static double phase_timeout(const struct run *run)
 {
     return run->options->timeout;
 }
 
 /* Time that another rank waits for rank 0, which may itself wait for a dead rank several times. */
-static double loyalty(const struct run *run)
+static double rank_0_timeout(const struct run *run)
 {
     return run->world->rank == 0 ? run->options->timeout : 4 * run->options->timeout + 30;
 }
@@ -149,7 +42,7 @@ static int greet(struct run *run, struct error *err)
     snprintf(mine.version, sizeof(mine.version), "%s", PACKAGE_VERSION);
     if (run->world->rank == 0 && !(all = calloc((size_t)size, sizeof(*all))))
         return error_set(err, "out of memory");
-    rc = hub_collect(run->hub, &mine, all, sizeof(mine), patience(run), err);
+    rc = hub_collect(run->hub, &mine, all, sizeof(mine), phase_timeout(run), err);
     for (int r = 1; all && rc == 0 && r < size; r++)
         if (hub_state(run->hub, r) == HUB_ALIVE && memcmp(&all[r], &mine, sizeof(mine)) != 0)
             hub_drop(run->hub, r);
@@ -204,8 +97,8 @@ static int exchange_facts(struct run *run, struct error *err)
             !run->leaders)
             return error_set(err, "out of memory");
     }
-    return hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts), patience(run),
-                       err);
+    return hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts),
+                       phase_timeout(run), err);
 }
 
 static int compare_clocks(struct run *run, struct error *err)
@@ -223,7 +116,7 @@ static int compare_clocks(struct run *run, struct error *err)
             asked[r] = (char)run->all_facts[r].leads;
     }
     rc = hub_compare_clocks(run->hub, asked, run->ahead, run->uncertainty,
-                            loyalty(run) + 0.01 * (double)run->world->size, err);
+                            rank_0_timeout(run) + 0.01 * (double)run->world->size, err);
     free(asked);
     return rc;
 }
@@ -248,33 +141,34 @@ static void create_shared_file(struct run *run)
 static int give_orders(struct run *run, struct error *err)
 {
     size_t size = (size_t)run->world->size;
-    struct place *places = NULL;
+    struct ring_position *positions = NULL;
     int rc, nodes = 0;
 
     if (run->world->rank == 0) {
-        places = calloc(size, sizeof(*places));
-        if (!places)
+        positions = calloc(size, sizeof(*positions));
+        if (!positions)
             return error_set(err, "out of memory");
         create_shared_file(run);
         for (int r = 0; r < (int)size; r++) {
-            places[r].node = -1;
+            positions[r].node = -1;
             if (hub_state(run->hub, r) == HUB_ALIVE && run->all_facts[r].leads &&
                 run->all_facts[r].node.address.port > 0) {
-                places[r].node = nodes;
+                positions[r].node = nodes;
                 run->leaders[nodes++] = r;
             }
         }
         run->order.nodes = nodes;
         for (int i = 0; i < nodes; i++)
-            places[run->leaders[i]].right =
+            positions[run->leaders[i]].right =
                 run->all_facts[run->leaders[pairs_right(nodes, i)]].node.address;
-        run->place = places[0];
+        run->position = positions[0];
     }
-    rc = hub_share(run->hub, &run->order, sizeof(run->order), loyalty(run), err);
-    /* Each rank needs one place; sending all to all would be quadratic. */
+    rc = hub_share(run->hub, &run->order, sizeof(run->order), rank_0_timeout(run), err);
+    /* Each rank needs one position; sending all to all would be quadratic. */
     if (rc == 0)
-        rc = hub_give(run->hub, places, &run->place, sizeof(run->place), loyalty(run), err);
-    free(places);
+        rc = hub_give(run->hub, positions, &run->position, sizeof(run->position),
+                      rank_0_timeout(run), err);
+    free(positions);
     return rc;
 }
 
@@ -295,7 +189,7 @@ static int create_layer(struct run *run, struct error *err)
             memcpy(choices, mine, strlen(mine));
         free(mine);
     }
-    rc = hub_share(run->hub, choices, CHOICES, loyalty(run), err);
+    rc = hub_share(run->hub, choices, CHOICES, rank_0_timeout(run), err);
     if (rc == 0 && run->world->rank != 0 && run->device)
         run->layer = layer_create(run->device, choices, &why);
     if (run->device && !run->layer)
@@ -307,159 +201,30 @@ static int create_layer(struct run *run, struct error *err)
 static int barrier(struct run *run, struct error *err)
 {
     char token = 0, *all = run->world->rank == 0 ? calloc((size_t)run->world->size, 1) : NULL;
-    int rc = hub_collect(run->hub, &token, all, 1, patience(run), err);
+    int rc = hub_collect(run->hub, &token, all, 1, phase_timeout(run), err);
 
     if (rc == 0)
-        rc = hub_share(run->hub, &token, 1, loyalty(run), err);
+        rc = hub_share(run->hub, &token, 1, rank_0_timeout(run), err);
     free(all);
     return rc;
-}
-
-/* Measurements -----------------------------------------------------------------------------------
- */
-
-/* GPUs lower their clocks and raise their links under load: look at them meanwhile. */
-static void *sample_gpus(void *context)
-{
-    struct run *run = context;
-
-    while (!atomic_load(&run->stop)) {
-        for (int i = 0; i < run->facts.node.gpu_count; i++)
-            nvml_gpus_sample(run->nvml, i, &run->measures.gpu[i]);
-        clock_sleep(0.1);
-    }
-    return NULL;
-}
-
-static void start_sampling(struct run *run)
-{
-    if (!run->nvml)
-        return;
-    memcpy(run->measures.gpu, run->facts.node.gpu, sizeof(run->measures.gpu));
-    run->sampling = pthread_create(&run->sampler, NULL, sample_gpus, run) == 0;
-}
-
-static void stop_sampling(struct run *run)
-{
-    if (run->sampling) {
-        atomic_store(&run->stop, 1);
-        pthread_join(run->sampler, NULL);
-    }
-    run->sampling = 0;
-    /* Errors that the load brought to light. */
-    for (int i = 0; run->nvml && i < run->facts.node.gpu_count; i++) {
-        struct gpu_state now, *seen = &run->measures.gpu[i];
-
-        if (nvml_gpus_read(run->nvml, i, &now) < 0)
-            continue;
-        seen->uncorrected = now.uncorrected;
-        seen->rows_pending = now.rows_pending;
-        seen->rows_spent = now.rows_spent;
-        seen->links_up = now.links_up;
-        seen->links_down = now.links_down;
-        seen->link_errors = now.link_errors;
-    }
-}
-
-static void measure_device(struct run *run)
-{
-    struct measures *m = &run->measures;
-    int full = run->options->full;
-    struct device_memory memory;
-    struct error err = {0};
-    size_t bytes, tested = 0;
-    int rc = 0;
-
-    if (!run->layer)
-        return;
-    rc = layer_run(run->layer, full ? 5 : 1, &m->layer, &err);
-    if (rc == 0 && run->facts.gpu_index >= 0) {
-        rc = layer_test_copies(run->device, &m->copy_rate, &err);
-        if (rc == 0 && device_memory(run->device, &memory, &err) == 0) {
-            /* Several GiB of a GPU are enough to meet a bad bank; the full form takes them all. */
-            bytes = full ? memory.available / 10 * 9 : (size_t)8 << 30;
-            if (bytes > memory.available / 10 * 9)
-                bytes = memory.available / 10 * 9;
-            rc = layer_test_memory(run->device, bytes, &m->wrong_blocks, &tested, &err);
-            m->tested_bytes = (double)tested;
-        }
-    }
-    if (rc < 0)
-        snprintf(m->trouble, sizeof(m->trouble), "%.150s", err.text);
-}
-
-/* Free space, and the rate of a write that reaches the disk. */
-static void measure_disk(struct run *run)
-{
-    struct measures *m = &run->measures;
-    char path[1100], *data = calloc(1, DISK_BYTES);
-    struct statvfs space;
-    double begin;
-    int fd;
-
-    m->disk_free = -1;
-    if (statvfs(run->options->scratch, &space) == 0)
-        m->disk_free = (int64_t)(space.f_bavail * space.f_frsize);
-    snprintf(path, sizeof(path), "%.1000s/.megatron-preflight.XXXXXX", run->options->scratch);
-    fd = data ? mkostemp(path, O_CLOEXEC) : -1;
-    if (fd >= 0) {
-        begin = clock_now();
-        if (file_write_at(fd, data, DISK_BYTES, 0) == 0 && fsync(fd) == 0)
-            m->disk_rate = DISK_BYTES / (clock_now() - begin);
-        unlink(path);
-        close(fd);
-    }
-    free(data);
-}
-
-/* A file system may show a new file late. */
-static void look_for_file(struct run *run)
-{
-    const char *path = run->order.shared_file;
-    double until = clock_now() + 3;
-
-    run->measures.sees_files = -1;
-    if (!path[0])
-        return;
-    do {
-        file_refresh_directory(run->options->shared);
-        run->measures.sees_files = access(path, F_OK) == 0;
-        if (!run->measures.sees_files)
-            clock_sleep(0.1);
-    } while (!run->measures.sees_files && clock_now() < until);
-}
-
-static int measure(struct run *run, struct error *err)
-{
-    if (run->facts.leads)
-        start_sampling(run);
-    if (processor_measure(&run->measures.processor, run->options->full ? 3 : 1, err) < 0)
-        return -1;
-    measure_device(run);
-    if (run->facts.leads) {
-        stop_sampling(run);
-        measure_disk(run);
-    }
-    look_for_file(run);
-    return 0;
 }
 
 static void exchange_pairs(struct run *run)
 {
     const int nodes = run->order.nodes, full = run->options->full;
-    const double meet = patience(run) / 4;
+    const double meet = phase_timeout(run) / 4;
 
-    if (run->place.node < 0)
+    if (run->position.node < 0)
         return;
     for (int round = 0; round < PAIRS_ROUNDS; round++) {
-        int pair = pairs_of_round(nodes, run->place.node, round);
-        int left = pair == run->place.node;
+        int pair = pairs_of_round(nodes, run->position.node, round);
+        int left = pair == run->position.node;
 
         /* The other node may still wait for a dead one in earlier rounds. */
         if (pair >= 0)
-            pairs_exchange(left, left ? &run->place.right : &run->facts.node.address, run->listener,
-                           full ? 2 : 0.4, meet * (round + 1) + round, patience(run),
-                           &run->measures.pairs[left ? 0 : 1]);
+            pairs_exchange(left, left ? &run->position.right : &run->facts.node.address,
+                           run->listener, full ? 2 : 0.4, meet * (round + 1) + round,
+                           phase_timeout(run), &run->measures.pairs[left ? 0 : 1]);
     }
     facts_read_counters(&run->measures.after, run->options->root);
 }
@@ -484,14 +249,11 @@ static int test_collectives(struct run *run, struct error *err)
                     node_of[r] = i;
         }
     }
-    rc = fabric_measure(run->hub, run->device, run->world, node_of, run->order.nodes, loyalty(run),
-                        &run->measures, err);
+    rc = fabric_measure(run->hub, run->device, run->world, node_of, run->order.nodes,
+                        rank_0_timeout(run), &run->measures, err);
     free(node_of);
     return rc;
 }
-
-/* Verdicts ---------------------------------------------------------------------------------------
- */
 
 /* The node kind: as named, or by the product name of the first node, or the usual limits of what
  * the ranks compute on. */
@@ -546,7 +308,7 @@ static int conclude(struct run *run, struct findings *findings, struct error *er
         states[r] = hub_state(run->hub, r);
         snprintf(hosts[r], sizeof(hosts[r]), "%.63s", known);
         if (!hosts[r][0])
-            expected_host(r, run->world, hosts[r], sizeof(hosts[r]));
+            hosts_of_rank(r, run->world, hosts[r], sizeof(hosts[r]));
     }
     judge(&job, findings);
     free(states);
@@ -560,22 +322,22 @@ static int run_phases(struct run *run, struct findings *findings, struct error *
     char host[256];
     int port, rc;
 
-    if (find_rank_0(run->world, host, sizeof(host), &port, err) < 0)
+    if (hosts_rank_0(run->world, host, sizeof(host), &port, err) < 0)
         return -1;
     read_facts(run);
     run->hub = hub_open((int)run->world->rank, (int)run->world->size, host, port,
-                        run->world->secret, patience(run), err);
+                        run->world->secret, phase_timeout(run), err);
     if (!run->hub || greet(run, err) < 0)
         return -1;
     open_device(run);
     if (exchange_facts(run, err) < 0 || compare_clocks(run, err) < 0 || give_orders(run, err) < 0 ||
-        create_layer(run, err) < 0 || barrier(run, err) < 0 || measure(run, err) < 0)
+        create_layer(run, err) < 0 || barrier(run, err) < 0 || preflight_measure(run, err) < 0)
         return -1;
     exchange_pairs(run);
     if (run->options->full && test_collectives(run, err) < 0)
         return -1;
     rc = hub_collect(run->hub, &run->measures, run->all_measures, sizeof(run->measures),
-                     measuring + 2 * patience(run), err);
+                     measuring + 2 * phase_timeout(run), err);
     if (run->order.shared_file[0] && run->world->rank == 0)
         unlink(run->order.shared_file);
     return rc == 0 && run->world->rank == 0 ? conclude(run, findings, err) : rc;

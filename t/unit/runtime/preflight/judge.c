@@ -203,6 +203,15 @@ static void test_network(struct fake *f)
     }
     expect(f, "n5 network!", "a node that no neighbor can connect to");
     make(f, 4);
+    f->states[3] = HUB_ENDED;
+    for (int i = 2; i < 4; i++) {
+        f->measures[i].pairs[0].failed = 1;
+        f->measures[(i + 1) % 4].pairs[1].failed = 1;
+    }
+    expect(f, "n4 answers!", "the neighbors of a node that has ended are healthy");
+    f->measures[0].pairs[0].rate = f->measures[1].pairs[1].rate = 1e8;
+    expect(f, "n4 answers!, n1 network?, n2 network?", "one bad pair beside it is a link");
+    make(f, 4);
     f->machine.limits.pair_all_reduce = 100e9;
     for (int r = 0; r < 4; r++)
         f->measures[r].pair_reduce[0] = r == 0 || r == 3 ? 50e9 : 200e9;

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Log lines of steps, in Megatron-LM's and fairseq's formats. */
+#include "train_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <time.h>
+
+#include "clock.h"
+#include "fairseq_log.h"
+#include "plan.h"
+
+int train_check_standstill(const struct train *t, int64_t limit, struct error *err)
+{
+    int64_t steps = standstill_steps(&t->standstill, t->iteration);
+
+    if (steps < limit)
+        return 0;
+    return error_set(err,
+                     "no optimizer step since iteration %" PRId64
+                     ": the gradients of the last %" PRId64
+                     " steps were inf or NaN; resume from an earlier checkpoint (--ckpt-step) with "
+                     "a lower --lr, and check the data after that iteration",
+                     t->iteration - steps, steps);
+}
+
+/* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
+static double memory_in_use(const struct train *t)
+{
+    struct rank_plan plan;
+    struct error ignored;
+
+    if (plan_rank(t->a, &t->parallel.at, &plan, &ignored) < 0)
+        return -1;
+    return (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
+                    plan.memory.activations);
+}
+
+/* What the steps from 'first' on contained. */
+static int count_steps(struct train *t, int64_t first, int64_t steps, enum dataset_split split,
+                       struct fairseq_line *line, struct error *err)
+{
+    struct masked *masked = train_masked(t, split);
+    struct masked_step step;
+
+    line->epoch = 1;
+    line->update = (double)t->iteration / (double)t->total;
+    line->steps = steps;
+    if (!masked) {
+        line->sentences = (double)(steps * t->a->global_batch_size);
+        line->tokens = line->sentences * (double)t->a->seq_length;
+        return 0;
+    }
+    for (int64_t i = first; i < first + steps; i++) {
+        if (masked_step_of(masked, i, &step, err) < 0)
+            return -1;
+        line->tokens += (double)step.tokens;
+        line->sentences += (double)step.sentences;
+        line->epoch = step.epoch;
+        line->update =
+            (double)(step.epoch - 1) + (double)step.in_epoch / (double)masked_steps(masked);
+    }
+    return 0;
+}
+
+static int log_fairseq(struct train *t, const struct log_line *log, const struct step_state *state,
+                       double seconds, struct error *err)
+{
+    struct fairseq_line line = {0};
+    int64_t steps = t->iteration - t->logged;
+    char text[1024];
+
+    if (count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0)
+        return -1;
+    t->train_seconds += seconds;
+    line.loss = log->loss;
+    line.seconds = seconds;
+    line.updates = state->adam_step;
+    line.lr = log->lr;
+    line.norm = state->taken > 0 ? state->norm_total / (double)state->taken : log->grad_norm;
+    line.clipped = t->a->rules.clip <= 0 ? -1
+                   : state->taken > 0    ? (double)state->clipped / (double)state->taken
+                                         : 1;
+    line.scale = t->a->fp16 ? state->loss_scale : 0;
+    line.train_wall = t->train_seconds;
+    line.wall = clock_now() - t->began;
+    fairseq_line_format(&line, (double)time(NULL), text, sizeof(text));
+    outputs_line(&t->outputs, text);
+    return 0;
+}
+
+int train_log_fairseq_valid(struct train *t, enum dataset_split split, int64_t steps, double loss,
+                            double seconds, struct error *err)
+{
+    struct fairseq_line line = {0};
+    struct fairseq_line now = {0};
+    char text[1024];
+
+    if (count_steps(t, 0, steps, split, &line, err) < 0 ||
+        count_steps(t, train_data_step(t) - (t->iteration > 0), t->iteration > 0, DATASET_TRAIN,
+                    &now, err) < 0)
+        return -1;
+    line.epoch = now.epoch;
+    line.loss = loss;
+    line.seconds = seconds;
+    line.updates = t->iteration;
+    if (split == DATASET_VALID && (t->best_count++ == 0 || loss < t->best))
+        t->best = loss;
+    fairseq_line_valid(&line, split == DATASET_VALID ? "valid" : "test",
+                       split == DATASET_VALID ? t->best : NAN, (double)time(NULL), text,
+                       sizeof(text));
+    outputs_line(&t->outputs, text);
+    return 0;
+}
+
+int train_log_steps(struct train *t, int64_t batch, struct error *err)
+{
+    const struct arguments *a = t->a;
+    struct step_state state;
+    struct log_line line;
+    double seconds, params_norm = -1;
+    int64_t steps = t->iteration - t->logged;
+
+    if (engine_state(t->engine, &state, 1, err) < 0 ||
+        (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
+        return -1;
+    standstill_look(&t->standstill, &state, &a->rules, t->iteration);
+    seconds = (clock_now() - t->interval_began) / (double)steps;
+    line = (struct log_line){
+        .iteration = t->iteration,
+        .total = t->total,
+        .consumed = t->consumed,
+        .batch_size = batch,
+        .milliseconds = 1000 * seconds,
+        .teraflops = a->log_throughput ? sample_flops(a) * (double)batch /
+                                             (seconds * 1e12 * (double)t->comm->size)
+                                       : -1,
+        .lr = state.lr,
+        .loss = state.taken > 0 ? (state.loss_total - state.pair_total) / state.weight_total : NAN,
+        .pair_loss = a->binary_head ? state.pair_total / state.weight_total : NAN,
+        .loss_scale = state.loss_scale,
+        .grad_norm = state.grad_norm,
+        .params_norm = params_norm,
+        .taken = state.taken,
+        .skipped = state.skipped,
+        .nans = state.nans,
+        .eta = seconds * (double)(t->total - t->iteration),
+        .memory = a->log_memory ? memory_in_use(t) : -1,
+    };
+    if (t->prints && a->mlm.log_format == LOG_JSON &&
+        log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
+        return -1;
+    if (rank_times_due(&t->rank_times, t->iteration) &&
+        rank_times_compare(&t->rank_times, &t->parallel, t->iteration,
+                           engine_pass_seconds(t->engine), &t->outputs, err) < 0)
+        return -1;
+    t->logged = t->iteration;
+    t->interval_began = clock_now();
+    if (t->prints)
+        outputs_steps(&t->outputs, &line);
+    return train_check_standstill(t, STANDSTILL_END, err);
+}
