@@ -336,8 +336,8 @@ int bpe_learn(const struct lexicon *lexicon, const struct bpe_rules *rules,
     rc = bpe_add_alphabet(&l, lexicon, err);
     if (rc == 0 && (int64_t)learned->tokens.count > rules->vocab_size)
         rc = error_set_code(err, ERROR_USAGE,
-                            "a vocabulary of %lld tokens is too small: special tokens and the "
-                            "alphabet alone are %zu",
+                            "a vocabulary of %lld tokens is too small: the special tokens and the "
+                            "alphabet already take %zu",
                             (long long)rules->vocab_size, learned->tokens.count);
     if (rc == 0)
         rc = bpe_write_words(&l, lexicon, err);

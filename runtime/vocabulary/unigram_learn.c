@@ -453,7 +453,8 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
     rc = unigram_seed(lexicon, rules, &pieces, &spans, err);
     if (rc == 0 && (int64_t)pieces.required > rules->vocab_size)
         rc = error_set_code(err, ERROR_USAGE,
-                            "%lld pieces are too few: the characters of the corpus alone are %zu",
+                            "%lld pieces besides special tokens and bytes are too few: the corpus "
+                            "has %zu different characters; use a larger vocabulary",
                             (long long)rules->vocab_size, pieces.required);
     for (int part = 0; rc == 0 && part < PARTS; part++) {
         l.expected[part] = malloc((pieces.tokens.count + 1) * sizeof(double));

@@ -13,7 +13,7 @@ one() { sed -n 's/^rank .* at //p' <<<"$1" | sort -u | wc -l; }
 first() { sed -n 's/^rank 0\/.* on \(n[0-9]\) at .*/\1/p' <<<"$1"; }
 meeting() { sed -n 's/^n[0-9]: megatron .* on \(n[0-9]\)$/\1/p' <<<"$1" | sort -u | xargs; }
 
-# step NAME WORLD COMMAND...: a step whose tasks agree, and meet on the node of rank 0.
+# step NAME WORLD COMMAND...: a step whose tasks agree that the rendezvous is on the node of rank 0.
 step() {
     local name=$1 world=$2
     shift 2
@@ -42,7 +42,7 @@ is "$(meeting "$out")" n2 "which is n2"
 # --- het jobs ---------------------------------------------------------------------------------------
 # Rank 0 must run for as long as the others look for it.
 who+='; sleep 4'
-# Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) for ever.
+# Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) forever.
 step "het job by srun" 5 as_user srun --mpi=none -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
 step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun --mpi=none -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
