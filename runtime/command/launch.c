@@ -132,7 +132,7 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
                           path && path[0] ? path : name, LEAST_SECRET);
 }
 
-/* The port for the ranks to meet at. */
+/* The port of the ranks' rendezvous. */
 static int find_port(const struct launch_pod *pod, int64_t *port, struct error *err)
 {
     *port = pod->port;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A stable sort of the shuffled blocks by length: numpy.lexsort by (length, random number). The
- * random numbers are a permutation p; block i comes at place p[i] among those of its length. */
+ * random numbers are a permutation p; block i comes at position p[i] among those of its length. */
 static int sort_blocks(struct batching *b, const struct blocks *blocks,
                        const struct batching_config *c, struct error *err)
 {

@@ -136,7 +136,7 @@ static void judge_measure(const struct job *job, const struct measure *measure,
     free(grades);
 }
 
-/* All-reduces within nodes and over pairs, where the machine file has limits. */
+/* All-reduces within nodes and over pairs, if the machine file has limits. */
 static double get_reduce(const struct pair *pair, double limit)
 {
     return pair->reduce > 0 && pair->reduce < limit ? 1 : 0;

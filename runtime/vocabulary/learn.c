@@ -204,7 +204,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
     return rc;
 }
 
-/* Shows other ranks and the user that learning goes on. */
+/* Shows other ranks and the user that learning continues. */
 struct progress {
     struct curate_job *job;
     int64_t goal;
