@@ -30,7 +30,7 @@ enum preflight_answer preflight_step_run(const struct preflight_step *step,
                                          void *argument, struct error *err)
 {
     char job[32], tasks[32], nodes[32], hosts[8192];
-    /* The step is outside of any image, and must not test the nodes before it tests the nodes. */
+    /* The step runs outside of any image, and must not start a preflight of its own. */
     const char *words[] = {step->srun,
                            job,
                            tasks,

@@ -193,7 +193,7 @@ char *report_show(const struct share *share, const char *node, const char *versi
         return NULL;
     fprintf(stream, "%s: megatron %s for Slurm %s, %u tasks", node, version, slurm, share->tasks);
     if (share->master[0])
-        fprintf(stream, ", meeting at %s:%" PRId64 "%s%s", share->master, share->port,
+        fprintf(stream, ", rendezvous at %s:%" PRId64 "%s%s", share->master, share->port,
                 share->first[0] ? " on " : "", share->first);
     fputc('\n', stream);
     for (uint32_t i = 0; i < share->tasks; i++)

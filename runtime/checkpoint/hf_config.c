@@ -254,8 +254,9 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
             rc = -1;
     }
     if (rc < 0 && windows)
-        return error_set(err, "layer_types has another order than some layers with a sliding "
-                              "window before each one with full attention, which is not supported");
+        return error_set(err,
+                         "the order of layer_types is not supported: layers with a sliding window "
+                         "must be followed by one with full attention, in a fixed pattern");
     if (rc == 0 && layer != c->shape.layers)
         return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
                          (long long)layer, (long long)c->shape.layers);

@@ -223,7 +223,8 @@ void hf_masked_print(const struct model_config *c, const char *dtype, FILE *f)
     int roberta = kind->family == MODEL_ROBERTA;
 
     if (!c->gelu_erf)
-        log_note("the MLP of this model computes GELU by tanh, its head exactly; Hugging Face's "
+        log_note("the MLP of this model uses the tanh approximation of GELU and its head the exact "
+                 "GELU; Hugging Face's "
                  "%s has one hidden_act for both (gelu_new), so its logits differ slightly",
                  kind->name);
     fprintf(f,
@@ -350,7 +351,7 @@ static int check_zeros(const struct safetensor *tensor, struct error *err)
         safetensor_read(tensor, at, 1, count, a);
         for (int64_t i = 0; i < count; i++)
             if (a[i] != 0) {
-                error_set(err, "%s is not zero, so the model needs it", tensor->name);
+                error_set(err, "%s is not zero, so it cannot be ignored", tensor->name);
                 return error_remedy(err, REMEDY_TOKEN_TYPES);
             }
     }

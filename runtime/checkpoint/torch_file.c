@@ -105,7 +105,7 @@ static int list_storages(struct torch_file *f, struct error *err)
         if (!last || by_key(last, &f->storages[i]) != 0)
             f->storages[kept++] = f->storages[i];
         else if (last->type != f->storages[i].type || last->elements != f->storages[i].elements)
-            return error_set(err, "a storage is described in two ways");
+            return error_set(err, "a storage has two conflicting descriptions");
     }
     f->storage_count = kept;
     return 0;

@@ -153,7 +153,7 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
     if (count == 0)
         return;
     if (count > COMM_MESSAGES) {
-        cpu_fail(comm, "an exchange of %zu messages; at most %d are possible", count,
+        cpu_fail(comm, "cannot exchange %zu messages at once; the limit is %d", count,
                  COMM_MESSAGES);
         return;
     }

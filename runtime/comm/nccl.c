@@ -56,7 +56,8 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm, "rank %d: %s in group %s could not start within %.0f s at step %lld",
+            nccl_fail(comm,
+                      "rank %d: %s in group %s was not initialized within %.0f s at step %lld",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
@@ -244,7 +245,7 @@ static int cut(struct nccl_comm *comm, struct nccl_group *group, int color)
     pthread_mutex_unlock(&comm->calls);
     if (settle(comm, comm->world, result, "ncclCommSplit", name))
         return -1;
-    return group->comm ? settle(comm, group->comm, ncclInProgress, "the start", name) : 0;
+    return group->comm ? settle(comm, group->comm, ncclInProgress, "initialization", name) : 0;
 }
 
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
@@ -416,7 +417,7 @@ static int join_world(struct nccl_comm *comm, struct error *err)
             return -1;
     memcpy(&id, numbers, sizeof(id));
     result = ncclCommInitRankConfig(&comm->world, comm->base.size, id, comm->base.rank, &config);
-    if (settle(comm, comm->world, result, "the start", "world"))
+    if (settle(comm, comm->world, result, "initialization", "world"))
         return nccl_failure(comm, err);
     return 0;
 }

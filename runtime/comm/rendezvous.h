@@ -3,8 +3,8 @@
  * identify themselves.
  *
  * Anyone may connect to the listening port, but only ranks of the same world have its key. Both
- * ends prove that they have it (HMAC over random numbers of both) before a connection counts. A
- * process without the key gets no reply and occupies no rank's place, and the listener serves the
+ * ends prove that they have it (HMAC over random numbers of both) before a connection is accepted.
+ * A process without the key gets no reply and occupies no rank's place, and the listener serves the
  * ranks while such processes are connected. The key authenticates the connection only: what is sent
  * later is neither encrypted nor authenticated.
  *

@@ -57,7 +57,8 @@ static void self_exchange(struct comm_group *group, struct device_stream *stream
     (void)stream, (void)messages;
     if (count > 0)
         device_fail(group->comm->device,
-                    &(struct error){.text = "a message to another rank, but there is only one"});
+                    &(struct error){
+                        .text = "cannot send a message to another rank: there is only one rank"});
 }
 
 static int self_host_gather(struct comm *comm, const void *part, void *all, size_t bytes,

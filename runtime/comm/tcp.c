@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The TCP backend for CPU ranks that no MPI launcher has started: in pods, under `megatron launch`
- * and under srun without PMIx. All ranks meet at rank 0 (star.h), which also detects lost ranks,
+ * and under srun without PMIx. All ranks connect to rank 0 (star.h), which also detects lost ranks,
  * and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
 #include "tcp_world.h"
 

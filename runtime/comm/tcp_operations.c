@@ -293,7 +293,8 @@ static void start(struct call *c)
 
     if ((c->what.kind == CPU_ALL_REDUCE || c->what.kind == CPU_REDUCE_SCATTER) &&
         !is_reducible(c->what.type))
-        cpu_fail(&comm_of(group_of(c))->cpu, "rank %d: %s of a type that CPU ranks cannot add",
+        cpu_fail(&comm_of(group_of(c))->cpu,
+                 "rank %d: %s of a data type that CPU ranks cannot reduce",
                  c->what.group->comm->rank, cpu_kind_name(c->what.kind));
     else if (c->what.kind == CPU_ALL_REDUCE && is_small(c))
         start_reduction(c, c->what.to, 0, bytes);

@@ -22,22 +22,23 @@ static const struct option table[] = {
      "fineweb: 14 bands of 8 rows, 5 words (default); refinedweb: 450 of 20, 5 words; nemo: 20 of "
      "13, 24 characters",
      "fineweb|refinedweb|nemo", 0, 0},
-    {"bands", OPTION_INT, AT(bands), "N", "bands, instead of the preset's", NULL, 1, 10000},
-    {"rows", OPTION_INT, AT(rows), "N", "rows of a band, instead of the preset's", NULL, 1, 1000},
-    {"ngram", OPTION_INT, AT(ngram), "N",
-     "words or characters of a shingle, instead of the "
-     "preset's",
+    {"bands", OPTION_INT, AT(bands), "N", "number of bands (default: the preset's)", NULL, 1,
+     10000},
+    {"rows", OPTION_INT, AT(rows), "N", "rows per band (default: the preset's)", NULL, 1, 1000},
+    {"ngram", OPTION_INT, AT(ngram), "N", "words or characters per shingle (default: the preset's)",
      NULL, 1, 1000},
-    {"ngram-unit", OPTION_CHOICE, AT(unit), "UNIT", "words or characters, instead of the preset's",
+    {"ngram-unit", OPTION_CHOICE, AT(unit), "UNIT", "unit of shingles (default: the preset's)",
      "words|characters", 0, 0},
     {"jaccard", OPTION_REAL, AT(jaccard), "S",
      "compare the shingles of documents that share a band, and drop only those with at least this "
      "similarity",
      NULL, 0, 0},
-    {"seed", OPTION_INT, AT(seed), "N", "of the hash functions (default: 1)", NULL, 0, INT64_MAX},
+    {"seed", OPTION_INT, AT(seed), "N", "seed of the hash functions (default: 1)", NULL, 0,
+     INT64_MAX},
     {"buckets", OPTION_INT, AT(buckets), "N",
-     "parts of the index; more need less memory (default: by the size of the input)", NULL, 1,
-     SECTIONS_MOST},
+     "number of parts of the index; more parts need less memory (default: by the size of the "
+     "input)",
+     NULL, 1, SECTIONS_MOST},
     DATA_WORK_OPTIONS(struct words, common),
     DATA_END,
 };

@@ -27,15 +27,15 @@ static const struct option table[] = {
     {"bind", OPTION_TEXT, AT(bind), "POLICY",
      "binding policy: auto, none, gpu, numa, core or lists of CPUs, as for megatron topo", NULL, 0, 0},
     {"nics", OPTION_TEXT, AT(nics), "POLICY", "NIC policy: auto, none, all or lists of NICs", NULL, 0, 0},
-    {"no-label", OPTION_FLAG, AT(no_label), NULL, "do not begin each line of output with the rank", NULL, 0, 0},
+    {"no-label", OPTION_FLAG, AT(no_label), NULL, "do not prefix output lines with the rank", NULL, 0, 0},
     {"Pods", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"kind", OPTION_TEXT, AT(kind), "KIND",
      "what started this pod: job, jobset, trainjob, pytorchjob, mpijob, slurm, none or auto, from the environment (default)", NULL, 0, 0},
     {"nnodes", OPTION_INT, AT(nodes), "N", "number of pods", NULL, 1, INT32_MAX},
-    {"node-rank", OPTION_INT, AT(node_rank), "N", "number of this pod, from 0", NULL, 0, INT32_MAX},
+    {"node-rank", OPTION_INT, AT(node_rank), "N", "index of this pod, from 0", NULL, 0, INT32_MAX},
     {"master-addr", OPTION_TEXT, AT(master), "HOST", "name or address of the pod with rank 0", NULL, 0, 0},
-    {"master-port", OPTION_INT, AT(port), "N", "port there (default: 29500; with one pod any free port)", NULL, 1, 65535},
-    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "how long to wait for the name of the pod with rank 0 (default: 600)", NULL, 0, 86400},
+    {"master-port", OPTION_INT, AT(port), "N", "port of rank 0 (default: 29500; with one pod any free port)", NULL, 1, 65535},
+    {"timeout", OPTION_INT, AT(timeout), "SECONDS", "how long to wait for DNS to resolve the name of the pod with rank 0 (default: 600)", NULL, 0, 86400},
     {"secret-file", OPTION_TEXT, AT(secret_file), "FILE",
      "file with the secret that all pods share (default: the variable MEGATRON_SECRET; with one pod a random one)", NULL, 0, 0},
     {"no-secret", OPTION_FLAG, AT(no_secret), NULL, "let several pods connect without a secret", NULL, 0, 0},
@@ -123,7 +123,7 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
         return error_set_code(
             err, ERROR_USAGE,
             "several pods need a common secret: set %s (from a Kubernetes Secret) "
-            "or --secret-file, or allow connections without one by --no-secret",
+            "or --secret-file, or allow connections without one with --no-secret",
             name);
     }
     if (strlen(secret) >= LEAST_SECRET)
@@ -132,7 +132,7 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
                           path && path[0] ? path : name, LEAST_SECRET);
 }
 
-/* The port for the ranks to meet at. */
+/* The port of the ranks' rendezvous. */
 static int find_port(const struct launch_pod *pod, int64_t *port, struct error *err)
 {
     *port = pod->port;

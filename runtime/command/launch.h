@@ -12,7 +12,7 @@
 #include "placement.h"
 #include "supervise.h"
 
-/* What the command line says; NULL or -1: nothing. */
+/* Values of the command line; NULL or -1: not given. */
 struct launch_options {
     const char *nproc, *kind, *master, *secret_file, *bind, *nics, *topology;
     int64_t nodes, node_rank, port, starts, pause, timeout;

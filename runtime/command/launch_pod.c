@@ -133,10 +133,11 @@ static int read_nodes(const struct launch_options *given, const struct kind *kin
     else if (strcmp(kind->name, "none") == 0)
         pod->nodes = 1;
     else
-        return error_set_code(err, ERROR_USAGE,
-                              "the environment of %s does not tell the number of pods; set %s or "
-                              "--nnodes to the Job's completions",
-                              kind->what, kind->nodes);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the environment of %s does not contain the number of pods; set %s or "
+            "--nnodes to the Job's completions",
+            kind->what, kind->nodes);
     return 0;
 }
 
@@ -272,7 +273,7 @@ int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *ma
                              " s: %s; check the headless Service and the subdomain of the pods",
                              master, seconds, gai_strerror(rc));
         if (!told && waited > 5) {
-            log_note("waiting for the name %s: %s", master, gai_strerror(rc));
+            log_note("waiting for DNS to resolve %s: %s", master, gai_strerror(rc));
             told = 1;
         }
         if (sigtimedwait(mask, NULL, &pause) > 0) {

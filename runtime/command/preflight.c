@@ -26,20 +26,20 @@ struct settings {
 
 #define AT(field) offsetof(struct settings, field)
 static const struct option table[] = {
-    {"What is tested", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"Tests", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
      "device to test (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND",
      "kind of the nodes, for limits and counts (default: by the machine's product name)", NULL, 0,
      0},
     {"machines", OPTION_TEXT, AT(machines), "DIR",
-     "machine files (default: MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
+     "directory of machine files (default: MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
     {"shared", OPTION_TEXT, AT(shared), "DIR",
      "directory that all nodes must share (default: the current one)", NULL, 0, 0},
     {"scratch", OPTION_TEXT, AT(scratch), "DIR",
      "directory on the local disk (default: TMPDIR, or /tmp)", NULL, 0, 0},
     {"timeout-seconds", OPTION_INT, AT(timeout), "N",
-     "a rank that does not answer for this long is dead (default: 20)", NULL, 1, 3600},
+     "treat a rank as dead if it does not answer for this long (default: 20)", NULL, 1, 3600},
     {"sysroot", OPTION_TEXT, AT(root), "DIR",
      "read /proc, /sys and /dev below DIR, as in a container that mounts the host's (default: /)",
      NULL, 0, 0},
@@ -49,12 +49,12 @@ static const struct option table[] = {
     {"records", OPTION_TEXT, AT(records), "FILE",
      "append the verdicts to FILE (*.jsonl), which megatron report reads", NULL, 0, 0},
     {"history", OPTION_TEXT, AT(history), "FILE",
-     "remember failed nodes in FILE; \"none\" to leave this out (default: "
+     "record failed nodes in FILE; \"none\" disables this (default: "
      "~/.cache/megatron/preflight.jsonl)",
      NULL, 0, 0},
-    {"What then happens", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"After the test", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"spares", OPTION_INT, AT(spares), "N",
-     "succeed if at most N nodes failed, since the job can leave them out (default: 0)", NULL, 0,
+     "succeed if at most N nodes failed, since the job can exclude them (default: 0)", NULL, 0,
      1000000},
     {"exclude-file", OPTION_TEXT, AT(exclude), "FILE",
      "write the names of the failed nodes to FILE, as srun --exclude takes them", NULL, 0, 0},
@@ -65,7 +65,8 @@ static const struct option table[] = {
 static void print_help(void)
 {
     printf("Usage: megatron preflight [quick|full] [OPTION...]\n"
-           "Test all nodes of a job at once, started by srun, and name those that are sick. The quick form (default) "
+           "Test all nodes of a job at once, started by srun, and name the faulty ones. The quick "
+           "form (default) "
            "takes about\n"
            "8 s, the full form about 30 s. Exit code: 0 no node failed, 1 the test could not run, "
            "2 wrong usage,\n"
@@ -313,6 +314,6 @@ static int run_preflight(int argc, const char *const *argv, struct error *err)
 
 const struct command command_preflight = {
     .name = "preflight",
-    .summary = "test the nodes of a job before it starts and name those that are sick",
+    .summary = "test the nodes of a job before it starts and name the faulty ones",
     .run = run_preflight,
 };

@@ -32,17 +32,17 @@ static const struct option table[] = {
     {"special-tokens", OPTION_LIST, AT(specials), "TOKEN...",
      "special tokens (default: <|endoftext|> for bpe; BERT's for wordpiece)", NULL, 0, 0},
     {"min-frequency", OPTION_INT, AT(min_frequency), "N",
-     "do not merge pairs that occur less often (default: 2); bpe and wordpiece", NULL, 0,
+     "do not merge pairs that occur fewer than N times (default: 2); bpe and wordpiece", NULL, 0,
      INT64_MAX},
     {"split", OPTION_CHOICE, AT(split), "RULE",
-     "how bpe cuts texts into words: gpt2 (default), llama3 or o200k", LEARN_SPLITS, 0, 0},
+     "how bpe splits texts into words: gpt2 (default), llama3 or o200k", LEARN_SPLITS, 0, 0},
     {"limit-alphabet", OPTION_INT, AT(limit_alphabet), "N",
      "keep the N most frequent characters (default: 1000 for wordpiece; for unigram as many as "
      "cover 99.95 % of the text)",
      NULL, 1, 0x110000},
     {"cased", OPTION_FLAG, AT(cased), NULL, "wordpiece: keep upper case and accents", NULL, 0, 0},
     {"max-words", OPTION_INT, AT(max_words), "N",
-     "learn from the N most frequent words (default: 30000000); bounds the memory", NULL, 1000,
+     "learn from the N most frequent words (default: 30000000); limits the memory", NULL, 1000,
      UINT32_MAX - 1},
     DATA_WORK_OPTIONS(struct words, common),
     DATA_END,
@@ -88,7 +88,7 @@ static int check_type(const struct words *words, const struct options_result *re
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (options_given(result, rows[i].option) && !(rows[i].types >> words->type & 1))
-            return error_set_code(err, ERROR_USAGE, "--%s has no effect with --type=%s; remove it",
+            return error_set_code(err, ERROR_USAGE, "--%s has no effect with --type=%s; drop it",
                                   rows[i].option, names[words->type]);
     if (words->type != LEARN_WORDPIECE || words->specials.count == 0)
         return 0;

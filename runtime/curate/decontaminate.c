@@ -398,7 +398,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     printf("Done: %s\n", run->config->base.output);
     printf("  test sets:       %" PRId64 " texts, %zu n-grams of up to %" PRId64 " words",
            run->tests, run->ngrams.count, run->config->ngram);
-    printf(run->config->spare > 0 ? ", %" PRId64 " spared as frequent\n" : "\n", run->spared);
+    printf(run->config->spare > 0 ? ", %" PRId64 " ignored as frequent\n" : "\n", run->spared);
     tally_print(&tally);
     printf("  dropped:         %" PRId64 "\n", sums[CONTAMINATED] + sums[TOO_MANY]);
     if (sums[CONTAMINATED] > 0)

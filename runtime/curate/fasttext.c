@@ -305,7 +305,7 @@ static int read_model(struct fasttext *model, struct error *err)
         if (model->kept[i].to >= model->input.rows - model->word_count)
             return error_set(err, "its list of n-grams is damaged");
     if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0)
-        return error_set(err, "its counts of labels are damaged, or memory is out");
+        return error_set(err, "its counts of labels are damaged, or out of memory");
     return 0;
 }
 

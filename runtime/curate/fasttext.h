@@ -15,7 +15,7 @@ struct fasttext;
 struct fasttext *fasttext_open(const char *path, struct error *err);
 void fasttext_close(struct fasttext *model);
 
-/* What one thread keeps from text to text. Returns NULL when memory is out. */
+/* What one thread keeps from text to text. Returns NULL if memory runs out. */
 struct fasttext_scratch;
 struct fasttext_scratch *fasttext_scratch_create(const struct fasttext *model);
 void fasttext_scratch_destroy(struct fasttext_scratch *scratch);

@@ -126,7 +126,7 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
 
         rc = disk_pread(from, buffer, size, at, part->bin, err);
         if (rc > 0)
-            rc = error_set(err, "%s has become shorter", part->bin);
+            rc = error_set(err, "%s was truncated while it was read", part->bin);
         if (rc == 0)
             rc = disk_pwrite(to, buffer, size, part->bytes + at, merge->made[0], err);
         curate_touch(job);

@@ -50,7 +50,7 @@ static int find_sources(struct mix *mix, struct error *err)
 
         for (size_t k = 0; rc == 0 && k < files.count; k++, at++) {
             if (at >= total || strcmp(files.items[k].path, mix->engine->plan.files.items[at].path))
-                rc = error_set(err, "%s: files have come or gone since the run began",
+                rc = error_set(err, "%s: files were added or removed since the run began",
                                config->inputs[i]);
             else
                 mix->source_of[at] = (uint32_t)i;

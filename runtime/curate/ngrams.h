@@ -34,7 +34,7 @@ struct ngram_scratch {
 };
 void ngram_scratch_clear(struct ngram_scratch *scratch);
 
-/* Add those of a text of a test set. Returns 0, or -1 when memory is out. */
+/* Add those of a text of a test set. Returns 0, or -1 if memory runs out. */
 int ngrams_add(struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text, size_t size);
 
 /* Where a text has an n-gram of the set. */
@@ -45,7 +45,7 @@ struct ngram_match {
     size_t chars;       /* of its words with a space between them */
 };
 
-/* Find the first. Returns 1, 0, or -1 when memory is out. */
+/* Find the first. Returns 1, 0, or -1 if memory runs out. */
 int ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
                 size_t size, struct ngram_match *match);
 

@@ -127,7 +127,7 @@ struct verdict {
     int edited;
 };
 
-/* Judge a text. Returns 0 or -1, when memory is out. */
+/* Judge a text. Returns 0 or -1, if memory runs out. */
 int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
                 size_t size, struct verdict *verdict, struct error *err);
 

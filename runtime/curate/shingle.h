@@ -18,7 +18,7 @@ struct shingles {
 
 /* The shingles of a text, as often as they come. Of words: letters are made small, numbers are all
  * alike, punctuation is left out; a text of fewer than n words has one shingle of all of them. Of
- * characters: as they are. Returns 0, or -1 when memory is out. */
+ * characters: as they are. Returns 0, or -1 if memory runs out. */
 int shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
                   size_t size);
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A stable sort of the shuffled blocks by length: numpy.lexsort by (length, random number). The
- * random numbers are a permutation p; block i comes at place p[i] among those of its length. */
+ * random numbers are a permutation p; block i comes at position p[i] among those of its length. */
 static int sort_blocks(struct batching *b, const struct blocks *blocks,
                        const struct batching_config *c, struct error *err)
 {
@@ -109,7 +109,7 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
     if (blocks->count > INT32_MAX)
         return error_set(err, "%" PRId64 " samples are too many", blocks->count);
     if (config->max_tokens > 0 && config->max_tokens < config->longest) {
-        error_set(err, "a batch of %" PRId64 " tokens is less than a sample of %" PRId64 " tokens",
+        error_set(err, "a batch of %" PRId64 " tokens cannot hold a sample of %" PRId64 " tokens",
                   config->max_tokens, config->longest);
         return error_remedy(err, REMEDY_BATCH_TOKENS);
     }

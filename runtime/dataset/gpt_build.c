@@ -342,7 +342,7 @@ static int plan_and_lay_out(struct work *work, struct error *err)
     struct index_layout layout = {0};
 
     if (request->first + request->count > INT32_MAX)
-        return error_set(err, "%" PRId64 " sequences are more than Megatron can number",
+        return error_set(err, "%" PRId64 " sequences are more than Megatron's index can hold",
                          request->first + request->count);
     if (cut(work, request->count, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||

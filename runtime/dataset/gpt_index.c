@@ -24,7 +24,7 @@ int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t
                              sequence_length);
         wanted++;
         if (tokens == 0)
-            return error_set(err, "there are no tokens");
+            return error_set(err, "the data contains no tokens");
         plan->epochs = wanted / tokens + (wanted % tokens != 0);
         if (plan->epochs < 1)
             plan->epochs = 1;

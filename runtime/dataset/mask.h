@@ -41,7 +41,7 @@ uint32_t masking_seed(int64_t seed, int64_t epoch, int64_t index);
 
 /* Mask the 'count' tokens in place; 'labels' (as many) become the original token where one is
  * predicted, else BATCH_IGNORE. Returns the number of predicted tokens, or -1: the tokens contain
- * the mask token or one outside the vocabulary, or memory is out. Callable from any thread. */
+ * the mask token or one outside the vocabulary, or memory ran out. Callable from any thread. */
 int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tokens, int64_t count,
                       int32_t *labels, struct error *err);
 

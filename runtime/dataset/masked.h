@@ -76,7 +76,7 @@ int masked_fill(struct masked *masked, int64_t step, int64_t slot, struct batch 
 
 /* Put a sample into row 'row': tokens, labels and types (or NULL) of 'count' tokens, then padding.
  * For samples that are not fairseq's, too. masked_put_at and masked_pad are its two halves: several
- * samples can share a row, one behind the other from 'offset' on. */
+ * samples can share a row, one after the other from 'offset' on. */
 struct masked_row {
     const int32_t *tokens, *labels, *types;
     int64_t count;

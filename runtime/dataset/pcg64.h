@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* numpy's generator of today, numpy.random.default_rng: SeedSequence and PCG64 (XSL-RR). */
+/* numpy's current generator, numpy.random.default_rng: SeedSequence and PCG64 (XSL-RR). */
 #ifndef MEGATRON_PCG64_H
 #define MEGATRON_PCG64_H
 

@@ -73,7 +73,7 @@ static void read_nccl(char *version, size_t size)
 
 typedef void port_visitor(void *context, const char *root, const char *device, const char *port);
 
-/* NVLink controllers (HGX B200) are RDMA devices, but no NICs. Only root can tell. */
+/* NVLink controllers (HGX B200) are RDMA devices, but not NICs. Only root can tell. */
 static int is_nic(const char *root, const char *device)
 {
     char path[PATH_MAX], target[PATH_MAX];

@@ -115,7 +115,7 @@ static void add_failures(struct findings *findings, const char *old, double now,
                  HISTORY_WEEK);
         snprintf(again.expected, sizeof(again.expected), "at most once");
         snprintf(again.advice, sizeof(again.advice),
-                 "the fault comes back: drain the node and have it repaired");
+                 "the fault recurs: drain the node and have it repaired");
         findings_add(findings, &again);
     }
 }

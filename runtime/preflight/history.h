@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A file that remembers which nodes failed and when: JSON lines {"time", "host", "job", "checks"}.
- * A node that fails again and again is sick even if each fault passes. */
+ * A node that fails again and again is faulty even if each fault disappears. */
 #ifndef MEGATRON_HISTORY_H
 #define MEGATRON_HISTORY_H
 

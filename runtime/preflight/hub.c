@@ -60,7 +60,7 @@ static int accept_all(struct hub *hub, int port, const struct secret_key *key, d
     if (listener < 0)
         return -1;
     gethostname(hub->hosts[0], NAME - 1);
-    /* Who is missing is found below. */
+    /* Missing ranks are found below. */
     rendezvous_accept(listener, 0, hub->size, key, deadline, hub->fds, hub->hosts + 1, NULL);
     close(listener);
     for (int rank = 1; rank < hub->size; rank++)

@@ -235,14 +235,14 @@ static void judge_device(const struct job *job, int r, struct findings *findings
     const struct measures *m = &job->measures[r];
 
     if (m->trouble[0])
-        judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "it can compute",
-                  "see the message; nvidia-smi and the kernel log tell more", "rank %d: %.80s", r,
+        judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "can compute",
+                  "see the message, nvidia-smi and the kernel log", "rank %d: %.80s", r,
                   m->trouble);
     if (m->layer.steps > 0)
         judge_result(job, r, findings);
     if (m->tested_bytes > 0)
         judge_say(findings, job->hosts[r], "device memory",
-                  m->wrong_blocks > 0 ? VERDICT_FAIL : VERDICT_OK, "every bit is kept",
+                  m->wrong_blocks > 0 ? VERDICT_FAIL : VERDICT_OK, "no wrong bits",
                   "drain the node and have the GPU replaced",
                   "rank %d: %lld wrong blocks in %.1f GiB", r, (long long)m->wrong_blocks,
                   m->tested_bytes / 1073741824.0);
@@ -267,7 +267,7 @@ void judge_speed(const struct job *job, struct findings *findings)
         {"memory speed", "GB/s", 1e-9, limits->memory_warn, limits->memory_fail,
          "check for a missing or slow memory module (dmidecode -t memory)", get_memory},
         {"layer speed", "steps/s", 1, limits->layer_warn, limits->layer_fail,
-         "leave this node out: the whole job waits for its slowest rank", get_layer},
+         "exclude this node: the whole job waits for its slowest rank", get_layer},
         {"host copy speed", "GB/s", 1e-9, 0.2, 0.4,
          "check the PCIe link of this GPU (nvidia-smi -q -d PCIE)", get_copy},
     };

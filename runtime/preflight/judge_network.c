@@ -74,7 +74,7 @@ static void print_rate(const struct pair *pair, char *text, size_t size)
 
 static void print_loss(const struct pair *pair, char *text, size_t size)
 {
-    snprintf(text, size, "%.2f %% of the segments sent again", 100 * pair->loss);
+    snprintf(text, size, "%.2f %% of the segments were retransmitted", 100 * pair->loss);
 }
 
 /* The verdict of node i: the better of its two pairs, since a bad neighbor spoils only one. */
@@ -136,7 +136,7 @@ static void judge_measure(const struct job *job, const struct measure *measure,
     free(grades);
 }
 
-/* All-reduces within nodes and over pairs, where the machine file has limits. */
+/* All-reduces within nodes and over pairs, if the machine file has limits. */
 static double get_reduce(const struct pair *pair, double limit)
 {
     return pair->reduce > 0 && pair->reduce < limit ? 1 : 0;
@@ -221,7 +221,7 @@ static void judge_nics(const struct job *job, int r, struct findings *findings)
               : errors > 0 ? VERDICT_WARN
                            : VERDICT_OK,
               "no new errors", "check the cable and the switch port; drain the node if it recurs",
-              "%llu new errors, %llu times down%s%s", (unsigned long long)errors,
+              "%llu new errors, link went down %llu times%s%s", (unsigned long long)errors,
               (unsigned long long)downs, errors + downs > 0 ? "; highest: " : "",
               errors + downs > 0 ? after->worst : "");
     if (node->efa > 0)
@@ -261,7 +261,7 @@ static void judge_all_reduce(const struct job *job, int r, struct findings *find
     if (m->comm_trouble[0])
         judge_say(findings, job->hosts[r], "collectives",
                   all_in_trouble(job) ? VERDICT_WARN : VERDICT_FAIL, "they work",
-                  "see the message; NCCL_DEBUG=INFO tells more", "rank %d: %.80s", r,
+                  "see the message; NCCL_DEBUG=INFO prints more", "rank %d: %.80s", r,
                   m->comm_trouble);
     if (m->all_reduce <= 0 || limit <= 0)
         return;

@@ -47,7 +47,7 @@ static const struct version versions[] = {
     {"program", "install the same build of megatron on all nodes", get_program},
     {"driver", "install the same NVIDIA driver on all nodes", get_driver},
     {"nccl", "install the same NCCL on all nodes", get_nccl},
-    {"machine", "the node is of another kind than the others; leave it out", get_kind},
+    {"machine", "the node is of a different kind than the others; exclude it", get_kind},
 };
 
 /* The text that most nodes have; of two equally frequent ones, that of the lower rank. */
@@ -193,7 +193,7 @@ static void judge_files(const struct job *job, int r, double usual_rate, struct 
                  limits->disk_bytes / 1073741824);
         judge_say(findings, job->hosts[r], "disk space",
                   (double)m->disk_free < limits->disk_bytes ? VERDICT_WARN : VERDICT_OK, expected,
-                  "remove old files of the temporary directory", "%.1f GiB free",
+                  "remove old files from the temporary directory", "%.1f GiB free",
                   (double)m->disk_free / 1073741824);
     }
     snprintf(expected, sizeof(expected), "at least %.3g MB/s", limits->disk_bandwidth / 1e6);

@@ -74,7 +74,7 @@ static void measure_device(struct run *run)
     if (rc == 0 && run->facts.gpu_index >= 0) {
         rc = layer_test_copies(run->device, &m->copy_rate, &err);
         if (rc == 0 && device_memory(run->device, &memory, &err) == 0) {
-            /* Several GiB of a GPU are enough to meet a bad bank; the full form takes them all. */
+            /* Several GiB of a GPU are enough to hit a bad bank; the full form takes them all. */
             bytes = full ? memory.available / 10 * 9 : (size_t)8 << 30;
             if (bytes > memory.available / 10 * 9)
                 bytes = memory.available / 10 * 9;

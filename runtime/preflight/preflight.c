@@ -137,7 +137,8 @@ static void create_shared_file(struct run *run)
     }
 }
 
-/* Rank 0 tells what to do; every first rank also gets the address of its right neighbor. */
+/* Rank 0 tells all ranks what to do; every first rank also gets the address of its right neighbor.
+ */
 static int give_orders(struct run *run, struct error *err)
 {
     size_t size = (size_t)run->world->size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron preflight`: every rank of a job tests its node and device, rank 0 compares and names
- * the nodes that are sick. */
+ * the faulty nodes. */
 #ifndef MEGATRON_PREFLIGHT_H
 #define MEGATRON_PREFLIGHT_H
 

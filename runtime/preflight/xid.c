@@ -80,7 +80,7 @@ void xid_read(struct node_facts *node, const char *root)
     node->xid_count = fd < 0 ? -1 : 0;
     for (int i = 0; fd >= 0 && i < MOST; i++) {
         length = read(fd, text, SIZE - 1);
-        if (length < 0 && errno == EPIPE) /* the record was overwritten; the next read goes on */
+        if (length < 0 && errno == EPIPE) /* the record was overwritten; the next read continues */
             continue;
         if (length <= 0)
             break;

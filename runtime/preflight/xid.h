@@ -8,7 +8,7 @@
 /* Fill node->xids from the kernel log below 'root'. */
 void xid_read(struct node_facts *node, const char *root);
 
-/* What an Xid calls for. */
+/* What to do about an Xid. */
 enum xid_action { XID_NOTE, XID_RESTART, XID_RESET, XID_REBOOT, XID_REPLACE };
 enum xid_action xid_action(int number);
 const char *xid_advice(enum xid_action action);

@@ -143,7 +143,7 @@ static int make_leased(const struct preprocess_config *config, struct lease *lea
     struct heartbeat *heartbeat = heartbeat_begin(lease, beat_seconds, NULL);
     int rc = 0;
 
-    /* The holder before may have finished between our look and our lease. */
+    /* The previous holder may have finished after we checked and before we got the lease. */
     if (!disk_exists(config->dictionary)) {
         rc = count_input(config, err);
         *made = rc == 0;
@@ -163,7 +163,7 @@ int dictionary_make(const struct preprocess_config *config, int *made, struct er
     *made = 0;
     if (disk_path(lock, err, "%s.lock", config->dictionary) < 0)
         return -1;
-    /* A holder that dies loses the lease after a while, so this ends. */
+    /* A holder that dies loses the lease after a while, so this loop ends. */
     while (!disk_exists(config->dictionary)) {
         int taken = lease_take_shared(&lease, lock, stale_seconds, &watch, err);
 

@@ -67,7 +67,7 @@ static inline void put_double(struct message *m, unsigned number, double value)
 }
 
 /* A CRC of 32 bits: the table of a polynomial with its bits reversed, and the checksum of 'data'
- * behind what has the checksum 'before' (0: nothing). */
+ * appended to what has the checksum 'before' (0: nothing). */
 #define CRC_ZLIB       0xEDB88320u
 #define CRC_CASTAGNOLI 0x82F63B78u
 

@@ -96,8 +96,8 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
         if ((told || preset) && value_of(row) != row->there) {
             if (!a->use_checkpoint_args)
                 return contradiction(a, row, preset, directory, err);
-            log_note("--use-checkpoint-args: --%s is that of the checkpoint, not of the command "
-                     "line",
+            log_note("--use-checkpoint-args: --%s is taken from the checkpoint, not from the "
+                     "command line",
                      row->name);
         }
         set(row);

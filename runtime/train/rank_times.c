@@ -280,7 +280,7 @@ const char *rank_times_cause(const struct rank_sample *sample, const struct rank
         snprintf(text, length, "its clock is %.0f MHz, the median is %.0f MHz", (double)sample->mhz,
                  usual);
     else if (sample->retransmitted > 1000)
-        snprintf(text, length, "its node sent %u TCP segments again", sample->retransmitted);
+        snprintf(text, length, "its node retransmitted %u TCP segments", sample->retransmitted);
     else
         snprintf(text, length, "unknown; test the node with megatron preflight");
     return text;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rank holds up the others: every so many steps the logging rank collects a few numbers of
+/* Which rank delays the others: every so many steps the logging rank collects a few numbers of
  * each rank (time of its forward and backward passes, power, clock, reasons for lower clocks, TCP
  * retransmissions of its node), compares them and names stragglers. The numbers are read when the
  * log line waits for the device anyway, so that a step itself is never delayed. */

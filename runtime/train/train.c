@@ -91,9 +91,8 @@ static int loop(struct train *t, struct error *err)
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->interval_began = clock_now();
     if (t->iteration >= t->total && t->prints)
-        printf("training is already finished: the checkpoint in %s is of iteration %" PRId64
-               ", and the run has %" PRId64
-               "; raise --train-iters or --train-samples to continue\n",
+        printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
+               " of %" PRId64 "; raise --train-iters or --train-samples to continue\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0)

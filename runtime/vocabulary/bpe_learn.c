@@ -48,7 +48,7 @@ static int grow_pairs(struct bpe_learning *l)
     return 0;
 }
 
-/* The entry of a pair; a new one has count 0. NULL when memory is out. */
+/* The entry of a pair; a new one has count 0. NULL if memory runs out. */
 static struct bpe_pair *pair_of(struct bpe_learning *l, uint32_t left, uint32_t right)
 {
     uint64_t key = (uint64_t)left << 32 | right;
@@ -68,7 +68,7 @@ static struct bpe_pair *pair_of(struct bpe_learning *l, uint32_t left, uint32_t 
 
 /* --- Places ---------------------------------------------------------------------------------- */
 
-/* Make room for one more element; NULL when memory is out. */
+/* Make room for one more element; NULL if memory runs out. */
 static void *grown(void *items, size_t count, size_t *capacity, size_t size)
 {
     size_t more = *capacity ? *capacity * 2 : 8;
@@ -336,8 +336,8 @@ int bpe_learn(const struct lexicon *lexicon, const struct bpe_rules *rules,
     rc = bpe_add_alphabet(&l, lexicon, err);
     if (rc == 0 && (int64_t)learned->tokens.count > rules->vocab_size)
         rc = error_set_code(err, ERROR_USAGE,
-                            "a vocabulary of %lld tokens is too small: special tokens and the "
-                            "alphabet alone are %zu",
+                            "a vocabulary of %lld tokens is too small: the special tokens and the "
+                            "alphabet already take %zu",
                             (long long)rules->vocab_size, learned->tokens.count);
     if (rc == 0)
         rc = bpe_write_words(&l, lexicon, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text cut into words as the tokenizer to be will cut it. */
+/* A text split into words, as the tokenizer that is being trained will split it. */
 #ifndef MEGATRON_VOCABULARY_CUTTER_H
 #define MEGATRON_VOCABULARY_CUTTER_H
 
@@ -22,7 +22,7 @@ struct cutter {
 int cutter_init(struct cutter *cutter, const struct learn_config *config, struct error *err);
 void cutter_clear(struct cutter *cutter);
 
-/* How byte-level BPE cuts texts. */
+/* How byte-level BPE splits texts. */
 const struct split_options *cutter_split(const struct learn_config *config);
 
 /* Count the words of a text. Returns 0 or -1. */

@@ -204,7 +204,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
     return rc;
 }
 
-/* Shows other ranks and the user that learning goes on. */
+/* Shows other ranks and the user that learning continues. */
 struct progress {
     struct curate_job *job;
     int64_t goal;
@@ -315,7 +315,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     printf("  tokens:          %" PRId64 "\n", tokens);
     if (tokens < learning->config->vocab_size)
         log_warning("the vocabulary has %" PRId64 " tokens instead of %" PRId64
-                    ": the corpus has no more; use a larger one, or a lower minimum frequency",
+                    ": the corpus yields no more; use a larger one, or a lower minimum frequency",
                     tokens, learning->config->vocab_size);
     fflush(stdout);
     return 0;

@@ -14,7 +14,7 @@
 enum learn_type { LEARN_BPE, LEARN_UNIGRAM, LEARN_WORDPIECE };
 #define LEARN_TYPES "bpe|unigram|wordpiece"
 
-/* How byte-level BPE cuts texts into words. */
+/* How byte-level BPE splits texts into words. */
 enum learn_split { LEARN_GPT2, LEARN_LLAMA3, LEARN_O200K };
 #define LEARN_SPLITS "gpt2|llama3|o200k"
 

@@ -21,7 +21,7 @@ struct tokens {
 /* The id of a text; -1 if it is not among them. */
 int64_t tokens_find(const struct tokens *tokens, const void *text, size_t size);
 
-/* The id of a text, which is added if it is new; -1 with 'err' set when memory is out. */
+/* The id of a text, which is added if it is new; -1 with 'err' set if memory runs out. */
 int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct error *err);
 
 /* The text of a token; valid until the next one is added. */

@@ -359,7 +359,7 @@ static double loss_of(const struct unigram_learning *l, struct lattice *lattice,
     return used[piece] / sum * (with - without);
 }
 
-/* Drop the pieces that are missed least. */
+/* Drop the pieces whose loss costs least. */
 static int prune(struct unigram_learning *l, size_t wanted, struct error *err)
 {
     size_t count = l->pieces->tokens.count, kept = (size_t)((double)count * shrink);
@@ -424,7 +424,7 @@ static int finish(const struct unigram_pieces *pieces, size_t wanted,
 
 static int learn_rounds(struct unigram_learning *l, struct error *err)
 {
-    /* A few more than wanted, of which the least probable go in the end. */
+    /* A few more than wanted, of which the least probable are dropped at the end. */
     size_t wanted = (size_t)((double)l->rules->vocab_size * 1.1), before;
 
     do {
@@ -453,7 +453,8 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
     rc = unigram_seed(lexicon, rules, &pieces, &spans, err);
     if (rc == 0 && (int64_t)pieces.required > rules->vocab_size)
         rc = error_set_code(err, ERROR_USAGE,
-                            "%lld pieces are too few: the characters of the corpus alone are %zu",
+                            "%lld pieces besides special tokens and bytes are too few: the corpus "
+                            "has %zu different characters; use a larger vocabulary",
                             (long long)rules->vocab_size, pieces.required);
     for (int part = 0; rc == 0 && part < PARTS; part++) {
         l.expected[part] = malloc((pieces.tokens.count + 1) * sizeof(double));

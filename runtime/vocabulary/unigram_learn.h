@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Learn the pieces of a Unigram vocabulary, as SentencePiece does: start with all frequent parts of
- * words, fit their probabilities to the corpus by expectation maximization, and drop those that are
- * missed least, until the wanted number is left. */
+ * words, fit their probabilities to the corpus by expectation maximization, and drop those whose
+ * loss costs least, until the wanted number is left. */
 #ifndef MEGATRON_UNIGRAM_LEARN_H
 #define MEGATRON_UNIGRAM_LEARN_H
 

@@ -22,7 +22,7 @@ struct word_counts {
     size_t count;
 };
 
-/* Count a word 'times' more. Returns 0, or -1 with 'err' set when memory is out. */
+/* Count a word 'times' more. Returns 0, or -1 with 'err' set if memory runs out. */
 int word_counts_add(struct word_counts *counts, const void *text, size_t size, int64_t times,
                     struct error *err);
 void word_counts_clear(struct word_counts *counts);
@@ -34,7 +34,7 @@ struct word_record {
     int64_t times;
 };
 
-/* The record at '*at', which moves behind it. Returns 0 at the end, or where no whole record is
+/* The record at '*at', which is advanced past it. Returns 0 at the end, or where no whole record is
  * left. */
 int word_record_next(const uint8_t *data, size_t size, size_t *at, struct word_record *record);
 

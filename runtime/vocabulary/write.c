@@ -49,7 +49,7 @@ static int take_tokens(struct bytes *bytes, struct tokens *tokens, struct error 
     return bytes->failed ? error_set(err, "the result of the run is damaged") : 0;
 }
 
-/* A copy of 'count' elements behind the tokens. */
+/* A copy of 'count' elements after the tokens. */
 static void *take_array(struct bytes *bytes, size_t count, size_t size, struct error *err)
 {
     const void *data = bytes_take(bytes, count * size);

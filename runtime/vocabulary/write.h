@@ -9,7 +9,7 @@
 
 #define WORDPIECE_PREFIX "##"
 
-/* Their names, NULL behind the last. */
+/* Their names, NULL after the last. */
 const char *const *write_names(enum learn_type type);
 
 /* Ids of a Unigram vocabulary that are not pieces: special tokens and bytes. */

@@ -35,7 +35,7 @@ like "$out" 'iter_0000004: damaged: .*rank_00001.safetensors is damaged between 
 is "$(grep -c ': intact' <<<"$out")" 3 "the others are whole"
 check verify --all .
 like "$out" '\. contains no checkpoints \(iter_\* directories\); name the --save directory of a run$' "a directory above that of a run"
-# A file that cannot be opened tells nothing of its bytes.
+# A file that cannot be opened is not known to be damaged.
 while read -r file number sentence; do
     if ! command -v "${CC:-cc}" >/dev/null; then
         skip "a file that cannot be opened" "no compiler"

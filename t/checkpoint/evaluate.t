@@ -57,7 +57,7 @@ like "$out" 'iteration +9/ ' "train --load alone resumes" || diag "$out"
 try "$megatron" train "${resume[@]}" --load run --num-layers 6
 like "$out" '--num-layers=6 does not match the weights in run, which have 4' "  a conflicting option is rejected"
 try "$megatron" train "${resume[@]}" --load run --num-layers 6 --use-checkpoint-args
-like "$out" 'note: --use-checkpoint-args: --num-layers is that of the checkpoint' "  or overridden"
+like "$out" 'note: --use-checkpoint-args: --num-layers is taken from the checkpoint' "  or overridden"
 like "$out" 'iteration +9/ ' "  and it resumes" || diag "$out"
 try "$megatron" train "${resume[@]}" --load nothing
 is "$rc" 2 "  without a checkpoint"

@@ -60,8 +60,8 @@ like "$out" 'the run exited with code 1 before its first checkpoint$' "no checkp
 rm -rf done
 train 1 --save done
 train 1 --save done --load done
-like "$out" 'training is already finished: the checkpoint in done is of iteration 8, and the run has 8' "a finished run says so"
-unlike "$out" 'had other data' "  the same data are not named"
+like "$out" 'training is already finished: the checkpoint in done is at iteration 8 of 8' "a finished run says so"
+unlike "$out" 'the data differs' "  the same data are not named"
 train 1 --save done --load done --train-iters 9 --override-opt_param-scheduler --seed 77
-like "$out" 'warning: the resumed run had other data: --seed 1234; now it is --seed 77' "  other data are"
+like "$out" 'warning: the data differs from that of the resumed run: it was --seed 1234; now it is --seed 77' "  other data are"
 done_testing

@@ -170,7 +170,7 @@ try "$megatron" supervise --pause 0 --starts 1 -- ./run --save save
 is "$rc" 1 "without progress it gives up"
 like "$out" '2 consecutive starts saved no new checkpoint in save' "and reports it"
 ok "and a manual start resets the count" test ! -e save/.starts
-# An outage of minutes must not use up all starts: the pauses grow, by a clock that does not wait.
+# An outage of minutes must not use up all starts: the pauses grow, on a simulated clock.
 quick='#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -34,7 +34,7 @@ importing() {
         wait_until 60 eval '[ -n "$(processes)" ]'
 }
 
-# The program of one task of eight fails, on one of four nodes: all is as it is without an image.
+# The program of one task of eight fails, on one of four nodes: the result is the same as without an image.
 program='[ "$SLURM_PROCID" != 5 ] || { echo "rank 5 cannot go on" >&2; exit 7; }; exec sleep 600'
 job srun -K -N4 --ntasks-per-node=2 sh -c "$program"
 plain=$rc

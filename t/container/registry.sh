@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-# Images for tests, and an Enroot to import them: the real one if there is one (tap.sh sets
-# MEGATRON_TEST_ENROOT to its directory; Debian's docker-registry, umoci and skopeo then serve the images
-# on 127.0.0.1), else the stand-in of this directory.
+# A registry with test images, and an Enroot to import them. The real Enroot is used if there is one (tap.sh sets
+# MEGATRON_TEST_ENROOT to its directory; Debian's docker-registry, umoci and skopeo then serve the images on
+# 127.0.0.1), otherwise the stand-in in this directory.
 #
-#   registry_up         a registry with the images small:1 (busybox, /etc/rc, an environment), bare:1
-#                       (one static program, no shell) and multi:1 (one of either for x86_64 and aarch64;
-#                       $multi_digest is that of the list); $registry is its prefix, $enroot_path a PATH
-#                       for it, $image_arguments what plugstack.conf is to say. It lies in $registry_dir,
-#                       and goes with the test; without user namespaces the test is left out
-#   registry_down       it does not answer any more;  registry_again: it does;  registry_lock: to ada alone
-#   ordinary COMMAND    run as an ordinary user with that Enroot; his home is $home, his files for a
-#                       while are in $registry_dir/tmp, his images in $cache
-#   image_cluster_up OPTION...   a cluster with it (cluster_up); the home is that of the cluster's user now
-#   job COMMAND...      run it there as that user, as try does;  imports: how many imports $out tells of;
-#                       job_process COMMAND...: only run it, for instance in the background
+#   registry_up          Start a registry with three images: small:1 (busybox, /etc/rc, an environment), bare:1 (one
+#                        static program, no shell) and multi:1 (a manifest list: bare for x86_64, small for aarch64;
+#                        $multi_digest is its digest). Sets $registry (the prefix of image names), $enroot_path (a
+#                        PATH that contains Enroot) and $image_arguments (arguments for plugstack.conf). All files
+#                        are in $registry_dir, which is removed when the test exits. Skips the test if user
+#                        namespaces are not available.
+#   registry_down        Stop the registry; registry_again starts it again.
+#   registry_lock        Require authentication: only user ada can pull images.
+#   ordinary COMMAND...  Run a command as an ordinary user with that Enroot. The user's home is $home, temporary
+#                        files are in $registry_dir/tmp, images in $cache.
+#   image_cluster_up OPTION...   Start a cluster (cluster_up) that uses the registry. From then on $home is the home
+#                        of the cluster's user.
+#   job COMMAND...       Run a command on the cluster as that user, like `try`.
+#   job_process COMMAND...   The same without setting $out and $rc, for example for the background.
+#   imports              Print the number of imports that $out reports.
 
 # If a test fails: print the full output of the last command, and the errors of the cluster's
 # daemons.
 on_failure() {
-    diag "the last command ended with ${rc-?} and said:"
+    diag "the last command exited with ${rc-?} and printed:"
     diag "${out-}"
     [ -z "${MEGATRON_CLUSTER-}" ] || diag "$(tail -n 200 "$MEGATRON_CLUSTER"/log/* | grep -E '^==>|error' | grep -v 'state' | tail -n 30)"
 }

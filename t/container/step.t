@@ -93,7 +93,7 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     step="srun --mpi=none --het-group=0,1 --megatron-image='${registry}small:1' echo ran"
     job env ENROOT_STANDIN_LOG="$registry_dir/log" salloc -N1 -n1 : -N2 -n2 sh -c "$step; $step"
     is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c '^digest' "$registry_dir/log")" 0:6:1 "once for a het job, too"
-    # A kept container stays as it is; what is known of its name by now is said.
+    # A kept container is not changed; a warning is printed if its tag has moved.
     rm "$registry_dir/registry/small/1/etc/moved"
     job srun -n1 -w n1 --megatron-image="${registry}small:1" --megatron-container-name=old true
     unlike "$out" 'existing container' "a container of this very image"
@@ -121,7 +121,7 @@ out=$(cat "$home/one" "$home/two")
 is "$(grep -c '^/$' <<<"$out")" 4 "batch jobs in an image without a shell"
 is "$(imports)" 1 "two jobs at once: one import"
 
-# What bad input gets.
+# Bad input.
 refused() {
     local text=$1 name=$2
     shift 2

@@ -126,7 +126,7 @@ publisher "$admin" root
 fresh
 job srun -n1 --megatron-image="${registry}small:1" true
 
-# Copies on the node's disk: there is space for one, and the least recently used goes.
+# Copies on the node's disk: there is space for one, and the least recently used one is removed.
 copies() { ls "$stage/$(as_user id -u)" | grep 'sqsh$'; }
 first=$(copies)
 is "$(wc -l <<<"$first")" 1 "one copy"

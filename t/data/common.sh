@@ -26,5 +26,5 @@ make_dump() {
         "$top/t/preprocess/wiki/dump.xml" "$1"
 }
 
-# texts FILE: the values of "id", one per line. (The text comes behind it in all of these files.)
+# texts FILE: the values of "id", one per line. (The text comes after it in all of these files.)
 ids() { sed -n 's/.*"id":\([0-9]*\),.*/\1/p' "$1"; }

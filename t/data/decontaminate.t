@@ -16,12 +16,12 @@ run decontaminate --input in.jsonl --against tests.jsonl --against-keys q a --ou
 is "$rc $(ids out.jsonl | xargs)" "0 0 1 1 3" "what is left of contaminated documents" || diag "$out"
 is "$(ids dropped.jsonl | xargs)" "2" "nothing is left of a short one"
 unlike "$(cat out.jsonl)" "[Cc][Aa][Pp][Ii][Tt][Aa][Ll] |first book" "no test is left"
-# As Megatron's script: 200 characters before, back to the end of a sentence; the same behind.
+# As Megatron's script: 200 characters before, back to the end of a sentence; the same after it.
 expected=$(perl -e 'my ($b, $q, $a) = @ARGV; my $t = "$b $q? $a"; my $s = index($t, $q); my $p = $s - 200; $p-- while substr($t, $p, 1) !~ /[.!?]/;
     my @w = split / /, $q; my $e = $s + length(join " ", @w[0 .. 12]) + 200; $e++ while substr($t, $e, 1) !~ /[.!?]/;
     print substr($t, 0, $p + 1), "|", substr($t, $e + 1)' "$before" "${question^^}" "$after")
 is "$(sed -n 's/.*"id":1,"text":"\(.*\)"}/\1/p' out.jsonl | paste -sd'|')" "$expected" "cut at the ends of sentences"
-like "$out" '^  test sets:       5 texts, 5 n-grams of up to 13 words, 0 spared as frequent$' "the tests are counted" || diag "$out"
+like "$out" '^  test sets:       5 texts, 5 n-grams of up to 13 words, 0 ignored as frequent$' "the tests are counted" || diag "$out"
 like "$out" '^  cut:             1 trimmed, 1 split into several$' "and the cuts"
 
 # --- N-grams that are everywhere are no sign of a test. (Of those that overlap the first is counted, as in Megatron.)

@@ -64,7 +64,7 @@ ROWS
 run dedup --preset nemo --input p.nemo.jsonl --output p.chars.out
 is "$rc $(($(wc -l <p.chars.out) >= 200 && $(wc -l <p.chars.out) < 350))" "0 1" "24 characters as shingles" || diag "$out"
 
-# --- Comparison: nothing below the similarity goes.
+# --- Comparison: nothing below the similarity is dropped.
 run dedup --input p.fineweb.jsonl --output j.out --keep-dropped j.dropped --jaccard 0.8
 without=$(wc -l <p.fineweb.dropped) with=$(wc -l <j.dropped)
 ok "with --jaccard fewer documents are dropped ($with, not $without)" [ "$with" -gt 100 -a "$with" -lt "$without" ]
@@ -93,7 +93,7 @@ ok "  and the same dropped documents" cmp one.dropped three.dropped
 ranks 2 dedup --input m.jsonl --output four.jsonl --jaccard .5 --chunk-bytes 100k
 ok "two ranks that compare" cmp one.jsonl four.jsonl
 
-# --- Wrong words.
+# --- Wrong usage.
 while IFS='|' read -r words text; do
     # shellcheck disable=SC2086
     run dedup $words

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# megatron data filter: rules, languages, personal data; what is said, kept and dropped.
+# megatron data filter: rules, languages, personal data; what is reported, kept and dropped.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 
@@ -69,7 +69,7 @@ run filter --input cut.jsonl.gz --output cut.out
 is "$rc" 1 "a cut .gz file"
 like "$out" '^megatron data: filter: cut.jsonl.gz is truncated: it ends at byte 9000' "  $out"
 
-# --- Wrong words.
+# --- Wrong usage.
 while IFS='|' read -r words text; do
     # shellcheck disable=SC2086
     run filter $words

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# megatron data goes on after a kill, at any time, with the same bytes at the end and nothing left behind.
+# megatron data resumes after being killed at any time, writes the same bytes and leaves nothing behind.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
 SEED=${SEED:-$RANDOM}
@@ -8,7 +8,7 @@ RANDOM=$SEED
 { make_texts 5 2500; make_texts 6 500; make_texts 5 2500 | sed 's/the end/of them/'; } >m.jsonl
 make_texts 9 30 >tests.jsonl
 make_dump 60 | bzip2 -1 >m.xml.bz2
-# killed SECONDS ARGUMENT...: megatron data, killed after so long; what the shell says of that is not shown.
+# killed SECONDS ARGUMENT...: megatron data, killed after SECONDS; the shell's message about it is hidden.
 killed() { { timeout -s KILL "$1" "$megatron" data "${@:2}"; } >log 2>&1; } 2>/dev/null
 declare -A words=(
     [extract]="--input m.xml.bz2"
@@ -31,7 +31,7 @@ for verb in extract filter dedup decontaminate mix; do
     # shellcheck disable=SC2086
     [ -e $verb.out ] || run $verb ${words[$verb]} --output $verb.out --chunk-bytes $chunk
     ok "$verb: the same bytes after $kills kills" cmp $verb.whole $verb.out
-    # One that was killed while it cleaned up is told that all is there.
+    # A run that was killed while cleaning up finds that its output is complete.
     # shellcheck disable=SC2086
     [ ! -e $verb.out.work ] || run $verb ${words[$verb]} --output $verb.out --chunk-bytes $chunk
     ok "  and nothing is left" [ ! -e $verb.out.work ]
@@ -42,7 +42,7 @@ struck=1 blow=(timeout -s KILL 0.1) launch=100
 # shellcheck disable=SC2086
 ranks 3 dedup ${words[dedup]} --output left.out --chunk-bytes 50k --lease 1
 ok "two ranks finish without the third ($ranked)" cmp dedup.whole left.out || diag "$(cat rank?.log)"
-# --- All die; others go on.
+# --- All ranks die; new ones continue.
 rm -f left.out
 struck=all blow=(timeout -s KILL 0.15)
 # shellcheck disable=SC2086
@@ -51,7 +51,7 @@ struck=
 # shellcheck disable=SC2086
 [ -e again.out ] || ranks 3 dedup ${words[dedup]} --output again.out --chunk-bytes 50k --lease 1
 ok "three ranks go on where two were killed ($ranked)" cmp dedup.whole again.out || diag "$(cat rank?.log)"
-# --- Another run, with other options, does not take what the first has left.
+# --- Another run, with other options, does not use what the first has left.
 killed 0.1 filter --input m.jsonl --output o.out --chunk-bytes 50k --rules none
 run filter --input m.jsonl --output o.out --overwrite --rules gopher --without-rules stop-words --set min-words=120
 ok "other options begin anew" cmp filter.whole o.out

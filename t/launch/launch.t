@@ -51,7 +51,7 @@ is "$rc" 127 "a program that does not exist"
 try "$megatron" launch --nproc-per-node 2 -- "${train[@]}" --train-iters 3 --save "$scratch/usage" --lrr 3
 is "$rc $(grep -c 'unknown option --lrr' <<<"$out")" "2 1" "a usage error ends at once, reported once" || diag "$out"
 
-# A rank is killed after the first checkpoint: the run continues from one and gets where it would have got.
+# A rank is killed after the first checkpoint: the run continues from it and reaches the same result.
 run=("${train[@]}" --tensor-model-parallel-size 2)
 long=("${run[@]}" --train-iters 150 --save-interval 20)
 kill_later='[ $RANK != 1 ] || [ $MEGATRON_RESTARTS != 0 ] || (while [ ! -f "$0/latest_checkpointed_iteration.txt" ]; do sleep 0.02; done; kill -9 $$) & exec "$@"'
@@ -114,7 +114,7 @@ trainjob PET_NODE_RANK=%i PET_NNODES=2 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=l
 pytorchjob RANK=%i WORLD_SIZE=4 PET_NODE_RANK=%i PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=localhost
 EOT
 
-# What each kind says, without starting anything: NODE_RANK NODES LOCAL_SIZE WORLD_SIZE ADDRESS PORT.
+# What each kind results in, without starting anything: NODE_RANK NODES LOCAL_SIZE WORLD_SIZE ADDRESS PORT.
 while IFS='|' read -r variables options wanted; do
     got=$(env $variables MEGATRON_SECRET=$secret "$megatron" launch --dry-run $options 2>&1 | awk -F= '
         sub(/^ *MEGATRON_/, "") { v[$1] = $2 }
@@ -151,7 +151,7 @@ A=b|--nproc-per-node gpu|2|this pod has no GPU
 A=b|--nproc-per-node many|2|--nproc-per-node=many; use a number
 A=b|--topology x.xml|2|--topology needs --dry-run
 A=b|--bind sideways|2|--bind
-JOB_COMPLETION_INDEX=1 MASTER_ADDR=a||2|does not tell the number of pods; set NNODES or --nnodes
+JOB_COMPLETION_INDEX=1 MASTER_ADDR=a||2|does not contain the number of pods; set NNODES or --nnodes
 JOB_COMPLETION_INDEX=4 NNODES=4 MASTER_ADDR=a||2|this is pod 4 of only 4
 JOB_COMPLETION_INDEX=x NNODES=4 MASTER_ADDR=a||2|JOB_COMPLETION_INDEX
 JOB_COMPLETION_INDEX=1 NNODES=2||2|cannot determine where rank 0 of 2 pods runs

@@ -36,7 +36,7 @@ for file in "$top"/cloud/eks/*.yaml; do
             try "$megatron" "${command[@]:1}" --dry-run --world-size 32
         else
             try "$megatron" "${command[@]:1}"
-            # There is no /fsx here, which is all that is wrong.
+            # The only error is that /fsx does not exist here.
             [[ $out == *" /fsx/"* ]] && rc=0
         fi
         is "$rc" 0 "$name: ${command[*]:0:2}" || diag "$(head -n 5 <<<"$out")"

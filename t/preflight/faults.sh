@@ -17,7 +17,7 @@ make_faults() {
         mkdir -p "$dir/$node/dev"
         echo "6,1,1,-;boot" >"$dir/$node/dev/kmsg"
     done
-    # Real limits of this machine would be faults of their own.
+    # The limits of the machine that runs the test must not count as faults.
     mkdir -p "$dir/limits"
     echo '{"nodes":[{"name":"cpu","preflight":{"locked_gib":0,"disk_mb_per_s":0,"disk_gib":0}}]}' >"$dir/limits/cpu.json"
     cat >"$dir/node" <<EOT

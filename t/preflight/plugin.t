@@ -26,7 +26,7 @@ like "$out" '^megatron: preflight: 3 ranks on 3 nodes passed [0-9]+ checks$' "  
 # On n2 the shared directory is another one.
 "$top/t/cluster" node n2 mount -t tmpfs hidden "$dir"
 try as_user srun --chdir "$dir" -N3 -n3 --megatron-preflight uname -n
-is "$rc" 1 "a sick node: the step fails, as plugstack.conf says"
+is "$rc" 1 "a faulty node: the step fails, as plugstack.conf says"
 is "$(grep -cx 'n[1-3]' <<<"$out")" 0 "  before any task has started"
 like "$out" '^megatron: fail  n2  shared files: not seen' "  and the node is named"
 like "$out" 'error: megatron: a node failed its test, see above; leave it out with --exclude' "  with what to do"
@@ -51,7 +51,7 @@ mkdir -m 777 "$tools/job"
 try in_cluster env MEGATRON="$tools/run" MEGATRON_SPARES=1 sbatch --wait --chdir "$tools/job" -N3 --ntasks-per-node=1 \
     --megatron-tp=1 --megatron-pp=2 "$top/sbatch/train.sbatch" --mock-data
 is "$rc" 0 "with a spare node the training script runs, on a layout that does not divide all nodes" || diag "$out"
-is "$(grep -h '^trains on' "$tools"/job/train-*.log | sort | paste -sd,)" "trains on n1,trains on n3" "  without the sick node"
+is "$(grep -h '^trains on' "$tools"/job/train-*.log | sort | paste -sd,)" "trains on n1,trains on n3" "  without the faulty node"
 like "$(cat "$tools"/job/preflight-*.jsonl)" '"host":"n2","check":"shared files","verdict":"fail"' "  and keeps the verdicts for the report"
 try in_cluster env MEGATRON="$tools/run" MEGATRON_PREFLIGHT=quick sbatch --wait --chdir "$tools/job" -N3 --ntasks-per-node=1 \
     --megatron-tp=1 --output=none.log "$top/sbatch/train.sbatch" --mock-data
@@ -66,7 +66,7 @@ check LD_LIBRARY_PATH="$dir"
 is "$rc $out" "0 " "a healthy node passes the health check"
 check LD_LIBRARY_PATH="$dir" FAKE_ECC=5
 is "$rc $out" "1 scontrol update nodename=n9 state=drain reason=preflight: ecc: 0000:64:00.0: 5 uncorrected errors (expected: 0 uncorrected errors)" \
-    "a sick one is drained with the reason"
+    "a faulty one is drained with the reason"
 check MEGATRON="$dir/none"
 is "$rc $out" "0 " "a node that cannot be tested is not drained"
 

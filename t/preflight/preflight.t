@@ -38,7 +38,7 @@ like "$(cat records.jsonl)" '^\{"record":"preflight","version":1,"time":[0-9.]+,
     "  and records for the report"
 
 # --- Records of a run ----------------------------------------------------------------------------
-# One rank trains, and the report shows its time, its place, and the verdicts from before.
+# One rank trains, and the report shows its time, its placement, and the verdicts from before.
 mkdir run
 try "$megatron" train --device cpu --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 \
     --micro-batch-size 1 --global-batch-size 2 --mock-data --tokenizer-type GPT2BPETokenizer --cpu-threads 1 \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# For tests of `megatron preprocess`: small corpora, and what must come of them, made by perl.
+# For tests of `megatron preprocess`: small corpora, and their expected output, made by perl.
 megatron=$MEGATRON_BUILD/runtime/megatron
 [ -x "$megatron" ] || megatron=$MEGATRON_INST/bin/megatron
 scratch=$(mktemp -d)
@@ -10,7 +10,7 @@ null=(--tokenizer-type NullTokenizer --vocab-size 60000)
 pre=("$megatron" preprocess "${null[@]}" --append-eod)
 unset "${!SLURM_@}" "${!MEGATRON_@}" "${!OMPI_@}" RANK WORLD_SIZE LOCAL_RANK
 
-# With every failure: what ran last, how it ended and what it said.
+# After each failure: print the last command, its exit status and its output.
 on_failure() {
     [ -z "${tried:-}" ] || { diag "the last command, which ended with $rc: $tried"; diag "$(tail -n 30 <<<"$out")"; }
     [ -z "${ranked:-}" ] || { diag "the last ranks, which ended with $ranked"; diag "$(tail -n 10 "$scratch"/rank*.log)"; }
@@ -69,7 +69,7 @@ ranks() {
             timeout -k 5 300 "${words[@]}" "${pre[@]}" "$@" >"rank$r.log" 2>&1 &
         pids+=($!)
     done
-    # The shell says of itself who was killed; that is in $ranked.
+    # Hide the shell's message about a killed process; its status is in $ranked.
     for r in "${pids[@]}"; do
         wait "$r"
         ranked+="${ranked:+ }$?"

@@ -42,7 +42,7 @@ try_batch() {
     rm -f "$file"
 }
 
-# The nodes are well: none drained, down or failing.
+# The nodes are healthy: none drained, down or failing.
 nodes_well() {
     wait_until 15 eval '[ "$(sinfo -h -o %T | sort -u)" = idle ]'
     is "$(sinfo -h -o '%T %E' -t drain,drng,down,fail)" "" "$1"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Clusters that are set up otherwise: configless nodes (slurmd --conf-server), Slurm without task plugins (as on
+# Other kinds of clusters: configless nodes (slurmd --conf-server), Slurm without task plugins (as on
 # SageMaker HyperPod), and lines in plugstack.conf that cannot work.
 . "$(dirname "$0")/common.sh"
 cluster_up --nodes 2 --configless

@@ -38,7 +38,7 @@ like "$out" "mlx5_9" "--megatron-nics with a NIC that does not exist is rejected
 try as_user srun -N2 --ntasks-per-node=2 --megatron-show true
 is "$(grep -cE '^n[12]: task [01] rank [0-3] GPU - NICs - CPUs [0-9,-]+ NUMA 0$' <<<"$out")" 4 \
     "--megatron-show: a line for every task"
-is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, meeting at .* on n1$' <<<"$out")" 2 \
+is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, rendezvous at .* on n1$' <<<"$out")" 2 \
     "and one for every node"
 try as_user srun -n1 --megatron-show sh -c 'echo the task >&2'
 is "$(tail -n 1 <<<"$out")" "the task" "before the tasks start"

@@ -74,7 +74,7 @@ EOT
 try_batch as_user "$script"
 like "$out" "^1 gpu= pci= " "a step without GPUs in a job with some: none given"
 
-# --- wishes -----------------------------------------------------------------------------------------
+# --- binding and NIC policies -------------------------------------------------------------------
 try as_user srun -N1 -n2 -c 4 --gpus-per-task=1 --megatron-tp=2 --megatron-verbose bash -c "$mine"
 like "$out" "^0 gpu=0 pci=0000:ca:00.0 " "--gpus-per-task: Slurm's choice stays"
 like "$out" "^1 gpu=0 pci=0000:b9:00.0 .* visible=6 " "--gpus-per-task: numbered as CUDA will"
@@ -138,7 +138,7 @@ like "$out" "^0 gpu=0 pci=0000:ca:00.0" "and discover the node themselves if the
 nodes_well "no node is drained"
 
 # --- names of InfiniBand NICs -------------------------------------------------------------------------
-# rdma-core renames mlx5_0 by its place, as systemd does network devices.
+# rdma-core renames mlx5_0 by its PCI address, as systemd does with network devices.
 sed -E 's/"mlx5_([0-9])"/"ibp\13s0"/' "$top/t/topologies/hgx4.xml" >"$scratch/renamed.xml"
 for row in "$top/t/topologies/hgx4.xml mlx5_[0-9]" "$scratch/renamed.xml ibp[0-9]3s0"; do
     read -r file name <<<"$row"

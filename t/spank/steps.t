@@ -9,19 +9,19 @@ who='echo "rank $MEGATRON_RANK/$MEGATRON_WORLD_SIZE node $MEGATRON_NODE_RANK/$ME
 ranks() { sed -n 's/^rank \([0-9]*\)\/.*/\1/p' <<<"$1" | sort -n | xargs; }
 # one OUTPUT: all ranks have the same rendezvous.
 one() { sed -n 's/^rank .* at //p' <<<"$1" | sort -u | wc -l; }
-# first OUTPUT: the node of rank 0; meeting OUTPUT: the node that --megatron-show names for it.
+# first OUTPUT: the node of rank 0; rendezvous OUTPUT: the node that --megatron-show names for it.
 first() { sed -n 's/^rank 0\/.* on \(n[0-9]\) at .*/\1/p' <<<"$1"; }
-meeting() { sed -n 's/^n[0-9]: megatron .* on \(n[0-9]\)$/\1/p' <<<"$1" | sort -u | xargs; }
+rendezvous() { sed -n 's/^n[0-9]: megatron .* on \(n[0-9]\)$/\1/p' <<<"$1" | sort -u | xargs; }
 
-# step NAME WORLD COMMAND...: a step whose tasks agree, and meet on the node of rank 0.
+# step NAME WORLD COMMAND...: a step whose tasks agree that the rendezvous is on the node of rank 0.
 step() {
     local name=$1 world=$2
     shift 2
     try "$@"
     is "$(ranks "$out")" "$(seq -s ' ' 0 $((world - 1)))" "$name: ranks 0 to $((world - 1))" || diag "$out"
     is "$(grep -c "^rank [0-9]*/$world " <<<"$out")" "$world" "$name: of $world"
-    is "$(one "$out")" 1 "$name: one place to meet"
-    is "$(meeting "$out")" "$(first "$out")" "$name: on the node of rank 0"
+    is "$(one "$out")" 1 "$name: one rendezvous"
+    is "$(rendezvous "$out")" "$(first "$out")" "$name: on the node of rank 0"
 }
 
 for nodes in 1 2 3 4; do
@@ -29,20 +29,20 @@ for nodes in 1 2 3 4; do
 done
 step "as root" 4 in_cluster srun -N4 --megatron-show bash -c "$who"
 step "-w n3" 2 as_user srun -w n3 -n2 --megatron-show bash -c "$who"
-is "$(meeting "$out")" n3 "which is n3"
+is "$(rendezvous "$out")" n3 "which is n3"
 printf 'n3\nn1\nn3\nn2\n' >"$MEGATRON_CLUSTER/home/hosts"
 step "-m arbitrary" 4 as_user env SLURM_HOSTFILE="$MEGATRON_CLUSTER/home/hosts" srun -n4 -m arbitrary --megatron-show bash -c "$who"
-is "$(meeting "$out")" n3 "which is n3, the second of the step's nodes"
+is "$(rendezvous "$out")" n3 "which is n3, the second of the step's nodes"
 step "-m cyclic" 4 as_user srun -N2 -n4 -m cyclic --megatron-show bash -c "$who"
 step "--export=NONE" 2 as_user srun -N2 --export=NONE --megatron-show /bin/bash -c "$who"
 unlike "$out" "MEGATRON_STEP|SPANK_MEGATRON" "--export=NONE: no trace of srun's note to the nodes"
 step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron-show bash -c "$who"
-is "$(meeting "$out")" n2 "which is n2"
+is "$(rendezvous "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------
 # Rank 0 must run for as long as the others look for it.
 who+='; sleep 4'
-# Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) for ever.
+# Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) forever.
 step "het job by srun" 5 as_user srun --mpi=none -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
 step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun --mpi=none -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
@@ -56,8 +56,8 @@ EOT
 )
 try_batch as_user "$script"
 is "$(ranks "$out")" "0 1 2 3 4 5" "het job by sbatch: ranks 0 to 5"
-is "$(one "$out")" 1 "het job by sbatch: one place to meet"
-is "$(meeting "$out")" n3 "het job by sbatch: on n3, the node of rank 0"
+is "$(one "$out")" 1 "het job by sbatch: one rendezvous"
+is "$(rendezvous "$out")" n3 "het job by sbatch: on n3, the node of rank 0"
 
 # --- ports ----------------------------------------------------------------------------------------
 try as_user srun -n1 --mpi=none --resv-ports=2 --megatron-tp=1 bash -c 'echo $MASTER_PORT $SLURM_STEP_RESV_PORTS'

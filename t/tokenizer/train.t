@@ -23,7 +23,7 @@ is "$("$megatron" tokenize $(json bpe) "$text")" "$of_files" "tokenizer.json has
 is "$("$megatron" detokenize $(json bpe) $of_files)" "$text" "and back to text"
 is "${of_files##* }" 0 "the special token is the first"
 
-# The bytes depend on neither ranks, threads nor pieces.
+# The output does not depend on the number of ranks, threads or pieces.
 ranks 3 train --input "$corpus" --output ranks --vocab-size 1000 --workers 2 --chunk-bytes 4k
 is "$ranked" "0 0 0" "three ranks" || diag <rank0.log
 for file in tokenizer.json vocab.json merges.txt; do
@@ -60,7 +60,7 @@ unlike "$(cat wordpiece/vocab.txt)" '^[A-Z]$' "lower case"
 train --type wordpiece --input "$corpus" --output cased --vocab-size 1400 --cased
 like "$(cat cased/vocab.txt)" $'\nT\n' "--cased keeps upper case"
 
-# --- What cannot work ---------------------------------------------------------------------------
+# --- Wrong usage --------------------------------------------------------------------------------
 fails() { # PATTERN NAME ARGUMENT...
     local pattern=$1 name=$2
     shift 2
@@ -69,8 +69,8 @@ fails() { # PATTERN NAME ARGUMENT...
     like "$out" "$pattern" "  says why"
 }
 fails 'bpe/tokenizer.json exists; use --overwrite' "output that exists" --input "$corpus" --output bpe
-fails 'vocabulary of 100 tokens is too small.* alone are 257' "fewer tokens than bytes" --input "$corpus" --output x --vocab-size 100
-fails 'pieces are too few' "fewer pieces than characters" --type unigram --input "$corpus" --output x --vocab-size 300
+fails 'vocabulary of 100 tokens is too small.* already take 257' "fewer tokens than bytes" --input "$corpus" --output x --vocab-size 100
+fails '41 pieces besides special tokens and bytes are too few: .*; use a larger vocabulary' "fewer pieces than characters" --type unigram --input "$corpus" --output x --vocab-size 300
 fails '--split has no effect with --type=unigram' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
 fails 'must contain \[UNK\]' "WordPiece without [UNK]" --type wordpiece --special-tokens '[A]' --input "$corpus" --output x
 fails '--output is missing' "no output" --input "$corpus"

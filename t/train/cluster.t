@@ -42,7 +42,7 @@ try "${roberta[@]}" --max-update 15
 like "$(sed -n '/num_updates": "10"/,$p' "$work/job.log")" '"num_updates": "15"' "  and continues" || diag "$(tail -n 5 "$work/job.log")"
 rm -rf "$work"
 
-# srun without PMIx, the default on many clusters: the plugin tells the ranks where to meet over TCP. Without it,
+# srun without PMIx, the default on many clusters: the plugin tells the ranks where rank 0 listens (TCP). Without it,
 # one line with the remedy.
 try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
 is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5 <<<"$out")"

@@ -126,7 +126,7 @@ if [ -f "$module/device_cuda.so" ]; then
         train "${gpu[@]}"
         like "$(grep "^megatron train" <<<"$out")" 'GiB are available; use --recompute-method uniform, or more model parallelism' \
             "  or that only some layers are made again of"
-        # health NAME LINE|'' VARIABLE...: the line is the only warning before the run goes on, to what it has no room for.
+        # health NAME LINE|'' VARIABLE...: the line is the only warning before the run continues, until it runs out of memory.
         health() {
             local name=$1 line=$2
             shift 2

@@ -62,7 +62,7 @@ like "$out" 'total [0-9.]+; MPI reduction buffer 0\.0[1-9][0-9]$' "memory of dat
 try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
 unlike "$out" 'MPI' "  and of one rank"
 
-# --- Memory that is not there after all. (With sanitizers a limit of address space stops the program itself.)
+# --- Memory that turns out not to be available. (With sanitizers a limit of address space stops the program itself.)
 # shellcheck disable=SC2016
 limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
 if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
@@ -162,7 +162,7 @@ EOT
 try "$megatron" train "${small[@]}" --lr 1e30 --clip-grad 0
 like "$out" 'iteration        4/ .* global batch size:     2 \| loss scale: 1\.0 \| number of skipped iterations:   1 \| number of nan iterations:   1 \|' \
     "a run that blows up skips its steps"
-# ... and does not go on so for ever, nor are good checkpoints driven out by what it would save.
+# ... and does not go on like this forever, nor do its saves displace good checkpoints.
 blown=("${small[@]}" --log-interval 10 --save-interval 10 --keep-last 2 --save "$scratch/blown" --load "$scratch/blown")
 try "$megatron" train "${blown[@]}" --train-iters 20 --lr 1e-3
 is "$rc" 0 "a run goes well for 20 steps"
@@ -220,7 +220,7 @@ done <<'END'
 14 16
 END
 
-# --- The seeds' flags without meaning here, old names, nearest names, impossible combinations
+# --- Ignored options, old names, nearest names, impossible combinations
 try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local --use-flash-attn --no-masked-softmax-fusion \
     --no-rope-fusion --no-position-embedding --optimizer adam --dataloader-type single --num-workers 2 --distributed-backend nccl --DDP-impl local
 is "$rc" 0 "flags without meaning are accepted"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # A run of fairseq 0.12.2, replayed: the same losses, gradient norms and validation to all printed digits,
-# on every layout of ranks and after a resume; and what is said about data that does not fit.
+# on every layout of ranks and after a resume; and the errors for data that does not fit.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron golden=$top/t/train/roberta
 export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -84,7 +84,7 @@ EOT
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
-    # A named model is trained unchanged.
+    # A preset is trained unchanged.
     for how in option equals environment; do
         case $how in
         option) out=$(words $script --megatron-model llama2-7b) ;;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of the plugin that run on a node, without Slurm: notes, ports, cgroups, the driver's
- * files, the meeting of tasks, placement from what they found. */
+ * files, the exchange between tasks, placement from what they found. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>

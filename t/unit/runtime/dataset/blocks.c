@@ -83,7 +83,7 @@ static void test_batching(void)
     }
     batch_ends(lengths, 5, (struct batching_config){.max_sentences = 8, .max_tokens = 10}, ends,
                sizeof(ends));
-    ok(strstr(ends, "a batch of 10 tokens is less than a sample") != NULL,
+    ok(strstr(ends, "a batch of 10 tokens cannot hold a sample") != NULL,
        "a limit of tokens below one sample is an error");
 }
 
