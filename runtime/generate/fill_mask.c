@@ -107,7 +107,6 @@ static int open_model(struct fill_mask *f, struct error *err)
 {
     struct model_config *c = &f->origin.model;
     const struct model_sizes *z;
-    const int slots[] = {1};
 
     c->micro_batch = 1;
     c->chunks = 1;
@@ -115,7 +114,7 @@ static int open_model(struct fill_mask *f, struct error *err)
     c->masked_max = f->most > 0 ? f->most : 1;
     c->hidden_dropout = c->attention_dropout = 0;
     c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, 1);
-    f->model = model_create(c, &f->ranks.parallel, f->ranks.device, slots, err);
+    f->model = model_create(c, &f->ranks.parallel, f->ranks.device, 1, err);
     if (!f->model ||
         weights_load(f->o->base.load, &f->origin, f->model, &f->ranks.parallel, f->ranks.device,
                      err) < 0 ||

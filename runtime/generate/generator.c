@@ -77,7 +77,6 @@ static void clear_window(struct generator *g, struct window *w)
 static int create_model(struct generator *g, struct error *err)
 {
     struct model_config *c = &g->config.model;
-    const int slots[] = {1};
 
     c->micro_batch = g->config.texts;
     c->shape.sequence = window_for(g, 1);
@@ -88,7 +87,7 @@ static int create_model(struct generator *g, struct error *err)
     c->chunks = 1;
     if (c->bucket_elements == 0)
         c->bucket_elements = 40000000;
-    g->step.model = model_create(c, g->parallel, g->device, slots, err);
+    g->step.model = model_create(c, g->parallel, g->device, 1, err);
     if (!g->step.model)
         return -1;
     g->stream = model_stream(g->step.model);

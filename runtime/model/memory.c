@@ -149,16 +149,29 @@ static void place_block(struct model *m, const struct block *block, void *memory
         block->kind->place(m, block, memory, arena, keep);
 }
 
-static void place_slot(struct model *m, struct arena *arena, const struct chunk *chunk,
-                       struct slot *slot)
+/* Slot 'number' of each chunk, all from the same address: it is as large as the largest. */
+static void place_slot(struct model *m, struct arena *arena, int number)
 {
     const struct model_sizes *z = &m->sizes;
+    int64_t chunks = m->config.chunks;
+    struct arena begin = *arena;
+    struct model_batch batch = {0};
+    void *gradient = NULL;
 
-    place_batch(z, arena, &slot->batch);
-    for (int i = 0; i < chunk->block_count; i++)
-        place_block(m, &chunk->blocks[i], slot->memory[i], arena);
-    if (!chunk->first && trains(m))
-        slot->gradient = arena_take(arena, z->part_rows * z->hidden, type_size(m->config.type));
+    place_batch(z, &begin, &batch);
+    if (trains(m) && !m->chunks[chunks - 1].first)
+        gradient = arena_take(&begin, z->part_rows * z->hidden, type_size(m->config.type));
+    for (int64_t c = 0; c < chunks; c++) {
+        struct chunk *chunk = &m->chunks[c];
+        struct slot *slot = &chunk->slots[number];
+        struct arena own = begin;
+
+        slot->batch = batch;
+        slot->gradient = chunk->first ? NULL : gradient;
+        for (int i = 0; i < chunk->block_count; i++)
+            place_block(m, &chunk->blocks[i], slot->memory[i], &own);
+        arena->used = own.used > arena->used ? own.used : arena->used;
+    }
 }
 
 static void place_scratch(struct model *m, struct arena *arena)
@@ -228,8 +241,7 @@ size_t model_place(struct model *m, char *base)
     place_shared(m, &arena);
     place_staged(m, &arena);
     m->state = arena_take(&arena, 1, sizeof(struct step_state));
-    for (int64_t c = 0; c < m->config.chunks; c++)
-        for (int i = 0; i < m->chunks[c].slot_count; i++)
-            place_slot(m, &arena, &m->chunks[c], &m->chunks[c].slots[i]);
+    for (int i = 0; i < m->slots; i++)
+        place_slot(m, &arena, i);
     return arena.used;
 }

@@ -47,7 +47,7 @@ static int create_slot(struct slot *slot, const struct chunk *chunk, struct erro
     return 0;
 }
 
-static int create_chunk(struct model *m, int64_t number, int slots, struct error *err)
+static int create_chunk(struct model *m, int64_t number, struct error *err)
 {
     const struct network *n = m->parameters.network;
     struct chunk *chunk = &m->chunks[number];
@@ -56,23 +56,22 @@ static int create_chunk(struct model *m, int64_t number, int slots, struct error
     chunk->last = model_chunk_last(&m->config, &m->parallel->layout, m->parallel->at.pp, number);
     chunk->blocks = n->blocks + n->first[number];
     chunk->block_count = n->first[number + 1] - n->first[number];
-    chunk->slots = calloc((size_t)slots, sizeof(*chunk->slots));
+    chunk->slots = calloc((size_t)m->slots, sizeof(*chunk->slots));
     if (!chunk->slots)
         return error_set(err, "out of memory");
-    chunk->slot_count = slots;
-    for (int i = 0; i < slots; i++)
+    for (int i = 0; i < m->slots; i++)
         if (create_slot(&chunk->slots[i], chunk, err) < 0)
             return -1;
     return 0;
 }
 
-static int create_chunks(struct model *m, const int *slots, struct error *err)
+static int create_chunks(struct model *m, struct error *err)
 {
     m->chunks = calloc((size_t)m->config.chunks, sizeof(*m->chunks));
     if (!m->chunks)
         return error_set(err, "out of memory");
     for (int64_t c = 0; c < m->config.chunks; c++)
-        if (create_chunk(m, c, slots[c], err) < 0)
+        if (create_chunk(m, c, err) < 0)
             return -1;
     return 0;
 }
@@ -82,7 +81,7 @@ static void destroy_chunks(struct model *m)
     for (int64_t c = 0; m->chunks && c < m->config.chunks; c++) {
         struct chunk *chunk = &m->chunks[c];
 
-        for (int i = 0; i < chunk->slot_count; i++) {
+        for (int i = 0; chunk->slots && i < m->slots; i++) {
             for (int b = 0; chunk->slots[i].memory && b < chunk->block_count; b++)
                 free(chunk->slots[i].memory[b]);
             free(chunk->slots[i].memory);
@@ -93,7 +92,7 @@ static void destroy_chunks(struct model *m)
 }
 
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 const int *slots, struct error *err)
+                                 int slots, struct error *err)
 {
     struct model *m = calloc(1, sizeof(*m));
 
@@ -104,8 +103,9 @@ struct model *model_create_shell(const struct model_config *config, const struct
     m->config = *config;
     m->parallel = parallel;
     m->sizes = model_sizes(config, &parallel->layout);
+    m->slots = slots;
     if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, err) < 0 ||
-        create_chunks(m, slots, err) < 0 || model_create_commons(m, err) < 0) {
+        create_chunks(m, err) < 0 || model_create_commons(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -113,7 +113,7 @@ struct model *model_create_shell(const struct model_config *config, const struct
 }
 
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots,
+                      const struct layout_position *at, int slots,
                       struct model_memory *memory, struct error *err)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
@@ -188,7 +188,7 @@ static int clear_arenas(struct model *m, struct error *err)
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, struct error *err)
+                           struct device *device, int slots, struct error *err)
 {
     struct model *m = model_create_shell(config, parallel, slots, err);
 

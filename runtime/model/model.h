@@ -2,8 +2,8 @@
 /* The network of one rank: weights, memory of its micro-batches, forward and backward passes.
  *
  * A rank has one or more chunks (virtual pipeline stages). A slot holds what a micro-batch keeps
- * between its forward and its backward pass through one chunk; the pipeline schedule determines how
- * many are needed. All work is enqueued on the model's compute stream (collectives of tensor and
+ * between its forward and its backward pass through one chunk; all chunks use the same slots, and
+ * the pipeline schedule determines how many are needed. All work is enqueued on the model's compute stream (collectives of tensor and
  * context parallelism on a side stream, ordered by events); no call blocks. */
 #ifndef MEGATRON_MODEL_H
 #define MEGATRON_MODEL_H
@@ -53,15 +53,15 @@ struct model_memory {
 
 struct model;
 
-/* The memory of the rank at 'at', with 'slots' slots for each chunk. Needs no device. */
+/* The memory of the rank at 'at', with 'slots' slots. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, const int *slots,
+                      const struct layout_position *at, int slots,
                       struct model_memory *memory, struct error *err);
 
 /* Create the model with its plans and arenas: weights, main gradients and activations. 'parallel'
  * and 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
-                           struct device *device, const int *slots, struct error *err);
+                           struct device *device, int slots, struct error *err);
 void model_destroy(struct model *model);
 
 const struct parameters *model_parameters_of(const struct model *model);

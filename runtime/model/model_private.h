@@ -7,7 +7,9 @@
 #include "model.h"
 #include "overlap.h"
 
-/* Memory of a micro-batch between its forward and its backward pass through a chunk. */
+/* Memory of a micro-batch between its forward and its backward pass through a chunk. Slot i of any
+ * chunk is the same memory. Batch and gradient have a place of their own in it: the gradient may
+ * still be on its way to another stage when a forward pass of another chunk uses the slot. */
 struct slot {
     struct model_batch batch;
     void **memory;  /* one entry per block of the chunk, of the kind's structure */
@@ -17,8 +19,7 @@ struct slot {
 struct chunk {
     struct block *blocks;
     int block_count;
-    struct slot *slots;
-    int slot_count;
+    struct slot *slots; /* as many as the model has */
     int first, last; /* has the embedding, has the head */
 };
 
@@ -76,6 +77,7 @@ struct model {
     void (*use)(void *context, int chunk, int64_t layer); /* see model_on_use; or NULL */
     void *use_context;
     struct chunk *chunks;
+    int slots;
     struct common *commons;
     int common_count;
     struct shared_memory *shared;
@@ -98,7 +100,7 @@ struct pass {
 
 /* Everything of a model that needs no device. */
 struct model *model_create_shell(const struct model_config *config, const struct parallel *parallel,
-                                 const int *slots, struct error *err);
+                                 int slots, struct error *err);
 
 /* blocks.c: what blocks share, from the list of blocks; then plans and tables. */
 int model_create_commons(struct model *model, struct error *err);

@@ -29,11 +29,10 @@ int model_create_cache(struct model *m, struct error *err)
 struct model *model_create_window(struct model *base, int64_t window, struct error *err)
 {
     struct model_config config = base->config;
-    const int slots[] = {1};
     struct model *m;
 
     config.shape.sequence = window;
-    m = model_create_shell(&config, base->parallel, slots, err);
+    m = model_create_shell(&config, base->parallel, 1, err);
     if (!m)
         return NULL;
     m->base = base;

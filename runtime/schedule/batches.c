@@ -330,7 +330,7 @@ static struct host_batch *host_batch_of(struct batches *b, const struct batches_
 }
 
 int batches_give(struct batches *b, const struct batches_run *run, struct pipeline_item item,
-                 int slot, struct error *err)
+                 struct error *err)
 {
     struct host_batch *host = host_batch_of(b, run, item.micro, err);
     struct staging *staging = &b->staging[b->given % MODEL_STAGED];
@@ -343,7 +343,7 @@ int batches_give(struct batches *b, const struct batches_run *run, struct pipeli
     device_event_record(host->copied, b->copies);
     device_event_record(staging->filled, b->copies);
     device_event_follow(b->compute, staging->filled);
-    device_copy(b->compute, model_batch(b->model, item.chunk, slot)->tokens, staging->memory,
+    device_copy(b->compute, model_batch(b->model, item.chunk, item.slot)->tokens, staging->memory,
                 b->bytes, COPY_ON_DEVICE);
     device_event_record(staging->emptied, b->compute);
     return 0;

@@ -17,7 +17,7 @@ struct batches_run {
     int64_t micros; /* on each data-parallel rank */
 };
 
-/* 'ahead': micro-batches of the first chunk that may be in flight. The arguments must outlive the
+/* 'ahead': micro-batches that may be in flight. The arguments must outlive the
  * result. Returns NULL with 'err' set. Caller must destroy. */
 struct batches *batches_create(struct model *model, const struct model_config *config,
                                const struct parallel *parallel, struct device *device, int ahead,
@@ -30,6 +30,6 @@ void batches_begin(struct batches *batches);
 /* Put a micro-batch into its slot, in the order of the model's stream. Blocks only for the loader
  * and for host memory that is still being copied. */
 int batches_give(struct batches *batches, const struct batches_run *run, struct pipeline_item item,
-                 int slot, struct error *err);
+                 struct error *err);
 
 #endif

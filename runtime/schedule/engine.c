@@ -24,7 +24,7 @@ struct engine {
     struct model *model;
     struct optimizer *optimizer;
     struct device_stream *stream;
-    int *slots;
+    int slots;
     struct recorder *recorder; /* NULL: every pass is launched operation by operation */
     struct pipeline train, evaluate;
     int64_t train_micros, evaluate_micros; /* micro-batches of these schedules */
@@ -49,12 +49,11 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
         int64_t micros;
         int forward_only;
     } runs[] = {{config->min_micros, 0}, {config->max_micros, 0}, {config->eval_micros, 1}};
-    int64_t chunks = config->model.chunks;
     struct pipeline p;
 
-    memset(slots, 0, (size_t)chunks * sizeof(*slots));
+    *slots = 0;
     for (int i = 0; i < 3; i++) {
-        struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)chunks,
+        struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->model.chunks,
                                        (int)runs[i].micros, runs[i].forward_only};
 
         if (shape.micros == 0)
@@ -63,9 +62,7 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
             pipeline_destroy(&p);
             return -1;
         }
-        for (int64_t c = 0; c < chunks; c++)
-            if (p.slots[c] > slots[c])
-                slots[c] = p.slots[c];
+        *slots = p.slots > *slots ? p.slots : *slots;
         pipeline_destroy(&p);
     }
     return 0;
@@ -99,10 +96,10 @@ static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
 
-    e->batches = batches_create(e->model, config, e->parallel, e->device, e->slots[0],
+    e->batches = batches_create(e->model, config, e->parallel, e->device, e->slots,
                                 e->config.deadline, err);
     e->messages = e->batches ? messages_create(e->model, e->parallel, e->device, config->type,
-                                               (int)config->chunks, e->slots, err)
+                                               e->slots, err)
                              : NULL;
     return e->messages ? create_numbers(e, err) : -1;
 }
@@ -116,26 +113,26 @@ struct pass {
     int backward, evaluate, accumulate;
 };
 
-/* Different passes of a slot: forward or backward, training or evaluation, accumulating or not. */
+/* Different passes of a chunk with a slot: forward or backward, training or evaluation, accumulating or not. */
 enum { PASSES = 8 };
 
 static int pass_number(const struct pass *p)
 {
-    return pipeline_slot_of_all(p->engine->slots, p->item) * PASSES + 4 * p->backward +
+    return (p->item.chunk * p->engine->slots + p->item.slot) * PASSES + 4 * p->backward +
            2 * p->evaluate + p->accumulate;
 }
 
-/* Passes that use no stream but the model's can be recorded. */
+/* Passes that use no stream but the model's can be recorded. All but the first micro-batch of a
+ * step accumulate, and an evaluation uses one slot, so at most 2 * (slots + 1) + 1 graphs of each
+ * chunk are recorded. */
 static int create_recorder(struct engine *e, struct error *err)
 {
     const struct layout *layout = &e->parallel->layout;
-    int64_t slots = 0;
 
     if (e->config.one_by_one || layout->tp > 1 || layout->cp > 1)
         return 0;
-    for (int64_t c = 0; c < e->config.model.chunks; c++)
-        slots += e->slots[c];
-    e->recorder = recorder_create(e->stream, (int)slots * PASSES, err);
+    e->recorder =
+        recorder_create(e->stream, (int)e->config.model.chunks * e->slots * PASSES, err);
     return e->recorder ? 0 : -1;
 }
 
@@ -143,7 +140,7 @@ static void run_pass(void *context)
 {
     const struct pass *p = context;
     struct model *model = p->engine->model;
-    int chunk = p->item.chunk, slot = pipeline_slot(p->engine->slots, p->item);
+    int chunk = p->item.chunk, slot = p->item.slot;
 
     if (p->backward)
         model_backward(model, chunk, slot, p->accumulate, NULL, NULL);
@@ -169,7 +166,7 @@ static void do_pass(struct pass *p, int last)
         e->timed++;
     }
     if (p->backward && last && optimizer_overlaps(e->optimizer))
-        model_backward(e->model, p->item.chunk, pipeline_slot(e->slots, p->item), p->accumulate,
+        model_backward(e->model, p->item.chunk, p->item.slot, p->accumulate,
                        reduce_layer, e->optimizer);
     else if (e->recorder && (p->backward || !optimizer_gathers(e->optimizer)))
         recorder_run(e->recorder, pass_number(p), run_pass, p);
@@ -190,13 +187,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
     e->weight = 1;
     e->parallel = parallel;
     e->device = device;
-    e->slots = calloc((size_t)config->model.chunks, sizeof(*e->slots));
-    if (!e->slots) {
-        error_set(err, "out of memory");
-        engine_destroy(e);
-        return NULL;
-    }
-    if (engine_slots(config, &parallel->layout, parallel->at.pp, e->slots, err) < 0) {
+    if (engine_slots(config, &parallel->layout, parallel->at.pp, &e->slots, err) < 0) {
         engine_destroy(e);
         return NULL;
     }
@@ -234,7 +225,6 @@ void engine_destroy(struct engine *e)
     model_destroy(e->model);
     pipeline_destroy(&e->train);
     pipeline_destroy(&e->evaluate);
-    free(e->slots);
     free(e);
 }
 
@@ -277,8 +267,7 @@ static int run_operation(struct run *run, const struct pipeline_operation *op, s
         messages_exchange(e->messages, op);
         return 0;
     }
-    if (!pass.backward && batches_give(e->batches, &run->batches, op->item,
-                                       pipeline_slot(e->slots, op->item), err) < 0)
+    if (!pass.backward && batches_give(e->batches, &run->batches, op->item, err) < 0)
         return -1;
     messages_await(e->messages, op);
     do_pass(&pass, pass.backward && --run->left[op->item.chunk] == 0);

@@ -20,7 +20,7 @@ struct engine_config {
 
 struct engine;
 
-/* Slots per chunk for all steps and evaluations of 'config': 'slots' has model.chunks entries. */
+/* Slots that all steps and evaluations of 'config' need on a stage. */
 int engine_slots(const struct engine_config *config, const struct layout *layout, int64_t stage,
                  int *slots, struct error *err);
 

@@ -11,7 +11,7 @@ struct link {
     struct device_stream *stream;
     struct device_event *passed;  /* the last pass of this direction */
     struct device_event *arrived; /* the last message received */
-    struct device_event **sent;   /* per slot of all chunks: its last message sent */
+    struct device_event **sent;   /* per slot: its last message sent */
     struct device_event *settled; /* all messages */
 };
 
@@ -19,7 +19,6 @@ struct messages {
     struct model *model;
     struct device_stream *compute;
     enum device_type type;
-    const int *slots;
     int slot_count, stage, stages;
     struct link links[DIRECTIONS];
 };
@@ -46,8 +45,8 @@ static int create_link(struct messages *m, struct link *link, struct comm_group 
 }
 
 struct messages *messages_create(struct model *model, const struct parallel *parallel,
-                                 struct device *device, enum device_type type, int chunks,
-                                 const int *slots, struct error *err)
+                                 struct device *device, enum device_type type, int slots,
+                                 struct error *err)
 {
     struct messages *m = calloc(1, sizeof(*m));
 
@@ -58,11 +57,9 @@ struct messages *messages_create(struct model *model, const struct parallel *par
     m->model = model;
     m->compute = model_stream(model);
     m->type = type;
-    m->slots = slots;
+    m->slot_count = slots;
     m->stage = (int)parallel->at.pp;
     m->stages = (int)parallel->layout.pp;
-    for (int c = 0; c < chunks; c++)
-        m->slot_count += slots[c];
     if (m->stages > 1 &&
         (create_link(m, &m->links[ACTIVATIONS], parallel->pipeline, device, err) < 0 ||
          create_link(m, &m->links[GRADIENTS], parallel->upstream, device, err) < 0)) {
@@ -108,7 +105,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     if (sends)
         list[count++] = message(m, forward, 1,
                                 (forward > 0 ? model_output : model_input_gradient)(
-                                    m->model, op->send.chunk, pipeline_slot(m->slots, op->send)));
+                                    m->model, op->send.chunk, op->send.slot));
     if (op->receive.micro >= 0)
         list[count++] =
             message(m, -forward, 0, (forward > 0 ? model_input : model_output_gradient)(m->model));
@@ -117,7 +114,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     if (op->receive.micro >= 0)
         device_event_record(link->arrived, link->stream);
     if (sends)
-        device_event_record(link->sent[pipeline_slot_of_all(m->slots, op->send)], link->stream);
+        device_event_record(link->sent[op->send.slot], link->stream);
 }
 
 static struct link *link_of(struct messages *m, const struct pipeline_operation *pass)
@@ -132,7 +129,7 @@ void messages_await(struct messages *m, const struct pipeline_operation *pass)
     if (m->stages == 1)
         return;
     device_event_follow(m->compute, link->arrived);
-    device_event_follow(m->compute, link->sent[pipeline_slot_of_all(m->slots, pass->item)]);
+    device_event_follow(m->compute, link->sent[pass->item.slot]);
 }
 
 void messages_passed(struct messages *m, const struct pipeline_operation *pass)

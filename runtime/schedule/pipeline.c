@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct pipeline_item nothing = {0, -1};
+static const struct pipeline_item nothing = {0, -1, -1};
 
 struct builder {
     const struct pipeline_shape *shape;
@@ -40,7 +40,7 @@ static struct pipeline_item nth(const struct builder *b, int k, int backward)
     int group = s->stages * s->chunks, chunk = k % group / s->stages;
 
     return (struct pipeline_item){backward ? s->chunks - 1 - chunk : chunk,
-                                  k / group * s->stages + k % s->stages};
+                                  k / group * s->stages + k % s->stages, -1};
 }
 
 /* What is exchanged with a neighbor for the k-th pass: nothing at the start and the end of the
@@ -117,22 +117,54 @@ static void build(struct builder *b)
         backward(b, k);
 }
 
-/* Micro-batches of a chunk start and finish in order, so as many slots are needed as are in flight
- * at once. */
-static int count_slots(const struct pipeline *p, int chunk, int forward_only)
-{
-    int alive = 0, most = 1;
+/* Slots while the schedule is played: which are free, and which each item has. */
+struct slots {
+    int *free; /* the one freed last comes last */
+    int free_count;
+    int *of; /* by chunk and micro-batch */
+};
 
-    for (int i = 0; i < p->count && !forward_only; i++) {
-        if (p->list[i].item.chunk != chunk)
-            continue;
-        if (p->list[i].kind == PIPELINE_FORWARD)
-            alive++;
-        if (p->list[i].kind == PIPELINE_BACKWARD)
-            alive--;
-        most = alive > most ? alive : most;
+static int *slot_of(const struct builder *b, const struct slots *slots, struct pipeline_item item)
+{
+    return &slots->of[item.chunk * b->shape->micros + item.micro];
+}
+
+/* A new slot is added only if none is free, so there are as many as items alive at once. In the
+ * steady state of a schedule, a forward pass takes the slot of the backward pass before it. */
+static void take_slot(struct builder *b, struct slots *slots, struct pipeline_item item)
+{
+    *slot_of(b, slots, item) =
+        slots->free_count > 0 ? slots->free[--slots->free_count] : b->out->slots++;
+}
+
+static void assign_slots(struct builder *b, struct slots *slots)
+{
+    for (int i = 0; i < b->out->count; i++) {
+        struct pipeline_operation *op = &b->out->list[i];
+
+        if (op->kind == PIPELINE_FORWARD)
+            take_slot(b, slots, op->item);
+        if (op->kind <= PIPELINE_BACKWARD)
+            op->item.slot = *slot_of(b, slots, op->item);
+        else if (op->send.micro >= 0)
+            op->send.slot = *slot_of(b, slots, op->send);
+        if (op->kind == PIPELINE_BACKWARD ||
+            (op->kind == PIPELINE_FORWARD && b->shape->forward_only))
+            slots->free[slots->free_count++] = op->item.slot;
     }
-    return most;
+}
+
+static int create_slots(struct builder *b, struct error *err)
+{
+    struct slots slots = {.free = calloc((size_t)b->total + 1, sizeof(int)),
+                          .of = calloc((size_t)b->total + 1, sizeof(int))};
+    int failed = !slots.free || !slots.of;
+
+    if (!failed)
+        assign_slots(b, &slots);
+    free(slots.free);
+    free(slots.of);
+    return failed ? error_set(err, "out of memory") : 0;
 }
 
 int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
@@ -149,18 +181,14 @@ int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shap
                               "global or the micro-batch size",
                               shape->stages, shape->micros);
     pipeline->list = calloc((size_t)b.room, sizeof(*pipeline->list));
-    pipeline->slots = calloc((size_t)shape->chunks, sizeof(*pipeline->slots));
-    if (!pipeline->list || !pipeline->slots)
+    if (!pipeline->list)
         return error_set(err, "out of memory");
     build(&b);
-    for (int chunk = 0; chunk < shape->chunks; chunk++)
-        pipeline->slots[chunk] = count_slots(pipeline, chunk, shape->forward_only);
-    return 0;
+    return create_slots(&b, err);
 }
 
 void pipeline_destroy(struct pipeline *pipeline)
 {
     free(pipeline->list);
-    free(pipeline->slots);
     memset(pipeline, 0, sizeof(*pipeline));
 }

@@ -20,9 +20,11 @@ enum pipeline_kind {
     PIPELINE_GRADIENTS,   /* an input's to the stage before, an output's from the next */
 };
 
-/* A micro-batch and a chunk of this stage; micro -1: none. */
+/* A micro-batch and a chunk of this stage; micro -1: none. 'slot' is its memory from the forward
+ * to the backward pass. All chunks use the same slots: after the backward pass (or the forward pass
+ * of a schedule without backward passes) the next item takes it. */
 struct pipeline_item {
-    int chunk, micro;
+    int chunk, micro, slot;
 };
 
 /* An exchange sends and receives at once. The first stage follows the last one. */
@@ -35,7 +37,7 @@ struct pipeline_operation {
 struct pipeline {
     struct pipeline_operation *list;
     int count;
-    int *slots; /* per chunk: micro-batches alive at the same time; micro m uses slot m % slots */
+    int slots; /* most items of all chunks that are alive at the same time */
 };
 
 struct pipeline_shape {
@@ -48,21 +50,5 @@ struct pipeline_shape {
 int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
                     struct error *err);
 void pipeline_destroy(struct pipeline *pipeline);
-
-/* The slot of an item within its chunk, given the number of slots of each chunk; and its number
- * among the slots of all chunks. */
-static inline int pipeline_slot(const int *slots, struct pipeline_item item)
-{
-    return item.micro % slots[item.chunk];
-}
-
-static inline int pipeline_slot_of_all(const int *slots, struct pipeline_item item)
-{
-    int number = pipeline_slot(slots, item);
-
-    for (int c = 0; c < item.chunk; c++)
-        number += slots[c];
-    return number;
-}
 
 #endif

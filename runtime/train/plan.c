@@ -103,15 +103,11 @@ int plan_rank(const struct arguments *a, const struct layout_position *at, struc
 {
     struct engine_config engine = plan_engine(a);
     struct parameters p;
-    int rc;
-    int *slots = calloc((size_t)a->model_config.chunks, sizeof(*slots));
+    int rc, slots;
 
-    if (!slots)
-        return error_set(err, "out of memory");
-    rc = engine_slots(&engine, &a->layout, at->pp, slots, err);
+    rc = engine_slots(&engine, &a->layout, at->pp, &slots, err);
     if (rc == 0)
         rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &plan->memory, err);
-    free(slots);
     if (rc < 0)
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);

@@ -179,7 +179,6 @@ int main(int argc, char **argv)
     struct parallel parallel = {.layout = {1, 1, 1, 1}};
     struct model_config c;
     struct error err;
-    const int slots[] = {1};
     const char *name = argc > 4 ? argv[4] : "cpu", *type = argc > 5 ? argv[5] : "fp32";
     const char *again = argc > 6 ? argv[6] : "none";
     int64_t samples, sequence;
@@ -204,7 +203,7 @@ int main(int argc, char **argv)
     device = device_open(name, &(struct device_options){.threads = 1}, &err);
     if (!device)
         stop("device", &err);
-    m = model_create(&c, &parallel, device, slots, &err);
+    m = model_create(&c, &parallel, device, 1, &err);
     if (!m || hf_load(argv[1], &c, m, device, &err) < 0 || model_adopt(m, &err) < 0)
         stop("model", &err);
     out = fopen(argv[3], "wb");

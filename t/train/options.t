@@ -49,6 +49,12 @@ try "$megatron" train "${verdict[@]}" --micro-batch-size 8 --attention-backend u
 is "$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")" 0.75 "  the scores of unfused attention (16 x 2048^2 x 12 bytes)"
 [ "$fused" != 0.75 ]
 ok "  which fused attention does not keep"
+# Interleaved schedules keep 1 + (p - 1) / pv times the activations (1.29 here), and each chunk its input and output.
+stages=(--megatron-model nemo-175b --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --sequence-parallel --dry-run
+    --world-size 64 --mock-data --micro-batch-size 1 --global-batch-size 64 --bf16 --train-iters 10 --lr 1e-4)
+activations() { "$megatron" train "${stages[@]}" "$@" 2>&1 | sed -nE '/memory \(GiB\)/{s/.*activations ([0-9.]+),.*/\1/p;q}'; }
+is "$(awk -v a="$(activations)" -v b="$(activations --num-layers-per-virtual-pipeline-stage 4)" 'BEGIN { print (a > 0 && b < 1.34 * a) }')" 1 \
+    "activations of interleaved pipelines"
 
 # --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000

@@ -152,9 +152,8 @@ static void write_weights(const char *path, struct json_value root, int gemma)
 
 static struct model *create(const struct model_config *config, const char *directory)
 {
-    const int slots[] = {1};
     struct error err;
-    struct model *m = model_create(config, &parallel, device, slots, &err);
+    struct model *m = model_create(config, &parallel, device, 1, &err);
 
     if (!m || hf_load(directory, config, m, device, &err) < 0 || model_adopt(m, &err) < 0)
         bail(&err);

@@ -59,7 +59,6 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
                      struct error *err)
 {
     static const struct world world = {.size = 1, .local_size = 1, .nodes = 1};
-    static const int slots[] = {1};
     struct ranks_config ranks = {.device = DEVICE_CPU,
                                  .threads = 1,
                                  .random_order = random_order,
@@ -74,7 +73,7 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
 
     if (ranks_open(&r->ranks, &ranks, &world, err) < 0)
         return -1;
-    r->model = model_create(&gpt, &r->ranks.parallel, r->ranks.device, slots, err);
+    r->model = model_create(&gpt, &r->ranks.parallel, r->ranks.device, 1, err);
     if (!r->model)
         return -1;
     r->optimizer =

@@ -22,9 +22,8 @@ static void bail(const struct error *err)
 
 static struct model *create(const struct model_config *config)
 {
-    const int slots[] = {1};
     struct error err;
-    struct model *m = model_create(config, &parallel, device, slots, &err);
+    struct model *m = model_create(config, &parallel, device, 1, &err);
 
     if (!m || model_initialize(m, &err) < 0)
         bail(&err);

@@ -129,10 +129,9 @@ static int are_different(const struct parameters *p, const float *values)
 static void test_network(const struct model_config *config, const struct expected *table,
                          struct device *device, const struct parallel *parallel)
 {
-    const int slots[] = {1};
     const char *name = config->shape.name;
     struct error err;
-    struct model *m = model_create(config, parallel, device, slots, &err);
+    struct model *m = model_create(config, parallel, device, 1, &err);
     int known = 0;
 
     if (!m || model_initialize(m, &err) < 0)

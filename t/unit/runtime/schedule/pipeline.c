@@ -15,6 +15,8 @@ struct world {
     /* What each stage has: inputs, outputs, gradients of outputs and of inputs. */
     char input[STAGES][CHUNKS][MICROS], output[STAGES][CHUNKS][MICROS];
     char out_gradient[STAGES][CHUNKS][MICROS], in_gradient[STAGES][CHUNKS][MICROS];
+    /* Which item of each stage has a slot; micro -1: it is free. */
+    struct pipeline_item holder[STAGES][CHUNKS * MICROS];
     /* For each stage's last exchange of activations and of gradients: what is still missing. */
     struct pipeline_operation under_way[STAGES][2];
     const char *fault;
@@ -40,12 +42,29 @@ static void check(struct world *w, int good, const char *fault)
         w->fault = fault;
 }
 
+/* A forward pass finds its slot free; the backward pass finds it as the forward pass left it. */
+static void check_slot(struct world *w, int stage, const struct pipeline_operation *op)
+{
+    struct pipeline_item item = op->item, *holder = &w->holder[stage][item.slot];
+    int forward = op->kind == PIPELINE_FORWARD;
+
+    check(w, item.slot >= 0 && item.slot < w->p[stage].slots, "a slot that does not exist");
+    if (forward)
+        check(w, holder->micro < 0, "a slot that is in use");
+    else
+        check(w, holder->micro == item.micro && holder->chunk == item.chunk, "another's slot");
+    *holder = item;
+    if (!forward || w->shape.forward_only)
+        holder->micro = -1;
+}
+
 static void run_pass(struct world *w, int stage, const struct pipeline_operation *op)
 {
     int c = op->item.chunk, m = op->item.micro;
     int first = stage == 0 && c == 0;
     int last = stage == w->shape.stages - 1 && c == w->shape.chunks - 1;
 
+    check_slot(w, stage, op);
     if (op->kind == PIPELINE_FORWARD) {
         check(w, first || w->input[stage][c][m], "a forward pass without its input");
         check(w, !w->output[stage][c][m], "a forward pass twice");
@@ -158,8 +177,9 @@ static void test(int stages, int chunks, int micros, int forward_only, int waits
         shape.stage = s;
         if (pipeline_create(&w->p[s], &shape, &err) < 0)
             check(w, 0, err.text);
-        for (int c = 0; c < chunks && w->p[s].slots; c++)
-            most = w->p[s].slots[c] > most ? w->p[s].slots[c] : most;
+        most = w->p[s].slots > most ? w->p[s].slots : most;
+        for (int i = 0; i < CHUNKS * MICROS; i++)
+            w->holder[s][i].micro = -1;
         check_landing(w, s);
         for (int direction = 0; direction < 2; direction++)
             w->under_way[s][direction] =
@@ -187,7 +207,7 @@ static void test(int stages, int chunks, int micros, int forward_only, int waits
 /* A batch may grow: no step needs more slots than the smallest or the largest. */
 static void test_growth(int stages, int chunks, int fewest, int most)
 {
-    int slots[CHUNKS], good = 1;
+    int slots = 0, good = 1;
     struct pipeline p;
     struct error err;
 
@@ -197,18 +217,44 @@ static void test_growth(int stages, int chunks, int fewest, int most)
         for (int end = 0; end < 2; end++) {
             shape.micros = end ? most : fewest;
             good &= pipeline_create(&p, &shape, &err) == 0;
-            for (int c = 0; c < chunks && good; c++)
-                slots[c] = end && slots[c] > p.slots[c] ? slots[c] : p.slots[c];
+            slots = end && slots > p.slots ? slots : p.slots;
             pipeline_destroy(&p);
         }
         for (shape.micros = fewest; shape.micros <= most; shape.micros += chunks > 1 ? stages : 1) {
             good &= pipeline_create(&p, &shape, &err) == 0;
-            for (int c = 0; c < chunks && good; c++)
-                good &= p.slots[c] <= slots[c];
+            good &= p.slots <= slots;
             pipeline_destroy(&p);
         }
     }
     ok(good, "slots of %d stages, %d chunks, %d to %d micro-batches", stages, chunks, fewest, most);
+}
+
+/* As many slots as items are alive at once. On the first stage these are 1 + (p - 1) / pv times the
+ * activations of a schedule that does not interleave, which keeps p micro-batches of v chunks. */
+static void test_slots(void)
+{
+    static const struct {
+        struct pipeline_shape shape;
+        int slots;
+    } table[] = {
+        {{1, 0, 1, 7, 0}, 1},    {{4, 0, 1, 8, 0}, 4},    {{4, 3, 1, 8, 0}, 1},
+        {{4, 0, 1, 2, 0}, 2},    {{8, 0, 3, 64, 0}, 31},  {{8, 4, 3, 64, 0}, 23},
+        {{8, 7, 3, 64, 0}, 17},  {{8, 0, 3, 8, 0}, 24},   {{8, 7, 3, 8, 0}, 24},
+        {{8, 0, 6, 192, 0}, 55}, {{12, 0, 2, 36, 0}, 35}, {{2, 0, 2, 4, 0}, 5},
+        {{2, 1, 2, 4, 0}, 3},    {{4, 1, 3, 8, 1}, 1},
+    };
+    struct pipeline p;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        const struct pipeline_shape *s = &table[i].shape;
+
+        if (!ok(pipeline_create(&p, s, &err) == 0 && p.slots == table[i].slots,
+                "stage %d of %d, %d chunks, %d micro-batches%s: %d slots", s->stage, s->stages,
+                s->chunks, s->micros, s->forward_only ? ", forward only" : "", table[i].slots))
+            diag("%d", p.slots);
+        pipeline_destroy(&p);
+    }
 }
 
 int main(void)
@@ -229,6 +275,7 @@ int main(void)
                     test(stages, chunks, rounds * stages, way % 2, way / 2);
                 test_growth(stages, chunks, rounds * stages, MICROS / stages * stages);
             }
+    test_slots();
     ok(pipeline_create(&p, &(struct pipeline_shape){4, 0, 2, 6, 0}, &err) < 0,
        "6 micro-batches do not interleave over 4 stages");
     pipeline_destroy(&p);
