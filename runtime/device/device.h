@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       8   /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       9   /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
@@ -363,6 +363,7 @@ DEVICE_RUN(embedding_backward)
 DEVICE_RUN(cross_entropy_partial)
 DEVICE_RUN(cross_entropy_finish)
 DEVICE_RUN(adam)
+DEVICE_RUN(muon)
 DEVICE_RUN(square_sum)
 DEVICE_RUN(step)
 DEVICE_RUN(convert)

@@ -31,6 +31,7 @@ static inline const char *operation_name(enum operation_kind kind)
         [OPERATION_GATHER_ROWS] = "gather rows",
         [OPERATION_NORMAL] = "random numbers",
         [OPERATION_FILL] = "fill",
+        [OPERATION_MUON] = "optimizer",
     };
 
     return kind < OPERATION_COUNT && names[kind] ? names[kind] : "operation";
