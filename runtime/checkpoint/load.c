@@ -67,6 +67,11 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         error_remedy(err, REMEDY_NO_OPTIMIZER);
         return REFUSED;
     }
+    if (index->rules.optimizer != c->config.rules->optimizer) {
+        error_set(err, "it has the state of another optimizer (--optimizer)");
+        error_remedy(err, REMEDY_NO_OPTIMIZER);
+        return REFUSED;
+    }
     if (!c->config.override_scheduler && index_check_rules(index, c->config.rules, err) < 0)
         return REFUSED;
     return 0;

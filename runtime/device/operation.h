@@ -90,6 +90,7 @@ enum operation_kind {
     OPERATION_SOFTCAP,
     OPERATION_QUANTIZE,
     OPERATION_SCALING,
+    OPERATION_MUON,
     OPERATION_COUNT,
 };
 
@@ -412,6 +413,31 @@ struct adam_operands {
     struct operand_scale weights_scale;
 };
 
+/* The parts of Muon around the products of matrices, on 'count' elements; the first and the last do
+ * nothing if state->skip.
+ * MUON_MOMENTUM: g = x * state->grad_factor; moment = momentum * moment + (1 - momentum) * g; x
+ *   becomes moment, or with 'nesterov' momentum * moment + (1 - momentum) * g.
+ * MUON_NORMALIZE: y = x / max(sqrt(*square_sum), 1e-7).
+ * MUON_UPDATE: master = master * (1 - lr * weight decay) - lr * x, with lr and decay of the state.
+ */
+enum muon_part { MUON_MOMENTUM, MUON_NORMALIZE, MUON_UPDATE };
+
+struct muon_shape {
+    int64_t count;
+    enum muon_part part;
+    double momentum;
+    int nesterov;
+    enum device_type type; /* of y and weights */
+};
+
+struct muon_operands {
+    float *x, *moment, *master;
+    const double *square_sum;
+    void *y;       /* may be the memory of x if fp32 */
+    void *weights; /* as in struct adam_operands */
+    const struct step_state *state;
+};
+
 /* *sum += sum of squares, in double precision, in an order fixed by 'count'. */
 struct square_sum_shape {
     int64_t count;
@@ -600,6 +626,7 @@ struct operation {
         struct softcap_shape softcap;
         struct quantize_shape quantize;
         struct scaling_shape scaling;
+        struct muon_shape muon;
     };
 };
 

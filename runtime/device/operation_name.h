@@ -33,6 +33,7 @@ static inline const char *operation_name(enum operation_kind kind)
         [OPERATION_FILL] = "fill",
         [OPERATION_QUANTIZE] = "cast to fp8",
         [OPERATION_SCALING] = "fp8 scales",
+        [OPERATION_MUON] = "optimizer",
     };
 
     return kind < OPERATION_COUNT && names[kind] ? names[kind] : "operation";

@@ -23,7 +23,8 @@ enum wsd_style { WSD_EXPONENTIAL, WSD_LINEAR, WSD_COSINE, WSD_MINUS_SQRT };
 /* How the weight decay grows from 'start_weight_decay' to 'weight_decay'. */
 enum decay_style { DECAY_CONSTANT, DECAY_LINEAR, DECAY_COSINE };
 
-enum optimizer_kind { OPTIMIZER_ADAM, OPTIMIZER_SGD };
+/* Muon updates matrices; Adam updates the rest. */
+enum optimizer_kind { OPTIMIZER_ADAM, OPTIMIZER_SGD, OPTIMIZER_MUON };
 
 /* Constant over a run. Schedules count samples, as in Megatron. */
 struct step_rules {

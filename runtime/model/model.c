@@ -114,8 +114,8 @@ struct model *model_create_shell(const struct model_config *config, const struct
 }
 
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, int slots,
-                      struct model_memory *memory, struct error *err)
+                      const struct layout_position *at, int slots, struct model_memory *memory,
+                      struct error *err)
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
     struct model *m = model_create_shell(config, &parallel, slots, err);

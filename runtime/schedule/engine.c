@@ -96,11 +96,11 @@ static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
 
-    e->batches = batches_create(e->model, config, e->parallel, e->device, e->slots,
-                                e->config.deadline, err);
-    e->messages = e->batches ? messages_create(e->model, e->parallel, e->device, config->type,
-                                               e->slots, err)
-                             : NULL;
+    e->batches =
+        batches_create(e->model, config, e->parallel, e->device, e->slots, e->config.deadline, err);
+    e->messages =
+        e->batches ? messages_create(e->model, e->parallel, e->device, config->type, e->slots, err)
+                   : NULL;
     return e->messages ? create_numbers(e, err) : -1;
 }
 
@@ -113,7 +113,8 @@ struct pass {
     int backward, evaluate, accumulate;
 };
 
-/* Different passes of a chunk with a slot: forward or backward, training or evaluation, accumulating or not. */
+/* Different passes of a chunk with a slot: forward or backward, training or evaluation,
+ * accumulating or not. */
 enum { PASSES = 8 };
 
 static int pass_number(const struct pass *p)
@@ -131,8 +132,7 @@ static int create_recorder(struct engine *e, struct error *err)
 
     if (e->config.one_by_one || layout->tp > 1 || layout->cp > 1)
         return 0;
-    e->recorder =
-        recorder_create(e->stream, (int)e->config.model.chunks * e->slots * PASSES, err);
+    e->recorder = recorder_create(e->stream, (int)e->config.model.chunks * e->slots * PASSES, err);
     return e->recorder ? 0 : -1;
 }
 
@@ -166,8 +166,8 @@ static void do_pass(struct pass *p, int last)
         e->timed++;
     }
     if (p->backward && last && optimizer_overlaps(e->optimizer))
-        model_backward(e->model, p->item.chunk, p->item.slot, p->accumulate,
-                       reduce_layer, e->optimizer);
+        model_backward(e->model, p->item.chunk, p->item.slot, p->accumulate, reduce_layer,
+                       e->optimizer);
     else if (e->recorder && (p->backward || !optimizer_gathers(e->optimizer)))
         recorder_run(e->recorder, pass_number(p), run_pass, p);
     else

@@ -9,8 +9,9 @@
 
 struct messages;
 
-/* 'slots': how many the model has. The arguments must outlive the result. With one stage there is nothing to send, and the other calls do nothing. Returns NULL
- * with 'err' set. Caller must destroy. */
+/* 'slots': how many the model has. The arguments must outlive the result. With one stage there is
+ * nothing to send, and the other calls do nothing. Returns NULL with 'err' set. Caller must
+ * destroy. */
 struct messages *messages_create(struct model *model, const struct parallel *parallel,
                                  struct device *device, enum device_type type, int slots,
                                  struct error *err);

@@ -11,9 +11,14 @@ struct segment {
     int64_t shard_first; /* in the shard arenas */
 };
 
-/* The update of elements of a bucket's shard that have the same learning rate. */
+/* How elements are updated. */
+enum way { WAY_PLAIN, WAY_DECOUPLED, WAY_MUON };
+
+/* The update of elements of a bucket's shard in the same way. */
 struct update {
+    enum way way;
     struct device_plan *plan;
+    struct device_plan *momentum; /* Muon: what comes before the matrices are orthogonalized */
     int bucket;
     int64_t first; /* within the shard */
 };
@@ -38,6 +43,7 @@ struct optimizer {
     struct segment *segments;
     int segment_count;
     struct device_plan *phases[4];
+    struct muon *muon; /* NULL: another optimizer */
 };
 
 /* This rank's shard of a bucket, in the arenas. */
@@ -95,29 +101,65 @@ static int plan_segments(struct optimizer *o, const struct bucket *bucket, struc
     return 0;
 }
 
-/* Does element 'at' of the arenas belong to the word table or the output layer? '*end' is where
- * that changes next. */
-static int is_decoupled(const struct optimizer *o, int64_t at, int64_t *end)
+static enum way way_of(const struct optimizer *o, int tensor)
 {
-    const int tensors[] = {o->parameters->word, o->parameters->head};
+    const struct parameters *p = o->parameters;
 
-    for (int i = 0; i < 2 && o->config.rules.decoupled_lr > 0; i++) {
-        const struct tensor *tensor = tensors[i] >= 0 ? &o->parameters->tensors[tensors[i]] : NULL;
+    if (o->config.rules.optimizer == OPTIMIZER_MUON && muon_has(p, tensor))
+        return WAY_MUON;
+    if (o->config.rules.decoupled_lr > 0 && (tensor == p->word || tensor == p->head))
+        return WAY_DECOUPLED;
+    return WAY_PLAIN;
+}
 
-        if (!tensor)
-            continue;
+/* How element 'at' of the arenas is updated. '*end' is lowered to where its tensor or the padding
+ * before the next one ends. */
+static enum way way_at(const struct optimizer *o, int64_t at, int64_t *end)
+{
+    for (int i = 0; i < o->parameters->tensor_count; i++) {
+        const struct tensor *tensor = &o->parameters->tensors[i];
+
         if (at >= tensor->offset && at < tensor->offset + tensor->elements) {
-            *end =
-                *end < tensor->offset + tensor->elements ? *end : tensor->offset + tensor->elements;
-            return 1;
+            if (*end > tensor->offset + tensor->elements)
+                *end = tensor->offset + tensor->elements;
+            return way_of(o, i);
         }
         if (at < tensor->offset && tensor->offset < *end)
             *end = tensor->offset;
     }
-    return 0;
+    return WAY_PLAIN;
 }
 
-static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, int decoupled,
+/* Consecutive tensors that are updated in the same way are one range. All but matrices of Muon may
+ * be mixed with padding, which is 0 and stays 0. */
+static enum way way_until(const struct optimizer *o, int64_t at, int64_t *end)
+{
+    int64_t next = *end, last = *end;
+    enum way way = way_at(o, at, &next);
+
+    for (*end = next; *end < last; *end = next) {
+        next = last;
+        if (way_at(o, *end, &next) != way)
+            break;
+    }
+    return way;
+}
+
+/* Muon's two operations on 'count' elements. */
+static int plan_muon(struct optimizer *o, struct update *update, int64_t count, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_MUON,
+                           .muon = {count, MUON_MOMENTUM, o->config.muon.momentum,
+                                    o->config.muon.nesterov, TYPE_FP32}};
+
+    update->momentum = plan_create(o->device, &op, err);
+    op.muon.part = MUON_UPDATE;
+    op.muon.type = o->type;
+    update->plan = update->momentum ? plan_create(o->device, &op, err) : NULL;
+    return update->plan ? 0 : -1;
+}
+
+static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, enum way way,
                        struct error *err)
 {
     const struct bucket *bucket = &o->parameters->buckets[number];
@@ -125,24 +167,27 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
     int64_t decayed = o->config.decay_all
                           ? last - first
                           : clamp(bucket->first + bucket->decayed - first, 0, last - first);
-    struct operation op = {.kind = OPERATION_ADAM,
-                           .adam = {last - first, decayed,
-                                    rules->beta1, rules->beta2, o->config.epsilon, o->type,
-                                    rules->optimizer, decoupled}};
-    struct update *update = &o->updates[o->update_count];
+    struct operation op = {
+        .kind = OPERATION_ADAM,
+        .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
+                 rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
+                 way == WAY_DECOUPLED}};
+    struct update *update = &o->updates[o->update_count++];
 
-    *update = (struct update){plan_create(o->device, &op, err), number,
-                              first - shard_of(o, bucket).first};
-    o->update_count += update->plan != NULL;
+    *update =
+        (struct update){.way = way, .bucket = number, .first = first - shard_of(o, bucket).first};
+    if (way == WAY_MUON)
+        return plan_muon(o, update, last - first, err);
+    update->plan = plan_create(o->device, &op, err);
     return update->plan ? 0 : -1;
 }
 
-/* One update per bucket, or more if it contains the word table or the output layer and these have
- * their own learning rate. */
+/* One update per bucket, or more if its tensors are updated in different ways. */
 static int plan_updates(struct optimizer *o, struct error *err)
 {
-    /* Two tensors cut a bucket into at most five ranges. */
-    o->updates = calloc((size_t)(5 * o->parameters->bucket_count), sizeof(*o->updates));
+    /* Each tensor begins and ends a range at most. */
+    o->updates = calloc((size_t)(2 * o->parameters->tensor_count + o->parameters->bucket_count),
+                        sizeof(*o->updates));
     if (!o->updates)
         return error_set(err, "out of memory");
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -151,9 +196,9 @@ static int plan_updates(struct optimizer *o, struct error *err)
 
         do {
             int64_t end = last;
-            int decoupled = is_decoupled(o, at, &end);
+            enum way way = way_until(o, at, &end);
 
-            if (plan_update(o, i, at, end, decoupled, err) < 0)
+            if (plan_update(o, i, at, end, way, err) < 0)
                 return -1;
             at = end;
         } while (at < last);
@@ -246,6 +291,14 @@ void optimizer_settle(struct optimizer *o)
         settle_bucket(o, i);
 }
 
+static int create_muon(struct optimizer *o, struct error *err)
+{
+    if (o->config.rules.optimizer != OPTIMIZER_MUON)
+        return 0;
+    o->muon = muon_create(&o->config.muon, o->model, o->parallel, o->device, err);
+    return o->muon ? 0 : -1;
+}
+
 struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
                                    const struct parallel *parallel, struct device *device,
                                    enum device_type type, struct error *err)
@@ -268,7 +321,7 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
     o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
     if (!o->reduced || create_memory(o, err) < 0 || create_plans(o, err) < 0 ||
-        create_gathering(o, err) < 0) {
+        create_gathering(o, err) < 0 || create_muon(o, err) < 0) {
         optimizer_destroy(o);
         return NULL;
     }
@@ -280,8 +333,11 @@ void optimizer_destroy(struct optimizer *o)
 {
     if (!o)
         return;
-    for (int i = 0; i < o->update_count; i++)
+    muon_destroy(o->muon);
+    for (int i = 0; i < o->update_count; i++) {
         plan_destroy(o->updates[i].plan);
+        plan_destroy(o->updates[i].momentum);
+    }
     for (int i = 0; i < o->segment_count; i++)
         plan_destroy(o->segments[i].plan);
     for (int i = 0; i < 4; i++)
@@ -440,27 +496,44 @@ void optimizer_hold(struct optimizer *o, struct device_event *event)
     o->held = event;
 }
 
-/* Update the elements of this rank's shard of bucket 'number'; 'next' is its first update. */
-static void update_shard(struct optimizer *o, int number, int *next)
+static void run_update(struct optimizer *o, const struct update *u, int orthogonal)
 {
-    const struct bucket *bucket = &o->parameters->buckets[number];
-    size_t size = type_size(o->type);
+    const struct bucket *bucket = &o->parameters->buckets[u->bucket];
+    int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
+    char *mine = (char *)model_weights(o->model) + (size_t)at * type_size(o->type);
+    struct adam_operands adam = {
+        .grad = model_gradients(o->model) + at,
+        .master = o->shard.master ? o->shard.master + own : (float *)mine,
+        .moment1 = o->shard.moment1 + own,
+        .moment2 = o->shard.moment2 + own,
+        .weights = o->shard.master ? mine : NULL,
+        .state = model_state(o->model),
+    };
+    struct muon_operands muon = {.x = model_gradients(o->model) + at,
+                                 .moment = adam.moment1,
+                                 .master = adam.master,
+                                 .weights = adam.weights,
+                                 .state = adam.state};
 
-    for (; *next < o->update_count && o->updates[*next].bucket == number; ++*next) {
-        const struct update *u = &o->updates[*next];
-        int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
-        char *mine = (char *)model_weights(o->model) + (size_t)at * size;
-        struct adam_operands operands = {
-            .grad = model_gradients(o->model) + at,
-            .master = o->shard.master ? o->shard.master + own : (float *)mine,
-            .moment1 = o->shard.moment1 + own,
-            .moment2 = o->shard.moment2 + own,
-            .weights = o->shard.master ? mine : NULL,
-            .state = model_state(o->model),
-        };
+    if (u->way == WAY_MUON)
+        run_muon(orthogonal ? u->plan : u->momentum, o->stream, &muon);
+    else if (!orthogonal)
+        run_adam(u->plan, o->stream, &adam);
+}
 
-        run_adam(u->plan, o->stream, &operands);
-    }
+/* Update the elements of this rank's shard of bucket 'number'; 'next' is its first update. Muon
+ * does it in two parts, before and after its matrices are 'orthogonal'. */
+static void update_shard(struct optimizer *o, int number, int *next, int orthogonal)
+{
+    for (; *next < o->update_count && o->updates[*next].bucket == number; ++*next)
+        run_update(o, &o->updates[*next], orthogonal);
+}
+
+static void update_matrices(struct optimizer *o)
+{
+    for (int i = 0, next = 0; i < o->parameters->bucket_count; i++)
+        update_shard(o, i, &next, 0);
+    muon_orthogonalize(o->muon, o->stream, o->reduce_stream);
 }
 
 static void update(struct optimizer *o)
@@ -472,11 +545,13 @@ static void update(struct optimizer *o)
     if (o->held)
         device_event_follow(o->stream, o->held);
     o->held = NULL;
+    if (o->muon)
+        update_matrices(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
         char *mine = weights + (size_t)shard_of(o, bucket).first * size;
 
-        update_shard(o, i, &next);
+        update_shard(o, i, &next, o->muon != NULL);
         if (bucket->shards == 1)
             continue;
         device_event_record(o->ready, o->stream);

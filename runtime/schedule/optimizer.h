@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adam with ZeRO-1 sharding: gradients are reduce-scattered bucket by bucket, each data-parallel
- * rank updates its shard of every bucket, and the weights are all-gathered while the next step's
- * forward pass runs. */
+/* Adam, SGD or Muon with ZeRO-1 sharding: gradients are reduce-scattered bucket by bucket, each
+ * data-parallel rank updates its shard of every bucket, and the weights are all-gathered while the
+ * next step's forward pass runs. */
 #ifndef MEGATRON_OPTIMIZER_H
 #define MEGATRON_OPTIMIZER_H
 
 #include "model.h"
+#include "muon.h"
 
 struct optimizer_config {
     struct step_rules rules;
     double epsilon;
     double initial_scale;
-    int decay_all; /* weight decay of norms and biases, too */
-    int tied;      /* the head shares the embedding's weights */
+    int decay_all;           /* weight decay of norms and biases, too */
+    int tied;                /* the head shares the embedding's weights */
+    struct muon_config muon; /* with rules.optimizer OPTIMIZER_MUON */
 };
 
 /* This rank's shards of the optimizer's state, each of 'elements' fp32 in device memory. Element

@@ -28,6 +28,7 @@ void arguments_default(struct arguments *a)
     a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
     a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
     a->sgd_momentum = 0.9;
+    arguments_default_muon(a);
     a->profile_start = a->profile_end = -1;
     a->virtual_stages = a->first_stage_layers = a->last_stage_layers = -1;
     a->layers_per_virtual_stage = a->eod_id = a->threads = a->world_size = -1;

@@ -81,6 +81,12 @@ struct arguments {
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
     double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
     double sgd_momentum;
+    struct {
+        int coefficients, scale_mode, tp_mode, precision, scalar_optimizer, split_qkv, nesterov;
+        int64_t steps;
+        double momentum, extra_scale;
+    } muon_options;
+    struct muon_config muon;
     int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;

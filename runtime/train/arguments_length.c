@@ -295,6 +295,7 @@ int arguments_schedule(struct arguments *a, struct error *err)
     if (take_schedule(a, &taken, err) < 0)
         return error_prefix(err, "--use-checkpoint-opt_param-scheduler");
     a->reads_files = 0;
+    a->rules.optimizer = OPTIMIZER_ADAM; /* the schedule of a checkpoint has its own */
     if (a->optimizer == OPTIMIZER_SGD) {
         if (a->sgd_momentum < 0 || a->sgd_momentum >= 1)
             return error_set(err, "--sgd-momentum=%g must be at least 0 and less than 1",
@@ -302,6 +303,8 @@ int arguments_schedule(struct arguments *a, struct error *err)
         a->rules.optimizer = OPTIMIZER_SGD;
         a->rules.beta1 = a->sgd_momentum;
     }
+    if (arguments_muon(a, err) < 0)
+        return -1;
     if (taken)
         return 0;
     return count_samples(a, err) < 0 || set_more(a, err) < 0 ? -1 : 0;

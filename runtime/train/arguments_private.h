@@ -33,6 +33,10 @@ int arguments_length(struct arguments *arguments, struct error *err);
 /* Fill in the step rules: learning rate, weight decay, loss scale. */
 int arguments_schedule(struct arguments *arguments, struct error *err);
 
+/* The options of Muon: their defaults; then check them and set the rules of the step. */
+void arguments_default_muon(struct arguments *arguments);
+int arguments_muon(struct arguments *arguments, struct error *err);
+
 /* Options of single blocks: first what does not depend on weights that a run starts from, later
  * into the model's configuration. */
 int arguments_block_words(struct arguments *arguments, const struct options_result *given,

@@ -28,7 +28,8 @@ struct engine_config plan_engine(const struct arguments *a)
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
                       .decay_all = a->mlm.decay_all,
-                      .tied = a->model_config.tied},
+                      .tied = a->model_config.tied,
+                      .muon = a->muon},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
         .eval_micros = a->eval_iters > 0 ? micros_of(a, a->global_batch_size) : 0,
@@ -98,6 +99,14 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
     return sizeof(float) * (size_t)most;
 }
 
+/* The type of Muon's products: see muon_create. */
+static enum device_type muon_type(const struct arguments *a)
+{
+    int on_cpu = strcmp(ranks_device((enum device_choice)a->device), "cpu") == 0;
+
+    return on_cpu || a->muon.fp32 ? TYPE_FP32 : TYPE_BF16;
+}
+
 int plan_rank(const struct arguments *a, const struct layout_position *at, struct rank_plan *plan,
               struct error *err)
 {
@@ -112,6 +121,8 @@ int plan_rank(const struct arguments *a, const struct layout_position *at, struc
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     plan->parameters = p.true_elements;
+    if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
+        plan->memory.optimizer += muon_memory(&a->muon, &p, muon_type(a));
     plan->copy =
         a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
     plan->sums = sums_of(a, &p);

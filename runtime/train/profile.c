@@ -43,6 +43,7 @@ static enum profile_part part_of(const struct operation *o)
     case OPERATION_SOFTCAP:
         return PROFILE_HEAD;
     case OPERATION_ADAM:
+    case OPERATION_MUON:
     case OPERATION_SQUARE_SUM:
     case OPERATION_STEP:
         return PROFILE_OPTIMIZER;

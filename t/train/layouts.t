@@ -108,6 +108,13 @@ expected=$(losses 1 "${model[@]}")
 check "cp 2" 2 $c 2
 check "tp 2 x pp 2" 4 $t 2 $p 2
 
+# Muon orthogonalizes whole matrices, wherever their parts are.
+model=("${gpt[@]}" --swiglu --optimizer muon --lr 1e-2)
+family="Muon"
+expected=$(losses 1 "${model[@]}")
+check "tp 2 x dp 2, random order" 4 $t 2 --random-order
+check "pp 2 x dp 2 interleaved in small buckets, random order" 4 $p 2 $v 1 --ddp-bucket-size 1 --random-order
+
 # Unequal pipeline stages, and from a checkpoint of one layout to another.
 model=("${gpt[@]}" --num-layers 7)
 family="unequal stages"

@@ -257,7 +257,11 @@ done <<'EOT'
 --megatron-model gpt3-1T|unknown model
 --num-layers-per-virtual-pipeline-stage 1|requires --pipeline-model-parallel-size of 2
 --wandb-project x|--wandb-project requires --wandb-exp-name, the name of the run
---optimizer muon|--optimizer=muon is unknown; use adam.sgd
+--optimizer lion|--optimizer=lion is unknown; use adam.sgd.muon.dist_muon
+--optimizer muon --muon-momentum 1|--muon-momentum=1 must be at least 0 and less than 1
+--optimizer muon --muon-num-ns-steps 7|--muon-num-ns-steps=7 is not a multiple of the 5 steps of --muon-coefficient-type quintic
+--optimizer muon --muon-coefficient-type polar_express|--muon-num-ns-steps=5 is less than the 8 steps
+--optimizer dist_muon --muon-extra-scale-factor 0|--muon-extra-scale-factor=0 must be greater than 0
 --optimizer sgd --sgd-momentum 1|--sgd-momentum=1 must be at least 0 and less than 1
 --lr-decay-style WSD|--lr-decay-style WSD requires --lr-wsd-decay-iters
 --lr-decay-style WSD --lr-wsd-decay-iters 5|the decay of WSD .10 samples. is longer than the whole schedule

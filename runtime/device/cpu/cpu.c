@@ -134,6 +134,7 @@ static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct erro
     [OPERATION_SOFTCAP] = cpu_plan_elementwise,
     [OPERATION_QUANTIZE] = cpu_plan_quantize,
     [OPERATION_SCALING] = cpu_plan_quantize,
+    [OPERATION_MUON] = cpu_plan_muon,
 };
 
 static void cpu_plan_destroy(struct device_plan *base)

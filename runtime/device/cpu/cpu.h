@@ -62,6 +62,7 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err);
 int cpu_plan_head_norm(struct cpu_plan *plan, struct error *err);
 int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
 int cpu_plan_quantize(struct cpu_plan *plan, struct error *err);
+int cpu_plan_muon(struct cpu_plan *plan, struct error *err);
 
 /* The error of a plan whose operands are not all fp32. Returns -1. */
 int cpu_refuse_type(struct error *err);

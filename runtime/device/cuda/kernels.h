@@ -76,6 +76,8 @@ void kernel_cross_entropy_finish(cudaStream_t stream, const struct cross_entropy
 
 void kernel_adam(cudaStream_t stream, const struct adam_shape *shape,
                  const struct adam_operands *operands);
+void kernel_muon(cudaStream_t stream, const struct muon_shape *shape,
+                 const struct muon_operands *operands);
 size_t kernel_square_sum_workspace(void);
 void kernel_square_sum(cudaStream_t stream, const struct square_sum_shape *shape,
                        const struct square_sum_operands *operands, void *workspace);

@@ -21,6 +21,7 @@ PLAIN_WORK(swiglu_backward, swiglu)
 PLAIN_WORK(embedding, embedding)
 PLAIN_WORK(cross_entropy_partial, cross_entropy)
 PLAIN_WORK(adam, adam)
+PLAIN_WORK(muon, muon)
 PLAIN_WORK(step, step)
 PLAIN_WORK(convert, convert)
 PLAIN_WORK(add, add)
@@ -112,6 +113,7 @@ static work_function *const works[OPERATION_COUNT] = {
     [OPERATION_HEAD_NORM_BACKWARD] = work_head_norm_backward,
     [OPERATION_SCALE] = work_scale,
     [OPERATION_SOFTCAP] = work_softcap,
+    [OPERATION_MUON] = work_muon,
 };
 
 static size_t workspace_of(const struct cuda_plan *plan)
