@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       8   /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       9   /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
@@ -177,7 +177,7 @@ static inline void device_fail(struct device *device, const struct error *failur
     device->fail(device, failure);
 }
 
-/* Can plans use this type for weights and activations? */
+/* Can plans use this type for weights and activations? fp8: for the factors of matrix products. */
 static inline int device_supports(struct device *device, enum device_type type)
 {
     return device->supports(device, type);
@@ -356,6 +356,8 @@ DEVICE_RUN(head_norm)
 DEVICE_RUN(head_norm_backward)
 DEVICE_RUN(scale)
 DEVICE_RUN(softcap)
+DEVICE_RUN(quantize)
+DEVICE_RUN(scaling)
 DEVICE_RUN(swiglu)
 DEVICE_RUN(swiglu_backward)
 DEVICE_RUN(embedding)

@@ -14,31 +14,40 @@
 
 #define FP8_NAN 0x7f
 
-static inline float fp8_largest(enum device_type type)
+static inline int type_is_fp8(enum device_type type)
 {
-    return type == TYPE_E4M3 ? 448.0f : 57344.0f;
+    return type == TYPE_E4M3 || type == TYPE_E5M2;
 }
 
-/* The byte for 'x'. */
+static inline float fp8_largest(enum device_type type)
+{
+    return type == TYPE_E4M3 ? SCALING_E4M3_MAX : SCALING_E5M2_MAX;
+}
+
+/* The byte for 'x'. Normal numbers are rounded in their bits; a mantissa that rounds up to the next
+ * power of two carries into the exponent. Adding 'unit' to a subnormal number rounds it to a
+ * multiple of the smallest one. */
 static inline uint8_t fp8_encode(float x, enum device_type type)
 {
-    const int mantissa = type == TYPE_E4M3 ? 3 : 2, bias = type == TYPE_E4M3 ? 7 : 15;
-    const uint8_t sign = signbit(x) ? 0x80 : 0;
-    float magnitude = fabsf(x);
-    int exponent;
+    const uint32_t mantissa = type == TYPE_E4M3 ? 3 : 2, bias = type == TYPE_E4M3 ? 7 : 15;
+    const uint32_t drop = 23 - mantissa, smallest_normal = (128 - bias) << 23;
+    union {
+        float number;
+        uint32_t bits;
+    } u = {.number = x}, unit = {.bits = (128 - bias + drop) << 23};
+    uint8_t sign = (uint8_t)(u.bits >> 24 & 0x80);
 
-    if (isnan(x))
+    u.bits &= 0x7fffffffu;
+    if (u.bits > 0x7f800000u)
         return FP8_NAN;
-    if (magnitude > fp8_largest(type))
-        magnitude = fp8_largest(type);
-    if (magnitude == 0)
-        return sign;
-    exponent = ilogbf(magnitude);
-    if (exponent < 1 - bias)
-        exponent = 1 - bias; /* subnormal */
-    /* A mantissa that rounds up to the next power of two carries into the exponent. */
-    return (uint8_t)(sign | (((exponent + bias - 1) << mantissa) +
-                             (int)nearbyintf(ldexpf(magnitude, mantissa - exponent))));
+    if (u.number > fp8_largest(type))
+        u.number = fp8_largest(type);
+    if (u.bits < smallest_normal) {
+        u.number += unit.number;
+        return (uint8_t)(sign | (u.bits - unit.bits));
+    }
+    u.bits += (1u << (drop - 1)) - 1 + (u.bits >> drop & 1);
+    return (uint8_t)(sign | ((u.bits >> drop) - ((127 - bias) << mantissa)));
 }
 
 /* The number of a byte. */

@@ -19,6 +19,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "scaling.h"
 #include "step.h"
 
 enum device_type {
@@ -50,11 +51,13 @@ static inline size_t type_size(enum device_type type)
 }
 
 /* Scaling of an fp8 operand: an element is the value times *scale. A kernel that reads the operand
- * divides by *scale; a kernel that writes it multiplies, saturates, and raises *amax to the largest
- * absolute value before scaling. Both are fp32 in device memory, and NULL for all other types. */
+ * multiplies by *inverse = 1 / *scale; a kernel that writes it multiplies by *scale, saturates, and
+ * raises *amax to the largest absolute value before scaling. All are fp32 in device memory, and
+ * NULL for all other types. */
 struct operand_scale {
     const float *scale;
     float *amax;
+    const float *inverse;
 };
 
 enum operation_kind {
@@ -85,6 +88,8 @@ enum operation_kind {
     OPERATION_HEAD_NORM_BACKWARD,
     OPERATION_SCALE,
     OPERATION_SOFTCAP,
+    OPERATION_QUANTIZE,
+    OPERATION_SCALING,
     OPERATION_COUNT,
 };
 
@@ -103,7 +108,11 @@ enum activation {
  *   at 'pre' (rows, in), the saved value of the layer that produced x; with 'bias' the column sums
  *   of the result are that layer's bias gradient 'dbias' (in).
  * LINEAR_WGRAD: dW = dy^T x; with 'bias' also dbias (out) = column sums of dy. 'activation' NONE.
- */
+ *
+ * fp8: both factors of a product are fp8, with the inverse of their scale, and its result is not.
+ * Tensor cores take 8-bit factors only with the summed dimension contiguous, so DGRAD takes the
+ * weight transposed (in, out), and WGRAD takes dy (out, rows) and x (in, rows), without 'bias'.
+ * OPERATION_QUANTIZE creates both layouts. */
 struct linear_types {
     enum device_type x, weight, y; /* of x and dx; of weight; of y and dy */
     enum device_type pre;          /* of pre and bias */
@@ -530,6 +539,41 @@ struct softcap_operands {
     void *x;
 };
 
+/* Cast a matrix to fp8: rows and columns get the elements of x * scale, rounded to the nearest
+ * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude of
+ * x), as scaling.h defines it. With 'bias' the column sums of x are the main gradient 'dbias'. */
+struct quantize_shape {
+    int64_t rows, cols;
+    enum device_type from, to;
+    int margin; /* of a scale that is found from x */
+    int bias;
+};
+
+struct quantize_operands {
+    const void *x; /* (rows, cols) */
+    void *rows;    /* (rows, cols), or NULL */
+    void *columns; /* (cols, rows), the transposed matrix, or NULL */
+    const float *scale;
+    float *amax;    /* or NULL: raised to the largest magnitude of x; NaN is the largest */
+    float *inverse; /* 1 / the scale that was used */
+    float *dbias;   /* (cols) */
+    int accumulate; /* of dbias */
+};
+
+/* End of a step: the amax of all fp8 tensors enters their history and gives the scales of the next
+ * step, by the rules of scaling.h; amax becomes 0. If one is Inf or NaN, state->norm_squared
+ * becomes Inf, so that the step is skipped, and state->overflows counts it. */
+struct scaling_shape {
+    struct scaling_rules rules;
+};
+
+struct scaling_operands {
+    float *scale, *amax; /* (count) */
+    float *history;      /* (length, count), a ring */
+    int32_t *position;   /* where the next amax goes */
+    struct step_state *state;
+};
+
 struct operation {
     enum operation_kind kind;
     int head; /* part of the model's head; for profiling */
@@ -553,6 +597,8 @@ struct operation {
         struct head_norm_shape head_norm;
         struct scale_shape scale;
         struct softcap_shape softcap;
+        struct quantize_shape quantize;
+        struct scaling_shape scaling;
     };
 };
 

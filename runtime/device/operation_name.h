@@ -31,6 +31,8 @@ static inline const char *operation_name(enum operation_kind kind)
         [OPERATION_GATHER_ROWS] = "gather rows",
         [OPERATION_NORMAL] = "random numbers",
         [OPERATION_FILL] = "fill",
+        [OPERATION_QUANTIZE] = "cast to fp8",
+        [OPERATION_SCALING] = "fp8 scales",
     };
 
     return kind < OPERATION_COUNT && names[kind] ? names[kind] : "operation";

@@ -76,6 +76,7 @@ struct step_state {
     double norm_total;               /* of the gradients */
     int64_t clipped;                 /* steps whose norm exceeded the limit */
     int64_t taken, skipped, nans;
+    int64_t overflows; /* steps with an Inf or NaN among the values that fp8 scales depend on */
 };
 
 /* The parts of a step; STEP_... in struct step_shape (operation.h) names one of them. */
@@ -239,7 +240,7 @@ STEP_FUNCTION void step_reset(struct step_state *state)
 {
     state->loss_total = state->weight_total = state->norm_total = 0;
     state->clipped = 0;
-    state->taken = state->skipped = state->nans = 0;
+    state->taken = state->skipped = state->nans = state->overflows = 0;
 }
 
 #endif

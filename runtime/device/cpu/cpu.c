@@ -4,6 +4,7 @@
 #include "cpu.h"
 #include "clock.h"
 #include "cpu_open.h"
+#include "fp8.h"
 #include "gemm.h"
 
 #include <stdio.h>
@@ -59,7 +60,7 @@ int cpu_refuse_type(struct error *err)
 static int cpu_supports(struct device *device, enum device_type type)
 {
     (void)device;
-    return type == TYPE_FP32;
+    return type == TYPE_FP32 || type_is_fp8(type);
 }
 
 /* Arenas use huge pages if available: the first touch of small pages takes longer than filling them
@@ -131,6 +132,8 @@ static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct erro
     [OPERATION_HEAD_NORM_BACKWARD] = cpu_plan_head_norm,
     [OPERATION_SCALE] = cpu_plan_elementwise,
     [OPERATION_SOFTCAP] = cpu_plan_elementwise,
+    [OPERATION_QUANTIZE] = cpu_plan_quantize,
+    [OPERATION_SCALING] = cpu_plan_quantize,
 };
 
 static void cpu_plan_destroy(struct device_plan *base)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU device: OpenBLAS and plain C, fp32. The reference for all other backends. */
+/* The CPU device: OpenBLAS and plain C, fp32, with products of fp8 factors. The reference for all
+ * other backends. */
 #ifndef MEGATRON_CPU_H
 #define MEGATRON_CPU_H
 
@@ -60,6 +61,7 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err);
 int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err);
 int cpu_plan_head_norm(struct cpu_plan *plan, struct error *err);
 int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
+int cpu_plan_quantize(struct cpu_plan *plan, struct error *err);
 
 /* The error of a plan whose operands are not all fp32. Returns -1. */
 int cpu_refuse_type(struct error *err);

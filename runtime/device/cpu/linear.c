@@ -2,6 +2,7 @@
 /* Matrix products: each thread computes a part of the result and applies the epilogue while that
  * part is in the cache. */
 #include "cpu.h"
+#include "fp8.h"
 #include "gemm.h"
 #include "math.h"
 
@@ -17,7 +18,7 @@ struct product {
     int64_t lda, ldb;
     int a_transposed, b_transposed;
     float *c;
-    float beta;
+    float alpha, beta;
     int64_t parts;
     int by_columns; /* parts are columns of C instead of rows */
     const float *bias;
@@ -89,7 +90,7 @@ static void product_part(void *context, int64_t i)
 
     if (size == 0)
         return;
-    gemm(p->a_transposed, p->b_transposed, rows, cols, p->k, 1,
+    gemm(p->a_transposed, p->b_transposed, rows, cols, p->k, p->alpha,
          p->a + row * (p->a_transposed ? 1 : p->lda), p->lda,
          p->b + col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta, p->c + row * p->n + col,
          p->n, (char *)p->workspace + (size_t)i * gemm_workspace_bytes);
@@ -106,6 +107,83 @@ static void product_run(struct cpu_plan *plan, struct product *p)
     threads_run(threads, p->parts, product_part, p);
 }
 
+/* --- fp8 -------------------------------------------------------------------------------------- */
+
+struct decoding {
+    const uint8_t *from;
+    float *to;
+    int64_t count, parts;
+    float numbers[256];
+};
+
+static void decode_part(void *context, int64_t i)
+{
+    const struct decoding *d = context;
+    int64_t last = cpu_part(d->count, d->parts, i + 1);
+
+    for (int64_t e = cpu_part(d->count, d->parts, i); e < last; e++)
+        d->to[e] = d->numbers[d->from[e]];
+}
+
+static void decode(struct cpu_plan *plan, const void *from, enum device_type type, float *to,
+                   int64_t count)
+{
+    struct decoding d = {from, to, count, threads_count(plan->threads), {0}};
+
+    for (int byte = 0; byte < 256; byte++)
+        d.numbers[byte] = fp8_decode((uint8_t)byte, type);
+    threads_run(plan->threads, d.parts, decode_part, &d);
+}
+
+/* The numbers of an fp8 product as fp32 matrices: A (m, k) and the transpose of B (n, k). Scales
+ * are applied to their product, as tensor cores do. */
+static void product_of_fp8(struct cpu_plan *plan, struct product *p, const void *a,
+                           enum device_type a_type, const void *b, enum device_type b_type,
+                           float scale)
+{
+    float *decoded = plan->workspace;
+
+    decode(plan, a, a_type, decoded, p->m * p->k);
+    decode(plan, b, b_type, decoded + p->m * p->k, p->n * p->k);
+    p->a = decoded;
+    p->lda = p->k;
+    p->a_transposed = 0;
+    p->b = decoded + p->m * p->k;
+    p->ldb = p->k;
+    p->b_transposed = 1;
+    p->alpha = scale;
+}
+
+static int is_fp8(const struct cpu_plan *plan)
+{
+    const struct linear_types *types = &plan->operation.linear.types;
+
+    return type_is_fp8(plan->operation.kind == OPERATION_LINEAR_WGRAD ? types->x : types->weight);
+}
+
+/* Both factors are fp8, and all else is fp32. */
+static int plan_fp8(struct cpu_plan *plan, struct error *err)
+{
+    const struct linear_shape *s = &plan->operation.linear;
+    int wgrad = plan->operation.kind == OPERATION_LINEAR_WGRAD;
+    int forward = plan->operation.kind == OPERATION_LINEAR_FORWARD;
+    enum device_type other = forward || wgrad ? s->types.x : s->types.y;
+    enum device_type result = forward ? s->types.y : s->types.x;
+
+    if (!type_is_fp8(other) || (wgrad ? !type_is_fp8(s->types.y) : result != TYPE_FP32) ||
+        s->types.pre != TYPE_FP32 || (wgrad && s->bias))
+        return cpu_refuse_type(err);
+    if (other == TYPE_E5M2 && (wgrad ? s->types.y : s->types.weight) == TYPE_E5M2)
+        return error_set_code(err, ERROR_USAGE, "a product of two e5m2 factors is not supported");
+    return cpu_workspace(plan,
+                         sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
+                                                  : forward ? s->in * (s->rows + s->out)
+                                                            : s->out * (s->rows + s->in)),
+                         err);
+}
+
+/* --- Operations ------------------------------------------------------------------------------- */
+
 static void work_forward(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
@@ -120,11 +198,15 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
         .ldb = shape->in,
         .b_transposed = 1,
         .c = o->y,
+        .alpha = 1,
         .bias = shape->bias ? o->bias : NULL,
         .pre = shape->save_pre ? o->pre : NULL,
         .activation = shape->activation,
     };
 
+    if (is_fp8(plan))
+        product_of_fp8(plan, &p, o->x, shape->types.x, o->weight, shape->types.weight,
+                       *o->x_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
 }
 
@@ -141,10 +223,14 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         .b = o->weight,
         .ldb = shape->in,
         .c = o->dx,
+        .alpha = 1,
         .saved_pre = shape->activation != ACTIVATION_NONE ? o->pre : NULL,
         .activation = shape->activation,
     };
 
+    if (is_fp8(plan))
+        product_of_fp8(plan, &p, o->dy, shape->types.y, o->weight, shape->types.weight,
+                       *o->dy_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
@@ -164,9 +250,13 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
         .b = o->x,
         .ldb = shape->in,
         .c = o->dweight,
+        .alpha = 1,
         .beta = o->accumulate ? 1.0f : 0.0f,
     };
 
+    if (is_fp8(plan))
+        product_of_fp8(plan, &p, o->dy, shape->types.y, o->x, shape->types.x,
+                       *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dy, shape->rows, shape->out, o->dbias, o->accumulate);
@@ -176,7 +266,7 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
 {
     const struct linear_shape *shape = &plan->operation.linear;
 
-    if (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types))
+    if (!is_fp8(plan) && (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types)))
         return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err, "a matrix of %lld x %lld x %lld is too large", (long long)shape->rows,
@@ -184,7 +274,7 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;
-    return 0;
+    return is_fp8(plan) ? plan_fp8(plan, err) : 0;
 }
 
 struct column_sums {

@@ -50,6 +50,7 @@ int main(void)
     gate_cases();
     softcap_cases();
     squared_relu_cases();
+    quantize_cases();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();

@@ -113,5 +113,6 @@ void softcap_cases(void);
 void squared_relu_cases(void);
 void linear_erf_cases(void);
 void activation_cases(void);
+void quantize_cases(void);
 
 #endif

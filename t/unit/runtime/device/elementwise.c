@@ -40,7 +40,7 @@ static void refused_types(void)
 {
     struct operation ops[] = {
         {.kind = OPERATION_LINEAR_FORWARD,
-         .linear = {16, 16, 16, {TYPE_E4M3, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
+         .linear = {16, 16, 16, {TYPE_E4M3, type, type, type}, 0, ACTIVATION_NONE, 0}},
         {.kind = OPERATION_LINEAR_WGRAD,
          .linear = {16, 16, 16, linear_types(TYPE_E5M2), 0, ACTIVATION_NONE, 0}},
         {.kind = OPERATION_ACTIVATION, .activation = {16, type, TYPE_E4M3, ACTIVATION_GELU_ERF}},

@@ -65,6 +65,63 @@ static void test_bytes(enum device_type type, const char *name)
     ok(isnan(fp8_decode(FP8_NAN, type)) && fp8_encode(NAN, type) == FP8_NAN, "%s: NaN", name);
 }
 
+/* Round in double precision, by the definition of the format. */
+static uint8_t expected(float x, enum device_type type)
+{
+    const int mantissa = type == TYPE_E4M3 ? 3 : 2, bias = type == TYPE_E4M3 ? 7 : 15;
+    double magnitude = fmin(fabs((double)x), (double)fp8_largest(type));
+    int exponent = magnitude > 0 ? ilogb(magnitude) : 1 - bias;
+    int sign = signbit(x) ? 0x80 : 0;
+
+    if (isnan(x))
+        return FP8_NAN;
+    exponent = exponent < 1 - bias ? 1 - bias : exponent;
+    return (uint8_t)(sign | (((exponent + bias - 1) << mantissa) +
+                             (int)nearbyint(ldexp(magnitude, mantissa - exponent))));
+}
+
+/* Any bits: all exponents, NaN and Inf among them. */
+static void test_random(enum device_type type, const char *name)
+{
+    uint32_t state = 12345;
+    int wrong = 0;
+
+    for (int i = 0; i < 400000; i++) {
+        union {
+            uint32_t bits;
+            float number;
+        } u;
+
+        state = state * 1664525u + 1013904223u;
+        u.bits = state;
+        if (i % 2) /* more of those in range */
+            u.bits = (state & 0x80ffffffu) | (100 + (state >> 24) % 48) << 23;
+        wrong += fp8_encode(u.number, type) != expected(u.number, type);
+    }
+    ok(wrong == 0, "%s: random numbers, %d wrong", name, wrong);
+}
+
+/* largest / amax / 2^margin; what cannot be a scale keeps the old one. */
+static void test_scales(void)
+{
+    static const struct {
+        float amax, largest;
+        int margin;
+        float old, scale;
+    } table[] = {
+        {1, 448, 0, 0, 448},      {2, 448, 0, 7, 224},
+        {2, 448, 3, 7, 28},       {0, 448, 0, 7, 7},
+        {INFINITY, 448, 0, 7, 7}, {NAN, 448, 0, 7, 7},
+        {7, 57344, 0, 1, 8192},   {1e-40f, 448, 0, 7, FLT_MAX},
+        {448, 448, -2, 0, 4},     {3e38f, 448, 0, 1, 448 / 3e38f},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        ok(scaling_factor(table[i].amax, table[i].largest, table[i].margin, table[i].old) ==
+               table[i].scale,
+           "scale for amax %g, margin %d", (double)table[i].amax, table[i].margin);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -75,5 +132,8 @@ int main(void)
     test_bytes(TYPE_E5M2, "e5m2");
     test_rounding(TYPE_E4M3, "e4m3");
     test_rounding(TYPE_E5M2, "e5m2");
+    test_random(TYPE_E4M3, "e4m3");
+    test_random(TYPE_E5M2, "e5m2");
+    test_scales();
     return done_testing();
 }

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scales of fp8 tensors: the rules by which the largest magnitude of a tensor (amax) determines the
+ * factor that its values are multiplied by before they are cast. Functions that compile as C and as
+ * CUDA C++, so that a CPU and a GPU use the same scales.
+ *
+ * Tensors come in threes, one for each linear layer: input, weight, gradient of the output.
+ * "Delayed" scaling takes the scale of a step from the amaxes of earlier steps. A scale of 0 means
+ * that there is none yet: the tensor's current amax is used, as it is in every step of "tensorwise"
+ * scaling. */
+#ifndef MEGATRON_SCALING_H
+#define MEGATRON_SCALING_H
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define SCALING_FUNCTION static __host__ __device__ inline
+#else
+#define SCALING_FUNCTION static inline
+#endif
+
+enum scaled_tensor { SCALED_INPUT, SCALED_WEIGHT, SCALED_GRADIENT, SCALED_TENSORS };
+
+#define SCALING_E4M3_MAX 448.0f
+#define SCALING_E5M2_MAX 57344.0f
+
+/* Constant over a run. */
+struct scaling_rules {
+    int64_t count;   /* of tensors */
+    int64_t length;  /* of the history, in steps */
+    int delayed;     /* 0: tensorwise, nothing is kept */
+    int most_recent; /* of the history only the last step counts; otherwise its maximum */
+    int margin;      /* scales are divided by 2^margin */
+    int hybrid;      /* gradients are e5m2; otherwise all tensors are e4m3 */
+};
+
+/* The scale for the amax of a tensor whose format ends at 'largest'. An amax of 0, Inf or NaN keeps
+ * the 'old' scale. */
+SCALING_FUNCTION float scaling_factor(float amax, float largest, int margin, float old)
+{
+    float scale;
+
+    if (!(amax > 0) || !isfinite(amax))
+        return old;
+    scale = ldexpf(largest / amax, -margin);
+    return isfinite(scale) ? scale : FLT_MAX;
+}
+
+SCALING_FUNCTION float scaling_largest(const struct scaling_rules *rules, int64_t tensor)
+{
+    return rules->hybrid && tensor % SCALED_TENSORS == SCALED_GRADIENT ? SCALING_E5M2_MAX
+                                                                       : SCALING_E4M3_MAX;
+}
+
+/* Tensor number 'tensor' at the end of a step. 'position' is the entry of the history that is
+ * replaced. Returns 1 if its amax is Inf or NaN: it is then left out. */
+SCALING_FUNCTION int scaling_end(const struct scaling_rules *rules, int64_t tensor,
+                                 int64_t position, float *scale, float *amax, float *history)
+{
+    float now = amax[tensor], most = now;
+
+    amax[tensor] = 0;
+    if (!isfinite(now))
+        return 1;
+    if (!rules->delayed)
+        return 0;
+    history[position * rules->count + tensor] = now;
+    for (int64_t i = 0; i < rules->length && !rules->most_recent; i++) {
+        float past = history[i * rules->count + tensor];
+
+        most = past > most ? past : most;
+    }
+    scale[tensor] =
+        scaling_factor(most, scaling_largest(rules, tensor), rules->margin, scale[tensor]);
+    return 0;
+}
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Casts to fp8, products of fp8 factors, and the scales of the next step. */
+#include "device_test.h"
+#include "fp8.h"
+#include "tap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float read_float(const float *on_device)
+{
+    float number;
+
+    transfer(&number, on_device, sizeof(number), COPY_TO_HOST);
+    return number;
+}
+
+static void *upload_float(float number)
+{
+    return upload(&number, sizeof(number));
+}
+
+/* A matrix of fp8 factors, in both layouts. */
+struct factor {
+    int64_t rows, cols;
+    enum device_type as;
+    struct tensor x;
+    uint8_t *rows_d, *columns_d;
+    float *scale_d, *amax_d, *inverse_d;
+    struct tensor dbias;
+    float largest, scale; /* expected */
+};
+
+static struct factor factor(int64_t rows, int64_t cols, enum device_type as, double deviation,
+                            float scale)
+{
+    struct factor f = {rows, cols, as, .x = tensor(rows * cols, deviation)};
+
+    f.rows_d = allocate((size_t)(rows * cols));
+    f.columns_d = allocate((size_t)(rows * cols));
+    f.scale_d = upload_float(scale);
+    f.amax_d = upload_float(0);
+    f.inverse_d = upload_float(-1);
+    f.dbias = tensor_as(TYPE_FP32, cols, 1, 0);
+    for (int64_t i = 0; i < rows * cols; i++)
+        f.largest = fmaxf(f.largest, fabsf((float)f.x.v[i]));
+    f.scale = scale > 0 ? scale : scaling_factor(f.largest, fp8_largest(as), 1, 1);
+    return f;
+}
+
+static void factor_free(struct factor *f)
+{
+    device_release(device, f->rows_d), device_release(device, f->columns_d);
+    device_release(device, f->scale_d), device_release(device, f->amax_d);
+    device_release(device, f->inverse_d);
+    tensor_free(&f->x), tensor_free(&f->dbias);
+}
+
+static void cast(const struct factor *f, int bias, int accumulate)
+{
+    struct operation op = {.kind = OPERATION_QUANTIZE,
+                           .quantize = {f->rows, f->cols, type, f->as, 1, bias}};
+    struct device_plan *p = plan(&op);
+
+    run_quantize(p, stream,
+                 &(struct quantize_operands){.x = f->x.d,
+                                             .rows = f->rows_d,
+                                             .columns = f->columns_d,
+                                             .scale = f->scale_d,
+                                             .amax = f->amax_d,
+                                             .inverse = f->inverse_d,
+                                             .dbias = bias ? f->dbias.d : NULL,
+                                             .accumulate = accumulate});
+    plan_destroy(p);
+}
+
+static float value_of(const struct factor *f, int64_t i)
+{
+    return fp8_decode(fp8_encode((float)f->x.v[i] * f->scale, f->as), f->as);
+}
+
+static void test_cast(int64_t rows, int64_t cols, enum device_type as, float scale, int bias,
+                      int accumulate)
+{
+    struct factor f = factor(rows, cols, as, 0.2, scale);
+    size_t bytes = (size_t)(rows * cols);
+    uint8_t *got = malloc(bytes), *turned = malloc(bytes);
+    double *sums = calloc((size_t)cols, sizeof(double));
+    int64_t wrong = 0;
+
+    cast(&f, bias, accumulate);
+    transfer(got, f.rows_d, bytes, COPY_TO_HOST);
+    transfer(turned, f.columns_d, bytes, COPY_TO_HOST);
+    for (int64_t c = 0; c < cols && accumulate; c++)
+        sums[c] = f.dbias.v[c];
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            uint8_t byte = fp8_encode((float)f.x.v[r * cols + c] * f.scale, as);
+
+            wrong += got[r * cols + c] != byte || turned[c * rows + r] != byte;
+            sums[c] += f.x.v[r * cols + c];
+        }
+    ok(wrong == 0, "cast to %s, %lld x %lld, scale %g: every byte in both layouts",
+       as == TYPE_E4M3 ? "e4m3" : "e5m2", (long long)rows, (long long)cols, (double)scale);
+    ok(read_float(f.amax_d) == f.largest && read_float(f.inverse_d) == 1 / f.scale,
+       "  amax and inverse of the scale");
+    if (bias)
+        agree(&f.dbias, sums, "  column sums");
+    free(got), free(turned), free(sums);
+    factor_free(&f);
+}
+
+/* amax keeps a larger value, and NaN is the largest. */
+static void test_amax(void)
+{
+    struct factor f = factor(16, 16, TYPE_E4M3, 1, 1);
+    uint8_t got[256];
+    float before = 1000;
+
+    transfer(f.amax_d, &before, sizeof(before), COPY_TO_DEVICE);
+    cast(&f, 0, 0);
+    ok(read_float(f.amax_d) == before, "cast: a larger amax is kept");
+    f.x.v[7] = INFINITY;
+    tensor_put(&f.x, f.x.v);
+    cast(&f, 0, 0);
+    ok(isinf(read_float(f.amax_d)), "cast: the amax is Inf");
+    f.x.v[100] = NAN;
+    tensor_put(&f.x, f.x.v);
+    cast(&f, 0, 0);
+    transfer(got, f.rows_d, sizeof(got), COPY_TO_HOST);
+    ok(isnan(read_float(f.amax_d)), "cast: the amax is NaN");
+    ok(got[7] == 0x7e && isnan(fp8_decode(got[100], TYPE_E4M3)), "cast: Inf saturates, NaN stays");
+    factor_free(&f);
+}
+
+static struct operand_scale scale_of(const struct factor *f)
+{
+    return (struct operand_scale){.inverse = f->inverse_d};
+}
+
+/* (a rows, b rows) = a b^T / both scales, over the columns of both. */
+static double *product(const struct factor *a, int turn_a, const struct factor *b, int turn_b)
+{
+    int64_t m = turn_a ? a->cols : a->rows, n = turn_b ? b->cols : b->rows;
+    int64_t depth = turn_a ? a->rows : a->cols;
+    double *out = calloc((size_t)(m * n), sizeof(double));
+
+    for (int64_t k = 0; k < depth; k++)
+        for (int64_t i = 0; i < m; i++) {
+            double factor = (double)value_of(a, turn_a ? k * a->cols + i : i * a->cols + k);
+
+            for (int64_t j = 0; j < n; j++)
+                out[i * n + j] += factor *
+                                  (double)value_of(b, turn_b ? k * b->cols + j : j * b->cols + k) /
+                                  (double)a->scale / (double)b->scale;
+        }
+    return out;
+}
+
+static void test_products(int64_t rows, int64_t in, int64_t out, enum device_type gradients)
+{
+    struct factor x = factor(rows, in, TYPE_E4M3, 1, 0);
+    struct factor w = factor(out, in, TYPE_E4M3, 0.1, 0);
+    struct factor dy = factor(rows, out, gradients, 1e-4, 0);
+    struct operation op = {.kind = OPERATION_LINEAR_FORWARD,
+                           .linear = {.rows = rows,
+                                      .in = in,
+                                      .out = out,
+                                      .types = {TYPE_E4M3, TYPE_E4M3, type, type},
+                                      .bias = 1}};
+    struct tensor bias = tensor(out, 1), y = tensor(rows * out, 1), dx = tensor(rows * in, 1);
+    struct tensor dw = tensor_as(TYPE_FP32, out * in, 1e-4, 0);
+    struct device_plan *forward = plan(&op), *dgrad, *wgrad;
+    double *expected = product(&x, 0, &w, 0);
+
+    op.kind = OPERATION_LINEAR_DGRAD;
+    op.linear.types = (struct linear_types){type, TYPE_E4M3, gradients, type};
+    op.linear.bias = 0;
+    dgrad = plan(&op);
+    op.kind = OPERATION_LINEAR_WGRAD;
+    op.linear.types = (struct linear_types){TYPE_E4M3, type, gradients, type};
+    wgrad = plan(&op);
+    cast(&x, 0, 0), cast(&w, 0, 0), cast(&dy, 0, 0);
+    run_linear_forward(forward, stream,
+                       &(struct linear_forward_operands){.x = x.rows_d,
+                                                         .weight = w.rows_d,
+                                                         .bias = bias.d,
+                                                         .y = y.d,
+                                                         .x_scale = scale_of(&x),
+                                                         .weight_scale = scale_of(&w)});
+    for (int64_t i = 0; i < rows * out; i++)
+        expected[i] += bias.v[i % out];
+    agree(&y, expected, "linear forward of fp8");
+    free(expected);
+    run_linear_dgrad(dgrad, stream,
+                     &(struct linear_dgrad_operands){.dy = dy.rows_d,
+                                                     .weight = w.columns_d,
+                                                     .dx = dx.d,
+                                                     .dy_scale = scale_of(&dy),
+                                                     .weight_scale = scale_of(&w)});
+    expected = product(&dy, 0, &w, 1);
+    agree(&dx, expected, "linear dgrad of fp8");
+    free(expected);
+    run_linear_wgrad(wgrad, stream,
+                     &(struct linear_wgrad_operands){.dy = dy.columns_d,
+                                                     .x = x.columns_d,
+                                                     .dweight = dw.d,
+                                                     .accumulate = 1,
+                                                     .dy_scale = scale_of(&dy),
+                                                     .x_scale = scale_of(&x)});
+    expected = product(&dy, 1, &x, 1);
+    for (int64_t i = 0; i < out * in; i++)
+        expected[i] += dw.v[i];
+    agree(&dw, expected, "linear wgrad of fp8, added");
+    free(expected);
+    plan_destroy(forward), plan_destroy(dgrad), plan_destroy(wgrad);
+    tensor_free(&bias), tensor_free(&y), tensor_free(&dx), tensor_free(&dw);
+    factor_free(&x), factor_free(&w), factor_free(&dy);
+}
+
+/* The activation of the layer before, and its bias gradient, after a product of fp8 factors. */
+static void test_activation(int64_t rows, int64_t in, int64_t out)
+{
+    struct factor w = factor(out, in, TYPE_E4M3, 0.1, 0), dy = factor(rows, out, TYPE_E5M2, 1, 0);
+    struct operation op = {.kind = OPERATION_LINEAR_DGRAD,
+                           .linear = {.rows = rows,
+                                      .in = in,
+                                      .out = out,
+                                      .types = {type, TYPE_E4M3, TYPE_E5M2, type},
+                                      .bias = 1,
+                                      .activation = ACTIVATION_GELU_TANH}};
+    struct tensor pre = tensor(rows * in, 1), dx = tensor(rows * in, 1);
+    struct tensor dbias = tensor_as(TYPE_FP32, in, 1, 0);
+    struct device_plan *dgrad = plan(&op);
+    double *expected = product(&dy, 0, &w, 1), *sums = calloc((size_t)in, sizeof(double));
+
+    cast(&w, 0, 0), cast(&dy, 0, 0);
+    run_linear_dgrad(dgrad, stream,
+                     &(struct linear_dgrad_operands){.dy = dy.rows_d,
+                                                     .weight = w.columns_d,
+                                                     .pre = pre.d,
+                                                     .dx = dx.d,
+                                                     .dbias = dbias.d,
+                                                     .dy_scale = scale_of(&dy),
+                                                     .weight_scale = scale_of(&w)});
+    for (int64_t i = 0; i < rows * in; i++) {
+        expected[i] *= activation_slope(ACTIVATION_GELU_TANH, pre.v[i]);
+        sums[i % in] += expected[i];
+    }
+    agree(&dx, expected, "linear dgrad of fp8 with GELU");
+    agree(&dbias, sums, "linear dgrad of fp8, bias gradient of the layer before");
+    plan_destroy(dgrad);
+    free(expected), free(sums);
+    tensor_free(&pre), tensor_free(&dx), tensor_free(&dbias);
+    factor_free(&w), factor_free(&dy);
+}
+
+/* --- Scales of the next step ------------------------------------------------------------------ */
+
+enum { TENSORS = 6, LENGTH = 3, STEPS = 6 };
+
+/* amax of input, weight and gradient in each step. */
+static const float amaxes[STEPS][3] = {{1, 2, 4}, {0, 1, 8}, {4, 1, NAN},
+                                       {2, 1, 7}, {1, 1, 7}, {INFINITY, 1, 7}};
+
+static const struct {
+    const char *name;
+    struct scaling_rules rules;
+    float scales[STEPS][3]; /* after each step */
+} recipes[] = {
+    {"the maximum of three steps",
+     {TENSORS, LENGTH, 1, 0, 0, 1},
+     {{448, 224, 14336},
+      {448, 224, 7168},
+      {112, 224, 7168},
+      {112, 448, 7168},
+      {112, 448, 8192},
+      {112, 448, 8192}}},
+    {"the most recent step, margin 1, e4m3",
+     {TENSORS, LENGTH, 1, 1, 1, 0},
+     {{224, 112, 56},
+      {224, 224, 28},
+      {56, 224, 28},
+      {112, 224, 32},
+      {224, 224, 32},
+      {224, 224, 32}}},
+    {"tensorwise: none",
+     {TENSORS, 1, 0, 0, 0, 1},
+     {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
+};
+
+static void test_scaling(size_t recipe)
+{
+    struct operation op = {.kind = OPERATION_SCALING, .scaling = {recipes[recipe].rules}};
+    struct device_plan *p = plan(&op);
+    float zeros[TENSORS * LENGTH] = {0}, scale[TENSORS], amax[TENSORS];
+    struct scaling_operands o = {
+        .scale = upload(zeros, sizeof(scale)),
+        .amax = upload(zeros, sizeof(amax)),
+        .history = upload(zeros, sizeof(zeros)),
+        .position = upload(zeros, sizeof(int32_t)),
+        .state = state_on_device(),
+    };
+    int wrong = 0, overflows = 0;
+
+    for (int step = 0; step < STEPS; step++) {
+        struct step_state state = state_read(o.state);
+
+        state.norm_squared = 1;
+        transfer(o.state, &state, sizeof(state), COPY_TO_DEVICE);
+        for (int i = 0; i < TENSORS; i++)
+            amax[i] = amaxes[step][i % 3];
+        transfer(o.amax, amax, sizeof(amax), COPY_TO_DEVICE);
+        run_scaling(p, stream, &o);
+        transfer(scale, o.scale, sizeof(scale), COPY_TO_HOST);
+        transfer(amax, o.amax, sizeof(amax), COPY_TO_HOST);
+        for (int i = 0; i < TENSORS; i++)
+            wrong += scale[i] != recipes[recipe].scales[step][i % 3] || amax[i] != 0;
+        state = state_read(o.state);
+        overflows += step == 2 || step == 5;
+        wrong +=
+            isinf(state.norm_squared) != (step == 2 || step == 5) || state.overflows != overflows;
+    }
+    ok(wrong == 0, "scales by %s; Inf and NaN skip the step: %d wrong", recipes[recipe].name,
+       wrong);
+    plan_destroy(p);
+    device_release(device, o.scale), device_release(device, o.amax);
+    device_release(device, o.history), device_release(device, o.position);
+    device_release(device, o.state);
+}
+
+static void test_refused(void)
+{
+    const struct operation wrong[] = {
+        {.kind = OPERATION_LINEAR_WGRAD,
+         .linear = {16, 16, 16, {TYPE_E5M2, type, TYPE_E5M2, type}, 0, ACTIVATION_NONE, 0}},
+        {.kind = OPERATION_LINEAR_WGRAD,
+         .linear = {16, 16, 16, {TYPE_E4M3, type, TYPE_E5M2, type}, 1, ACTIVATION_NONE, 0}},
+        {.kind = OPERATION_LINEAR_FORWARD,
+         .linear = {16, 16, 16, {type, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
+        {.kind = OPERATION_QUANTIZE, .quantize = {16, 16, type, type, 0, 0}},
+    };
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        struct error err = {0};
+        struct device_plan *p = plan_create(device, &wrong[i], &err);
+
+        ok(!p && err.text[0], "refused: %s", err.text);
+        plan_destroy(p);
+    }
+}
+
+void quantize_cases(void)
+{
+    for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++)
+        test_scaling(i);
+    if (!device_supports(device, TYPE_E4M3) || (type == TYPE_FP32 && strcmp(device->name, "cpu"))) {
+        diag("fp8 is not tested: the device has no fp8, or none next to fp32");
+        return;
+    }
+    test_cast(16, 16, TYPE_E4M3, 37, 0, 0);
+    test_cast(48, 80, TYPE_E5M2, 3000, 1, 0);
+    test_cast(272, 144, TYPE_E4M3, 0, 1, 1);
+    test_cast(144, 528, TYPE_E5M2, 0, 0, 0);
+    test_amax();
+    test_products(48, 80, 32, TYPE_E5M2);
+    test_products(144, 64, 272, TYPE_E4M3);
+    test_activation(80, 48, 64);
+    test_refused();
+}
