@@ -65,7 +65,7 @@ static void add_parameters(struct builder *b, struct block *block)
 
 static int variant(const struct block *block)
 {
-    return block->window;
+    return block->window + 2 * block->fp8;
 }
 
 static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
@@ -174,9 +174,17 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct attention_common *common = block->common;
     struct planner p = {m->device, err, 0};
     int bias = c->linear_bias || c->qkv_bias;
-    const struct linear_spec qkv = {
-        .rows = z->rows, .in = z->hidden, .out = z->qkv, .bias = bias, .wgrad_bias = bias};
-    const struct linear_spec projection = {.rows = z->rows, .in = z->attention, .out = z->hidden};
+    const struct linear_spec qkv = {.rows = z->rows,
+                                    .in = z->hidden,
+                                    .out = z->qkv,
+                                    .bias = bias,
+                                    .wgrad_bias = bias,
+                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_QKV) : 0};
+    const struct linear_spec projection = {.rows = z->rows,
+                                           .in = z->attention,
+                                           .out = z->hidden,
+                                           .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_PROJECTION)
+                                                             : 0};
     struct operation rope = {
         .kind = OPERATION_ROPE,
         .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
@@ -306,6 +314,9 @@ const struct block_kind attention_block = {
     .name = "attention",
     .memory_size = sizeof(struct attention_memory),
     .common_size = sizeof(struct attention_common),
+    .linear_count = 2,
+    .linears = {QKV, PROJECTION},
+    .first_linear = LINEAR_QKV,
     .add_parameters = add_parameters,
     .variant = variant,
     .place = place,

@@ -42,6 +42,7 @@ struct block {
     int64_t local;  /* of the layer, counted over the rank; -1 outside the layers */
     int position;   /* within the layer */
     int window;     /* tokens of its layer see a window only */
+    int fp8;        /* its layer is one with fp8 */
     int variant;    /* blocks of one kind and variant share plans */
     /* Of the branch, for the norm after it: the tensor of its bias, or -1, and the purpose of the
      * dropout on its output. */
@@ -53,9 +54,11 @@ struct block {
 
 struct block_kind {
     const char *name;
-    size_t memory_size; /* of the structure with its pointers into the memory of a slot */
-    size_t common_size; /* of the structure with what blocks of a variant share */
-    int is_norm;        /* it has a step of the residual stream; see norm.h */
+    size_t memory_size;           /* of the structure with its pointers into the memory of a slot */
+    size_t common_size;           /* of the structure with what blocks of a variant share */
+    int is_norm;                  /* it has a step of the residual stream; see norm.h */
+    int linear_count, linears[2]; /* its linear layers, as entries of 'tensors' */
+    int first_linear;             /* enum linear_kind of the first one */
 
     /* Add its parameters to those of the rank, and set tensors, bias and dropout_purpose. */
     void (*add_parameters)(struct builder *builder, struct block *block);

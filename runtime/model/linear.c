@@ -1,5 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "linear.h"
+#include "fp8_layers.h"
+
+static void plan_casts(struct planner *planner, struct model *m, struct linear *linear,
+                       const struct linear_spec *spec)
+{
+    const struct scaling_rules *rules = &m->fp8.rules;
+    struct operation op = {
+        .kind = OPERATION_QUANTIZE,
+        .quantize = {spec->rows, spec->in, m->config.type, TYPE_E4M3, rules->margin, 0}};
+
+    planner_make(planner, &linear->cast_input, &op);
+    op.quantize.rows = spec->out;
+    planner_make(planner, &linear->cast_weight, &op);
+    op.quantize =
+        (struct quantize_shape){spec->rows,     spec->out,
+                                m->config.type, rules->hybrid ? TYPE_E5M2 : TYPE_E4M3,
+                                rules->margin,  spec->wgrad_bias && spec->fp8 & PRODUCT_WGRAD};
+    planner_make(planner, &linear->cast_gradient, &op);
+}
+
+/* The types of a product, whose factors may be fp8. */
+static struct linear_types types_of(const struct model *m, const struct linear_spec *spec,
+                                    int product)
+{
+    struct linear_types types = linear_types(m->config.type);
+
+    if (!(spec->fp8 & product))
+        return types;
+    if (product != PRODUCT_DGRAD)
+        types.x = TYPE_E4M3;
+    if (product != PRODUCT_WGRAD)
+        types.weight = TYPE_E4M3;
+    if (product != PRODUCT_FORWARD)
+        types.y = m->fp8.rules.hybrid ? TYPE_E5M2 : TYPE_E4M3;
+    return types;
+}
 
 void linear_plan(struct planner *planner, struct model *m, struct linear *linear,
                  const struct linear_spec *spec)
@@ -10,23 +46,28 @@ void linear_plan(struct planner *planner, struct model *m, struct linear *linear
                                .rows = spec->rows,
                                .in = spec->in,
                                .out = spec->out,
-                               .types = linear_types(m->config.type),
+                               .types = types_of(m, spec, PRODUCT_FORWARD),
                                .bias = spec->bias,
                                .activation = spec->activation,
                                .save_pre = spec->activation != ACTIVATION_NONE && trains(m),
                            }};
 
+    linear->fp8 = spec->fp8;
+    if (spec->fp8)
+        plan_casts(planner, m, linear, spec);
     planner_make(planner, &linear->forward, &op);
     if (!trains(m))
         return;
     op.kind = OPERATION_LINEAR_DGRAD;
+    op.linear.types = types_of(m, spec, PRODUCT_DGRAD);
     op.linear.activation = spec->before;
     op.linear.bias = spec->before_bias;
     op.linear.save_pre = 0;
     planner_make(planner, &linear->dgrad, &op);
     op.kind = OPERATION_LINEAR_WGRAD;
+    op.linear.types = types_of(m, spec, PRODUCT_WGRAD);
     op.linear.activation = ACTIVATION_NONE;
-    op.linear.bias = spec->wgrad_bias;
+    op.linear.bias = spec->wgrad_bias && !(spec->fp8 & PRODUCT_WGRAD);
     planner_make(planner, &linear->wgrad, &op);
 }
 
@@ -35,7 +76,41 @@ void linear_release(struct linear *linear)
     plan_destroy(linear->forward);
     plan_destroy(linear->dgrad);
     plan_destroy(linear->wgrad);
+    plan_destroy(linear->cast_input);
+    plan_destroy(linear->cast_weight);
+    plan_destroy(linear->cast_gradient);
 }
+
+/* --- Products, with factors that are cast if they are fp8 --------------------------------------
+ */
+
+static void forward_product(struct model *m, const struct linear *linear, int tensor,
+                            struct linear_forward_operands *o)
+{
+    o->weight = weight(m, tensor);
+    fp8_forward(m, linear, tensor, o);
+    run_linear_forward(linear->forward, compute(m), o);
+}
+
+/* 'dbias' is the gradient of the layer's own bias. */
+static void dgrad_product(struct model *m, const struct linear *linear, int tensor,
+                          struct linear_dgrad_operands *o, float *dbias, int accumulate)
+{
+    o->weight = weight(m, tensor);
+    fp8_dgrad(m, linear, tensor, o, dbias, accumulate);
+    run_linear_dgrad(linear->dgrad, compute(m), o);
+}
+
+static void wgrad_product(struct model *m, const struct linear *linear, int tensor,
+                          struct linear_wgrad_operands *o)
+{
+    o->dweight = gradient(m, tensor);
+    fp8_wgrad(m, linear, tensor, o);
+    run_linear_wgrad(linear->wgrad, compute(m), o);
+}
+
+/* --- Layers ------------------------------------------------------------------------------------
+ */
 
 struct sequence_rows stream_rows(const struct model *m)
 {
@@ -49,12 +124,9 @@ void column_parallel_forward(struct model *m, const struct linear *linear,
     void *x = sequence_gather(&m->overlap, &rows, layer->part, m->scratch.whole1);
 
     overlap_end(&m->overlap);
-    run_linear_forward(linear->forward, compute(m),
-                       &(struct linear_forward_operands){.x = x,
-                                                         .weight = weight(m, layer->weight),
-                                                         .bias = weight(m, layer->bias),
-                                                         .y = y,
-                                                         .pre = pre});
+    forward_product(m, linear, layer->weight,
+                    &(struct linear_forward_operands){
+                        .x = x, .bias = weight(m, layer->bias), .y = y, .pre = pre});
 }
 
 /* The rows are gathered again under the product that does not need them, and the gradients reduced
@@ -67,17 +139,13 @@ void column_parallel_backward(struct model *m, const struct linear *linear,
     void *x = sequence_gather(&m->overlap, &rows, layer->part, m->scratch.whole1);
     void *dx = sequence_unreduced(&m->overlap, m->scratch.dy, m->scratch.whole2);
 
-    run_linear_dgrad(
-        linear->dgrad, compute(m),
-        &(struct linear_dgrad_operands){.dy = dy, .weight = weight(m, layer->weight), .dx = dx});
+    dgrad_product(m, linear, layer->weight, &(struct linear_dgrad_operands){.dy = dy, .dx = dx},
+                  dbias, accumulate);
     overlap_end(&m->overlap);
     sequence_scatter(&m->overlap, &rows, dx, m->scratch.dy);
-    run_linear_wgrad(linear->wgrad, compute(m),
-                     &(struct linear_wgrad_operands){.dy = dy,
-                                                     .x = x,
-                                                     .dweight = gradient(m, layer->weight),
-                                                     .dbias = dbias,
-                                                     .accumulate = accumulate});
+    wgrad_product(m, linear, layer->weight,
+                  &(struct linear_wgrad_operands){
+                      .dy = dy, .x = x, .dbias = dbias, .accumulate = accumulate});
     overlap_end(&m->overlap);
 }
 
@@ -86,8 +154,7 @@ void row_parallel_forward(struct model *m, const struct linear *linear, int w, v
     struct sequence_rows rows = stream_rows(m);
     void *y = sequence_unreduced(&m->overlap, m->scratch.x, m->scratch.whole2);
 
-    run_linear_forward(linear->forward, compute(m),
-                       &(struct linear_forward_operands){.x = x, .weight = weight(m, w), .y = y});
+    forward_product(m, linear, w, &(struct linear_forward_operands){.x = x, .y = y});
     sequence_scatter(&m->overlap, &rows, y, m->scratch.x);
     overlap_end(&m->overlap);
 }
@@ -99,16 +166,14 @@ void row_parallel_backward(struct model *m, const struct linear *linear,
     void *dy = sequence_gather(&m->overlap, &rows, layer->dpart, m->scratch.whole2);
 
     overlap_end(&m->overlap);
-    run_linear_dgrad(linear->dgrad, compute(m),
-                     &(struct linear_dgrad_operands){.dy = dy,
-                                                     .weight = weight(m, layer->weight),
-                                                     .pre = layer->pre,
-                                                     .dx = layer->dx,
-                                                     .dbias = layer->dbias,
-                                                     .accumulate = accumulate});
-    run_linear_wgrad(linear->wgrad, compute(m),
-                     &(struct linear_wgrad_operands){.dy = dy,
-                                                     .x = layer->x,
-                                                     .dweight = gradient(m, layer->weight),
-                                                     .accumulate = accumulate});
+    dgrad_product(m, linear, layer->weight,
+                  &(struct linear_dgrad_operands){.dy = dy,
+                                                  .pre = layer->pre,
+                                                  .dx = layer->dx,
+                                                  .dbias = layer->dbias,
+                                                  .accumulate = accumulate},
+                  NULL, 0);
+    wgrad_product(
+        m, linear, layer->weight,
+        &(struct linear_wgrad_operands){.dy = dy, .x = layer->x, .accumulate = accumulate});
 }

@@ -9,6 +9,8 @@
 
 struct linear {
     struct device_plan *forward, *dgrad, *wgrad;
+    int fp8; /* the products in fp8: PRODUCT_... */
+    struct device_plan *cast_input, *cast_weight, *cast_gradient; /* of a layer with fp8 */
 };
 
 struct linear_spec {
@@ -21,6 +23,7 @@ struct linear_spec {
     int before_bias;
     int wgrad_bias; /* wgrad sums up the bias gradient */
     int head;       /* of the model's head, for a profile */
+    int fp8;        /* products in fp8: PRODUCT_... */
 };
 
 /* Create the plans; without gradients in a model that generates. */

@@ -224,6 +224,7 @@ size_t model_place(struct model *m, char *base)
     struct arena arena = {base, 0};
 
     place_scratch(m, &arena);
+    fp8_layers_place(m, &arena);
     place_commons(m, &arena);
     place_shared(m, &arena);
     place_staged(m, &arena);

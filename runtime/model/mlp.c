@@ -46,6 +46,11 @@ static void add_parameters(struct builder *b, struct block *block)
     block->dropout_purpose = (uint32_t)(RNG_MLP_DROPOUT + block->number);
 }
 
+static int variant(const struct block *block)
+{
+    return block->fp8;
+}
+
 static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
                   enum keep keep)
 {
@@ -85,12 +90,14 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                     .out = z->fc1,
                                     .bias = c->linear_bias,
                                     .activation = activation,
-                                    .wgrad_bias = c->linear_bias && c->swiglu};
+                                    .wgrad_bias = c->linear_bias && c->swiglu,
+                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_FC1) : 0};
     const struct linear_spec fc2 = {.rows = z->rows,
                                     .in = z->ffn,
                                     .out = z->hidden,
                                     .before = activation,
-                                    .before_bias = c->linear_bias && !c->swiglu};
+                                    .before_bias = c->linear_bias && !c->swiglu,
+                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_FC2) : 0};
     struct operation swiglu = {.kind = OPERATION_SWIGLU,
                                .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
     struct operation again = {.kind = OPERATION_ACTIVATION,
@@ -205,7 +212,11 @@ const struct block_kind mlp_block = {
     .name = "mlp",
     .memory_size = sizeof(struct mlp_memory),
     .common_size = sizeof(struct mlp_common),
+    .linear_count = 2,
+    .linears = {FC1, FC2},
+    .first_linear = LINEAR_FC1,
     .add_parameters = add_parameters,
+    .variant = variant,
     .place = place,
     .place_common = place_common,
     .prepare = prepare,

@@ -105,7 +105,8 @@ struct model *model_create_shell(const struct model_config *config, const struct
     m->parallel = parallel;
     m->sizes = model_sizes(config, &parallel->layout);
     if (parameters_create(&m->parameters, config, &parallel->layout, &parallel->at, err) < 0 ||
-        create_chunks(m, slots, err) < 0 || model_create_commons(m, err) < 0) {
+        create_chunks(m, slots, err) < 0 || model_create_commons(m, err) < 0 ||
+        fp8_layers_create(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -197,7 +198,7 @@ struct model *model_create(const struct model_config *config, const struct paral
     m->device = device;
     if (overlap_create(&m->overlap, parallel, device, err) < 0 || create_arenas(m, err) < 0 ||
         clear_arenas(m, err) < 0 || model_create_cache(m, err) < 0 ||
-        model_prepare_blocks(m, err) < 0) {
+        model_prepare_blocks(m, err) < 0 || fp8_layers_prepare(m, err) < 0) {
         model_destroy(m);
         return NULL;
     }
@@ -210,6 +211,7 @@ void model_destroy(struct model *m)
         return;
     model_unregister(m);
     model_destroy_commons(m);
+    fp8_layers_destroy(m);
     if (!m->base)
         overlap_destroy(&m->overlap);
     if (m->device && !m->base) {

@@ -114,6 +114,14 @@ void model_on_use(struct model *model, void (*use)(void *context, int chunk, int
  * never kept. 'evaluate' also disables dropout. */
 void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
 
+/* The scaling state of fp8 in device memory, fp8_layers_kept() floats laid out as described there,
+ * the same on all ranks; NULL: the model has none. */
+void *model_scaling(struct model *model, struct scaling_rules *rules);
+
+/* After the last pass of a step, before STEP_CLIP: combine the amaxes of all ranks and find the
+ * scales of the next step. Nothing without fp8. Collective over the world. */
+void model_scaling_end(struct model *model);
+
 /* --- Generation: models with config.cache, one chunk, one slot and no context parallelism ------
  */
 

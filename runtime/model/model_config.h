@@ -52,6 +52,21 @@ enum architecture {
     ARCHITECTURES,
 };
 
+/* fp8 in the products of linear layers; see fp8_layers.h. hybrid: gradients are e5m2, all else is
+ * e4m3. */
+enum fp8_format { FP8_NONE, FP8_E4M3, FP8_HYBRID };
+enum fp8_recipe { FP8_DELAYED, FP8_TENSORWISE };
+
+struct fp8_config {
+    enum fp8_format format;
+    enum fp8_recipe recipe;
+    int64_t margin, history; /* of delayed scaling; history in steps */
+    int most_recent;         /* see scaling.h */
+    int bf16_wgrad;          /* gradients of weights are not computed in fp8 */
+    int bf16_fc2_input;      /* nor are the products with the input of the MLP's second layer */
+    int64_t first_bf16, last_bf16; /* layers at both ends of the model without fp8 */
+};
+
 struct model_config {
     struct model_shape shape; /* sequence is the length trained on */
     int64_t padded_vocabulary;
@@ -80,6 +95,7 @@ struct model_config {
     double hidden_dropout, attention_dropout;
     double init_std;
     enum device_type type;
+    struct fp8_config fp8;
     int64_t micro_batch;
     enum recompute recompute;
     int64_t recompute_layers; /* the first of each chunk; the others keep everything */
@@ -89,7 +105,7 @@ struct model_config {
      * the others), or embedding and loss count as a layer each. */
     int64_t first_stage, last_stage;
     int embedding_counts, loss_counts;
-    int64_t bucket_elements;  /* of gradients that are reduced together, at least */
+    int64_t bucket_elements; /* of gradients that are reduced together, at least */
     uint64_t seed;
     /* Of a model that generates: positions of each sample in the KV cache; shape.sequence is then
      * the number of tokens of each sample per pass. 0: the model trains. */

@@ -4,6 +4,7 @@
 #define MEGATRON_MODEL_PRIVATE_H
 
 #include "block.h"
+#include "fp8_layers.h"
 #include "model.h"
 #include "overlap.h"
 
@@ -81,6 +82,7 @@ struct model {
     struct shared_memory *shared;
     int shared_count;
     struct scratch scratch;
+    struct fp8_layers fp8;
     void *logits;    /* of the head, or NULL */
     int64_t longest; /* see model_extend */
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which blocks a network consists of: one table per architecture. */
 #include "block.h"
+#include "fp8_layers.h"
 
 #include <stdlib.h>
 
@@ -145,7 +146,8 @@ static void append_chunk(struct network *n, const struct model_config *config,
         const struct block like = {.layer = i,
                                    .number = number,
                                    .local = before + i,
-                                   .window = model_has_window(config, number)};
+                                   .window = model_has_window(config, number),
+                                   .fp8 = fp8_in_layer(config, number)};
 
         append(n, (int)chunk, table->layer, &like);
     }

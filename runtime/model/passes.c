@@ -23,6 +23,9 @@ void model_forward(struct model *m, int number, int slot, int evaluate, int accu
                      .mode = evaluate ? MODE_EVALUATE : MODE_TRAIN,
                      .accumulate = accumulate};
 
+    /* Weights do not change between the micro-batches of a step. */
+    m->fp8.fresh = evaluate || !accumulate;
+    m->fp8.records = !evaluate;
     if (m->use)
         m->use(m->use_context, number, 0);
     for (int i = 0; i < chunk->block_count; i++) {
@@ -63,6 +66,8 @@ void model_backward(struct model *m, int number, int slot, int accumulate,
                      .accumulate = accumulate,
                      .dsum = m->scratch.arrived_gradient};
 
+    m->fp8.fresh = 0;
+    m->fp8.records = 1;
     for (int i = chunk->block_count - 1; i >= 0; i--) {
         struct block *block = &chunk->blocks[i];
 

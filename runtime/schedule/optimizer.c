@@ -505,6 +505,7 @@ void optimizer_finish(struct optimizer *o)
     if (o->parallel->data->size > 1)
         comm_all_reduce(o->parallel->data, o->stream, &state->loss, 1, TYPE_FP64, COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
+    model_scaling_end(o->model);
     phase(o, STEP_CLIP);
     update(o);
     phase(o, STEP_END);

@@ -114,10 +114,16 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
     r->device = ranks_open_device(config, world, err);
     if (!r->device)
         return -1;
-    if (device_supports(r->device, config->type))
+    if (!device_supports(r->device, config->type)) {
+        error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
+        return error_remedy(err, REMEDY_PRECISION);
+    }
+    if (!config->fp8 || device_supports(r->device, TYPE_E4M3))
         return 0;
-    error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
-    return error_remedy(err, REMEDY_PRECISION);
+    return error_set_code(err, ERROR_USAGE,
+                          "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s; "
+                          "drop --fp8-format",
+                          r->device->model);
 }
 
 static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,

@@ -64,6 +64,7 @@ void arguments_default(struct arguments *a)
     a->straggler_interval = 100;
     a->micro_batch_size = -1;
     arguments_recipe_default(a);
+    arguments_fp8_default(a);
 }
 
 /* Options other than sizes. Without learned positions there is no dropout. */
@@ -512,7 +513,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
     if (apply_preset(a, given, err) < 0 || read_files(a, given, err) < 0 ||
         derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
-        derive_recompute(a, err) < 0 || arguments_length(a, err) < 0 ||
+        derive_recompute(a, err) < 0 || arguments_fp8(a, err) < 0 || arguments_length(a, err) < 0 ||
         arguments_schedule(a, err) < 0 || arguments_recipe_end(a, given, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&

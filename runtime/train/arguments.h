@@ -30,6 +30,13 @@ struct recipe_arguments {
     struct masked_config data;
 };
 
+/* Options of fp8, -1 if not given; enum fp8_format and the like follow from them. */
+struct fp8_arguments {
+    int format, recipe, algorithm; /* words of their options */
+    int wgrad, param_gather, first_last, bf16_fc2_input;
+    int64_t margin, history, start_layers, end_layers;
+};
+
 enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
 enum dataloader_type { DATALOADER_SINGLE, DATALOADER_CYCLIC };
@@ -78,6 +85,7 @@ struct arguments {
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16;
+    struct fp8_arguments fp8;
     double loss_scale, initial_loss_scale, min_loss_scale;
     int64_t loss_scale_window, hysteresis;
     /* layout */
@@ -147,6 +155,9 @@ int arguments_derive(struct arguments *arguments, const struct options_result *g
 
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
+
+/* Print what is computed in fp8, one line each; nothing without --fp8-format. */
+void arguments_print_fp8(const struct arguments *arguments, FILE *stream);
 
 /* Global batch size of the step after 'consumed' samples. */
 int64_t batch_size_at(const struct arguments *arguments, int64_t consumed);

@@ -39,4 +39,8 @@ int arguments_block_words(struct arguments *arguments, const struct options_resu
                           struct error *err);
 int arguments_blocks(struct arguments *arguments, struct model_config *model, struct error *err);
 
+/* Options of fp8, into the model's configuration, when the layout is known. */
+void arguments_fp8_default(struct arguments *arguments);
+int arguments_fp8(struct arguments *arguments, struct error *err);
+
 #endif

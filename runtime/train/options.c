@@ -15,6 +15,10 @@
     {                                                             \
         name, OPTION_INT, AT(field), "N", help, 0, low, INT32_MAX \
     }
+#define RANGE(name, field, low, high, help)                  \
+    {                                                        \
+        name, OPTION_INT, AT(field), "N", help, 0, low, high \
+    }
 #define REAL(name, field, help)                          \
     {                                                    \
         name, OPTION_REAL, AT(field), "X", help, 0, 0, 0 \
@@ -158,6 +162,21 @@ const struct option arguments_table[] = {
     REAL("min-loss-scale", min_loss_scale, "minimum dynamic loss scale (default: 1)"),
     INT("loss-scale-window", loss_scale_window, 1, "steps without overflow before the loss scale is doubled (default: 1000)"),
     INT("hysteresis", hysteresis, 1, "overflows before the loss scale is halved (default: 2)"),
+    CHOICE("fp8-format", fp8.format, "e4m3|hybrid",
+           "compute linear layers in fp8: e4m3, or hybrid with e5m2 for gradients (needs --bf16 and a Hopper GPU or later; emulated on CPUs)"),
+    CHOICE("fp8-recipe", fp8.recipe, "delayed|tensorwise|blockwise|mxfp8",
+           "scales of fp8 tensors: from the amax of earlier steps, or from their current amax; the others are not supported (default: delayed)"),
+    RANGE("fp8-margin", fp8.margin, -30, 30, "divide scales by 2^N, with delayed scaling (default: 0)"),
+    SIZE("fp8-amax-history-len", fp8.history, 1, "steps in the history of amaxes of delayed scaling (default: 1)"),
+    CHOICE("fp8-amax-compute-algo", fp8.algorithm, "most_recent|max",
+           "amax that delayed scaling takes from the history (default: most_recent)"),
+    UNFLAG("no-fp8-wgrad", fp8.wgrad, "compute the gradients of weights in bf16"),
+    FLAG("fp8-param-gather", fp8.param_gather, "not supported: parameters are gathered in bf16"),
+    FLAG("fp8-bf16-fc2-input", fp8.bf16_fc2_input,
+         "compute the products with the MLP's activations (forward and weight gradient of fc2) in bf16: outliers of SwiGLU"),
+    FLAG("first-last-layers-bf16", fp8.first_last, "compute the first and last layers in bf16, with --fp8-recipe tensorwise"),
+    INT("num-layers-at-start-in-bf16", fp8.start_layers, 0, "first layers in bf16, with --first-last-layers-bf16 (default: 1)"),
+    INT("num-layers-at-end-in-bf16", fp8.end_layers, 0, "last layers in bf16, with --first-last-layers-bf16 (default: 1)"),
     FLAG("recompute-activations", recompute_activations, "same as --recompute-granularity selective"),
     CHOICE("recompute-granularity", recompute_granularity, "full|selective",
            "recompute activations in the backward pass instead of storing them"),
@@ -341,8 +360,10 @@ const struct option arguments_table[] = {
     ABSENT("num-experts", "models are dense: drop the options of experts (MoE)"),
     ABSENT("moe-*", "models are dense: drop the options of experts (MoE)"),
     ABSENT("expert-*", "models are dense: drop the options of experts (MoE)"),
-    ABSENT("fp8-*", "train with --bf16"),
-    ABSENT("fp8", "train with --bf16"),
+    IGNORED("fp8-interval"),
+    ABSENT("fp8-*", "fp8 is for linear layers; see --fp8-format"),
+    ABSENT("fp8", "use --fp8-format"),
+    ABSENT("tp-only-amax-red", "amaxes are reduced over all ranks, in one all-reduce per step"),
     ABSENT("fp4-*", "train with --bf16"),
     ABSENT("multi-latent-attention", "attention is multi-head or grouped-query (--group-query-attention)"),
     ABSENT("mtp-*", "only the next token is predicted"),

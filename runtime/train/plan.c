@@ -143,6 +143,7 @@ void plan_print_run(const struct arguments *a)
     printf(" > datasets target sizes (minimum size):\n    train:      %" PRId64
            "\n    validation: %s\n    test:       %" PRId64 "\n",
            samples[DATASET_TRAIN], valid, samples[DATASET_TEST]);
+    arguments_print_fp8(a, stdout);
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
     if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
         log_note("without --save-interval, a checkpoint is saved only at the end; if the run is "

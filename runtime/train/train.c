@@ -63,6 +63,7 @@ static int open_ranks(struct train *t, struct error *err)
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
         .type = a->model_config.type,
+        .fp8 = a->model_config.fp8.format != FP8_NONE,
         .threads = a->threads,
         .deterministic = a->deterministic,
         .unfused_attention = is_unfused(a),

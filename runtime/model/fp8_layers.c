@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "fp8_layers.h"
+#include "linear.h"
+
+#include <stdlib.h>
+
+/* --- Which layers ----------------------------------------------------------------------------- */
+
+const char *linear_kind_name(enum linear_kind kind)
+{
+    static const char *const names[LINEAR_KINDS] = {"qkv", "projection", "fc1", "fc2"};
+
+    return names[kind];
+}
+
+void linear_kind_sizes(const struct model_sizes *z, enum linear_kind kind, int64_t *in,
+                       int64_t *out)
+{
+    *in = kind == LINEAR_PROJECTION ? z->attention : kind == LINEAR_FC2 ? z->ffn : z->hidden;
+    *out = kind == LINEAR_QKV ? z->qkv : kind == LINEAR_FC1 ? z->fc1 : z->hidden;
+}
+
+int fp8_in_layer(const struct model_config *config, int64_t number)
+{
+    return config->fp8.format != FP8_NONE && number >= config->fp8.first_bf16 &&
+           number < config->shape.layers - config->fp8.last_bf16;
+}
+
+int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
+                 enum linear_kind kind)
+{
+    int products = PRODUCT_FORWARD | PRODUCT_DGRAD | PRODUCT_WGRAD;
+    int64_t in, out;
+
+    linear_kind_sizes(sizes, kind, &in, &out);
+    if (in % FP8_UNIT || out % FP8_UNIT || sizes->rows % FP8_UNIT)
+        return 0;
+    if (config->fp8.bf16_wgrad)
+        products &= ~PRODUCT_WGRAD;
+    /* dgrad does not read fc2's input. */
+    if (kind == LINEAR_FC2 && config->fp8.bf16_fc2_input)
+        products &= PRODUCT_DGRAD;
+    return products;
+}
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+static struct scaling_rules rules_of(const struct model_config *config)
+{
+    const struct fp8_config *f = &config->fp8;
+    int delayed = f->recipe == FP8_DELAYED;
+
+    return (struct scaling_rules){.count = config->shape.layers * LINEAR_KINDS * SCALED_TENSORS,
+                                  .length = delayed ? f->history : 1,
+                                  .delayed = delayed,
+                                  .most_recent = f->most_recent,
+                                  .margin = delayed ? (int)f->margin : 0,
+                                  .hybrid = f->format == FP8_HYBRID};
+}
+
+static void add_weights(struct model *m, const struct block *block)
+{
+    const struct block_kind *kind = block->kind;
+
+    for (int i = 0; i < kind->linear_count && block->fp8; i++) {
+        enum linear_kind linear = (enum linear_kind)(kind->first_linear + i);
+        struct fp8_weight *weight = &m->fp8.weights[block->tensors[kind->linears[i]]];
+
+        weight->products = fp8_products(&m->config, &m->sizes, linear);
+        if (weight->products)
+            weight->entry = (block->number * LINEAR_KINDS + linear) * SCALED_TENSORS;
+    }
+}
+
+int fp8_layers_create(struct model *m, struct error *err)
+{
+    const struct network *n = m->parameters.network;
+
+    if (m->config.fp8.format == FP8_NONE)
+        return 0;
+    m->fp8.rules = rules_of(&m->config);
+    m->fp8.weights = calloc((size_t)m->parameters.tensor_count, sizeof(*m->fp8.weights));
+    if (!m->fp8.weights)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < m->parameters.tensor_count; i++)
+        m->fp8.weights[i].entry = -1;
+    for (int i = 0; i < n->count; i++)
+        add_weights(m, &n->blocks[i]);
+    return 0;
+}
+
+/* The widest input or gradient of a linear layer. */
+static int64_t widest(const struct model *m)
+{
+    int64_t most = 0;
+
+    for (int kind = 0; kind < LINEAR_KINDS; kind++) {
+        int64_t in, out;
+
+        linear_kind_sizes(&m->sizes, (enum linear_kind)kind, &in, &out);
+        most = in > most ? in : most;
+        most = out > most ? out : most;
+    }
+    return most;
+}
+
+void fp8_layers_place(struct model *m, struct arena *arena)
+{
+    struct fp8_layers *f = &m->fp8;
+
+    if (!f->weights)
+        return;
+    f->kept = arena_take(arena, fp8_layers_kept(&f->rules), sizeof(float));
+    f->amax = arena_take(arena, f->rules.count, sizeof(float));
+    f->inverse = arena_take(arena, f->rules.count, sizeof(float));
+    for (int i = 0; i < 2; i++)
+        f->scratch[i] = arena_take(arena, m->sizes.rows * widest(m), 1);
+    for (int i = 0; i < m->parameters.tensor_count; i++) {
+        struct fp8_weight *weight = &f->weights[i];
+
+        if (weight->products & PRODUCT_FORWARD)
+            weight->rows = arena_take(arena, m->parameters.tensors[i].elements, 1);
+        if (weight->products & PRODUCT_DGRAD)
+            weight->columns = arena_take(arena, m->parameters.tensors[i].elements, 1);
+    }
+}
+
+static int clear(struct model *m, float *memory, int64_t count, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
+    struct device_plan *plan = plan_create(m->device, &op, err);
+    int rc;
+
+    if (!plan)
+        return -1;
+    run_fill(plan, compute(m), &(struct fill_operands){memory});
+    rc = device_stream_wait(compute(m), 600, err);
+    plan_destroy(plan);
+    return rc;
+}
+
+int fp8_layers_prepare(struct model *m, struct error *err)
+{
+    struct fp8_layers *f = &m->fp8;
+    struct operation op = {.kind = OPERATION_SCALING, .scaling = {f->rules}};
+
+    if (!f->weights)
+        return 0;
+    f->end = plan_create(m->device, &op, err);
+    return f->end && clear(m, f->kept, fp8_layers_kept(&f->rules), err) == 0
+               ? clear(m, f->amax, f->rules.count, err)
+               : -1;
+}
+
+void fp8_layers_destroy(struct model *m)
+{
+    plan_destroy(m->fp8.end);
+    free(m->fp8.weights);
+}
+
+/* --- Casts ------------------------------------------------------------------------------------ */
+
+static float *scales(struct fp8_layers *f)
+{
+    return f->kept + 1;
+}
+
+static struct operand_scale scale_of(struct model *m, int tensor, enum scaled_tensor which)
+{
+    return (struct operand_scale){.inverse = m->fp8.inverse + m->fp8.weights[tensor].entry + which};
+}
+
+static void cast(struct model *m, struct device_plan *plan, int tensor, enum scaled_tensor which,
+                 struct quantize_operands *o)
+{
+    struct fp8_layers *f = &m->fp8;
+    int64_t entry = f->weights[tensor].entry + which;
+
+    o->scale = scales(f) + entry;
+    o->amax = f->records ? f->amax + entry : NULL;
+    o->inverse = f->inverse + entry;
+    run_quantize(plan, compute(m), o);
+}
+
+void fp8_forward(struct model *m, const struct linear *linear, int tensor,
+                 struct linear_forward_operands *o)
+{
+    struct fp8_layers *f = &m->fp8;
+
+    if (!linear->fp8)
+        return;
+    if (f->fresh)
+        cast(m, linear->cast_weight, tensor, SCALED_WEIGHT,
+             &(struct quantize_operands){.x = weight(m, tensor),
+                                         .rows = f->weights[tensor].rows,
+                                         .columns = f->weights[tensor].columns});
+    if (!(linear->fp8 & PRODUCT_FORWARD))
+        return;
+    cast(m, linear->cast_input, tensor, SCALED_INPUT,
+         &(struct quantize_operands){.x = o->x, .rows = f->scratch[0]});
+    o->x = f->scratch[0];
+    o->weight = f->weights[tensor].rows;
+    o->x_scale = scale_of(m, tensor, SCALED_INPUT);
+    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+}
+
+void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
+               struct linear_dgrad_operands *o, float *dbias, int accumulate)
+{
+    struct fp8_layers *f = &m->fp8;
+
+    if (!linear->fp8)
+        return;
+    cast(m, linear->cast_gradient, tensor, SCALED_GRADIENT,
+         &(struct quantize_operands){.x = o->dy,
+                                     .rows = f->scratch[0],
+                                     .columns = linear->fp8 & PRODUCT_WGRAD ? f->scratch[1] : NULL,
+                                     .dbias = dbias,
+                                     .accumulate = accumulate});
+    o->dy = f->scratch[0];
+    o->weight = f->weights[tensor].columns;
+    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
+    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+}
+
+void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
+               struct linear_wgrad_operands *o)
+{
+    struct fp8_layers *f = &m->fp8;
+
+    if (!(linear->fp8 & PRODUCT_WGRAD))
+        return;
+    cast(m, linear->cast_input, tensor, SCALED_INPUT,
+         &(struct quantize_operands){.x = o->x, .columns = f->scratch[0]});
+    o->x = f->scratch[0];
+    o->dy = f->scratch[1];
+    o->x_scale = scale_of(m, tensor, SCALED_INPUT);
+    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
+}
+
+/* --- The end of a step -------------------------------------------------------------------------
+ */
+
+void *model_scaling(struct model *m, struct scaling_rules *rules)
+{
+    *rules = m->fp8.rules;
+    return m->fp8.weights ? m->fp8.kept : NULL;
+}
+
+/* Bits of numbers that are not negative are ordered as the numbers are, NaN last: as integers their
+ * maximum is the same in any order. */
+void model_scaling_end(struct model *m)
+{
+    struct fp8_layers *f = &m->fp8;
+
+    if (!f->weights)
+        return;
+    if (m->parallel->world->size > 1)
+        comm_all_reduce(m->parallel->world, compute(m), f->amax, (size_t)f->rules.count, TYPE_INT32,
+                        COMM_MAX);
+    run_scaling(f->end, compute(m),
+                &(struct scaling_operands){.scale = scales(f),
+                                           .amax = f->amax,
+                                           .history = scales(f) + f->rules.count,
+                                           .position = (int32_t *)(void *)f->kept,
+                                           .state = m->state});
+}

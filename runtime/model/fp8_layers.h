@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fp8 in the linear layers of attention and MLP: which of them take part, the scaling state of
+ * their tensors, and the casts of a pass.
+ *
+ * Weights are cast once per step, by the forward pass of its first micro-batch. Inputs and
+ * gradients are cast where a product needs them: their fp8 copies live until the next product. The
+ * scaling state has an entry for every linear layer of the whole model on every rank, so it does
+ * not depend on the layout: at the end of a step one all-reduce over all ranks combines the amaxes.
+ */
+#ifndef MEGATRON_FP8_LAYERS_H
+#define MEGATRON_FP8_LAYERS_H
+
+#include "model_config.h"
+
+/* The linear layers of a layer of the model; others are never fp8. */
+enum linear_kind { LINEAR_QKV, LINEAR_PROJECTION, LINEAR_FC1, LINEAR_FC2, LINEAR_KINDS };
+
+/* The products of a linear layer. */
+enum { PRODUCT_FORWARD = 1, PRODUCT_DGRAD = 2, PRODUCT_WGRAD = 4 };
+
+/* Sizes of fp8 matrices are multiples of this. */
+enum { FP8_UNIT = 16 };
+
+/* For messages: "qkv". */
+const char *linear_kind_name(enum linear_kind kind);
+
+/* Columns of input and output of a linear layer on a rank. */
+void linear_kind_sizes(const struct model_sizes *sizes, enum linear_kind kind, int64_t *in,
+                       int64_t *out);
+
+/* Is layer 'number' of the model one with fp8? */
+int fp8_in_layer(const struct model_config *config, int64_t number);
+
+/* The products that a linear layer of such a layer computes in fp8; 0 if its sizes do not allow it.
+ */
+int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
+                 enum linear_kind kind);
+
+struct arena;
+struct linear;
+struct linear_dgrad_operands;
+struct linear_forward_operands;
+struct linear_wgrad_operands;
+struct model;
+
+/* A weight in fp8. */
+struct fp8_weight {
+    int64_t entry;        /* first tensor of its layer in the scaling state; -1: not fp8 */
+    int products;         /* of its layer that are fp8 */
+    void *rows, *columns; /* (out, in), (in, out); NULL if not needed */
+};
+
+/* Of a model. */
+struct fp8_layers {
+    struct scaling_rules rules;
+    struct fp8_weight *weights; /* one per tensor of the model; NULL: no fp8 */
+    struct device_plan *end;
+    int fresh;             /* the pass casts weights */
+    int records;           /* the pass records amaxes */
+    float *kept;           /* device memory of the scaling state; see fp8_layers_kept */
+    float *amax, *inverse; /* (count) */
+    void *scratch[2];      /* an input or a gradient by row; a gradient by column */
+};
+
+/* The scaling state that outlives a step: the position in the history (an int32), then the scales
+ * (count) and the history (length, count). */
+static inline int64_t fp8_layers_kept(const struct scaling_rules *rules)
+{
+    return 1 + rules->count * (1 + rules->length);
+}
+
+/* Parts of creating a model. */
+int fp8_layers_create(struct model *m, struct error *err);
+void fp8_layers_place(struct model *m, struct arena *arena);
+int fp8_layers_prepare(struct model *m, struct error *err);
+void fp8_layers_destroy(struct model *m);
+
+/* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
+ * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */
+void fp8_forward(struct model *m, const struct linear *linear, int tensor,
+                 struct linear_forward_operands *operands);
+void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
+               struct linear_dgrad_operands *operands, float *dbias, int accumulate);
+void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
+               struct linear_wgrad_operands *operands);
+
+#endif
