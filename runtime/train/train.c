@@ -43,6 +43,7 @@ struct train {
     int64_t logged;       /* iteration of the last log line */
     int64_t evaluated;    /* iteration of the last evaluation */
     double train_seconds; /* of all steps that were logged */
+    int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
     struct standstill standstill;
@@ -337,6 +338,18 @@ static int log_fairseq_valid(struct train *t, enum dataset_split split, int64_t 
     return 0;
 }
 
+/* A value that fp8 scales depend on was Inf or NaN: said once. */
+static void warn_overflow(struct train *t, const struct step_state *state)
+{
+    if (state->overflows == 0 || t->overflowed)
+        return;
+    t->overflowed = 1;
+    if (t->prints)
+        log_warning("an input, weight or gradient of an fp8 layer was inf or NaN before iteration "
+                    "%" PRId64 ": such steps are skipped, like steps with inf or NaN gradients",
+                    t->iteration);
+}
+
 static int log_steps(struct train *t, int64_t batch, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -349,6 +362,7 @@ static int log_steps(struct train *t, int64_t batch, struct error *err)
         (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
     standstill_look(&t->standstill, &state, &a->rules, t->iteration);
+    warn_overflow(t, &state);
     seconds = (clock_now() - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = t->iteration,
