@@ -239,7 +239,7 @@ done <<'EOT'
 --hidden-dropout 1|--hidden-dropout=1 and --attention-dropout=0.1 must be at least 0 and less than 1
 --model-parallel-size 4|use --tensor-model-parallel-size
 --hiden-size 4|did you mean --hidden-size
---num-layer 4|did you mean --num-layers or --num-layers-per-virtual-pipeline-stage\?
+--num-layer 4|did you mean --num-layers, 
 --global-batch-size 3|not a multiple of --micro-batch-size=2
 --fp16 --bf16|cannot be used together; drop one
 --bf16|the CPU backend supports fp32 only; drop --bf16
