@@ -187,6 +187,16 @@ static int create_save(struct checkpoint *c, struct error *err)
     return checkpoint_start_thread(c, err);
 }
 
+/* Host memory for the scaling state of fp8, if the model has one. */
+static int create_scaling(struct checkpoint *c, struct error *err)
+{
+    if (!model_scaling(c->model, &c->scaling_rules))
+        return 0;
+    c->scaling = device_host_allocate(
+        c->device, (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), err);
+    return c->scaling ? 0 : -1;
+}
+
 struct checkpoint *checkpoint_create(const struct checkpoint_config *config, struct model *model,
                                      const struct parallel *parallel, struct device *device,
                                      const struct checkpoint_arrays *arrays, struct error *err)
@@ -209,7 +219,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->held = -1;
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->change, NULL);
-    if (config->save && create_save(c, err) < 0) {
+    if (create_scaling(c, err) < 0 || (config->save && create_save(c, err) < 0)) {
         checkpoint_destroy(c);
         return NULL;
     }
@@ -227,6 +237,7 @@ void checkpoint_destroy(struct checkpoint *c)
     pieces_destroy(&c->written);
     device_host_release(c->device, c->snapshot);
     device_host_release(c->device, c->state);
+    device_host_release(c->device, c->scaling);
     device_event_destroy(c->stepped);
     device_event_destroy(c->copied);
     device_stream_destroy(c->stream);

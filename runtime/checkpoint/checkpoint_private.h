@@ -4,6 +4,7 @@
 #define MEGATRON_CHECKPOINT_PRIVATE_H
 
 #include "checkpoint.h"
+#include "fp8_layers.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -42,6 +43,8 @@ struct checkpoint {
     struct pieces written;
     float *snapshot; /* ARRAYS x shard elements, host memory */
     struct step_state *state;
+    struct scaling_rules scaling_rules;
+    float *scaling; /* host memory for the scaling state of fp8, NULL: the model has none */
     struct device_stream *stream; /* stream for the copies, separate from the model's */
     struct device_event *stepped; /* in the model's stream: the data to save is complete */
     struct device_event *copied;

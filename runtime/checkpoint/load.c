@@ -6,6 +6,7 @@
 #include "origin.h"
 #include "remedy.h"
 #include "reshard.h"
+#include "scaling_file.h"
 #include "threads.h"
 
 #include <errno.h>
@@ -164,6 +165,56 @@ static int touch_all(struct room *room, struct error *err)
     return 0;
 }
 
+/* --- The scaling state of fp8 ----------------------------------------------------------------- */
+
+static const char *format_name(int hybrid)
+{
+    return hybrid ? "hybrid" : "e4m3";
+}
+
+static const char *recipe_name(int delayed)
+{
+    return delayed ? "delayed" : "tensorwise";
+}
+
+/* Say how the run differs from the one that wrote the checkpoint. */
+static void compare_scaling(const struct checkpoint *c, const struct scaling_found *found)
+{
+    const struct scaling_rules *rules = &c->scaling_rules;
+
+    if (!c->scaling && found->present)
+        checkpoint_warn(c,
+                        "the checkpoint was trained in fp8 (%s), and this run does not use fp8; to "
+                        "continue as before, use --fp8-format %s --fp8-recipe %s",
+                        format_name(found->hybrid), format_name(found->hybrid),
+                        recipe_name(found->delayed));
+    else if (c->scaling && !found->present)
+        checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
+                           "first step uses current scales");
+    else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed))
+        checkpoint_warn(c,
+                        "the checkpoint was trained with --fp8-format %s --fp8-recipe %s, and this "
+                        "run uses %s and %s; the first step uses current scales",
+                        format_name(found->hybrid), recipe_name(found->delayed),
+                        format_name(rules->hybrid), recipe_name(rules->delayed));
+    else if (c->scaling && found->length != rules->length)
+        checkpoint_warn(c,
+                        "the checkpoint was trained with --fp8-amax-history-len %" PRId64
+                        ", and this run uses %" PRId64 "; the last steps are taken over",
+                        found->length, rules->length);
+}
+
+static int upload_scaling(struct checkpoint *c, struct error *err)
+{
+    struct device_stream *stream = model_stream(c->model);
+
+    device_copy(stream, model_scaling(c->model, &c->scaling_rules), c->scaling,
+                (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), COPY_TO_DEVICE);
+    return device_stream_wait(stream, c->parallel->comm->deadline, err);
+}
+
+/* --- A checkpoint ----------------------------------------------------------------------------- */
+
 /* Read this rank's shard. 0, REFUSED, DAMAGED, CHECKPOINT_UNREADABLE, or -1 for errors that are not
  * the checkpoint's fault. */
 static int read_share(struct checkpoint *c, const char *directory, struct checkpoint_index *index,
@@ -214,6 +265,7 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     char directory[PATH_MAX];
     int arrays = wants_optimizer(c) ? ARRAYS : 1, rc;
     struct room room = {parts, arrays, c->parameters->shard_elements};
+    struct scaling_found found = {0};
     double began;
 
     rc = directory_path(directory, err, "%s/iter_%07" PRId64, c->config.load, iteration);
@@ -222,6 +274,8 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
+    if (rc == 0 && wants_optimizer(c))
+        rc = scaling_file_read(directory, &c->scaling_rules, c->scaling, &found, err);
     /* Data that the disk cannot read is lost for the run. */
     if (rc == CHECKPOINT_UNREADABLE)
         rc = DAMAGED;
@@ -229,6 +283,10 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     *reading = clock_now() - began;
     if (rc == 0)
         rc = upload(c, parts, arrays, err);
+    if (rc == 0 && c->scaling && wants_optimizer(c))
+        rc = upload_scaling(c, err);
+    if (rc == 0 && wants_optimizer(c))
+        compare_scaling(c, &found);
     if (rc == 0)
         fill_loaded(c, &index, loaded);
     else if (rc != DAMAGED)

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "directory.h"
 #include "remedy.h"
+#include "scaling_file.h"
 #include "shard_file.h"
 
 #include <errno.h>
@@ -81,6 +82,8 @@ static int commit(struct checkpoint *c, struct error *err)
 {
     atomic_store(&c->committed, 0);
     c->abandoned[0] = '\0';
+    if (c->scaling && scaling_file_write(c->temporary, &c->scaling_rules, c->scaling, err) < 0)
+        return -1;
     if (write_index(c, err) < 0)
         return -1;
     moved_count(&c->moved);
@@ -180,6 +183,9 @@ static void take_snapshot(struct checkpoint *c)
 
     device_copy(model_stream(c->model), c->state, model_state(c->model), sizeof(*c->state),
                 COPY_TO_HOST);
+    if (c->scaling)
+        device_copy(model_stream(c->model), c->scaling, model_scaling(c->model, &c->scaling_rules),
+                    (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), COPY_TO_HOST);
     device_event_record(c->stepped, model_stream(c->model));
     device_event_follow(stream, c->stepped);
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {

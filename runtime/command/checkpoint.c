@@ -5,6 +5,7 @@
 #include "hf.h"
 #include "option.h"
 #include "parse.h"
+#include "scaling_file.h"
 #include "shard_file.h"
 #include "tokenizer_files.h"
 
@@ -247,8 +248,11 @@ static void print_fault(const char *path, int rc, const struct error *err)
 static int verify_one(const char *path, struct error *err)
 {
     struct checkpoint_index index;
+    struct scaling_found found;
     int rc = index_load(&index, path, err);
 
+    if (rc == 0)
+        rc = scaling_file_read(path, NULL, NULL, &found, err);
     if (rc == 0 && check_cover(&index, err) < 0)
         rc = CHECKPOINT_DAMAGED;
     for (int i = 0; i < index.file_count && rc == 0; i++) {

@@ -14,8 +14,12 @@
 static const struct card {
     const char *name;
     double memory;
-} cards[] = {
-    {"A100-40", 39.4}, {"A100-80", 79.1}, {"H100", 79.1}, {"H200", 139.7}, {"B200", 178.3}};
+    int fp8;
+} cards[] = {{"A100-40", 39.4, 0},
+             {"A100-80", 79.1, 0},
+             {"H100", 79.1, 1},
+             {"H200", 139.7, 1},
+             {"B200", 178.3, 1}};
 
 enum { CARDS = sizeof(cards) / sizeof(cards[0]) };
 
@@ -99,12 +103,23 @@ static int find_fullest(const struct arguments *a, struct part parts[PARTS], int
     return 0;
 }
 
-static void print_list(const char *what, double total, int fits)
+/* Has the card what the run computes in? */
+static int has_type(const struct arguments *a, const struct card *card)
+{
+    return a->model_config.fp8.format == FP8_NONE || card->fp8;
+}
+
+static int fits_card(const struct arguments *a, const struct card *card, double total)
+{
+    return total <= card->memory && has_type(a, card);
+}
+
+static void print_list(const struct arguments *a, const char *what, double total, int fits)
 {
     int count = 0;
 
     for (int i = 0; i < CARDS; i++)
-        if ((total <= cards[i].memory) == fits)
+        if (fits_card(a, &cards[i], total) == fits)
             printf("%s%s", count++ ? ", " : what, cards[i].name);
     if (count)
         printf("\n");
@@ -119,11 +134,13 @@ static void print_verdict(const struct arguments *a, const struct part parts[PAR
     for (int i = 0; i < PARTS; i++)
         if (parts[i].gib > parts[largest].gib)
             largest = i;
-    print_list("fits: ", total, 1);
-    print_list("does not fit: ", total, 0);
+    print_list(a, "fits: ", total, 1);
+    print_list(a, "does not fit: ", total, 0);
     for (int i = 0; i < CARDS; i++) {
         fitting += total <= cards[i].memory;
-        if (total > cards[i].memory)
+        if (!has_type(a, &cards[i]))
+            printf("  %s: no fp8\n", cards[i].name);
+        else if (total > cards[i].memory)
             printf("  %s: %.1f GiB too much; the largest part is: %s (%.1f GiB)\n", cards[i].name,
                    total - cards[i].memory, parts[largest].name, parts[largest].gib);
         else

@@ -7,6 +7,7 @@ static const char *const names[PROFILE_PARTS] = {
     [PROFILE_ATTENTION] = "attention",
     [PROFILE_NORMS] = "norms",
     [PROFILE_ACTIVATIONS] = "activations",
+    [PROFILE_CASTS] = "casts to fp8",
     [PROFILE_EMBEDDINGS] = "embeddings",
     [PROFILE_HEAD] = "output layer and loss",
     [PROFILE_OPTIMIZER] = "optimizer",
@@ -35,6 +36,9 @@ static enum profile_part part_of(const struct operation *o)
     case OPERATION_SWIGLU:
     case OPERATION_SWIGLU_BACKWARD:
         return PROFILE_ACTIVATIONS;
+    case OPERATION_QUANTIZE:
+    case OPERATION_SCALING:
+        return PROFILE_CASTS;
     case OPERATION_EMBEDDING:
     case OPERATION_EMBEDDING_BACKWARD:
         return PROFILE_EMBEDDINGS;
@@ -105,6 +109,9 @@ static double bytes_of(const struct operation *o)
         return o->kind == OPERATION_EMBEDDING
                    ? 2 * rows
                    : rows + (double)e->table_rows * (double)e->cols * sizeof(float);
+    case OPERATION_QUANTIZE: /* at least one layout is written */
+        return (double)o->quantize.rows * (double)o->quantize.cols *
+               (double)(type_size(o->quantize.from) + type_size(o->quantize.to));
     case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
         return (double)o->adam.count *
                (28.0 + (o->adam.type == TYPE_FP32 ? 0.0 : (double)type_size(o->adam.type)));

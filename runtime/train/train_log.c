@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "fairseq_log.h"
+#include "log.h"
 #include "plan.h"
 
 int train_check_standstill(const struct train *t, int64_t limit, struct error *err)
@@ -113,6 +114,18 @@ int train_log_fairseq_valid(struct train *t, enum dataset_split split, int64_t s
     return 0;
 }
 
+/* A value that fp8 scales depend on was Inf or NaN: said once. */
+static void warn_overflow(struct train *t, const struct step_state *state)
+{
+    if (state->overflows == 0 || t->overflowed)
+        return;
+    t->overflowed = 1;
+    if (t->prints)
+        log_warning("an input, weight or gradient of an fp8 layer was inf or NaN before iteration "
+                    "%" PRId64 ": such steps are skipped, like steps with inf or NaN gradients",
+                    t->iteration);
+}
+
 int train_log_steps(struct train *t, int64_t batch, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -125,6 +138,7 @@ int train_log_steps(struct train *t, int64_t batch, struct error *err)
         (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
     standstill_look(&t->standstill, &state, &a->rules, t->iteration);
+    warn_overflow(t, &state);
     seconds = (clock_now() - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = t->iteration,

@@ -31,6 +31,7 @@ struct train {
     int64_t logged;       /* iteration of the last log line */
     int64_t evaluated;    /* iteration of the last evaluation */
     double train_seconds; /* of all steps that were logged */
+    int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
     struct standstill standstill;

@@ -245,7 +245,7 @@ done <<'EOT'
 --hidden-dropout 1|--hidden-dropout=1 and --attention-dropout=0.1 must be at least 0 and less than 1
 --model-parallel-size 4|use --tensor-model-parallel-size
 --hiden-size 4|did you mean --hidden-size
---num-layer 4|did you mean --num-layers or --num-layers-per-virtual-pipeline-stage\?
+--num-layer 4|did you mean --num-layers, 
 --global-batch-size 3|not a multiple of --micro-batch-size=2
 --fp16 --bf16|cannot be used together; drop one
 --bf16|the CPU backend supports fp32 only; drop --bf16
@@ -272,7 +272,7 @@ done <<'EOT'
 --decoupled-min-lr 1e-5|requires --decoupled-lr
 --decoupled-lr 1e-5 --decoupled-min-lr 1e-4|must be greater than 0 and at least --decoupled-min-lr
 --decoder-first-pipeline-num-layers 1|require --pipeline-model-parallel-size of 2
---fp8-format hybrid|--fp8-format is an option of Megatron-LM that does not exist here; train with --bf16
+--fp8-multi-head-attention|--fp8-multi-head-attention is an option of Megatron-LM that does not exist here; fp8 is for linear layers
 --num-experts 8|--num-experts is an option of Megatron-LM that does not exist here; models are dense
 --moe-router-topk 2|--moe-router-topk is an option of Megatron-LM that does not exist here
 --optimizer-cpu-offload|the optimizer state stays on the GPU

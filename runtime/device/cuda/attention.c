@@ -68,7 +68,7 @@ static void product(struct cuda_plan *plan, cudaStream_t stream, enum product wh
                     const void *b, const void *d, int accumulate, void *workspace)
 {
     struct attention *attention = plan->parts;
-    struct gemm_operands o = {a, b, (void *)d, NULL, NULL};
+    struct gemm_operands o = {.a = a, .b = b, .d = (void *)d};
 
     if (gemm_run(attention->gemm[which], stream, &o, accumulate, workspace))
         cuda_fail_text(cuda_device_of(plan), "cuBLASLt failed in attention");

@@ -113,9 +113,13 @@ static int health_call(struct device *base, char *text, size_t size, struct erro
     return 0;
 }
 
+/* The compute capability with fp8 in tensor cores, and casts in hardware. */
+enum { HOPPER = 9 };
+
 static int supports(struct device *device, enum device_type type)
 {
-    (void)device;
+    if (type == TYPE_E4M3 || type == TYPE_E5M2)
+        return ((struct cuda_device *)device)->capability >= HOPPER;
     return type == TYPE_FP32 || type == TYPE_BF16 || type == TYPE_FP16;
 }
 
@@ -225,13 +229,14 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
         cuda_fail(device, "an operation could not be started", status);
 }
 
-static int (*planner_of(enum operation_kind kind))(struct cuda_plan *plan, struct error *err)
+static int (*planner_of(const struct operation *operation))(struct cuda_plan *plan,
+                                                            struct error *err)
 {
-    switch (kind) {
+    switch (operation->kind) {
     case OPERATION_LINEAR_FORWARD:
     case OPERATION_LINEAR_DGRAD:
     case OPERATION_LINEAR_WGRAD:
-        return cuda_plan_linear;
+        return cuda_linear_is_fp8(operation) ? cuda_plan_linear_fp8 : cuda_plan_linear;
     case OPERATION_ATTENTION:
     case OPERATION_ATTENTION_BACKWARD:
         return cuda_plan_attention;
@@ -263,7 +268,7 @@ static struct device_plan *plan_create_call(struct device *base, const struct op
     plan->base.kind = operation->kind;
     plan->base.run = plan_run;
     plan->operation = *operation;
-    if (cudaSetDevice(device->index) || planner_of(operation->kind)(plan, err)) {
+    if (cudaSetDevice(device->index) || planner_of(operation)(plan, err)) {
         plan_destroy_call(&plan->base);
         return NULL;
     }
@@ -381,6 +386,7 @@ static int open_gpu(struct cuda_device *device, struct error *err)
                          device->index, cudaGetErrorString(status));
     snprintf(device->base.model, sizeof(device->base.model), "%.127s", properties.name);
     device->processors = properties.multiProcessorCount;
+    device->capability = properties.major;
     status = cudaSetDevice(device->index);
     if (!status)
         status = cudaStreamCreateWithFlags(&device->gemm.stream, cudaStreamNonBlocking);

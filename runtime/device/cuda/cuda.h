@@ -22,6 +22,7 @@ struct cuda_device {
     struct device base;
     int index;
     int processors; /* multiprocessors */
+    int capability; /* major number */
     int deterministic, unfused_attention;
     int local_rank;
     cudnnHandle_t cudnn;
@@ -69,6 +70,8 @@ void cuda_profile_end(struct cuda_device *device, cudaStream_t stream);
 
 /* Choose plan->work for the operation. */
 int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
+int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err);
+int cuda_linear_is_fp8(const struct operation *operation);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 

@@ -8,7 +8,23 @@
 
 static cudaDataType_t data_type(enum device_type type)
 {
-    return type == TYPE_BF16 ? CUDA_R_16BF : type == TYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
+    switch (type) {
+    case TYPE_BF16:
+        return CUDA_R_16BF;
+    case TYPE_FP16:
+        return CUDA_R_16F;
+    case TYPE_E4M3:
+        return CUDA_R_8F_E4M3;
+    case TYPE_E5M2:
+        return CUDA_R_8F_E5M2;
+    default:
+        return CUDA_R_32F;
+    }
+}
+
+static int is_fp8(const struct gemm_shape *s)
+{
+    return type_size(s->fp8_a) == 1;
 }
 
 static cublasLtEpilogue_t epilogue_of(enum gemm_epilogue epilogue)
@@ -60,6 +76,26 @@ static int set(struct gemm *gemm, cublasLtMatmulDescAttributes_t name, const voi
     return cublasLtMatmulDescSetAttribute(gemm->description, name, value, size) ? -1 : 0;
 }
 
+static int set_scales(struct gemm *gemm, const float *a, const float *b)
+{
+    return set(gemm, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof(a)) ||
+                   set(gemm, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof(b))
+               ? -1
+               : 0;
+}
+
+/* Which kernels can be used may depend on whether there are scales, so they are set before the
+ * library is asked; every launch sets its own. */
+static int describe_fp8(struct gemm *gemm)
+{
+    int8_t fast = gemm->shape.fast != 0;
+
+    return set_scales(gemm, gemm->context->workspace, gemm->context->workspace) ||
+                   set(gemm, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast))
+               ? -1
+               : 0;
+}
+
 static int describe(struct gemm *gemm)
 {
     const struct gemm_shape *s = &gemm->shape;
@@ -67,6 +103,8 @@ static int describe(struct gemm *gemm)
     cublasOperation_t b = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(s->epilogue);
     cudaDataType_t bias = data_type(s->bias_type), aux = data_type(s->type);
+    enum device_type type_a = is_fp8(s) ? s->fp8_a : s->type;
+    enum device_type type_b = is_fp8(s) ? s->fp8_b : s->type;
 
     if (cublasLtMatmulDescCreate(&gemm->description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ||
         set(gemm, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof(a)) ||
@@ -78,9 +116,11 @@ static int describe(struct gemm *gemm)
          (set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldd, sizeof(s->ldd)) ||
           set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &aux, sizeof(aux)))))
         return -1;
-    return make_layout(&gemm->a, s->type, s->transpose_a ? s->k : s->m,
-                       s->transpose_a ? s->m : s->k, s->lda, s->batch, s->stride_a) ||
-                   make_layout(&gemm->b, s->type, s->transpose_b ? s->n : s->k,
+    if (is_fp8(s) && describe_fp8(gemm))
+        return -1;
+    return make_layout(&gemm->a, type_a, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k,
+                       s->lda, s->batch, s->stride_a) ||
+                   make_layout(&gemm->b, type_b, s->transpose_b ? s->n : s->k,
                                s->transpose_b ? s->k : s->n, s->ldb, s->batch, s->stride_b) ||
                    make_layout(&gemm->d, s->out, s->m, s->n, s->ldd, s->batch, s->stride_d)
                ? -1
@@ -133,6 +173,8 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
         (has_aux(gemm->shape.epilogue) &&
          set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &o->aux, sizeof(o->aux))))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (is_fp8(&gemm->shape) && set_scales(gemm, o->scale_a, o->scale_b))
+        return CUBLAS_STATUS_INVALID_VALUE;
     return cublasLtMatmul(gemm->context->handle, gemm->description, &one, o->a, gemm->a, o->b,
                           gemm->b, &beta, o->d, gemm->d, o->d, gemm->d, algorithm, workspace,
                           GEMM_WORKSPACE, stream);
@@ -150,6 +192,10 @@ static void make_key(const struct gemm_shape *s, char *key, size_t size)
              s->m, s->n, s->k, s->transpose_a ? 'T' : 'N', s->transpose_b ? 'T' : 'N', s->lda,
              s->ldb, s->ldd, s->type, s->out, s->bias_type, s->epilogue, s->batch);
     used = strlen(key);
+    if (is_fp8(s)) {
+        snprintf(key + used, size - used, ":fp8-%d%d%d", s->fp8_a, s->fp8_b, s->fast);
+        used = strlen(key);
+    }
     if ((s->alignment_a & s->alignment_b & s->alignment_d) < GEMM_ALIGNMENT)
         snprintf(key + used, size - used, ":%u,%u,%u", s->alignment_a, s->alignment_b,
                  s->alignment_d);

@@ -40,12 +40,16 @@ struct gemm_shape {
     /* Alignment in bytes of A, B and D: powers of two; 0: GEMM_ALIGNMENT. A larger alignment is not
      * used. */
     uint32_t alignment_a, alignment_b, alignment_d;
+    /* fp8 factors: the types of A and B, which are then transposed and not; 0 (fp32): 'type'. */
+    enum device_type fp8_a, fp8_b;
+    int fast; /* fp8: accumulate with fewer bits */
 };
 
 struct gemm_operands {
     const void *a, *b;
     void *d;
     void *bias, *aux;
+    const float *scale_a, *scale_b; /* fp8: factors of A and B in device memory */
 };
 
 /* Shared by all plans of a device. */

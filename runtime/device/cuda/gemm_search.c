@@ -320,7 +320,7 @@ int gemm_has_neighbours(const struct gemm *gemm)
     const struct gemm_shape *shape = &gemm->shape;
 
     return shape->epilogue != GEMM_PLAIN && shape->epilogue != GEMM_BGRADB && shape->batch <= 1 &&
-           shape->ldd == shape->m;
+           shape->ldd == shape->m && type_size(shape->fp8_a) != 1;
 }
 
 int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,

@@ -64,8 +64,11 @@ static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *wo
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
     int apart = s->activation != ACTIVATION_NONE && linear->variant == SPLIT;
-    struct gemm_operands g = {o->weight, o->x, apart && s->save_pre ? o->pre : o->y,
-                              (void *)o->bias, o->pre};
+    struct gemm_operands g = {.a = o->weight,
+                              .b = o->x,
+                              .d = apart && s->save_pre ? o->pre : o->y,
+                              .bias = (void *)o->bias,
+                              .aux = o->pre};
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
     if (apart)
@@ -94,7 +97,8 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
     else if (linear->variant == FUSED)
         shape.epilogue = s->bias ? GEMM_GELU_BIAS : GEMM_GELU;
     if (t)
-        scratch = (struct gemm_operands){t->weight, t->x, t->y, t->bias, t->pre};
+        scratch = (struct gemm_operands){
+            .a = t->weight, .b = t->x, .d = t->y, .bias = t->bias, .aux = t->pre};
     linear->gemm = gemm_create(&cuda_device_of(plan)->gemm, &shape, t ? &scratch : NULL, err);
     plan->workspace = GEMM_WORKSPACE;
     return linear->gemm ? 0 : -1;
@@ -108,7 +112,7 @@ static void split_dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
     float *sums = (float *)((char *)workspace + GEMM_WORKSPACE);
-    struct gemm_operands g = {o->weight, o->dy, o->dx, NULL, NULL};
+    struct gemm_operands g = {.a = o->weight, .b = o->dy, .d = o->dx};
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
     kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx, o->pre,
@@ -124,7 +128,8 @@ static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     struct linear *linear = plan->parts;
     struct cuda_device *device = cuda_device_of(plan);
     char *space = (char *)workspace + GEMM_WORKSPACE;
-    struct gemm_operands g = {o->weight, o->dy, o->dx, space, (void *)o->pre};
+    struct gemm_operands g = {
+        .a = o->weight, .b = o->dy, .d = o->dx, .bias = space, .aux = (void *)o->pre};
     float *sums = (float *)space;
 
     if (linear->variant == SPLIT && s->activation != ACTIVATION_NONE) {
@@ -166,7 +171,8 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
     else if (linear->variant == FUSED_PART)
         shape.epilogue = GEMM_DGELU;
     if (t)
-        scratch = (struct gemm_operands){t->weight, t->y, t->x, t->dbias, t->pre};
+        scratch = (struct gemm_operands){
+            .a = t->weight, .b = t->y, .d = t->x, .bias = t->dbias, .aux = t->pre};
     linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
     plan->workspace = GEMM_WORKSPACE + sums;
     return linear->gemm ? 0 : -1;
@@ -181,7 +187,7 @@ static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
     char *space = (char *)workspace + GEMM_WORKSPACE;
-    struct gemm_operands g = {o->x, o->dy, o->dweight, space, NULL};
+    struct gemm_operands g = {.a = o->x, .b = o->dy, .d = o->dweight, .bias = space};
 
     if (linear->variant == FUSED && linear->sum_type == TYPE_FP32 && !o->accumulate)
         g.bias = o->dbias;
@@ -216,7 +222,7 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
     struct gemm_operands scratch = {0};
 
     if (t)
-        scratch = (struct gemm_operands){t->x, t->y, t->dweight, t->dbias, NULL};
+        scratch = (struct gemm_operands){.a = t->x, .b = t->y, .d = t->dweight, .bias = t->dbias};
     linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
     plan->workspace =
         GEMM_WORKSPACE + kernel_column_sums_workspace(s->rows, s->out, device->processors);

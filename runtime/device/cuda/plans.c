@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that consist of one or two of our kernels. */
 #include "cuda.h"
+#include "quantize.h"
 
 #define STREAM stream->native
 
@@ -16,6 +17,7 @@ PLAIN_WORK(rope, rope)
 PLAIN_WORK(head_norm, head_norm)
 PLAIN_WORK(scale, scale)
 PLAIN_WORK(softcap, softcap)
+PLAIN_WORK(scaling, scaling)
 PLAIN_WORK(swiglu, swiglu)
 PLAIN_WORK(swiglu_backward, swiglu)
 PLAIN_WORK(embedding, embedding)
@@ -87,6 +89,27 @@ static void work_square_sum(struct cuda_plan *plan, struct cuda_stream *stream, 
     kernel_square_sum(STREAM, &plan->operation.square_sum, operands, workspace);
 }
 
+/* The workspace has the largest magnitudes first, then partial column sums. */
+static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                          const void *operands)
+{
+    const struct quantize_shape *s = &plan->operation.quantize;
+    const struct quantize_operands *o = operands;
+    uint32_t *largest = workspace;
+    const struct quantize_result result = {.type = s->to,
+                                           .rows = o->rows,
+                                           .columns = o->columns,
+                                           .scale = o->scale,
+                                           .amax = o->amax,
+                                           .largest = largest,
+                                           .margin = s->margin,
+                                           .inverse = o->inverse};
+
+    kernel_quantize_largest(STREAM, s->from, s->rows * s->cols, o->x, o->scale, largest);
+    kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result,
+                    s->bias ? o->dbias : NULL, o->accumulate, (float *)(largest + QUANTIZE_PARTS));
+}
+
 typedef void work_function(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                            const void *operands);
 
@@ -114,6 +137,8 @@ static work_function *const works[OPERATION_COUNT] = {
     [OPERATION_SCALE] = work_scale,
     [OPERATION_SOFTCAP] = work_softcap,
     [OPERATION_MUON] = work_muon,
+    [OPERATION_QUANTIZE] = work_quantize,
+    [OPERATION_SCALING] = work_scaling,
 };
 
 static size_t workspace_of(const struct cuda_plan *plan)
@@ -133,6 +158,9 @@ static size_t workspace_of(const struct cuda_plan *plan)
         return kernel_cross_entropy_finish_workspace(&operation->cross_entropy);
     case OPERATION_SQUARE_SUM:
         return kernel_square_sum_workspace();
+    case OPERATION_QUANTIZE:
+        return QUANTIZE_PARTS * sizeof(uint32_t) +
+               kernel_quantize_workspace(operation->quantize.rows, operation->quantize.cols);
     default:
         return 0;
     }
@@ -158,6 +186,13 @@ static int has_mixed_types(const struct operation *op)
     }
 }
 
+/* Casts are from 16 to 8 bits, in whole vectors. */
+static int casts(const struct quantize_shape *s)
+{
+    return type_size(s->from) == 2 && type_size(s->to) == 1 && s->rows % 16 == 0 &&
+           s->cols % 16 == 0;
+}
+
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
 {
     const struct operation *operation = &plan->operation;
@@ -168,6 +203,9 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
         return error_set(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands "
                          "of a norm or an activation");
+    if (operation->kind == OPERATION_QUANTIZE && !casts(&operation->quantize))
+        return error_set(err, "the CUDA device casts bf16 or fp16 matrices whose sizes are "
+                              "multiples of 16 to fp8");
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;

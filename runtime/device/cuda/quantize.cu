@@ -25,6 +25,9 @@ struct outputs {
     float *amax;
     float *sums; /* (blocks, cols) partial column sums, or NULL */
     int64_t row_count, col_count;
+    const uint32_t *largest; /* QUANTIZE_PARTS, for a scale of 0; or NULL */
+    int margin;
+    float *inverse;
 };
 
 /* Sources: 'load' fetches what eight elements need, 'compute' makes them; PARTS results that are
@@ -271,6 +274,40 @@ __device__ void reduce_sums(float sum[PARTS][VECTOR], const outputs &o, int64_t 
     }
 }
 
+/* The largest of 'bits' over the block, for all its threads. */
+__device__ inline uint32_t block_max(uint32_t bits)
+{
+    __shared__ uint32_t of_warp[THREADS / WARP];
+
+    bits = __reduce_max_sync(0xffffffffu, bits);
+    if (threadIdx.x % WARP == 0)
+        of_warp[threadIdx.x / WARP] = bits;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < THREADS / WARP; w++)
+        bits = max(bits, of_warp[w]);
+    return bits;
+}
+
+/* The scale that was given, or that of the matrix itself. One thread of the grid writes its
+ * inverse. */
+template <__nv_fp8_interpretation_t KIND> __device__ inline float scale_of(const outputs &o)
+{
+    float scale = *o.scale;
+
+    static_assert(QUANTIZE_PARTS == THREADS, "one part for each thread");
+    if (scale == 0 && o.largest) {
+        const uint32_t bits = block_max(o.largest[threadIdx.x]);
+
+        scale = scaling_factor(__uint_as_float(bits),
+                               KIND == __NV_E4M3 ? SCALING_E4M3_MAX : SCALING_E5M2_MAX, o.margin,
+                               1.0f);
+    }
+    if (o.inverse && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
+        *o.inverse = 1.0f / scale;
+    return scale;
+}
+
 template <typename SOURCE, __nv_fp8_interpretation_t KIND, bool SUMS>
 __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const outputs o)
 {
@@ -279,7 +316,7 @@ __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const o
     const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
     const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
     const int64_t cols = o.col_count / PARTS;
-    const float scale = *o.scale;
+    const float scale = scale_of<KIND>(o);
     float sum[PARTS][VECTOR] = {};
     uint32_t largest = 0;
 
@@ -360,6 +397,46 @@ __global__ void __launch_bounds__(THREADS) transpose(const uint8_t *x, const out
     }
 }
 
+/* Each block leaves the largest magnitude of its share. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    find_largest(const T *x, int64_t count, const float *scale, uint32_t *largest)
+{
+    const int64_t step = (int64_t)gridDim.x * THREADS * VECTOR;
+    uint32_t most = 0;
+
+    if (*scale != 0)
+        return;
+    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR; i < count; i += step) {
+        float v[VECTOR];
+
+        unpack(load_whole<VECTOR>(x + i), v);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            most = max(most, magnitude(v[k]));
+    }
+    most = block_max(most);
+    if (threadIdx.x == 0)
+        largest[blockIdx.x] = most;
+}
+
+__global__ void end_step(const scaling_rules rules, const scaling_operands o)
+{
+    const int32_t position = *o.position;
+    int overflow = 0;
+
+    for (int64_t i = threadIdx.x; i < rules.count; i += blockDim.x)
+        overflow |= scaling_end(&rules, i, position, o.scale, o.amax, o.history);
+    overflow = __syncthreads_or(overflow);
+    if (threadIdx.x > 0)
+        return;
+    *o.position = (int32_t)((position + 1) % rules.length);
+    if (overflow) {
+        o.state->norm_squared = INFINITY;
+        o.state->overflows++;
+    }
+}
+
 dim3 grid_of(int64_t rows, int64_t cols)
 {
     return dim3((unsigned)divide_up(cols, COLS), (unsigned)divide_up(rows, ROWS * TILES));
@@ -375,7 +452,10 @@ void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t col
                        result->amax,
                        dbias ? workspace : NULL,
                        rows,
-                       cols * SOURCE::PARTS};
+                       cols * SOURCE::PARTS,
+                       result->largest,
+                       result->margin,
+                       result->inverse};
     const dim3 grid = grid_of(rows, cols);
 
     if (result->type == TYPE_E5M2 && dbias)
@@ -405,6 +485,19 @@ void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t col
             call;                  \
         }                          \
     } while (0)
+
+extern "C" void kernel_quantize_largest(cudaStream_t stream, enum device_type type, int64_t count,
+                                        const void *x, const float *scale, uint32_t *largest)
+{
+    WITH_16_BITS(type, (find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>((const T *)x, count,
+                                                                             scale, largest)));
+}
+
+extern "C" void kernel_scaling(cudaStream_t stream, const scaling_shape *shape,
+                               const scaling_operands *operands)
+{
+    end_step<<<1, 1024, 0, stream>>>(shape->rules, *operands);
+}
 
 extern "C" size_t kernel_quantize_workspace(int64_t rows, int64_t cols)
 {
@@ -456,7 +549,7 @@ extern "C" void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device
 extern "C" void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols,
                                        const void *x, void *y)
 {
-    const outputs o = {NULL, (uint8_t *)y, NULL, NULL, NULL, rows, cols};
+    const outputs o = {NULL, (uint8_t *)y, NULL, NULL, NULL, rows, cols, NULL, 0, NULL};
 
     transpose<<<grid_of(rows, cols), THREADS, 0, stream>>>((const uint8_t *)x, o);
 }

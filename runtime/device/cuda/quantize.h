@@ -19,7 +19,22 @@ struct quantize_result {
     void *columns;         /* (cols, rows), the transposed matrix, or NULL */
     const float *scale;    /* device memory */
     float *amax; /* device memory, or NULL: raised to the largest magnitude before scaling */
+    /* If *scale is 0, the scale is found from the matrix: what kernel_quantize_largest left. NULL:
+     * *scale is not 0. */
+    const uint32_t *largest;
+    int margin;     /* of that scale */
+    float *inverse; /* device memory, or NULL: 1 / the scale that was used */
 };
+
+/* The largest magnitudes of parts of a dense (rows, cols) matrix, as bits, for a scale of 0;
+ * nothing if it is not 0. */
+enum { QUANTIZE_PARTS = 256 };
+void kernel_quantize_largest(cudaStream_t stream, enum device_type type, int64_t count,
+                             const void *x, const float *scale, uint32_t *largest);
+
+/* The scales of the next step: OPERATION_SCALING. */
+void kernel_scaling(cudaStream_t stream, const struct scaling_shape *shape,
+                    const struct scaling_operands *operands);
 
 /* Bytes of 'workspace' for 'dbias'. */
 size_t kernel_quantize_workspace(int64_t rows, int64_t cols);

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scaling_file.h"
+#include "checksum.h"
+#include "directory.h"
+#include "file.h"
+#include "fp8_layers.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIMIT = 1 << 30 }; /* bytes */
+
+int scaling_file_write(const char *directory, const struct scaling_rules *rules, const float *kept,
+                       struct error *err)
+{
+    size_t numbers = (size_t)(rules->count * (1 + rules->length));
+    size_t row = (size_t)rules->count, size = SCALING_HEADER + numbers * sizeof(float);
+    char *bytes = malloc(size), header[SCALING_HEADER + 1];
+    float *to;
+    int32_t position;
+    int rc;
+
+    if (!bytes)
+        return error_set(err, "out of memory");
+    to = (float *)(void *)(bytes + SCALING_HEADER);
+    memcpy(&position, kept, sizeof(position));
+    memcpy(to, kept + 1, row * sizeof(float));
+    for (int64_t i = 0; i < rules->length; i++)
+        memcpy(to + row + (size_t)i * row,
+               kept + 1 + row + (size_t)((position + i) % rules->length) * row,
+               row * sizeof(float));
+    snprintf(header, sizeof(header),
+             "megatron fp8 scales 1 %s %s count %" PRId64 " history %" PRId64
+             " checksum %016" PRIx64 "\n",
+             rules->hybrid ? "hybrid" : "e4m3", rules->delayed ? "delayed" : "tensorwise",
+             rules->count, rules->length, checksum_of(to, numbers * sizeof(float)));
+    memset(bytes, ' ', SCALING_HEADER);
+    memcpy(bytes, header, strlen(header));
+    rc = directory_write(directory, SCALING_NAME, bytes, size, err);
+    free(bytes);
+    return rc;
+}
+
+/* Check everything in the file; '*count' is the number of its tensors. */
+static int check(const struct file_bytes *bytes, const char *path, struct scaling_found *found,
+                 int64_t *count, struct error *err)
+{
+    char format[16], recipe[16], header[SCALING_HEADER + 1] = "";
+    uint64_t sum;
+    size_t numbers;
+
+    if (bytes->length >= SCALING_HEADER)
+        memcpy(header, bytes->data, SCALING_HEADER);
+    if (sscanf(header,
+               "megatron fp8 scales 1 %15s %15s count %" SCNd64 " history %" SCNd64
+               " checksum %" SCNx64,
+               format, recipe, count, &found->length, &sum) != 5 ||
+        *count <= 0 || *count > LIMIT || found->length <= 0 || found->length > LIMIT / *count - 1)
+        return error_set(err, "%s is not a file of fp8 scales", path);
+    numbers = (size_t)(*count * (1 + found->length));
+    if (bytes->length != SCALING_HEADER + numbers * sizeof(float) ||
+        checksum_of(bytes->data + SCALING_HEADER, numbers * sizeof(float)) != sum)
+        return error_set(err, "%s has a wrong size or checksum", path);
+    found->present = 1;
+    found->hybrid = strcmp(format, "hybrid") == 0;
+    found->delayed = strcmp(recipe, "delayed") == 0;
+    return 0;
+}
+
+/* The last steps of both histories are the same; the entry to replace next is the first. */
+static void take_over(const struct scaling_rules *rules, const struct scaling_found *found,
+                      const char *numbers, float *kept)
+{
+    int64_t taken = found->length < rules->length ? found->length : rules->length;
+    size_t row = (size_t)rules->count * sizeof(float);
+
+    memcpy(kept + 1, numbers, row);
+    memcpy(kept + 1 + rules->count * (1 + rules->length - taken),
+           numbers + row * (size_t)(1 + found->length - taken), row * (size_t)taken);
+}
+
+int scaling_file_read(const char *directory, const struct scaling_rules *rules, float *kept,
+                      struct scaling_found *found, struct error *err)
+{
+    struct file_bytes bytes;
+    char path[PATH_MAX];
+    int64_t count = 0;
+    int rc;
+
+    *found = (struct scaling_found){0};
+    if (kept)
+        memset(kept, 0, (size_t)fp8_layers_kept(rules) * sizeof(*kept));
+    if (directory_path(path, err, "%s/" SCALING_NAME, directory) < 0)
+        return -1;
+    if (file_read(path, LIMIT, &bytes, err) < 0)
+        return errno == ENOENT ? 0 : index_fault(errno);
+    rc = check(&bytes, path, found, &count, err);
+    if (rc == 0 && kept && count != rules->count)
+        rc = error_set(err, "%s has %" PRId64 " tensors instead of %" PRId64, path, count,
+                       rules->count);
+    if (rc == 0 && kept && rules->delayed && found->delayed && found->hybrid == rules->hybrid)
+        take_over(rules, found, bytes.data + SCALING_HEADER, kept);
+    file_bytes_clear(&bytes);
+    return rc < 0 ? CHECKPOINT_DAMAGED : 0;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Linear layers with fp8 factors: a product by cuBLASLt, which takes them only as A transposed and
+ * B not, with the summed dimension contiguous in both. Bias is in its epilogue, the activation and
+ * column sums are in our kernels.
+ *
+ * Accumulation: fast in the forward pass, with promotion to fp32 in both gradients, as Transformer
+ * Engine does it. */
+#include "cuda.h"
+#include "quantize.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { UNIT = 16 }; /* bytes: leading dimensions and addresses are multiples of it */
+
+static const struct linear_shape *shape_of(const struct cuda_plan *plan)
+{
+    return &plan->operation.linear;
+}
+
+static void run(struct cuda_plan *plan, struct cuda_stream *stream, const struct gemm_operands *g,
+                int accumulate, void *workspace)
+{
+    const struct linear_shape *s = shape_of(plan);
+    cublasStatus_t status = gemm_run(plan->parts, stream->native, g, accumulate, workspace);
+    char text[256];
+
+    if (!status)
+        return;
+    snprintf(text, sizeof(text),
+             "cuBLASLt: status %d in an fp8 linear layer (kind %d) of %" PRId64 " rows, %" PRId64
+             " in, %" PRId64 " out",
+             (int)status, (int)plan->base.kind, s->rows, s->in, s->out);
+    cuda_fail_text(cuda_device_of(plan), text);
+}
+
+static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                    const void *operands)
+{
+    const struct linear_forward_operands *o = operands;
+    const struct linear_shape *s = shape_of(plan);
+    int active = s->activation != ACTIVATION_NONE;
+    struct gemm_operands g = {.a = o->weight,
+                              .b = o->x,
+                              .d = active && s->save_pre ? o->pre : o->y,
+                              .bias = (void *)o->bias,
+                              .scale_a = o->weight_scale.inverse,
+                              .scale_b = o->x_scale.inverse};
+
+    run(plan, stream, &g, 0, workspace);
+    if (active)
+        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, g.d, o->y);
+}
+
+static void dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                  const void *operands)
+{
+    const struct linear_dgrad_operands *o = operands;
+    const struct linear_shape *s = shape_of(plan);
+    float *sums = (float *)((char *)workspace + GEMM_WORKSPACE);
+    int active = s->activation != ACTIVATION_NONE;
+    struct gemm_operands g = {.a = o->weight,
+                              .b = o->dy,
+                              .d = o->dx,
+                              .scale_a = o->weight_scale.inverse,
+                              .scale_b = o->dy_scale.inverse};
+
+    run(plan, stream, &g, 0, workspace);
+    if (active || s->bias)
+        kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx,
+                           active ? o->pre : NULL, active ? o->dx : NULL, s->bias ? o->dbias : NULL,
+                           o->accumulate, sums, cuda_device_of(plan)->processors);
+}
+
+static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                  const void *operands)
+{
+    const struct linear_wgrad_operands *o = operands;
+    struct gemm_operands g = {.a = o->x,
+                              .b = o->dy,
+                              .d = o->dweight,
+                              .scale_a = o->x_scale.inverse,
+                              .scale_b = o->dy_scale.inverse};
+
+    run(plan, stream, &g, o->accumulate != 0, workspace);
+}
+
+/* --- Plans ------------------------------------------------------------------------------------ */
+
+/* The product of a kind, column-major: D (m x n), sums over k. */
+static struct gemm_shape product_of(const struct cuda_plan *plan)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct gemm_shape g = {.transpose_a = 1,
+                           .type = s->types.pre,
+                           .bias_type = s->types.pre,
+                           .out = s->types.pre,
+                           .epilogue = GEMM_PLAIN};
+
+    switch (plan->base.kind) {
+    case OPERATION_LINEAR_FORWARD:
+        g.m = s->out, g.n = s->rows, g.k = s->in;
+        g.fp8_a = s->types.weight, g.fp8_b = s->types.x;
+        g.epilogue = s->bias ? GEMM_BIAS : GEMM_PLAIN;
+        g.fast = 1;
+        break;
+    case OPERATION_LINEAR_DGRAD:
+        g.m = s->in, g.n = s->rows, g.k = s->out;
+        g.fp8_a = s->types.weight, g.fp8_b = s->types.y;
+        break;
+    default:
+        g.m = s->in, g.n = s->out, g.k = s->rows;
+        g.fp8_a = s->types.x, g.fp8_b = s->types.y;
+        g.out = TYPE_FP32;
+        break;
+    }
+    g.lda = g.ldb = g.k;
+    g.ldd = g.m;
+    return g;
+}
+
+/* Operands for timing: factors of normal numbers, because time depends on the data. */
+struct scratch {
+    struct gemm_operands operands;
+    void *all;
+};
+
+static int scratch_create(struct cuda_plan *plan, const struct gemm_shape *g, struct scratch *t)
+{
+    struct cuda_device *device = cuda_device_of(plan);
+    cudaStream_t stream = device->gemm.stream;
+    const float one = 1;
+    int64_t rows[] = {g->m, g->n}, more = g->m > g->n ? g->m : g->n;
+    const enum device_type types[] = {g->fp8_a, g->fp8_b};
+    size_t a = cuda_align((size_t)(g->m * g->k)), b = cuda_align((size_t)(g->n * g->k));
+    size_t d = cuda_align((size_t)(g->m * g->n) * type_size(g->out));
+    size_t bias = cuda_align((size_t)g->m * type_size(g->bias_type));
+    size_t wide = cuda_align((size_t)(more * g->k) * type_size(TYPE_BF16));
+    char *at, *noise;
+    void *factors[2];
+    float *scale;
+
+    if (cudaMalloc(&t->all, a + b + d + bias + wide + DEVICE_ALIGNMENT)) {
+        cudaGetLastError();
+        return -1;
+    }
+    at = t->all;
+    factors[0] = at;
+    factors[1] = at + a;
+    noise = at + a + b + d + bias;
+    scale = (float *)(noise + wide);
+    cudaMemcpyAsync(scale, &one, sizeof(one), cudaMemcpyHostToDevice, stream);
+    for (int i = 0; i < 2; i++) {
+        const struct quantize_result result = {
+            .type = types[i], .rows = factors[i], .scale = scale};
+
+        kernel_noise(stream, TYPE_BF16, rows[i] * g->k, noise);
+        kernel_quantize(stream, TYPE_BF16, rows[i], g->k, g->k, noise, &result, NULL, 0, NULL);
+    }
+    kernel_noise(stream, g->bias_type, g->m, at + a + b + d);
+    t->operands = (struct gemm_operands){.a = factors[0],
+                                         .b = factors[1],
+                                         .d = at + a + b,
+                                         .bias = at + a + b + d,
+                                         .scale_a = scale,
+                                         .scale_b = scale};
+    return 0;
+}
+
+static void destroy(struct cuda_plan *plan)
+{
+    gemm_destroy(plan->parts);
+}
+
+int cuda_linear_is_fp8(const struct operation *operation)
+{
+    const struct linear_types *types = &operation->linear.types;
+
+    return type_size(operation->kind == OPERATION_LINEAR_WGRAD ? types->x : types->weight) == 1;
+}
+
+/* Both factors are fp8, not both e5m2, and all else is one 16-bit type. */
+static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struct error *err)
+{
+    const struct linear_shape *s = shape_of(plan);
+    int wgrad_kind = plan->base.kind == OPERATION_LINEAR_WGRAD;
+    enum device_type result = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->types.y : s->types.x;
+
+    if (g->fp8_a == TYPE_E5M2 && g->fp8_b == TYPE_E5M2)
+        return error_set(err, "a product of two e5m2 factors is not supported");
+    if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||
+        (!wgrad_kind && result != s->types.pre) || (wgrad_kind && s->bias))
+        return error_set(err,
+                         "the CUDA device needs two fp8 factors and bf16 or fp16 for all other "
+                         "operands of an fp8 linear layer");
+    if (g->m % UNIT || g->n % UNIT || g->k % UNIT)
+        return error_set(err,
+                         "an fp8 linear layer of %" PRId64 " rows, %" PRId64 " in, %" PRId64
+                         " out: all must be multiples of %d",
+                         s->rows, s->in, s->out, UNIT);
+    return 0;
+}
+
+int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct cuda_device *device = cuda_device_of(plan);
+    struct gemm_shape g = product_of(plan);
+    struct scratch scratch = {0};
+    int timed;
+
+    if (check(plan, &g, err) < 0)
+        return -1;
+    timed = scratch_create(plan, &g, &scratch) == 0;
+    plan->parts = gemm_create(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
+    cudaFree(scratch.all);
+    if (!plan->parts)
+        return -1;
+    plan->destroy = destroy;
+    plan->work = plan->base.kind == OPERATION_LINEAR_FORWARD ? forward
+                 : plan->base.kind == OPERATION_LINEAR_DGRAD ? dgrad
+                                                             : wgrad;
+    plan->workspace =
+        GEMM_WORKSPACE + (plan->base.kind == OPERATION_LINEAR_DGRAD
+                              ? kernel_column_sums_workspace(s->rows, s->in, device->processors)
+                              : 0);
+    /* Without memory for trials. The next deterministic run must choose the same. */
+    return timed || !device->deterministic || gemm_is_remembered(plan->parts)
+               ? 0
+               : gemm_remember(plan->parts, err);
+}

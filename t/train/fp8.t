@@ -1,0 +1,143 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Training in fp8, emulated on CPUs: losses next to those without fp8, every layout, checkpoints, bad input.
+. "$(dirname "$0")/../tap.sh"
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
+megatron=$MEGATRON_BUILD/runtime/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+gpt=(--num-layers 4 --hidden-size 32 --num-attention-heads 2)
+llama=("${gpt[@]}" --swiglu --ffn-hidden-size 64 --position-embedding-type rope --normalization RMSNorm --disable-bias-linear
+    --untie-embeddings-and-output-weights --group-query-attention --num-query-groups 2)
+common=(--seq-length 32 --micro-batch-size 1 --global-batch-size 4 --lr 3e-3 --lr-decay-style constant --lr-decay-iters 20
+    --vocab-size 60 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
+    --distributed-timeout-minutes 1 --hidden-dropout 0 --attention-dropout 0)
+history=(--fp8-format hybrid --fp8-amax-history-len 3 --fp8-amax-compute-algo max)
+
+# train RANKS OPTION...: $losses has the loss of each step, one per line.
+train() {
+    local ranks=$1 run=()
+    shift
+    [ "$ranks" = 1 ] || run=("$megatron" launch --nproc-per-node "$ranks" --)
+    timeout 120 "${run[@]}" "$megatron" train "${common[@]}" "$@" >"$scratch/out" 2>&1
+    rc=$?
+    losses=$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' "$scratch/out")
+}
+
+# near NAME BOUND: as many losses as $expected has, each within the bound, relative.
+near() {
+    paste <(echo "$expected") <(echo "$losses") | awk -v bound="$2" '
+        NF != 2 { bad = 1 }
+        { d = $1 - $2; if (d < 0) d = -d; if (d > bound * $1) bad = 1 }
+        END { exit bad }'
+    ok "$1" || { diag "expected" $expected; diag "got     " $losses; diag "$(tail -n 3 "$scratch/out")"; }
+}
+
+# --- Next to the same run without fp8
+for family in gpt llama; do
+    declare -n model=$family
+    train 1 "${model[@]}" --train-iters 12
+    expected=$losses
+    is "$(wc -l <<<"$losses")" 12 "$family without fp8" || diag "$(tail -n 3 "$scratch/out")"
+    for options in "--fp8-format hybrid" "--fp8-format e4m3 --fp8-recipe tensorwise"; do
+        # shellcheck disable=SC2086
+        train 1 "${model[@]}" --train-iters 12 $options
+        near "$family, $options: losses within 1 %" 0.01
+        [ "$losses" != "$expected" ]
+        ok "  and not the same"
+    done
+done
+train 1 "${llama[@]}" --train-iters 12 --fp8-format hybrid --fp8-bf16-fc2-input --no-fp8-wgrad
+near "llama, fc2's input and gradients of weights without fp8" 0.01
+
+# --- Layouts: scales of the first step are those of a rank's own part.
+train 1 "${llama[@]}" "${history[@]}" --train-iters 4
+expected=$losses
+train 1 "${llama[@]}" "${history[@]}" --train-iters 4 --recompute-granularity full
+is "$losses" "$expected" "full recomputation: the same losses"
+train 1 "${llama[@]}" "${history[@]}" --train-iters 4 --random-order
+is "$losses" "$expected" "streams in random order: the same losses"
+t=--tensor-model-parallel-size p=--pipeline-model-parallel-size
+for layout in "$t 2" "$p 2 --num-layers-per-virtual-pipeline-stage 1" "--context-parallel-size 2" "--micro-batch-size 2"; do
+    ranks=2
+    [ "$layout" = "--micro-batch-size 2" ] && ranks=1
+    # shellcheck disable=SC2086
+    train $ranks "${llama[@]}" "${history[@]}" --train-iters 4 $layout
+    near "${layout//--/}: losses within 0.1 %" 0.001
+done
+train 2 "${llama[@]}" "${history[@]}" --train-iters 4
+near "data-parallel: losses within 0.1 %" 0.001
+
+# --- Checkpoints
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 5 --save "$scratch/whole"
+expected=$(tail -n 2 <<<"$losses")
+train 2 "${gpt[@]}" "${history[@]}" --train-iters 3 --save "$scratch/two" $p 2
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 3 --save "$scratch/parts"
+is "$(od -An -v -tf4 -w4 -j128 -N$((48 * 4)) "$scratch/two/iter_0000003/fp8_scales" | grep -vc '^ *0$')" 48 \
+    "two pipeline stages save the scales of all layers"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 5 --load "$scratch/parts" --save "$scratch/parts"
+is "$losses" "$expected" "a resumed run continues with the same losses"
+cmp "$scratch"/{whole,parts}/iter_0000005/fp8_scales && cmp "$scratch"/{whole,parts}/iter_0000005/rank_00000.safetensors
+ok "  and ends with the same bytes"
+train 2 "${gpt[@]}" "${history[@]}" --train-iters 5 --load "$scratch/two" $t 2
+near "resumed on another layout" 0.001
+load=(--train-iters 4 --load "$scratch/two")
+while IFS='|' read -r options text; do
+    # shellcheck disable=SC2086
+    train 1 "${gpt[@]}" "${load[@]}" $options
+    is "$rc $(grep -c 'lm loss' "$scratch/out")" "0 1" "checkpoint of other settings: $options"
+    like "$(cat "$scratch/out")" "warning: the checkpoint $text" "  says so"
+done <<'EOT'
+|was trained in fp8 \(hybrid\), and this run does not use fp8
+--fp8-format e4m3|was trained with --fp8-format hybrid --fp8-recipe delayed, and this run uses e4m3 and delayed; the first step uses current scales
+--fp8-format hybrid --fp8-amax-history-len 2|was trained with --fp8-amax-history-len 3, and this run uses 2
+EOT
+train 1 "${gpt[@]}" --train-iters 3 --save "$scratch/plain"
+train 1 "${gpt[@]}" --train-iters 4 --load "$scratch/plain" --fp8-format hybrid
+like "$(cat "$scratch/out")" 'warning: the checkpoint has no fp8 scales' "fp8 from a checkpoint without it"
+"$megatron" checkpoint verify "$scratch/whole" >"$scratch/out" 2>&1
+is $? 0 "megatron checkpoint verify"
+printf X | dd of="$scratch/whole/iter_0000005/fp8_scales" bs=1 seek=300 conv=notrunc status=none
+like "$("$megatron" checkpoint verify "$scratch/whole" 2>&1)" 'fp8_scales has a wrong size or checksum' "  of damaged scales"
+"$megatron" evaluate "${common[@]}" "${gpt[@]}" --load "$scratch/two" --fp8-format hybrid --eval-iters 1 --split 50,50,0 >"$scratch/out" 2>&1
+like "$(cat "$scratch/out")" 'validation loss at the start for validation data' "megatron evaluate in fp8" || diag "$(tail -n 3 "$scratch/out")"
+
+# --- Inf and NaN
+train 1 "${gpt[@]}" --fp8-format hybrid --train-iters 5 --lr 1e30 --clip-grad 0
+is "$(grep -c 'warning: an input, weight or gradient of an fp8 layer was inf or NaN' "$scratch/out")" 1 \
+    "an amax that is inf or NaN is reported once"
+like "$(grep 'iteration *5/' "$scratch/out")" 'skipped iterations: *1 ' "  and its step is skipped"
+
+# --- What is said at the start
+try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --train-iters 1 --ffn-hidden-size 40 --fp8-format hybrid \
+    --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 2
+like "$out" '> fp8: linear layers in e4m3, their gradients in e5m2, tensorwise scaling' "the start-up lines: the recipe"
+like "$out" '> fp8: fc1 of every layer stays in fp32: its 32 inputs and 40 outputs per rank are not both multiples of 16' "  sizes"
+like "$out" '> fp8: the last 2 layers stay in fp32' "  layers"
+try "$megatron" train --dry-run --megatron-model gpt2-345m --micro-batch-size 4 --train-iters 1 --lr 1e-4 --bf16 --fp8-format hybrid
+like "$out" '^  A100-80: no fp8$' "the verdict names GPUs without fp8" || diag "$out"
+
+# --- Bad input
+while IFS='|' read -r options text; do
+    # shellcheck disable=SC2086
+    try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 $options
+    is "$rc" 2 "refused: $options" || diag "$out"
+    like "$out" "$text" "  with the reason"
+done <<'EOT'
+--fp8-format e5m2|--fp8-format=e5m2 is unknown; use e4m3.hybrid
+--fp8-format hybrid --fp8-amax-history-len 0|--fp8-amax-history-len=0
+--fp8-format hybrid --fp8-margin 99|--fp8-margin=99
+--fp8-format hybrid --fp8-recipe blockwise|--fp8-recipe blockwise is not supported: .*; use delayed or tensorwise
+--fp8-format hybrid --fp8-recipe mxfp8|--fp8-recipe mxfp8 is not supported: .*; use delayed or tensorwise
+--fp8-format hybrid --fp8-param-gather|--fp8-param-gather is not supported
+--fp8-format hybrid --first-last-layers-bf16|cannot be used with delayed scaling; use --fp8-recipe tensorwise
+--fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 3|leave none of the 4 layers in fp8
+--fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; use --bf16
+--fp8-format hybrid --seq-length 24 --micro-batch-size 1|multiple of 16; --micro-batch-size x --seq-length / --context-parallel-size is 24
+--fp8-format hybrid --hidden-size 40|fp8 needs linear layers whose sizes are multiples of 16, and this model has none: --hidden-size=40
+--tp-only-amax-red|amaxes are reduced over all ranks
+EOT
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-recipe tensorwise
+like "$out" 'warning: --fp8-recipe has no effect without --fp8-format' "an option without --fp8-format"
+done_testing
