@@ -4,6 +4,7 @@
 #ifndef MEGATRON_CONTROLLER_H
 #define MEGATRON_CONTROLLER_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,12 @@ int64_t controller_job_end(uint32_t job);
 /* The job's start time in seconds since 1970 (of a het job, that of the first component); 0 if
  * unknown. */
 int64_t controller_job_start(uint32_t job);
+
+/* Asks the tasks of a step that have not reached their program to exit. Between the fork and the
+ * plugin's handler a task has the default actions, whatever a plugin sets before (slurmstepd resets
+ * them): with proctrack/cgroup, SIGTERM would terminate it there, and srun would report a signal
+ * instead of the failure. SIGURG has no effect there, nor on programs that run already. */
+enum { CONTROLLER_END_START = SIGURG };
 
 /* Send a signal to a step on all its nodes, now. Returns 0, 1 if the step is over, or -1. */
 int controller_signal_step(uint32_t job, uint32_t step, uint16_t signal);

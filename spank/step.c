@@ -19,10 +19,18 @@
 #include "controller.h"
 #include "image.h"
 
-/* How often the step is asked to end, with pauses that double from a tenth of a second, before it
- * is killed; and the timeout of the process that does it, which may hang after a fork in a threaded
- * program. Removing the layers of a large image takes longer. */
-enum { ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, CLEAN_UP_SECONDS = 600 };
+/* How often tasks that are starting and then programs are asked to end, with pauses that double
+ * from a tenth of a second, before the step is killed; and the timeout of the process that does it,
+ * which may hang after a fork in a threaded program. Removing the layers of a large image takes
+ * longer. */
+enum { START_TIMES = 3, ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, CLEAN_UP_SECONDS = 600 };
+
+static uint16_t signal_of_try(int i)
+{
+    if (i < START_TIMES)
+        return CONTROLLER_END_START;
+    return i < ASK_TIMES ? SIGTERM : SIGKILL;
+}
 
 /* Batch scripts and extern and interactive steps have special step ids; they are ignored. */
 static bool is_srun_step(spank_t spank)
@@ -72,7 +80,7 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
     (void)plugin;
     for (int i = 0; i < ASK_TIMES + KILL_TIMES; i++) {
         pause_for(100L << (i < ASK_TIMES ? i : ASK_TIMES - 1));
-        if (controller_signal_step(job, step, i < ASK_TIMES ? SIGTERM : SIGKILL) > 0)
+        if (controller_signal_step(job, step, signal_of_try(i)) > 0)
             return;
     }
 }

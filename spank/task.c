@@ -20,13 +20,15 @@
  *  5. The first task of the node to fail claims the report; the others wait, called megatron-wait,
  *     until it has reported. If it failed before step 2, it also ends the wait of step 1.
  *  6. On the first node the report is printed at once. On other nodes the task waits FIRST_SECONDS,
- *     called megatron-wait: if the first node failed for the same reason, its SIGTERM arrives
+ *     called megatron-wait: if the first node failed for the same reason, its signal arrives
  *     meanwhile and ends this task before it prints the same message.
- *  7. The task that has printed its report ignores SIGTERM, and sends it to the step four times
- *     within 1.6 s (tasks that start late must get it, too). Tasks that have not reached their
- *     program exit with code 1.
- *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGTERM, then SIGKILL, until the
- *     step is gone on all nodes (step_exit in step.c). */
+ *  7. The task that has printed its report sends SIGURG to the step four times within 1.6 s (tasks
+ *     that start late must get it, too), and ignores it itself. Tasks that have not reached their
+ *     program exit with code 1; programs that run already, and tasks that have not called the
+ *     plugin yet, are not affected.
+ *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGURG three times, then SIGTERM,
+ *     then SIGKILL, until the step is gone on all nodes (step_exit in step.c). A task that has not
+ *     called the plugin by the first SIGTERM, 3 s after the report, may end with the signal. */
 #include "task_private.h"
 
 #include <errno.h>
@@ -39,6 +41,7 @@
 #include <unistd.h>
 
 #include "contract.h"
+#include "controller.h"
 #include "environment.h"
 #include "node.h"
 #include "request.h"
@@ -175,9 +178,10 @@ static int run_task_init(struct task *task)
 
 int task_init(struct plugin *plugin, spank_t spank)
 {
-    const struct sigaction ending = {.sa_handler = task_on_terminate};
-    struct sigaction usual;
-    sigset_t terminate, mask;
+    static const int ending[] = {SIGTERM, CONTROLLER_END_START};
+    const struct sigaction action = {.sa_handler = task_on_terminate};
+    struct sigaction usual[2];
+    sigset_t unblocked, mask;
     struct task *task;
     int rc;
 
@@ -190,15 +194,18 @@ int task_init(struct plugin *plugin, spank_t spank)
     }
     task->plugin = plugin;
     task->spank = spank;
-    /* If another node fails, it sends SIGTERM to this one. */
-    sigemptyset(&terminate);
-    sigaddset(&terminate, SIGTERM);
-    sigaction(SIGTERM, &ending, &usual);
-    sigprocmask(SIG_UNBLOCK, &terminate, &mask);
+    /* If another node fails, it sends signals to this one. */
+    sigemptyset(&unblocked);
+    for (int i = 0; i < 2; i++) {
+        sigaddset(&unblocked, ending[i]);
+        sigaction(ending[i], &action, &usual[i]);
+    }
+    sigprocmask(SIG_UNBLOCK, &unblocked, &mask);
     rc = run_task_init(task);
     if (rc == 0) {
         sigprocmask(SIG_SETMASK, &mask, NULL);
-        sigaction(SIGTERM, &usual, NULL);
+        for (int i = 0; i < 2; i++)
+            sigaction(ending[i], &usual[i], NULL);
     }
     free(task);
     return rc;

@@ -31,9 +31,9 @@ void task_restore_name(const char before[17])
     prctl(PR_SET_NAME, before);
 }
 
-/* Tasks that have not executed the user's program yet exit by themselves on SIGTERM, so that the
- * step's exit code is that of a failure and not that of a signal. One signal may be too early for
- * some. When this task has ended, slurmstepd kills what is left, see step_exit; but the other
+/* Tasks that have not executed the user's program yet exit by themselves on this signal, so that
+ * the step's exit code is that of a failure and not that of a signal. One signal may be too early
+ * for some. When this task has ended, slurmstepd ends what is left, see step_exit; but the other
  * components of a het job can be reached only while this one exists. Staying for a while also lets
  * the message arrive: srun stops reading when the step is over. */
 static int ask_step_to_end(void *argument)
@@ -44,7 +44,7 @@ static int ask_step_to_end(void *argument)
 
     for (int i = 0; i < 4; i++) {
         if (controller_signal_step(facts->job, facts->step,
-                                   facts->het && i > 0 ? SIGKILL : SIGTERM) != 0)
+                                   facts->het && i > 1 ? SIGKILL : CONTROLLER_END_START) != 0)
             break; /* the step is over, or the controller does not answer */
         rc = 0;
         nanosleep(&pause, NULL);
@@ -99,7 +99,8 @@ int task_fail(struct task *task, const struct error *err)
         silence();
         return -1;
     }
-    /* The SIGTERM that this task sends to the step must not terminate this task. */
+    /* What this task and others send to the step must not terminate this task. */
+    signal(CONTROLLER_END_START, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     slurm_error("megatron: %s", err->text);
     if (share)

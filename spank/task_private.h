@@ -18,8 +18,8 @@ struct task {
 
 /* The name of a process decides whether Slurm's signals reach it: proctrack/linuxproc never signals
  * a process called slurmstepd, which is a task's name until it executes the user's program. A task
- * that waits uses one of these names meanwhile, so that scancel, and the SIGTERM that another node
- * sends on failure, can terminate it. */
+ * that waits uses one of these names meanwhile, so that scancel, and the signals that another
+ * node sends on failure, can terminate it. */
 #define TASK_NAME_IMAGE "megatron-image" /* waits for the container, or gets the image */
 #define TASK_NAME_WAIT  "megatron-wait"  /* waits until another task has reported an error */
 
@@ -44,7 +44,7 @@ void task_warn(const struct task *task, const char *text);
 int task_open_container(struct task *task, struct error *err);
 int task_enter_container(struct task *task, struct error *err);
 
-/* The SIGTERM handler while a task starts. */
+/* The handler of SIGTERM and CONTROLLER_END_START while a task starts. */
 void task_on_terminate(int number);
 
 #endif

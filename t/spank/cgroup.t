@@ -29,9 +29,18 @@ fi
 try as_user srun -N1 -n1 --gres=gpu:1 --megatron-tp=1 bash -c 'for i in 0 1 2 3; do : </dev/nvidia$i && echo "open $i"; done 2>/dev/null; true'
 unlike "$out" "open [123]" "GPUs that were not granted stay closed"
 
-# Here a signal reaches every process of a step, including the task that reports why it ends.
+# Here a signal reaches every process of a step: the task that reports why it ends, and a task of a slow
+# node that has not called the plugin yet.
+conf=$MEGATRON_CLUSTER/etc/plugstack.conf
+cp "$conf" "$scratch/plugstack.conf"
+if cc -shared -fPIC ${MEGATRON_TEST_SLURM:+-I"$MEGATRON_TEST_SLURM/include"} -o "$scratch/late.so" "$top/t/spank/late.c" 2>"$scratch/errors"; then
+    printf 'required %s n2 700\n%s\n' "$scratch/late.so" "$(cat "$scratch/plugstack.conf")" >"$conf"
+else
+    skip "one node starts later than the other" "cannot compile a plugin: $(head -n1 "$scratch/errors")"
+fi
 try as_user srun -N2 -n2 --overcommit --megatron-image=/nowhere.sqsh sleep 100
 is "$rc" 1 "a step that fails on its nodes ends with 1, not with a signal" || diag "$out"
+cp "$scratch/plugstack.conf" "$conf"
 
 # The process that ends such a step on the other nodes outlives it, and must not keep Slurm from
 # removing its cgroups.
