@@ -3,8 +3,10 @@
 #include "task_private.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "image.h"
@@ -155,6 +157,18 @@ int task_open_container(struct task *task, struct error *err)
     return container_environment(task->plugin->share->holder, take_variable, task, err);
 }
 
+/* The job's TMPDIR may not exist in the image. Slurm reports that as an error, and repairs it in
+ * the first task of a node only. */
+static void repair_tmpdir(const struct task *task)
+{
+    char path[PATH_MAX];
+    struct stat found;
+
+    if (spank_getenv(task->spank, "TMPDIR", path, sizeof(path)) == ESPANK_SUCCESS &&
+        mkdir(path, 0700) < 0 && (stat(path, &found) < 0 || !S_ISDIR(found.st_mode)))
+        spank_setenv(task->spank, "TMPDIR", "/tmp", 1);
+}
+
 /* The last thing before the user's program: from here on, this process sees the image's files. */
 int task_enter_container(struct task *task, struct error *err)
 {
@@ -166,5 +180,7 @@ int task_enter_container(struct task *task, struct error *err)
     rc = container_join(task->plugin->share->holder, image->entrypoint, image->workdir, &entered,
                         err);
     task->inside = entered;
+    if (rc == 0)
+        repair_tmpdir(task);
     return rc < 0 ? error_prefix(err, "%s", task->facts.node) : 0;
 }

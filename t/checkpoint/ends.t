@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
 command -v "${CC:-cc}" >/dev/null || skip_all "no compiler"
-cluster_up --nodes 1 --gpus 0 --cpus 4
+cluster_up --nodes 1 --gpus 0 --cpus 4 --mpi pmix
 work=$(mktemp -d)
 trap 'cluster_down; rm -rf "$work"' EXIT
 chmod 777 "$work"

@@ -5,7 +5,7 @@
 # a rank, of the slurmstepd of either node or of either node, shortly after a save or during one.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
-cluster_up --nodes 3 --gpus 0 --cpus 4 --conf SlurmdTimeout=10
+cluster_up --nodes 3 --gpus 0 --cpus 4 --mpi pmix --conf SlurmdTimeout=10
 megatron=$MEGATRON_INST/bin/megatron
 work=$(mktemp -d)
 trap 'cluster_down; rm -rf "$work"' EXIT

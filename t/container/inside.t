@@ -33,6 +33,10 @@ like "$out" "can't open .*/home/file" "and not else"
 job srun -n1 --export=ENROOT_ALLOW_HTTP,ENROOT_STANDIN_REGISTRY,ENROOT_STANDIN_DELAY "$image" echo ran
 is "$rc:$out" 0:ran "a task without HOME finds the user's images"
 
+job srun -n2 "$image" sh -c 'echo "$TMPDIR"'
+is "$rc:$out" "0:/tmp
+/tmp" "TMPDIR is a directory of the image"
+
 # An image with an entry point of its own, as Enroot writes it down.
 root=$registry_dir/registry/small/1
 printf 'export ENTRY=ran\ncd "/etc" && unset OLDPWD || exit 1\nexec "$@"\n' >"$root/etc/rc"

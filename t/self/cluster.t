@@ -46,10 +46,10 @@ if ! command -v mpicc >/dev/null; then
 else
     ok "an MPI program is built" mpicc -o "$scratch/mpi_sum" "$top/t/self/mpi_sum.c"
     chmod 755 "$scratch"
-    try in_cluster srun -N3 -n6 --ntasks-per-node=2 "$scratch/mpi_sum"
+    try in_cluster srun --mpi=pmix -N3 -n6 --ntasks-per-node=2 "$scratch/mpi_sum"
     is "$(sort <<<"$out" | xargs -d '\n')" "$(printf '%s\n' '0 of 6 on n1: 15' '1 of 6 on n1: 15' '2 of 6 on n2: 15' \
         '3 of 6 on n2: 15' '4 of 6 on n3: 15' '5 of 6 on n3: 15' | xargs -d '\n')" "MPI ranks on three nodes"
-    try as_user srun -N2 -n2 "$scratch/mpi_sum"
+    try as_user srun --mpi=pmix -N2 -n2 "$scratch/mpi_sum"
     is "$rc" 0 "MPI ranks of an ordinary user"
 fi
 
