@@ -5,8 +5,6 @@
 #include "model.h"
 #include "encoder.h"
 
-#include <float.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -119,70 +117,52 @@ static uint32_t unpack(const uint8_t *ids, size_t at, int wide)
     return narrow;
 }
 
+int encoder_reserve(struct encoder *encoder, size_t length)
+{
+    size_t wanted = length * 3;
+    uint32_t *ids;
+
+    if (length > SIZE_MAX / 64)
+        return -1;
+    if (wanted <= encoder->id_capacity)
+        return 0;
+    wanted += wanted / 4 + 1024;
+    ids = malloc(wanted * sizeof(*ids));
+    if (!ids)
+        return -1;
+    free(encoder->ids);
+    encoder->ids = ids;
+    encoder->id_capacity = wanted;
+    return 0;
+}
+
 /* Encode a word that is in no table, into encoder->ids. Returns the number of ids or SIZE_MAX.
- * '*limit' is for Unigram: how far from 0 the sum of the preceding text may be. */
-static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, double score,
-                          double *limit)
+ * '*sure': are they the same after any text? */
+static size_t encode_word(struct encoder *encoder, const uint8_t *word, size_t length, int *sure)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    size_t wanted = length * 3;
 
-    if (wanted > encoder->id_capacity) {
-        uint32_t *ids;
-
-        if (length > SIZE_MAX / 64)
-            return SIZE_MAX;
-        wanted += wanted / 4 + 1024;
-        ids = malloc(wanted * sizeof(*ids));
-        if (!ids)
-            return SIZE_MAX;
-        free(encoder->ids);
-        encoder->ids = ids;
-        encoder->id_capacity = wanted;
-    }
-    *limit = DBL_MAX;
+    if (encoder_reserve(encoder, length) < 0)
+        return SIZE_MAX;
+    *sure = 1;
     if (tokenizer->model == MODEL_WORDPIECE)
         return wordpiece_encode(&tokenizer->wordpiece, word, length, encoder->ids);
-    if (tokenizer->model == MODEL_UNIGRAM) {
-        size_t count = unigram_encode(&tokenizer->unigram, &encoder->scratch, word, length, score,
-                                      encoder->ids, limit);
-
-        if (!tokenizer->unigram.whole)
-            *limit = DBL_MAX;
-        return count;
-    }
+    if (tokenizer->model == MODEL_UNIGRAM)
+        return unigram_encode(&tokenizer->unigram, &encoder->scratch, word, length, encoder->ids,
+                              sure);
     return bpe_encode(&tokenizer->bpe, &encoder->scratch, word, length, encoder->ids);
 }
 
-/* Update the sum of scores for the ids written so far. */
-static void sum_scores(struct encoder *encoder, const struct token_buffer *out)
+int encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out)
 {
-    const struct unigram *unigram = &encoder->tokenizer->unigram;
-    double score = encoder->score;
-
-    for (size_t i = encoder->score_at; i < out->count; i++)
-        score = unigram_add(unigram, score,
-                            encoder->wide ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i]);
-    encoder->score = score;
-    encoder->score_at = out->count;
+    if (token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+        return -1;
+    put_ids(out, encoder->ids, count, encoder->wide);
+    return 0;
 }
 
-/* Is the sum further from 0 than 'limit'? If an estimate cannot decide, the sum is updated. */
-static int must_sum(struct encoder *encoder, double limit, const struct token_buffer *out)
-{
-    const struct unigram *unigram = &encoder->tokenizer->unigram;
-
-    if (encoder->tokenizer->model != MODEL_UNIGRAM || !unigram->whole)
-        return 0;
-    if ((double)(out->count - encoder->score_at) * unigram->largest + fabs(encoder->score) < limit)
-        return 0;
-    sum_scores(encoder, out);
-    return limit <= 0 || fabs(encoder->score) >= limit;
-}
-
-/* Append ids in the form of the tables. */
-static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
-                     struct token_buffer *out)
+int encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                      struct token_buffer *out)
 {
     uint32_t ids[WORD_LONG_NARROW];
 
@@ -194,21 +174,6 @@ static int put_entry(struct encoder *encoder, const uint8_t *packed, size_t coun
     return 0;
 }
 
-/* Encode a word after the ids written so far. '*keep': are the ids valid after nearly any text? */
-static size_t encode_after(struct encoder *encoder, const uint8_t *word, size_t length,
-                           const struct token_buffer *out, int *keep)
-{
-    double limit;
-    size_t count = encode_word(encoder, word, length, 0, &limit);
-
-    *keep = limit >= UNIGRAM_FAR;
-    if (count == SIZE_MAX || !must_sum(encoder, limit, out))
-        return count;
-    sum_scores(encoder, out);
-    *keep = 0;
-    return encode_word(encoder, word, length, encoder->score, &limit);
-}
-
 /* A word of up to 31 bytes, looked up in the second table. */
 static int take_long(struct encoder *encoder, const uint8_t *word, size_t length,
                      struct token_buffer *out)
@@ -216,19 +181,17 @@ static int take_long(struct encoder *encoder, const uint8_t *word, size_t length
     const struct word_long *entry;
     uint64_t key[4];
     size_t count;
-    int keep;
+    int sure;
 
     word_long_key(word, length, key);
     entry = words_find_long(&encoder->words, key);
-    if (entry && !must_sum(encoder, UNIGRAM_FAR, out))
-        return put_entry(encoder, entry->ids, entry->count, out);
-    count = encode_after(encoder, word, length, out, &keep);
-    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
+    if (entry)
+        return encoder_put_entry(encoder, entry->ids, entry->count, out);
+    count = encode_word(encoder, word, length, &sure);
+    if (count == SIZE_MAX)
         return -1;
-    if (keep)
-        words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide);
-    put_ids(out, encoder->ids, count, encoder->wide);
-    return 0;
+    words_put_long(&encoder->words, key, encoder->ids, count, encoder->wide, 0);
+    return encoder_put_ids(encoder, count, out);
 }
 
 /* Is this the encoding of a word that begins with a space that did not merge? */
@@ -238,38 +201,21 @@ static int is_bare(const struct bpe *bpe, const uint8_t *word, size_t length, ui
            first_id == bpe->byte_symbols[' '];
 }
 
-/* A limit as a few bits, rounded down, and back. */
-static int level_of(double limit)
-{
-    int level = 0;
-
-    while (level < 14 && limit >= (double)(UINT32_C(1) << (level + 9)))
-        level++;
-    return level > 0 ? level : WORD_NEVER;
-}
-
-static double limit_of(int level)
-{
-    if (level == 0)
-        return UNIGRAM_FAR;
-    return level == WORD_NEVER ? 0 : (double)(UINT32_C(1) << (level + 8));
-}
-
 /* Store the ids of a short word. If it has too many, it goes into the second table, and the first
  * one says so. */
 static void put_short(struct encoder *encoder, uint64_t low, uint64_t high, const uint32_t *ids,
-                      size_t count, double limit)
+                      size_t count)
 {
     uint64_t bytes[2] = {low, high}, key[4];
-    int mark = limit < UNIGRAM_FAR ? level_of(limit) << WORD_LEVEL : 0;
+    int mark = 0;
 
     if (count > 0 && is_bare(&encoder->tokenizer->bpe, (const uint8_t *)bytes, high >> 56, ids[0]))
         mark = WORD_BARE;
     words_put_short(&encoder->words, low, high, ids, count, encoder->wide, mark);
-    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW) || limit < UNIGRAM_FAR)
+    if (count <= (encoder->wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW))
         return;
     word_long_key((const uint8_t *)bytes, high >> 56, key);
-    words_put_long(&encoder->words, key, ids, count, encoder->wide);
+    words_put_long(&encoder->words, key, ids, count, encoder->wide, 0);
 }
 
 /* The entry of a short word that is not first in its set. NULL: out of memory. */
@@ -278,8 +224,8 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
     const struct word_short *entry = encoder->words.shorts + job->set;
     uint64_t bytes[2] = {job->low, job->high & ~(UINT64_C(0xFF) << 56)};
     uint32_t small[16], *ids = small;
-    double limit = DBL_MAX;
     size_t count = 0;
+    int sure = 1;
 
     if ((entry[1].low == job->low) & (entry[1].high == job->high)) {
         words_promote(&encoder->words, job->set);
@@ -289,12 +235,15 @@ static const struct word_short *find_short(struct encoder *encoder, const struct
         count = bpe_encode_small(&encoder->tokenizer->bpe, (const uint8_t *)bytes, job->high >> 56,
                                  ids);
     if (count == 0) {
-        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, 0, &limit);
+        count = encode_word(encoder, (const uint8_t *)bytes, job->high >> 56, &sure);
         if (count == SIZE_MAX)
             return NULL;
         ids = encoder->ids;
     }
-    put_short(encoder, job->low, job->high, ids, count, limit);
+    if (sure)
+        put_short(encoder, job->low, job->high, ids, count);
+    else
+        words_put_short(&encoder->words, job->low, job->high, ids, 0, encoder->wide, WORD_UNSURE);
     return entry + ((entry[1].low == job->low) & (entry[1].high == job->high));
 }
 
@@ -307,8 +256,8 @@ static int take_huge(struct encoder *encoder, const uint8_t *word, size_t length
             ? &encoder->runs[length]
             : NULL;
     const uint32_t *ids = run && run->count > 0 ? run->ids : NULL;
-    int keep;
-    size_t count = ids ? run->count : encode_after(encoder, word, length, out, &keep);
+    int sure;
+    size_t count = ids ? run->count : encode_word(encoder, word, length, &sure);
 
     if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
         return -1;
@@ -343,7 +292,7 @@ static size_t spaces_before(const struct encoder *encoder, const struct job *job
 static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct token_buffer *out)
 {
     size_t size = encoder->tokenizer->id_size, tail = out->count - at - 1, count;
-    double limit;
+    int sure;
     uint8_t *run = malloc(spaces + 1 + tail * size);
     int rc = -1;
 
@@ -352,7 +301,7 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     memset(run, ' ', spaces + 1);
     if (tail > 0)
         memcpy(run + spaces + 1, (char *)out->ids + (at + 1) * size, tail * size);
-    count = encode_word(encoder, run, spaces, 0, &limit);
+    count = encode_word(encoder, run, spaces, &sure);
     if (count != SIZE_MAX) {
         out->count = at - count;
         rc = take_huge(encoder, run, spaces + 1, out);
@@ -367,22 +316,6 @@ static int mend_spaces(struct encoder *encoder, size_t spaces, size_t at, struct
     return rc;
 }
 
-/* A word whose ids may depend on the preceding text. */
-static int take_unsure(struct encoder *encoder, const uint8_t *word, size_t length,
-                       const struct word_short *entry, struct token_buffer *out)
-{
-    size_t count;
-    int keep;
-
-    if (!must_sum(encoder, limit_of(entry->count >> WORD_LEVEL), out))
-        return put_entry(encoder, entry->ids, entry->count & WORD_COUNT, out);
-    count = encode_after(encoder, word, length, out, &keep);
-    if (count == SIZE_MAX || token_buffer_reserve(out, count, encoder->tokenizer->id_size) < 0)
-        return -1;
-    put_ids(out, encoder->ids, count, encoder->wide);
-    return 0;
-}
-
 /* Any word that is not found directly in the first table. */
 static int take_other(struct encoder *encoder, const struct job *job,
                       const struct word_short *entry, struct token_buffer *out)
@@ -392,14 +325,14 @@ static int take_other(struct encoder *encoder, const struct job *job,
     uint32_t first;
     int rc;
 
+    if (encoder->tokenizer->model == MODEL_UNIGRAM)
+        return encoder_take_unigram(encoder, word, length, entry, out);
     if (length > WORD_LONG)
         rc = take_huge(encoder, word, length, out);
-    else if (entry && entry->count != WORD_ELSEWHERE && encoder->tokenizer->model == MODEL_UNIGRAM)
-        rc = take_unsure(encoder, word, length, entry, out);
     else if (!entry || entry->count == WORD_ELSEWHERE)
         rc = take_long(encoder, word, length, out);
     else
-        rc = put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
+        rc = encoder_put_entry(encoder, entry->ids, entry->count - WORD_BARE, out);
     if (rc < 0 || out->count == at)
         return rc;
     first = encoder->wide ? ((uint32_t *)out->ids)[at] : ((uint16_t *)out->ids)[at];
@@ -417,7 +350,7 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     /* One store writes more than the ids of a word; the space after the last one is reserved for
      * it. */
     size_t each = wide ? WORD_SHORT_WIDE : WORD_SHORT_NARROW, spare = 8, size = wide ? 4 : 2;
-    int exact;
+    int careful = encoder->careful;
     char *to;
 
     encoder->job_count = 0;
@@ -426,7 +359,6 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     if (token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
         return -1;
     to = (char *)out->ids + out->count * size;
-    exact = must_sum(encoder, UNIGRAM_FAR, out);
     for (; job < end; job++) {
         const struct word_short *entry = NULL;
         size_t count = WORD_ELSEWHERE;
@@ -442,7 +374,7 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
         if (__builtin_expect(count > WORD_SHORT_NARROW, 0) && count != WORD_ELSEWHERE &&
             encoder->tokenizer->model == MODEL_BPE && spaces_before(encoder, job) == 0)
             count -= WORD_BARE;
-        if (__builtin_expect((count > WORD_SHORT_NARROW) | exact, 0)) {
+        if (__builtin_expect((count > WORD_SHORT_NARROW) | careful, 0)) {
             out->count = (size_t)(to - (char *)out->ids) / size;
             if (take_other(encoder, job, entry, out) < 0 ||
                 token_buffer_reserve(out, (size_t)(end - job) * each + spare, size) < 0)
@@ -463,9 +395,36 @@ static inline __attribute__((always_inline)) int run_jobs(struct encoder *encode
     return 0;
 }
 
-static int flush(struct encoder *encoder, struct token_buffer *out)
+static int run(struct encoder *encoder, struct token_buffer *out)
 {
     return encoder->wide ? run_jobs(encoder, out, 1) : run_jobs(encoder, out, 0);
+}
+
+/* Run the jobs of a batch. Where sums of scores extend over the whole text, a batch in which they
+ * may have been reset is done again, word by word. */
+static int flush(struct encoder *encoder, struct token_buffer *out)
+{
+    const struct unigram *unigram = &encoder->tokenizer->unigram;
+    size_t jobs = encoder->job_count, before = out->count, score_at = encoder->score_at;
+    double score = encoder->score;
+
+    if (!unigram->whole)
+        return run(encoder, out);
+    encoder->careful = encoder->near_reset;
+    if (run(encoder, out) < 0)
+        return -1;
+    encoder_sum(encoder, out);
+    if (!encoder->near_reset || encoder->careful)
+        return 0;
+    out->count = before;
+    encoder->score = score;
+    encoder->score_at = score_at;
+    encoder->job_count = jobs;
+    encoder->careful = 1;
+    if (run(encoder, out) < 0)
+        return -1;
+    encoder_sum(encoder, out);
+    return 0;
 }
 
 static inline void add_short(struct encoder *encoder, const uint8_t *word, size_t length,

@@ -36,6 +36,8 @@ struct encoder {
     struct rewriting rewriting;
     double score; /* unigram.whole: sum of the text up to the id 'score_at' */
     size_t score_at;
+    int near_reset; /* the sum came near to where sentencepiece resets it */
+    int careful;    /* look at the sum before each word */
     size_t job_count;
     struct space_run *runs; /* by length; with bpe.space_runs only */
     struct splitter splitter;
@@ -54,11 +56,27 @@ int encoder_put(struct encoder *encoder, uint32_t id, struct token_buffer *out);
 int encoder_normalized(struct encoder *encoder, const uint8_t *text, size_t length, int first,
                        struct token_buffer *out);
 
+/* Within encoder*.c. Make room for the ids of a word in encoder->ids. */
+int encoder_reserve(struct encoder *encoder, size_t length);
+
+/* Append ids of encoder->ids, or ids in the form of the tables. */
+int encoder_put_ids(struct encoder *encoder, size_t count, struct token_buffer *out);
+int encoder_put_entry(struct encoder *encoder, const uint8_t *packed, size_t count,
+                      struct token_buffer *out);
+
+/* Unigram: a word that is not found directly in the first table, which may have an entry for it. */
+int encoder_take_unigram(struct encoder *encoder, const uint8_t *word, size_t length,
+                         const struct word_short *entry, struct token_buffer *out);
+
+/* Unigram with sums over the whole text: add up the scores of the ids written so far. */
+void encoder_sum(struct encoder *encoder, const struct token_buffer *out);
+
 /* Start a text, of which several spans may follow: resets the sum of scores. */
 static inline void encoder_begin(struct encoder *encoder, const struct token_buffer *out)
 {
     encoder->score = 0;
     encoder->score_at = out->count;
+    encoder->near_reset = 0;
 }
 
 #endif

@@ -111,48 +111,25 @@ const char *normalizer_look_up_first(const struct normalizer *normalizer, const 
     return found;
 }
 
-/* Does an entry of the map, or a piece to keep, begin with these bytes? */
-static int is_entry_start(const struct normalizer *normalizer, const uint8_t *text, size_t length)
+size_t normalizer_walk(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                       int *found)
 {
-    size_t node;
+    size_t node = normalizer->map ? unit_offset(normalizer->map[0]) : 0, i = 0;
 
-    if (normalizer->has_kept && trie_step(&normalizer->kept, TRIE_ROOT, text[0]) != TRIE_NONE)
-        return 1;
-    if (!normalizer->map)
-        return 0;
-    node = unit_offset(normalizer->map[0]);
-    for (size_t i = 0; i < length; i++) {
+    *found = 0;
+    for (; normalizer->map && i < length; i++) {
         uint32_t unit;
 
         node ^= text[i];
         if (node >= normalizer->map_size)
-            return 0;
+            break;
         unit = normalizer->map[node];
         if ((unit & ((1u << 31) | 0xFF)) != text[i])
-            return 0;
+            break;
         node ^= unit_offset(unit);
-        if (unit >> 8 & 1)
-            return 1;
+        *found |= unit >> 8 & 1;
     }
-    return length > 1;
-}
-
-void normalizer_find_plain(struct normalizer *normalizer)
-{
-    for (unsigned byte = 0; byte < 256; byte++) {
-        uint8_t text[2] = {(uint8_t)byte, 0};
-        int starts = byte <= ' ' || byte >= 0x7F || is_entry_start(normalizer, text, 1);
-
-        for (unsigned next = 0; next < 0x80 && !starts; next++) {
-            text[1] = (uint8_t)next;
-            starts = is_entry_start(normalizer, text, 2);
-        }
-        normalizer->plain[byte] = !starts;
-    }
-    normalizer->plain_spaces = !is_entry_start(normalizer, (const uint8_t *)" ", 1);
-    for (unsigned next = 0; next < 0x80 && normalizer->plain_spaces; next++)
-        normalizer->plain_spaces =
-            !is_entry_start(normalizer, (const uint8_t[]){' ', (uint8_t)next}, 2);
+    return i;
 }
 
 int normalizer_changes(const struct normalizer *normalizer, const uint8_t *text, size_t length)
@@ -275,25 +252,6 @@ static size_t write_held(struct normalizing *state, uint8_t *out, size_t room)
     return count;
 }
 
-/* Bytes to copy unchanged: words of plain bytes with single spaces between them. */
-static size_t plain_words(const struct normalizer *normalizer, const uint8_t *text, size_t length)
-{
-    size_t run = 0, most = length < NORMALIZER_LONGEST ? length : NORMALIZER_LONGEST;
-
-    for (;;) {
-        while (run < most && normalizer->plain[text[run]])
-            run++;
-        if (run == 0 || run + 1 >= most || text[run] != ' ' || !normalizer->plain_spaces ||
-            !normalizer->plain[text[run + 1]])
-            break;
-        run++;
-    }
-    /* What follows may be a mark that the map puts together with the last one. */
-    if (run > 0 && run < length && text[run] >= 0x80)
-        run--;
-    return run > 0 && text[run - 1] == ' ' ? run - 1 : run;
-}
-
 size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, int *ended)
 {
     const struct normalizer *normalizer = state->normalizer;
@@ -306,17 +264,15 @@ size_t normalizing_next(struct normalizing *state, uint8_t *out, size_t room, in
 
         if (room - made < 2 * NORMALIZER_LONGEST)
             return made;
-        size = plain_words(normalizer, state->text + state->at, state->length - state->at);
-        if (size > 0) {
+        if (normalizing_skip_spaces(state)) {
             made += write_held(state, out + made, room - made - NORMALIZER_LONGEST);
             if (state->held > 0)
                 return made;
-            memcpy(out + made, state->text + state->at, size);
-            made += size;
-            state->at += size;
-            state->after_space = 0;
+            made += normalizing_copy(state, out + made, room - made - NORMALIZER_LONGEST);
             continue;
         }
+        if (state->at == state->length)
+            break;
         size = next_piece(state, &piece, &length);
         while (state->after_space && length > 0 && *piece == ' ') {
             piece++;

@@ -28,9 +28,14 @@ struct normalizer {
     size_t replacements_size;
     int has_kept; /* user-defined pieces, which are not changed; as written in the model */
     struct trie kept;
-    uint8_t plain[256]; /* ASCII that stays as it is, whatever ASCII follows; no spaces */
-    int plain_spaces;   /* so does a single space before such a byte */
-    int words;          /* WhitespaceSplit: remove white space, and put a space before each word */
+    uint8_t plain[256];  /* ASCII that stays as it is, whatever ASCII follows; no spaces */
+    uint8_t single[256]; /* what a byte of ASCII becomes if 'joins' is 0 for the next byte; 0: look
+                            it up */
+    uint8_t joins[256];  /* may this byte, after ASCII, belong to a longer entry of the map? */
+    int printable;       /* single[c] is c for all printable characters */
+    uint64_t
+        stays[1024]; /* bits: characters beyond ASCII and below U+10000 that stay as they are */
+    int words;       /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 
 #define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */
@@ -44,8 +49,13 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
 /* Keep this piece as it is. Returns 0, or -1 if out of memory. */
 int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
 
-/* Fill in 'plain', when all the rest is set. */
+/* Fill in 'plain' to 'stays', when all the rest is set. */
 void normalizer_find_plain(struct normalizer *normalizer);
+
+/* Within normalize*.c: how many of these bytes an entry of the map can begin with. '*found': is
+ * there an entry of as many or fewer? */
+size_t normalizer_walk(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                       int *found);
 
 /* The number of bytes at the start of a text, at most 'most', that are plain and stay. */
 static inline size_t normalizer_plain_run(const struct normalizer *normalizer, const uint8_t *text,
@@ -83,6 +93,13 @@ struct normalizing {
 
 void normalizing_begin(struct normalizing *state, const struct normalizer *normalizer,
                        const uint8_t *text, size_t length, int first);
+
+/* Within normalize*.c: pass spaces that need not be looked up. Returns 1 if normalizing_copy can
+ * continue. */
+int normalizing_skip_spaces(struct normalizing *state);
+
+/* Copy characters that need not be looked up, at most 'room' bytes. Returns how many. */
+size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room);
 
 /* Write a part of the normalized text, at most 'room' bytes (at least 4 * NORMALIZER_LONGEST).
  * Returns how many; '*ended' tells whether it was the last. */

@@ -1,46 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unigram, the model of T5, ALBERT and XLNet: of all ways to write a text as pieces, the one with
  * the highest sum of scores (Viterbi). Sums are rounded as in the reference: sentencepiece adds in
- * float over the whole text, Hugging Face in double over a word. */
+ * float over the whole text, Hugging Face in double over a word or the whole text.
+ *
+ * Words are encoded one by one although the sum extends over the text, so its size decides how
+ * scores are rounded. Nearly always a word has the same pieces after any text ("sure"): its best
+ * path leads by more than all roundings together. Otherwise the pieces depend on the binade of the
+ * sum (the power of two below it) only: within a binade all sums are multiples of the same unit, so
+ * adding a score always adds the same multiple of it. */
 #ifndef MEGATRON_UNIGRAM_H
 #define MEGATRON_UNIGRAM_H
 
 #include <stddef.h>
 #include <stdint.h>
 #include "bpe.h"
+#include "double_array.h"
 
 struct unigram {
-    const struct bpe
-        *bpe;       /* its trie has the pieces; it decides what an unknown character becomes */
+    const struct bpe *bpe; /* decides what an unknown character becomes */
+    struct double_array pieces;
     double *scores; /* by id; NAN: never matched in a text */
     double *added;  /* by id: what an emitted id adds to the sum */
+    float *scores_single, *added_single;
     double unknown_score;
     double largest; /* no piece changes a sum by more than this */
+    double lead;    /* of each path, for each rounding, that makes a word sure */
     int single;     /* sums are floats */
     int whole;      /* sums extend over the whole text, not over a word */
-};
-
-struct unigram_node {
-    double score;
-    double second;  /* the best one that was not chosen */
-    uint32_t begin; /* of the last piece */
-    uint32_t id;
-    uint32_t depth, second_depth; /* pieces up to here, for both */
+    int positive;   /* there are scores above 0 */
 };
 
 void unigram_clear(struct unigram *unigram);
 
-/* A sum whose roundings may change the pieces of nearly any word. */
-#define UNIGRAM_FAR 4194304.0
+/* Build what encoding needs, when 'bpe' is finished and the scores are set. Returns 0, or -1 if out
+ * of memory. */
+int unigram_finish(struct unigram *unigram);
 
-/* Write the ids of a word after a text with the sum 'score' to 'ids', which has room for 3 *
- * length. They are the same for any sum that is not further from 0 than '*limit'. Returns their
- * number, or SIZE_MAX if out of memory. */
+/* sentencepiece subtracts the sum from all sums at the first character where it is further from 0
+ * than this. */
+#define UNIGRAM_RESET 100000.0F
+
+/* The longest word that can be sure. */
+#define UNIGRAM_SURE 31
+
+/* Write the ids of a word to 'ids', which has room for 3 * length. '*sure': are they the same after
+ * any text? Returns their number, or SIZE_MAX if out of memory. */
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
-                      const uint8_t *word, size_t length, double score, uint32_t *ids,
-                      double *limit);
+                      const uint8_t *word, size_t length, uint32_t *ids, int *sure);
 
-/* Add ids to a sum. */
-double unigram_add(const struct unigram *unigram, double score, uint32_t id);
+/* The same for a word after a text with the sum '*score', which becomes the sum after it. '*even':
+ * are the ids the same for any sum of its binade? */
+size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *scratch,
+                            const uint8_t *word, size_t length, double *score, uint32_t *ids,
+                            int *even);
+
+/* How far from 'score' the sums within a word can be. */
+static inline double unigram_reach(const struct unigram *unigram, size_t length)
+{
+    return (double)(length + 1) * unigram->largest;
+}
+
+/* May sums be reset in a word of this length after a text with this sum? */
+static inline int unigram_resets(const struct unigram *unigram, double score, size_t length)
+{
+    return unigram->single && unigram->whole &&
+           (score < 0 ? -score : score) + unigram_reach(unigram, length) >= UNIGRAM_RESET;
+}
+
+/* The number of the binade that all sums of a word are in, 1 to 7; 0 if there is no number for it.
+ */
+unsigned unigram_binade(const struct unigram *unigram, double score, size_t length);
 
 #endif

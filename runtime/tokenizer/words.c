@@ -75,7 +75,7 @@ void words_put_short(struct words *words, uint64_t low, uint64_t high, const uin
 }
 
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,
-                    int wide)
+                    int wide, int mark)
 {
     struct word_long *set = words->longs + word_long_set(words, key);
 
@@ -84,5 +84,5 @@ void words_put_long(struct words *words, const uint64_t *key, const uint32_t *id
     set[1] = set[0];
     memcpy(set[0].key, key, sizeof(set[0].key));
     pack(set[0].ids, ids, count, wide);
-    set[0].count = (uint8_t)count;
+    set[0].count = (uint8_t)(count | (size_t)mark);
 }

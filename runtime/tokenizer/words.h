@@ -22,9 +22,8 @@ struct word_short {
 #define WORD_SHORT_WIDE   5
 #define WORD_ELSEWHERE    255 /* as a count: the ids are in the second table */
 #define WORD_BARE         64  /* added to a count: the first id is a single space */
-#define WORD_COUNT        7 /* Unigram: the count itself; the bits above say how far the ids are valid */
-#define WORD_LEVEL        3  /* bits of the count */
-#define WORD_NEVER        15 /* as a level: the ids depend on the preceding text */
+#define WORD_UNSURE       254 /* Unigram: the ids depend on the preceding text */
+#define WORD_CLASS        61  /* in the last eight bytes of a key, where such ids are: which ones */
 
 /* A whole cache line. */
 struct word_long {
@@ -123,11 +122,12 @@ static inline void word_long_key(const uint8_t *word, size_t length, uint64_t *k
 
 /* Store a word. It takes the second place of its set, and the first one when it occurs again
  * (words_promote), so that words that occur once only replace each other. Words with more ids than
- * fit are not stored. 'wide': ids of three bytes; 'mark': 0 or WORD_BARE. */
+ * fit are not stored. 'wide': ids of three bytes; 'mark': 0, WORD_BARE or, without ids,
+ * WORD_UNSURE. */
 void words_put_short(struct words *words, uint64_t low, uint64_t high, const uint32_t *ids,
                      size_t count, int wide, int mark);
 void words_put_long(struct words *words, const uint64_t *key, const uint32_t *ids, size_t count,
-                    int wide);
+                    int wide, int mark);
 
 /* The word in the second place of a set occurred again. */
 static inline void words_promote(struct words *words, size_t set)

@@ -162,12 +162,203 @@ static void test_model(void)
     }
 }
 
+/* --- Sums over long texts -------------------------------------------------------------------- */
+
+#define PIECES_MOST 64
+
+struct lattice {
+    const char *pieces[PIECES_MOST];
+    float scores[PIECES_MOST];
+    int types[PIECES_MOST];
+    int count;
+};
+
+struct lattice_node {
+    float score;
+    int id, begin;
+};
+
+/* sentencepiece 0.2.2's search, over the whole text at once: sums in float, which are subtracted
+ * from all others where they are further from 0 than 100000. Returns the number of ids. */
+static size_t whole_search(const struct lattice *lattice, const char *text, int length,
+                           int32_t *ids)
+{
+    struct lattice_node *nodes = calloc((size_t)length + 1, sizeof(*nodes));
+    int furthest = 0;
+    size_t count = 0;
+
+    for (int i = 0; nodes && i <= length; i++)
+        nodes[i].begin = -1;
+    for (int at = 0; nodes && at < length; at++) {
+        float before = nodes[at].score;
+        int single = 0;
+
+        if (before < -100000.0F || before > 100000.0F) {
+            for (int i = at; i <= furthest; i++)
+                if (i == at || nodes[i].begin >= 0)
+                    nodes[i].score -= before;
+            before = 0;
+        }
+        for (int id = 0; id <= lattice->count; id++) {
+            const char *piece = id < lattice->count ? lattice->pieces[id] : "?";
+            int size = (int)strlen(piece), unknown = id == lattice->count;
+            float sum = before + (unknown ? -30.0F : lattice->scores[id]);
+
+            if (unknown ? single
+                        : at + size > length || memcmp(text + at, piece, (size_t)size) != 0)
+                continue;
+            single |= size == 1;
+            furthest = at + size > furthest ? at + size : furthest;
+            if (nodes[at + size].begin < 0 || sum > nodes[at + size].score)
+                nodes[at + size] = (struct lattice_node){sum, unknown ? -1 : id, at};
+        }
+    }
+    for (int at = length; nodes && at > 0; at = nodes[at].begin)
+        count++;
+    for (int at = length, i = (int)count; nodes && at > 0; at = nodes[at].begin)
+        ids[--i] = nodes[at].id + 1;
+    free(nodes);
+    return count;
+}
+
+/* Scores of which many sums are nearly or exactly equal. */
+static const struct sums {
+    const char *name;
+    int steps;      /* of a score, in 1 / 2^20 */
+    int longest;    /* letters of a word */
+    int user, gaps; /* user-defined pieces; letters that are no piece */
+} sums[] = {
+    {"scores that differ little", 700, 12, 0, 0},
+    {"scores of few bits, whose sums are often equal", 1 << 17, 12, 0, 0},
+    {"words of any length", 700, 80, 0, 0},
+    {"user-defined pieces, whose scores are positive", 700, 14, 1, 0},
+    {"unknown characters", 3000, 14, 0, 1},
+};
+
+static void make_lattice(const struct sums *row, struct lattice *lattice, unsigned *random)
+{
+    static const char *const texts[] = {" ",   "a",   "b",    "c",    " a",  " b",  "ab",  "ba",
+                                        "aa",  "bb",  "abc",  "bca",  "cab", "aab", "abb", "bab",
+                                        "aba", " ab", " aba", "abab", "cc",  "ac",  "bc",  "ca"};
+
+    lattice->count = 0;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        if (row->gaps && strcmp(texts[i], "c") == 0)
+            continue;
+        *random = *random * 1103515245U + 12345U;
+        lattice->pieces[lattice->count] = texts[i];
+        lattice->types[lattice->count] = row->user && strcmp(texts[i], "cc") == 0 ? 4 : 1;
+        lattice->scores[lattice->count] =
+            -6.0F * (float)strlen(texts[i]) -
+            (float)((int)(*random >> 16) % 64 * row->steps) / 1048576.0F;
+        if (lattice->types[lattice->count] == 4)
+            lattice->scores[lattice->count] = (float)(2 * 0.1F - 0.1);
+        lattice->count++;
+    }
+    /* The score of an unknown character is 10 below the lowest one. */
+    lattice->pieces[lattice->count] = "zzzz";
+    lattice->types[lattice->count] = 1;
+    lattice->scores[lattice->count++] = -20;
+    for (int i = 0; i < lattice->count; i++)
+        if (lattice->scores[i] < -20)
+            lattice->scores[i] = -20;
+}
+
+static const char *write_lattice(const struct lattice *lattice)
+{
+    static char model[8192];
+    size_t length = put_piece(model, "<unk>", 0, 2);
+
+    for (int i = 0; i < lattice->count; i++) {
+        char piece[16];
+
+        snprintf(piece, sizeof(piece), "%s%s", lattice->pieces[i][0] == ' ' ? MARK : "",
+                 lattice->pieces[i] + (lattice->pieces[i][0] == ' '));
+        length += put_piece(model + length, piece, lattice->scores[i], lattice->types[i]);
+    }
+    return write_file("model", model, length);
+}
+
+/* A text as it is after the normalizer: a space before each word. */
+static int make_text(const struct sums *row, char *text, int size, unsigned *random)
+{
+    int length = 0;
+
+    while (length < size - row->longest - 1) {
+        int letters;
+
+        *random = *random * 1103515245U + 12345U;
+        letters = 1 + (int)(*random >> 16) % row->longest;
+        text[length++] = ' ';
+        for (int i = 0; i < letters; i++) {
+            *random = *random * 1103515245U + 12345U;
+            text[length++] = "aaabbbc"[(*random >> 16) % 7];
+        }
+    }
+    return length;
+}
+
+/* Adjacent unknown characters are one id. */
+static size_t join_unknown(int32_t *ids, size_t count)
+{
+    size_t made = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || ids[i] != 0 || ids[i - 1] != 0)
+            ids[made++] = ids[i];
+    return made;
+}
+
+static void test_sums(void)
+{
+    enum { SIZE = 120000 };
+    static char text[SIZE];
+    static int32_t wanted[SIZE];
+    unsigned random = 7;
+
+    for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++) {
+        struct tokenizer_config config = {.type = TOKENIZER_SENTENCEPIECE};
+        struct token_buffer out = {0};
+        struct lattice lattice;
+        struct tokenizer *tokenizer;
+        struct encoder *encoder;
+        size_t count, at = 0;
+        int length = make_text(&sums[i], text, SIZE, &random);
+
+        make_lattice(&sums[i], &lattice, &random);
+        config.model = write_lattice(&lattice);
+        tokenizer = tokenizer_create(&config, &err);
+        encoder = tokenizer ? encoder_create(tokenizer, 0, &err) : NULL;
+        if (!encoder) {
+            ok(0, "%s: %s", sums[i].name, err.text);
+            tokenizer_destroy(tokenizer);
+            continue;
+        }
+        count = join_unknown(wanted, whole_search(&lattice, text, length, wanted));
+        /* Twice: the second time from the cache. */
+        for (int pass = 0; pass < 2; pass++) {
+            out.count = 0;
+            ok(tokenizer_encode(encoder, text + 1, (size_t)length - 1, &out, &err) == 0 &&
+                   out.count == count,
+               "%s: number of ids", sums[i].name);
+            for (at = 0; at < count && at < out.count; at++)
+                if (((uint16_t *)out.ids)[at] != wanted[at])
+                    break;
+            ok(at == count, "%s: id %zu of %zu", sums[i].name, at, count);
+        }
+        token_buffer_clear(&out);
+        encoder_destroy(encoder);
+        tokenizer_destroy(tokenizer);
+    }
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
         return skip_all("no directory for files");
     test_json();
     test_model();
+    test_sums();
     remove_files();
     return done_testing();
 }

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Texts that the normalizer copies several characters at a time are as if it looked up each of
+ * them. */
+#include "tap.h"
+#include "normalize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int squeeze, prefix, suffix;
+    const char *kept;
+} rows[] = {
+    {"no option", 0, 0, 0, NULL},
+    {"spaces squeezed", 1, 0, 0, NULL},
+    {"spaces squeezed, space before the text", 1, NORMALIZER_PREFIX, 0, NULL},
+    {"space before the text", 0, NORMALIZER_PREFIX, 0, NULL},
+    {"spaces squeezed, space after the text", 1, NORMALIZER_PREFIX, 1, NULL},
+    {"a kept piece with spaces", 1, NORMALIZER_PREFIX, 0, "b  b"},
+    {"a kept piece beyond ASCII", 1, NORMALIZER_PREFIX, 0, "\xC3\xA9 "},
+};
+
+/* Letters, spaces, U+2581, characters of two to four bytes, and bytes that are not UTF-8. */
+static size_t make_text(char *text, size_t size, unsigned *random)
+{
+    static const char *const parts[] = {"a",
+                                        "b",
+                                        " ",
+                                        "  ",
+                                        "\n",
+                                        "word",
+                                        "\xE2\x96\x81",
+                                        "\xC3\xA9",
+                                        "\x7F",
+                                        "\xE4\xBD\xA0",
+                                        "\xF0\x9F\x98\x80",
+                                        "\xFF",
+                                        "\xE4",
+                                        "\xC3",
+                                        "eight by",
+                                        " of words and more "};
+    size_t length = 0;
+
+    while (length + 32 < size) {
+        const char *part;
+
+        *random = *random * 1103515245U + 12345U;
+        part = parts[(*random >> 16) % (sizeof(parts) / sizeof(parts[0]))];
+        memcpy(text + length, part, strlen(part));
+        length += strlen(part);
+    }
+    return length;
+}
+
+static size_t normalize(const struct normalizer *normalizer, const char *text, size_t length,
+                        uint8_t *out)
+{
+    struct normalizing state;
+    size_t made = 0;
+    int ended = 0;
+
+    normalizing_begin(&state, normalizer, (const uint8_t *)text, length, 1);
+    while (!ended)
+        made += normalizing_next(&state, out + made, 4 * NORMALIZER_LONGEST, &ended);
+    return made;
+}
+
+int main(void)
+{
+    enum { SIZE = 9000 };
+    static char text[SIZE];
+    static uint8_t quick[4 * SIZE], slow[4 * SIZE];
+    unsigned random = 3;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct normalizer normalizer = {.active = 1,
+                                        .squeeze = rows[i].squeeze,
+                                        .prefix = rows[i].prefix,
+                                        .suffix = rows[i].suffix};
+        int same = 1;
+
+        if (rows[i].kept)
+            normalizer_keep(&normalizer, (const uint8_t *)rows[i].kept, strlen(rows[i].kept));
+        for (size_t size = 33; size <= SIZE && same; size += size / 4 + 1) {
+            struct normalizer each = normalizer;
+            size_t length = make_text(text, size, &random), quick_length, slow_length;
+
+            normalizer_find_plain(&each);
+            quick_length = normalize(&each, text, length, quick);
+            memset(each.single, 0, sizeof(each.single));
+            memset(each.stays, 0, sizeof(each.stays));
+            slow_length = normalize(&each, text, length, slow);
+            same = quick_length == slow_length && memcmp(quick, slow, quick_length) == 0;
+        }
+        ok(same, "%s", rows[i].name);
+        normalizer_clear(&normalizer);
+    }
+    return done_testing();
+}
