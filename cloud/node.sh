@@ -5,8 +5,8 @@
 #
 #   node.sh SOURCE [CONFIGURE-OPTION...]
 #
-# SOURCE is a release tarball (make dist): a path, s3://BUCKET/KEY or https://... Where it is needed it is built
-# for the Slurm that is there, in /opt/slurm/megatron.
+# SOURCE is a release tarball (make dist): a path, s3://BUCKET/KEY or https://... It is built where needed,
+# for the Slurm in /opt/slurm, and installed in /opt/slurm/megatron.
 #
 #   ParallelCluster, head node    builds, adds the plugin's line to plugstack.conf last, and reconfigures Slurm.
 #                                 /opt/slurm is exported to all nodes, so that this one build serves all of them.

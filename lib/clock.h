@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock: time that only moves forward. */
+/* The monotonic clock, which only moves forward, and the time of day. */
 #ifndef MEGATRON_CLOCK_H
 #define MEGATRON_CLOCK_H
 
@@ -12,6 +12,15 @@ static inline double clock_now(void)
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The time of day: seconds since 1970, which may jump when the clock is set. */
+static inline double clock_wall(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

@@ -219,7 +219,7 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
     return flags & FILE_SYNC_DIRECTORY ? file_sync_parent(path, err) : 0;
 }
 
-int file_make_directories(const char *path)
+int file_make_directories(const char *path, mode_t mode)
 {
     char parent[PATH_MAX];
     size_t length = strlen(path);
@@ -236,8 +236,9 @@ int file_make_directories(const char *path)
         if (parent[i] != '/' && parent[i] != '\0')
             continue;
         parent[i] = '\0';
-        /* An existing directory may answer EACCES, EROFS or EISDIR instead of EEXIST. */
-        if (mkdir(parent, 0777) < 0) {
+        /* Look it up first: an automounter mounts on lookup what it refuses to create. And look
+         * again after a failure: another process may have created it. */
+        if ((stat(parent, &status) < 0 || !S_ISDIR(status.st_mode)) && mkdir(parent, mode) < 0) {
             number = errno;
             if (stat(parent, &status) < 0 || !S_ISDIR(status.st_mode)) {
                 errno = number == EEXIST ? ENOTDIR : number;

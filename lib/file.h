@@ -62,8 +62,9 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
 
 /* --- Directories ----------------------------------------------------------------------------- */
 
-/* Create 'path' and its missing parents, as `mkdir -p` does. Returns 0, or -1 with errno set. */
-int file_make_directories(const char *path);
+/* Create 'path' and its missing parents with permissions 'mode', as `mkdir -p` does. Returns 0, or
+ * -1 with errno set. */
+int file_make_directories(const char *path, mode_t mode);
 
 /* Flush a directory's entries to disk, so that a rename in it survives a power failure. Does
  * nothing on file systems that do not support it. Returns 0 or -1. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* FNV-1a, a hash of text that is the same on all platforms. */
+/* FNV-1a for a few short names: the port of a step and the name of the stored topology.
+ * lib/checksum.h would put all of xxHash into a plugin that slurmd loads. */
 #ifndef MEGATRON_HASH_H
 #define MEGATRON_HASH_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "share.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -85,23 +86,16 @@ static int say_missing(struct share *share, int seconds, struct error *err)
 
 int share_wait(struct share *share, int seconds, struct error *err)
 {
-    struct timespec now, end;
+    double end = clock_now() + seconds;
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += seconds;
     while (__atomic_load_n(&share->state, __ATOMIC_ACQUIRE) == SHARE_PENDING) {
-        struct timespec left;
+        double left = end - clock_now();
+        struct timespec wait = {.tv_sec = (time_t)left,
+                                .tv_nsec = (long)(1e9 * (left - (double)(time_t)left))};
 
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        left.tv_sec = end.tv_sec - now.tv_sec;
-        left.tv_nsec = end.tv_nsec - now.tv_nsec;
-        if (left.tv_nsec < 0) {
-            left.tv_nsec += 1000000000;
-            left.tv_sec--;
-        }
-        if (left.tv_sec < 0)
+        if (left < 0)
             return say_missing(share, seconds, err);
-        syscall(SYS_futex, &share->state, FUTEX_WAIT, SHARE_PENDING, &left, NULL, 0);
+        syscall(SYS_futex, &share->state, FUTEX_WAIT, SHARE_PENDING, &wait, NULL, 0);
     }
     return 0;
 }
@@ -115,16 +109,14 @@ void share_image_finish(struct share *share, enum share_state state)
 int share_image_wait(struct share *share, int64_t seconds, struct error *err)
 {
     const struct timespec second = {.tv_sec = 1};
-    struct timespec begun, now;
+    double begun = clock_now();
 
-    clock_gettime(CLOCK_MONOTONIC, &begun);
     while (__atomic_load_n(&share->image_state, __ATOMIC_ACQUIRE) == SHARE_PENDING) {
-        clock_gettime(CLOCK_MONOTONIC, &now);
         if (kill(share->image_leader, 0) < 0 && errno == ESRCH)
             return error_set(
                 err, "the task that starts the container of this node has died; it may have "
                      "run out of memory (raise --mem); see the log of slurmd");
-        if (now.tv_sec - begun.tv_sec > seconds)
+        if (clock_now() - begun > (double)seconds)
             return error_set(err,
                              "the container of this node did not start within %" PRId64
                              " seconds; raise --megatron-import-timeout, or see the log of slurmd",

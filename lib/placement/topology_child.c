@@ -5,6 +5,7 @@
  * which is validated like any file. */
 #include "config.h"
 #include "build.h"
+#include "clock.h"
 
 #ifdef HAVE_HWLOC
 #include "hwloc_api.h"
@@ -66,11 +67,9 @@ static void read_in_child(const char *name, const char *text, size_t size, int a
 static ssize_t read_answer(int from, char **answer)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};
-    struct timespec now, end;
+    double end = clock_now() + TIMEOUT_SECONDS;
     size_t length = 0, room = 0;
 
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += TIMEOUT_SECONDS;
     *answer = NULL;
     for (;;) {
         ssize_t got;
@@ -82,8 +81,7 @@ static ssize_t read_answer(int from, char **answer)
                 return -1;
             *answer = grown;
         }
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec >= end.tv_sec)
+        if (clock_now() >= end)
             return -1;
         if (poll(&ready, 1, 1000) <= 0)
             continue;

@@ -39,7 +39,7 @@ int directory_prepare(const char *path, struct error *err)
     char probe[PATH_MAX];
     int fd;
 
-    if (file_make_directories(path) < 0)
+    if (file_make_directories(path, 0777) < 0)
         return error_set_errno(err, errno, "cannot create the directory %s", path);
     if (directory_path(probe, err, "%s/.probe-XXXXXX", path) < 0)
         return -1;

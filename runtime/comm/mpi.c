@@ -6,6 +6,7 @@
 #include "mpi_world.h"
 #include "guard.h"
 #include "launcher.h"
+#include "log.h"
 #include "mpi_star.h"
 
 #include <stdio.h>
@@ -111,7 +112,7 @@ static void abort_all(struct comm *base, const char *reason)
     /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
     if (base->rank > 0)
         nanosleep(&(struct timespec){GRACE, 0}, NULL);
-    fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
+    log_error("rank %d aborts all ranks: %s", base->rank, reason);
     drain_errors();
     guard = guard_begin(10, &ignored,
                         "rank %d: MPI_Abort did not end the other ranks; this one exits alone",

@@ -221,7 +221,7 @@ static int report_missing(const struct reception *r, double deadline, struct err
               names, missing > 16 ? " ..." : "");
     if (r->refused > 0)
         error_append(err,
-                     "; %d connections without the right secret were refused; is "
+                     "; connections without the right secret were refused (%d); is "
                      "MEGATRON_SECRET the same for all ranks?",
                      r->refused);
     return -1;

@@ -3,6 +3,7 @@
  * and under srun without PMIx. All ranks connect to rank 0 (star.h), which also detects lost ranks,
  * and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
 #include "tcp_world.h"
+#include "log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,8 +108,7 @@ static void abort_all(struct comm *base, const char *reason)
     struct tcp_comm *comm = (struct tcp_comm *)base;
     char text[512];
 
-    fflush(stdout);
-    fprintf(stderr, "megatron: rank %d aborts all ranks: %s\n", base->rank, reason);
+    log_error("rank %d aborts all ranks: %s", base->rank, reason);
     snprintf(text, sizeof(text), "rank %d has failed: %.480s", base->rank, reason);
     star_abort(comm->cpu.star, text);
     _exit(1);

@@ -17,6 +17,8 @@ void log_set_handler(void (*handler)(void *context, enum log_level level, const 
 
 static void deliver(enum log_level level, const char *format, va_list args)
 {
+    static const char *const names[] = {
+        [LOG_LEVEL_NOTE] = "note: ", [LOG_LEVEL_WARNING] = "warning: ", [LOG_LEVEL_ERROR] = ""};
     char text[2048];
 
     vsnprintf(text, sizeof(text), format, args);
@@ -26,8 +28,8 @@ static void deliver(enum log_level level, const char *format, va_list args)
     }
     fflush(stdout); /* if both go to one file, the message must not split a line */
     /* On a terminal, there may be a progress line: replace it. */
-    fprintf(stderr, "%smegatron: %s: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
-            level == LOG_LEVEL_WARNING ? "warning" : "note", text);
+    fprintf(stderr, "%smegatron: %s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", names[level],
+            text);
 }
 
 void log_note(const char *format, ...)
@@ -45,5 +47,14 @@ void log_warning(const char *format, ...)
 
     va_start(args, format);
     deliver(LOG_LEVEL_WARNING, format, args);
+    va_end(args);
+}
+
+void log_error(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    deliver(LOG_LEVEL_ERROR, format, args);
     va_end(args);
 }

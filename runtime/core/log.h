@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one channel for warnings and notes. Every layer reports through it; nothing below main()
- * writes to stderr directly. The format is "megatron: warning: TEXT" or "megatron: note: TEXT". */
+/* The one channel for warnings and notes. Every layer reports through it; nothing below the
+ * commands writes to stderr directly. The format is "megatron: warning: TEXT" or "megatron: note:
+ * TEXT". */
 #ifndef MEGATRON_LOG_H
 #define MEGATRON_LOG_H
 
@@ -11,11 +12,16 @@ extern "C" {
 enum log_level {
     LOG_LEVEL_NOTE,    /* something the user may want to know; nothing is wrong */
     LOG_LEVEL_WARNING, /* something is wrong or surprising; the work continues */
+    LOG_LEVEL_ERROR,   /* this process ends now, before main() could report the error */
 };
 
 /* One sentence, without newline and without the level's name. Safe to call from any thread. */
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* The same for a rank that ends all others; the format is "megatron: TEXT". All other errors travel
+ * up to main() in a struct error. */
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Deliver messages to 'handler'; NULL restores the default, which writes one line to stderr. Call
  * before other threads start. */

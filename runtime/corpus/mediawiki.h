@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The pages of a MediaWiki XML dump (export-0.3 to 0.11). Within texts '<' is always escaped, so
  * <page> occurs nowhere else, and a dump can be split at any byte: a range owns the pages whose
- * '<page' begins in it. */
+ * '<page' begins in it. That is why expat is not used: it reads a document from its beginning. */
 #ifndef MEGATRON_CORPUS_MEDIAWIKI_H
 #define MEGATRON_CORPUS_MEDIAWIKI_H
 

@@ -148,7 +148,7 @@ static struct index_file *get_in(const struct index_request *request, const stru
     struct index_file *file = NULL;
     struct lease lease;
 
-    *closed = file_make_directories(target->directory) < 0;
+    *closed = file_make_directories(target->directory, 0777) < 0;
     if (*closed) {
         error_set_errno(err, errno, "cannot create the directory %s", target->directory);
         return NULL;

@@ -62,24 +62,10 @@ int shared_file_replace(const char *path, const char *work, const char *text, st
 
 int shared_directory_create(const char *directory, const char *variable, struct error *err)
 {
-    char path[2048];
-    struct stat info;
-
-    if (snprintf(path, sizeof(path), "%s", directory) >= (int)sizeof(path))
-        return error_set(err, "the path %.100s... is too long", directory);
-    for (char *end = path; end;) {
-        end = strchr(end + 1, '/');
-        if (end)
-            *end = '\0';
-        /* Look it up first: an automounter mounts on lookup what it refuses to create. */
-        if ((stat(path, &info) < 0 || !S_ISDIR(info.st_mode)) && mkdir(path, 0700) < 0 &&
-            errno != EEXIST)
-            return error_set_errno(err, errno,
-                                   "cannot create the directory %.300s; set %s to a directory that "
-                                   "you can write to",
-                                   path, variable);
-        if (end)
-            *end = '/';
-    }
-    return 0;
+    if (file_make_directories(directory, 0700) == 0)
+        return 0;
+    return error_set_errno(err, errno,
+                           "cannot create the directory %.300s; set %s to a directory that you can "
+                           "write to",
+                           directory, variable);
 }

@@ -158,7 +158,7 @@ int history_update(const char *path, struct findings *findings, double now, cons
     slash = strrchr(lock, '/');
     if (slash && slash != lock) {
         *slash = '\0';
-        file_make_directories(lock);
+        file_make_directories(lock, 0777);
         *slash = '/';
     }
     fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);

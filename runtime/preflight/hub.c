@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -227,18 +226,10 @@ int hub_give(struct hub *hub, const void *all, void *mine, size_t bytes, double 
     return 0;
 }
 
-static double wall_clock(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* One round trip: rank 0 asks, 'rank' answers with its time. */
 static int ping(struct hub *hub, int rank, double *ahead, double *uncertainty, double until)
 {
-    double begin = clock_now(), mine = wall_clock(), theirs, half;
+    double begin = clock_now(), mine = clock_wall(), theirs, half;
     char question = 'c';
 
     if (socket_send(hub->fds[rank - 1], &question, 1, until) ||
@@ -262,7 +253,7 @@ static int answer_pings(struct hub *hub, double until, struct error *err)
     for (int i = 0; i < PINGS; i++) {
         if (socket_receive(hub->fds[0], &question, 1, until))
             return lost_rank_0(hub, err);
-        now = wall_clock();
+        now = clock_wall();
         if (socket_send(hub->fds[0], &now, sizeof(now), until))
             return lost_rank_0(hub, err);
     }

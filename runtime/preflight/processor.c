@@ -12,8 +12,9 @@
 #include <time.h>
 
 #include "clock.h"
+#include "cpuset.h"
 
-enum { STEPS = 100000, MOST_CORES = 1024, SAMPLES = 12 };
+enum { STEPS = 100000, SAMPLES = 12 };
 enum { COPY = 24 << 20 }; /* bytes: more than a core's own caches */
 
 static double cpu_seconds(void)
@@ -53,19 +54,19 @@ static double best_chain(int samples)
  * is measured. */
 static void measure_cores(struct processor *p, double until)
 {
-    cpu_set_t *all = CPU_ALLOC(MOST_CORES), *one = CPU_ALLOC(MOST_CORES);
-    size_t size = CPU_ALLOC_SIZE(MOST_CORES);
-    double slowest = best_chain(SAMPLES);
+    struct cpuset all, one;
+    struct error ignored;
+    double slowest = 0;
 
     p->slowest = sched_getcpu();
-    if (all && one && sched_getaffinity(0, size, all) == 0) {
-        slowest = 0;
-        for (int cpu = 0; cpu < MOST_CORES && (slowest == 0 || clock_now() < until); cpu++) {
+    if (cpuset_of_thread(&all, &ignored) == 0) {
+        for (int cpu = cpuset_next(&all, -1); cpu >= 0 && (slowest == 0 || clock_now() < until);
+             cpu = cpuset_next(&all, cpu)) {
             double best;
 
-            CPU_ZERO_S(size, one);
-            CPU_SET_S((size_t)cpu, size, one);
-            if (!CPU_ISSET_S((size_t)cpu, size, all) || sched_setaffinity(0, size, one) < 0)
+            cpuset_clear(&one);
+            cpuset_add(&one, cpu);
+            if (cpuset_bind_thread(&one, &ignored) < 0)
                 continue;
             best = best_chain(SAMPLES);
             if (best > slowest) {
@@ -73,12 +74,10 @@ static void measure_cores(struct processor *p, double until)
                 p->slowest = cpu;
             }
         }
-        sched_setaffinity(0, size, all);
-        if (slowest == 0)
-            slowest = best_chain(SAMPLES);
+        cpuset_bind_thread(&all, &ignored);
     }
-    CPU_FREE(all);
-    CPU_FREE(one);
+    if (slowest == 0)
+        slowest = best_chain(SAMPLES);
     p->core = STEPS / slowest;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ending.h"
 #include "command.h"
+#include "log.h"
 #include "train.h"
 
 #include <signal.h>
@@ -40,7 +41,7 @@ static void end_together(struct comm *comm, int code, const struct error *err)
     struct error ignored;
 
     if (code == TRAIN_REFUSED && comm->rank == 0)
-        fprintf(stderr, "megatron: %s\n", err->text);
+        log_error("%s", err->text);
     fflush(stdout);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGALRM, &action, NULL);

@@ -2,6 +2,7 @@
 /* TensorBoard event files: records of (length, checksum of it, data, checksum of it), where data is
  * a protocol buffer of type Event. Only what scalars need is encoded here. */
 #include "append_file.h"
+#include "clock.h"
 #include "event_file.h"
 #include "message.h"
 
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 struct event_file {
@@ -39,14 +39,6 @@ static void write_record(struct event_file *file, const struct message *data)
     append_file_add(file->records, record, head.size + data->size + tail.size);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 struct event_file *event_file_create(const char *directory, struct error *err)
 {
     struct event_file *file = calloc(1, sizeof(*file));
@@ -72,7 +64,7 @@ struct event_file *event_file_create(const char *directory, struct error *err)
         free(file);
         return NULL;
     }
-    put_double(&version, 1, seconds());
+    put_double(&version, 1, clock_wall());
     put_bytes(&version, 3, "brain.Event:2", 13);
     write_record(file, &version);
     return file;
@@ -89,7 +81,7 @@ void event_file_scalar(struct event_file *file, const char *tag, int64_t step, d
     put_varint(&item, 2 << 3 | 5);
     put_fixed(&item, bits, 4);
     put_bytes(&summary, 1, item.data, item.size);
-    put_double(&event, 1, seconds());
+    put_double(&event, 1, clock_wall());
     put_number(&event, 2, (uint64_t)step);
     put_bytes(&event, 5, summary.data, summary.size);
     write_record(file, &event);

@@ -3,13 +3,12 @@
 #include "rank_times.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "contract.h"
 #include "cpuset.h"
 #include "log.h"
@@ -57,15 +56,12 @@ static void copy_variable(enum contract_variable variable, char *to, size_t size
 static void describe_place(struct rank_place *place, const struct parallel *parallel)
 {
     struct cpuset set;
-    cpu_set_t mask;
+    struct error ignored;
 
     memset(place, 0, sizeof(*place));
     gethostname(place->host, sizeof(place->host) - 1);
-    cpuset_clear(&set);
-    if (sched_getaffinity(0, sizeof(mask), &mask) == 0)
-        for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-            if (CPU_ISSET(cpu, &mask))
-                cpuset_add(&set, cpu);
+    if (cpuset_of_thread(&set, &ignored) < 0)
+        cpuset_clear(&set);
     cpuset_format(&set, place->cpus, sizeof(place->cpus));
     copy_variable(CONTRACT_GPU, place->gpus, sizeof(place->gpus));
     copy_variable(CONTRACT_GPU_PCI, place->pci, sizeof(place->pci));
@@ -109,17 +105,10 @@ static void take_sample(struct rank_times *t, double seconds, struct rank_sample
 /* Records ----------------------------------------------------------------------------------------
  */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void begin_record(FILE *out, const char *kind)
 {
-    fprintf(out, "{\"record\":\"%s\",\"version\":%d,\"time\":%.3f", kind, RECORDS_VERSION, now());
+    fprintf(out, "{\"record\":\"%s\",\"version\":%d,\"time\":%.3f", kind, RECORDS_VERSION,
+            clock_wall());
 }
 
 /* The items of a list such as "a,b", quoted; names of hosts and NICs need no escapes, and what

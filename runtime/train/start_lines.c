@@ -44,14 +44,11 @@ static void print_command(FILE *stream)
 
 void start_lines_print(double ago, FILE *stream)
 {
-    struct timespec now;
     const char *job = getenv("SLURM_JOB_ID");
     char when[40], host[256] = "";
     struct tm parts;
-    time_t began;
+    time_t began = time(NULL) - (time_t)ago;
 
-    clock_gettime(CLOCK_REALTIME, &now);
-    began = now.tv_sec - (time_t)ago;
     gethostname(host, sizeof(host) - 1);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime_r(&began, &parts));
     fprintf(stream, "megatron %s started at %s UTC on %s%s%s; built with:%s\n", PACKAGE_VERSION,

@@ -134,7 +134,7 @@ static int open_file(struct wandb_file *file, const char *directory, const char 
     snprintf(file->directory, sizeof(file->directory), "%.900s/wandb/offline-run-%s-%s", directory,
              when, id);
     snprintf(path, sizeof(path), "%s/files", file->directory);
-    if (file_make_directories(path) < 0)
+    if (file_make_directories(path, 0777) < 0)
         return error_set_errno(err, errno, "--wandb-save-dir: cannot create %s", path);
     snprintf(path, sizeof(path), "%s/run-%s.wandb", file->directory, id);
     file->records = append_file_open(path, 1, err);
@@ -196,12 +196,10 @@ static void add_item(struct wandb_file *file, const char *tag, double value)
 static void end_step(struct wandb_file *file)
 {
     struct message step = {{0}, 0};
-    struct timespec now;
 
     if (!file->open)
         return;
-    clock_gettime(CLOCK_REALTIME, &now);
-    add_item(file, "_timestamp", (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    add_item(file, "_timestamp", clock_wall());
     add_item(file, "_runtime", clock_now() - file->began);
     add_item(file, "_step", (double)file->step);
     put_number(&step, 1, (uint64_t)file->step);

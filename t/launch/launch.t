@@ -58,7 +58,7 @@ kill_later='[ $RANK != 1 ] || [ $MEGATRON_RESTARTS != 0 ] || (while [ ! -f "$0/l
 try "$megatron" launch --nproc-per-node 2 -- "${run[@]}" --train-iters 150
 whole=$(last_loss <<<"$out")
 try "$megatron" launch --nproc-per-node 2 --pause 0 -- bash -c "$kill_later" "$scratch/killed" "${long[@]}" --save "$scratch/killed"
-is "$rc $(last_loss <<<"$out")" "0 $whole" "a run with a killed rank gets where it would have got" || diag "$(tail -n 5 <<<"$out")"
+is "$rc $(last_loss <<<"$out")" "0 $whole" "a run with a killed rank reaches the loss of an undisturbed run" || diag "$(tail -n 5 <<<"$out")"
 like "$out" '^megatron supervise: the run exited with code (137|1); its last checkpoint is iteration [0-9]+$' "after a restart from its checkpoint"
 
 # SIGTERM: all ranks save, and the launcher ends with 75. As PID 1 it also reaps what others leave behind.

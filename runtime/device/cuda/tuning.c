@@ -303,7 +303,8 @@ int tuning_save(struct tuning *tuning, struct error *err)
     read_file(tuning, 1); /* many ranks find the same: those that need not write do not wait */
     if (!anything_fresh(tuning))
         return 0;
-    file_make_directories(tuning->directory); /* errors are reported when the file is written */
+    file_make_directories(tuning->directory,
+                          0777); /* errors are reported when the file is written */
     lock = take_lock(tuning);
     read_file(tuning, 1);
     rc = anything_fresh(tuning) ? write_file(tuning, err) : 0;

@@ -36,7 +36,7 @@ static void test_write(void)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *path = scratch_path("write/file");
 
-        file_make_directories(scratch_path("write"));
+        file_make_directories(scratch_path("write"), 0777);
         is_int(file_write_whole(path, "old", 3, rows[i].flags, &err), 0, rows[i].name);
         is_int(file_write_whole(path, "new", 3, rows[i].flags, &err), 0, "  written again");
         ok(holds(path, rows[i].after), "  holds \"%s\"", rows[i].after);
@@ -57,7 +57,7 @@ static void test_write_fails(void)
        "no directory to write to");
     ok(file_write_whole(longer, "x", 1, 0, &err) == -1 && strstr(err.text, "too long"),
        "a path that is too long");
-    file_make_directories(scratch_path("taken/name/below"));
+    file_make_directories(scratch_path("taken/name/below"), 0777);
     ok(file_write_whole(scratch_path("taken/name"), "x", 1, 0, &err) == -1 &&
            strstr(err.text, "cannot write "),
        "a name that a directory has");
@@ -69,13 +69,13 @@ static void test_directories(void)
 {
     struct error err = {.text = ""};
 
-    is_int(file_make_directories(scratch_path("a/b/c")), 0, "directories and their parents");
-    is_int(file_make_directories(scratch_path("a/b/c/")), 0, "which exist, with a slash");
-    is_int(file_make_directories("/"), 0, "the root");
+    is_int(file_make_directories(scratch_path("a/b/c"), 0777), 0, "directories and their parents");
+    is_int(file_make_directories(scratch_path("a/b/c/"), 0777), 0, "which exist, with a slash");
+    is_int(file_make_directories("/", 0777), 0, "the root");
     write_file(scratch_path("plain"), "x", 1);
-    ok(file_make_directories(scratch_path("plain/x")) == -1 && errno == ENOTDIR,
+    ok(file_make_directories(scratch_path("plain/x"), 0777) == -1 && errno == ENOTDIR,
        "below a file there are none");
-    ok(file_make_directories(scratch_path("plain")) == -1 && errno == ENOTDIR,
+    ok(file_make_directories(scratch_path("plain"), 0777) == -1 && errno == ENOTDIR,
        "a file is not a directory");
     is_int(file_sync_directory(scratch_path("a"), &err), 0, "a directory is synced");
     is_int(file_sync_parent(scratch_path("a/b"), &err), 0, "so is the one that holds a path");

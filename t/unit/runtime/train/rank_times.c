@@ -59,7 +59,7 @@ int main(void)
        "unknown; test the node with megatron preflight", "no cause");
     samples[1].retransmitted = 5000;
     is(rank_times_cause(&samples[1], samples, RANKS, text, sizeof(text)),
-       "its node sent 5000 TCP segments again", "retransmissions");
+       "its node retransmitted 5000 TCP segments", "retransmissions");
     samples[1].mhz = 1200;
     is(rank_times_cause(&samples[1], samples, RANKS, text, sizeof(text)),
        "its clock is 1200 MHz, the median is 1900 MHz", "a low clock");
