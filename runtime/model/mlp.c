@@ -16,7 +16,7 @@ struct mlp_common {
     struct device_plan *swiglu, *swiglu_backward;
     struct device_plan *activation; /* recomputes 'activated' from 'pre' */
     void *dactivated;               /* (R, ffn) */
-    int fused;                      /* see below */
+    int fused;                      /* see is_fused */
 };
 
 /* The gate, if there is one, comes before the projection that it multiplies. */
