@@ -566,25 +566,38 @@ struct softcap_operands {
     void *x;
 };
 
-/* Cast a matrix to fp8: rows and columns get the elements of x * scale, rounded to the nearest
- * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude of
- * x), as scaling.h defines it. With 'bias' the column sums of x are the main gradient 'dbias'. */
+/* Cast a matrix to fp8: rows and columns get its elements times the scale, rounded to the nearest
+ * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude), as
+ * scaling.h defines it. With 'bias' the column sums are the main gradient 'dbias'. The matrix is x,
+ * or what one of these operations would compute, which is then not written anywhere. */
+enum quantize_source {
+    QUANTIZE_MATRIX,              /* x */
+    QUANTIZE_ACTIVATION,          /* activation(x) */
+    QUANTIZE_ACTIVATION_GRADIENT, /* dy * the activation's derivative at x */
+    QUANTIZE_GATE,                /* OPERATION_SWIGLU of x (rows, 2 * cols) */
+    QUANTIZE_GATE_GRADIENT,       /* its gradient at x (rows, cols), from dy (rows, cols / 2) */
+};
+
 struct quantize_shape {
-    int64_t rows, cols;
+    int64_t rows, cols; /* of the matrix that is cast */
     enum device_type from, to;
-    int margin; /* of a scale that is found from x */
+    int margin; /* of a scale that is found from the matrix */
     int bias;
+    enum quantize_source source;
+    enum activation activation;
+    enum gate gate;
 };
 
 struct quantize_operands {
-    const void *x; /* (rows, cols) */
+    const void *x;
     void *rows;    /* (rows, cols), or NULL */
     void *columns; /* (cols, rows), the transposed matrix, or NULL */
     const float *scale;
-    float *amax;    /* or NULL: raised to the largest magnitude of x; NaN is the largest */
+    float *amax;    /* or NULL: raised to the largest magnitude; NaN is the largest */
     float *inverse; /* 1 / the scale that was used */
     float *dbias;   /* (cols) */
     int accumulate; /* of dbias */
+    const void *dy; /* of gradients */
 };
 
 /* End of a step: the amax of all fp8 tensors enters their history and gives the scales of the next

@@ -220,7 +220,7 @@ static void release(void *shared)
 static struct column_parallel qkv_of(struct pass *p, struct block *block)
 {
     return (struct column_parallel){norm_output(p, block->before), block->tensors[QKV],
-                                    block->tensors[QKV_BIAS]};
+                                    block->tensors[QKV_BIAS], NULL};
 }
 
 /* qkv = projected with normalized queries and keys. */

@@ -212,7 +212,8 @@ void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
     if (!linear->fp8)
         return;
     cast(m, linear->cast_gradient, tensor, SCALED_GRADIENT,
-         &(struct quantize_operands){.x = o->dy,
+         &(struct quantize_operands){.x = linear->gradient ? o->pre : o->dy,
+                                     .dy = o->dy,
                                      .rows = f->scratch[0],
                                      .columns = linear->fp8 & PRODUCT_WGRAD ? f->scratch[1] : NULL,
                                      .dbias = dbias,

@@ -6,17 +6,23 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
                        const struct linear_spec *spec)
 {
     const struct scaling_rules *rules = &m->fp8.rules;
-    struct operation op = {
-        .kind = OPERATION_QUANTIZE,
-        .quantize = {spec->rows, spec->in, m->config.type, TYPE_E4M3, rules->margin, 0}};
+    struct operation op = {.kind = OPERATION_QUANTIZE,
+                           .quantize = {.rows = spec->out,
+                                        .cols = spec->in,
+                                        .from = m->config.type,
+                                        .to = TYPE_E4M3,
+                                        .margin = rules->margin}};
 
-    planner_make(planner, &linear->cast_input, &op);
-    op.quantize.rows = spec->out;
     planner_make(planner, &linear->cast_weight, &op);
-    op.quantize =
-        (struct quantize_shape){spec->rows,     spec->out,
-                                m->config.type, rules->hybrid ? TYPE_E5M2 : TYPE_E4M3,
-                                rules->margin,  spec->wgrad_bias && spec->fp8 & PRODUCT_WGRAD};
+    op.quantize.rows = spec->rows;
+    op.quantize.source = spec->input;
+    op.quantize.activation = spec->source_activation;
+    op.quantize.gate = spec->source_gate;
+    planner_make(planner, &linear->cast_input, &op);
+    op.quantize.cols = spec->out;
+    op.quantize.to = rules->hybrid ? TYPE_E5M2 : TYPE_E4M3;
+    op.quantize.source = linear->gradient = spec->gradient;
+    op.quantize.bias = spec->wgrad_bias && spec->fp8 & PRODUCT_WGRAD;
     planner_make(planner, &linear->cast_gradient, &op);
 }
 
@@ -139,8 +145,9 @@ void column_parallel_backward(struct model *m, const struct linear *linear,
     void *x = sequence_gather(&m->overlap, &rows, layer->part, m->scratch.whole1);
     void *dx = sequence_unreduced(&m->overlap, m->scratch.dy, m->scratch.whole2);
 
-    dgrad_product(m, linear, layer->weight, &(struct linear_dgrad_operands){.dy = dy, .dx = dx},
-                  dbias, accumulate);
+    dgrad_product(m, linear, layer->weight,
+                  &(struct linear_dgrad_operands){.dy = dy, .pre = layer->pre, .dx = dx}, dbias,
+                  accumulate);
     overlap_end(&m->overlap);
     sequence_scatter(&m->overlap, &rows, dx, m->scratch.dy);
     wgrad_product(m, linear, layer->weight,

@@ -11,6 +11,7 @@ struct linear {
     struct device_plan *forward, *dgrad, *wgrad;
     int fp8; /* the products in fp8: PRODUCT_... */
     struct device_plan *cast_input, *cast_weight, *cast_gradient; /* of a layer with fp8 */
+    enum quantize_source gradient;                                /* see linear_spec */
 };
 
 struct linear_spec {
@@ -24,6 +25,10 @@ struct linear_spec {
     int wgrad_bias; /* wgrad sums up the bias gradient */
     int head;       /* of the model's head, for a profile */
     int fp8;        /* products in fp8: PRODUCT_... */
+    /* fp8: x and dy are operands from which the factors are computed when they are cast. */
+    enum quantize_source input, gradient;
+    enum activation source_activation;
+    enum gate source_gate;
 };
 
 /* Create the plans; without gradients in a model that generates. */
@@ -35,6 +40,7 @@ void linear_release(struct linear *linear);
 struct column_parallel {
     void *part;       /* (P, h) input of this rank, output of a norm */
     int weight, bias; /* tensors */
+    const void *pre;  /* of a gradient that is computed when it is cast: its second operand */
 };
 
 void column_parallel_forward(struct model *m, const struct linear *linear,

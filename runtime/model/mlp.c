@@ -16,6 +16,7 @@ struct mlp_common {
     struct device_plan *swiglu, *swiglu_backward;
     struct device_plan *activation; /* recomputes 'activated' from 'pre' */
     void *dactivated;               /* (R, ffn) */
+    int fused;                      /* see is_fused */
 };
 
 /* The gate, if there is one, comes before the projection that it multiplies. */
@@ -46,6 +47,27 @@ static void add_parameters(struct builder *b, struct block *block)
     block->dropout_purpose = (uint32_t)(RNG_MLP_DROPOUT + block->number);
 }
 
+static enum activation activation_of(const struct model_config *c)
+{
+    return c->swiglu                          ? ACTIVATION_NONE
+           : c->activation != ACTIVATION_NONE ? c->activation
+           : c->gelu_erf                      ? ACTIVATION_GELU_ERF
+                                              : ACTIVATION_GELU_TANH;
+}
+
+/* With both layers in fp8, the activation and its gradient are computed where they are cast, from
+ * the value before the activation: neither is written in bf16 or kept. There are such casts for
+ * GELU by tanh and SwiGLU. */
+static int is_fused(const struct model *m, const struct block *block)
+{
+    const struct model_config *c = &m->config;
+    const int all = PRODUCT_FORWARD | PRODUCT_DGRAD | PRODUCT_WGRAD;
+
+    return block->fp8 && fp8_products(c, &m->sizes, LINEAR_FC1) == all &&
+           fp8_products(c, &m->sizes, LINEAR_FC2) == all &&
+           (c->swiglu ? c->gate == GATE_SILU : activation_of(c) == ACTIVATION_GELU_TANH);
+}
+
 static int variant(const struct block *block)
 {
     return block->fp8;
@@ -57,11 +79,10 @@ static void place(struct model *m, const struct block *block, void *memory, stru
     struct mlp_memory *a = memory;
     size_t size = type_size(m->config.type);
 
-    (void)block;
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
     a->pre = arena_take(arena, m->sizes.rows * m->sizes.fc1, size);
-    if (keep == KEEP_ALL)
+    if (keep == KEEP_ALL && !is_fused(m, block))
         a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
 }
 
@@ -74,17 +95,40 @@ static void place_common(struct model *m, struct block *block, struct arena *are
             arena_take(arena, m->sizes.rows * m->sizes.ffn, type_size(m->config.type));
 }
 
+/* Both layers with the activation in the casts; see is_fused. */
+static void plan_fused(struct planner *p, struct model *m, struct mlp_common *common)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    const struct linear_spec fc1 = {.rows = z->rows,
+                                    .in = z->hidden,
+                                    .out = z->fc1,
+                                    .bias = c->linear_bias,
+                                    .wgrad_bias = c->linear_bias,
+                                    .fp8 = fp8_products(c, z, LINEAR_FC1),
+                                    .gradient = c->swiglu ? QUANTIZE_GATE_GRADIENT
+                                                          : QUANTIZE_ACTIVATION_GRADIENT,
+                                    .source_activation = activation_of(c),
+                                    .source_gate = c->gate};
+    const struct linear_spec fc2 = {.rows = z->rows,
+                                    .in = z->ffn,
+                                    .out = z->hidden,
+                                    .fp8 = fp8_products(c, z, LINEAR_FC2),
+                                    .input = c->swiglu ? QUANTIZE_GATE : QUANTIZE_ACTIVATION,
+                                    .source_activation = activation_of(c),
+                                    .source_gate = c->gate};
+
+    linear_plan(p, m, &common->fc1, &fc1);
+    linear_plan(p, m, &common->fc2, &fc2);
+}
+
 /* The bias gradient of fc1 comes with the dgrad of fc2, except with SwiGLU. */
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void plan_apart(struct planner *p, struct model *m, const struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
-    struct planner p = {m->device, err, 0};
-    enum activation activation = c->swiglu                          ? ACTIVATION_NONE
-                                 : c->activation != ACTIVATION_NONE ? c->activation
-                                 : c->gelu_erf                      ? ACTIVATION_GELU_ERF
-                                                                    : ACTIVATION_GELU_TANH;
+    enum activation activation = activation_of(c);
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -103,15 +147,27 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation again = {.kind = OPERATION_ACTIVATION,
                               .activation = {z->rows * z->ffn, c->type, c->type, activation, 0}};
 
-    linear_plan(&p, m, &common->fc1, &fc1);
-    linear_plan(&p, m, &common->fc2, &fc2);
+    linear_plan(p, m, &common->fc1, &fc1);
+    linear_plan(p, m, &common->fc2, &fc2);
     if (c->swiglu)
-        planner_make(&p, &common->swiglu, &swiglu);
+        planner_make(p, &common->swiglu, &swiglu);
     swiglu.kind = OPERATION_SWIGLU_BACKWARD;
     if (c->swiglu && trains(m))
-        planner_make(&p, &common->swiglu_backward, &swiglu);
+        planner_make(p, &common->swiglu_backward, &swiglu);
     if (!c->swiglu && c->recompute == RECOMPUTE_SELECTIVE)
-        planner_make(&p, &common->activation, &again);
+        planner_make(p, &common->activation, &again);
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    struct mlp_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+
+    common->fused = is_fused(m, block);
+    if (common->fused)
+        plan_fused(&p, m, common);
+    else
+        plan_apart(&p, m, block);
     return p.failed ? -1 : 0;
 }
 
@@ -128,8 +184,19 @@ static void release(void *shared)
 
 static struct column_parallel fc1_of(struct pass *p, struct block *block)
 {
+    const struct mlp_memory *a = memory_of(p, block);
+
     return (struct column_parallel){norm_output(p, block->before), block->tensors[FC1],
-                                    block->tensors[FC1_BIAS]};
+                                    block->tensors[FC1_BIAS], a->pre};
+}
+
+/* What fc2 takes: the activated values, or those before the activation. */
+static void *fc2_input(struct pass *p, struct block *block)
+{
+    const struct mlp_common *common = block->common;
+    const struct mlp_memory *a = memory_of(p, block);
+
+    return common->fused ? a->pre : a->activated;
 }
 
 static void run_swiglu_forward(struct pass *p, struct block *block)
@@ -148,8 +215,8 @@ static void expand(struct pass *p, struct block *block)
     struct mlp_memory *a = memory_of(p, block);
     struct column_parallel fc1 = fc1_of(p, block);
 
-    column_parallel_forward(p->m, &common->fc1, &fc1, common->swiglu ? a->pre : a->activated,
-                            a->pre);
+    column_parallel_forward(p->m, &common->fc1, &fc1,
+                            common->swiglu || common->fused ? a->pre : a->activated, a->pre);
     if (common->swiglu)
         run_swiglu_forward(p, block);
 }
@@ -157,10 +224,9 @@ static void expand(struct pass *p, struct block *block)
 static void forward(struct pass *p, struct block *block)
 {
     const struct mlp_common *common = block->common;
-    struct mlp_memory *a = memory_of(p, block);
 
     expand(p, block);
-    row_parallel_forward(p->m, &common->fc2, block->tensors[FC2], a->activated);
+    row_parallel_forward(p->m, &common->fc2, block->tensors[FC2], fc2_input(p, block));
 }
 
 static void recompute(struct pass *p, struct block *block)
@@ -176,7 +242,7 @@ static void recompute(struct pass *p, struct block *block)
         expand(p, block);
     else if (common->swiglu)
         run_swiglu_forward(p, block);
-    else
+    else if (!common->fused)
         run_activation(common->activation, compute(p->m),
                        &(struct activation_operands){.x = a->pre, .y = a->activated});
 }
@@ -190,7 +256,7 @@ static void backward(struct pass *p, struct block *block)
     float *dbias = gradient(m, block->tensors[FC1_BIAS]);
     void *dpre = common->dactivated;
     const struct row_parallel_gradient fc2 = {.weight = block->tensors[FC2],
-                                              .x = a->activated,
+                                              .x = fc2_input(p, block),
                                               .dpart = p->dx,
                                               .dx = common->dactivated,
                                               .pre = a->pre,
@@ -203,8 +269,8 @@ static void backward(struct pass *p, struct block *block)
             common->swiglu_backward, compute(m),
             &(struct swiglu_backward_operands){.dy = common->dactivated, .x = a->pre, .dx = dpre});
     }
-    column_parallel_backward(m, &common->fc1, &fc1, dpre, common->swiglu ? dbias : NULL,
-                             p->accumulate);
+    column_parallel_backward(m, &common->fc1, &fc1, dpre,
+                             common->swiglu || common->fused ? dbias : NULL, p->accumulate);
     p->dy = m->scratch.dy;
 }
 

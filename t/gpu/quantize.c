@@ -94,7 +94,11 @@ static void end(struct test *t)
 
 static void run(const struct test *t, int kind)
 {
-    struct quantize_result result = {t->type, t->rows_d, t->columns_d, t->scale_d, t->amax_d};
+    struct quantize_result result = {.type = t->type,
+                                     .rows = t->rows_d,
+                                     .columns = t->columns_d,
+                                     .scale = t->scale_d,
+                                     .amax = t->amax_d};
     int64_t r = t->rows, c = t->cols;
 
     cudaMemset(t->amax_d, 0, sizeof(float));
@@ -108,7 +112,8 @@ static void run(const struct test *t, int kind)
     else if (kind == SWIGLU)
         kernel_quantize_swiglu(0, TYPE_BF16, r, c, t->x_d, &result);
     else
-        kernel_quantize_swiglu_backward(0, TYPE_BF16, r, c, t->dy_d, t->x_d, &result);
+        kernel_quantize_swiglu_backward(0, TYPE_BF16, r, c, t->dy_d, t->x_d, &result, NULL, 0,
+                                        NULL);
 }
 
 /* Element (r, c) of what a kernel is to write, before scaling. */

@@ -31,7 +31,7 @@ near() {
         NF != 2 { bad = 1 }
         { d = $1 - $2; if (d < 0) d = -d; if (d > bound * $1) bad = 1 }
         END { exit bad }'
-    ok "$1" || { diag "expected" $expected; diag "got     " $losses; diag "$(tail -n 3 "$scratch/out")"; }
+    ok "$1" || { diag "expected ${expected//$'\n'/ }"; diag "got      ${losses//$'\n'/ }"; diag "$(tail -n 3 "$scratch/out")"; }
 }
 
 # --- Next to the same run without fp8

@@ -10,7 +10,8 @@ enum { ROWS = 64 }; /* that a thread processes at a time */
 
 struct job {
     const struct quantize_shape *shape;
-    const struct quantize_operands *operands;
+    const float *x; /* the matrix to cast */
+    uint8_t *rows, *columns;
     float scale;
     uint32_t *largest; /* of each part: the bits of the largest magnitude */
 };
@@ -32,7 +33,7 @@ static int64_t last_row(const struct quantize_shape *shape, int64_t part)
 static void amax_part(void *context, int64_t part)
 {
     const struct job *job = context;
-    const float *x = job->operands->x;
+    const float *x = job->x;
     int64_t last = last_row(job->shape, part) * job->shape->cols;
     uint32_t largest = 0;
 
@@ -48,8 +49,8 @@ static void cast_part(void *context, int64_t part)
 {
     const struct job *job = context;
     const struct quantize_shape *shape = job->shape;
-    const float *x = job->operands->x;
-    uint8_t *rows = job->operands->rows, *columns = job->operands->columns;
+    const float *x = job->x;
+    uint8_t *rows = job->rows, *columns = job->columns;
 
     for (int64_t r = part * ROWS; r < last_row(shape, part); r++)
         for (int64_t c = 0; c < shape->cols; c++) {
@@ -70,12 +71,48 @@ static float float_of(uint32_t bits)
     return number;
 }
 
+static int64_t parts_of(const struct quantize_shape *shape)
+{
+    return (shape->rows + ROWS - 1) / ROWS;
+}
+
+/* The matrix to cast: x, or the result of the operation that produces it, in the workspace. */
+static const float *matrix_of(struct cpu_plan *plan, const struct quantize_operands *o)
+{
+    const struct quantize_shape *s = &plan->operation.quantize;
+    float *out = (float *)plan->workspace + parts_of(s);
+    int gradient = s->source == QUANTIZE_ACTIVATION_GRADIENT || s->source == QUANTIZE_GATE_GRADIENT;
+    struct cpu_plan inner = *plan;
+    struct error ignored; /* all are fp32 */
+
+    if (s->source == QUANTIZE_MATRIX)
+        return o->x;
+    if (s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT) {
+        inner.operation = (struct operation){
+            .kind = gradient ? OPERATION_SWIGLU_BACKWARD : OPERATION_SWIGLU,
+            .swiglu = {s->rows, gradient ? s->cols / 2 : s->cols, s->from, s->from, s->gate}};
+        cpu_plan_elementwise(&inner, &ignored);
+        if (gradient)
+            inner.work(&inner,
+                       &(struct swiglu_backward_operands){.dy = o->dy, .x = o->x, .dx = out});
+        else
+            inner.work(&inner, &(struct swiglu_operands){.x = o->x, .y = out});
+        return out;
+    }
+    inner.operation = (struct operation){
+        .kind = OPERATION_ACTIVATION,
+        .activation = {s->rows * s->cols, s->from, s->from, s->activation, gradient}};
+    cpu_plan_elementwise(&inner, &ignored);
+    inner.work(&inner, &(struct activation_operands){.x = o->x, .y = out, .dy = o->dy});
+    return out;
+}
+
 static void work_quantize(struct cpu_plan *plan, const void *operands)
 {
     const struct quantize_shape *shape = &plan->operation.quantize;
     const struct quantize_operands *o = operands;
-    int64_t parts = (shape->rows + ROWS - 1) / ROWS;
-    struct job job = {shape, o, *o->scale, plan->workspace};
+    int64_t parts = parts_of(shape);
+    struct job job = {shape, matrix_of(plan, o), o->rows, o->columns, *o->scale, plan->workspace};
     uint32_t largest = 0;
 
     threads_run(plan->threads, parts, amax_part, &job);
@@ -88,7 +125,7 @@ static void work_quantize(struct cpu_plan *plan, const void *operands)
     *o->inverse = 1.0f / job.scale;
     threads_run(plan->threads, parts, cast_part, &job);
     if (shape->bias)
-        cpu_column_sums(plan->threads, o->x, shape->rows, shape->cols, o->dbias, o->accumulate);
+        cpu_column_sums(plan->threads, job.x, shape->rows, shape->cols, o->dbias, o->accumulate);
 }
 
 static void work_scaling(struct cpu_plan *plan, const void *operands)
@@ -117,5 +154,10 @@ int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
     if (shape->from != TYPE_FP32 || !type_is_fp8(shape->to))
         return cpu_refuse_type(err);
     plan->work = work_quantize;
-    return cpu_workspace(plan, (size_t)((shape->rows + ROWS - 1) / ROWS) * sizeof(uint32_t), err);
+    return cpu_workspace(
+        plan,
+        sizeof(float) *
+            (size_t)(parts_of(shape) +
+                     (shape->source == QUANTIZE_MATRIX ? 0 : shape->rows * shape->cols)),
+        err);
 }

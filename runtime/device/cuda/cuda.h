@@ -72,6 +72,9 @@ void cuda_profile_end(struct cuda_device *device, cudaStream_t stream);
 int cuda_plan_linear(struct cuda_plan *plan, struct error *err);
 int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err);
 int cuda_linear_is_fp8(const struct operation *operation);
+
+/* linear.c: record that the product of a linear layer failed. */
+void cuda_fail_product(struct cuda_plan *plan, cublasStatus_t status);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 

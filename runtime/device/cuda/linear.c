@@ -36,23 +36,28 @@ static const struct linear_shape *shape_of(const struct cuda_plan *plan)
     return &plan->operation.linear;
 }
 
-static void check(struct cuda_plan *plan, cublasStatus_t status)
+void cuda_fail_product(struct cuda_plan *plan, cublasStatus_t status)
 {
     char text[256];
     const struct linear_shape *s = shape_of(plan);
-    struct linear *linear = plan->parts;
 
-    if (!status)
-        return;
-    if (linear->on_trial) {
-        linear->failed = 1;
-        return;
-    }
     snprintf(text, sizeof(text),
              "cuBLASLt: status %d in a linear layer (kind %d) of %" PRId64 " rows, %" PRId64
              " in, %" PRId64 " out",
              (int)status, (int)plan->base.kind, s->rows, s->in, s->out);
     cuda_fail_text(cuda_device_of(plan), text);
+}
+
+static void check(struct cuda_plan *plan, cublasStatus_t status)
+{
+    struct linear *linear = plan->parts;
+
+    if (!status)
+        return;
+    if (linear->on_trial)
+        linear->failed = 1;
+    else
+        cuda_fail_product(plan, status);
 }
 
 /* Forward ------------------------------------------------------------------------------------ */

@@ -9,7 +9,6 @@
 #include "quantize.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { UNIT = 16 }; /* bytes: leading dimensions and addresses are multiples of it */
@@ -22,17 +21,10 @@ static const struct linear_shape *shape_of(const struct cuda_plan *plan)
 static void run(struct cuda_plan *plan, struct cuda_stream *stream, const struct gemm_operands *g,
                 int accumulate, void *workspace)
 {
-    const struct linear_shape *s = shape_of(plan);
     cublasStatus_t status = gemm_run(plan->parts, stream->native, g, accumulate, workspace);
-    char text[256];
 
-    if (!status)
-        return;
-    snprintf(text, sizeof(text),
-             "cuBLASLt: status %d in an fp8 linear layer (kind %d) of %" PRId64 " rows, %" PRId64
-             " in, %" PRId64 " out",
-             (int)status, (int)plan->base.kind, s->rows, s->in, s->out);
-    cuda_fail_text(cuda_device_of(plan), text);
+    if (status)
+        cuda_fail_product(plan, status);
 }
 
 static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,

@@ -105,9 +105,28 @@ static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, vo
                                            .margin = s->margin,
                                            .inverse = o->inverse};
 
-    kernel_quantize_largest(STREAM, s->from, s->rows * s->cols, o->x, o->scale, largest);
-    kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result,
-                    s->bias ? o->dbias : NULL, o->accumulate, (float *)(largest + QUANTIZE_PARTS));
+    float *dbias = s->bias ? o->dbias : NULL, *sums = (float *)(largest + QUANTIZE_PARTS);
+
+    switch (s->source) {
+    case QUANTIZE_ACTIVATION:
+        kernel_quantize_gelu(STREAM, s->from, s->rows, s->cols, o->x, &result);
+        break;
+    case QUANTIZE_ACTIVATION_GRADIENT:
+        kernel_quantize_gelu_backward(STREAM, s->from, s->rows, s->cols, o->dy, o->x, &result,
+                                      dbias, o->accumulate, sums);
+        break;
+    case QUANTIZE_GATE:
+        kernel_quantize_swiglu(STREAM, s->from, s->rows, s->cols, o->x, &result);
+        break;
+    case QUANTIZE_GATE_GRADIENT:
+        kernel_quantize_swiglu_backward(STREAM, s->from, s->rows, s->cols / 2, o->dy, o->x, &result,
+                                        dbias, o->accumulate, sums);
+        break;
+    default:
+        kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result, dbias,
+                        o->accumulate, sums);
+        break;
+    }
 }
 
 typedef void work_function(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -186,11 +205,16 @@ static int has_mixed_types(const struct operation *op)
     }
 }
 
-/* Casts are from 16 to 8 bits, in whole vectors. */
+/* Casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU. */
 static int casts(const struct quantize_shape *s)
 {
+    int active = s->source == QUANTIZE_ACTIVATION || s->source == QUANTIZE_ACTIVATION_GRADIENT;
+    int gated = s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT;
+
     return type_size(s->from) == 2 && type_size(s->to) == 1 && s->rows % 16 == 0 &&
-           s->cols % 16 == 0;
+           s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
+           (!active || s->activation == ACTIVATION_GELU_TANH) && (!gated || s->gate == GATE_SILU) &&
+           (!s->bias || (s->source != QUANTIZE_ACTIVATION && s->source != QUANTIZE_GATE));
 }
 
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
@@ -205,7 +229,7 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
                          "of a norm or an activation");
     if (operation->kind == OPERATION_QUANTIZE && !casts(&operation->quantize))
         return error_set(err, "the CUDA device casts bf16 or fp16 matrices whose sizes are "
-                              "multiples of 16 to fp8");
+                              "multiples of 16 to fp8, also GELU by tanh and SwiGLU of them");
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;

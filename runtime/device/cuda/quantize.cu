@@ -397,23 +397,29 @@ __global__ void __launch_bounds__(THREADS) transpose(const uint8_t *x, const out
     }
 }
 
-/* Each block leaves the largest magnitude of its share. */
-template <typename T>
+/* Each block leaves the largest magnitude of its share, if there is no scale yet. */
+template <typename SOURCE>
 __global__ void __launch_bounds__(THREADS)
-    find_largest(const T *x, int64_t count, const float *scale, uint32_t *largest)
+    find_largest(const SOURCE source, int64_t rows, int64_t cols, const float *scale,
+                 uint32_t *largest)
 {
-    const int64_t step = (int64_t)gridDim.x * THREADS * VECTOR;
+    const int64_t across = cols / VECTOR, count = rows * across;
     uint32_t most = 0;
 
     if (*scale != 0)
         return;
-    for (int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR; i < count; i += step) {
-        float v[VECTOR];
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * THREADS) {
+        typename SOURCE::raw raw;
+        float v[SOURCE::PARTS][VECTOR];
 
-        unpack(load_whole<VECTOR>(x + i), v);
+        source.load(raw, i / across, i % across * VECTOR);
+        source.compute(raw, v);
 #pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            most = max(most, magnitude(v[k]));
+        for (int p = 0; p < SOURCE::PARTS; p++)
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                most = max(most, magnitude(v[p][k]));
     }
     most = block_max(most);
     if (threadIdx.x == 0)
@@ -458,6 +464,9 @@ void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t col
                        result->inverse};
     const dim3 grid = grid_of(rows, cols);
 
+    if (result->largest)
+        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(source, rows, cols, result->scale,
+                                                             result->largest);
     if (result->type == TYPE_E5M2 && dbias)
         quantize<SOURCE, __NV_E5M2, true><<<grid, THREADS, 0, stream>>>(source, o);
     else if (result->type == TYPE_E5M2)
@@ -485,13 +494,6 @@ void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t col
             call;                  \
         }                          \
     } while (0)
-
-extern "C" void kernel_quantize_largest(cudaStream_t stream, enum device_type type, int64_t count,
-                                        const void *x, const float *scale, uint32_t *largest)
-{
-    WITH_16_BITS(type, (find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>((const T *)x, count,
-                                                                             scale, largest)));
-}
 
 extern "C" void kernel_scaling(cudaStream_t stream, const scaling_shape *shape,
                                const scaling_operands *operands)
@@ -540,10 +542,11 @@ extern "C" void kernel_quantize_swiglu(cudaStream_t stream, enum device_type typ
 
 extern "C" void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type,
                                                 int64_t rows, int64_t cols, const void *dy,
-                                                const void *x, const struct quantize_result *result)
+                                                const void *x, const struct quantize_result *result,
+                                                float *dbias, int accumulate, float *workspace)
 {
     WITH_16_BITS(type, launch(stream, swiglu_gradient_of<T>{(const T *)dy, (const T *)x, cols},
-                              rows, cols, result, NULL, 0, NULL));
+                              rows, cols, result, dbias, accumulate, workspace));
 }
 
 extern "C" void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols,

@@ -19,18 +19,14 @@ struct quantize_result {
     void *columns;         /* (cols, rows), the transposed matrix, or NULL */
     const float *scale;    /* device memory */
     float *amax; /* device memory, or NULL: raised to the largest magnitude before scaling */
-    /* If *scale is 0, the scale is found from the matrix: what kernel_quantize_largest left. NULL:
-     * *scale is not 0. */
-    const uint32_t *largest;
+    /* Device memory of QUANTIZE_PARTS words, with which a *scale of 0 is replaced by one that is
+     * found from the matrix. NULL: *scale is not 0. */
+    uint32_t *largest;
     int margin;     /* of that scale */
     float *inverse; /* device memory, or NULL: 1 / the scale that was used */
 };
 
-/* The largest magnitudes of parts of a dense (rows, cols) matrix, as bits, for a scale of 0;
- * nothing if it is not 0. */
 enum { QUANTIZE_PARTS = 256 };
-void kernel_quantize_largest(cudaStream_t stream, enum device_type type, int64_t count,
-                             const void *x, const float *scale, uint32_t *largest);
 
 /* The scales of the next step: OPERATION_SCALING. */
 void kernel_scaling(cudaStream_t stream, const struct scaling_shape *shape,
@@ -53,12 +49,14 @@ void kernel_quantize_gelu_backward(cudaStream_t stream, enum device_type type, i
                                    const struct quantize_result *result, float *dbias,
                                    int accumulate, float *workspace);
 
-/* silu(gate) * up of x (rows, 2 * cols), and its gradient (rows, 2 * cols). */
+/* silu(gate) * up of x (rows, 2 * cols), and its gradient (rows, 2 * cols) with its column sums in
+ * 'dbias' (or NULL). */
 void kernel_quantize_swiglu(cudaStream_t stream, enum device_type type, int64_t rows, int64_t cols,
                             const void *x, const struct quantize_result *result);
 void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type, int64_t rows,
                                      int64_t cols, const void *dy, const void *x,
-                                     const struct quantize_result *result);
+                                     const struct quantize_result *result, float *dbias,
+                                     int accumulate, float *workspace);
 
 /* y (cols, rows) = transposed x (rows, cols), of one-byte elements. */
 void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols, const void *x,

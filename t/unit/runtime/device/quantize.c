@@ -60,7 +60,12 @@ static void factor_free(struct factor *f)
 static void cast(const struct factor *f, int bias, int accumulate)
 {
     struct operation op = {.kind = OPERATION_QUANTIZE,
-                           .quantize = {f->rows, f->cols, type, f->as, 1, bias}};
+                           .quantize = {.rows = f->rows,
+                                        .cols = f->cols,
+                                        .from = type,
+                                        .to = f->as,
+                                        .margin = 1,
+                                        .bias = bias}};
     struct device_plan *p = plan(&op);
 
     run_quantize(p, stream,
@@ -109,6 +114,113 @@ static void test_cast(int64_t rows, int64_t cols, enum device_type as, float sca
         agree(&f.dbias, sums, "  column sums");
     free(got), free(turned), free(sums);
     factor_free(&f);
+}
+
+/* --- Casts of what an activation or a gate computes --------------------------------------------
+ */
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static double silu_slope(double x)
+{
+    double open = 1 / (1 + exp(-x));
+
+    return open * (1 + x * (1 - open));
+}
+
+/* Element (r, c) of the matrix that is cast. */
+static double source_reference(const struct quantize_shape *s, const double *x, const double *dy,
+                               int64_t r, int64_t c)
+{
+    int64_t half = s->cols / 2;
+
+    switch (s->source) {
+    case QUANTIZE_ACTIVATION:
+        return activation_reference(s->activation, x[r * s->cols + c]);
+    case QUANTIZE_ACTIVATION_GRADIENT:
+        return dy[r * s->cols + c] * activation_slope(s->activation, x[r * s->cols + c]);
+    case QUANTIZE_GATE:
+        return silu(x[2 * r * s->cols + c]) * x[(2 * r + 1) * s->cols + c];
+    default:
+        return c < half
+                   ? dy[r * half + c] * x[r * s->cols + half + c] * silu_slope(x[r * s->cols + c])
+                   : dy[r * half + c - half] * silu(x[r * s->cols + c - half]);
+    }
+}
+
+/* A value so close to a boundary that rounding decides may be either byte. */
+static int is_either(uint8_t byte, double value, enum device_type as)
+{
+    return byte == fp8_encode((float)(value * (1 - 1e-4)), as) ||
+           byte == fp8_encode((float)(value * (1 + 1e-4)), as) ||
+           fabs((double)fp8_decode(byte, as) - value) < 1e-5;
+}
+
+static void test_source(enum quantize_source source, int64_t rows, int64_t cols, float scale,
+                        int bias)
+{
+    static const char *const names[] = {"", "GELU", "gradient of GELU", "SwiGLU",
+                                        "gradient of SwiGLU"};
+    enum device_type as = source % 2 ? TYPE_E4M3 : TYPE_E5M2;
+    struct operation op = {.kind = OPERATION_QUANTIZE,
+                           .quantize = {.rows = rows,
+                                        .cols = cols,
+                                        .from = type,
+                                        .to = as,
+                                        .bias = bias,
+                                        .source = source,
+                                        .activation = ACTIVATION_GELU_TANH}};
+    struct device_plan *p = plan(&op);
+    size_t bytes = (size_t)(rows * cols);
+    struct tensor x = tensor(2 * rows * cols, 1), dy = tensor(rows * cols, 1);
+    struct tensor dbias = tensor_as(TYPE_FP32, cols, 1, 0);
+    uint8_t *rows_d = allocate(bytes), *columns_d = allocate(bytes);
+    uint8_t *got = malloc(bytes), *turned = malloc(bytes);
+    float *scale_d = upload_float(scale), *amax_d = upload_float(0), *inverse_d = upload_float(0);
+    double *sums = calloc((size_t)cols, sizeof(double)), largest = 0;
+    float amax, used;
+    int64_t wrong = 0;
+
+    run_quantize(p, stream,
+                 &(struct quantize_operands){.x = x.d,
+                                             .dy = dy.d,
+                                             .rows = rows_d,
+                                             .columns = columns_d,
+                                             .scale = scale_d,
+                                             .amax = amax_d,
+                                             .inverse = inverse_d,
+                                             .dbias = bias ? dbias.d : NULL});
+    transfer(got, rows_d, bytes, COPY_TO_HOST);
+    transfer(turned, columns_d, bytes, COPY_TO_HOST);
+    amax = read_float(amax_d);
+    used = 1 / read_float(inverse_d);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            double value = source_reference(&op.quantize, x.v, dy.v, r, c);
+
+            largest = fmax(largest, fabs(value));
+            sums[c] += value;
+            wrong += !is_either(got[r * cols + c], value * (double)used, as) ||
+                     turned[c * rows + r] != got[r * cols + c];
+        }
+    ok(wrong == 0, "cast of %s, scale %g: %lld bytes are wrong", names[source], (double)scale,
+       (long long)wrong);
+    ok(fabs((double)amax - largest) < 1e-4 * largest &&
+           fabs((double)used -
+                (double)(scale > 0 ? scale : scaling_factor(amax, fp8_largest(as), 0, 1))) <
+               1e-5 * (double)used,
+       "  amax %g, scale %g", (double)amax, (double)used);
+    if (bias)
+        agree_closely(&dbias, sums, "  column sums");
+    plan_destroy(p);
+    device_release(device, rows_d), device_release(device, columns_d);
+    device_release(device, scale_d), device_release(device, amax_d);
+    device_release(device, inverse_d);
+    free(got), free(turned), free(sums);
+    tensor_free(&x), tensor_free(&dy), tensor_free(&dbias);
 }
 
 /* amax keeps a larger value, and NaN is the largest. */
@@ -339,7 +451,8 @@ static void test_refused(void)
          .linear = {16, 16, 16, {TYPE_E4M3, type, TYPE_E5M2, type}, 1, ACTIVATION_NONE, 0}},
         {.kind = OPERATION_LINEAR_FORWARD,
          .linear = {16, 16, 16, {type, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
-        {.kind = OPERATION_QUANTIZE, .quantize = {16, 16, type, type, 0, 0}},
+        {.kind = OPERATION_QUANTIZE,
+         .quantize = {.rows = 16, .cols = 16, .from = type, .to = type}},
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
@@ -363,6 +476,11 @@ void quantize_cases(void)
     test_cast(48, 80, TYPE_E5M2, 3000, 1, 0);
     test_cast(272, 144, TYPE_E4M3, 0, 1, 1);
     test_cast(144, 528, TYPE_E5M2, 0, 0, 0);
+    for (int source = QUANTIZE_ACTIVATION; source <= QUANTIZE_GATE_GRADIENT; source++) {
+        test_source((enum quantize_source)source, 48, 160, 20, 0);
+        test_source((enum quantize_source)source, 144, 32, 0,
+                    source == QUANTIZE_ACTIVATION_GRADIENT || source == QUANTIZE_GATE_GRADIENT);
+    }
     test_amax();
     test_products(48, 80, 32, TYPE_E5M2);
     test_products(144, 64, 272, TYPE_E4M3);
