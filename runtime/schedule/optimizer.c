@@ -9,6 +9,7 @@ struct segment {
     struct device_plan *plan;
     int64_t first;       /* in the gradient arena */
     int64_t shard_first; /* in the shard arenas */
+    int64_t count;
 };
 
 /* How elements are updated. */
@@ -21,6 +22,7 @@ struct update {
     struct device_plan *momentum; /* Muon: what comes before the matrices are orthogonalized */
     int bucket;
     int64_t first; /* within the shard */
+    int64_t count;
 };
 
 struct optimizer {
@@ -36,14 +38,15 @@ struct optimizer {
     struct device_event **gathered; /* one per bucket; NULL if it has one shard */
     char *gathering;                /* per bucket: the model's stream does not wait for it yet */
     struct device_event *held;      /* what the next update waits for; NULL: nothing */
-    char *memory;
-    struct optimizer_shard shard;
+    struct optimizer_state state;
     struct update *updates; /* in the order of the buckets */
     int update_count;
     struct segment *segments;
     int segment_count;
     struct device_plan *phases[4];
-    struct muon *muon; /* NULL: another optimizer */
+    struct muon *muon;    /* NULL: another optimizer */
+    struct segment *sums; /* the segments in parts that are on the device; NULL: all of it is */
+    int sum_count;
 };
 
 /* This rank's shard of a bucket, in the arenas. */
@@ -71,6 +74,7 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     if (last <= first)
         return 0;
     segment->first = first;
+    segment->count = last - first;
     segment->shard_first = bucket->shard_first + first - shard_of(o, bucket).first;
     segment->plan = plan_create(o->device, &op, err);
     if (!segment->plan)
@@ -174,8 +178,10 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
                  way == WAY_DECOUPLED}};
     struct update *update = &o->updates[o->update_count++];
 
-    *update =
-        (struct update){.way = way, .bucket = number, .first = first - shard_of(o, bucket).first};
+    *update = (struct update){.way = way,
+                              .bucket = number,
+                              .first = first - shard_of(o, bucket).first,
+                              .count = last - first};
     if (way == WAY_MUON)
         return plan_muon(o, update, last - first, err);
     update->plan = plan_create(o->device, &op, err);
@@ -185,9 +191,12 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
 /* One update per bucket, or more if its tensors are updated in different ways. */
 static int plan_updates(struct optimizer *o, struct error *err)
 {
-    /* Each tensor begins and ends a range at most. */
-    o->updates = calloc((size_t)(2 * o->parameters->tensor_count + o->parameters->bucket_count),
-                        sizeof(*o->updates));
+    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+
+    /* Each tensor begins and ends a range at most, and each piece of offloaded state. */
+    o->updates = calloc(
+        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + pieces + 1)),
+        sizeof(*o->updates));
     if (!o->updates)
         return error_set(err, "out of memory");
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -195,7 +204,8 @@ static int plan_updates(struct optimizer *o, struct error *err)
         int64_t at = shard.first, last = shard.first + shard.count;
 
         do {
-            int64_t end = last;
+            int64_t own = o->parameters->buckets[i].shard_first + at - shard.first;
+            int64_t end = at + optimizer_state_span(&o->state, own, last - at);
             enum way way = way_until(o, at, &end);
 
             if (plan_update(o, i, at, end, way, err) < 0)
@@ -203,6 +213,32 @@ static int plan_updates(struct optimizer *o, struct error *err)
             at = end;
         } while (at < last);
     }
+    return 0;
+}
+
+/* To sum up master weights, segments are cut into what is on the device at a time. */
+static int plan_sums(struct optimizer *o, struct error *err)
+{
+    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+
+    if (o->state.hosted == 0 || o->type == TYPE_FP32)
+        return 0;
+    o->sums = calloc((size_t)(2 * (o->segment_count + pieces + 1)), sizeof(*o->sums));
+    if (!o->sums)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < o->segment_count; i++)
+        for (int64_t at = 0; at < o->segments[i].count; at += o->sums[o->sum_count++].count) {
+            struct segment *sum = &o->sums[o->sum_count];
+            struct operation op = {.kind = OPERATION_SQUARE_SUM};
+
+            sum->shard_first = o->segments[i].shard_first + at;
+            sum->count =
+                optimizer_state_span(&o->state, sum->shard_first, o->segments[i].count - at);
+            op.square_sum.count = sum->count;
+            sum->plan = plan_create(o->device, &op, err);
+            if (!sum->plan)
+                return -1;
+        }
     return 0;
 }
 
@@ -218,6 +254,8 @@ static int create_plans(struct optimizer *o, struct error *err)
     for (int i = 0; i < p->bucket_count; i++)
         if (plan_segments(o, &p->buckets[i], err) < 0)
             return -1;
+    if (plan_sums(o, err) < 0)
+        return -1;
     for (int phase = 0; phase < 4; phase++) {
         struct operation op = {.kind = OPERATION_STEP,
                                .step = {o->config.rules, (enum step_phase)phase}};
@@ -231,15 +269,8 @@ static int create_plans(struct optimizer *o, struct error *err)
 
 static int create_memory(struct optimizer *o, struct error *err)
 {
-    int64_t n = o->parameters->shard_elements;
-    int arrays = o->type == TYPE_FP32 ? 2 : 3;
-    float *memory = device_allocate(o->device, (size_t)(arrays * n) * sizeof(float), err);
-
-    if (!memory)
-        return error_prefix(err, "optimizer");
-    o->memory = (char *)memory;
-    o->shard = (struct optimizer_shard){arrays == 3 ? memory + 2 * n : NULL, memory, memory + n, n};
-    return 0;
+    return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements,
+                                  o->type == TYPE_FP32 ? 2 : 3, o->config.offload, err);
 }
 
 static int create_gathering(struct optimizer *o, struct error *err)
@@ -340,6 +371,9 @@ void optimizer_destroy(struct optimizer *o)
     }
     for (int i = 0; i < o->segment_count; i++)
         plan_destroy(o->segments[i].plan);
+    for (int i = 0; i < o->sum_count; i++)
+        plan_destroy(o->sums[i].plan);
+    free(o->sums);
     for (int i = 0; i < 4; i++)
         plan_destroy(o->phases[i]);
     for (int i = 0; o->gathered && i < o->parameters->bucket_count; i++)
@@ -348,7 +382,7 @@ void optimizer_destroy(struct optimizer *o)
     device_event_destroy(o->ready);
     device_event_destroy(o->reduced);
     device_stream_destroy(o->reduce_stream);
-    device_release(o->device, o->memory);
+    optimizer_state_destroy(&o->state);
     free(o->gathered);
     free(o->gathering);
     free(o->updates);
@@ -356,23 +390,9 @@ void optimizer_destroy(struct optimizer *o)
     free(o);
 }
 
-struct optimizer_shard optimizer_shard(struct optimizer *optimizer)
+const struct optimizer_state *optimizer_state(const struct optimizer *optimizer)
 {
-    return optimizer->shard;
-}
-
-static int clear(struct optimizer *o, float *x, int64_t count, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
-    struct device_plan *plan = plan_create(o->device, &op, err);
-    int rc;
-
-    if (!plan)
-        return -1;
-    run_fill(plan, o->stream, &(struct fill_operands){x});
-    rc = device_stream_wait(o->stream, 600, err);
-    plan_destroy(plan);
-    return rc;
+    return &optimizer->state;
 }
 
 int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint64_t seed,
@@ -391,18 +411,18 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     host->seed = seed;
     step_state_refresh(host, &o->config.rules);
     device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
-    for (int i = 0; i < o->parameters->bucket_count && o->shard.master; i++) {
+    for (int i = 0; i < o->parameters->bucket_count && o->type != TYPE_FP32; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
-        device_copy(o->stream, o->shard.master + bucket->shard_first,
-                    model_gradients(o->model) + shard_of(o, bucket).first,
-                    (size_t)shard_of(o, bucket).count * sizeof(float), COPY_ON_DEVICE);
+        optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
+                                   model_gradients(o->model) + shard_of(o, bucket).first,
+                                   shard_of(o, bucket).count);
     }
     rc = device_stream_wait(o->stream, 600, err);
     device_host_release(o->device, host);
     if (rc < 0 || resumed)
         return rc;
-    return clear(o, o->shard.moment1, 2 * o->shard.elements, err);
+    return optimizer_state_clear(&o->state, o->stream, err);
 }
 
 static void phase(struct optimizer *o, enum step_phase phase)
@@ -501,24 +521,32 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
     const struct bucket *bucket = &o->parameters->buckets[u->bucket];
     int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
     char *mine = (char *)model_weights(o->model) + (size_t)at * type_size(o->type);
-    struct adam_operands adam = {
-        .grad = model_gradients(o->model) + at,
-        .master = o->shard.master ? o->shard.master + own : (float *)mine,
-        .moment1 = o->shard.moment1 + own,
-        .moment2 = o->shard.moment2 + own,
-        .weights = o->shard.master ? mine : NULL,
-        .state = model_state(o->model),
-    };
-    struct muon_operands muon = {.x = model_gradients(o->model) + at,
-                                 .moment = adam.moment1,
-                                 .master = adam.master,
-                                 .weights = adam.weights,
-                                 .state = adam.state};
+    int which = u->way != WAY_MUON ? STATE_ALL : orthogonal ? STATE_MASTER : STATE_MOMENT1;
+    struct offload_arrays s;
+    float *master;
 
+    if (orthogonal && u->way != WAY_MUON)
+        return;
+    s = optimizer_state_use(&o->state, o->stream, own, u->count, which);
+    master = o->type == TYPE_FP32 ? (float *)mine : s.master;
+    if (o->type == TYPE_FP32)
+        mine = NULL;
     if (u->way == WAY_MUON)
-        run_muon(orthogonal ? u->plan : u->momentum, o->stream, &muon);
-    else if (!orthogonal)
-        run_adam(u->plan, o->stream, &adam);
+        run_muon(orthogonal ? u->plan : u->momentum, o->stream,
+                 &(struct muon_operands){.x = model_gradients(o->model) + at,
+                                         .moment = s.moment1,
+                                         .master = master,
+                                         .weights = mine,
+                                         .state = model_state(o->model)});
+    else
+        run_adam(u->plan, o->stream,
+                 &(struct adam_operands){.grad = model_gradients(o->model) + at,
+                                         .master = master,
+                                         .moment1 = s.moment1,
+                                         .moment2 = s.moment2,
+                                         .weights = mine,
+                                         .state = model_state(o->model)});
+    optimizer_state_done(&o->state, o->stream, own, u->count, which);
 }
 
 /* Update the elements of this rank's shard of bucket 'number'; 'next' is its first update. Muon
@@ -545,6 +573,7 @@ static void update(struct optimizer *o)
     if (o->held)
         device_event_follow(o->stream, o->held);
     o->held = NULL;
+    optimizer_state_begin(&o->state);
     if (o->muon)
         update_matrices(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -562,6 +591,7 @@ static void update(struct optimizer *o)
         device_event_record(o->gathered[i], o->reduce_stream);
         o->gathering[i] = 1;
     }
+    optimizer_state_end(&o->state, o->stream);
 }
 
 void optimizer_finish(struct optimizer *o)
@@ -587,19 +617,26 @@ void optimizer_finish(struct optimizer *o)
 
 void optimizer_sum_weights(struct optimizer *o)
 {
-    struct step_state *state = model_state(o->model);
-    float *weights = model_weights(o->model);
+    const struct segment *list = o->sums ? o->sums : o->segments;
+    const float *weights = model_weights(o->model);
+    double *sum = &model_state(o->model)->norm_squared;
 
     optimizer_settle(o);
     phase(o, STEP_BEGIN);
-    for (int i = 0; i < o->segment_count; i++) {
-        const struct segment *segment = &o->segments[i];
+    optimizer_state_begin(&o->state);
+    for (int i = 0; i < (o->sums ? o->sum_count : o->segment_count); i++) {
+        int64_t first = list[i].shard_first, count = list[i].count;
 
-        run_square_sum(segment->plan, o->stream,
-                       &(struct square_sum_operands){o->shard.master
-                                                         ? o->shard.master + segment->shard_first
-                                                         : weights + segment->first,
-                                                     &state->norm_squared});
+        if (o->type == TYPE_FP32) {
+            run_square_sum(list[i].plan, o->stream,
+                           &(struct square_sum_operands){weights + list[i].first, sum});
+            continue;
+        }
+        run_square_sum(
+            list[i].plan, o->stream,
+            &(struct square_sum_operands){
+                optimizer_state_use(&o->state, o->stream, first, count, STATE_MASTER).master, sum});
+        optimizer_state_done(&o->state, o->stream, first, count, 0);
     }
-    comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
+    comm_all_reduce(o->parallel->world, o->stream, sum, 1, TYPE_FP64, COMM_SUM);
 }

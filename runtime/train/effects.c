@@ -36,6 +36,7 @@ static const struct {
     {"profile-ranks", "profile"},
     {"profile-dir", "profile"},
     {"sgd-momentum", "optimizer"},
+    {"optimizer-offload-fraction", "optimizer-cpu-offload"},
     {"muon-momentum", "optimizer"},
     {"muon-use-nesterov", "optimizer"},
     {"muon-num-ns-steps", "optimizer"},
