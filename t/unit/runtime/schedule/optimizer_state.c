@@ -8,35 +8,32 @@
 
 enum { ELEMENTS = 5000, STEPS = 4, PIECES = 64 };
 
-/* moment1 += 1 and master += moment1, moment2 stays, for all elements. Several pieces are under way
- * at a time. */
+/* moment1 += 1 and master += moment1, moment2 stays, for all elements. Several pieces, and steps,
+ * are under way at a time. */
 static int step(struct optimizer_state *s, struct device_stream *stream, const float *ones,
-                struct error *err)
+                struct device_plan *plans[PIECES], struct error *err)
 {
-    struct device_plan *plans[PIECES];
-    int pieces = 0, rc;
+    int pieces = 0;
 
     optimizer_state_begin(s);
     for (int64_t at = 0, count; at < s->elements && pieces < PIECES; at += count) {
         struct operation op = {.kind = OPERATION_ADD};
-        struct device_plan *add;
+        struct device_plan **add = &plans[pieces++];
         struct offload_arrays a;
 
         count = optimizer_state_span(s, at, s->elements - at);
         op.add.count = count;
-        add = plans[pieces++] = plan_create(s->device, &op, err);
-        if (!add)
+        if (!*add)
+            *add = plan_create(s->device, &op, err);
+        if (!*add)
             return -1;
         a = optimizer_state_use(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
-        run_add(add, stream, &(struct add_operands){ones, a.moment1});
-        run_add(add, stream, &(struct add_operands){a.moment1, a.master});
+        run_add(*add, stream, &(struct add_operands){ones, a.moment1});
+        run_add(*add, stream, &(struct add_operands){a.moment1, a.master});
         optimizer_state_done(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
     }
     optimizer_state_end(s, stream);
-    rc = device_stream_wait(stream, 60, err);
-    while (pieces > 0)
-        plan_destroy(plans[--pieces]);
-    return rc;
+    return 0;
 }
 
 static float element(const struct optimizer_state *s, const float *here, const float *host,
@@ -65,6 +62,7 @@ static void test(struct device *device, double fraction, int64_t hosted)
     struct optimizer_state s = {0};
     struct error err = {0};
     float *ones = calloc(ELEMENTS, sizeof(*ones)), *first = calloc(ELEMENTS, sizeof(*first));
+    struct device_plan *plans[PIECES] = {0};
     size_t on_device, on_host;
     int rc = -1;
 
@@ -81,13 +79,17 @@ static void test(struct device *device, double fraction, int64_t hosted)
         rc = device_stream_wait(stream, 60, &err);
     }
     for (int i = 0; i < STEPS && rc == 0; i++)
-        rc = step(&s, stream, ones, &err);
-    if (rc < 0)
+        rc = step(&s, stream, ones, plans, &err);
+    if (rc == 0)
+        rc = device_stream_wait(stream, 60, &err);
+    if (!ok(rc == 0, "steps"))
         diag("%s", err.text);
     else
         check(&s, fraction, hosted);
     optimizer_state_memory(ELEMENTS, 3, fraction, &on_device, &on_host);
     ok(on_host == (size_t)(3 * hosted) * sizeof(float), "  its host memory");
+    for (int i = 0; i < PIECES; i++)
+        plan_destroy(plans[i]);
     optimizer_state_destroy(&s);
     device_stream_destroy(stream);
     free(ones);
@@ -109,6 +111,7 @@ int main(void)
             return 1;
         }
         test(device, 0, 0);
+        test(device, 0.026, 128); /* one piece */
         test(device, 0.3, 1408);
         test(device, 1, ELEMENTS);
         device_close(device);
