@@ -26,9 +26,12 @@ struct checkpoint_config {
     void (*say)(const char *text);
 };
 
-/* The optimizer's arrays on the device, laid out like struct optimizer_shard. */
+/* The optimizer's arrays, laid out like struct optimizer_state: on the device, but for the first
+ * 'hosted' elements of each, which are in host memory. No master weights: both NULL. */
 struct checkpoint_arrays {
     float *master, *moment1, *moment2;
+    int64_t hosted;
+    float *host_master, *host_moment1, *host_moment2;
 };
 
 struct checkpoint;

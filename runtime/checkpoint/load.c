@@ -78,6 +78,19 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     return 0;
 }
 
+/* An array whose first elements are in host memory. */
+static void upload_array(struct checkpoint *c, float *here, float *host, const float *from)
+{
+    int64_t hosted = c->arrays.hosted, rest = c->parameters->shard_elements - hosted;
+
+    if (hosted > 0)
+        device_copy(model_stream(c->model), host, from, (size_t)hosted * sizeof(float),
+                    COPY_ON_HOST);
+    if (rest > 0)
+        device_copy(model_stream(c->model), here, from + hosted, (size_t)rest * sizeof(float),
+                    COPY_TO_DEVICE);
+}
+
 /* Copy this rank's shard from host memory to its destination: weights go to its part of the
  * gradient arena, from which the data-parallel ranks gather them. */
 static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
@@ -85,7 +98,6 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
     struct device_stream *stream = model_stream(c->model);
     const struct parameters *p = c->parameters;
     float *gradients = model_gradients(c->model);
-    size_t bytes = (size_t)p->shard_elements * sizeof(float);
 
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *b = &p->buckets[i];
@@ -99,8 +111,8 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
                             gradients + b->first, (size_t)mine.count, TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
-        device_copy(stream, c->arrays.moment1, parts[1], bytes, COPY_TO_DEVICE);
-        device_copy(stream, c->arrays.moment2, parts[2], bytes, COPY_TO_DEVICE);
+        upload_array(c, c->arrays.moment1, c->arrays.host_moment1, parts[1]);
+        upload_array(c, c->arrays.moment2, c->arrays.host_moment2, parts[2]);
     }
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
@@ -350,7 +362,8 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
 static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
-    int in_place = strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1;
+    int in_place =
+        strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1 && c->arrays.hosted == 0;
     float *host = device_host_allocate(
         c->device, (size_t)(elements * (in_place ? 1 : ARRAYS)) * sizeof(float), err);
 

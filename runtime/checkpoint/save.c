@@ -171,6 +171,17 @@ static void give_job(struct checkpoint *c, enum phase job)
 
 /* --- A save ---------------------------------------------------------------------------------- */
 
+/* The elements of an array that are in host memory, and those on the device. */
+static void copy_array(const struct checkpoint *c, float *to, const float *here, const float *host)
+{
+    int64_t hosted = c->arrays.hosted, rest = c->parameters->shard_elements - hosted;
+
+    if (hosted > 0)
+        device_copy(c->stream, to, host, (size_t)hosted * sizeof(float), COPY_ON_HOST);
+    if (rest > 0)
+        device_copy(c->stream, to + hosted, here, (size_t)rest * sizeof(float), COPY_TO_HOST);
+}
+
 /* Copy this rank's shard to host memory, after all work submitted so far. Weights and optimizer
  * state do not change until the next update, so the copies overlap with the next step's passes; the
  * step's counters change before that, so their few bytes are copied in the model's stream. Weights
@@ -179,7 +190,6 @@ static void take_snapshot(struct checkpoint *c)
 {
     struct device_stream *stream = c->stream;
     const struct parameters *p = c->parameters;
-    size_t bytes = (size_t)p->shard_elements * sizeof(float);
 
     device_copy(model_stream(c->model), c->state, model_state(c->model), sizeof(*c->state),
                 COPY_TO_HOST);
@@ -197,12 +207,11 @@ static void take_snapshot(struct checkpoint *c)
                     (size_t)mine.count * sizeof(float), COPY_TO_HOST);
     }
     if (c->arrays.master)
-        device_copy(stream, c->snapshot, c->arrays.master, bytes, COPY_TO_HOST);
+        copy_array(c, c->snapshot, c->arrays.master, c->arrays.host_master);
     if (c->config.save_optimizer) {
-        device_copy(stream, c->snapshot + p->shard_elements, c->arrays.moment1, bytes,
-                    COPY_TO_HOST);
-        device_copy(stream, c->snapshot + 2 * p->shard_elements, c->arrays.moment2, bytes,
-                    COPY_TO_HOST);
+        copy_array(c, c->snapshot + p->shard_elements, c->arrays.moment1, c->arrays.host_moment1);
+        copy_array(c, c->snapshot + 2 * p->shard_elements, c->arrays.moment2,
+                   c->arrays.host_moment2);
     }
     device_event_record(c->copied, stream);
 }

@@ -60,7 +60,7 @@ struct device_memory {
     size_t total, available; /* bytes */
 };
 
-enum device_copy { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE };
+enum device_copy { COPY_TO_DEVICE, COPY_TO_HOST, COPY_ON_DEVICE, COPY_ON_HOST };
 
 /* What a backend implements; the inline calls below document each function. */
 struct device {

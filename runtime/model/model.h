@@ -3,8 +3,9 @@
  *
  * A rank has one or more chunks (virtual pipeline stages). A slot holds what a micro-batch keeps
  * between its forward and its backward pass through one chunk; all chunks use the same slots, and
- * the pipeline schedule determines how many are needed. All work is enqueued on the model's compute stream (collectives of tensor and
- * context parallelism on a side stream, ordered by events); no call blocks. */
+ * the pipeline schedule determines how many are needed. All work is enqueued on the model's compute
+ * stream (collectives of tensor and context parallelism on a side stream, ordered by events); no
+ * call blocks. */
 #ifndef MEGATRON_MODEL_H
 #define MEGATRON_MODEL_H
 
@@ -55,8 +56,8 @@ struct model;
 
 /* The memory of the rank at 'at', with 'slots' slots. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
-                      const struct layout_position *at, int slots,
-                      struct model_memory *memory, struct error *err);
+                      const struct layout_position *at, int slots, struct model_memory *memory,
+                      struct error *err);
 
 /* Create the model with its plans and arenas: weights, main gradients and activations. 'parallel'
  * and 'device' must outlive it. Returns NULL with 'err' set. Caller must destroy. */

@@ -21,7 +21,7 @@ struct chunk {
     struct block *blocks;
     int block_count;
     struct slot *slots; /* as many as the model has */
-    int first, last; /* has the embedding, has the head */
+    int first, last;    /* has the embedding, has the head */
 };
 
 /* Buffers that any block may use between two operations. Shapes here and in the blocks: R rows of

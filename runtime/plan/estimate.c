@@ -242,6 +242,10 @@ static double head_time(const struct setting *s)
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
 }
 
+/* Offloaded state: its bytes per parameter, and bytes per second in each direction between a GPU
+ * and pinned host memory while all GPUs of a node copy (PCIe 4; faster ones are not assumed). */
+static const double STATE_BYTES = 12, HOST_COPIES = 20e9;
+
 struct plan_time plan_estimate(const struct plan_run *run, const struct machine *machine)
 {
     struct setting s = make_setting(run, machine);
@@ -264,6 +268,7 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
     t.data = data_collective(&s, parameters, stage);
     t.optimizer = parameters * s.rates->optimizer_bytes / s.bandwidth /
                   (run->software == PLAN_MODERN ? (double)run->layout.dp : 1);
+    t.optimizer += run->offloaded * parameters * STATE_BYTES / HOST_COPIES / (double)run->layout.dp;
     t.fixed = s.rates->fixed;
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context + t.head +
               t.pipeline + t.bubble + t.data + t.optimizer + t.fixed;

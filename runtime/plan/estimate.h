@@ -31,6 +31,7 @@ struct plan_run {
     enum plan_recompute recompute;
     enum machine_precision precision;
     enum plan_software software;
+    double offloaded; /* fraction of the optimizer's state in host memory */
 };
 
 /* Seconds of a step of the slowest rank, by cause. 'total' is their sum. */

@@ -82,7 +82,8 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
                              .global_batch = a->global_batch_size,
                              .recompute = layout->recompute,
                              .precision = MACHINE_BF16,
-                             .software = PLAN_MODERN};
+                             .software = PLAN_MODERN,
+                             .offloaded = a->offload ? a->offload_fraction : 0};
     run->shape.vocabulary = m->padded_vocabulary;
 }
 

@@ -1,245 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "optimizer.h"
+#include "optimizer_private.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* Consecutive elements of a shard whose squares count in the gradient norm. */
-struct segment {
-    struct device_plan *plan;
-    int64_t first;       /* in the gradient arena */
-    int64_t shard_first; /* in the shard arenas */
-};
-
-/* How elements are updated. */
-enum way { WAY_PLAIN, WAY_DECOUPLED, WAY_MUON };
-
-/* The update of elements of a bucket's shard in the same way. */
-struct update {
-    enum way way;
-    struct device_plan *plan;
-    struct device_plan *momentum; /* Muon: what comes before the matrices are orthogonalized */
-    int bucket;
-    int64_t first; /* within the shard */
-};
-
-struct optimizer {
-    struct optimizer_config config;
-    struct model *model;
-    const struct parameters *parameters;
-    const struct parallel *parallel;
-    struct device *device;
-    enum device_type type;
-    int64_t rank; /* number of this rank's shards */
-    struct device_stream *stream, *reduce_stream;
-    struct device_event *ready, *reduced;
-    struct device_event **gathered; /* one per bucket; NULL if it has one shard */
-    char *gathering;                /* per bucket: the model's stream does not wait for it yet */
-    struct device_event *held;      /* what the next update waits for; NULL: nothing */
-    char *memory;
-    struct optimizer_shard shard;
-    struct update *updates; /* in the order of the buckets */
-    int update_count;
-    struct segment *segments;
-    int segment_count;
-    struct device_plan *phases[4];
-    struct muon *muon; /* NULL: another optimizer */
-};
-
-/* This rank's shard of a bucket, in the arenas. */
-static struct range shard_of(const struct optimizer *o, const struct bucket *bucket)
-{
-    return bucket_shard(bucket, o->rank);
-}
 
 static struct comm_group *group_of(const struct optimizer *o, const struct bucket *bucket)
 {
     return parallel_shard_group(o->parallel, bucket->group);
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
-static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
-                       int64_t last, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {last - first}};
-    struct segment *segment = &o->segments[o->segment_count];
-
-    if (last <= first)
-        return 0;
-    segment->first = first;
-    segment->shard_first = bucket->shard_first + first - shard_of(o, bucket).first;
-    segment->plan = plan_create(o->device, &op, err);
-    if (!segment->plan)
-        return -1;
-    o->segment_count++;
-    return 0;
-}
-
-/* Adjacent classes that count form one segment. */
-static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
-{
-    int64_t low = shard_of(o, bucket).first, high = low + shard_of(o, bucket).count, first = -1;
-
-    for (int class = 0; class <= CLASS_COUNT; class ++) {
-        int64_t at = class < CLASS_COUNT ? bucket->first + bucket->class_first[class] : high;
-        int counted =
-            class < CLASS_COUNT && class_is_owned((enum parameter_class) class, &o->parallel->at);
-
-        at = clamp(at, low, high);
-        if (counted && first < 0)
-            first = at;
-        if (!counted && first >= 0) {
-            if (add_segment(o, bucket, first, at, err) < 0)
-                return -1;
-            first = -1;
-        }
-    }
-    return 0;
-}
-
-static enum way way_of(const struct optimizer *o, int tensor)
-{
-    const struct parameters *p = o->parameters;
-
-    if (o->config.rules.optimizer == OPTIMIZER_MUON && muon_has(p, tensor))
-        return WAY_MUON;
-    if (o->config.rules.decoupled_lr > 0 && (tensor == p->word || tensor == p->head))
-        return WAY_DECOUPLED;
-    return WAY_PLAIN;
-}
-
-/* How element 'at' of the arenas is updated. '*end' is lowered to where its tensor or the padding
- * before the next one ends. */
-static enum way way_at(const struct optimizer *o, int64_t at, int64_t *end)
-{
-    for (int i = 0; i < o->parameters->tensor_count; i++) {
-        const struct tensor *tensor = &o->parameters->tensors[i];
-
-        if (at >= tensor->offset && at < tensor->offset + tensor->elements) {
-            if (*end > tensor->offset + tensor->elements)
-                *end = tensor->offset + tensor->elements;
-            return way_of(o, i);
-        }
-        if (at < tensor->offset && tensor->offset < *end)
-            *end = tensor->offset;
-    }
-    return WAY_PLAIN;
-}
-
-/* Consecutive tensors that are updated in the same way are one range. All but matrices of Muon may
- * be mixed with padding, which is 0 and stays 0. */
-static enum way way_until(const struct optimizer *o, int64_t at, int64_t *end)
-{
-    int64_t next = *end, last = *end;
-    enum way way = way_at(o, at, &next);
-
-    for (*end = next; *end < last; *end = next) {
-        next = last;
-        if (way_at(o, *end, &next) != way)
-            break;
-    }
-    return way;
-}
-
-/* Muon's two operations on 'count' elements. */
-static int plan_muon(struct optimizer *o, struct update *update, int64_t count, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_MUON,
-                           .muon = {count, MUON_MOMENTUM, o->config.muon.momentum,
-                                    o->config.muon.nesterov, TYPE_FP32}};
-
-    update->momentum = plan_create(o->device, &op, err);
-    op.muon.part = MUON_UPDATE;
-    op.muon.type = o->type;
-    update->plan = update->momentum ? plan_create(o->device, &op, err) : NULL;
-    return update->plan ? 0 : -1;
-}
-
-static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, enum way way,
-                       struct error *err)
-{
-    const struct bucket *bucket = &o->parameters->buckets[number];
-    const struct step_rules *rules = &o->config.rules;
-    int64_t decayed = o->config.decay_all
-                          ? last - first
-                          : clamp(bucket->first + bucket->decayed - first, 0, last - first);
-    struct operation op = {
-        .kind = OPERATION_ADAM,
-        .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
-                 rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
-                 way == WAY_DECOUPLED}};
-    struct update *update = &o->updates[o->update_count++];
-
-    *update =
-        (struct update){.way = way, .bucket = number, .first = first - shard_of(o, bucket).first};
-    if (way == WAY_MUON)
-        return plan_muon(o, update, last - first, err);
-    update->plan = plan_create(o->device, &op, err);
-    return update->plan ? 0 : -1;
-}
-
-/* One update per bucket, or more if its tensors are updated in different ways. */
-static int plan_updates(struct optimizer *o, struct error *err)
-{
-    /* Each tensor begins and ends a range at most. */
-    o->updates = calloc((size_t)(2 * o->parameters->tensor_count + o->parameters->bucket_count),
-                        sizeof(*o->updates));
-    if (!o->updates)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < o->parameters->bucket_count; i++) {
-        struct range shard = shard_of(o, &o->parameters->buckets[i]);
-        int64_t at = shard.first, last = shard.first + shard.count;
-
-        do {
-            int64_t end = last;
-            enum way way = way_until(o, at, &end);
-
-            if (plan_update(o, i, at, end, way, err) < 0)
-                return -1;
-            at = end;
-        } while (at < last);
-    }
-    return 0;
-}
-
-static int create_plans(struct optimizer *o, struct error *err)
-{
-    const struct parameters *p = o->parameters;
-
-    o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
-    if (!o->segments)
-        return error_set(err, "out of memory");
-    if (plan_updates(o, err) < 0)
-        return -1;
-    for (int i = 0; i < p->bucket_count; i++)
-        if (plan_segments(o, &p->buckets[i], err) < 0)
-            return -1;
-    for (int phase = 0; phase < 4; phase++) {
-        struct operation op = {.kind = OPERATION_STEP,
-                               .step = {o->config.rules, (enum step_phase)phase}};
-
-        o->phases[phase] = plan_create(o->device, &op, err);
-        if (!o->phases[phase])
-            return -1;
-    }
-    return 0;
-}
-
 static int create_memory(struct optimizer *o, struct error *err)
 {
-    int64_t n = o->parameters->shard_elements;
-    int arrays = o->type == TYPE_FP32 ? 2 : 3;
-    float *memory = device_allocate(o->device, (size_t)(arrays * n) * sizeof(float), err);
-
-    if (!memory)
-        return error_prefix(err, "optimizer");
-    o->memory = (char *)memory;
-    o->shard = (struct optimizer_shard){arrays == 3 ? memory + 2 * n : NULL, memory, memory + n, n};
-    return 0;
+    return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements,
+                                  o->type == TYPE_FP32 ? 2 : 3, o->config.offload, err);
 }
 
 static int create_gathering(struct optimizer *o, struct error *err)
@@ -320,7 +93,7 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     o->reduce_stream = device_stream_create(device, 1, err);
     o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
     o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
-    if (!o->reduced || create_memory(o, err) < 0 || create_plans(o, err) < 0 ||
+    if (!o->reduced || create_memory(o, err) < 0 || optimizer_create_plans(o, err) < 0 ||
         create_gathering(o, err) < 0 || create_muon(o, err) < 0) {
         optimizer_destroy(o);
         return NULL;
@@ -334,45 +107,22 @@ void optimizer_destroy(struct optimizer *o)
     if (!o)
         return;
     muon_destroy(o->muon);
-    for (int i = 0; i < o->update_count; i++) {
-        plan_destroy(o->updates[i].plan);
-        plan_destroy(o->updates[i].momentum);
-    }
-    for (int i = 0; i < o->segment_count; i++)
-        plan_destroy(o->segments[i].plan);
-    for (int i = 0; i < 4; i++)
-        plan_destroy(o->phases[i]);
+    optimizer_destroy_plans(o);
     for (int i = 0; o->gathered && i < o->parameters->bucket_count; i++)
         device_event_destroy(o->gathered[i]);
     model_on_use(o->model, NULL, NULL);
     device_event_destroy(o->ready);
     device_event_destroy(o->reduced);
     device_stream_destroy(o->reduce_stream);
-    device_release(o->device, o->memory);
+    optimizer_state_destroy(&o->state);
     free(o->gathered);
     free(o->gathering);
-    free(o->updates);
-    free(o->segments);
     free(o);
 }
 
-struct optimizer_shard optimizer_shard(struct optimizer *optimizer)
+const struct optimizer_state *optimizer_state(const struct optimizer *optimizer)
 {
-    return optimizer->shard;
-}
-
-static int clear(struct optimizer *o, float *x, int64_t count, struct error *err)
-{
-    struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
-    struct device_plan *plan = plan_create(o->device, &op, err);
-    int rc;
-
-    if (!plan)
-        return -1;
-    run_fill(plan, o->stream, &(struct fill_operands){x});
-    rc = device_stream_wait(o->stream, 600, err);
-    plan_destroy(plan);
-    return rc;
+    return &optimizer->state;
 }
 
 int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint64_t seed,
@@ -391,18 +141,18 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     host->seed = seed;
     step_state_refresh(host, &o->config.rules);
     device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
-    for (int i = 0; i < o->parameters->bucket_count && o->shard.master; i++) {
+    for (int i = 0; i < o->parameters->bucket_count && o->type != TYPE_FP32; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
-        device_copy(o->stream, o->shard.master + bucket->shard_first,
-                    model_gradients(o->model) + shard_of(o, bucket).first,
-                    (size_t)shard_of(o, bucket).count * sizeof(float), COPY_ON_DEVICE);
+        optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
+                                   model_gradients(o->model) + shard_of(o, bucket).first,
+                                   shard_of(o, bucket).count);
     }
     rc = device_stream_wait(o->stream, 600, err);
     device_host_release(o->device, host);
     if (rc < 0 || resumed)
         return rc;
-    return clear(o, o->shard.moment1, 2 * o->shard.elements, err);
+    return optimizer_state_clear(&o->state, o->stream, err);
 }
 
 static void phase(struct optimizer *o, enum step_phase phase)
@@ -501,24 +251,32 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
     const struct bucket *bucket = &o->parameters->buckets[u->bucket];
     int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
     char *mine = (char *)model_weights(o->model) + (size_t)at * type_size(o->type);
-    struct adam_operands adam = {
-        .grad = model_gradients(o->model) + at,
-        .master = o->shard.master ? o->shard.master + own : (float *)mine,
-        .moment1 = o->shard.moment1 + own,
-        .moment2 = o->shard.moment2 + own,
-        .weights = o->shard.master ? mine : NULL,
-        .state = model_state(o->model),
-    };
-    struct muon_operands muon = {.x = model_gradients(o->model) + at,
-                                 .moment = adam.moment1,
-                                 .master = adam.master,
-                                 .weights = adam.weights,
-                                 .state = adam.state};
+    int which = u->way != WAY_MUON ? STATE_ALL : orthogonal ? STATE_MASTER : STATE_MOMENT1;
+    struct offload_arrays s;
+    float *master;
 
+    if (orthogonal && u->way != WAY_MUON)
+        return;
+    s = optimizer_state_use(&o->state, o->stream, own, u->count, which);
+    master = o->type == TYPE_FP32 ? (float *)mine : s.master;
+    if (o->type == TYPE_FP32)
+        mine = NULL;
     if (u->way == WAY_MUON)
-        run_muon(orthogonal ? u->plan : u->momentum, o->stream, &muon);
-    else if (!orthogonal)
-        run_adam(u->plan, o->stream, &adam);
+        run_muon(orthogonal ? u->plan : u->momentum, o->stream,
+                 &(struct muon_operands){.x = model_gradients(o->model) + at,
+                                         .moment = s.moment1,
+                                         .master = master,
+                                         .weights = mine,
+                                         .state = model_state(o->model)});
+    else
+        run_adam(u->plan, o->stream,
+                 &(struct adam_operands){.grad = model_gradients(o->model) + at,
+                                         .master = master,
+                                         .moment1 = s.moment1,
+                                         .moment2 = s.moment2,
+                                         .weights = mine,
+                                         .state = model_state(o->model)});
+    optimizer_state_done(&o->state, o->stream, own, u->count, which);
 }
 
 /* Update the elements of this rank's shard of bucket 'number'; 'next' is its first update. Muon
@@ -545,6 +303,7 @@ static void update(struct optimizer *o)
     if (o->held)
         device_event_follow(o->stream, o->held);
     o->held = NULL;
+    optimizer_state_begin(&o->state);
     if (o->muon)
         update_matrices(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -562,6 +321,7 @@ static void update(struct optimizer *o)
         device_event_record(o->gathered[i], o->reduce_stream);
         o->gathering[i] = 1;
     }
+    optimizer_state_end(&o->state, o->stream);
 }
 
 void optimizer_finish(struct optimizer *o)
@@ -588,19 +348,26 @@ void optimizer_finish(struct optimizer *o)
 
 void optimizer_sum_weights(struct optimizer *o)
 {
-    struct step_state *state = model_state(o->model);
-    float *weights = model_weights(o->model);
+    const struct segment *list = o->sums ? o->sums : o->segments;
+    const float *weights = model_weights(o->model);
+    double *sum = &model_state(o->model)->norm_squared;
 
     optimizer_settle(o);
     phase(o, STEP_BEGIN);
-    for (int i = 0; i < o->segment_count; i++) {
-        const struct segment *segment = &o->segments[i];
+    optimizer_state_begin(&o->state);
+    for (int i = 0; i < (o->sums ? o->sum_count : o->segment_count); i++) {
+        int64_t first = list[i].shard_first, count = list[i].count;
 
-        run_square_sum(segment->plan, o->stream,
-                       &(struct square_sum_operands){o->shard.master
-                                                         ? o->shard.master + segment->shard_first
-                                                         : weights + segment->first,
-                                                     &state->norm_squared});
+        if (o->type == TYPE_FP32) {
+            run_square_sum(list[i].plan, o->stream,
+                           &(struct square_sum_operands){weights + list[i].first, sum});
+            continue;
+        }
+        run_square_sum(
+            list[i].plan, o->stream,
+            &(struct square_sum_operands){
+                optimizer_state_use(&o->state, o->stream, first, count, STATE_MASTER).master, sum});
+        optimizer_state_done(&o->state, o->stream, first, count, 0);
     }
-    comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
+    comm_all_reduce(o->parallel->world, o->stream, sum, 1, TYPE_FP64, COMM_SUM);
 }

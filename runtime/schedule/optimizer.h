@@ -7,6 +7,7 @@
 
 #include "model.h"
 #include "muon.h"
+#include "optimizer_state.h"
 
 struct optimizer_config {
     struct step_rules rules;
@@ -14,15 +15,8 @@ struct optimizer_config {
     double initial_scale;
     int decay_all;           /* weight decay of norms and biases, too */
     int tied;                /* the head shares the embedding's weights */
+    double offload;          /* fraction of the optimizer's state that is in host memory */
     struct muon_config muon; /* with rules.optimizer OPTIMIZER_MUON */
-};
-
-/* This rank's shards of the optimizer's state, each of 'elements' fp32 in device memory. Element
- * b->shard_first + i is element bucket_shard(b, rank).first + i of the arenas. */
-struct optimizer_shard {
-    float *master; /* NULL if the weights themselves are fp32 */
-    float *moment1, *moment2;
-    int64_t elements;
 };
 
 struct optimizer;
@@ -37,7 +31,9 @@ void optimizer_destroy(struct optimizer *optimizer);
  * otherwise NULL. */
 int optimizer_start(struct optimizer *optimizer, const struct step_state *state, uint64_t seed,
                     struct error *err);
-struct optimizer_shard optimizer_shard(struct optimizer *optimizer);
+/* The arrays of this rank's shards. Element b->shard_first + i is element bucket_shard(b,
+ * rank).first + i of the arenas. */
+const struct optimizer_state *optimizer_state(const struct optimizer *optimizer);
 
 /* The parts of a step, all on the model's stream. begin: before the first micro-batch. reduce: the
  * gradients of 'layer' of 'chunk' are complete. finish: reduce the remaining buckets, clip, update,

@@ -28,6 +28,8 @@ void arguments_default(struct arguments *a)
     a->lr_wsd_decay_iters = a->lr_wsd_decay_samples = -1;
     a->start_weight_decay = a->end_weight_decay = a->decoupled_lr = a->decoupled_min_lr = -1;
     a->sgd_momentum = 0.9;
+    a->offload_fraction = 1;
+    a->overlap_offload = 1;
     arguments_default_muon(a);
     a->profile_start = a->profile_end = -1;
     a->virtual_stages = a->first_stage_layers = a->last_stage_layers = -1;

@@ -80,7 +80,8 @@ struct arguments {
     int64_t recompute_num_layers;
     double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
     double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
-    double sgd_momentum;
+    double sgd_momentum, offload_fraction;
+    int offload, overlap_offload;
     struct {
         int coefficients, scale_mode, tp_mode, precision, scalar_optimizer, split_qkv, nesterov;
         int64_t steps;

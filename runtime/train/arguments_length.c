@@ -305,6 +305,9 @@ int arguments_schedule(struct arguments *a, struct error *err)
     }
     if (arguments_muon(a, err) < 0)
         return -1;
+    if (a->offload_fraction < 0 || a->offload_fraction > 1)
+        return error_set(err, "--optimizer-offload-fraction=%g is not between 0 and 1",
+                         a->offload_fraction);
     if (taken)
         return 0;
     return count_samples(a, err) < 0 || set_more(a, err) < 0 ? -1 : 0;

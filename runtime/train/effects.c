@@ -46,6 +46,7 @@ static const struct {
     {"first-last-layers-bf16", "fp8-format"},
     {"num-layers-at-start-in-bf16", "first-last-layers-bf16"},
     {"num-layers-at-end-in-bf16", "first-last-layers-bf16"},
+    {"optimizer-offload-fraction", "optimizer-cpu-offload"},
     {"muon-momentum", "optimizer"},
     {"muon-use-nesterov", "optimizer"},
     {"muon-num-ns-steps", "optimizer"},

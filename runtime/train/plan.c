@@ -29,6 +29,7 @@ struct engine_config plan_engine(const struct arguments *a)
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
                       .decay_all = a->mlm.decay_all,
                       .tied = a->model_config.tied,
+                      .offload = a->offload ? a->offload_fraction : 0,
                       .muon = a->muon},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
@@ -121,6 +122,8 @@ int plan_rank(const struct arguments *a, const struct layout_position *at, struc
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     plan->parameters = p.true_elements;
+    optimizer_state_memory(p.shard_elements, a->model_config.type == TYPE_FP32 ? 2 : 3,
+                           engine.optimizer.offload, &plan->memory.optimizer, &plan->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
         plan->memory.optimizer += muon_memory(&a->muon, &p, muon_type(a));
     plan->copy =
@@ -168,6 +171,8 @@ static void print_rank(const struct layout_position *at, const struct rank_plan 
            "%.3f",
            gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
            gib(device_total(m)));
+    if (plan->offloaded > 0)
+        printf("; optimizer in host memory %.3f", gib(plan->offloaded));
     if (plan->sums > 0)
         printf("; MPI reduction buffer %.3f", gib(plan->sums));
     if (plan->copy > 0)
@@ -241,7 +246,7 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
     /* CPU ranks share their node's memory, which also holds the checkpoint copies. */
     if (strcmp(device->name, "cpu") == 0) {
         there.available /= (size_t)world->local_size;
-        total += plan.copy + plan.sums;
+        total += plan.copy + plan.sums + plan.offloaded;
     }
     if (speaks) {
         arguments_print(a, stdout);

@@ -9,11 +9,11 @@
 #include <stdio.h>
 
 /* Memory needs of one rank. In host memory: 'copy' is its shard while a checkpoint is written;
- * 'sums' is the largest gradient bucket, which MPI reduces before each rank gets its part. */
+ * 'offloaded' is the optimizer's state that is there; 'sums' is the largest gradient bucket, which MPI reduces before each rank gets its part. */
 struct rank_plan {
     struct model_memory memory;
     int64_t parameters;
-    size_t copy, sums;
+    size_t copy, sums, offloaded;
 };
 
 /* The memory of the rank at 'at', from the functions that lay out its arenas. Needs no device. */

@@ -107,8 +107,9 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
                   struct device *device, struct error *err)
 {
     const struct arguments *a = s->a;
-    struct optimizer_shard shard = optimizer_shard(engine_optimizer(engine));
-    struct checkpoint_arrays arrays = {shard.master, shard.moment1, shard.moment2};
+    const struct optimizer_state *o = optimizer_state(engine_optimizer(engine));
+    struct checkpoint_arrays arrays = {o->here.master, o->here.moment1, o->here.moment2, o->hosted,
+                                       o->host.master, o->host.moment1, o->host.moment2};
     struct checkpoint_config config = {
         .save = a->save,
         .load = a->load,

@@ -36,6 +36,20 @@ is "$first
 $second" "$whole" "  stopped and resumed"
 [ "$(losses --muon-num-ns-steps 10)" != "$whole" ]
 ok "  another number of Newton-Schulz steps takes other steps"
+is "$(losses --optimizer-cpu-offload --random-order)" "$whole" "  with its state in host memory"
 try "$megatron" train "${muon[@]}" --optimizer adam --load run --override-opt_param-scheduler
 like "$rc: ${out##*$'\n'}" '^2: .*state of another optimizer \(--optimizer\); use --no-load-optim or --finetune' "  another optimizer is refused"
+
+# --- State in host memory is updated to the same numbers, and loaded wherever it is kept.
+muon+=(--optimizer adam)
+whole=$(losses)
+first=$(losses --save there --exit-interval 3 --optimizer-cpu-offload --optimizer-offload-fraction 0.4 --random-order)
+second=$(losses --load there)
+third=$(losses --load there --optimizer-cpu-offload)
+is "$first
+$second" "$whole" "Adam's state in host memory, resumed with it on the device"
+is "$third" "$second" "  resumed with all of it in host memory"
+plan=(--dry-run --megatron-model llama2-7b --mock-data --micro-batch-size 1 --global-batch-size 8 --bf16 --train-iters 1 --lr 1e-4)
+try "$megatron" train "${plan[@]}" --optimizer-cpu-offload
+like "$out" 'optimizer 0\.094, .*optimizer in host memory 75\.30' "  12 bytes per parameter there, two pieces on the GPU"
 done_testing

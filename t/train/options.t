@@ -275,7 +275,7 @@ done <<'EOT'
 --fp8-multi-head-attention|--fp8-multi-head-attention is an option of Megatron-LM that does not exist here; fp8 is for linear layers
 --num-experts 8|--num-experts is an option of Megatron-LM that does not exist here; models are dense
 --moe-router-topk 2|--moe-router-topk is an option of Megatron-LM that does not exist here
---optimizer-cpu-offload|the optimizer state stays on the GPU
+--optimizer-cpu-offload --optimizer-offload-fraction 1.5|--optimizer-offload-fraction=1.5 is not between 0 and 1
 --tensor-parallel-size 2|did you mean --tensor-model-parallel-size\?
 --flubber-format 2|unknown option --flubber-format; --help lists all
 --dataloader-type external|--dataloader-type=external is unknown; use single.cyclic

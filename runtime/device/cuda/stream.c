@@ -211,7 +211,8 @@ static void copy(struct device_stream *stream, void *to, const void *from, size_
 {
     static const enum cudaMemcpyKind kinds[] = {[COPY_TO_DEVICE] = cudaMemcpyHostToDevice,
                                                 [COPY_TO_HOST] = cudaMemcpyDeviceToHost,
-                                                [COPY_ON_DEVICE] = cudaMemcpyDeviceToDevice};
+                                                [COPY_ON_DEVICE] = cudaMemcpyDeviceToDevice,
+                                                [COPY_ON_HOST] = cudaMemcpyHostToHost};
 
     check(stream->device, "copy",
           cudaMemcpyAsync(to, from, bytes, kinds[direction], native_of(stream)));

@@ -69,7 +69,7 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
         .save = directory, .save_optimizer = 1, .async = 1, .model = &gpt, .rules = &adam.rules};
     struct operation fill = {.kind = OPERATION_FILL, .fill = {0, TYPE_FP32, 0.5}};
     struct checkpoint_arrays arrays;
-    struct optimizer_shard shard;
+    const struct optimizer_state *state;
 
     if (ranks_open(&r->ranks, &ranks, &world, err) < 0)
         return -1;
@@ -80,11 +80,12 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
         optimizer_create(&adam, r->model, &r->ranks.parallel, r->ranks.device, TYPE_FP32, err);
     if (!r->optimizer)
         return -1;
-    shard = optimizer_shard(r->optimizer);
-    arrays = (struct checkpoint_arrays){shard.master, shard.moment1, shard.moment2};
+    state = optimizer_state(r->optimizer);
+    arrays = (struct checkpoint_arrays){
+        state->here.master, state->here.moment1, state->here.moment2, 0, NULL, NULL, NULL};
     r->checkpoint =
         checkpoint_create(&config, r->model, &r->ranks.parallel, r->ranks.device, &arrays, err);
-    fill.fill.count = shard.elements;
+    fill.fill.count = state->elements;
     r->gradients = plan_create(r->ranks.device, &fill, err);
     if (!r->checkpoint || !r->gradients || model_initialize(r->model, err) < 0)
         return -1;

@@ -72,12 +72,10 @@ static void test_sgd(void)
     for (int i = 0; i < 3; i++) {
         float *grad = upload(grads[i], sizeof(grads[i]));
 
-        run_adam(p, stream,
-                 &(struct adam_operands){.grad = grad,
-                                         .master = master,
-                                         .moment1 = m1,
-                                         .moment2 = m1,
-                                         .state = state_d});
+        run_adam(
+            p, stream,
+            &(struct adam_operands){
+                .grad = grad, .master = master, .moment1 = m1, .moment2 = m1, .state = state_d});
         transfer(got, master, sizeof(got), COPY_TO_HOST);
         device_release(device, grad);
     }
@@ -90,6 +88,58 @@ static void test_sgd(void)
     ok(good, "  and its momentum");
     plan_destroy(p);
     device_release(device, state_d), device_release(device, master), device_release(device, m1);
+}
+
+/* The elementwise parts of Muon, one after the other. */
+static void test_muon(int64_t count, int nesterov, int separate, int skip)
+{
+    struct operation op = {.kind = OPERATION_MUON,
+                           .muon = {count, MUON_MOMENTUM, 0.95, nesterov, TYPE_FP32}};
+    struct tensor x = tensor_as(TYPE_FP32, count, 1, 0), y = tensor(count, 1),
+                  moment = tensor_as(TYPE_FP32, count, 0.1, 0),
+                  master = tensor_as(TYPE_FP32, count, 1, 0);
+    struct tensor weights = tensor_as(separate ? type : TYPE_FP32, count, 1, 0);
+    struct step_state state = {
+        .lr = 0.01f, .weight_decay = 0.1f, .grad_factor = 0.5f, .skip = skip};
+    struct step_state *state_d = upload(&state, sizeof(state));
+    double square = 4, *square_d = upload(&square, sizeof(square));
+    struct muon_operands o = {.x = x.d,
+                              .moment = moment.d,
+                              .master = master.d,
+                              .square_sum = square_d,
+                              .y = y.d,
+                              .weights = separate ? weights.d : NULL,
+                              .state = state_d};
+    struct device_plan *momentum = plan(&op), *normalize, *update;
+
+    op.muon.part = MUON_NORMALIZE;
+    op.muon.type = type;
+    normalize = plan(&op);
+    op.muon.part = MUON_UPDATE;
+    op.muon.type = separate ? type : TYPE_FP32;
+    update = plan(&op);
+    for (int64_t i = 0; i < count && !skip; i++) {
+        double g = 0.5 * x.v[i], m = 0.95 * moment.v[i] + 0.05 * g;
+
+        moment.v[i] = m;
+        x.v[i] = nesterov ? 0.95 * m + 0.05 * g : m;
+        master.v[i] = master.v[i] * (1 - 0.01 * 0.1) - 0.01 * x.v[i];
+        weights.v[i] = separate ? master.v[i] : weights.v[i];
+    }
+    for (int64_t i = 0; i < count; i++)
+        y.v[i] = x.v[i] / 2;
+    run_muon(momentum, stream, &o);
+    run_muon(normalize, stream, &o);
+    run_muon(update, stream, &o);
+    agree(&x, x.v, nesterov ? "Nesterov momentum of Muon" : "momentum of Muon");
+    agree(&moment, moment.v, "  as it is kept");
+    agree(&y, y.v, "  divided by its norm");
+    agree(&master, master.v, skip ? "  a skipped step changes nothing" : "  the update");
+    agree(&weights, weights.v, "  the copy of the weights");
+    plan_destroy(momentum), plan_destroy(normalize), plan_destroy(update);
+    device_release(device, state_d), device_release(device, square_d);
+    tensor_free(&x), tensor_free(&y), tensor_free(&moment), tensor_free(&master);
+    tensor_free(&weights);
 }
 
 static void test_square_sum(int64_t count)
@@ -161,6 +211,9 @@ void optimizer_cases(void)
     test_adam(40000, 20000, 0, 0);
     test_adam(300, 0, 1, 1);
     test_sgd();
+    test_muon(1000, 0, 1, 0);
+    test_muon(40000, 1, 0, 0);
+    test_muon(300, 1, 1, 1);
     test_square_sum(5);
     test_square_sum(100000);
 }

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "offload.h"
+
+#include <stdlib.h>
+
+/* A piece is large enough for the full speed of copies, and a small part of the whole. */
+enum { PIECES = 2, ARRAYS = 3, LARGEST = 4 << 20, SHARE = 16, UNIT = 128 };
+
+struct piece {
+    struct offload_arrays arrays;
+    struct device_event *filled, *updated, *emptied;
+};
+
+struct offload {
+    struct device *device;
+    struct device_stream *in, *out;
+    struct device_event *settled;
+    char *memory;
+    struct piece pieces[PIECES];
+    int64_t taken; /* pieces so far */
+};
+
+int64_t offload_piece(int64_t hosted)
+{
+    int64_t piece = (hosted + SHARE - 1) / SHARE;
+
+    piece = piece < LARGEST ? piece : LARGEST;
+    return (piece + UNIT - 1) / UNIT * UNIT;
+}
+
+size_t offload_memory(int64_t hosted)
+{
+    return (size_t)(PIECES * ARRAYS * offload_piece(hosted)) * sizeof(float);
+}
+
+static int create_piece(struct offload *o, struct piece *piece, float *memory, int64_t count,
+                        struct error *err)
+{
+    piece->arrays = (struct offload_arrays){memory, memory + count, memory + 2 * count};
+    piece->filled = device_event_create(o->device, 0, err);
+    piece->updated = piece->filled ? device_event_create(o->device, 0, err) : NULL;
+    piece->emptied = piece->updated ? device_event_create(o->device, 0, err) : NULL;
+    return piece->emptied ? 0 : -1;
+}
+
+static int create_all(struct offload *o, int64_t hosted, struct error *err)
+{
+    int64_t count = offload_piece(hosted);
+
+    o->in = device_stream_create(o->device, 1, err);
+    o->out = o->in ? device_stream_create(o->device, 1, err) : NULL;
+    o->settled = o->out ? device_event_create(o->device, 0, err) : NULL;
+    if (!o->settled)
+        return -1;
+    o->memory = device_allocate(o->device, offload_memory(hosted), err);
+    if (!o->memory)
+        return error_prefix(err, "optimizer");
+    for (int i = 0; i < PIECES; i++)
+        if (create_piece(o, &o->pieces[i], (float *)o->memory + ARRAYS * i * count, count, err) < 0)
+            return -1;
+    return 0;
+}
+
+struct offload *offload_create(struct device *device, int64_t hosted, struct error *err)
+{
+    struct offload *o = calloc(1, sizeof(*o));
+
+    if (!o) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    o->device = device;
+    if (create_all(o, hosted, err) < 0) {
+        offload_destroy(o);
+        return NULL;
+    }
+    return o;
+}
+
+void offload_destroy(struct offload *o)
+{
+    if (!o)
+        return;
+    for (int i = 0; i < PIECES; i++) {
+        device_event_destroy(o->pieces[i].filled);
+        device_event_destroy(o->pieces[i].updated);
+        device_event_destroy(o->pieces[i].emptied);
+    }
+    device_event_destroy(o->settled);
+    device_stream_destroy(o->in);
+    device_stream_destroy(o->out);
+    device_release(o->device, o->memory);
+    free(o);
+}
+
+/* What this step reads was written by the last one. */
+void offload_begin(struct offload *o)
+{
+    offload_settle(o, o->in);
+}
+
+void offload_settle(struct offload *o, struct device_stream *stream)
+{
+    device_event_record(o->settled, o->out);
+    device_event_follow(stream, o->settled);
+}
+
+static void copy(struct device_stream *stream, float *to, const float *from, int64_t count,
+                 enum device_copy direction)
+{
+    if (to && from)
+        device_copy(stream, to, from, (size_t)count * sizeof(float), direction);
+}
+
+struct offload_arrays offload_take(struct offload *o, struct device_stream *stream,
+                                   const struct offload_arrays *host, int64_t count)
+{
+    struct piece *piece = &o->pieces[o->taken % PIECES];
+    struct offload_arrays here = piece->arrays;
+
+    device_event_follow(o->in, piece->emptied);
+    copy(o->in, here.master, host->master, count, COPY_TO_DEVICE);
+    copy(o->in, here.moment1, host->moment1, count, COPY_TO_DEVICE);
+    copy(o->in, here.moment2, host->moment2, count, COPY_TO_DEVICE);
+    device_event_record(piece->filled, o->in);
+    device_event_follow(stream, piece->filled);
+    return here;
+}
+
+void offload_give(struct offload *o, struct device_stream *stream,
+                  const struct offload_arrays *host, int64_t count)
+{
+    struct piece *piece = &o->pieces[o->taken++ % PIECES];
+
+    device_event_record(piece->updated, stream);
+    device_event_follow(o->out, piece->updated);
+    copy(o->out, host->master, piece->arrays.master, count, COPY_TO_HOST);
+    copy(o->out, host->moment1, piece->arrays.moment1, count, COPY_TO_HOST);
+    copy(o->out, host->moment2, piece->arrays.moment2, count, COPY_TO_HOST);
+    device_event_record(piece->emptied, o->out);
+}

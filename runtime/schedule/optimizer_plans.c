@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plans of the optimizer: which elements of this rank's shards are updated in which way, and
+ * which count in norms. */
+#include "optimizer_private.h"
+
+#include <stdlib.h>
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
+                       int64_t last, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {last - first}};
+    struct segment *segment = &o->segments[o->segment_count];
+
+    if (last <= first)
+        return 0;
+    segment->first = first;
+    segment->count = last - first;
+    segment->shard_first = bucket->shard_first + first - shard_of(o, bucket).first;
+    segment->plan = plan_create(o->device, &op, err);
+    if (!segment->plan)
+        return -1;
+    o->segment_count++;
+    return 0;
+}
+
+/* Adjacent classes that count form one segment. */
+static int plan_segments(struct optimizer *o, const struct bucket *bucket, struct error *err)
+{
+    int64_t low = shard_of(o, bucket).first, high = low + shard_of(o, bucket).count, first = -1;
+
+    for (int class = 0; class <= CLASS_COUNT; class ++) {
+        int64_t at = class < CLASS_COUNT ? bucket->first + bucket->class_first[class] : high;
+        int counted =
+            class < CLASS_COUNT && class_is_owned((enum parameter_class) class, &o->parallel->at);
+
+        at = clamp(at, low, high);
+        if (counted && first < 0)
+            first = at;
+        if (!counted && first >= 0) {
+            if (add_segment(o, bucket, first, at, err) < 0)
+                return -1;
+            first = -1;
+        }
+    }
+    return 0;
+}
+
+static enum way way_of(const struct optimizer *o, int tensor)
+{
+    const struct parameters *p = o->parameters;
+
+    if (o->config.rules.optimizer == OPTIMIZER_MUON && muon_has(p, tensor))
+        return WAY_MUON;
+    if (o->config.rules.decoupled_lr > 0 && (tensor == p->word || tensor == p->head))
+        return WAY_DECOUPLED;
+    return WAY_PLAIN;
+}
+
+/* How element 'at' of the arenas is updated. '*end' is lowered to where its tensor or the padding
+ * before the next one ends. */
+static enum way way_at(const struct optimizer *o, int64_t at, int64_t *end)
+{
+    for (int i = 0; i < o->parameters->tensor_count; i++) {
+        const struct tensor *tensor = &o->parameters->tensors[i];
+
+        if (at >= tensor->offset && at < tensor->offset + tensor->elements) {
+            if (*end > tensor->offset + tensor->elements)
+                *end = tensor->offset + tensor->elements;
+            return way_of(o, i);
+        }
+        if (at < tensor->offset && tensor->offset < *end)
+            *end = tensor->offset;
+    }
+    return WAY_PLAIN;
+}
+
+/* Consecutive tensors that are updated in the same way are one range. All but matrices of Muon may
+ * be mixed with padding, which is 0 and stays 0. */
+static enum way way_until(const struct optimizer *o, int64_t at, int64_t *end)
+{
+    int64_t next = *end, last = *end;
+    enum way way = way_at(o, at, &next);
+
+    for (*end = next; *end < last; *end = next) {
+        next = last;
+        if (way_at(o, *end, &next) != way)
+            break;
+    }
+    return way;
+}
+
+/* Muon's two operations on 'count' elements. */
+static int plan_muon(struct optimizer *o, struct update *update, int64_t count, struct error *err)
+{
+    struct operation op = {.kind = OPERATION_MUON,
+                           .muon = {count, MUON_MOMENTUM, o->config.muon.momentum,
+                                    o->config.muon.nesterov, TYPE_FP32}};
+
+    update->momentum = plan_create(o->device, &op, err);
+    op.muon.part = MUON_UPDATE;
+    op.muon.type = o->type;
+    update->plan = update->momentum ? plan_create(o->device, &op, err) : NULL;
+    return update->plan ? 0 : -1;
+}
+
+static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, enum way way,
+                       struct error *err)
+{
+    const struct bucket *bucket = &o->parameters->buckets[number];
+    const struct step_rules *rules = &o->config.rules;
+    int64_t decayed = o->config.decay_all
+                          ? last - first
+                          : clamp(bucket->first + bucket->decayed - first, 0, last - first);
+    struct operation op = {
+        .kind = OPERATION_ADAM,
+        .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
+                 rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
+                 way == WAY_DECOUPLED}};
+    struct update *update = &o->updates[o->update_count++];
+
+    *update = (struct update){.way = way,
+                              .bucket = number,
+                              .first = first - shard_of(o, bucket).first,
+                              .count = last - first};
+    if (way == WAY_MUON)
+        return plan_muon(o, update, last - first, err);
+    update->plan = plan_create(o->device, &op, err);
+    return update->plan ? 0 : -1;
+}
+
+/* One update per bucket, or more if its tensors are updated in different ways. */
+static int plan_updates(struct optimizer *o, struct error *err)
+{
+    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+
+    /* Each tensor begins and ends a range at most, and each piece of offloaded state. */
+    o->updates = calloc(
+        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + pieces + 1)),
+        sizeof(*o->updates));
+    if (!o->updates)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        struct range shard = shard_of(o, &o->parameters->buckets[i]);
+        int64_t at = shard.first, last = shard.first + shard.count;
+
+        do {
+            int64_t own = o->parameters->buckets[i].shard_first + at - shard.first;
+            int64_t end = at + optimizer_state_span(&o->state, own, last - at);
+            enum way way = way_until(o, at, &end);
+
+            if (plan_update(o, i, at, end, way, err) < 0)
+                return -1;
+            at = end;
+        } while (at < last);
+    }
+    return 0;
+}
+
+/* To sum up master weights, segments are cut into what is on the device at a time. */
+static int plan_sums(struct optimizer *o, struct error *err)
+{
+    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+
+    if (o->state.hosted == 0 || o->type == TYPE_FP32)
+        return 0;
+    o->sums = calloc((size_t)(2 * (o->segment_count + pieces + 1)), sizeof(*o->sums));
+    if (!o->sums)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < o->segment_count; i++)
+        for (int64_t at = 0; at < o->segments[i].count; at += o->sums[o->sum_count++].count) {
+            struct segment *sum = &o->sums[o->sum_count];
+            struct operation op = {.kind = OPERATION_SQUARE_SUM};
+
+            sum->shard_first = o->segments[i].shard_first + at;
+            sum->count =
+                optimizer_state_span(&o->state, sum->shard_first, o->segments[i].count - at);
+            op.square_sum.count = sum->count;
+            sum->plan = plan_create(o->device, &op, err);
+            if (!sum->plan)
+                return -1;
+        }
+    return 0;
+}
+
+int optimizer_create_plans(struct optimizer *o, struct error *err)
+{
+    const struct parameters *p = o->parameters;
+
+    o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
+    if (!o->segments)
+        return error_set(err, "out of memory");
+    if (plan_updates(o, err) < 0)
+        return -1;
+    for (int i = 0; i < p->bucket_count; i++)
+        if (plan_segments(o, &p->buckets[i], err) < 0)
+            return -1;
+    if (plan_sums(o, err) < 0)
+        return -1;
+    for (int phase = 0; phase < 4; phase++) {
+        struct operation op = {.kind = OPERATION_STEP,
+                               .step = {o->config.rules, (enum step_phase)phase}};
+
+        o->phases[phase] = plan_create(o->device, &op, err);
+        if (!o->phases[phase])
+            return -1;
+    }
+    return 0;
+}
+
+void optimizer_destroy_plans(struct optimizer *o)
+{
+    for (int i = 0; i < o->update_count; i++) {
+        plan_destroy(o->updates[i].plan);
+        plan_destroy(o->updates[i].momentum);
+    }
+    for (int i = 0; i < o->segment_count; i++)
+        plan_destroy(o->segments[i].plan);
+    for (int i = 0; i < o->sum_count; i++)
+        plan_destroy(o->sums[i].plan);
+    free(o->sums);
+    for (int i = 0; i < 4; i++)
+        plan_destroy(o->phases[i]);
+    free(o->updates);
+    free(o->segments);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The arrays of the optimizer for this rank's shards: two moments and, if the weights are not fp32,
+ * master weights. The first 'hosted' elements of each may be in host memory (see offload.h), the
+ * others are on the device. */
+#ifndef MEGATRON_OPTIMIZER_STATE_H
+#define MEGATRON_OPTIMIZER_STATE_H
+
+#include "offload.h"
+
+struct optimizer_state {
+    struct device *device;
+    int64_t elements, hosted;
+    struct offload_arrays here; /* of the elements from 'hosted' on; master may be NULL */
+    struct offload_arrays host; /* of those before */
+    float *memory, *host_memory;
+    struct offload *offload; /* NULL: hosted is 0 */
+};
+
+/* Which arrays an operation uses. */
+enum { STATE_MASTER = 1, STATE_MOMENT1 = 2, STATE_MOMENT2 = 4, STATE_ALL = 7 };
+
+/* Bytes on the device and in host memory, if 'fraction' of the elements is in host memory. */
+void optimizer_state_memory(int64_t elements, int arrays, double fraction, size_t *on_device,
+                            size_t *on_host);
+
+/* 'arrays' is 2, or 3 with master weights. Returns 0 or -1; destroy in both cases. */
+int optimizer_state_create(struct optimizer_state *state, struct device *device, int64_t elements,
+                           int arrays, double fraction, struct error *err);
+void optimizer_state_destroy(struct optimizer_state *state);
+
+/* How many of 'count' elements from 'first' on can be used at once. */
+int64_t optimizer_state_span(const struct optimizer_state *state, int64_t first, int64_t count);
+
+/* Device memory of such elements, for operations on 'stream' up to the matching 'done', which tells
+ * the arrays that they have changed. Between begin and end, in turn. */
+void optimizer_state_begin(struct optimizer_state *state);
+struct offload_arrays optimizer_state_use(struct optimizer_state *state,
+                                          struct device_stream *stream, int64_t first,
+                                          int64_t count, int which);
+void optimizer_state_done(struct optimizer_state *state, struct device_stream *stream,
+                          int64_t first, int64_t count, int changed);
+void optimizer_state_end(struct optimizer_state *state, struct device_stream *stream);
+
+/* Before the first step: set master weights from device memory, and the moments to 0; this waits.
+ */
+void optimizer_state_set_master(struct optimizer_state *state, struct device_stream *stream,
+                                int64_t first, const float *from, int64_t count);
+int optimizer_state_clear(struct optimizer_state *state, struct device_stream *stream,
+                          struct error *err);
+
+#endif

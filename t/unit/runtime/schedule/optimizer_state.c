@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Optimizer state of which a part is in host memory: every element is updated once in each step,
+ * whatever the order in which the streams run. */
+#include "tap.h"
+#include "optimizer_state.h"
+
+#include <stdlib.h>
+
+enum { ELEMENTS = 5000, STEPS = 4, PIECES = 64 };
+
+/* moment1 += 1 and master += moment1, moment2 stays, for all elements. Several pieces, and steps,
+ * are under way at a time. */
+static int step(struct optimizer_state *s, struct device_stream *stream, const float *ones,
+                struct device_plan *plans[PIECES], struct error *err)
+{
+    int pieces = 0;
+
+    optimizer_state_begin(s);
+    for (int64_t at = 0, count; at < s->elements && pieces < PIECES; at += count) {
+        struct operation op = {.kind = OPERATION_ADD};
+        struct device_plan **add = &plans[pieces++];
+        struct offload_arrays a;
+
+        count = optimizer_state_span(s, at, s->elements - at);
+        op.add.count = count;
+        if (!*add)
+            *add = plan_create(s->device, &op, err);
+        if (!*add)
+            return -1;
+        a = optimizer_state_use(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
+        run_add(*add, stream, &(struct add_operands){ones, a.moment1});
+        run_add(*add, stream, &(struct add_operands){a.moment1, a.master});
+        optimizer_state_done(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
+    }
+    optimizer_state_end(s, stream);
+    return 0;
+}
+
+static float element(const struct optimizer_state *s, const float *here, const float *host,
+                     int64_t i)
+{
+    return i < s->hosted ? host[i] : here[i - s->hosted];
+}
+
+/* After n steps the moment is n, and the master weight i + 1 + 2 + ... + n. */
+static void check(const struct optimizer_state *s, double fraction, int64_t hosted)
+{
+    int64_t wrong = 0, total = STEPS * (STEPS + 1) / 2;
+
+    for (int64_t i = 0; i < s->elements; i++)
+        wrong += element(s, s->here.master, s->host.master, i) != (float)(i + total) ||
+                 element(s, s->here.moment1, s->host.moment1, i) != STEPS ||
+                 element(s, s->here.moment2, s->host.moment2, i) != 0;
+    if (!ok(wrong == 0 && s->hosted == hosted, "%g in host memory", fraction))
+        diag("%lld elements are wrong, %lld are in host memory", (long long)wrong,
+             (long long)s->hosted);
+}
+
+static void test(struct device *device, double fraction, int64_t hosted)
+{
+    struct device_stream *stream;
+    struct optimizer_state s = {0};
+    struct error err = {0};
+    float *ones = calloc(ELEMENTS, sizeof(*ones)), *first = calloc(ELEMENTS, sizeof(*first));
+    struct device_plan *plans[PIECES] = {0};
+    size_t on_device, on_host;
+    int rc = -1;
+
+    for (int64_t i = 0; i < ELEMENTS; i++) {
+        ones[i] = 1;
+        first[i] = (float)i;
+    }
+    stream = device_stream_create(device, 0, &err);
+    if (stream && optimizer_state_create(&s, device, ELEMENTS, 3, fraction, &err) == 0 &&
+        optimizer_state_clear(&s, stream, &err) == 0) {
+        /* In two parts, as from two buckets. */
+        optimizer_state_set_master(&s, stream, 0, first, 1500);
+        optimizer_state_set_master(&s, stream, 1500, first + 1500, ELEMENTS - 1500);
+        rc = device_stream_wait(stream, 60, &err);
+    }
+    for (int i = 0; i < STEPS && rc == 0; i++)
+        rc = step(&s, stream, ones, plans, &err);
+    if (rc == 0)
+        rc = device_stream_wait(stream, 60, &err);
+    if (!ok(rc == 0, "steps"))
+        diag("%s", err.text);
+    else
+        check(&s, fraction, hosted);
+    optimizer_state_memory(ELEMENTS, 3, fraction, &on_device, &on_host);
+    ok(on_host == (size_t)(3 * hosted) * sizeof(float), "  its host memory");
+    for (int i = 0; i < PIECES; i++)
+        plan_destroy(plans[i]);
+    optimizer_state_destroy(&s);
+    device_stream_destroy(stream);
+    free(ones);
+    free(first);
+}
+
+int main(void)
+{
+    for (int order = 0; order < 4; order++) {
+        struct error err;
+        struct device *device =
+            device_open("cpu",
+                        &(struct device_options){
+                            .threads = 1, .random_order = order > 0, .order_seed = (uint64_t)order},
+                        &err);
+
+        if (!device) {
+            printf("Bail out! %s\n", err.text);
+            return 1;
+        }
+        test(device, 0, 0);
+        test(device, 0.026, 128); /* one piece */
+        test(device, 0.3, 1408);
+        test(device, 1, ELEMENTS);
+        device_close(device);
+    }
+    return done_testing();
+}
