@@ -20,7 +20,7 @@ while read -r name expected; do
     loss=$(loss_of "$name")
     awk -v a="$loss" -v b="$expected" 'BEGIN { d = a - b; exit !(a > 0 && d < 2e-6 * a && d > -2e-6 * a) }'
     ok "  with the loss of Megatron core's model" || diag "$loss instead of $expected"
-done <"$data/losses"
+done <"$data/losses.txt"
 same llama-stacked llama-halves "gate and rest in one tensor or in two: the same model"
 check import "$data/gpt-stacked" again --format megatron
 same gpt-stacked again "--format megatron finds out by itself"

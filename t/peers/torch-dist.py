@@ -214,7 +214,7 @@ def main():
 
 def write_fixtures():
     """What CI reads without Python: checkpoints of Megatron core and the losses of their models."""
-    with open(os.path.join(fixtures, "losses"), "w") as f:
+    with open(os.path.join(fixtures, "losses.txt"), "w") as f:
         for kind in KINDS:
             for way in {"gpt": ("stacked", "grid"), "llama": ("stacked", "halves"), "interleaved": ("stacked",)}[kind]:
                 shutil.rmtree(os.path.join(fixtures, f"{kind}-{way}"), ignore_errors=True)
