@@ -48,6 +48,12 @@ END
     ok "  in a directory per rank" test -f exported/release/mp_rank_01_001/model_optim_rng.pt
     is "$(cat exported/latest_checkpointed_iteration.txt)" release "  which is a release"
 done
+check export interleaved-stacked exported-pairs --format torch_dist --rotary-interleaved
+back interleaved-stacked exported-pairs "--rotary-interleaved is recognized in the arguments"
+check export interleaved-stacked exported-halves --format megatron
+back interleaved-stacked exported-halves "  or not needed"
+train 1 --position-embedding-type rope --rotary-interleaved --exit-interval 1
+like "$out" 'note: --rotary-interleaved: the network is the same' "train --rotary-interleaved says what it means"
 check export gpt-stacked gpt-hf --dtype bf16
 for format in torch_dist megatron; do
     rm -rf half imported half-hf
@@ -123,6 +129,7 @@ done <<'END'
 --format megatron --max-shard-size 1GB|2|--max-shard-size cannot be used with --format megatron
 --format torch_dist --target-tensor-parallel-size 2|2|a torch_dist checkpoint can be loaded with any of them
 --make-vocab-size-divisible-by 8|2|can only be used with --format megatron or torch_dist
+--format torch_dist --rotary-interleaved|2|the model has no rotary position embeddings that could be interleaved
 --format fairseq|2|export supports --format hf, megatron and torch_dist only
 END
 check export gpt-stacked trained --format torch_dist

@@ -154,9 +154,10 @@ failed = 0
 
 def report(name, bad, a, b):
     global failed
-    good = not bad and math.isclose(a, b, rel_tol=2e-6)
-    failed += not good
-    print(f"{name}: {'equal weights' if not bad else 'DIFFERENT: ' + ', '.join(bad)}, loss {a:.7f} and {b:.7f}", flush=True)
+    near = math.isclose(a, b, rel_tol=2e-6)
+    failed += bool(bad) or not near
+    weights = "" if bad is None else "equal weights, " if not bad else f"DIFFERENT: {', '.join(bad)}, "
+    print(f"{name}: {weights}{'loss' if near else 'LOSSES DIFFER:'} {a:.7f} and {b:.7f}", flush=True)
 
 
 def check_exports(kind, name, model, folder):
@@ -204,7 +205,7 @@ def main():
             model = their_model(kind, way)
             name, folder = f"{kind}, {way}", f"run-{kind}-{way}"
             ours("checkpoint", "import", f"{kind}-{way}", folder, "--format", "torch_dist")
-            report(f"{name}, import", [], our_loss(folder), their_loss(model, TOKENS))
+            report(f"{name}, import", None, our_loss(folder), their_loss(model, TOKENS))
             if way in ("stacked", "grid"):
                 check_exports(kind, name, model, folder)
     if "--write" in sys.argv:
