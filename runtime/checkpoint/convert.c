@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert.h"
+#include "convert_private.h"
 #include "directory.h"
 #include "fairseq_source.h"
+#include "file.h"
 #include "half.h"
 #include "hf_config.h"
 #include "hf_private.h"
+#include "megatron_save.h"
 #include "megatron_source.h"
 #include "remedy.h"
 #include "reshard.h"
@@ -190,10 +193,8 @@ int convert_import_fairseq(const char *from, const char *directory, int64_t head
 
 /* --- Export ---------------------------------------------------------------------------------- */
 
-/* Convert in place: a 16-bit number takes less space than its source. A number must not become
- * infinite. */
-static int round_to(enum device_type type, const char *name, float *values, int64_t count,
-                    struct error *err)
+int convert_round(enum device_type type, const char *name, float *values, int64_t count,
+                  struct error *err)
 {
     uint16_t *out = (uint16_t *)(void *)values;
     int bfloat = type == TYPE_BF16;
@@ -212,23 +213,37 @@ static int round_to(enum device_type type, const char *name, float *values, int6
     return 0;
 }
 
-static int export_one(const struct hf_files *files, const char *from,
-                      const struct checkpoint_index *index, const struct parameters *p, int number,
-                      struct error *err)
+float *convert_read(const char *from, const struct checkpoint_index *index,
+                    const struct parameters *p, int number, struct error *err)
 {
     const struct parameter *q = &p->list[number];
     struct piece piece = {number, 0, q->true_rows * q->cols, 0};
     struct pieces pieces = {&piece, 1, piece.count};
     float *values = calloc((size_t)piece.count + 1, sizeof(*values));
+
+    if (!values) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    if (reshard_read(from, index, p, &pieces, &values, 1, err) == 0)
+        return values;
+    free(values);
+    return NULL;
+}
+
+static int export_one(const struct hf_files *files, const char *from,
+                      const struct checkpoint_index *index, const struct parameters *p, int number,
+                      struct error *err)
+{
+    const struct parameter *q = &p->list[number];
+    float *values = convert_read(from, index, p, number, err);
+    int64_t count = q->true_rows * q->cols;
     int rc;
 
     if (!values)
-        return error_set(err, "out of memory");
-    rc = reshard_read(from, index, p, &pieces, &values, 1, err);
-    if (rc == 0)
-        hf_to_theirs(&files->map, q, values, piece.count);
-    if (rc == 0)
-        rc = round_to(index->model.type, q->name, values, piece.count, err);
+        return -1;
+    hf_to_theirs(&files->map, q, values, count);
+    rc = convert_round(index->model.type, q->name, values, count, err);
     if (rc == 0)
         rc = hf_files_write(files, q, (const char *)values, err);
     free(values);
@@ -289,4 +304,64 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
     hf_files_clear(&files);
     index_clear(&index);
     return rc;
+}
+
+/* --- Export to Megatron-LM ------------------------------------------------------------------- */
+
+/* Iteration 0 is a model that was imported, which Megatron-LM calls a release. */
+static int commit_release(const char *to, const char *temporary, struct error *err)
+{
+    char final[PATH_MAX];
+
+    if (directory_path(final, err, "%s/release", to) < 0 || file_sync_directory(temporary, err) < 0)
+        return -1;
+    if (rename(temporary, final) < 0)
+        return error_set_errno(err, errno, "cannot rename %s", temporary);
+    return directory_write(to, LATEST, "release\n", strlen("release\n"), err);
+}
+
+static int export_megatron_to(const char *to, const char *from,
+                              const struct checkpoint_index *index,
+                              const struct megatron_target *target, struct error *err)
+{
+    char temporary[PATH_MAX];
+    int64_t iteration = index->progress.iteration, newest;
+    struct error ignored;
+    int rc;
+
+    if (directory_prepare(to, err) < 0 || directory_newest(to, -1, &newest, err) < 0 ||
+        directory_path(temporary, err, "%s/iter_%07lld.tmp-export-%ld", to, (long long)iteration,
+                       (long)getpid()) < 0)
+        return -1;
+    if (newest >= 0 || directory_has(to, LATEST) || directory_has(to, "release"))
+        return error_set(err, "%s already contains checkpoints; choose another directory", to);
+    if (mkdir(temporary, 0777) < 0)
+        return error_set_errno(err, errno, "cannot create %s", temporary);
+    rc = megatron_save(temporary, from, index, target, err);
+    if (rc == 0)
+        rc = iteration > 0 ? directory_commit(to, temporary, iteration, NULL, err)
+                           : commit_release(to, temporary, err);
+    if (rc < 0)
+        directory_remove(temporary, NULL, &ignored);
+    return rc;
+}
+
+int convert_export_megatron(const char *from, const char *to, const struct megatron_target *target,
+                            struct error *err)
+{
+    struct checkpoint_index index;
+    int rc = index_load(&index, from, err);
+
+    if (rc == 0) {
+        index.model.type = target->type;
+        index.model.chunks = 1;
+        index.model.padded_vocabulary = index.model.shape.vocabulary;
+        rc = megatron_save_check(&index.model, target, err);
+    }
+    if (rc == 0)
+        rc = index_check_model(&index, &index.model, err);
+    if (rc == 0)
+        rc = export_megatron_to(to, from, &index, target, err);
+    index_clear(&index);
+    return rc < 0 ? -1 : 0;
 }

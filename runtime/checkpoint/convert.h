@@ -5,6 +5,7 @@
 #define MEGATRON_CONVERT_H
 
 #include "index.h"
+#include "megatron_save.h"
 #include "megatron_source.h"
 
 /* Create a checkpoint in 'directory', at iteration 0 and without optimizer state, from the weights
@@ -24,5 +25,10 @@ int convert_import_fairseq(const char *from, const char *directory, int64_t head
  * directory 'to', in files of at most 'shard_bytes' each unless a single tensor is larger. */
 int convert_export_hf(const char *from, const char *to, enum device_type type, int64_t shard_bytes,
                       struct error *err);
+
+/* Write the weights as a Megatron-LM checkpoint in 'to', which must not contain one: in its
+ * directory iter_..., or release for iteration 0, and the file that names it. */
+int convert_export_megatron(const char *from, const char *to, const struct megatron_target *target,
+                            struct error *err);
 
 #endif

@@ -12,7 +12,9 @@
 
 static const struct pickle_value *arguments_of(const struct megatron_source *s)
 {
-    return pickle_member(torch_file_root(s->shards[0].file), "args");
+    const struct torch_file *file = s->shards[0].file;
+
+    return file ? pickle_member(torch_file_root(file), "args") : NULL;
 }
 
 static int64_t whole(const struct pickle_value *args, const char *name, int64_t other)
@@ -87,7 +89,6 @@ static int check_kind(const struct pickle_value *args, struct error *err)
         "quick_geglu",
         "qk_layernorm",
         "qk_l2_norm",
-        "rotary_interleaved",
         "multi_latent_attention",
         "onnx_safe",
         "no_rope_freq",
@@ -135,12 +136,12 @@ static int check_kind(const struct pickle_value *args, struct error *err)
 static int shape_of(const struct megatron_source *s, const char *ours, int64_t *rows, int64_t *cols,
                     struct error *err)
 {
-    const struct pickle_value *value = megatron_find_ours(s, ours, 0);
     struct torch_tensor t;
+    int found = megatron_find_ours(s, ours, 0, &t, err);
 
-    if (!value)
+    if (found == 0)
         return error_set(err, "there is no tensor for %s", ours);
-    if (torch_file_tensor(s->shards[0].file, value, &t, err) < 0)
+    if (found < 0)
         return error_prefix(err, "%s", ours);
     if (t.dimensions != 1 && t.dimensions != 2)
         return error_set(err, "%s is neither a vector nor a matrix", ours);
@@ -178,7 +179,7 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
     struct model_config *c = &s->model;
     int64_t cols;
 
-    if (megatron_find_ours(s, "embedding.position.weight", 0)) {
+    if (megatron_has_ours(s, "embedding.position.weight", 0)) {
         c->position = POSITION_LEARNED;
         return shape_of(s, "embedding.position.weight", &c->positions, &cols, err);
     }
@@ -195,6 +196,8 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
         (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
         return error_set(err, "its rotary_percent of %g results in an odd number of %lld channels",
                          c->rotary_percent, (long long)c->shape.kv_channels);
+    if (c->position == POSITION_ROPE && flag(args, "rotary_interleaved", 0))
+        s->pairs = (int64_t)((double)c->shape.kv_channels * c->rotary_percent) / 2;
     if (flag(args, "use_rope_scaling", 0)) {
         c->rope_scaling.kind = ROPE_LLAMA3;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
@@ -257,7 +260,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
 
 static int read_version(struct megatron_source *s, struct error *err)
 {
-    s->version = real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
+    s->version = s->dist ? 3 : real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
     if (s->version != 0 && s->version != 1 && s->version != 2 && s->version != 3)
         return error_set(err, "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported",
                          s->version);
@@ -270,11 +273,16 @@ static int read_version(struct megatron_source *s, struct error *err)
 static void describe(struct megatron_source *s, const struct pickle_value *args)
 {
     const struct model_shape *m = &s->model.shape;
+    char files[64] = "distributed checkpoint (torch_dist)";
 
+    if (!s->dist)
+        snprintf(files, sizeof(files), "checkpoint version %g", s->version);
     snprintf(s->description, sizeof(s->description),
-             "checkpoint version %g %s arguments, tp %lld, pp %lld; %lld layers, hidden size %lld, "
-             "%lld attention heads, vocabulary %lld",
-             s->version, args ? "with" : "without", (long long)s->tp, (long long)s->pp,
+             "%s %s arguments, tp %lld, pp %lld; %lld layers, hidden size %lld, %lld attention "
+             "heads, vocabulary %lld",
+             files, args ? "with" : "without",
+             (long long)(s->dist ? whole(args, "tensor_model_parallel_size", 1) : s->tp),
+             (long long)(s->dist ? whole(args, "pipeline_model_parallel_size", 1) : s->pp),
              (long long)m->layers, (long long)m->hidden, (long long)m->heads,
              (long long)m->vocabulary);
 }
@@ -300,12 +308,12 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     c->norm =
         pickle_is_text(pickle_member(args, "normalization"), "RMSNorm") ? NORM_RMS : NORM_LAYER;
     c->epsilon = real(args, "norm_epsilon", real(args, "layernorm_epsilon", 1e-5));
-    c->linear_bias = megatron_find_ours(s, "mlp.down.bias", 0) != NULL;
-    c->qkv_bias = megatron_find_ours(s, "attention.query.bias", 0) != NULL && !c->linear_bias;
+    c->linear_bias = megatron_has_ours(s, "mlp.down.bias", 0);
+    c->qkv_bias = megatron_has_ours(s, "attention.query.bias", 0) && !c->linear_bias;
     /* The last stage may contain a copy of tied embeddings under that name: it matters only if the
      * arguments do not say whether they are tied. */
-    c->tied = !flag(args, "untie_embeddings_and_output_weights",
-                    megatron_find_ours(s, "head.weight", 1) != NULL);
+    c->tied =
+        !flag(args, "untie_embeddings_and_output_weights", megatron_has_ours(s, "head.weight", 1));
     c->hidden_dropout = real(args, "hidden_dropout", 0.1);
     c->attention_dropout = real(args, "attention_dropout", 0.1);
     c->init_std = real(args, "init_method_std", 0.02);

@@ -4,7 +4,7 @@
 #define MEGATRON_MEGATRON_PRIVATE_H
 
 #include "megatron_source.h"
-#include "torch_file.h"
+#include "torch_dist.h"
 
 #include <limits.h>
 
@@ -16,8 +16,13 @@ struct megatron_shard {
 
 struct megatron_source {
     int64_t tp, pp, chunks, chunk_layers;
-    struct megatron_shard *shards; /* tp * pp, tp fastest */
+    /* tp * pp, tp fastest. A distributed checkpoint has one, whose file is common.pt, or NULL. */
+    struct megatron_shard *shards;
+    struct torch_dist *dist; /* the tensors of a distributed checkpoint; NULL: they are in shards */
+    float *values;           /* of the tensor that was read last from 'dist' */
+    char values_of[160];     /* its name and layer */
     double version;
+    int64_t pairs; /* see struct megatron_split */
     struct model_config model;
     char description[200];
 };
@@ -43,15 +48,63 @@ struct megatron_name {
  * tensor. */
 const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer);
 
-/* The value for a row in the given shard and chunk, where the layer has index 'local' in that
- * chunk; NULL: missing. */
-const struct pickle_value *megatron_find(const struct megatron_source *source, int64_t tp,
-                                         int64_t pp, int64_t chunk,
-                                         const struct megatron_name *name, int64_t local);
+/* How Megatron-LM divides the tensors of a model. */
+struct megatron_split {
+    const struct model_config *model;
+    int64_t tp;
+    double version; /* of the checkpoint: the order of query, key and value */
+    int64_t pairs;  /* adjacent channels of a head that are rotated together (--rotary-interleaved);
+                       0: those half of the rotated channels apart, as here */
+};
 
-/* Our tensor 'ours' of the first layer or of none, in the first or last stage. */
-const struct pickle_value *megatron_find_ours(const struct megatron_source *source,
-                                              const char *ours, int last_stage);
+/* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row of its part it is.
+ */
+int64_t megatron_rank_of_row(const struct megatron_split *split, const struct megatron_name *name,
+                             int64_t rows, int64_t row, int64_t *local);
+
+/* Shape of one rank's part of the Megatron-LM tensor, given our whole one; vectors have one column.
+ */
+void megatron_part_shape(const struct megatron_split *split, const struct megatron_name *name,
+                         int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols);
+
+/* Where a tensor is: in the file of one rank, in one of its chunks, with this index among the
+ * layers of that chunk; -1: it is not a tensor of a layer. */
+struct megatron_place {
+    int64_t tp, pp, chunk, local;
+};
+
+/* The tensor for a row at 'place'; of a distributed checkpoint only its shape. Returns 1, 0: it is
+ * missing, or -1. */
+int megatron_find(const struct megatron_source *source, const struct megatron_name *name,
+                  const struct megatron_place *place, struct torch_tensor *tensor,
+                  struct error *err);
+
+/* Is it there? */
+int megatron_has(const struct megatron_source *source, const struct megatron_name *name,
+                 const struct megatron_place *place);
+
+/* The same for our tensor 'ours' of the first layer or of none, in the first or last stage. */
+int megatron_find_ours(const struct megatron_source *source, const char *ours, int last_stage,
+                       struct torch_tensor *tensor, struct error *err);
+int megatron_has_ours(const struct megatron_source *source, const char *ours, int last_stage);
+
+/* Is it a name of theirs, of a tensor of a layer or not? */
+int megatron_is_theirs(const char *name, int of_layer);
+
+/* megatron_dist.c: the same for a distributed checkpoint. */
+int megatron_dist_find(const struct megatron_source *source, const struct megatron_name *name,
+                       int64_t layer, struct torch_tensor *tensor);
+int megatron_dist_check(const struct megatron_source *source, struct error *err);
+
+/* Read the elements of a tensor that was found; they are valid until the next call. */
+int megatron_dist_load(struct megatron_source *source, const struct megatron_name *name,
+                       int64_t layer, struct torch_tensor *tensor, struct error *err);
+
+/* Open the distributed checkpoint in 'directory'. */
+int megatron_dist_open(struct megatron_source *source, const char *directory, struct error *err);
+
+/* Is there a distributed checkpoint? If its tensors are in a format that cannot be read, -1. */
+int megatron_dist_is(const char *directory, struct error *err);
 
 /* Check that every tensor of every rank is known. */
 int megatron_check_tensors(const struct megatron_source *source, struct error *err);

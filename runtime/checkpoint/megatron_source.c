@@ -88,24 +88,20 @@ static int find_latest(const char *path, char out[PATH_MAX], struct error *err)
     return directory_path(out, err, "%s/release", path);
 }
 
-/* Set 'out' to the directory that contains the mp_rank directories. */
+/* Set 'out' to the directory that contains the mp_rank directories, or a distributed checkpoint. */
 static int find_ranks(struct megatron_source *s, const char *path, char out[PATH_MAX], int *with_pp,
                       struct error *err)
 {
-    char name[PATH_MAX];
+    int dist;
 
     if (directory_path(out, err, "%s", path) < 0 ||
         count_ranks(path, &s->tp, &s->pp, with_pp, err) < 0)
         return -1;
     if (s->tp > 0)
         return 0;
-    if (directory_path(name, err, "%s/metadata.json", path) < 0)
-        return -1;
-    if (access(name, F_OK) == 0)
-        return error_set(err,
-                         "%s is a distributed (torch_dist) checkpoint, which cannot be imported; "
-                         "convert it first with Megatron-LM --ckpt-convert-format torch",
-                         path);
+    dist = megatron_dist_is(path, err);
+    if (dist != 0)
+        return dist < 0 ? -1 : 0;
     if (find_latest(path, out, err) < 0)
         return -1;
     if (access(out, F_OK) < 0)
@@ -117,6 +113,9 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
         return -1;
     if (s->tp > 0)
         return 0;
+    dist = megatron_dist_is(out, err);
+    if (dist != 0)
+        return dist < 0 ? -1 : 0;
     return error_set(err, "%s does not contain mp_rank_00; copy the checkpoint again", out);
 }
 
@@ -138,6 +137,8 @@ static int open_shards(struct megatron_source *s, const char *path, struct error
     s->tp = s->pp = 1;
     if (!single && find_ranks(s, path, directory, &with_pp, err) < 0)
         return -1;
+    if (s->tp == 0)
+        return megatron_dist_open(s, directory, err);
     s->shards = calloc((size_t)(s->tp * s->pp), sizeof(*s->shards));
     if (!s->shards)
         return error_set(err, "out of memory");
@@ -160,11 +161,11 @@ static int open_shards(struct megatron_source *s, const char *path, struct error
 /* With several model chunks per pipeline rank, the models are called model0, model1, ... */
 static int64_t count_chunks(const struct megatron_source *s)
 {
-    const struct pickle_value *root = torch_file_root(s->shards[0].file);
+    const struct pickle_value *root = s->dist ? NULL : torch_file_root(s->shards[0].file);
     int64_t chunks = 0;
     char name[32];
 
-    if (pickle_member(root, "model"))
+    if (s->dist || pickle_member(root, "model"))
         return 1;
     for (;; chunks++) {
         snprintf(name, sizeof(name), "model%" PRId64, chunks);
@@ -175,6 +176,7 @@ static int64_t count_chunks(const struct megatron_source *s)
 
 static int count_layers(struct megatron_source *s, struct error *err)
 {
+    struct megatron_place place = {0, 0, 0, 0};
     int64_t layer;
     const struct megatron_name *name = megatron_name_of("layers.0.mlp.down.weight", &layer);
 
@@ -182,8 +184,9 @@ static int count_layers(struct megatron_source *s, struct error *err)
     if (s->chunks == 0)
         return error_set(err, "%s is not a Megatron-LM checkpoint: it contains no model",
                          s->shards[0].name);
-    while (s->chunk_layers < RANKS_MOST && megatron_find(s, 0, 0, 0, name, s->chunk_layers))
-        s->chunk_layers++;
+    while (place.local < RANKS_MOST && megatron_has(s, name, &place))
+        place.local++;
+    s->chunk_layers = place.local;
     return s->chunk_layers > 0 ? 0 : error_set(err, "%s contains no GPT layers", s->shards[0].name);
 }
 
@@ -215,6 +218,8 @@ void megatron_source_destroy(struct megatron_source *s)
     for (int64_t i = 0; s->shards && i < s->tp * s->pp; i++)
         torch_file_destroy(s->shards[i].file);
     free(s->shards);
+    torch_dist_destroy(s->dist);
+    free(s->values);
     free(s);
 }
 

@@ -135,35 +135,82 @@ static const struct pickle_value *model_of(const struct megatron_source *s, int6
     return pickle_member(torch_file_root(s->shards[pp * s->tp + tp].file), name);
 }
 
-const struct pickle_value *megatron_find(const struct megatron_source *s, int64_t tp, int64_t pp,
-                                         int64_t chunk, const struct megatron_name *name,
-                                         int64_t local)
+/* The value for a row, or NULL. */
+static const struct pickle_value *find_value(const struct megatron_source *s,
+                                             const struct megatron_name *name,
+                                             const struct megatron_place *place)
 {
-    const struct pickle_value *model = model_of(s, tp, pp, chunk), *found = NULL;
-    int prefixes = local < 0 ? 1 : (int)(sizeof(layer_prefixes) / sizeof(layer_prefixes[0]));
+    const struct pickle_value *model = model_of(s, place->tp, place->pp, place->chunk);
+    const struct pickle_value *found = NULL;
+    int prefixes = place->local < 0 ? 1 : (int)(sizeof(layer_prefixes) / sizeof(layer_prefixes[0]));
     char path[160];
 
     for (int i = 0; i < 4 && name->theirs[i] && !found; i++)
         for (int k = 0; k < prefixes && !found; k++) {
-            if (local < 0)
+            if (place->local < 0)
                 snprintf(path, sizeof(path), "%s", name->theirs[i]);
             else
-                snprintf(path, sizeof(path), "%s.%" PRId64 ".%s", layer_prefixes[k], local,
+                snprintf(path, sizeof(path), "%s.%" PRId64 ".%s", layer_prefixes[k], place->local,
                          name->theirs[i]);
             found = walk(model, path);
         }
     return found;
 }
 
-const struct pickle_value *megatron_find_ours(const struct megatron_source *s, const char *ours,
-                                              int last_stage)
+int megatron_find(const struct megatron_source *s, const struct megatron_name *name,
+                  const struct megatron_place *place, struct torch_tensor *tensor,
+                  struct error *err)
+{
+    const struct pickle_value *value;
+
+    if (s->dist)
+        return megatron_dist_find(s, name, place->local, tensor);
+    value = find_value(s, name, place);
+    if (!value)
+        return 0;
+    return torch_file_tensor(s->shards[place->pp * s->tp + place->tp].file, value, tensor, err) < 0
+               ? -1
+               : 1;
+}
+
+int megatron_has(const struct megatron_source *s, const struct megatron_name *name,
+                 const struct megatron_place *place)
+{
+    struct torch_tensor ignored;
+
+    return s->dist ? megatron_dist_find(s, name, place->local, &ignored)
+                   : find_value(s, name, place) != NULL;
+}
+
+/* The row for our tensor, and where it is: of the first layer, if it is one of a layer. */
+static const struct megatron_name *first_place(const struct megatron_source *s, const char *ours,
+                                               int last_stage, struct megatron_place *place)
 {
     const struct megatron_name *name = find_row(outer_names, ours);
 
-    if (!name)
-        return megatron_find(s, 0, 0, 0, find_row(layer_names, ours), 0);
-    return megatron_find(s, 0, last_stage ? s->pp - 1 : 0, last_stage ? s->chunks - 1 : 0, name,
-                         -1);
+    *place = (struct megatron_place){0, 0, 0, name ? -1 : 0};
+    if (name && last_stage) {
+        place->pp = s->pp - 1;
+        place->chunk = s->chunks - 1;
+    }
+    return name ? name : find_row(layer_names, ours);
+}
+
+int megatron_find_ours(const struct megatron_source *s, const char *ours, int last_stage,
+                       struct torch_tensor *tensor, struct error *err)
+{
+    struct megatron_place place;
+    const struct megatron_name *name = first_place(s, ours, last_stage, &place);
+
+    return megatron_find(s, name, &place, tensor, err);
+}
+
+int megatron_has_ours(const struct megatron_source *s, const char *ours, int last_stage)
+{
+    struct megatron_place place;
+    const struct megatron_name *name = first_place(s, ours, last_stage, &place);
+
+    return megatron_has(s, name, &place);
 }
 
 /* --- Unexpected tensors ---------------------------------------------------------------------- */
@@ -184,6 +231,11 @@ static int is_theirs(const struct megatron_name *table, const char *name)
             if (strcmp(table->theirs[i], name) == 0)
                 return 1;
     return 0;
+}
+
+int megatron_is_theirs(const char *name, int of_layer)
+{
+    return is_theirs(of_layer ? layer_names : outer_names, name);
 }
 
 /* A tensor that is read, a copy of one, or one that does not affect the result. */
@@ -239,6 +291,8 @@ static int check_dict(struct walking *w, const struct pickle_value *dict, const 
 
 int megatron_check_tensors(const struct megatron_source *s, struct error *err)
 {
+    if (s->dist)
+        return megatron_dist_check(s, err);
     for (int64_t rank = 0; rank < s->tp * s->pp; rank++)
         for (int64_t chunk = 0; chunk < s->chunks; chunk++) {
             const struct pickle_value *model = model_of(s, rank % s->tp, rank / s->tp, chunk);
@@ -256,62 +310,69 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
 
 /* --- Rows ------------------------------------------------------------------------------------ */
 
-/* Which rank has row 'row' of one of our tensors with 'rows' rows, and which row of its part it is.
- */
-static int64_t rank_of_row(const struct megatron_source *s, const struct megatron_name *name,
-                           int64_t rows, int64_t row, int64_t *local)
+/* Where a channel of a query or key is within its head. */
+static int64_t channel_of(const struct megatron_split *split, const struct megatron_name *name,
+                          int64_t channel)
 {
-    const struct model_shape *m = &s->model.shape;
-    int64_t part = rows / s->tp, d = m->kv_channels;
-    int64_t heads, head, group, queries, slot;
+    if (name->part == 2 || channel >= 2 * split->pairs)
+        return channel;
+    return 2 * (channel % split->pairs) + channel / split->pairs;
+}
+
+int64_t megatron_rank_of_row(const struct megatron_split *split, const struct megatron_name *name,
+                             int64_t rows, int64_t row, int64_t *local)
+{
+    const struct model_shape *m = &split->model->shape;
+    int64_t part = rows / split->tp, d = m->kv_channels;
+    int64_t heads, head, group, queries, slot, channel;
 
     if (name->cut == CUT_NONE || name->cut == CUT_COLS) {
         *local = row;
         return 0;
     }
     *local = row % part;
-    if (name->cut == CUT_FC1 && s->model.swiglu)
+    if (name->cut == CUT_FC1 && split->model->swiglu)
         *local += name->part * part;
     if (name->cut != CUT_QKV)
         return row / part;
     heads = part / d;
     head = row / d % heads;
-    if (s->version == 0) { /* (3, heads, d) */
-        *local = (name->part * heads + head) * d + row % d;
-    } else if (s->version == 1) { /* (heads, d, 3) */
-        *local = (head * d + row % d) * 3 + name->part;
+    channel = channel_of(split, name, row % d);
+    if (split->version == 0) { /* (3, heads, d) */
+        *local = (name->part * heads + head) * d + channel;
+    } else if (split->version == 1) { /* (heads, d, 3) */
+        *local = (head * d + channel) * 3 + name->part;
     } else { /* (groups, queries of a group + 2, d) */
         queries = m->heads / m->query_groups;
         group = name->part == 0 ? head / queries : head;
         slot = name->part == 0 ? head % queries : queries + name->part - 1;
-        *local = (group * (queries + 2) + slot) * d + row % d;
+        *local = (group * (queries + 2) + slot) * d + channel;
     }
     return row / part;
 }
 
-/* Shape of one rank's part of the Megatron-LM tensor, given our whole one; vectors have one column.
- */
-static void shape_of_part(const struct megatron_source *s, const struct megatron_name *name,
-                          int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
+void megatron_part_shape(const struct megatron_split *split, const struct megatron_name *name,
+                         int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
 {
-    const struct model_shape *m = &s->model.shape;
+    const struct model_shape *m = &split->model->shape;
 
     *part_rows = rows;
     *part_cols = cols;
     if (name->cut == CUT_QKV)
-        *part_rows = (m->heads + 2 * m->query_groups) * m->kv_channels / s->tp;
+        *part_rows = (m->heads + 2 * m->query_groups) * m->kv_channels / split->tp;
     else if (name->cut == CUT_FC1)
-        *part_rows = rows / s->tp * (s->model.swiglu ? 2 : 1);
+        *part_rows = rows / split->tp * (split->model->swiglu ? 2 : 1);
     else if (name->cut == CUT_ROWS)
-        *part_rows = (rows + s->tp - 1) / s->tp;
+        *part_rows = (rows + split->tp - 1) / split->tp;
     else if (name->cut == CUT_COLS)
-        *part_cols = cols / s->tp;
+        *part_cols = cols / split->tp;
 }
 
 /* --- One parameter --------------------------------------------------------------------------- */
 
 struct loading {
     struct megatron_source *source;
+    struct megatron_split split;
     const struct megatron_name *name;
     const struct parameter *parameter;
     int vector;
@@ -323,27 +384,27 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
 {
     struct megatron_source *s = l->source;
     struct torch_tensor *t = &l->parts[tp];
-    const struct pickle_value *value;
-    int64_t stage = 0, chunk = 0, rows, cols, got_cols, number, local = -1;
+    struct megatron_place place = {tp, 0, 0, -1};
+    int64_t rows, cols, got_cols, number;
     const char *shard;
+    int found;
 
     if (layer >= 0) {
         number = layer / s->chunk_layers;
-        stage = number % s->pp;
-        chunk = number / s->pp;
-        local = layer % s->chunk_layers;
+        place =
+            (struct megatron_place){tp, number % s->pp, number / s->pp, layer % s->chunk_layers};
     } else if (strncmp(l->parameter->name, "embedding.", 10) != 0) {
-        stage = s->pp - 1;
-        chunk = s->chunks - 1;
+        place.pp = s->pp - 1;
+        place.chunk = s->chunks - 1;
     }
-    shard = s->shards[stage * s->tp + tp].name;
-    value = megatron_find(s, tp, stage, chunk, l->name, local);
-    if (!value)
+    shard = s->shards[place.pp * s->tp + tp].name;
+    found = megatron_find(s, l->name, &place, t, err);
+    if (found < 0)
+        return error_prefix(err, "%s: %s", shard, l->parameter->name);
+    if (found == 0)
         return error_set(err, "%s: the tensor for %s is missing; copy the checkpoint again", shard,
                          l->parameter->name);
-    if (torch_file_tensor(s->shards[stage * s->tp + tp].file, value, t, err) < 0)
-        return error_prefix(err, "%s: %s", shard, l->parameter->name);
-    shape_of_part(s, l->name, l->rows, l->cols, &rows, &cols);
+    megatron_part_shape(&l->split, l->name, l->rows, l->cols, &rows, &cols);
     got_cols = t->dimensions == 2 ? t->shape[1] : 1;
     /* A vocabulary may be padded, equally on all ranks. */
     if (l->name->cut == CUT_ROWS && t->dimensions == 2) {
@@ -358,7 +419,7 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
                          " x %" PRId64 " is expected",
                          shard, l->parameter->name, t->dimensions ? t->shape[0] : 0, got_cols, rows,
                          cols);
-    return 0;
+    return s->dist ? megatron_dist_load(s, l->name, place.local, t, err) : 0;
 }
 
 static void copy_rows(const struct loading *l, float *out)
@@ -369,7 +430,7 @@ static void copy_rows(const struct loading *l, float *out)
     int64_t part = l->name->cut == CUT_COLS ? l->cols / s->tp : l->cols;
 
     for (int64_t r = 0; r < l->rows; r++) {
-        int64_t local, rank = rank_of_row(s, l->name, rows, r, &local);
+        int64_t local, rank = megatron_rank_of_row(&l->split, l->name, rows, r, &local);
 
         for (int64_t at = 0; at < l->cols; at += part)
             torch_tensor_read(&l->parts[rank + at / part], l->vector ? 0 : local,
@@ -380,7 +441,10 @@ static void copy_rows(const struct loading *l, float *out)
 int megatron_source_load(struct megatron_source *s, const struct parameter *p, float *out,
                          struct error *err)
 {
-    struct loading l = {.source = s, .parameter = p, .vector = p->all_rows == 1};
+    struct loading l = {.source = s,
+                        .split = {&s->model, s->tp, s->version, s->pairs},
+                        .parameter = p,
+                        .vector = p->all_rows == 1};
     int64_t layer;
     int rc = 0;
 

@@ -46,7 +46,7 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
 
 int origin_check_megatron(const char *directory, struct error *err)
 {
-    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000"};
+    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000", "metadata.json"};
     int64_t newest;
     char step[32] = "release", name[64];
 
@@ -59,13 +59,6 @@ int origin_check_megatron(const char *directory, struct error *err)
             return error_remedy(err, REMEDY_IMPORT);
         }
     }
-    snprintf(name, sizeof(name), "%s/metadata.json", step);
-    if (directory_has(directory, name))
-        return error_set_code(
-            err, ERROR_USAGE,
-            "%s contains a distributed (torch_dist) Megatron-LM checkpoint; save it "
-            "with Megatron-LM --ckpt-format torch, then import it",
-            directory);
     return 0;
 }
 

@@ -489,6 +489,14 @@ static float element(enum torch_type type, const unsigned char *at)
     }
 }
 
+void torch_tensor_pick(struct torch_tensor *t, int64_t index)
+{
+    t->data += (size_t)(index * t->stride[0]) * types[t->type].size;
+    t->dimensions--;
+    memmove(t->shape, t->shape + 1, (size_t)t->dimensions * sizeof(t->shape[0]));
+    memmove(t->stride, t->stride + 1, (size_t)t->dimensions * sizeof(t->stride[0]));
+}
+
 void torch_tensor_read(const struct torch_tensor *t, int64_t row, int64_t col, int64_t count,
                        float *out)
 {

@@ -47,6 +47,9 @@ int torch_is_tensor(const struct pickle_value *value);
 int torch_file_tensor(struct torch_file *file, const struct pickle_value *value,
                       struct torch_tensor *tensor, struct error *err);
 
+/* Make 'tensor' the part 'index' of its first dimension. */
+void torch_tensor_pick(struct torch_tensor *tensor, int64_t index);
+
 /* Read 'count' elements from (row, col) on of a matrix, or from 'col' on of a vector. */
 void torch_tensor_read(const struct torch_tensor *tensor, int64_t row, int64_t col, int64_t count,
                        float *out);

@@ -16,11 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum format { FORMAT_HF, FORMAT_MEGATRON, FORMAT_FAIRSEQ };
+enum format { FORMAT_HF, FORMAT_MEGATRON, FORMAT_TORCH_DIST, FORMAT_FAIRSEQ };
 
 struct checkpoint_options {
-    int64_t iteration, keep_last, heads, vocabulary;
-    int format, type, tensors, all;
+    int64_t iteration, keep_last, heads, vocabulary, tp, pp, divisor;
+    int format, type, tensors, all, transformer, interleaved;
     const char *shard_size;
 };
 
@@ -28,11 +28,16 @@ struct checkpoint_options {
 
 /* clang-format off */
 static const struct option options[] = {
-    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron|fairseq", 0, 0},
+    {"format", OPTION_CHOICE, AT(format), 0, "format to import from or export to (default: hf)", "hf|megatron|torch_dist|fairseq", 0, 0},
     {"dtype", OPTION_CHOICE, AT(type), 0, "export: data type of the weights (default: fp32)", "fp32|bf16|fp16", 0, 0},
     {"max-shard-size", OPTION_TEXT, AT(shard_size), "SIZE", "export: maximum file size, for example 5GB (default: 50GB)", 0, 0, 0},
-    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import --format megatron: vocabulary size without padding", 0, 1, INT32_MAX},
-    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import --format megatron or fairseq: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
+    {"vocab-size", OPTION_INT, AT(vocabulary), "N", "import of Megatron-LM checkpoints: vocabulary size without padding", 0, 1, INT32_MAX},
+    {"num-attention-heads", OPTION_INT, AT(heads), "N", "import of Megatron-LM or fairseq checkpoints: number of attention heads, if the checkpoint does not contain it", 0, 1, INT32_MAX},
+    {"target-tensor-parallel-size", OPTION_INT, AT(tp), "N", "export --format megatron: number of tensor-parallel ranks (default: 1)", 0, 1, 99},
+    {"target-pipeline-parallel-size", OPTION_INT, AT(pp), "N", "export --format megatron: number of pipeline stages (default: 1)", 0, 1, 999},
+    {"transformer-impl", OPTION_CHOICE, AT(transformer), 0, "export --format megatron: use the names of this implementation (default: transformer_engine)", "transformer_engine|local", 0, 0},
+    {"rotary-interleaved", OPTION_FLAG, AT(interleaved), 0, "export to Megatron-LM: store the channels of heads as it needs them with its option of this name", 0, 0, 0},
+    {"make-vocab-size-divisible-by", OPTION_INT, AT(divisor), "N", "export to Megatron-LM: pad the vocabulary to a multiple of this times the tensor-parallel size (default: 128)", 0, 1, 1 << 20},
     {"iteration", OPTION_INT, AT(iteration), "N", "use this checkpoint instead of the latest", 0, 0, INT64_MAX},
     {"tensors", OPTION_FLAG, AT(tensors), 0, "inspect: list all tensors", 0, 0, 0},
     {"all", OPTION_FLAG, AT(all), 0, "verify: check all checkpoints in the directory", 0, 0, 0},
@@ -47,9 +52,10 @@ static void print_usage(void)
         "Usage: megatron checkpoint inspect DIR [--iteration N] [--tensors]\n"
         "       megatron checkpoint verify  DIR [--iteration N] [--all]\n"
         "       megatron checkpoint prune   DIR --keep-last N\n"
-        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron|fairseq]\n"
-        "       megatron checkpoint export  DIR FOLDER [--dtype TYPE] [--max-shard-size SIZE]\n"
-        "Inspect, verify and prune checkpoints; import and export Hugging Face weights and import\n"
+        "       megatron checkpoint import  FOLDER DIR [--format hf|megatron|torch_dist|fairseq]\n"
+        "       megatron checkpoint export  DIR FOLDER [--format hf|megatron|torch_dist]\n"
+        "                                   [--dtype TYPE] [--max-shard-size SIZE]\n"
+        "Inspect, verify and prune checkpoints; import and export Hugging Face weights and\n"
         "Megatron-LM checkpoints.\n");
     options_print(options, stdout);
 }
@@ -342,24 +348,62 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     return rc;
 }
 
+/* Options that have no meaning for the format are errors. */
+static int check_export(const struct checkpoint_options *given, struct error *err)
+{
+    if (given->format == FORMAT_FAIRSEQ)
+        return error_set_code(err, ERROR_USAGE,
+                              "export supports --format hf, megatron and torch_dist only");
+    if (given->format != FORMAT_MEGATRON && (given->tp > 0 || given->pp > 0 || given->transformer))
+        return error_set_code(err, ERROR_USAGE,
+                              "--target-tensor-parallel-size, --target-pipeline-parallel-size and "
+                              "--transformer-impl can only be used with --format megatron%s",
+                              given->format == FORMAT_TORCH_DIST
+                                  ? "; a torch_dist checkpoint can be loaded with any of them"
+                                  : "");
+    if (given->format == FORMAT_HF && (given->divisor > 0 || given->interleaved))
+        return error_set_code(err, ERROR_USAGE,
+                              "--make-vocab-size-divisible-by and --rotary-interleaved can only be "
+                              "used with --format megatron or torch_dist");
+    if (given->format == FORMAT_MEGATRON && given->shard_size)
+        return error_set_code(err, ERROR_USAGE,
+                              "--max-shard-size cannot be used with --format megatron, which has a "
+                              "file per rank");
+    return 0;
+}
+
 static int run_export(const struct checkpoint_options *given, const char *from, const char *to,
                       struct error *err)
 {
     static const enum device_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
     char path[PATH_MAX];
     int64_t bytes = HF_SHARD_BYTES;
+    struct megatron_target target = {.dist = given->format == FORMAT_TORCH_DIST,
+                                     .tp = given->tp > 0 ? given->tp : 1,
+                                     .pp = given->pp > 0 ? given->pp : 1,
+                                     .interleaved = given->interleaved,
+                                     .local = given->transformer,
+                                     .divisor = given->divisor > 0 ? given->divisor : 128,
+                                     .type = types[given->type]};
 
-    if (given->format != FORMAT_HF)
-        return error_set_code(err, ERROR_USAGE, "export supports --format hf only");
+    if (check_export(given, err) < 0)
+        return -1;
     if (given->shard_size &&
         parse_size("--max-shard-size", given->shard_size, 1000, 1, INT64_MAX, &bytes, err) < 0)
         return COMMAND_USAGE;
-    if (find_one(given, from, path, err) < 0 ||
-        convert_export_hf(path, to, types[given->type], bytes, err) < 0)
+    target.file_bytes = bytes;
+    if (find_one(given, from, path, err) < 0)
         return -1;
-    if (tokenizer_files_copy(from, to, 0, err) < 0)
+    if ((given->format == FORMAT_HF ? convert_export_hf(path, to, types[given->type], bytes, err)
+                                    : convert_export_megatron(path, to, &target, err)) < 0)
+        return -1;
+    if (given->format == FORMAT_HF && tokenizer_files_copy(from, to, 0, err) < 0)
         return -1;
     printf("exported %s to %s\n", path, to);
+    if (given->format != FORMAT_HF)
+        printf("without optimizer state; to train from it with Megatron-LM: --load %s --finetune "
+               "--ckpt-format %s\n",
+               to, target.dist ? "torch_dist" : "torch");
     return 0;
 }
 
@@ -386,7 +430,7 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
         return error_set_code(
             err, ERROR_USAGE,
-            "--num-attention-heads and --vocab-size can only be used with --format megatron");
+            "--num-attention-heads and --vocab-size can only be used with --format megatron or torch_dist");
     if (given->format == FORMAT_HF && check_hf(from, err) < 0)
         return -1;
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
@@ -398,7 +442,7 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
         return -1;
     printf("imported %s to %s; to train from it: --load %s --finetune\n", from, to, to);
     if (*said)
-        printf("interpreted as: %s\n", said);
+        printf("interpreted as: %s; the optimizer state is not imported\n", said);
     return 0;
 }
 

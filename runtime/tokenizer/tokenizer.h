@@ -42,6 +42,7 @@ struct tokenizer_config {
     int special_as_text;    /* treat special tokens within a text as plain text */
     int add_bos;            /* prepend the beginning-of-sequence token to each text */
     int add_specials;       /* HuggingFaceTokenizer: add the special tokens of its post-processor */
+    int fast;               /* ids of fast tokenizers are asked for; others do not exist here */
 };
 
 /* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
@@ -105,6 +106,30 @@ struct tokenizer_config {
          TOKENIZER_OPTION_AT(target, member, add_specials),                                   \
          NULL,                                                                                \
          "add the special tokens of a HuggingFaceTokenizer's post-processor to each text",    \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-no-include-special-tokens",                                            \
+         OPTION_UNFLAG,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, add_specials),                                   \
+         NULL,                                                                                \
+         "do not add them (the default)",                                                     \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-use-fast",                                                             \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, fast),                                           \
+         NULL,                                                                                \
+         "accepted: the ids are always those of Hugging Face's fast tokenizers",              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-no-use-fast",                                                          \
+         OPTION_ABSENT,                                                                       \
+         0,                                                                                   \
+         NULL,                                                                                \
+         "the ids are always those of Hugging Face's fast tokenizers",                        \
          NULL,                                                                                \
          0,                                                                                   \
          0},                                                                                  \

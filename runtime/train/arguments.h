@@ -61,7 +61,7 @@ struct arguments {
     int64_t num_query_groups, seq_length, max_position_embeddings, vocab_size;
     int64_t make_vocab_size_divisible_by;
     int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
-    int qkv_bias, rope_scaling, use_rotary;
+    int qkv_bias, rope_scaling, use_rotary, rotary_interleaved;
     int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
     double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
     const char *window_size;

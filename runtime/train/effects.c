@@ -83,6 +83,12 @@ void effects_check(const struct arguments *a, const struct options_result *given
     }
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning("--recompute-method has no effect with --recompute-granularity selective");
+    if (a->rotary_interleaved && a->position_embedding != POSITION_ROPE)
+        log_warning("--rotary-interleaved has no effect without --position-embedding-type rope");
+    else if (a->rotary_interleaved)
+        log_note(
+            "--rotary-interleaved: the network is the same, only the channels of each head are "
+            "in another order; `megatron checkpoint import` and `export` convert the order");
     if (a->position_embedding != POSITION_ROPE &&
         (options_given(given, "rotary-base") || options_given(given, "rotary-percent")))
         log_warning("--rotary-base and --rotary-percent have no effect without "

@@ -74,6 +74,7 @@ const struct option arguments_table[] = {
            "type of position embedding (default: learned_absolute)"),
     FLAG("use-rotary-position-embeddings", use_rotary, "same as --position-embedding-type rope"),
     REAL("rotary-base", rotary_base, "base of rotary position embeddings (default: 10000)"),
+    FLAG("rotary-interleaved", rotary_interleaved, "accepted for Megatron-LM's: the same network; checkpoint import and export convert the order of channels"),
     REAL("rotary-percent", rotary_percent, "fraction of each head's dimension that is rotated (default: 1.0)"),
     FLAG("use-rope-scaling", rope_scaling, "scale rotary embeddings as Llama 3.1 does"),
     REAL("rope-scaling-factor", rope_scaling_factor, "RoPE scaling factor (default: 8)"),
@@ -344,7 +345,8 @@ const struct option arguments_table[] = {
     FLAG("nccl-ub", nccl_ub, "register communication buffers with NCCL (user buffers)"),
     FLAG("random-order", random_order, "CPU only, for tests: run streams in random legal order"),
 
-    IGNORED("tokenizer-hf-*"),
+    IGNORED("tokenizer-hf-use-fast"), IGNORED("tokenizer-hf-no-use-fast"),
+    IGNORED("tokenizer-hf-include-special-tokens"), IGNORED("tokenizer-hf-no-include-special-tokens"),
     IGNORED("use-mcore-models"), IGNORED("transformer-impl"), IGNORED("use-flash-attn"),
     IGNORED("no-masked-softmax-fusion"), IGNORED("no-rope-fusion"),
     IGNORED("no-position-embedding"), IGNORED("num-workers"), IGNORED("distributed-backend"),

@@ -148,8 +148,8 @@ refused "some other file" 'it was not written by torch.save'
 rm -rf from && mkdir from
 refused "an empty directory" 'from is not a Megatron-LM checkpoint'
 path=nowhere refused "no directory" 'cannot open nowhere'
-check export gpt x --format megatron
-like "$out" 'export supports --format hf only' "no export to it"
+check export gpt x --format fairseq
+like "$out" 'export supports --format hf, megatron and torch_dist only' "no export to fairseq"
 check import gpt-hf x --vocab-size 5
 like "$out" 'can only be used with --format megatron' "no hints for Hugging Face"
 done_testing

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile checkpoint indices, tensor files, Hugging Face configurations and
- * indices, pickles and torch.save files. Whatever they contain, reading them must return a result
- * or an error with a sentence. The first byte selects the reader of the rest. */
+ * indices, pickles, torch.save files and distributed checkpoints. Whatever they contain, reading
+ * them must return a result or an error with a sentence. The first byte selects the reader of the
+ * rest. */
 #include "fuzz.h"
 #include "checksum.h"
 #include "hf_config.h"
@@ -64,8 +65,7 @@ static void try_tensors(struct checkpoint_index *index)
     if (index->model.shape.layers < 1 || index->model.shape.layers > 8 ||
         index_check_model(index, &index->model, &err) < 0)
         return;
-    if (parameters_create(&p, &index->model, &one, &at, &err) == 0 &&
-        p.shard_elements < 1 << 20) {
+    if (parameters_create(&p, &index->model, &one, &at, &err) == 0 && p.shard_elements < 1 << 20) {
         values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
         if (values && pieces_create(&pieces, &p, &at, 0, PIECES_HELD, &err) == 0) {
             for (int i = 0; i < index->file_count && i < 3; i++)
@@ -216,7 +216,7 @@ static void try_pickle(const uint8_t *data, size_t size)
 }
 
 /* A Megatron-LM checkpoint: the model it claims to be, and all of its tensors. */
-static void try_megatron(const uint8_t *data, size_t size)
+static void read_megatron(const char *path)
 {
     struct megatron_hints hints = {2, 0};
     struct megatron_source *source;
@@ -224,11 +224,8 @@ static void try_megatron(const uint8_t *data, size_t size)
     struct layout_position at = {0, 0, 0, 0};
     struct error err = {.text = ""};
     struct parameters p;
-    char path[96];
     float *values;
 
-    fuzz_put(directory, "/rank.pt", data, size);
-    snprintf(path, sizeof(path), "%s/rank.pt", directory);
     source = megatron_source_open(path, &hints, &err);
     fuzz_check(!source, &err);
     if (!source)
@@ -249,6 +246,30 @@ static void try_megatron(const uint8_t *data, size_t size)
     megatron_source_destroy(source);
 }
 
+static void try_megatron(const uint8_t *data, size_t size)
+{
+    char path[96];
+
+    fuzz_put(directory, "/rank.pt", data, size);
+    snprintf(path, sizeof(path), "%s/rank.pt", directory);
+    read_megatron(path);
+}
+
+/* A distributed checkpoint: two bytes with the length of .metadata, it, and the only file. */
+static void try_dist(const uint8_t *data, size_t size)
+{
+    size_t length = size < 2 ? 0 : data[0] | (size_t)data[1] << 8;
+    char path[96];
+
+    if (size < 2)
+        return;
+    length = length < size - 2 ? length : size - 2;
+    fuzz_put(directory, "/dist/.metadata", data + 2, length);
+    fuzz_put(directory, "/dist/__0_0.distcp", data + 2 + length, size - 2 - length);
+    snprintf(path, sizeof(path), "%s/dist", directory);
+    read_megatron(path);
+}
+
 static struct {
     const char *name;
     void (*read)(const uint8_t *, size_t);
@@ -257,7 +278,7 @@ static struct {
     {"index", try_index, 0},       {"safetensors", try_safetensors, 0},
     {"config", try_config, 0},     {"parts", try_parts, 0},
     {"torch", try_torch, 0},       {"pickle", try_pickle, 0},
-    {"megatron", try_megatron, 0},
+    {"megatron", try_megatron, 0}, {"dist", try_dist, 0},
 };
 
 static void print_inputs(void)
@@ -271,14 +292,16 @@ static void print_inputs(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t reader = size > 0 ? data[0] % (sizeof(readers) / sizeof(readers[0])) : 0;
-    char parts[96];
+    char path[96];
 
     if (directory[0] == '\0') {
         atexit(print_inputs);
         snprintf(directory, sizeof(directory), "%s/%ld", fuzz_place(), (long)getpid());
         mkdir(directory, 0700);
-        snprintf(parts, sizeof(parts), "%s/parts", directory);
-        mkdir(parts, 0700);
+        snprintf(path, sizeof(path), "%s/parts", directory);
+        mkdir(path, 0700);
+        snprintf(path, sizeof(path), "%s/dist", directory);
+        mkdir(path, 0700);
     }
     if (size == 0)
         return 0;

@@ -36,7 +36,7 @@ detokenize --tokenizer-type NullTokenizer --vocab-size 10 1234567890123456789012
 checkpoint look x|unknown action look
 checkpoint prune x|prune needs --keep-last N
 checkpoint import x|import takes two directories: source and destination
-checkpoint export x y --format megatron|export supports --format hf only
+checkpoint export x y --format fairseq|export supports --format hf, megatron and torch_dist only
 supervise -- true|the command does not save checkpoints
 comm-test 1G|unexpected argument 1G
 comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --max-bytes=1048576

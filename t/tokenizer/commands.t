@@ -26,6 +26,12 @@ printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' hello '##s' world '!' >"$
 bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt")
 is "$("$megatron" tokenize "${bert[@]}" --append-eod 'HELLOS, World!')" "5 6 1 7 8 3" "BERT's words"
 is "$("$megatron" tokenize "${bert[@]}" --tokenizer-add-bos 'world')" "2 7" "[CLS] before them"
+for option in --tokenizer-hf-use-fast --tokenizer-hf-no-include-special-tokens; do
+    is "$("$megatron" tokenize "${bert[@]}" $option 'world')" 7 "$option changes nothing"
+done
+try "$megatron" tokenize "${bert[@]}" --tokenizer-hf-no-use-fast world
+is "$rc" 2 "--tokenizer-hf-no-use-fast is refused"
+like "$out" "does not exist here; the ids are always those of Hugging Face's fast tokenizers" "  and why"
 is "$("$megatron" detokenize "${bert[@]}" 5 6 7)" "hellos world" "and back to text"
 is "$("$megatron" tokenize --tokenizer-type BertWordPieceCase --vocab-file "$work/vocab.txt" 'Hello hello')" "1 5" \
     "cased"

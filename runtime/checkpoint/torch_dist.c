@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_dist_private.h"
+#include "directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- The index -------------------------------------------------------------------------------- */
+
+/* The texts stay in 'bytes'. */
+static int list_tensors(struct torch_dist *d, const void *bytes, size_t size, struct error *err)
+{
+    size_t used;
+    struct pickle *pickle = pickle_read(bytes, size, &used, err);
+    int rc = pickle ? torch_dist_list(d, pickle_root(pickle), err) : -1;
+
+    pickle_destroy(pickle);
+    return rc < 0 ? error_prefix(err, "%s/" TORCH_DIST_INDEX, d->directory) : 0;
+}
+
+static struct torch_dist *create(const char *directory, struct error *err)
+{
+    struct torch_dist *d = calloc(1, sizeof(*d));
+
+    if (d)
+        d->directory = strdup(directory);
+    if (d && d->directory)
+        return d;
+    torch_dist_destroy(d);
+    error_set(err, "out of memory");
+    return NULL;
+}
+
+struct torch_dist *torch_dist_open(const char *directory, struct error *err)
+{
+    struct torch_dist *d = create(directory, err);
+    char path[PATH_MAX];
+
+    if (d && directory_path(path, err, "%s/" TORCH_DIST_INDEX, directory) == 0 &&
+        file_read(path, (size_t)1 << 32, &d->index, err) == 0 &&
+        list_tensors(d, d->index.data, d->index.length, err) == 0)
+        return d;
+    torch_dist_destroy(d);
+    return NULL;
+}
+
+struct torch_dist *torch_dist_read_index(const char *directory, const void *bytes, size_t size,
+                                         struct error *err)
+{
+    struct torch_dist *d = create(directory, err);
+
+    if (d && list_tensors(d, bytes, size, err) == 0)
+        return d;
+    torch_dist_destroy(d);
+    return NULL;
+}
+
+void torch_dist_destroy(struct torch_dist *d)
+{
+    if (!d)
+        return;
+    for (size_t i = 0; i < d->file_count; i++)
+        munmap(d->files[i].bytes, d->files[i].size);
+    free(d->files);
+    free(d->chunks);
+    free(d->tensors);
+    file_bytes_clear(&d->index);
+    free(d->directory);
+    free(d);
+}
+
+const struct torch_dist_tensor *torch_dist_at(const struct torch_dist *d, size_t index)
+{
+    return index < d->tensor_count ? &d->tensors[index] : NULL;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return torch_dist_compare(((const struct torch_dist_tensor *)a)->name,
+                              ((const struct torch_dist_tensor *)b)->name);
+}
+
+const struct torch_dist_tensor *torch_dist_find(const struct torch_dist *d, const char *name)
+{
+    struct torch_dist_tensor wanted = {.name = {name, strlen(name)}};
+
+    return d->tensor_count ? bsearch(&wanted, d->tensors, d->tensor_count, sizeof(wanted), by_name)
+                           : NULL;
+}
+
+/* --- Files ------------------------------------------------------------------------------------ */
+
+static int map_file(const char *path, struct torch_dist_file *file, struct error *err)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot open %s", path);
+    if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+        rc = error_set(err, "%s is empty or not a regular file; copy the checkpoint again", path);
+    if (rc == 0) {
+        file->size = (size_t)status.st_size;
+        file->bytes = mmap(NULL, file->size, PROT_READ, MAP_SHARED, fd, 0);
+        if (file->bytes == MAP_FAILED)
+            rc = error_set_errno(err, errno, "cannot map %s into memory", path);
+    }
+    close(fd);
+    return rc;
+}
+
+static const struct torch_dist_file *find_file(struct torch_dist *d, struct pickle_text name,
+                                               struct error *err)
+{
+    struct torch_dist_file *more, file = {.name = name};
+    char path[PATH_MAX];
+
+    for (size_t i = 0; i < d->file_count; i++)
+        if (torch_dist_compare(d->files[i].name, name) == 0)
+            return &d->files[i];
+    if (directory_path(path, err, "%s/%.*s", d->directory, (int)name.length, name.at) < 0)
+        return NULL;
+    more = realloc(d->files, (d->file_count + 1) * sizeof(*more));
+    if (!more) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    d->files = more;
+    if (map_file(path, &file, err) < 0)
+        return NULL;
+    more[d->file_count] = file;
+    return &more[d->file_count++];
+}
+
+/* --- Chunks ----------------------------------------------------------------------------------- */
+
+/* The rows and columns of a chunk and where they are in the output: those of the last two
+ * dimensions, or one row of a vector. */
+struct window {
+    int64_t rows, cols, first_row, first_col, all_cols;
+};
+
+static struct window window_of(const struct torch_dist_tensor *t, const struct torch_dist_chunk *c,
+                               int skipped)
+{
+    int last = t->dimensions - 1;
+    struct window w = {1, c->size[last], 0, c->offset[last], t->shape[last]};
+
+    if (last > skipped) {
+        w.rows = c->size[last - 1];
+        w.first_row = c->offset[last - 1];
+    }
+    return w;
+}
+
+static int read_stored(struct torch_file *file, const struct torch_dist_tensor *t,
+                       const struct torch_dist_chunk *c, int64_t index, float *out,
+                       struct error *err)
+{
+    struct torch_tensor stored;
+    struct window w = window_of(t, c, index >= 0);
+
+    if (torch_file_tensor(file, torch_file_root(file), &stored, err) < 0)
+        return -1;
+    if (stored.dimensions != t->dimensions)
+        return error_set(err, "the stored chunk has another shape than the index");
+    for (int i = 0; i < t->dimensions; i++)
+        if (stored.shape[i] != c->size[i])
+            return error_set(err, "the stored chunk has another shape than the index");
+    if (index >= 0)
+        torch_tensor_pick(&stored, index - c->offset[0]);
+    for (int64_t r = 0; r < w.rows; r++)
+        torch_tensor_read(&stored, r, 0, w.cols,
+                          out + (w.first_row + r) * w.all_cols + w.first_col);
+    return 0;
+}
+
+static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
+                      const struct torch_dist_chunk *c, int64_t index, float *out,
+                      struct error *err)
+{
+    const struct torch_dist_file *file = find_file(d, c->file, err);
+    struct torch_file *stored;
+    int rc;
+
+    if (!file)
+        return -1;
+    if ((uint64_t)c->at > file->size || (uint64_t)c->length > file->size - (uint64_t)c->at)
+        return error_set(err,
+                         "%.*s is truncated: a chunk at byte %" PRId64 " has %" PRId64
+                         " bytes, but the file has %zu; copy the checkpoint again",
+                         (int)c->file.length, c->file.at, c->at, c->length, file->size);
+    stored = torch_file_read((const char *)file->bytes + c->at, (size_t)c->length, err);
+    rc = stored ? read_stored(stored, t, c, index, out, err) : -1;
+    torch_file_destroy(stored);
+    if (rc < 0)
+        return error_prefix(err, "%.*s, byte %" PRId64, (int)c->file.length, c->file.at, c->at);
+    return 0;
+}
+
+int torch_dist_read(struct torch_dist *d, const struct torch_dist_tensor *t, int64_t index,
+                    float *out, struct error *err)
+{
+    int skipped = index >= 0, name = (int)(t->name.length < 128 ? t->name.length : 128);
+    int64_t left = 1;
+
+    if (t->dimensions <= skipped || t->dimensions > skipped + 2 ||
+        (skipped && index >= t->shape[0]))
+        return error_set(err, "%.*s has %d dimensions, which are not those of a layer's tensor",
+                         name, t->name.at, t->dimensions);
+    for (int i = skipped; i < t->dimensions; i++)
+        left *= t->shape[i];
+    for (size_t i = 0; i < t->chunks; i++) {
+        const struct torch_dist_chunk *c = &d->chunks[t->first + i];
+        int64_t count = 1;
+
+        if (skipped && (index < c->offset[0] || index >= c->offset[0] + c->size[0]))
+            continue;
+        if (read_chunk(d, t, c, index, out, err) < 0)
+            return error_prefix(err, "%.*s", name, t->name.at);
+        for (int k = skipped; k < t->dimensions; k++)
+            count *= c->size[k];
+        left -= count;
+    }
+    if (left != 0)
+        return error_set(err, "%.*s: some elements are missing or stored twice", name, t->name.at);
+    return 0;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_dist_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Where a chunk is stored: an entry of the index' second table. */
+struct place {
+    struct pickle_text name;
+    int dimensions;
+    int64_t offset[TORCH_DIMENSIONS];
+    struct pickle_text file;
+    int64_t at, length;
+};
+
+struct places {
+    struct place *list;
+    size_t count;
+};
+
+int torch_dist_compare(struct pickle_text a, struct pickle_text b)
+{
+    size_t common = a.length < b.length ? a.length : b.length;
+    int order = common ? memcmp(a.at, b.at, common) : 0;
+
+    return order ? order : a.length < b.length ? -1 : a.length > b.length;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    int order = torch_dist_compare(x->name, y->name);
+
+    if (order == 0)
+        order = x->dimensions - y->dimensions;
+    for (int i = 0; i < x->dimensions && order == 0; i++)
+        order = (x->offset[i] > y->offset[i]) - (x->offset[i] < y->offset[i]);
+    return order;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return torch_dist_compare(((const struct torch_dist_tensor *)a)->name,
+                              ((const struct torch_dist_tensor *)b)->name);
+}
+
+/* The numbers of a torch.Size, or of a tuple; returns how many, or -1. */
+static int read_size(const struct pickle_value *value, int64_t out[TORCH_DIMENSIONS])
+{
+    if (value && value->type == PICKLE_OBJECT)
+        value = pickle_item(value->arguments, 0);
+    if (!value || value->type != PICKLE_LIST || value->count > TORCH_DIMENSIONS)
+        return -1;
+    for (size_t i = 0; i < value->count; i++) {
+        if (value->items[i]->type != PICKLE_INTEGER || value->items[i]->integer < 0)
+            return -1;
+        out[i] = value->items[i]->integer;
+    }
+    return (int)value->count;
+}
+
+static const struct pickle_value *dict_of(const struct pickle_value *root, const char *name)
+{
+    const struct pickle_value *value = pickle_member(root, name);
+
+    return value && value->type == PICKLE_DICT ? value : NULL;
+}
+
+static int64_t whole(const struct pickle_value *value, const char *name)
+{
+    const struct pickle_value *member = pickle_member(value, name);
+
+    return member && member->type == PICKLE_INTEGER ? member->integer : -1;
+}
+
+/* --- Where chunks are stored ------------------------------------------------------------------ */
+
+/* Files are those of the directory itself. */
+static int is_file_name(const struct pickle_value *value)
+{
+    return value && value->type == PICKLE_STRING && value->text.length > 0 &&
+           value->text.length < 256 && !memchr(value->text.at, '/', value->text.length) &&
+           !memchr(value->text.at, '\0', value->text.length) && value->text.at[0] != '.';
+}
+
+/* Objects other than tensors have no offset, and are not needed. */
+static int read_place(const struct pickle_value *key, const struct pickle_value *value,
+                      struct places *places, struct error *err)
+{
+    struct place *place = &places->list[places->count];
+    const struct pickle_value *name = pickle_member(key, "fqn");
+    const struct pickle_value *offset = pickle_member(key, "offset");
+    const struct pickle_value *path = pickle_member(value, "relative_path");
+    const struct pickle_value *transforms = pickle_member(value, "transform_descriptors");
+
+    if (!name || name->type != PICKLE_STRING)
+        return error_set(err, "entry %zu of its storage_data has no name", places->count);
+    if (!offset || offset->type == PICKLE_NONE)
+        return 0;
+    if (transforms && transforms->type != PICKLE_NONE)
+        return error_set(err, "%.*s is compressed, which is not supported; save it without",
+                         (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
+    place->name = name->text;
+    place->dimensions = read_size(offset, place->offset);
+    place->at = whole(value, "offset");
+    place->length = whole(value, "length");
+    if (place->dimensions < 0 || !is_file_name(path) || place->at < 0 || place->length < 0)
+        return error_set(err, "the storage_data of %.*s is invalid",
+                         (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
+    place->file = path->text;
+    places->count++;
+    return 0;
+}
+
+static int read_places(const struct pickle_value *root, struct places *places, struct error *err)
+{
+    const struct pickle_value *data = dict_of(root, "storage_data");
+
+    if (!data)
+        return error_set(err, "it has no storage_data: it was not written by "
+                              "torch.distributed.checkpoint");
+    places->list = calloc(data->count / 2 + 1, sizeof(*places->list));
+    if (!places->list)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i + 1 < data->count; i += 2)
+        if (read_place(data->items[i], data->items[i + 1], places, err) < 0)
+            return -1;
+    if (places->count > 1)
+        qsort(places->list, places->count, sizeof(*places->list), by_place);
+    return 0;
+}
+
+/* --- Tensors and their chunks ----------------------------------------------------------------- */
+
+static struct torch_dist_chunk *add_chunk(struct torch_dist *d, struct error *err)
+{
+    struct torch_dist_chunk *more;
+
+    if (d->chunk_count == d->chunk_room) {
+        size_t room = d->chunk_room ? 2 * d->chunk_room : 64;
+
+        more = realloc(d->chunks, room * sizeof(*more));
+        if (!more) {
+            error_set(err, "out of memory");
+            return NULL;
+        }
+        d->chunks = more;
+        d->chunk_room = room;
+    }
+    more = &d->chunks[d->chunk_count++];
+    memset(more, 0, sizeof(*more));
+    return more;
+}
+
+static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
+                      const struct pickle_value *value, const struct places *places,
+                      struct error *err)
+{
+    struct torch_dist_chunk *chunk = add_chunk(d, err);
+    struct place wanted = {.name = t->name, .dimensions = t->dimensions}, *place = NULL;
+
+    if (!chunk)
+        return -1;
+    if (read_size(pickle_member(value, "offsets"), chunk->offset) != t->dimensions ||
+        read_size(pickle_member(value, "sizes"), chunk->size) != t->dimensions)
+        return error_set(err, "the shape of a chunk is invalid");
+    for (int i = 0; i < t->dimensions; i++)
+        if (chunk->offset[i] > t->shape[i] || chunk->size[i] > t->shape[i] - chunk->offset[i])
+            return error_set(err, "a chunk is outside the tensor");
+    memcpy(wanted.offset, chunk->offset, sizeof(wanted.offset));
+    if (places->count > 0)
+        place = bsearch(&wanted, places->list, places->count, sizeof(wanted), by_place);
+    if (!place)
+        return error_set(err, "a chunk is not stored anywhere");
+    chunk->file = place->file;
+    chunk->at = place->at;
+    chunk->length = place->length;
+    return 0;
+}
+
+/* Does the number of elements fit into 63 bits? */
+static int is_countable(const struct torch_dist_tensor *t)
+{
+    int64_t elements = 1;
+
+    for (int i = 0; i < t->dimensions; i++)
+        if (__builtin_mul_overflow(elements, t->shape[i], &elements))
+            return 0;
+    return 1;
+}
+
+/* Only tensors have chunks; what else is stored has none. */
+static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
+                       const struct pickle_value *value, const struct places *places,
+                       struct error *err)
+{
+    struct torch_dist_tensor *t = &d->tensors[d->tensor_count];
+    const struct pickle_value *chunks = pickle_member(value, "chunks");
+
+    if (!name || name->type != PICKLE_STRING)
+        return error_set(err, "entry %zu of its state_dict_metadata has no name", d->tensor_count);
+    if (!chunks)
+        return 0;
+    *t = (struct torch_dist_tensor){.name = name->text, .first = d->chunk_count};
+    t->dimensions = read_size(pickle_member(value, "size"), t->shape);
+    if (t->dimensions < 0 || chunks->type != PICKLE_LIST || !is_countable(t))
+        return error_set(err, "its shape is invalid");
+    for (size_t i = 0; i < chunks->count; i++)
+        if (read_chunk(d, t, chunks->items[i], places, err) < 0)
+            return -1;
+    t->chunks = chunks->count;
+    d->tensor_count++;
+    return 0;
+}
+
+static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
+                        const struct places *places, struct error *err)
+{
+    const struct pickle_value *data = dict_of(root, "state_dict_metadata");
+    struct pickle_text name;
+
+    if (!data)
+        return error_set(err, "it has no state_dict_metadata: it was not written by "
+                              "torch.distributed.checkpoint");
+    d->tensors = calloc(data->count / 2 + 1, sizeof(*d->tensors));
+    if (!d->tensors)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i + 1 < data->count; i += 2) {
+        /* A list of chunks that many tensors refer to would outgrow the pickle. */
+        if (d->chunk_count > places->count)
+            return error_set(err, "it lists more chunks than are stored");
+        if (read_tensor(d, data->items[i], data->items[i + 1], places, err) == 0)
+            continue;
+        name = data->items[i]->type == PICKLE_STRING ? data->items[i]->text
+                                                     : (struct pickle_text){"a tensor", 8};
+        return error_prefix(err, "%.*s", (int)(name.length < 128 ? name.length : 128), name.at);
+    }
+    if (d->tensor_count > 1)
+        qsort(d->tensors, d->tensor_count, sizeof(*d->tensors), by_name);
+    return 0;
+}
+
+int torch_dist_list(struct torch_dist *d, const struct pickle_value *root, struct error *err)
+{
+    struct places places = {0};
+    int rc = read_places(root, &places, err);
+
+    if (rc == 0)
+        rc = read_tensors(d, root, &places, err);
+    free(places.list);
+    return rc;
+}
