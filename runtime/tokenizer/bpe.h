@@ -43,6 +43,7 @@ struct bpe {
     int filter_shift;
     uint32_t *merged; /* rank -> symbol; BPE_NONE if several share the rank */
     uint32_t rank_count;
+    int rank_is_symbol; /* 'merged' is not needed */
 
     uint32_t byte_symbols[256]; /* BPE_CHARACTERS: of ASCII, else BPE_NONE */
     uint32_t *byte_pairs;       /* ranks of two bytes that are symbols */
@@ -146,8 +147,11 @@ uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
 static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t right,
                                  uint32_t rank)
 {
-    uint32_t symbol = bpe->merged[rank];
+    uint32_t symbol;
 
+    if (bpe->rank_is_symbol)
+        return rank;
+    symbol = bpe->merged[rank];
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
