@@ -18,7 +18,22 @@
 /* What a word consists of before the first merge. */
 enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
 
+struct bpe;
+
+/* The merging of short words, for different processors. */
+struct bpe_engine {
+    /* See bpe_encode_small. */
+    size_t (*small)(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
+    /* Merge 1 to BPE_SHORT symbols in place; the same for the symbols of the bytes of a word.
+     * Return how many remain. */
+    size_t (*merge_short)(const struct bpe *bpe, uint32_t *symbols, size_t count);
+    size_t (*merge_bytes)(const struct bpe *bpe, const uint8_t *word, uint32_t *symbols,
+                          size_t count);
+};
+extern const struct bpe_engine bpe_engine_base, bpe_engine_avx2;
+
 struct bpe {
+    const struct bpe_engine *engine;
     enum bpe_units units;
     int whole_words;   /* a word that is a token becomes that token, regardless of its merges */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
@@ -224,10 +239,13 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
 /* The same for a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
  * 'ids' has room for 16. Returns 0 if the word needs bpe_encode. */
 #define BPE_SMALL 15
-size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
+static inline size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length,
+                                      uint32_t *ids)
+{
+    return bpe->engine->small(bpe, word, length, ids);
+}
 
 /* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
-size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
 void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank);

@@ -120,8 +120,8 @@ static void mark_odd(struct bpe *bpe)
     }
 }
 
-/* If tokens with higher numbers are made by merges of higher ranks, as in most vocabularies, let the
- * number of a token be its rank. Then a merge need not look up what it makes. */
+/* If tokens with higher numbers are made by merges of higher ranks, as in most vocabularies, let
+ * the number of a token be its rank. Then a merge need not look up what it makes. */
 static void number_by_symbol(struct bpe *bpe)
 {
     uint32_t last = 0;
@@ -261,7 +261,7 @@ static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t 
     while (at < length) {
         uint32_t window[BPE_SHORT];
         size_t units, size = load_window(bpe, word, length, at, window, &units), end = at + size;
-        size_t made = bpe_merge_short(bpe, window, units);
+        size_t made = bpe->engine->merge_short(bpe, window, units);
 
         /* Runs of one character have tokens as long as a window. */
         if (made * 8 < units)
