@@ -162,6 +162,9 @@ static size_t merge_chain(const struct bpe *bpe, struct chain *chain, uint32_t *
         chain->keys[gone] = BPE_NONE;
         chain->next[at] = (uint8_t)next;
         chain->keys[at] = BPE_NONE;
+        /* Both neighbors are prefetched before the first one is read. */
+        if (at > 0)
+            bpe_rank_prefetch(bpe, symbols[chain->previous[at]], symbol);
         if (next < count) {
             chain->previous[next] = (uint8_t)at;
             rank = bpe_rank(bpe, symbol, symbols[next]);
