@@ -257,6 +257,6 @@ void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
 #define BPE_TRACED 4096 /* units of the longest token whose merges are examined in advance */
-#define BPE_SHORT  64   /* symbols up to which bpe_merge_short is used */
+#define BPE_SHORT  64   /* symbols up to which the engine merges */
 
 #endif
