@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bpe.h"
-#include "simd.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -54,83 +53,15 @@ size_t bpe_cut(const struct bpe *bpe, const uint8_t *word, size_t length, size_t
     return length;
 }
 
-/* The symbols of a word as a linked list. A key is a rank with the position in its low bits, so the
- * smallest key is the leftmost pair of the lowest rank. */
-struct chain {
-    uint32_t keys[BPE_SHORT];
-    uint8_t next[BPE_SHORT + 1], previous[BPE_SHORT + 1];
-};
-#define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
-
-/* Merge until no pair is left. Keys after 'count', up to a multiple of 8, are overwritten too. */
-static size_t merge_chain(const struct bpe *bpe, struct chain *chain, uint32_t *symbols,
-                          size_t count)
-{
-    size_t padded = (count + 7) & ~(size_t)7, made = 0;
-    uint32_t key;
-
-    for (size_t i = count - 1; i < padded; i++)
-        chain->keys[i] = BPE_NONE;
-    for (size_t i = 0; i < count; i++) {
-        chain->next[i] = (uint8_t)(i + 1);
-        chain->previous[i + 1] = (uint8_t)i;
-    }
-    while ((key = simd_lowest(chain->keys, padded)) != BPE_NONE) {
-        size_t at = key & 63, gone = chain->next[at], next = chain->next[gone];
-        uint32_t rank, symbol = bpe_merge(bpe, symbols[at], symbols[gone], key >> 6);
-
-        symbols[at] = symbol;
-        chain->keys[gone] = BPE_NONE;
-        chain->next[at] = (uint8_t)next;
-        chain->keys[at] = BPE_NONE;
-        if (next < count) {
-            chain->previous[next] = (uint8_t)at;
-            rank = bpe_rank(bpe, symbol, symbols[next]);
-            chain->keys[at] = KEY(rank, at);
-        }
-        if (at > 0) {
-            size_t before = chain->previous[at];
-
-            rank = bpe_rank(bpe, symbols[before], symbol);
-            chain->keys[before] = KEY(rank, before);
-        }
-    }
-    for (size_t i = 0; i < count; i = chain->next[i])
-        symbols[made++] = symbols[i];
-    return made;
-}
-
-size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count)
-{
-    struct chain chain;
-
-    if (count == 0)
-        return 0;
-    for (size_t i = 0; i + 1 < count; i++) {
-        uint32_t rank = bpe_rank(bpe, symbols[i], symbols[i + 1]);
-
-        chain.keys[i] = KEY(rank, i);
-    }
-    return merge_chain(bpe, &chain, symbols, count);
-}
-
 static size_t encode_bytes(const struct bpe *bpe, struct bpe_scratch *scratch, const uint8_t *word,
                            size_t length, uint32_t *ids)
 {
-    struct chain chain;
-
     if (length > BPE_SHORT && bpe_linear_suits(bpe, word, length))
         return bpe_linear_encode(bpe, scratch, word, length, ids);
     for (size_t i = 0; i < length; i++)
         ids[i] = bpe->byte_symbols[word[i]];
-    if (length > BPE_SHORT)
-        return bpe_merge_heap(bpe, scratch, ids, length);
-    for (size_t i = 0; i + 1 < length; i++) {
-        uint32_t rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
-
-        chain.keys[i] = KEY(rank, i);
-    }
-    return merge_chain(bpe, &chain, ids, length);
+    return length > BPE_SHORT ? bpe_merge_heap(bpe, scratch, ids, length)
+                              : bpe->engine->merge_bytes(bpe, word, ids, length);
 }
 
 /* The ids of one symbol or of an unknown character. */
@@ -172,7 +103,7 @@ static size_t encode_run(const struct bpe *bpe, struct bpe_scratch *scratch, con
             symbols[count++] = bpe_character(bpe, point);
         }
         count = characters > BPE_SHORT ? bpe_merge_heap(bpe, scratch, symbols, count)
-                                       : bpe_merge_short(bpe, symbols, count);
+                                       : bpe->engine->merge_short(bpe, symbols, count);
     }
     for (size_t i = 0; i < count && count != SIZE_MAX; i++) {
         size_t size;

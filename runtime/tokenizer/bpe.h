@@ -18,7 +18,22 @@
 /* What a word consists of before the first merge. */
 enum bpe_units { BPE_BYTES, BPE_CHARACTERS };
 
+struct bpe;
+
+/* The merging of short words, for different processors. */
+struct bpe_engine {
+    /* See bpe_encode_small. */
+    size_t (*small)(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
+    /* Merge 1 to BPE_SHORT symbols in place; the same for the symbols of the bytes of a word.
+     * Return how many remain. */
+    size_t (*merge_short)(const struct bpe *bpe, uint32_t *symbols, size_t count);
+    size_t (*merge_bytes)(const struct bpe *bpe, const uint8_t *word, uint32_t *symbols,
+                          size_t count);
+};
+extern const struct bpe_engine bpe_engine_base, bpe_engine_avx2;
+
 struct bpe {
+    const struct bpe_engine *engine;
     enum bpe_units units;
     int whole_words;   /* a word that is a token becomes that token, regardless of its merges */
     int unknown_bytes; /* an unknown character becomes 'byte_ids', not 'unknown_id' */
@@ -43,6 +58,7 @@ struct bpe {
     int filter_shift;
     uint32_t *merged; /* rank -> symbol; BPE_NONE if several share the rank */
     uint32_t rank_count;
+    int rank_is_symbol; /* 'merged' is not needed */
 
     uint32_t byte_symbols[256]; /* BPE_CHARACTERS: of ASCII, else BPE_NONE */
     uint32_t *byte_pairs;       /* ranks of two bytes that are symbols */
@@ -146,8 +162,11 @@ uint32_t bpe_joint(const struct bpe *bpe, uint32_t left, uint32_t right);
 static inline uint32_t bpe_merge(const struct bpe *bpe, uint32_t left, uint32_t right,
                                  uint32_t rank)
 {
-    uint32_t symbol = bpe->merged[rank];
+    uint32_t symbol;
 
+    if (bpe->rank_is_symbol)
+        return rank;
+    symbol = bpe->merged[rank];
     return __builtin_expect(symbol != BPE_NONE, 1) ? symbol : bpe_joint(bpe, left, right);
 }
 
@@ -220,10 +239,13 @@ size_t bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const uint
 /* The same for a word of 1 to BPE_SMALL bytes, in a buffer of 16 bytes that is padded with zeros;
  * 'ids' has room for 16. Returns 0 if the word needs bpe_encode. */
 #define BPE_SMALL 15
-size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids);
+static inline size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length,
+                                      uint32_t *ids)
+{
+    return bpe->engine->small(bpe, word, length, ids);
+}
 
 /* Within bpe_*.c: merge 'count' symbols in place, or encode a word of known symbols. */
-size_t bpe_merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count);
 size_t bpe_merge_heap(const struct bpe *bpe, struct bpe_scratch *scratch, uint32_t *symbols,
                       size_t count);
 void bpe_put_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t rank);
@@ -235,6 +257,6 @@ void *bpe_scratch_reserve(struct bpe_scratch *scratch, size_t size);
 void bpe_scratch_clear(struct bpe_scratch *scratch);
 
 #define BPE_TRACED 4096 /* units of the longest token whose merges are examined in advance */
-#define BPE_SHORT  64   /* symbols up to which bpe_merge_short is used */
+#define BPE_SHORT  64   /* symbols up to which the engine merges */
 
 #endif

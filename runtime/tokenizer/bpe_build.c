@@ -20,6 +20,11 @@ int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
     memset(bpe, 0, sizeof(*bpe));
     bpe->units = units;
     bpe->unknown_id = BPE_NONE;
+    bpe->engine = &bpe_engine_base;
+#if defined(__x86_64__) && !defined(__clang__)
+    if (__builtin_cpu_supports("avx2"))
+        bpe->engine = &bpe_engine_avx2;
+#endif
     bpe->pair_mask = 1023;
     bpe->pairs = calloc(bpe->pair_mask + 1, sizeof(*bpe->pairs));
     if (!bpe->pairs || trie_init(&bpe->trie) < 0 || trie_init(&bpe->unmade) < 0) {

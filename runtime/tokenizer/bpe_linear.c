@@ -120,6 +120,27 @@ static void mark_odd(struct bpe *bpe)
     }
 }
 
+/* If tokens with higher numbers are made by merges of higher ranks, as in most vocabularies, let
+ * the number of a token be its rank. Then a merge need not look up what it makes. */
+static void number_by_symbol(struct bpe *bpe)
+{
+    uint32_t last = 0;
+
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++) {
+        uint32_t at = bpe->made_at[symbol];
+
+        if (at == 0 || at == BPE_NONE)
+            continue;
+        if (at <= last || bpe->merged[at - 1] == BPE_NONE)
+            return;
+        last = at;
+    }
+    for (uint32_t symbol = 0; symbol < bpe->symbol_count; symbol++)
+        if (bpe->made_at[symbol] != 0 && bpe->made_at[symbol] != BPE_NONE)
+            bpe->made_at[symbol] = symbol + 1;
+    bpe->rank_is_symbol = 1;
+}
+
 /* Keep one pair per token: the last merge of its own text. When a pair merges, nothing has merged
  * across its two ends before, so the same happens if its text is encoded alone; any other pair with
  * the same text is always broken up first. */
@@ -177,8 +198,10 @@ int bpe_linear_prepare(struct bpe *bpe)
         }
     free(work);
     mark_odd(bpe);
-    if (all)
+    if (all) {
+        number_by_symbol(bpe);
         keep_used_pairs(bpe);
+    }
     find_shorter(bpe);
     return 0;
 }
@@ -238,7 +261,7 @@ static size_t encode_windows(const struct bpe *bpe, const uint8_t *word, size_t 
     while (at < length) {
         uint32_t window[BPE_SHORT];
         size_t units, size = load_window(bpe, word, length, at, window, &units), end = at + size;
-        size_t made = bpe_merge_short(bpe, window, units);
+        size_t made = bpe->engine->merge_short(bpe, window, units);
 
         /* Runs of one character have tokens as long as a window. */
         if (made * 8 < units)

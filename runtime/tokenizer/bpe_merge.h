@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short words, which are most words: all data is in a few fixed arrays. */
+/* The merging of words of up to 64 symbols, compiled for a processor. This is the body of
+ * bpe_merge.c and bpe_merge_avx2.c, which define BPE_ENGINE, its name. */
 #include "bpe.h"
 #include "simd.h"
 #include "unicode.h"
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #define KEY(rank, at) ((rank) == BPE_NONE ? BPE_NONE : (rank) << 6 | (uint32_t)(at))
+
+/* --- Up to 15 bytes, which are most words: all data is in a few fixed arrays ----------------- */
 
 struct small_chain {
     struct simd_sixteen keys;
@@ -104,7 +107,7 @@ static inline int merge_one(const struct bpe *bpe, uint32_t *ids, struct small_c
     return 1;
 }
 
-size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids)
+static size_t encode_small(const struct bpe *bpe, const uint8_t *word, size_t length, uint32_t *ids)
 {
     struct small_chain chain;
     size_t made = 0;
@@ -128,3 +131,82 @@ size_t bpe_encode_small(const struct bpe *bpe, const uint8_t *word, size_t lengt
     }
     return made;
 }
+
+/* --- Up to 64 symbols ------------------------------------------------------------------------ */
+
+/* The symbols of a word as a linked list. A key is a rank with the position in its low bits, so the
+ * smallest key is the leftmost pair of the lowest rank. */
+struct chain {
+    uint32_t keys[BPE_SHORT];
+    uint8_t next[BPE_SHORT + 1], previous[BPE_SHORT + 1];
+};
+
+/* Merge until no pair is left. Keys after 'count', up to a multiple of 8, are overwritten too. */
+static size_t merge_chain(const struct bpe *bpe, struct chain *chain, uint32_t *symbols,
+                          size_t count)
+{
+    size_t padded = (count + 7) & ~(size_t)7, made = 0;
+    uint32_t key;
+
+    for (size_t i = count - 1; i < padded; i++)
+        chain->keys[i] = BPE_NONE;
+    for (size_t i = 0; i < count; i++) {
+        chain->next[i] = (uint8_t)(i + 1);
+        chain->previous[i + 1] = (uint8_t)i;
+    }
+    while ((key = simd_lowest(chain->keys, padded)) != BPE_NONE) {
+        size_t at = key & 63, gone = chain->next[at], next = chain->next[gone];
+        uint32_t rank, symbol = bpe_merge(bpe, symbols[at], symbols[gone], key >> 6);
+
+        symbols[at] = symbol;
+        chain->keys[gone] = BPE_NONE;
+        chain->next[at] = (uint8_t)next;
+        chain->keys[at] = BPE_NONE;
+        /* Both neighbors are prefetched before the first one is read. */
+        if (at > 0)
+            bpe_rank_prefetch(bpe, symbols[chain->previous[at]], symbol);
+        if (next < count) {
+            chain->previous[next] = (uint8_t)at;
+            rank = bpe_rank(bpe, symbol, symbols[next]);
+            chain->keys[at] = KEY(rank, at);
+        }
+        if (at > 0) {
+            size_t before = chain->previous[at];
+
+            rank = bpe_rank(bpe, symbols[before], symbol);
+            chain->keys[before] = KEY(rank, before);
+        }
+    }
+    for (size_t i = 0; i < count; i = chain->next[i])
+        symbols[made++] = symbols[i];
+    return made;
+}
+
+static size_t merge_short(const struct bpe *bpe, uint32_t *symbols, size_t count)
+{
+    struct chain chain;
+
+    if (count == 0)
+        return 0;
+    for (size_t i = 0; i + 1 < count; i++) {
+        uint32_t rank = bpe_rank(bpe, symbols[i], symbols[i + 1]);
+
+        chain.keys[i] = KEY(rank, i);
+    }
+    return merge_chain(bpe, &chain, symbols, count);
+}
+
+static size_t merge_bytes(const struct bpe *bpe, const uint8_t *word, uint32_t *symbols,
+                          size_t count)
+{
+    struct chain chain;
+
+    for (size_t i = 0; i + 1 < count; i++) {
+        uint32_t rank = bpe->byte_pairs[(unsigned)word[i] << 8 | word[i + 1]];
+
+        chain.keys[i] = KEY(rank, i);
+    }
+    return merge_chain(bpe, &chain, symbols, count);
+}
+
+const struct bpe_engine BPE_ENGINE = {encode_small, merge_short, merge_bytes};
