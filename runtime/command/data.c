@@ -2,7 +2,6 @@
 #include "config.h"
 #include "commands.h"
 #include "data_common.h"
-#include "data_extract.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
@@ -35,11 +34,11 @@ static void print_help(void)
 {
     printf("Usage: megatron data inspect PREFIX... [OPTION...]\n"
            "       megatron data verify PREFIX...\n"
-           "       megatron data filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
+           "       megatron data extract|filter|dedup|decontaminate|mix|merge|stats [OPTION...]\n"
            "Inspect or verify .bin and .idx files (PREFIX is their name without .bin or .idx), or\n"
-           "clean, deduplicate, mix, merge and measure corpora (each action has its own --help).\n");
+           "extract, clean, deduplicate, mix, merge and measure corpora (each action has its own\n"
+           "--help).\n");
     options_print(table, stdout);
-    data_extract_help();
     printf("\n"
            "See megatron-data(1).\n");
 }
@@ -355,8 +354,6 @@ static int run_data(int argc, const char *const *argv, struct error *err)
     }
     if (data_command_find(verb))
         return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
-    if (strcmp(verb, "extract") == 0)
-        return data_extract(argc - 1, argv + 1, err);
     rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();

@@ -28,17 +28,25 @@ static int check_output(const char *option, const char *path, struct error *err)
     return lines_codec(path, err) < 0 ? -1 : 0;
 }
 
-int data_words_take(const struct data_words *words, const struct options_result *result,
-                    const char *command, struct curate_config *config, struct error *err)
+int data_words_check(const struct data_words *words, const struct options_result *result,
+                     struct error *err)
 {
-    size_t outputs = 0;
-
     if (result->word_count > 0)
         return error_set_code(err, ERROR_USAGE,
                               "unexpected argument %.100s; use --input to name files",
                               result->words[0]);
     if (words->input.count == 0)
         return error_set_code(err, ERROR_USAGE, "--input is missing: the files to read");
+    return 0;
+}
+
+int data_words_take(const struct data_words *words, const struct options_result *result,
+                    const char *command, struct curate_config *config, struct error *err)
+{
+    size_t outputs = 0;
+
+    if (data_words_check(words, result, err) < 0)
+        return -1;
     if (!words->output)
         return error_set_code(err, ERROR_USAGE, "--output is missing: the file to write");
     if (words->key[0] == '\0')
@@ -72,7 +80,8 @@ int data_words_take(const struct data_words *words, const struct options_result 
 const struct data_command *data_command_find(const char *name)
 {
     static const struct data_command *const commands[] = {
-        &data_filter, &data_dedup, &data_decontaminate, &data_mix, &data_merge, &data_stats};
+        &data_extract, &data_filter, &data_dedup, &data_decontaminate,
+        &data_mix,     &data_merge,  &data_stats};
 
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
         if (strcmp(commands[i]->name, name) == 0)

@@ -99,6 +99,9 @@ struct data_words {
 /* The defaults of 'words'; what was given, checked, as a configuration of 'command'; what is freed.
  */
 void data_words_init(struct data_words *words);
+/* Only that there is input, and nothing that is not an option. */
+int data_words_check(const struct data_words *words, const struct options_result *result,
+                     struct error *err);
 int data_words_take(const struct data_words *words, const struct options_result *result,
                     const char *command, struct curate_config *config, struct error *err);
 void data_words_clear(struct data_words *words);
@@ -115,8 +118,8 @@ struct data_command {
     void (*clear)(void *words);
 };
 
-extern const struct data_command data_filter, data_dedup, data_decontaminate, data_mix, data_merge,
-    data_stats;
+extern const struct data_command data_extract, data_filter, data_dedup, data_decontaminate,
+    data_mix, data_merge, data_stats;
 
 /* The command of that name, or NULL. */
 const struct data_command *data_command_find(const char *name);

@@ -2,35 +2,22 @@
 #include "config.h"
 #include "extract.h"
 #include "log.h"
-#include "mediawiki.h"
-#include "records.h"
-#include "remedy.h"
 #include "threads.h"
 #include "wiki_site.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#ifdef HAVE_ZSTD
-#include <zstd.h>
-#endif
 
 /* Large enough on disk that the block that two pieces share costs little. */
 static const int64_t piece_packed = 8 << 20, piece_plain = 32 << 20;
-enum {
-    BLOCK_SIZE = 256 << 10,
-    FRAME_SIZE = 4 << 20, /* text that is compressed at once */
-    LEVEL = 3,
-    FAULTS_SHOWN = 20
-};
-/* Limit on the output that waits for its turn. */
-static const size_t waiting_limit = (size_t)64 << 20;
+/* Output is written in units of this size, and this much of a piece waits for its turn at most. */
+static const size_t write_size = (size_t)1 << 20, waiting_limit = (size_t)64 << 20;
 
 struct extract {
     const struct extract_config *config;
-    struct extract_counts *counts;
+    struct wiki_counts *counts;
     struct segment *segments;
     size_t count;
     int fd;
@@ -47,10 +34,7 @@ struct extract {
 struct piece {
     struct extract *extract;
     int64_t number;
-    struct wikitext *wikitext;
-    struct record_reader *reader;
-    struct wiki_buffer text, packed;
-    struct extract_counts counts;
+    struct wiki_buffer waiting;
 };
 
 /* --- The segments ----------------------------------------------------------------------------- */
@@ -113,12 +97,15 @@ static int is_turn(struct piece *piece)
     return answer;
 }
 
-static int write_out(struct piece *piece, struct wiki_buffer *buffer, struct error *err)
+static int write_out(struct piece *piece, struct error *err)
 {
+    struct wiki_buffer *waiting = &piece->waiting;
     size_t at = 0;
 
-    while (at < buffer->size) {
-        ssize_t count = write(piece->extract->fd, buffer->data + at, buffer->size - at);
+    if (await_turn(piece, err) < 0)
+        return -1;
+    while (at < waiting->size) {
+        ssize_t count = write(piece->extract->fd, waiting->data + at, waiting->size - at);
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -126,213 +113,55 @@ static int write_out(struct piece *piece, struct wiki_buffer *buffer, struct err
             return error_set_errno(err, errno, "cannot write %s", piece->extract->name);
         at += (size_t)count;
     }
-    buffer->size = 0;
+    wiki_buffer_reset(waiting);
     return 0;
 }
 
-/* Compress the text as a separate frame after the previous ones. */
-static int pack(struct piece *piece, struct error *err)
+static int take_lines(void *context, struct wiki_span lines, struct error *err)
 {
-#ifdef HAVE_ZSTD
-    struct wiki_buffer *text = &piece->text, *packed = &piece->packed;
-    size_t bound = ZSTD_compressBound(text->size), size;
+    struct piece *piece = context;
 
-    if (text->size == 0)
-        return 0;
-    if (packed->capacity - packed->size < bound && wiki_buffer_grow(packed, bound) < 0)
+    wiki_put(&piece->waiting, lines.data, lines.size);
+    if (piece->waiting.failed)
         return error_set(err, "out of memory");
-    size = ZSTD_compress(packed->data + packed->size, bound, text->data, text->size, LEVEL);
-    if (ZSTD_isError(size))
-        return error_set(err, "cannot compress: %s", ZSTD_getErrorName(size));
-    packed->size += size;
-    text->size = 0;
-    return 0;
-#else
-    (void)piece;
-    return error_set(err, "this build cannot write zstd; install libzstd-dev and build again");
-#endif
-}
-
-/* Pass on the output: compress it, and write it if it is this piece's turn. 'end': all of it. */
-static int pass_on(struct piece *piece, int end, struct error *err)
-{
-    struct wiki_buffer *ready = piece->extract->config->zstd ? &piece->packed : &piece->text;
-
-    if (piece->text.failed || piece->packed.failed)
-        return error_set(err, "out of memory");
-    if (!end && piece->text.size < FRAME_SIZE)
+    if (piece->waiting.size < write_size ||
+        (piece->waiting.size < waiting_limit && !is_turn(piece)))
         return 0;
-    if (piece->extract->config->zstd && pack(piece, err) < 0)
-        return -1;
-    if (!end && ready->size < waiting_limit && !is_turn(piece))
-        return 0;
-    if (await_turn(piece, err) < 0)
-        return -1;
-    return write_out(piece, ready, err);
+    return write_out(piece, err);
 }
 
-/* --- Pages ------------------------------------------------------------------------------------ */
-
-static void put_json(struct wiki_buffer *out, struct wiki_span text)
+static void warn(void *context, const char *sentence)
 {
-    static const char letters[32] = {
-        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
-
-    wiki_put_char(out, '"');
-    for (size_t at = 0; at < text.size;) {
-        size_t from = at;
-        unsigned char c;
-        char escape[8];
-
-        while (at < text.size && (unsigned char)text.data[at] >= ' ' && text.data[at] != '"' &&
-               text.data[at] != '\\')
-            at++;
-        wiki_put(out, text.data + from, at - from);
-        if (at == text.size)
-            break;
-        c = (unsigned char)text.data[at++];
-        if (c >= ' ' || letters[c]) {
-            wiki_put_char(out, '\\');
-            wiki_put_char(out, c >= ' ' ? (char)c : letters[c]);
-            continue;
-        }
-        snprintf(escape, sizeof(escape), "\\u%04x", c);
-        wiki_put_text(out, escape);
-    }
-    wiki_put_char(out, '"');
-}
-
-static void put_document(struct wiki_buffer *out, const struct wiki_document *document,
-                         const struct wiki_site *site)
-{
-    char text[512];
-
-    snprintf(text, sizeof(text),
-             "{\"id\": \"%lld\", \"revid\": \"%lld\", \"url\": ", (long long)document->id,
-             (long long)document->revision);
-    wiki_put_text(out, text);
-    snprintf(text, sizeof(text), "%s?curid=%lld", wiki_site_base(site), (long long)document->id);
-    put_json(out, wiki_span(text, strlen(text)));
-    wiki_put_text(out, ", \"title\": ");
-    put_json(out, document->title);
-    wiki_put_text(out, ", \"text\": ");
-    put_json(out, document->text);
-    wiki_put_text(out, "}\n");
-}
-
-/* A broken page: an error in strict mode; otherwise a warning, for the first few. */
-static int tell_fault(struct piece *piece, enum document_fault fault, struct wiki_span title,
-                      int64_t place, struct error *err)
-{
-    struct extract *extract = piece->extract;
-    const struct segment *segment = &extract->segments[piece->number];
-    const struct corpus_file *file = &extract->config->files->items[segment->file];
-    const char *unit = file->codec == CODEC_PLAIN ? "byte" : "decompressed byte";
-    char where[64] = "";
+    struct extract *extract = ((struct piece *)context)->extract;
     int64_t shown;
 
-    if (file->codec == CODEC_PLAIN)
-        place += segment->begin;
-    else if (segment->begin > 0)
-        snprintf(where, sizeof(where), " after byte %lld", (long long)segment->begin);
-    if (extract->config->strict) {
-        error_set(err, "%s: page \"%.*s\" at %s %lld%s: %s", file->path,
-                  title.size < 200 ? (int)title.size : 200, title.data ? title.data : "", unit,
-                  (long long)place, where, document_fault_text(fault));
-        return error_remedy(err, REMEDY_STRICT);
-    }
     pthread_mutex_lock(&extract->lock);
     shown = extract->shown++;
     pthread_mutex_unlock(&extract->lock);
-    if (shown < FAULTS_SHOWN)
-        log_warning("%s: page \"%.*s\" at %s %lld%s: %s; skipped", file->path,
-                    title.size < 200 ? (int)title.size : 200, title.data ? title.data : "", unit,
-                    (long long)place, where, document_fault_text(fault));
-    return 0;
-}
-
-static int take_block(struct piece *piece, const struct record_block *block, struct error *err)
-{
-    struct record_cursor cursor = {0, 0};
-    struct record record;
-    int rc = 0;
-
-    if (block->too_long) {
-        struct wiki_page page;
-
-        mediawiki_page(block->data, block->head, &page);
-        piece->counts.faults[FAULT_LENGTH]++;
-        return tell_fault(piece, FAULT_LENGTH, page.title, block->first_line, err);
-    }
-    piece->counts.bytes += block->lines;
-    while (rc == 0 && record_next(RECORD_PAGE, block, &cursor, &record)) {
-        struct wiki_document document;
-        enum document_fault fault =
-            wikitext_page(piece->wikitext, record.data, record.size, block->site, &document);
-
-        if (fault != FAULT_NONE) {
-            piece->counts.faults[fault]++;
-            if (fault < FAULT_BROKEN_END)
-                rc = tell_fault(piece, fault, document.title, block->first_line + record.line, err);
-            continue;
-        }
-        piece->counts.documents++;
-        put_document(&piece->text, &document, block->site);
-        rc = pass_on(piece, 0, err);
-        if (record.size > 4 << 20)
-            wikitext_trim(piece->wikitext);
-    }
-    return rc;
-}
-
-static int read_piece(struct piece *piece, struct error *err)
-{
-    struct record_block block = {0};
-    int rc = 1;
-
-    while (rc > 0 && (rc = record_reader_next(piece->reader, &block, err)) > 0) {
-        const char *flaw = record_reader_flaw(piece->reader);
-
-        if (take_block(piece, &block, err) < 0) {
-            rc = -1;
-        } else if (flaw && piece->extract->config->strict) {
-            error_set(err, "%s", flaw);
-            rc = error_remedy(err, REMEDY_STRICT);
-        } else if (flaw) {
-            log_warning("%s", flaw);
-        }
-    }
-    record_block_clear(&block);
-    return rc;
-}
-
-static void add_counts(struct extract_counts *sum, const struct extract_counts *more)
-{
-    sum->documents += more->documents;
-    sum->bytes += more->bytes;
-    for (int i = 0; i < FAULT_COUNT; i++)
-        sum->faults[i] += more->faults[i];
+    if (shown < WIKI_LINES_SHOWN)
+        log_warning("%s", sentence);
 }
 
 static int do_piece(void *context, int64_t number, struct error *err)
 {
     struct extract *extract = context;
+    const struct extract_config *config = extract->config;
     struct piece piece = {.extract = extract, .number = number};
-    int rc = -1;
+    struct wiki_lines lines = {.files = config->files,
+                               .segments = &extract->segments[number],
+                               .count = 1,
+                               .wiki = &config->wiki,
+                               .max_page = (size_t)config->max_page,
+                               .strict = config->strict,
+                               .take = take_lines,
+                               .warn = warn,
+                               .context = &piece};
+    struct wiki_counts counts = {0};
+    int rc = wiki_lines_read(&lines, &counts, err);
 
-    piece.wikitext = wikitext_create(&extract->config->wiki, err);
-    if (piece.wikitext)
-        piece.reader =
-            record_reader_create(extract->config->files, &extract->segments[number], 1, RECORD_PAGE,
-                                 BLOCK_SIZE, (size_t)extract->config->max_page, err);
-    if (piece.reader)
-        rc = read_piece(&piece, err);
     if (rc == 0)
-        rc = pass_on(&piece, 1, err);
-    record_reader_destroy(piece.reader);
-    wikitext_destroy(piece.wikitext);
-    wiki_buffer_clear(&piece.text);
-    wiki_buffer_clear(&piece.packed);
+        rc = write_out(&piece, err);
+    wiki_buffer_clear(&piece.waiting);
     pthread_mutex_lock(&extract->lock);
     if (rc < 0 && !extract->failed)
         extract->err = *err;
@@ -340,14 +169,14 @@ static int do_piece(void *context, int64_t number, struct error *err)
         extract->failed = 1;
     else
         extract->turn = number + 1;
-    add_counts(extract->counts, &piece.counts);
+    wiki_counts_add(extract->counts, &counts);
     pthread_cond_broadcast(&extract->changed);
     pthread_mutex_unlock(&extract->lock);
     return rc;
 }
 
 int extract(const struct extract_config *config, int fd, const char *name,
-            struct extract_counts *counts, struct error *err)
+            struct wiki_counts *counts, struct error *err)
 {
     struct extract extract = {.config = config, .counts = counts, .fd = fd, .name = name};
     int rc;

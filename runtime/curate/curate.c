@@ -370,7 +370,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
         (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output, err) <
              0 ||
          check_files(engine, err) < 0 ||
-         plan_cut(plan, RECORD_JSON, chunk_bytes(engine), &target, err) < 0))
+         plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
         return -1;
     bytes_put_text(&bytes, PACKAGE_VERSION);
     bytes_put_text(&bytes, config->command);

@@ -27,6 +27,7 @@ struct curate_config {
     const char *command;       /* "filter", for messages */
     const char *const *inputs; /* words as corpus_files_find takes them; none: no corpus */
     size_t input_count;
+    enum record_mode mode;    /* JSON lines, if it is not set */
     const char *key;          /* the member that holds the text */
     const char *output;       /* the file or prefix that the work directory is named after */
     const char *outputs[4];   /* all files that the run makes; NULL behind the last */

@@ -168,14 +168,8 @@ static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tok
     return put_model(bytes, tokenizer->model, err);
 }
 
-/* How a page of a dump, or a text of wikitext-103, becomes a document. */
-static void put_wiki(struct bytes *bytes, const struct preprocess_config *config)
+void plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
 {
-    const struct wiki_options *wiki = &config->wiki;
-
-    bytes_put_u64(bytes, (uint64_t)config->detokenize);
-    if (config->mode != RECORD_PAGE)
-        return;
     bytes_put_u64(bytes, (uint64_t)wiki->style);
     bytes_put_u64(bytes, (uint64_t)wiki->math);
     bytes_put_u64(bytes, (uint64_t)wiki->tables);
@@ -215,7 +209,9 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
 {
     bytes_put_text(bytes, PACKAGE_VERSION);
     bytes_put_u64(bytes, config->mode);
-    put_wiki(bytes, config);
+    bytes_put_u64(bytes, (uint64_t)config->detokenize);
+    if (config->mode == RECORD_PAGE)
+        plan_put_wiki(bytes, &config->wiki);
     bytes_put_u64(bytes, (uint64_t)config->append_eod);
     bytes_put_u64(bytes, (uint64_t)config->fairseq);
     if (put_punkt(bytes, config, err) < 0)
@@ -243,6 +239,13 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     return bytes->failed ? error_set(err, "out of memory") : 0;
 }
 
+/* What dumps tell of their wikis is learned when they are read. */
+static int make_sites(struct plan *plan, struct error *err)
+{
+    plan->files.sites = wiki_sites_create(plan->files.count, err);
+    return plan->files.sites ? 0 : -1;
+}
+
 int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int64_t *target,
              struct error *err)
 {
@@ -252,14 +255,7 @@ int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int6
     *target = chunk_size(plan->input_bytes, chunk_bytes);
     if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
         return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
-    return 0;
-}
-
-/* What dumps tell of their wikis is learned when they are read. */
-static int make_sites(struct plan *plan, struct error *err)
-{
-    plan->files.sites = wiki_sites_create(plan->files.count, err);
-    return plan->files.sites ? 0 : -1;
+    return make_sites(plan, err);
 }
 
 int plan_make(struct plan *plan, const struct preprocess_config *config,
@@ -273,8 +269,6 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
     if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
                           err) < 0 ||
         plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
-        return -1;
-    if (make_sites(plan, err) < 0)
         return -1;
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);

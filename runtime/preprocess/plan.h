@@ -10,6 +10,7 @@
 #ifndef MEGATRON_PREPROCESS_PLAN_H
 #define MEGATRON_PREPROCESS_PLAN_H
 
+#include "bytes.h"
 #include "files.h"
 #include "preprocess.h"
 #include "records.h"
@@ -32,6 +33,9 @@ struct plan {
 int plan_make(struct plan *plan, const struct preprocess_config *config,
               const struct tokenizer *tokenizer, struct error *err);
 void plan_clear(struct plan *plan);
+
+/* How pages of dumps become documents, as part of an identity. */
+void plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
 
 /* Cut the files in 'plan' into segments and chunks of about 'chunk_bytes' on disk (0: by the size
  * of the input); '*target' becomes the size that was used. The identity is the caller's. */

@@ -20,5 +20,11 @@ make_texts() {
         }' "$@"
 }
 
+# make_dump COPIES: a MediaWiki dump that has the pages of the tests so often.
+make_dump() {
+    perl -e 'local $/; my $n = pop; my $d = <>; my ($head, $pages, $tail) = $d =~ /^(.*?)(  <page>.*<\/page>\n)(.*)$/s; print $head, $pages x $n, $tail' \
+        "$top/t/preprocess/wiki/dump.xml" "$1"
+}
+
 # texts FILE: the values of "id", one per line. (The text comes behind it in all of these files.)
 ids() { sed -n 's/.*"id":\([0-9]*\),.*/\1/p' "$1"; }

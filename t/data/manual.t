@@ -9,7 +9,7 @@ page=$top/runtime/command/megatron-data.1
 tokenizer='^(tokenizer-.*|vocab-file|merge-file|vocab-size|special-tokens-as-text)$'
 known=$(grep -oE 'Fl -[a-z-]+' "$page" | sed 's/Fl -//' | sort -u)
 shown=
-for verb in filter dedup decontaminate mix merge stats; do
+for verb in extract filter dedup decontaminate mix merge stats; do
     run $verb --help
     like "$rc $out" "^0 Usage: megatron data $verb --input " "$verb --help"
     options=$(grep -oE '^  --[a-z-]+' <<<"$out" | sed 's/^  --//' | grep -vE "$tokenizer" | sort -u)
@@ -19,7 +19,7 @@ done
 run --help
 shown+=$(grep -oE '^  --[a-z-]+' <<<"$out" | sed 's/^  --//')
 is "$(comm -13 <(sort -u <<<"$shown") <(grep -vE "$tokenizer" <<<"$known") | xargs)" "" "and nothing else is"
-for verb in filter dedup decontaminate mix merge stats inspect verify; do
+for verb in extract filter dedup decontaminate mix merge stats inspect verify; do
     like "$out" "[ |]$verb[ |]" "megatron data --help names $verb"
 done
 if command -v mandoc >/dev/null; then

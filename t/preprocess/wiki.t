@@ -28,7 +28,7 @@ done
 extract "$data/dump.xml" --output clean.jsonl
 is "$rc" 0 "clean text"
 is "$(grep -c . clean.jsonl)" 25 "articles only"
-like "$out" 'left out: 2 redirects' "redirects are counted"
+like "$out" '^    2 +redirects$' "redirects are counted"
 text() { perl -ne 'print "$1\n" if /"id": "'"$1"'".*"text": "(.*)"\}$/' clean.jsonl; }
 is "$(text 18)" 'River\n\nThe river is 120 kilometres (75 mi) long and 3 m (9.8 ft) deep. It has 12,500 fish, ten boats and un pont.\nBorn January 2, 1900, c. 1905. As of 2020, HQ. /a/ 3.5 kg 1/2 US$5 million [sic] '"'s – –"'\n\nWords that matter. — Author\n\nEnd.' "the templates of running text"
 is "$(text 29)" 'Lead\n\nOrrin (/ˈɒrɪn/; German: Orrin; born May 6, 1950) is a town with 5 square kilometres (1.9 sq mi) and (x) of land. At 1,300 miles (2,100 km), it has one of the longest roads. The population was 1,001 (as of 2020).\n\nSee also\n\n- Lake Orrin' "no empty parentheses, no hatnotes, no categories"
@@ -46,7 +46,7 @@ like "$(cat options.jsonl)" '"url": "https://en.wikipedia.org/wiki\?curid=18", "
 
 # --- Every file format gives the same documents
 perl -e 'local $/; my $d = <>; my ($head, $pages, $tail) = $d =~ /^(.*?)(  <page>.*<\/page>\n)(.*)$/s; $pages =~ s/<ns>10</<ns>0</g; print $head, $pages x 60, $tail' "$data/dump.xml" >big.xml
-"$megatron" data extract --input big.xml --output big.jsonl --workers 1 2>/dev/null
+"$megatron" data extract --input big.xml --output big.jsonl --workers 1 >/dev/null 2>&1
 bzip2 -1 -k big.xml
 split -n l/3 big.xml piece- && for p in piece-*; do bzip2 -1 -c "$p"; done >multi.xml.bz2 && rm piece-*
 gzip -1 -k big.xml && xz -0 -k big.xml && zstd -1 -q big.xml
@@ -60,6 +60,17 @@ extract big.xml --output big.jsonl.zst
 is "$(zstd -dcq big.jsonl.zst | cmp - big.jsonl 2>&1)" "" "compressed output"
 extract big.xml --output big.jsonl
 is "$rc" 2 "existing output is not replaced"
+own=("${pre[@]}") pre=("$megatron" data extract)
+ranks 3 --input multi.xml.bz2 --output ranks.jsonl --chunk-bytes 9000 --workers 1
+is "$ranked $(cmp big.jsonl ranks.jsonl 2>&1)" "0 0 0 " "extract by three ranks: each page once, in order"
+is "$(cat rank*.log | grep -c '^Done: ')" 1 "and one of them says so"
+ranks 2 --input multi.xml.bz2 --output ranks.jsonl.zst --chunk-bytes 9000
+extract multi.xml.bz2 --output one.jsonl.zst --chunk-bytes 9000 --workers 3
+is "$(cmp ranks.jsonl.zst one.jsonl.zst 2>&1)" "" "compressed: the same bytes with any number of ranks"
+ranks 2 --input big.xml
+is "$ranked" "2 2" "several ranks do not all write to standard output"
+like "$(cat rank0.log)" '2 ranks cannot write to standard output; use --output to name a file' "and the message says what to do"
+pre=("${own[@]}")
 
 # --- preprocess: the same bytes for any split and any number of ranks and threads. Here the texts become numbers.
 perl -0pe 's/<text[^>]*[^\/]>[^<]*/"<text>" . join(" ", map { int(rand(60000)) } 1 .. 200)/ge; BEGIN { srand(1) }' big.xml >ids.xml
@@ -82,6 +93,11 @@ bad() { # NAME PATTERN: a dump, what is said of it
     try "${pre[@]}" --input "$1" --input-format mediawiki --output-prefix bad --overwrite --wiki-no-title --strict
     is "$((rc != 0))" 1 "--strict stops"
     like "$out" 'strict' "and reports it"
+    rm -rf bad*
+    extract "$1" --wiki-no-title --output bad.jsonl
+    like "$rc $(xargs -d '\n' <<<"$out")" "^0 megatron: warning: $1: page \"[^\"]*\" at .*byte [0-9]+.*: .*; skipped .* skipped: +1 " "data extract, too"
+    extract "$1" --wiki-no-title --output bad.jsonl --overwrite --strict
+    like "$rc $out" "^2 .*$1: .*strict" "and its --strict stops"
     rm -rf bad*
 }
 page() { printf '<page><title>%s</title><ns>0</ns><id>%d</id><revision><id>5</id><text>%s</text></revision></page>\n' "$@"; }

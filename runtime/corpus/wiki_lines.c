@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_lines.h"
+#include "mediawiki.h"
+#include "remedy.h"
+#include "wiki_site.h"
+
+#include <stdio.h>
+
+enum { BLOCK_SIZE = 256 << 10, LONG_PAGE = 4 << 20 };
+
+/* The segments in progress. */
+struct reading {
+    const struct wiki_lines *lines;
+    struct wiki_counts *counts;
+    struct wikitext *wikitext;
+    struct wiki_buffer text;
+};
+
+void wiki_counts_add(struct wiki_counts *sum, const struct wiki_counts *more)
+{
+    sum->documents += more->documents;
+    sum->bytes += more->bytes;
+    for (int i = 0; i < FAULT_COUNT; i++)
+        sum->faults[i] += more->faults[i];
+}
+
+int64_t wiki_counts_skipped(const struct wiki_counts *counts)
+{
+    int64_t sum = 0;
+
+    for (int i = 1; i < FAULT_BROKEN_END; i++)
+        sum += counts->faults[i];
+    return sum;
+}
+
+int64_t wiki_counts_left_out(const struct wiki_counts *counts)
+{
+    int64_t sum = 0;
+
+    for (int i = FAULT_BROKEN_END; i < FAULT_COUNT; i++)
+        sum += counts->faults[i];
+    return sum;
+}
+
+static void put_json(struct wiki_buffer *out, struct wiki_span text)
+{
+    static const char letters[32] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+
+    wiki_put_char(out, '"');
+    for (size_t at = 0; at < text.size;) {
+        size_t from = at;
+        unsigned char c;
+        char escape[8];
+
+        while (at < text.size && (unsigned char)text.data[at] >= ' ' && text.data[at] != '"' &&
+               text.data[at] != '\\')
+            at++;
+        wiki_put(out, text.data + from, at - from);
+        if (at == text.size)
+            break;
+        c = (unsigned char)text.data[at++];
+        if (c >= ' ' || letters[c]) {
+            wiki_put_char(out, '\\');
+            wiki_put_char(out, c >= ' ' ? (char)c : letters[c]);
+            continue;
+        }
+        snprintf(escape, sizeof(escape), "\\u%04x", c);
+        wiki_put_text(out, escape);
+    }
+    wiki_put_char(out, '"');
+}
+
+static void put_document(struct wiki_buffer *out, const struct wiki_document *document,
+                         const struct wiki_site *site)
+{
+    char text[512];
+
+    snprintf(text, sizeof(text),
+             "{\"id\": \"%lld\", \"revid\": \"%lld\", \"url\": ", (long long)document->id,
+             (long long)document->revision);
+    wiki_put_text(out, text);
+    snprintf(text, sizeof(text), "%s?curid=%lld", wiki_site_base(site), (long long)document->id);
+    put_json(out, wiki_span(text, strlen(text)));
+    wiki_put_text(out, ", \"title\": ");
+    put_json(out, document->title);
+    wiki_put_text(out, ", \"text\": ");
+    put_json(out, document->text);
+    wiki_put_text(out, "}\n");
+}
+
+static int fail_strictly(const char *sentence, struct error *err)
+{
+    error_set_code(err, ERROR_USAGE, "%s", sentence);
+    return error_remedy(err, REMEDY_STRICT);
+}
+
+/* A broken page: its file, title and place, and what is wrong. */
+static int tell_fault(struct reading *reading, const struct record_block *block, int64_t line,
+                      enum document_fault fault, struct wiki_span title, struct error *err)
+{
+    const struct segment *segment = &reading->lines->segments[block->segment];
+    const struct corpus_file *file = &reading->lines->files->items[segment->file];
+    int plain = file->codec == CODEC_PLAIN;
+    char where[64] = "", sentence[1024];
+
+    if (!plain && segment->begin > 0)
+        snprintf(where, sizeof(where), " after byte %lld", (long long)segment->begin);
+    snprintf(sentence, sizeof(sentence), "%.600s: page \"%.*s\" at %s %lld%s: %s%s", file->path,
+             title.size < 200 ? (int)title.size : 200, title.data ? title.data : "",
+             plain ? "byte" : "decompressed byte",
+             (long long)(block->first_line + line + (plain ? segment->begin : 0)), where,
+             document_fault_text(fault), reading->lines->strict ? "" : "; skipped");
+    if (reading->lines->strict)
+        return fail_strictly(sentence, err);
+    reading->lines->warn(reading->lines->context, sentence);
+    return 0;
+}
+
+static int read_page(struct reading *reading, const struct record_block *block,
+                     const struct record *record, struct error *err)
+{
+    struct wiki_document document;
+    enum document_fault fault =
+        wikitext_page(reading->wikitext, record->data, record->size, block->site, &document);
+
+    if (fault == FAULT_NONE) {
+        reading->counts->documents++;
+        put_document(&reading->text, &document, block->site);
+        if (record->size > LONG_PAGE)
+            wikitext_trim(reading->wikitext);
+        return 0;
+    }
+    reading->counts->faults[fault]++;
+    if (fault >= FAULT_BROKEN_END)
+        return 0;
+    return tell_fault(reading, block, record->line, fault, document.title, err);
+}
+
+static int read_block(struct reading *reading, const struct record_block *block, struct error *err)
+{
+    struct record_cursor cursor = {0, 0};
+    struct record record;
+
+    if (block->too_long) {
+        struct wiki_page page;
+
+        mediawiki_page(block->data, block->head, &page);
+        reading->counts->faults[FAULT_LENGTH]++;
+        return tell_fault(reading, block, 0, FAULT_LENGTH, page.title, err);
+    }
+    reading->counts->bytes += block->lines;
+    while (record_next(RECORD_PAGE, block, &cursor, &record))
+        if (read_page(reading, block, &record, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* Pass on what the block has become, and what is wrong with its file. */
+static int pass_on(struct reading *reading, const char *flaw, struct error *err)
+{
+    const struct wiki_lines *lines = reading->lines;
+    int rc;
+
+    if (reading->text.failed)
+        return error_set(err, "out of memory");
+    rc = lines->take(lines->context, wiki_span(reading->text.data, reading->text.size), err);
+    wiki_buffer_reset(&reading->text);
+    if (rc < 0 || !flaw)
+        return rc;
+    if (lines->strict)
+        return fail_strictly(flaw, err);
+    lines->warn(lines->context, flaw);
+    return 0;
+}
+
+int wiki_lines_read(const struct wiki_lines *lines, struct wiki_counts *counts, struct error *err)
+{
+    struct reading reading = {.lines = lines, .counts = counts};
+    struct record_block block = {0};
+    struct record_reader *reader = NULL;
+    int rc = -1;
+
+    reading.wikitext = wikitext_create(lines->wiki, err);
+    if (reading.wikitext)
+        reader = record_reader_create(lines->files, lines->segments, lines->count, RECORD_PAGE,
+                                      BLOCK_SIZE, lines->max_page, err);
+    if (reader)
+        rc = 1;
+    while (rc > 0) {
+        rc = record_reader_next(reader, &block, err);
+        if ((rc > 0 && read_block(&reading, &block, err) < 0) ||
+            (rc >= 0 && pass_on(&reading, record_reader_flaw(reader), err) < 0))
+            rc = -1;
+    }
+    record_block_clear(&block);
+    record_reader_destroy(reader);
+    wikitext_destroy(reading.wikitext);
+    wiki_buffer_clear(&reading.text);
+    return rc;
+}
