@@ -2,6 +2,7 @@
 #include "config.h"
 #include "wiki_entities.h"
 #include "wiki_inline.h"
+#include "wiki_vector.h"
 
 /* Where something was dropped, what stood around it may have lost its sense: spaces, commas,
  * parentheses. */
@@ -187,6 +188,48 @@ static const char special[256] = {[' '] = 1,
                                   [(unsigned char)'\xef'] = 1,
                                   [';'] = 1};
 
+#ifdef __SSE2__
+/* 'special' without the space, and some characters that stay as they are. */
+static inline unsigned special_bits(__m128i bytes)
+{
+    __m128i low =
+        wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_in(bytes, '&', ')'));
+    __m128i stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
+    __m128i brackets = wiki_vector_or(wiki_vector_is(bytes, ';'), wiki_vector_in(bytes, '[', '_'));
+    __m128i wide = wiki_vector_or(wiki_vector_is(bytes, '\xc2'), wiki_vector_is(bytes, '\xe2'));
+
+    wide = wiki_vector_or(wide, wiki_vector_is(bytes, '\xef'));
+    return wiki_vector_bits(
+        wiki_vector_or(wiki_vector_or(low, stops), wiki_vector_or(brackets, wide)));
+}
+#endif
+
+/* The first character from 'from' on that is special, except spaces between two that are not: most
+ * are. The text is sealed with a special one. */
+static const char *find_special(const char *from, const char *end)
+{
+    const char *at = from;
+
+#ifdef __SSE2__
+    unsigned first = 1; /* a space at the begin is special */
+
+    /* The last byte only tells what comes after the one before it. */
+    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
+        __m128i bytes = wiki_vector(at);
+        unsigned marks = special_bits(bytes), stop;
+        unsigned spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+
+        stop = (marks | (spaces & ((marks | spaces) >> 1 | first))) & 0x7fff;
+        if (stop)
+            return at + __builtin_ctz(stop);
+        first = 0;
+    }
+#endif
+    while (*(at = wiki_skip(at, special)) == ' ' && at > from && !special[(unsigned char)at[1]])
+        at += 2;
+    return at;
+}
+
 static void take_character(struct writer *writer)
 {
     char c = *writer->at;
@@ -255,10 +298,7 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
     while (writer.at < writer.end && !out->failed) {
         const char *from = writer.at;
 
-        /* Most spaces are between two characters that mean nothing here. */
-        while (*(writer.at = wiki_skip(writer.at, special)) == ' ' && writer.at > from &&
-               !special[(unsigned char)writer.at[1]])
-            writer.at += 2;
+        writer.at = find_special(from, writer.end);
         if (writer.at > from)
             writer.dropped = 0;
         wiki_put(out, from, (size_t)(writer.at - from));

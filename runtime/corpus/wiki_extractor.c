@@ -6,6 +6,7 @@
 #include "wiki_expand.h"
 #include "wiki_looks.h"
 #include "wiki_passes.h"
+#include "wiki_vector.h"
 
 #include <stdlib.h>
 #include "checksum.h"
@@ -464,6 +465,59 @@ static inline int is_plain_space(const char *from, const char *at)
            at[-1] != '\xab';
 }
 
+#ifdef __SSE2__
+/* 'special' without the space; other control characters are no harm, since they stay as they are.
+ */
+static inline unsigned special_bits(__m128i bytes)
+{
+    __m128i low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
+    __m128i marks = wiki_vector_or(wiki_vector_is(bytes, '&'), wiki_vector_is(bytes, ')'));
+    __m128i stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
+    __m128i angles = wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>'));
+    __m128i ends = wiki_vector_or(wiki_vector_is(bytes, ':'), wiki_vector_is(bytes, ']'));
+    __m128i rest = wiki_vector_or(wiki_vector_is(bytes, '_'), wiki_vector_is(bytes, '\xc2'));
+
+    return wiki_vector_bits(
+        wiki_vector_or(wiki_vector_or(wiki_vector_or(low, marks), wiki_vector_or(stops, angles)),
+                       wiki_vector_or(ends, rest)));
+}
+
+/* Before a space: characters that 3.1 lets swallow it. */
+static inline unsigned opening_bits(__m128i bytes)
+{
+    return wiki_vector_bits(
+        wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '('), wiki_vector_is(bytes, '[')),
+                       wiki_vector_is(bytes, '\xab')));
+}
+#endif
+
+/* The first character from 'from' on that is special, except spaces between two that are not. The
+ * text is sealed with one. */
+static const char *find_special(const char *from, const char *end)
+{
+    const char *at = from;
+
+#ifdef __SSE2__
+    unsigned opened = 1; /* by the byte before: a space at the begin is special */
+
+    /* The last byte only tells what comes after the one before it. */
+    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
+        __m128i bytes = wiki_vector(at);
+        unsigned marks = special_bits(bytes), opening = opening_bits(bytes);
+        unsigned spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+        unsigned before = opening << 1 | opened, stop;
+
+        stop = (marks | (spaces & ((marks | spaces) >> 1 | before))) & 0x7fff;
+        if (stop)
+            return at + __builtin_ctz(stop);
+        opened = opening >> (WIKI_VECTOR - 2) & 1;
+    }
+#endif
+    while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
+        at += 2;
+    return at;
+}
+
 static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
 {
     const char *from = at;
@@ -511,8 +565,7 @@ static void characters(const struct wiki_buffer *in, struct wiki_buffer *out, in
         const char *from = at;
         size_t length;
 
-        while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
-            at += 2;
+        at = find_special(at, end);
         wiki_put(out, from, (size_t)(at - from));
         if (at == end)
             break;
@@ -591,6 +644,27 @@ static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
     wiki_put(out, kept, (size_t)(end - kept));
 }
 
+#ifdef __SSE2__
+static inline __m128i line_marks(__m128i bytes)
+{
+    __m128i commas = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '&'));
+
+    return wiki_vector_or(commas,
+                          wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>')));
+}
+#endif
+
+/* The first character in [at, end) that put_line changes, or 'end'. */
+static const char *find_change(const char *at, const char *end)
+{
+#ifdef __SSE2__
+    at = wiki_vector_find(at, end, line_marks);
+#endif
+    while (at < end && *at != ',' && *at != '&' && *at != '<' && *at != '>')
+        at++;
+    return at;
+}
+
 /* A line of output: commas reduced, HTML's special characters escaped. */
 static void put_line(struct wiki_buffer *out, const char *line, size_t size)
 {
@@ -600,8 +674,7 @@ static void put_line(struct wiki_buffer *out, const char *line, size_t size)
         const char *from = line;
         size_t commas;
 
-        while (line < end && *line != ',' && *line != '&' && *line != '<' && *line != '>')
-            line++;
+        line = find_change(line, end);
         wiki_put(out, from, (size_t)(line - from));
         if (line == end)
             return;

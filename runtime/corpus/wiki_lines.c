@@ -4,6 +4,7 @@
 #include "mediawiki.h"
 #include "remedy.h"
 #include "wiki_site.h"
+#include "wiki_vector.h"
 
 #include <stdio.h>
 
@@ -43,24 +44,46 @@ int64_t wiki_counts_left_out(const struct wiki_counts *counts)
     return sum;
 }
 
+static inline int needs_escape(char c)
+{
+    return (unsigned char)c < ' ' || c == '"' || c == '\\';
+}
+
+#ifdef __SSE2__
+static inline __m128i escape_marks(__m128i bytes)
+{
+    return wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1),
+                          wiki_vector_or(wiki_vector_is(bytes, '"'), wiki_vector_is(bytes, '\\')));
+}
+#endif
+
+/* The first character in [at, end) that JSON escapes, or 'end'. */
+static const char *find_escape(const char *at, const char *end)
+{
+#ifdef __SSE2__
+    at = wiki_vector_find(at, end, escape_marks);
+#endif
+    while (at < end && !needs_escape(*at))
+        at++;
+    return at;
+}
+
 static void put_json(struct wiki_buffer *out, struct wiki_span text)
 {
     static const char letters[32] = {
         ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
 
     wiki_put_char(out, '"');
-    for (size_t at = 0; at < text.size;) {
-        size_t from = at;
+    for (const char *at = text.data, *end = at + text.size; at < end;) {
+        const char *from = at;
         unsigned char c;
         char escape[8];
 
-        while (at < text.size && (unsigned char)text.data[at] >= ' ' && text.data[at] != '"' &&
-               text.data[at] != '\\')
-            at++;
-        wiki_put(out, text.data + from, at - from);
-        if (at == text.size)
+        at = find_escape(at, end);
+        wiki_put(out, from, (size_t)(at - from));
+        if (at == end)
             break;
-        c = (unsigned char)text.data[at++];
+        c = (unsigned char)*at++;
         if (c >= ' ' || letters[c]) {
             wiki_put_char(out, '\\');
             wiki_put_char(out, c >= ' ' ? (char)c : letters[c]);

@@ -121,8 +121,11 @@ static size_t protocol(const char *at, const char *end)
         "worldwind://", "bitcoin:", "urn:",      "geo:",   "sftp://", "mms://",  "matrix:"};
 
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
-        size_t length = strlen(protocols[i]);
+        size_t length;
 
+        if (at == end || wiki_lower(*at) != protocols[i][0])
+            continue;
+        length = strlen(protocols[i]);
         if ((size_t)(end - at) > length && wiki_is(wiki_span(at, length), protocols[i]))
             return length;
     }
