@@ -20,7 +20,7 @@ enum document_fault {
     FAULT_JSON,      /* not JSON, or more than one value */
     FAULT_UTF8,      /* not UTF-8 */
     FAULT_SURROGATE, /* an unpaired surrogate in a string */
-    FAULT_DEPTH,     /* nested deeper than JSONL_DEPTH */
+    FAULT_DEPTH,     /* nested deeper than JSONL_DEPTH, or the markup of a page than a limit */
     FAULT_OBJECT,    /* JSON, but not an object */
     FAULT_KEY,       /* a wanted key is missing */
     FAULT_TYPE,      /* the value of a wanted key is neither a string nor a list of strings */

@@ -2,7 +2,8 @@
 #include "config.h"
 #include "records.h"
 #include "mediawiki.h"
-#include "remedy.h"
+#include "record_content.h"
+#include "record_split.h"
 #include "wiki_site.h"
 
 #include <stdlib.h>
@@ -142,51 +143,6 @@ static int64_t count_newlines(const char *data, size_t size)
 static int64_t count_lines(const char *data, size_t size)
 {
     return count_newlines(data, size) + (size > 0 && data[size - 1] != '\n');
-}
-
-static int is_blank(const char *line, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r' && line[i] != '\n')
-            return 0;
-    return 1;
-}
-
-/* ` = Title = `: one equals sign on each side; ` = = Section = = ` has more. */
-static int is_title(const char *line, size_t size)
-{
-    while (size > 0 && (line[size - 1] == '\n' || line[size - 1] == '\r' || line[size - 1] == ' '))
-        size--;
-    while (size > 0 && *line == ' ')
-        line++, size--;
-    return size >= 5 && line[0] == '=' && line[1] == ' ' && line[2] != '=' &&
-           line[size - 1] == '=' && line[size - 2] == ' ' && line[size - 3] != '=';
-}
-
-/* The number of bytes of 'data' that are whole records, if more data follows. */
-static size_t whole_records(enum record_mode mode, const char *data, size_t size)
-{
-    const char *newline = size > 0 ? memrchr(data, '\n', size) : NULL;
-    size_t end = newline ? (size_t)(newline - data) + 1 : 0;
-
-    if (mode == RECORD_FILE)
-        return 0;
-    if (mode == RECORD_PAGE)
-        return mediawiki_whole(data, size);
-    if (mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_EVERY)
-        return end;
-    /* Walk back over whole lines to the last one that begins a record or separates two. */
-    while (end > 0) {
-        const char *before = end > 1 ? memrchr(data, '\n', end - 1) : NULL;
-        size_t begin = before ? (size_t)(before - data) + 1 : 0;
-
-        if (mode == RECORD_TITLE && begin > 0 && is_title(data + begin, end - begin))
-            return begin;
-        if (mode == RECORD_BLANK && is_blank(data + begin, end - begin))
-            return end;
-        end = begin;
-    }
-    return 0;
 }
 
 static int open_segment(struct record_reader *reader, struct error *err)
@@ -366,53 +322,12 @@ static void number_lines(struct record_reader *reader, struct record_block *bloc
     reader->line += block->lines;
 }
 
-static size_t rest_of_page(const char *data, size_t size, int *through)
-{
-    const char *close = mediawiki_end(data, data + size);
-    const char *next = mediawiki_begin(data, close ? close : data + size);
-
-    *through = close || (next && next + 6 <= data + size);
-    if (*through)
-        return (size_t)((next ? next : close) - data);
-    /* A tag may be cut in two here. */
-    return size > 7 ? size - 7 : 0;
-}
-
-/* How much of 'data' still belongs to the record that is being dropped; '*through' if all of it. */
-static size_t rest_of_record(enum record_mode mode, const char *data, size_t size, int *through)
-{
-    size_t at = 0;
-
-    *through = 0;
-    if (mode == RECORD_FILE)
-        return size;
-    if (mode == RECORD_PAGE)
-        return rest_of_page(data, size, through);
-    while (at < size) {
-        const char *newline = memchr(data + at, '\n', size - at);
-        size_t next;
-
-        /* A separator may be split here: keep the start of the line, unless it is long. */
-        if (!newline)
-            return mode == RECORD_BLANK || mode == RECORD_TITLE ? (size - at < 4096 ? at : size)
-                                                                : size;
-        next = (size_t)(newline - data) + 1;
-        *through = mode == RECORD_BLANK   ? is_blank(data + at, next - at)
-                   : mode == RECORD_TITLE ? is_title(data + at, next - at)
-                                          : 1;
-        if (*through)
-            return mode == RECORD_TITLE ? at : next;
-        at = next;
-    }
-    return at;
-}
-
 /* Skip what belongs to another segment or to a record that is too long. */
 static void skip(struct record_reader *reader, struct record_block *block)
 {
     enum record_mode mode = reader->skipping ? RECORD_LINE : reader->mode;
     int through;
-    size_t count = rest_of_record(mode, block->data, block->size, &through);
+    size_t count = record_rest(mode, block->data, block->size, &through);
 
     if (reader->ended && !through)
         count = block->size;
@@ -473,104 +388,6 @@ static size_t near_end(const struct record_reader *reader, const struct record_b
     return enough < want ? enough : want;
 }
 
-/* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
-static int is_markup(const char *data, size_t size)
-{
-    static const char *const begins[] = {"<?xml", "<!doctype", "<html", "<rss", "<feed", "<svg"};
-
-    while (size > 0 && (is_blank(data, 1) || (unsigned char)*data >= 0x80)) {
-        data++;
-        size--;
-    }
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
-        size_t length = strlen(begins[i]);
-
-        if (size > length && wiki_is(wiki_span(data, length), begins[i]))
-            return 1;
-    }
-    return 0;
-}
-
-/* Recognise at its first bytes a file that is not what the mode expects. */
-static int check_content(const struct record_reader *reader, const struct record_block *block,
-                         struct error *err)
-{
-    const char *path = reader->files->items[reader->segments[reader->at].file].path;
-    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
-    const char *end = block->data + block->size;
-
-    if (reader->mode == RECORD_PAGE && block->size > 0 &&
-        !mediawiki_is_dump(block->data, block->size) && !mediawiki_begin(block->data, end)) {
-        error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump", name);
-        return error_remedy(err, REMEDY_INPUT_FORMAT);
-    }
-    if (reader->mode != RECORD_JSON)
-        return 0;
-    if (mediawiki_is_dump(block->data, block->size)) {
-        error_set_code(err, ERROR_USAGE, "%s is a MediaWiki dump, not JSON lines", name);
-        return error_remedy(err, REMEDY_MEDIAWIKI);
-    }
-    if (is_markup(block->data, block->size)) {
-        error_set_code(err, ERROR_USAGE, "%s is XML or HTML, not JSON lines", name);
-        return error_remedy(err, REMEDY_INPUT_FORMAT);
-    }
-    return 0;
-}
-
-/* Read the start of a file of which the segment is a later part. Returns its size. */
-static ssize_t read_head(const struct corpus_file *file, char *head, size_t room, struct error *err)
-{
-    struct source *source = source_open(file->path, file->codec, file->size, 0, SOURCE_TO_END, err);
-    size_t have = 0;
-    ssize_t count = source ? 1 : -1;
-
-    while (count > 0 && have < room && !mediawiki_begin(head, head + have)) {
-        count = source_read(source, head + have, room - have < 65536 ? room - have : 65536, err);
-        have += count > 0 ? (size_t)count : 0;
-    }
-    source_close(source);
-    return count < 0 ? -1 : (ssize_t)have;
-}
-
-/* The site of the open segment's file: already known, or at the start of this block or of the file.
- */
-static int learn_site(struct record_reader *reader, const struct record_block *block,
-                      struct error *err)
-{
-    enum { ROOM = 1 << 20 };
-    const struct segment *segment = &reader->segments[reader->at];
-    const struct corpus_file *file = &reader->files->items[segment->file];
-    struct wiki_sites *sites = reader->files->sites;
-    const char *flaw = NULL, *head = block->data, *end;
-    struct wiki_site *site;
-    ssize_t size = (ssize_t)block->size;
-    char *bytes = NULL;
-    int rc = 0;
-
-    if (!sites)
-        return error_set(err, "a dump is read without a place for its site");
-    reader->site = wiki_sites_get(sites, segment->file);
-    if (reader->site)
-        return 0;
-    if (segment->begin > 0) {
-        head = bytes = malloc(ROOM);
-        size = bytes ? read_head(file, bytes, ROOM, err) : error_set(err, "out of memory");
-    }
-    if (size >= 0) {
-        end = size > 0 ? mediawiki_begin(head, head + size) : NULL;
-        site = wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size, &flaw);
-        reader->site = site ? wiki_sites_put(sites, segment->file, site) : NULL;
-    }
-    free(bytes);
-    if (!reader->site)
-        rc = size < 0 ? -1 : error_set(err, "out of memory");
-    if (rc == 0 && flaw && segment->begin == 0) {
-        error_set(err, "%s: %s", file->path, flaw);
-        note_flaw(reader, err);
-    }
-    return rc;
-}
-
 const char *record_reader_flaw(struct record_reader *reader)
 {
     int flawed = reader->flawed;
@@ -579,6 +396,24 @@ const char *record_reader_flaw(struct record_reader *reader)
     return flawed ? reader->flaw.text : NULL;
 }
 
+static int learn_site(struct record_reader *reader, const struct record_block *block,
+                      struct error *err)
+{
+    const struct segment *segment = &reader->segments[reader->at];
+    const char *flaw;
+
+    if (record_learn_site(reader->files, segment, block->data, block->size, &reader->site, err) < 0)
+        return -1;
+    /* Reported by the first segment of a file, whichever has read it. */
+    flaw = segment->begin == 0 ? wiki_site_flaw(reader->site) : NULL;
+    if (flaw) {
+        error_set(err, "%s: %s", reader->files->items[segment->file].path, flaw);
+        note_flaw(reader, err);
+    }
+    return 0;
+}
+
+/* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
 static int next_of_segment(struct record_reader *reader, struct record_block *block,
                            struct error *err)
 {
@@ -609,7 +444,10 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             source_check_tar(reader->files->items[reader->segments[reader->at].file].path,
                              block->data, block->size, err) < 0)
             return -1;
-        if (reader->at_start && check_content(reader, block, err) < 0)
+        if (reader->at_start &&
+            record_check_content(reader->mode,
+                                 reader->files->items[reader->segments[reader->at].file].path,
+                                 block->data, block->size, err) < 0)
             return -1;
         skip_mark(reader, block);
         if (reader->mode == RECORD_PAGE && !reader->site && learn_site(reader, block, err) < 0)
@@ -629,7 +467,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             reader->truncated = 0;
             return 1;
         }
-        whole = whole_records(reader->mode, block->data, block->size);
+        whole = record_whole(reader->mode, block->data, block->size);
         if (whole > 0) {
             if (save_carry(reader, block, whole, err) < 0)
                 return -1;
@@ -657,106 +495,4 @@ int record_reader_next(struct record_reader *reader, struct record_block *block,
         close_segment(reader);
     }
     return 0;
-}
-
-static int next_line(const struct record_block *block, struct record_cursor *cursor,
-                     const char **line, size_t *size)
-{
-    const char *newline;
-
-    if (cursor->at >= block->size)
-        return 0;
-    *line = block->data + cursor->at;
-    newline = memchr(*line, '\n', block->size - cursor->at);
-    *size = newline ? (size_t)(newline - *line) : block->size - cursor->at;
-    cursor->at += *size + (newline != NULL);
-    cursor->line++;
-    return 1;
-}
-
-static size_t trim_end(const char *data, size_t size)
-{
-    while (size > 0 && (data[size - 1] == '\n' || data[size - 1] == '\r'))
-        size--;
-    return size;
-}
-
-/* Lines up to the next separator, as one record. */
-static int next_text(enum record_mode mode, const struct record_block *block,
-                     struct record_cursor *cursor, struct record *record)
-{
-    const char *line;
-    size_t size, end = 0;
-
-    record->data = NULL;
-    for (;;) {
-        struct record_cursor before = *cursor;
-
-        if (!next_line(block, cursor, &line, &size))
-            break;
-        if (!record->data && is_blank(line, size))
-            continue;
-        if (record->data && ((mode == RECORD_BLANK && is_blank(line, size)) ||
-                             (mode == RECORD_TITLE && is_title(line, size)))) {
-            if (mode == RECORD_TITLE)
-                *cursor = before;
-            break;
-        }
-        if (!record->data) {
-            record->data = line;
-            record->line = before.line;
-        }
-        if (!is_blank(line, size))
-            end = (size_t)(line + size - record->data);
-    }
-    if (!record->data)
-        return 0;
-    record->length = end;
-    record->size = trim_end(record->data, end);
-    return 1;
-}
-
-/* A page up to its end, or up to the next one if it has none. */
-static int next_page(const struct record_block *block, struct record_cursor *cursor,
-                     struct record *record)
-{
-    const char *end = block->data + block->size, *begin, *close, *next;
-
-    begin = block->size > 0 ? mediawiki_begin(block->data + cursor->at, end) : NULL;
-    if (!begin)
-        return 0;
-    close = mediawiki_end(begin, end);
-    next = mediawiki_begin(begin + 1, close ? close : end);
-    close = next ? next : close ? close : end;
-    record->data = begin;
-    record->size = record->length = (size_t)(close - begin);
-    record->line = begin - block->data;
-    cursor->at = (size_t)(close - block->data);
-    return 1;
-}
-
-int record_next(enum record_mode mode, const struct record_block *block,
-                struct record_cursor *cursor, struct record *record)
-{
-    if (mode == RECORD_PAGE)
-        return next_page(block, cursor, record);
-    if (mode == RECORD_FILE) {
-        if (cursor->at >= block->size)
-            return 0;
-        record->data = block->data;
-        record->size = record->length = block->size;
-        record->line = 0;
-        cursor->at = block->size;
-        return 1;
-    }
-    if (mode == RECORD_BLANK || mode == RECORD_TITLE)
-        return next_text(mode, block, cursor, record);
-    do {
-        record->line = cursor->line;
-        if (!next_line(block, cursor, &record->data, &record->size))
-            return 0;
-    } while (mode != RECORD_EVERY && is_blank(record->data, record->size));
-    record->length = record->size;
-    record->size = trim_end(record->data, record->size);
-    return 1;
 }

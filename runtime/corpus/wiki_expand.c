@@ -60,6 +60,8 @@ static void push(struct expand *expand, enum frame_kind kind, size_t length)
     }
     frames->items[frames->count++] = (struct frame){expand->out->size, frames->pipe_count, kind};
     frames->templates += kind != FRAME_LINK;
+    if (frames->count > expand->look->depth)
+        expand->look->depth = frames->count;
     wiki_put(expand->out, expand->at, length);
     expand->at += length;
 }

@@ -7,7 +7,8 @@
 #include "wiki_passes.h"
 #include "wikitext.h"
 
-enum { WIKI_LOOK_NUMBERS = 4096, WIKI_LEVELS = 8 };
+/* WIKI_DEPTH: no page that anyone can read nests its markup deeper. */
+enum { WIKI_LOOK_NUMBERS = 4096, WIKI_LEVELS = 8, WIKI_DEPTH = 1000 };
 
 /* Memory of one thread, reused from page to page. */
 struct wiki_look {
@@ -23,7 +24,8 @@ struct wiki_look {
         unsigned stamp, number;
     } numbers[WIKI_LOOK_NUMBERS];
     unsigned stamp;
-    size_t head; /* bytes of the title at the start of the result */
+    size_t head;  /* bytes of the title at the start of the result */
+    size_t depth; /* how deep templates and links of the page are nested */
 };
 
 /* What templates may ask about the page, and how links are read. */

@@ -82,11 +82,11 @@ static const char *next_mark(const char *at, const char *end, const char *open, 
     return end;
 }
 
-void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
-                      const char *close)
+size_t wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
+                        const char *close)
 {
     const char *at = in->data, *end = at + in->size, *kept = at, *start = NULL, *closed = NULL;
-    size_t depth = 0;
+    size_t depth = 0, deepest = 0;
 
     while ((at = next_mark(at, end, open, close)) < end) {
         if (at[0] == open[0] && at[1] == open[1]) {
@@ -94,6 +94,7 @@ void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, con
                 start = at;
                 closed = NULL;
             }
+            deepest = depth > deepest ? depth : deepest;
         } else if (depth > 0) {
             closed = at + 2;
             if (--depth == 0) {
@@ -108,6 +109,7 @@ void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, con
         kept = closed;
     }
     wiki_put(out, kept, (size_t)(end - kept));
+    return deepest;
 }
 
 /* --- External links --------------------------------------------------------------------------- */

@@ -34,9 +34,10 @@ void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct
 void wiki_cuts_clear(struct wiki_cuts *cuts);
 
 /* Copy without what is between 'open' and 'close', two characters each, including what is nested in
- * it. If it is never closed, it ends at the last 'close' after it. */
-void wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
-                      const char *close);
+ * it. If it is never closed, it ends at the last 'close' after it. Returns how deep they are
+ * nested. */
+size_t wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
+                        const char *close);
 
 /* Replace external links ([https://... label]) by their labels. */
 void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out);

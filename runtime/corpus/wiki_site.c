@@ -15,6 +15,7 @@ struct wiki_site {
         char name[96];
     } names[NAMES];
     size_t count;
+    const char *flaw;
 };
 
 static const struct {
@@ -89,19 +90,18 @@ static void read_namespaces(struct wiki_site *site, const char *from, const char
     }
 }
 
-struct wiki_site *wiki_site_parse(const char *head, size_t size, const char **flaw)
+struct wiki_site *wiki_site_parse(const char *head, size_t size)
 {
     struct wiki_site *site = calloc(1, sizeof(*site));
     const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash;
     struct wiki_span text;
 
-    *flaw = NULL;
     if (!site)
         return NULL;
     copy_text("Wikipedia", 9, site->name, TEXT);
     memcpy(site->base, "https://en.wikipedia.org/wiki", 30);
     if (!begin || !wiki_find(begin, end, "</siteinfo>")) {
-        *flaw = "no complete <siteinfo>; English namespace names are used";
+        site->flaw = "no complete <siteinfo>; English namespace names are used";
         return site;
     }
     if (content(begin, end, "<sitename", &text) && text.size < TEXT)
@@ -113,11 +113,11 @@ struct wiki_site *wiki_site_parse(const char *head, size_t size, const char **fl
         if (slash && slash > site->base + 8)
             site->base[slash - site->base] = '\0';
     } else {
-        *flaw = "<siteinfo> has no <base>; en.wikipedia.org is used for the URLs";
+        site->flaw = "<siteinfo> has no <base>; en.wikipedia.org is used for the URLs";
     }
     read_namespaces(site, begin, end);
     if (site->count == 0)
-        *flaw = "<siteinfo> names no namespaces; the English names are used";
+        site->flaw = "<siteinfo> names no namespaces; the English names are used";
     return site;
 }
 
@@ -129,6 +129,11 @@ void wiki_site_destroy(struct wiki_site *site)
 const char *wiki_site_name(const struct wiki_site *site)
 {
     return site->name;
+}
+
+const char *wiki_site_flaw(const struct wiki_site *site)
+{
+    return site->flaw;
 }
 
 const char *wiki_site_base(const struct wiki_site *site)

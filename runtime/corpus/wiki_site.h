@@ -12,11 +12,12 @@ struct wiki_site;
 enum { WIKI_NS_NONE = -1000, WIKI_NS_MAIN = 0, WIKI_NS_FILE = 6, WIKI_NS_CATEGORY = 14 };
 
 /* Read the 'size' bytes before the first <page>. What is missing is taken from the English
- * Wikipedia; '*flaw' describes it (a static text), or is NULL. Returns NULL if out of memory.
- * Caller must destroy. */
-struct wiki_site *wiki_site_parse(const char *head, size_t size, const char **flaw);
+ * Wikipedia. Returns NULL if out of memory. Caller must destroy. */
+struct wiki_site *wiki_site_parse(const char *head, size_t size);
 void wiki_site_destroy(struct wiki_site *site);
 
+/* What is missing, as a static text, or NULL. */
+const char *wiki_site_flaw(const struct wiki_site *site);
 /* "Wikipedia"; "https://en.wikipedia.org/wiki/Main_Page", without its last part. */
 const char *wiki_site_name(const struct wiki_site *site);
 const char *wiki_site_base(const struct wiki_site *site);

@@ -195,7 +195,7 @@ static int convert(struct wikitext *wikitext, struct wiki_span title, const stru
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (!buffers[i]->data && wiki_buffer_grow(buffers[i], 1) < 0)
             return -1;
-    look->out.size = look->head = 0;
+    look->out.size = look->head = look->depth = 0;
     if (wikitext->options->style == WIKI_EXTRACTOR)
         wiki_look_extractor(look, &page, wikitext->options->extractor31);
     else
@@ -253,6 +253,8 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
         return DOCUMENT_DISAMBIGUATION;
     if (convert(wikitext, document->title, site) < 0)
         return FAULT_LENGTH;
+    if (wikitext->look.depth > WIKI_DEPTH)
+        return FAULT_DEPTH;
     document->text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);
     if (!is_long_enough(wiki_span(document->text.data + wikitext->look.head,
                                   document->text.size - wikitext->look.head),

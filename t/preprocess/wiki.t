@@ -114,22 +114,26 @@ bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+:
 try "${pre[@]}" --input site.xml --output-prefix site --wiki-no-title
 is "$rc" 0 "an invalid siteinfo is skipped"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
+extract site.xml --output site.jsonl --chunk-bytes 60 --workers 3
+is "$rc $(grep -c 'no complete <siteinfo>' <<<"$out")" "0 1" "one, whichever thread reads the head first"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
 like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: longer than the limit; skipped$' "a page that is too long"
 is "$(od -An -tu2 long_text_document.bin | xargs)" "1 2 60000 3 60000" "and the others are kept"
 
 # --- No markup takes more than linear time, or the stack
-hostile() { # UNIT COUNT NAME
+hostile() { # UNIT COUNT NAME [PATTERN]
     { echo "$head"; printf '<page><title>H</title><ns>0</ns><id>1</id><revision><id>5</id><text>'; perl -e 'print $ARGV[0] x $ARGV[1]' "$1" "$2"; echo '</text></revision></page>'; } >hostile.xml
     for style in clean wikiextractor; do
         TRY_LIMIT=60 extract hostile.xml --wiki-style $style --output hostile.jsonl --overwrite
         is "$rc" 0 "$3: $style"
+        [ -z "${4:-}" ] || like "$out" "$4" "  and the page is named"
     done
 }
-hostile '{{a|' 100000 "templates nested 100,000 deep"
-hostile '[[a|' 100000 "links nested 100,000 deep"
-hostile '{{T|{{T}}' 50000 "a template that includes itself"
+deep='^megatron: warning: hostile.xml: page "H" at byte [0-9]+: nested too deeply; skipped$'
+hostile '{{a|' 100000 "templates nested 100,000 deep" "$deep"
+hostile '[[a|' 100000 "links nested 100,000 deep" "$deep"
+hostile '{{T|{{T}}' 50000 "a template that includes itself" "$deep"
 hostile '&lt;ref&gt;' 100000 "tags that never close"
 hostile "{|
 | ''x [http://x y" 50000 "tables and links that never close"

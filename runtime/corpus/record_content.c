@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "record_content.h"
+#include "mediawiki.h"
+#include "record_split.h"
+#include "remedy.h"
+#include "wiki_site.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int is_markup(const char *data, size_t size)
+{
+    static const char *const begins[] = {"<?xml", "<!doctype", "<html", "<rss", "<feed", "<svg"};
+
+    while (size > 0 && (record_is_blank(data, 1) || (unsigned char)*data >= 0x80)) {
+        data++;
+        size--;
+    }
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+        size_t length = strlen(begins[i]);
+
+        if (size > length && wiki_is(wiki_span(data, length), begins[i]))
+            return 1;
+    }
+    return 0;
+}
+
+int record_check_content(enum record_mode mode, const char *path, const char *data, size_t size,
+                         struct error *err)
+{
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+
+    if (mode == RECORD_PAGE && size > 0 && !mediawiki_is_dump(data, size) &&
+        !mediawiki_begin(data, data + size))
+        return error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump in UTF-8", name);
+    if (mode != RECORD_JSON)
+        return 0;
+    if (mediawiki_is_dump(data, size)) {
+        error_set_code(err, ERROR_USAGE, "%s is a MediaWiki dump, not JSON lines", name);
+        return error_remedy(err, REMEDY_MEDIAWIKI);
+    }
+    if (is_markup(data, size)) {
+        error_set_code(err, ERROR_USAGE, "%s is XML or HTML, not JSON lines", name);
+        return error_remedy(err, REMEDY_INPUT_FORMAT);
+    }
+    return 0;
+}
+
+/* Read the start of a file of which the segment is a later part. Returns its size. */
+static ssize_t read_head(const struct corpus_file *file, char *head, size_t room, struct error *err)
+{
+    struct source *source = source_open(file->path, file->codec, file->size, 0, SOURCE_TO_END, err);
+    size_t have = 0;
+    ssize_t count = source ? 1 : -1;
+
+    while (count > 0 && have < room && !mediawiki_begin(head, head + have)) {
+        count = source_read(source, head + have, room - have < 65536 ? room - have : 65536, err);
+        have += count > 0 ? (size_t)count : 0;
+    }
+    source_close(source);
+    return count < 0 ? -1 : (ssize_t)have;
+}
+
+int record_learn_site(const struct corpus_files *files, const struct segment *segment,
+                      const char *data, size_t length, const struct wiki_site **site,
+                      struct error *err)
+{
+    enum { ROOM = 1 << 20 };
+    const char *head = data, *end;
+    struct wiki_site *parsed;
+    ssize_t size = (ssize_t)length;
+    char *bytes = NULL;
+
+    if (!files->sites)
+        return error_set(err, "a dump is read without a place for its site");
+    *site = wiki_sites_get(files->sites, segment->file);
+    if (*site)
+        return 0;
+    if (segment->begin > 0) {
+        head = bytes = malloc(ROOM);
+        size = bytes ? read_head(&files->items[segment->file], bytes, ROOM, err)
+                     : error_set(err, "out of memory");
+    }
+    if (size >= 0) {
+        end = size > 0 ? mediawiki_begin(head, head + size) : NULL;
+        parsed = wiki_site_parse(head, end ? (size_t)(end - head) : (size_t)size);
+        *site = parsed ? wiki_sites_put(files->sites, segment->file, parsed) : NULL;
+    }
+    free(bytes);
+    if (*site)
+        return 0;
+    return size < 0 ? -1 : error_set(err, "out of memory");
+}

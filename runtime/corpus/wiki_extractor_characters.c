@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What WikiExtractor does with spaces, dots, quotes and references to characters. */
+#include "config.h"
+#include "wiki_entities.h"
+#include "wiki_extractor.h"
+#include "wiki_passes.h"
+#include "wiki_vector.h"
+
+static void put_space(struct wiki_buffer *out, int newer)
+{
+    size_t size = out->size;
+
+    if (size > 0 && out->data[size - 1] == ' ')
+        return;
+    if (newer && size > 0 &&
+        (out->data[size - 1] == '(' || out->data[size - 1] == '[' ||
+         (size > 1 && memcmp(out->data + size - 2, "\xc2\xab", 2) == 0)))
+        return;
+    wiki_put_char(out, ' ');
+}
+
+static void drop_space(struct wiki_buffer *out, int newer)
+{
+    if (newer && out->size > 0 && out->data[out->size - 1] == ' ')
+        out->size--;
+}
+
+/* Characters that mean something to wiki_extractor_characters. */
+static const char special[256] = {[' '] = 1,  ['\t'] = 1,
+                                  ['&'] = 1,  ['<'] = 1,
+                                  ['>'] = 1,  ['.'] = 1,
+                                  ['"'] = 1,  [','] = 1,
+                                  [':'] = 1,  [')'] = 1,
+                                  [']'] = 1,  ['_'] = 1,
+                                  ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
+
+/* A space between two characters that mean nothing: most of them are. */
+static inline int is_plain_space(const char *from, const char *at)
+{
+    return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' &&
+           at[-1] != '\xab';
+}
+
+#ifdef __SSE2__
+/* 'special' without the space; other control characters are no harm, since they stay as they are.
+ */
+static inline unsigned special_bits(__m128i bytes)
+{
+    __m128i low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
+    __m128i marks = wiki_vector_or(wiki_vector_is(bytes, '&'), wiki_vector_is(bytes, ')'));
+    __m128i stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
+    __m128i angles = wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>'));
+    __m128i ends = wiki_vector_or(wiki_vector_is(bytes, ':'), wiki_vector_is(bytes, ']'));
+    __m128i rest = wiki_vector_or(wiki_vector_is(bytes, '_'), wiki_vector_is(bytes, '\xc2'));
+
+    return wiki_vector_bits(
+        wiki_vector_or(wiki_vector_or(wiki_vector_or(low, marks), wiki_vector_or(stops, angles)),
+                       wiki_vector_or(ends, rest)));
+}
+
+/* Before a space: characters that 3.1 lets swallow it. */
+static inline unsigned opening_bits(__m128i bytes)
+{
+    return wiki_vector_bits(
+        wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '('), wiki_vector_is(bytes, '[')),
+                       wiki_vector_is(bytes, '\xab')));
+}
+#endif
+
+/* The first character from 'from' on that is special, except spaces between two that are not. The
+ * text is sealed with one. */
+static const char *find_special(const char *from, const char *end)
+{
+    const char *at = from;
+
+#ifdef __SSE2__
+    unsigned opened = 1; /* by the byte before: a space at the begin is special */
+
+    /* The last byte only tells what comes after the one before it. */
+    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
+        __m128i bytes = wiki_vector(at);
+        unsigned marks = special_bits(bytes), opening = opening_bits(bytes);
+        unsigned spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+        unsigned before = opening << 1 | opened, stop;
+
+        stop = (marks | (spaces & ((marks | spaces) >> 1 | before))) & 0x7fff;
+        if (stop)
+            return at + __builtin_ctz(stop);
+        opened = opening >> (WIKI_VECTOR - 2) & 1;
+    }
+#endif
+    while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
+        at += 2;
+    return at;
+}
+
+static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
+{
+    const char *from = at;
+
+    while (at < end && *at == '.')
+        at++;
+    drop_space(out, newer);
+    wiki_put(out, "...", at - from > 3 ? 3 : (size_t)(at - from));
+    return at;
+}
+
+static const char *put_reference(const char *at, const char *end, struct wiki_buffer *out,
+                                 int newer)
+{
+    uint32_t point;
+    size_t length = at + 2 < end && at[2] == 'X' ? 0 : wiki_entity(at, end, &point);
+
+    if (length == 0) {
+        wiki_put_char(out, '&');
+        return at + 1;
+    }
+    if (point == ' ' || point == '\t')
+        put_space(out, newer);
+    else if (point == 0)
+        wiki_put_char(out, ' ');
+    else
+        wiki_put_point(out, point);
+    return at + length;
+}
+
+/* ""a"" is "a": the position of the quotes that match those at 'at', or NULL. */
+static const char *second_quotes(const char *at, const char *end)
+{
+    const char *next = end - at > 2 ? memchr(at + 2, '"', (size_t)(end - at - 2)) : NULL;
+
+    return next && next + 1 < end && next[1] == '"' ? next : NULL;
+}
+
+void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer *out, int newer)
+{
+    const char *at = in->data, *end = at + in->size, *second = NULL;
+
+    wiki_seal(in, '&');
+    while (at < end) {
+        const char *from = at;
+        size_t length;
+
+        at = find_special(at, end);
+        wiki_put(out, from, (size_t)(at - from));
+        if (at == end)
+            break;
+        if (*at == ' ' || *at == '\t') {
+            put_space(out, newer);
+            at++;
+        } else if (*at == '&') {
+            at = put_reference(at, end, out, newer);
+        } else if (*at == '.') {
+            at = put_dots(at, end, out, newer);
+        } else if ((*at == '<' || *at == '>') && at + 1 < end && at[1] == *at) {
+            if (*at == '>')
+                drop_space(out, newer);
+            wiki_put(out, *at == '<' ? "\xc2\xab" : "\xc2\xbb", 2);
+            at += 2;
+        } else if (*at == '"' && at + 1 < end && at[1] == '"' &&
+                   (at == second || (second = second_quotes(at, end)))) {
+            wiki_put_char(out, '"');
+            at += 2;
+        } else if (*at == '_' && (length = wiki_switch(at, end, newer)) > 0) {
+            at += length;
+        } else if (*at == '\r') {
+            if (at + 1 == end || at[1] != '\n')
+                wiki_put_char(out, '\n');
+            at++;
+        } else {
+            if (*at == ',' || *at == ':' || *at == ')' || *at == ']' ||
+                (*at == '\xc2' && at + 1 < end && at[1] == '\xbb'))
+                drop_space(out, newer);
+            wiki_put_char(out, *at++);
+        }
+    }
+}
