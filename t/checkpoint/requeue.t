@@ -40,7 +40,7 @@ goes_on() {
 }
 ranks() { cluster_processes "^$megatron train"; }
 
-job=$(as_user sbatch --parsable --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$log" "${layout[@]}" "$top/sbatch/train.sbatch" \
+job=$(SLURM_WAIT=10 as_user sbatch --parsable --chdir="$work" --export="ALL,MEGATRON=$megatron" -o "$log" "${layout[@]}" "$top/sbatch/train.sbatch" \
     "${options[@]}" --save "$work/run" 2>&1)
 like "$job" '^[0-9]+$' "the job script is taken" || diag "$job"
 goes_on 0 5
@@ -85,15 +85,20 @@ hit() {
 }
 # A lost slurmstepd leaves its PMIx socket behind, and after a requeue no step with the same number
 # can be launched on that node: here there are more of them than the allowed number of starts
-# without progress.
+# without progress. Since 23.02 srun then exits with 1, as for a rank that fails: such a start counts.
+release=$(in_cluster srun --version | sed 's/^slurm[^ ]* //')
 sockets=("$MEGATRON_CLUSTER"/spool/{n2,n3}/stepd.slurm.pmix."$job".{0..4})
 losses=("a rank killed" "a slurmstepd killed" "SIGTERM for the job" "a node lost")
 for what in "${losses[@]}"; do
-    [ "$what" != "SIGTERM for the job" ] || touch "${sockets[@]}"
+    [ "$what" != "SIGTERM for the job" ] || [[ $release > 23.02 ]] || touch "${sockets[@]}"
     hit "$what"
     rm -f "${sockets[@]}"
 done
-like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched again"
+if [[ $release > 23.02 ]]; then
+    skip "steps that could not be launched were launched again" "srun $release exits with 1 after such a step"
+else
+    like "$(cat "$log")" 'srun exited with code [0-9]+, but the run did not' "steps that could not be launched were launched again"
+fi
 kills=("a rank killed" "a slurmstepd killed" "a node lost")
 for ((round = 0; round < ${ROUNDS:-0}; round++)); do
     sleep $((RANDOM % 3)).$((RANDOM % 10))

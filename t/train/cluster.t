@@ -99,7 +99,7 @@ minutes=0.1
 hit() {
     local log=$MEGATRON_CLUSTER/hit.log began job
     : >"$log"
-    in_cluster timeout -k 5 150 srun -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
+    in_cluster timeout -k 5 150 srun --wait=10 -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
         "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes "$minutes" >"$log" 2>&1 &
     job=$!
     wait_until 100 grep -q 'iteration        3/' "$log"
@@ -147,7 +147,8 @@ ended "a rank that hangs ends the run"
 like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after 6 s at step [0-9]+' \
     "with rank, group, operation and step"
 
-# Slurm does not notice this; the ranks do, long before the deadline of their waits.
+# Slurm does not notice this; the ranks do, long before the deadline of their waits. srun of newer Slurm ends
+# only with --wait.
 minutes=10
 hit "$top/t/cluster" kill-stepd n2
 ended "a killed slurmstepd ends the run"

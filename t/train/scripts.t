@@ -35,7 +35,7 @@ for script in train.sbatch train-llama2.sbatch; do
     while IFS='|' read -r variables options expected; do
         # shellcheck disable=SC2086
         out=$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data $options | sed -n 's/.* -- \(srun .*\) [^ ]* train .*/\1/p')
-        is "$out" "srun --overlap --kill-on-bad-exit=1$expected" "$script ${variables:-without GPUs} $options: how it is started"
+        is "$out" "srun --overlap --kill-on-bad-exit=1 --wait=60$expected" "$script ${variables:-without GPUs} $options: how it is started"
     done <<'EOT'
 || --mpi=pmix
 |--device cpu| --mpi=pmix
