@@ -216,7 +216,7 @@ int calibrate(struct machine *machine, struct device *device, struct error *err)
     if (rc == 0)
         rc = measure(&b, run_copy, NULL, &seconds, err);
     bench_close(&b);
-    if (rc < 0)
+    if (rc != 0)
         return -1;
     bandwidth = (double)b.size / seconds; /* half of it read, half of it written */
     if (gpu->flops[MACHINE_BF16] <= 0)
