@@ -205,7 +205,7 @@ int calibrate(struct machine *machine, struct device *device, struct error *err)
 {
     struct machine_gpu *gpu = &machine->gpu;
     struct machine_rates *rates = &gpu->rates;
-    double product, half, launch, attention, seconds, bandwidth;
+    double product = 0, half = 0, launch = 0, attention = 0, seconds = 1, bandwidth;
     struct bench b;
     int rc = bench_open(&b, device, err);
 
@@ -216,7 +216,7 @@ int calibrate(struct machine *machine, struct device *device, struct error *err)
     if (rc == 0)
         rc = measure(&b, run_copy, NULL, &seconds, err);
     bench_close(&b);
-    if (rc != 0)
+    if (rc < 0)
         return -1;
     bandwidth = (double)b.size / seconds; /* half of it read, half of it written */
     if (gpu->flops[MACHINE_BF16] <= 0)
