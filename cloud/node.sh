@@ -49,17 +49,25 @@ kind_of_node() {
 controller_address() {
     python3 - "$root/opt/ml/config" <<'EOT'
 import json, sys
-where = sys.argv[1]
-group = json.load(open(where + "/provisioning_parameters.json"))["controller_group"]
-for each in json.load(open(where + "/resource_config.json"))["InstanceGroups"]:
-    if each["Name"] == group:
+
+def read(name):
+    path = sys.argv[1] + "/" + name
+    try:
+        return json.load(open(path))
+    except (OSError, ValueError) as error:
+        sys.exit("megatron node.sh: cannot read %s: %s" % (path, getattr(error, "strerror", None) or error))
+
+group = read("provisioning_parameters.json").get("controller_group")
+for each in read("resource_config.json").get("InstanceGroups", []):
+    if group and each.get("Name") == group and each.get("Instances"):
         print(each["Instances"][0]["CustomerIpAddress"])
         sys.exit(0)
-sys.exit("no instance group " + group)
+sys.exit("megatron node.sh: no instance in the controller's group %s; see %s" % (group, sys.argv[1]))
 EOT
 }
 
-release_of_slurm() { slurmd -V 2>/dev/null | sed -n 's/^slurm[^ ]* \([0-9]*\.[0-9]*\).*/\1/p'; }
+# Another Slurm may be in PATH.
+release_of_slurm() { "$slurm/sbin/slurmd" -V 2>/dev/null | sed -n 's/^slurm[^ ]* \([0-9]*\.[0-9]*\).*/\1/p'; }
 
 # --- packages ------------------------------------------------------------------------------------
 
@@ -184,7 +192,7 @@ case ${1-} in
 esac
 source=$1
 shift
-kind=$(kind_of_node) || die "this is a node of neither ParallelCluster nor HyperPod"
+kind=$(kind_of_node) || die "this is a node of neither ParallelCluster nor HyperPod, or its configuration is incomplete"
 say "this is a $kind node"
 case $kind in
 head)

@@ -108,12 +108,39 @@ config='{"InstanceGroups": [{"Name": "gpu", "Instances": [{"CustomerIpAddress": 
 printf "$config" 192.0.2.7 >"$work/worker/opt/ml/config/resource_config.json"
 # shellcheck disable=SC2059
 printf "$config" "$address" >"$work/controller/opt/ml/config/resource_config.json"
-node worker
-is "$rc $(lines)" "0 0" "HyperPod: a worker installs the plugin and adds no line" || diag "$out"
+# The lifecycle script as AWS's on_create.sh runs it, in the folder of the bucket; Slurm may not be there yet.
+lifecycle=$work/lifecycle
+mkdir "$lifecycle"
+cp "$top/cloud/node.sh" "$lifecycle/"
+cp "$top/cloud/hyperpod/on_create.sh" "$lifecycle/megatron.sh"
+on_create() { # NODE [SLURM]
+    try in_cluster env MEGATRON_SLURM="${2:-$slurm}" MEGATRON_ROOT="$work/$1" MEGATRON_PACKAGES=no MEGATRON_WAIT=1 MEGATRON_LOG="$work/$1.log" \
+        bash "$lifecycle/megatron.sh"
+}
+on_create worker
+is "$rc" 1 "HyperPod: a lifecycle folder without the tarball is refused"
+like "$out" "no megatron-\*.tar.xz in $lifecycle" "with what is missing"
+cp "$work/megatron.tar.xz" "$lifecycle/megatron-0.1.0.tar.xz"
+on_create worker "$work/nowhere"
+is "$rc $(grep -c "no Slurm in $work/nowhere" "$work/worker.log")" "1 1" "so is a node whose Slurm does not come" || diag "$out"
+on_create worker
+is "$rc $(lines)" "0 0" "a worker installs the plugin and adds no line" || diag "$out"
+like "$(cat "$work/worker.log")" "this is a worker node" "the log is kept"
 if [ -n "$address" ]; then
-    node controller
+    on_create controller
     is "$rc $(cat "$conf")" "0 optional $slurm/megatron/lib/slurm/spank_megatron.so" "the controller adds the line, with optional" || diag "$out"
+    on_create controller
+    is "$rc $(lines)" "0 1" "once" || diag "$out"
+    # A worker that is not ready: the plugin's file is missing there. Jobs run, without it.
+    mv "$slurm/megatron" "$slurm/away"
+    try as_user srun -n1 true
+    is "$rc" 0 "a node without the plugin runs jobs" || diag "$out"
+    mv "$slurm/away" "$slurm/megatron"
 else
     skip "the controller adds the line, with optional" "this machine has no address"
 fi
+rm "$work/worker/opt/ml/config/provisioning_parameters.json"
+on_create worker
+is "$rc" 1 "a node that is half configured is refused"
+like "$out" "cannot read .*provisioning_parameters.json" "with the file that is missing" || diag "$out"
 done_testing
