@@ -55,6 +55,17 @@ struct path {
     uint64_t route;
 };
 
+/* The name of a member. simdjson 3.6 (Ubuntu 24.04) needs an argument that older releases lack. */
+template <typename member> static auto name_of(member &m, int) -> decltype(m.unescaped_key(false))
+{
+    return m.unescaped_key(false);
+}
+
+template <typename member> static auto name_of(member &m, long) -> decltype(m.unescaped_key())
+{
+    return m.unescaped_key();
+}
+
 static document_fault fault_of(simdjson::error_code code)
 {
     switch (code) {
@@ -329,7 +340,7 @@ static document_fault walk_object(jsonl &state, object &from, const std::vector<
 
         if (code)
             return fault_of(code);
-        code = field.unescaped_key().get(name);
+        code = name_of(field, 0).get(name);
         if (code)
             return fault_of(code);
         fault = walk_member(state, name, field.value(), paths, depth);
@@ -449,7 +460,7 @@ void jsonl_names(struct jsonl *jsonl, const char *data, size_t size, char *buffe
         std::string_view name;
         int length;
 
-        if (item.unescaped_key().get(name) || used + name.size() + 3 > room)
+        if (name_of(item, 0).get(name) || used + name.size() + 3 > room)
             return;
         length = snprintf(buffer + used, room - used, "%s%.*s", used ? ", " : "", (int)name.size(),
                           name.data());

@@ -97,6 +97,10 @@ is "$rc" 1 "a second copy of the plugin is refused"
 like "$out" "already loads another copy of the plugin, /usr/local/lib/slurm/spank_megatron.so" "by name"
 : >"$conf"
 
+if ! command -v python3 >/dev/null; then
+    skip "HyperPod" "no python3, which its nodes have and node.sh reads its configuration with"
+    done_testing
+fi
 # HyperPod: every node builds; the controller adds the line.
 for name in controller worker; do
     mkdir -p "$work/$name/opt/ml/config"
