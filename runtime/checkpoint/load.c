@@ -69,7 +69,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
-        error_set(err, "it has the state of another optimizer (--optimizer)");
+        error_set(err, "it has the state of another optimizer");
         error_remedy(err, REMEDY_NO_OPTIMIZER);
         return REFUSED;
     }
@@ -196,23 +196,23 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
 
     if (!c->scaling && found->present)
         checkpoint_warn(c,
-                        "the checkpoint was trained in fp8 (%s), and this run does not use fp8; to "
-                        "continue as before, use --fp8-format %s --fp8-recipe %s",
-                        format_name(found->hybrid), format_name(found->hybrid),
-                        recipe_name(found->delayed));
+                        "the checkpoint was trained in fp8 (%s, %s scaling), and this run does not "
+                        "use fp8; to continue in fp8, %s",
+                        format_name(found->hybrid), recipe_name(found->delayed),
+                        remedy_words(REMEDY_FP8));
     else if (c->scaling && !found->present)
         checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
                            "first step uses current scales");
     else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed))
         checkpoint_warn(c,
-                        "the checkpoint was trained with --fp8-format %s --fp8-recipe %s, and this "
+                        "the checkpoint was trained in fp8 with format %s and %s scaling, and this "
                         "run uses %s and %s; the first step uses current scales",
                         format_name(found->hybrid), recipe_name(found->delayed),
                         format_name(rules->hybrid), recipe_name(rules->delayed));
     else if (c->scaling && found->length != rules->length)
         checkpoint_warn(c,
-                        "the checkpoint was trained with --fp8-amax-history-len %" PRId64
-                        ", and this run uses %" PRId64 "; the last steps are taken over",
+                        "the checkpoint has an fp8 amax history of %" PRId64
+                        " steps, and this run one of %" PRId64 "; the last steps are taken over",
                         found->length, rules->length);
 }
 

@@ -79,6 +79,8 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_END_TOKEN] = "change --eod-id",
     [REMEDY_TEXT_LENGTH] = "raise --out-seq-length",
     [REMEDY_PRECISION] = "drop --bf16 or --fp16",
+    [REMEDY_NO_FP8] = "drop --fp8-format",
+    [REMEDY_FP8] = "use --fp8-format and --fp8-recipe as before",
     [REMEDY_CPU] = "or compute on the CPUs with --device cpu",
 
     [REMEDY_IMPORT_TIMEOUT] = "raise --timeout (in a job, --megatron-import-timeout)",

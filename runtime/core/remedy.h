@@ -86,6 +86,8 @@ enum remedy {
     REMEDY_END_TOKEN,   /* choose the token that ends a text */
     REMEDY_TEXT_LENGTH, /* allow longer texts */
     REMEDY_PRECISION,   /* compute in another precision */
+    REMEDY_NO_FP8,      /* do not compute in fp8 */
+    REMEDY_FP8,         /* compute in fp8, as before */
     REMEDY_CPU,         /* as an alternative, compute on the CPUs */
     /* Images and plans */
     REMEDY_IMPORT_TIMEOUT, /* wait longer for an image */

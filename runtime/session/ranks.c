@@ -120,10 +120,10 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
     }
     if (!config->fp8 || device_supports(r->device, TYPE_E4M3))
         return 0;
-    return error_set_code(err, ERROR_USAGE,
-                          "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s; "
-                          "drop --fp8-format",
-                          r->device->model);
+    error_set_code(err, ERROR_USAGE,
+                   "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s",
+                   r->device->model);
+    return error_remedy(err, REMEDY_NO_FP8);
 }
 
 static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,

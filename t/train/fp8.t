@@ -89,9 +89,9 @@ while IFS='|' read -r options text; do
     is "$rc $(grep -c 'lm loss' "$scratch/out")" "0 1" "checkpoint of other settings: $options"
     like "$(cat "$scratch/out")" "warning: the checkpoint $text" "  says so"
 done <<'EOT'
-|was trained in fp8 \(hybrid\), and this run does not use fp8
---fp8-format e4m3|was trained with --fp8-format hybrid --fp8-recipe delayed, and this run uses e4m3 and delayed; the first step uses current scales
---fp8-format hybrid --fp8-amax-history-len 2|was trained with --fp8-amax-history-len 3, and this run uses 2
+|was trained in fp8 \(hybrid, delayed scaling\), and this run does not use fp8; to continue in fp8, use --fp8-format
+--fp8-format e4m3|was trained in fp8 with format hybrid and delayed scaling, and this run uses e4m3 and delayed; the first step uses current scales
+--fp8-format hybrid --fp8-amax-history-len 2|has an fp8 amax history of 3 steps, and this run one of 2
 EOT
 train 1 "${gpt[@]}" --train-iters 3 --save "$scratch/plain"
 train 1 "${gpt[@]}" --train-iters 4 --load "$scratch/plain" --fp8-format hybrid
