@@ -258,9 +258,17 @@ static int learn_pieces(const struct learning *learning, const struct lexicon *l
         .moved = tell,
         .context = progress,
     };
-    struct unigram_learned learned;
-    int rc = unigram_learn(lexicon, &rules, &learned, err);
+    struct unigram_learned learned = {0};
+    int rc = 0;
 
+    if (rules.vocab_size < 1)
+        rc = error_set_code(err, ERROR_USAGE,
+                            "a vocabulary of %lld tokens is too small: special tokens and bytes "
+                            "already take %lld; use a larger vocabulary",
+                            (long long)config->vocab_size,
+                            (long long)(config->vocab_size - rules.vocab_size));
+    else
+        rc = unigram_learn(lexicon, &rules, &learned, err);
     if (rc == 0)
         write_put_unigram(result, &learned);
     unigram_learned_clear(&learned);
