@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "copies.h"
 
 #pragma GCC visibility push(default)
 SPANK_PLUGIN(spank_megatron, 1)
@@ -107,6 +108,23 @@ static bool asked_to_fail(const char *callback, struct error *err)
     return true;
 }
 
+/* --- a second copy of the plugin --------------------------------------------------------------- */
+
+/* Of two copies that plugstack.conf names, the first one is used: if both registered the options,
+ * Slurm would print a line per option in every command. */
+static bool is_second_copy(void)
+{
+    char first[512], second[512];
+
+    if (!copies_find(plugin_name, first, second, sizeof(first)))
+        return false;
+    if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
+        slurm_error("megatron: warning: plugstack.conf loads two copies of the plugin, %s and %s; "
+                    "only the first is used; the administrator should remove the line of one",
+                    first, second);
+    return true;
+}
+
 /* --- callbacks ------------------------------------------------------------------------------ */
 
 #pragma GCC visibility push(default)
@@ -115,6 +133,9 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
     struct error err;
 
+    context.unused = is_second_copy();
+    if (context.unused)
+        return 0;
     config_parse(&context.config, argc, argv);
     if (spank_context() == S_CTX_SLURMD) {
         if (asked_to_fail("init", &err))
@@ -137,6 +158,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (context.unused)
+        return 0;
     switch (spank_context()) {
     case S_CTX_LOCAL:
     case S_CTX_ALLOCATOR:
@@ -162,6 +185,8 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (context.unused)
+        return 0;
     if (asked_to_fail("local_user_init", &err))
         plugin_defer(&context, &err);
     if (client_local_user_init(&context, spank, &err)) {
@@ -177,6 +202,8 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (context.unused)
+        return 0;
     if (asked_to_fail("user_init", &err))
         plugin_defer(&context, &err);
     step_user_init(&context, spank);
@@ -189,6 +216,8 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (context.unused)
+        return 0;
     if (asked_to_fail("task_init", &err))
         plugin_defer(&context, &err);
     return task_init(&context, spank);
@@ -200,6 +229,8 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
+    if (context.unused)
+        return 0;
     /* Too late to fail anything: the tasks have exited. */
     if (asked_to_fail("exit", &err))
         slurm_error("megatron: %s", err.text);

@@ -18,6 +18,7 @@
 #include "share.h"
 
 struct plugin {
+    bool unused; /* another copy of the plugin was loaded first */
     struct config config;
     struct settings settings;
     /* An error in a callback whose failure would drain a node, or break jobs that do not use the

@@ -29,11 +29,14 @@ plugstack "${missing/required/optional}"
 try as_user srun -N2 hostname
 is "$rc $(grep -cx 'n[12]' <<<"$out")" "0 2" "an optional plugin that is missing: jobs run" || diag "$out"
 
-# Two copies of the plugin: each option belongs to one of them.
+# Two copies of the plugin: the first one is used.
 cp "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/second.so"
 plugstack "$line" "${line/required */required $MEGATRON_CLUSTER/tmp/second.so}"
 try as_user "${show[@]}"
-like "$out" "provided by both" "two copies of the plugin: Slurm names them" || diag "$out"
+is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two copies of the plugin: jobs run" || diag "$out"
+is "$(grep -c "loads two copies of the plugin, .*spank_megatron.so and .*second.so; only the first is used" <<<"$out")" 1 \
+    "  and one line names them" || diag "$out"
+unlike "$out" "provided by both" "  and Slurm has nothing to say"
 plugstack "$line"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "and everything works again without it" || diag "$out"
