@@ -42,7 +42,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
 
     [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
-    [REMEDY_PUNKT] = "give --punkt-data",
+    [REMEDY_PUNKT] = "correct --lang, or give --punkt-data",
     [REMEDY_LANGUAGE] = "give --lang, such as english",
     [REMEDY_VOCAB_FILE] = "name it with --vocab-file",
     [REMEDY_MERGE_FILE] = "use both --vocab-file and --merge-file, or neither for GPT-2's files",

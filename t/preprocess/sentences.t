@@ -40,7 +40,7 @@ fails() { # MESSAGE, then options
     is "$rc" 2 "exit code 2: $message"
     like "$out" "$message" "  $message"
 }
-fails 'no punkt_tab/german|has no punkt_tab/german' --punkt-data "$data" --lang german
+fails 'has no punkt_tab/german; correct --lang, or give --punkt-data' --punkt-data "$data" --lang german
 fails 'is not the name of a language' --punkt-data "$data" --lang ../english
 fails 'cannot be used with Fairseq' --punkt-data "$data" --tokenizer-type FairseqBPE
 cp -r "$data/english" broken
