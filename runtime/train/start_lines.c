@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "start_lines.h"
+#include "clock.h"
 #include "file.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ void start_lines_print(double ago, FILE *stream)
     const char *job = getenv("SLURM_JOB_ID");
     char when[40], host[256] = "";
     struct tm parts;
-    time_t began = time(NULL) - (time_t)ago;
+    time_t began = (time_t)(clock_wall() - ago);
 
     gethostname(host, sizeof(host) - 1);
     strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", gmtime_r(&began, &parts));
