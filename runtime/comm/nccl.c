@@ -56,8 +56,7 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm,
-                      "rank %d: %s in group %s was not initialized within %.0f s at step %lld",
+            nccl_fail(comm, "rank %d: %s in group %s could not start within %.0f s at step %lld",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
