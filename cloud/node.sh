@@ -59,10 +59,11 @@ def read(name):
 
 group = read("provisioning_parameters.json").get("controller_group")
 for each in read("resource_config.json").get("InstanceGroups", []):
-    if group and each.get("Name") == group and each.get("Instances"):
-        print(each["Instances"][0]["CustomerIpAddress"])
-        sys.exit(0)
-sys.exit("megatron node.sh: no instance in the controller's group %s; see %s" % (group, sys.argv[1]))
+    for instance in each.get("Instances") or [] if group and each.get("Name") == group else []:
+        if instance.get("CustomerIpAddress"):
+            print(instance["CustomerIpAddress"])
+            sys.exit(0)
+sys.exit("megatron node.sh: no instance with an address in the controller's group %s; see %s" % (group, sys.argv[1]))
 EOT
 }
 

@@ -159,7 +159,7 @@ prepare_training() {
         ;;
     esac
     # --overlap is needed because a step whose slurmstepd was lost keeps its resources until the job ends.
-    # Newer Slurm waits for ever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
+    # Newer Slurm waits forever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
     launch=(srun --overlap --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
     [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
     for row in "${launch_variables[@]}"; do

@@ -108,7 +108,8 @@ static bool asked_to_fail(const char *callback, struct error *err)
     return true;
 }
 
-/* --- a second copy of the plugin --------------------------------------------------------------- */
+/* --- a second copy of the plugin ---------------------------------------------------------------
+ */
 
 /* Of two copies that plugstack.conf names, the first one is used: if both registered the options,
  * Slurm would print a line per option in every command. */
@@ -119,9 +120,10 @@ static bool is_second_copy(void)
     if (!copies_find(plugin_name, first, second, sizeof(first)))
         return false;
     if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
-        slurm_error("megatron: warning: plugstack.conf loads two copies of the plugin, %s and %s; "
-                    "only the first is used; the administrator should remove the line of one",
-                    first, second);
+        slurm_spank_log("megatron: warning: plugstack.conf loads two copies of the plugin, %s and "
+                        "%s; only the first is used; the administrator should remove the line of "
+                        "one",
+                        first, second);
     return true;
 }
 

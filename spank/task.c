@@ -25,7 +25,8 @@
  *  7. The task that has printed its report sends SIGURG to the step four times within 1.6 s (tasks
  *     that start late must get it, too), and ignores it itself. Tasks that have not reached their
  *     program exit with code 1; programs that run already, and tasks that have not called the
- *     plugin yet, are not affected.
+ *     plugin yet, are not affected. If the node has other tasks, which may run already, SIGTERM
+ *     follows 3 s after the report. In a het job SIGKILL comes after two signals.
  *  8. It returns -1, Slurm ends the task, and slurmstepd sends SIGURG three times, then SIGTERM,
  *     then SIGKILL, until the step is gone on all nodes (step_exit in step.c). A task that has not
  *     called the plugin by the first SIGTERM, 3 s after the report, may end with the signal. */

@@ -38,7 +38,9 @@ void task_restore_name(const char before[17])
  * the message arrive: srun stops reading when the step is over. */
 static int ask_step_to_end(void *argument)
 {
-    const struct facts *facts = &((const struct task *)argument)->facts;
+    const struct task *task = argument;
+    const struct facts *facts = &task->facts;
+    const struct timespec rest = {1, 400000000};
     struct timespec pause = {.tv_nsec = 100000000};
     int rc = 1;
 
@@ -49,6 +51,11 @@ static int ask_step_to_end(void *argument)
         rc = 0;
         nanosleep(&pause, NULL);
         pause.tv_nsec += 200000000;
+    }
+    /* While other tasks of this node run their program, slurmstepd does not end the step. */
+    if (rc == 0 && !facts->het && (!task->plugin->share || task->plugin->tasks > 1)) {
+        nanosleep(&rest, NULL);
+        controller_signal_step(facts->job, facts->step, SIGTERM);
     }
     return rc;
 }

@@ -40,7 +40,7 @@ static const struct field state_fields[] = {
     {0},
 };
 
-/* Of the log line that comes next; checkpoints of older versions do not have them. */
+/* Of the log line that comes next; checkpoints of older versions do not have all of them. */
 static const struct field log_fields[] = {
     STATE(weight_total, FIELD_DOUBLE),
     STATE(pair_total, FIELD_DOUBLE),
@@ -410,7 +410,7 @@ static int read_log(struct step_state *state, struct json_value root, struct err
         state->weight_total = (double)state->taken; /* every step counted alike */
         return 0;
     }
-    return fields_read(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
+    return fields_read_given(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
 }
 
 /* A masked model has sizes that other models do not have. */

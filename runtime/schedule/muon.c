@@ -57,7 +57,8 @@ int muon_has(const struct parameters *p, int tensor)
 
     if (tensor == p->word || tensor == p->head || t->class == CLASS_TIED)
         return 0;
-    return first->all_rows > 1 && strncmp(first->name, "embedding.", 10) != 0;
+    return first->all_rows > 1 && first->all_cols > 1 &&
+           strncmp(first->name, "embedding.", 10) != 0;
 }
 
 /* --- The matrices of a rank ------------------------------------------------------------------ */

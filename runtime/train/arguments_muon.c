@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of Muon, with the names, defaults and coefficients of Megatron-core. */
+/* The options of Muon, with the names and coefficients of Megatron-core, and its defaults but for
+ * --muon-tp-mode, which is duplicated here: whole matrices. */
 #include "arguments_private.h"
 
 #include <inttypes.h>

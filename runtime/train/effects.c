@@ -80,6 +80,9 @@ void effects_check(const struct arguments *a, const struct options_result *given
             !(a->network_taken && strcmp(rows[i].needs, "use-rope-scaling") == 0))
             log_warning("--%s has no effect without --%.*s", rows[i].option,
                         (int)strcspn(rows[i].needs, "|"), rows[i].needs);
+        else if (strncmp(rows[i].option, "muon-", 5) == 0 && a->rules.optimizer != OPTIMIZER_MUON &&
+                 options_given(given, rows[i].option))
+            log_warning("--%s has no effect without --optimizer muon", rows[i].option);
     }
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning("--recompute-method has no effect with --recompute-granularity selective");

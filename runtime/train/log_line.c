@@ -93,8 +93,8 @@ void log_line_json(const struct log_line *l, char *buffer, size_t size)
            l->skipped, l->nans, (long long)time(NULL));
 }
 
-void log_line_evaluation_json(int64_t iteration, const char *set, double loss, char *buffer,
-                              size_t size)
+void log_line_evaluation_json(int64_t iteration, const char *set, double loss, double pair_loss,
+                              char *buffer, size_t size)
 {
     size_t used = 0;
 
@@ -102,5 +102,7 @@ void log_line_evaluation_json(int64_t iteration, const char *set, double loss, c
            "{\"record\":\"validation\",\"version\":%d,\"iteration\":%" PRId64 ",\"set\":\"%s\"",
            RECORDS_VERSION, iteration, set);
     append_number(buffer, size, &used, "lm_loss", loss);
+    if (!isnan(pair_loss))
+        append_number(buffer, size, &used, "sop_loss", pair_loss);
     append(buffer, size, &used, ",\"time\":%lld}\n", (long long)time(NULL));
 }

@@ -25,8 +25,9 @@ void log_line_format(const struct log_line *line, char *buffer, size_t size);
 /* Write the same as a JSON object. */
 void log_line_json(const struct log_line *line, char *buffer, size_t size);
 
-/* Write the loss on validation or test data ('set') as a JSON object, with a newline. */
-void log_line_evaluation_json(int64_t iteration, const char *set, double loss, char *buffer,
-                              size_t size);
+/* Write the loss on validation or test data ('set') as a JSON object, with a newline. 'pair_loss'
+ * is that of a binary head, or NAN. */
+void log_line_evaluation_json(int64_t iteration, const char *set, double loss, double pair_loss,
+                              char *buffer, size_t size);
 
 #endif

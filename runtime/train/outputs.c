@@ -194,7 +194,7 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
         write_both(outputs, tag, iteration, consumed, pair_loss);
     }
     if (outputs->metrics) {
-        log_line_evaluation_json(iteration, set, loss, text, sizeof(text));
+        log_line_evaluation_json(iteration, set, loss, pair_loss, text, sizeof(text));
         append_file_add(outputs->metrics, text, strlen(text));
     }
     flush(outputs);
