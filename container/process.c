@@ -98,6 +98,7 @@ static void guard(const struct process_request *request, const char *program, pi
      */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
+    signal(SIGURG, SIG_IGN);
     close_range(0, ~0U, 0);
     if (child < 0)
         _exit(126);
