@@ -255,8 +255,8 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
     }
     if (rc < 0 && windows)
         return error_set(err,
-                         "the order of layer_types is not supported: layers with a sliding window "
-                         "must be followed by one with full attention, in a fixed pattern");
+                         "the order of layer_types is not supported: only a repeated pattern of "
+                         "sliding-window layers and then one with full attention is");
     if (rc == 0 && layer != c->shape.layers)
         return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
                          (long long)layer, (long long)c->shape.layers);

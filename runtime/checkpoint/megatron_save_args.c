@@ -32,7 +32,7 @@ static const char *foreign_part(const struct model_config *m)
     if (m->attention_softcap > 0 || m->logit_softcap > 0)
         return "has soft caps";
     if (m->embedding_scale > 0 || m->attention_scale > 0)
-        return "scales its embeddings or scores";
+        return "scales its embeddings or attention scores";
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_YARN)
         return "has YaRN";
     return NULL;

@@ -3,6 +3,7 @@
  * look at them or to filter them. */
 #include "config.h"
 #include "clock.h"
+#include "cpuset.h"
 #include "data_common.h"
 #include "extract.h"
 #include "log.h"
@@ -10,7 +11,6 @@
 #include "wiki_words.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,13 +51,6 @@ static void clear(void *context)
     data_words_clear(&((struct words *)context)->common);
 }
 
-static int cpus(void)
-{
-    cpu_set_t set;
-
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static void show_counts(const struct wiki_counts *counts, double seconds)
 {
     log_note("%" PRId64 " documents from %" PRId64
@@ -93,7 +86,8 @@ static int write_standard(const struct words *words, const struct wiki_options *
     struct corpus_files files = {0};
     struct extract_config config = {.files = &files,
                                     .wiki = *wiki,
-                                    .threads = common->workers ? (int)common->workers : cpus(),
+                                    .threads =
+                                        common->workers ? (int)common->workers : cpuset_usable(),
                                     .strict = common->strict,
                                     .max_page = common->max_line};
     struct wiki_counts counts;

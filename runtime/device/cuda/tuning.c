@@ -26,7 +26,7 @@ struct entry {
  * written the new entries. */
 static const double LOCK_SECONDS = 3, LOCK_LOOK_SECONDS = 0.05;
 
-/* Placeholder for a value. */
+/* Instead of a value while an algorithm is tried; it is still there if the process crashes. */
 static const char TRYING[] = "trying";
 
 struct tuning {

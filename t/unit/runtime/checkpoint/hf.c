@@ -201,8 +201,8 @@ static void test_configs(void)
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
          IN "layer_types has layers that are not supported"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
-         IN "the order of layer_types is not supported: layers with a sliding window must be "
-            "followed by one with full attention, in a fixed pattern"},
+         IN "the order of layer_types is not supported: only a repeated pattern "
+            "of sliding-window layers and then one with full attention is"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]"),
          IN "layer_types has 2 entries, but num_hidden_layers is 1"},
         {LIKE("gemma2", ",\"hidden_activation\":\"relu\""),
