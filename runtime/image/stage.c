@@ -15,10 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+/* How often a waiting process checks whether it was stopped. */
+static const double LOCK_LOOK_SECONDS = 0.1;
 
 /* Remove the least recently used images until 'need' more bytes fit below 'limit' and on the disk.
  */
@@ -151,17 +153,18 @@ static int copy_image(const struct stage_request *request, const struct image_ca
 }
 
 /* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
- * node-local, so flock works; the lock ends with the process. */
+ * node-local, so a lock works, and it ends with the process. */
 static int lock(const struct stage_request *request, const char *own, struct error *err)
 {
     double begun = clock_now(), said = begun;
     char path[2100];
-    int guard;
+    int guard, rc;
 
     snprintf(path, sizeof(path), "%s/work/lock", own);
     guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
-           (errno == EINTR || errno == EWOULDBLOCK)) {
+    if (guard < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", path);
+    while ((rc = file_lock(guard, LOCK_LOOK_SECONDS)) > 0) {
         if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
             close(guard);
             return is_stopped(request->stop) ? error_set(err, STOPPED)
@@ -173,9 +176,12 @@ static int lock(const struct stage_request *request, const char *own, struct err
                          "waiting for another job that copies the image to %.300s (%.0f s)",
                          request->directory, said - begun);
         }
-        clock_sleep(0.1);
     }
-    return guard >= 0 ? guard : error_set_errno(err, errno, "cannot lock %.300s", own);
+    if (rc < 0) {
+        error_set_errno(err, errno, "cannot lock %.300s", path);
+        close(guard);
+    }
+    return rc < 0 ? -1 : guard;
 }
 
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
