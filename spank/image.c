@@ -267,7 +267,7 @@ void image_clean_up(const struct image_places *places, const struct config *conf
             release(places, config);
         scratch_sweep(temporary);
         if (i + 1 < RELEASE_TRIES)
-            sleep(1U << i);
+            clock_sleep(1U << i);
     }
 }
 

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "clock.h"
 #include "controller.h"
 #include "image.h"
 
@@ -66,20 +67,13 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     }
 }
 
-static void pause_for(long milliseconds)
-{
-    const struct timespec pause = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-
-    nanosleep(&pause, NULL);
-}
-
 /* Nodes may start late, and a program may ignore SIGTERM; the step is over when it no longer
  * exists. */
 static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)plugin;
     for (int i = 0; i < ASK_TIMES + KILL_TIMES; i++) {
-        pause_for(100L << (i < ASK_TIMES ? i : ASK_TIMES - 1));
+        clock_sleep(0.1 * (1 << (i < ASK_TIMES ? i : ASK_TIMES - 1)));
         if (controller_signal_step(job, step, signal_of_try(i)) > 0)
             return;
     }

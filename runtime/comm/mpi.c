@@ -8,11 +8,11 @@
 #include "launcher.h"
 #include "log.h"
 #include "mpi_star.h"
+#include "clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
@@ -97,9 +97,9 @@ static void drain_errors(void)
     for (int turn = 0; turn < 400; turn++) {
         if (ioctl(STDERR_FILENO, FIONREAD, &left) < 0 || left == 0)
             break;
-        nanosleep(&(struct timespec){0, 5000000}, NULL);
+        clock_sleep(0.005);
     }
-    nanosleep(&(struct timespec){0, 200000000}, NULL);
+    clock_sleep(0.2);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -111,7 +111,7 @@ static void abort_all(struct comm *base, const char *reason)
     fflush(stdout);
     /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
     if (base->rank > 0)
-        nanosleep(&(struct timespec){GRACE, 0}, NULL);
+        clock_sleep(GRACE);
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
     drain_errors();
     guard = guard_begin(10, &ignored,

@@ -29,7 +29,7 @@ static int pause_for(struct watch *watch, double seconds)
     double until = clock_now() + seconds;
 
     while (!atomic_load(&watch->ended) && clock_now() < until)
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
+        clock_sleep(0.01);
     return !atomic_load(&watch->ended);
 }
 

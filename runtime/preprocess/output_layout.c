@@ -5,6 +5,7 @@
 #include "document.h"
 #include "log.h"
 #include "remedy.h"
+#include "clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -346,13 +347,12 @@ static int allocate(struct output_layout *layout)
 
 static uint64_t new_tag(void)
 {
-    struct timespec now;
+    struct timespec now = clock_after(CLOCK_REALTIME, 0);
     char host[65] = "";
     struct bytes bytes = {0};
     uint64_t tag;
 
     gethostname(host, sizeof(host) - 1);
-    clock_gettime(CLOCK_REALTIME, &now);
     bytes_put_text(&bytes, host);
     bytes_put_u64(&bytes, (uint64_t)getpid());
     bytes_put_u64(&bytes, (uint64_t)now.tv_sec);

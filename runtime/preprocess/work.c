@@ -33,9 +33,8 @@ static void name_launch(struct work *work)
         bytes_put_text(&bytes, getenv(names[i]));
     }
     if (work->world->size == 1) {
-        struct timespec now;
+        struct timespec now = clock_after(CLOCK_REALTIME, 0);
 
-        clock_gettime(CLOCK_REALTIME, &now);
         bytes_put_u64(&bytes, (uint64_t)getpid());
         bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
         bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
