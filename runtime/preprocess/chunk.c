@@ -21,7 +21,7 @@ enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
 /* Is its input such that a block can be read immediately? */
-static int is_quick(const struct plan *plan, size_t number)
+static int is_quick(const struct input_plan *plan, size_t number)
 {
     for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
         if (plan->files.items[plan->segments[i].file].codec != CODEC_PLAIN)
@@ -31,7 +31,7 @@ static int is_quick(const struct plan *plan, size_t number)
 
 struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
     /* Replaces a progress line. */
@@ -47,7 +47,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     chunk->shared = direct && is_quick(plan, number);
     chunk->placed = !direct;
     chunk->touched = clock_now();
-    for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
+    for (size_t i = first; i < first + count && plan->files.count <= INPUT_PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
     fflush(stdout);
@@ -108,7 +108,7 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
  * report what is known, and the number at the end. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
@@ -149,7 +149,7 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     fault->shown = 1;
 }
 
-static const char *first_path(const struct plan *plan, size_t chunk)
+static const char *first_path(const struct input_plan *plan, size_t chunk)
 {
     return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
 }
@@ -262,7 +262,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
 
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     size_t segments = plan->chunks[chunk->number + 1] - plan->chunks[chunk->number];
     char path[DISK_PATH];
     int rc;
@@ -283,7 +283,7 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
                  struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     const struct segment *segment =
         &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
     const struct corpus_file *file = &plan->files.items[segment->file];

@@ -291,7 +291,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     struct encode *encode = worker->encode;
 
     if (block_encode(&worker->with, block, &worker->err) < 0) {
-        const struct plan *plan = encode->plan;
+        const struct input_plan *plan = encode->plan;
         const struct segment *segment =
             &plan->segments[plan->chunks[chunk->number] + block->records.segment];
 

@@ -63,8 +63,9 @@ struct line_count {
 };
 
 static void show_faults(struct output_layout *layout, const struct preprocess_config *config,
-                        const struct plan *plan, size_t chunk, const struct part_totals *totals,
-                        const struct part_reader *part, struct line_count *count)
+                        const struct input_plan *plan, size_t chunk,
+                        const struct part_totals *totals, const struct part_reader *part,
+                        struct line_count *count)
 {
     size_t segments;
     const int64_t *lines = part_lines(part, &segments);
@@ -127,7 +128,7 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
 /* With a maximum number of documents, what is invalid after the last one is neither counted nor
  * listed, because how much of it was read is a matter of chance. Standard input cannot be read
  * again, but it is one chunk, whose part ends with the last document (chunk.c). */
-static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
+static int drop_beyond(const struct preprocess_config *config, const struct input_plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk,
                        const struct position *begin, struct part_totals *totals, struct error *err)
 {
@@ -176,8 +177,8 @@ static int check_taken(const struct output_layout *layout, const char *path, str
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct output_layout *layout, const struct preprocess_config *config,
-                     const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                     struct board *board, struct board *claim, struct error *err)
+                     const struct input_plan *plan, const struct tokenizer *tokenizer,
+                     struct work *work, struct board *board, struct board *claim, struct error *err)
 {
     struct line_count count = {UINT32_MAX, 0, 0, 0};
     struct key_check check = {0};
@@ -363,7 +364,7 @@ static uint64_t new_tag(void)
 }
 
 int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct plan *plan, const struct tokenizer *tokenizer,
+                       const struct input_plan *plan, const struct tokenizer *tokenizer,
                        struct work *work, struct board *board, struct board *claim,
                        struct error *err)
 {

@@ -34,7 +34,7 @@ struct output_layout {
  * documents. Touches 'claim', the layout's job, since this may take longer than the lease.
  * Otherwise returns 0 or -1. Caller must clear. */
 int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct plan *plan, const struct tokenizer *tokenizer,
+                       const struct input_plan *plan, const struct tokenizer *tokenizer,
                        struct work *work, struct board *board, struct board *claim,
                        struct error *err);
 void output_layout_clear(struct output_layout *layout);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron train --dry-run`: on which GPUs the run fits, then the plan of its ranks. */
-#include "plan.h"
+/* `megatron train --dry-run`: on which GPUs the run fits, then what its ranks need. */
+#include "rank_memory.h"
 #include "ranks.h"
 #include "train.h"
 
@@ -56,10 +56,10 @@ static double nccl_buffers(const struct layout *l)
     return groups > 0 ? NCCL_GROUP * (groups + 1) : 0; /* all ranks together are a group, too */
 }
 
-static double parts_of(const struct arguments *a, const struct rank_plan *plan,
+static double parts_of(const struct arguments *a, const struct rank_memory *memory,
                        struct part parts[PARTS])
 {
-    const struct model_memory *m = &plan->memory;
+    const struct model_memory *m = &memory->device;
     const struct part all[PARTS] = {
         {"weights", (double)m->weights / GIB},
         {"gradients", (double)m->gradients / GIB},
@@ -87,12 +87,12 @@ static int find_fullest(const struct arguments *a, struct part parts[PARTS], int
     for (int64_t pp = 0; pp < a->layout.pp; pp++) {
         struct layout_position at = {.pp = pp};
         struct part own[PARTS];
-        struct rank_plan plan;
+        struct rank_memory memory;
         double sum;
 
-        if (plan_rank(a, &at, &plan, err) < 0)
+        if (rank_memory_of(a, &at, &memory, err) < 0)
             return -1;
-        sum = parts_of(a, &plan, own);
+        sum = parts_of(a, &memory, own);
         if (sum <= *total)
             continue;
         *total = sum;
@@ -148,7 +148,7 @@ static void print_verdict(const struct arguments *a, const struct part parts[PAR
     }
     if (fitting < CARDS) {
         error_set(&advice, "  to need less");
-        plan_advise(a, &advice);
+        rank_memory_advise(a, &advice);
         printf("%s\n", advice.text);
     }
 }
@@ -171,8 +171,8 @@ int train_dry_run(const struct arguments *a, struct error *err)
     }
     if (a->verbose)
         arguments_print(a, stdout);
-    plan_print_run(a);
+    rank_memory_print_run(a);
     printf(" > learning rate after the first step: %.3E\n",
            step_lr(&a->rules, (double)batch_size_at(a, 0)));
-    return plan_print_ranks(a, err);
+    return rank_memory_print_ranks(a, err);
 }
