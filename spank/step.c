@@ -143,7 +143,7 @@ static bool was_killed(const struct plugin *plugin)
 static void clean_up(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;
-    image_clean_up(&plugin->share->places, &plugin->config, was_killed(plugin));
+    image_clean_up(&plugin->share->leftovers, &plugin->config, was_killed(plugin));
 }
 
 void step_exit(struct plugin *plugin, spank_t spank)
@@ -153,6 +153,6 @@ void step_exit(struct plugin *plugin, spank_t spank)
     /* The user has the right to end the step. */
     if (share && share->end_step)
         as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
-    if (share && image_needs_clean_up(&share->places, &plugin->config, was_killed(plugin)))
+    if (share && image_needs_clean_up(&share->leftovers, &plugin->config, was_killed(plugin)))
         as_user(spank, "megatron-sweep", CLEAN_UP_SECONDS, clean_up, plugin);
 }

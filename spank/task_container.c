@@ -83,7 +83,7 @@ static int start_container(struct task *task, struct error *err)
         .say = say_image,
         .argument = task,
         .stop = &asked_to_end,
-        .places = &share->places,
+        .leftovers = &share->leftovers,
     };
     int rc;
 

@@ -191,7 +191,7 @@ static int by_name(const void *a, const void *b)
     return compare(x->name, x->length, y->name, y->length);
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct zip_member *x = a, *y = b;
 
@@ -202,7 +202,7 @@ static int by_place(const void *a, const void *b)
 static int check_members(struct zip *z, struct error *err)
 {
     if (z->count > 1)
-        qsort(z->members, z->count, sizeof(*z->members), by_place);
+        qsort(z->members, z->count, sizeof(*z->members), by_offset);
     for (size_t i = 1; i < z->count; i++)
         if (z->members[i - 1].data + z->members[i - 1].size > z->members[i].data)
             return error_set(err, "members overlap");

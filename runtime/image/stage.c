@@ -189,12 +189,12 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     const char *directory = request->directory;
     char own[1024], work[1040];
     struct image_cache stage;
-    struct stat place;
+    struct stat info;
     int guard, from, rc;
 
-    if (lstat(directory, &place) < 0)
+    if (lstat(directory, &info) < 0)
         return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
-    if (!S_ISDIR(place.st_mode) || ((place.st_mode & 022) && !(place.st_mode & S_ISVTX)))
+    if (!S_ISDIR(info.st_mode) || ((info.st_mode & 022) && !(info.st_mode & S_ISVTX)))
         return error_set(err,
                          "image_stage=%.300s is not used: other users could replace its contents; "
                          "run `chmod 1777` on it",

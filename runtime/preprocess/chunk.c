@@ -113,7 +113,7 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
     int64_t shown = encode->shown++;
-    char text[256], place[DISK_PATH + 160];
+    char text[256], location[DISK_PATH + 160];
 
     /* With a limit on documents it is not known yet whether this one counts. */
     if (encode->config->max_documents > 0)
@@ -124,14 +124,14 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (fault->page && file->codec == CODEC_PLAIN) {
-        part_fault_place(fault, file->path, segment->begin, place, sizeof(place));
-        log_warning("%s: %s; skipped", place, text);
+        part_fault_location(fault, file->path, segment->begin, location, sizeof(location));
+        log_warning("%s: %s; skipped", location, text);
         fault->shown = 1;
         return;
     }
     if (fault->page && segment->begin > reread_packed_limit) {
-        part_fault_place(fault, file->path, 0, place, sizeof(place));
-        log_warning("%s, decompressed, after byte %lld: %s; skipped", place,
+        part_fault_location(fault, file->path, 0, location, sizeof(location));
+        log_warning("%s, decompressed, after byte %lld: %s; skipped", location,
                     (long long)segment->begin, text);
         return;
     }
@@ -144,8 +144,8 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         chunk->counted_lines = lines_before(encode, segment);
         chunk->counted = number + 1;
     }
-    part_fault_place(fault, file->path, chunk->counted_lines, place, sizeof(place));
-    log_warning("%s: %s; skipped", place, text);
+    part_fault_location(fault, file->path, chunk->counted_lines, location, sizeof(location));
+    log_warning("%s: %s; skipped", location, text);
     fault->shown = 1;
 }
 
@@ -290,10 +290,10 @@ int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_f
     /* Bytes of a plain file need no counting. */
     int64_t before =
         fault->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
-    char text[256], place[sizeof(err->text)];
+    char text[256], location[sizeof(err->text)];
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
-    part_fault_place(fault, file->path, before, place, sizeof(place));
-    error_set_code(err, ERROR_USAGE, "%s: %s", place, text);
+    part_fault_location(fault, file->path, before, location, sizeof(location));
+    error_set_code(err, ERROR_USAGE, "%s: %s", location, text);
     return error_remedy(err, REMEDY_STRICT);
 }

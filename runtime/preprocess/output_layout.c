@@ -80,21 +80,21 @@ static void show_faults(struct output_layout *layout, const struct preprocess_co
         }
         for (; next < totals->listed_count && totals->listed[next].segment == i; next++) {
             const struct part_fault *fault = &totals->listed[next];
-            char text[256], place[DISK_PATH + 160];
+            char text[256], location[DISK_PATH + 160];
 
             part_fault_text(fault, config->keys, text, sizeof(text));
-            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
-                             sizeof(place));
+            part_fault_location(fault, plan->files.items[segment->file].path, count->lines,
+                                location, sizeof(location));
             if (!layout->first_fault[0])
-                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s", place,
-                         text);
+                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s",
+                         location, text);
             if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
                 count->before += fault->shown != 0;
                 count->shown += fault->shown != 0;
                 continue;
             }
             count->shown++;
-            log_warning("%s: %s; skipped", place, text);
+            log_warning("%s: %s; skipped", location, text);
         }
         count->lines += lines[i];
     }

@@ -26,7 +26,7 @@ struct output_layout {
     int64_t bytes, faults[FAULT_COUNT];
     size_t copies; /* copy jobs: job i is chunks [groups[i], groups[i + 1]) */
     size_t *groups;
-    char first_fault[512]; /* place and text of the first faulty document; not in the file */
+    char first_fault[512]; /* location and text of the first faulty document; not in the file */
 };
 
 /* Add up the parts of all chunks that are done according to 'board'. A damaged part is removed and
