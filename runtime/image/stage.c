@@ -79,10 +79,10 @@ struct copy {
 
 /* Flush copied data to disk regularly, so that the final sync does not have to wait for all of it.
  */
-static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error *err)
+static int copy_block(struct copy *copy, char *buffer, size_t length, struct error *err)
 {
     const int64_t portion = 256 << 20;
-    ssize_t got = pread(copy->from, buffer, chunk, copy->done);
+    ssize_t got = pread(copy->from, buffer, length, copy->done);
 
     if (got < 0 && errno == EINTR)
         return 0;
@@ -99,8 +99,8 @@ static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error
 
 static int copy_file(struct copy *copy, struct error *err)
 {
-    const size_t chunk = 1 << 20;
-    char *buffer = malloc(chunk), line[256];
+    const size_t length = 1 << 20;
+    char *buffer = malloc(length), line[256];
     int rc = buffer ? 0 : error_set(err, "out of memory");
 
     checksum_begin(&copy->sum);
@@ -108,7 +108,7 @@ static int copy_file(struct copy *copy, struct error *err)
     while (rc == 0 && copy->done < copy->size) {
         double now = clock_now();
 
-        rc = copy_part(copy, buffer, chunk, err);
+        rc = copy_block(copy, buffer, length, err);
         if (rc == 0 && now - copy->begun > copy->request->timeout)
             rc = take_too_long(copy->request, err);
         if (rc == 0 && is_stopped(copy->request->stop))
