@@ -304,7 +304,7 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
             if (model && model->type == PICKLE_OBJECT)
                 model = model->state;
             if (!model || model->type != PICKLE_DICT)
-                return error_set(err, "%s: its model is missing", w.shard);
+                return error_set(err, "%s contains no weights of a model", w.shard);
             if (check_dict(&w, model, "", 1, err) < 0)
                 return -1;
         }

@@ -154,7 +154,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     uint64_t *const values[3] = {&size, &packed, &local};
 
     if (left < ENTRY_SIZE || number(at, 4) != ENTRY)
-        return error_set(err, "the list of members is damaged");
+        return error_set(err, "the list of members is damaged; copy the file again");
     packed = number(at + 20, 4);
     size = number(at + 24, 4);
     local = number(at + 42, 4);
@@ -163,7 +163,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     comment = number(at + 32, 2);
     if (length + extra + comment > left - ENTRY_SIZE ||
         read_extra(at + ENTRY_SIZE + length, (size_t)extra, values) < 0)
-        return error_set(err, "the list of members is damaged");
+        return error_set(err, "the list of members is damaged; copy the file again");
     *member = (struct zip_member){(const char *)at + ENTRY_SIZE, (size_t)length, NULL, (size_t)size,
                                   (uint32_t)number(at + 16, 4)};
     if (number(at + 8, 2) & 1)
@@ -172,7 +172,8 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
         return error_set(err, "member %.*s is compressed; unpack the archive first", (int)length,
                          member->name);
     if (find_data(z, local, list->at, member) < 0)
-        return error_set(err, "member %.*s is outside the archive", (int)length, member->name);
+        return error_set(err, "member %.*s is outside the archive; copy the file again",
+                         (int)length, member->name);
     z->count++;
     return (int64_t)(ENTRY_SIZE + length + extra + comment);
 }

@@ -127,7 +127,7 @@ static void note_progress(struct crew *crew)
     board_scan(&crew->work, &crew->board, NULL);
     for (size_t i = 0; i < crew->board.count; i++)
         done += (size_t)board_is_done(&crew->board, i);
-    log_note("%s: %s: %zu of %zu pieces done", engine->config->command, crew->phase->name, done,
+    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, crew->phase->name, done,
              crew->board.count);
 }
 

@@ -129,7 +129,7 @@ static int open_model(struct fill_mask *f, struct error *err)
     if (!f->batch || !f->state || !f->logits)
         return -1;
     if (z->head_rows < z->masked)
-        return error_set(err, "too many masks in one prompt");
+        return error_set(err, "too many masks in one prompt; divide it into several prompts");
     model_batch_place(z, f->batch, &f->host);
     return 0;
 }

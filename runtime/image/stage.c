@@ -49,11 +49,15 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     }
     free(entries);
     if (limit > 0 && total + need > limit)
-        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
+        return error_set(
+            err, "an image of %" PRId64 " MB exceeds image_stage_max; it is started from the cache",
+            need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
         return error_set(err,
-                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64
+                         " MB free; the image is "
+                         "started from the cache",
                          stage->directory, need / 1000000,
                          (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;
