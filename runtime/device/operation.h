@@ -53,7 +53,7 @@ static inline size_t type_size(enum device_type type)
 /* Scaling of an fp8 operand: an element is the value times *scale. A kernel that reads the operand
  * multiplies by *inverse = 1 / *scale; a kernel that writes it multiplies by *scale, saturates, and
  * raises *amax to the largest absolute value before scaling. All are fp32 in device memory, and
- * NULL for all other types. */
+ * NULL for all other types; the address of *inverse is a multiple of 16 bytes. */
 struct operand_scale {
     const float *scale;
     float *amax;

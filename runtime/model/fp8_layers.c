@@ -112,7 +112,7 @@ void fp8_layers_place(struct model *m, struct arena *arena)
         return;
     f->kept = arena_take(arena, fp8_layers_kept(&f->rules), sizeof(float));
     f->amax = arena_take(arena, f->rules.count, sizeof(float));
-    f->inverse = arena_take(arena, f->rules.count, sizeof(float));
+    f->inverse = arena_take(arena, f->rules.count * INVERSE_STRIDE, sizeof(float));
     for (int i = 0; i < 2; i++)
         f->scratch[i] = arena_take(arena, m->sizes.rows * widest(m), 1);
     for (int i = 0; i < m->parameters.tensor_count; i++) {
@@ -165,9 +165,14 @@ static float *scales(struct fp8_layers *f)
     return f->kept + 1;
 }
 
+static float *inverse_of(const struct fp8_layers *f, int tensor, enum scaled_tensor which)
+{
+    return f->inverse + (f->weights[tensor].entry + which) * INVERSE_STRIDE;
+}
+
 static struct operand_scale scale_of(struct model *m, int tensor, enum scaled_tensor which)
 {
-    return (struct operand_scale){.inverse = m->fp8.inverse + m->fp8.weights[tensor].entry + which};
+    return (struct operand_scale){.inverse = inverse_of(&m->fp8, tensor, which)};
 }
 
 static void cast(struct model *m, struct device_plan *plan, int tensor, enum scaled_tensor which,
@@ -178,7 +183,7 @@ static void cast(struct model *m, struct device_plan *plan, int tensor, enum sca
 
     o->scale = scales(f) + entry;
     o->amax = f->records ? f->amax + entry : NULL;
-    o->inverse = f->inverse + entry;
+    o->inverse = inverse_of(f, tensor, which);
     run_quantize(plan, compute(m), o);
 }
 

@@ -21,6 +21,10 @@ enum { PRODUCT_FORWARD = 1, PRODUCT_DGRAD = 2, PRODUCT_WGRAD = 4 };
 /* Sizes of fp8 matrices are multiples of this. */
 enum { FP8_UNIT = 16 };
 
+/* Inverse scales are this many floats apart: a product takes them only from multiples of 16 bytes.
+ */
+enum { INVERSE_STRIDE = 4 };
+
 /* For messages: "qkv". */
 const char *linear_kind_name(enum linear_kind kind);
 
@@ -55,11 +59,12 @@ struct fp8_layers {
     struct scaling_rules rules;
     struct fp8_weight *weights; /* one per tensor of the model; NULL: no fp8 */
     struct device_plan *end;
-    int fresh;             /* the pass casts weights */
-    int records;           /* the pass records amaxes */
-    float *kept;           /* device memory of the scaling state; see fp8_layers_kept */
-    float *amax, *inverse; /* (count) */
-    void *scratch[2];      /* an input or a gradient by row; a gradient by column */
+    int fresh;        /* the pass casts weights */
+    int records;      /* the pass records amaxes */
+    float *kept;      /* device memory of the scaling state; see fp8_layers_kept */
+    float *amax;      /* (count) */
+    float *inverse;   /* (count, INVERSE_STRIDE), of which the first is used */
+    void *scratch[2]; /* an input or a gradient by row; a gradient by column */
 };
 
 /* The scaling state that outlives a step: the position in the history (an int32), then the scales
