@@ -42,12 +42,12 @@ static int create_host(struct batches *b, struct error *err)
     for (int i = 0; i < b->host_count; i++) {
         struct host_batch *host = &b->host[i];
 
-        b->bytes = model_batch_place(sizes, NULL, &host->batch);
+        b->bytes = model_batch_lay_out(sizes, NULL, &host->batch);
         host->memory = device_host_allocate(b->device, b->bytes, err);
         host->copied = host->memory ? device_event_create(b->device, 0, err) : NULL;
         if (!host->copied)
             return -1;
-        model_batch_place(sizes, host->memory, &host->batch);
+        model_batch_lay_out(sizes, host->memory, &host->batch);
     }
     return 0;
 }
