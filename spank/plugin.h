@@ -17,8 +17,20 @@
 #include "settings.h"
 #include "share.h"
 
+/* Callbacks that count only once, even if several lines load the plugin. */
+enum callback {
+    CALLBACK_INIT_POST_OPT,
+    CALLBACK_LOCAL_USER_INIT,
+    CALLBACK_USER_INIT,
+    CALLBACK_TASK_INIT,
+    CALLBACK_COUNT
+};
+
 struct plugin {
-    bool unused; /* another copy of the plugin was loaded first */
+    bool unused;    /* another copy of the plugin was loaded first */
+    unsigned lines; /* of plugstack.conf that load this copy */
+    unsigned calls[CALLBACK_COUNT];
+    unsigned exits;
     struct config config;
     struct settings settings;
     /* An error in a callback whose failure would drain a node, or break jobs that do not use the
