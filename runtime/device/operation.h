@@ -363,10 +363,11 @@ struct embedding_backward_operands {
  * has it). A rank with padding only returns maximum -inf and sum 0.
  * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), computes loss[r]
  * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss (of a binary
- * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
- * gets 0). Without 'backward' the logits are unchanged. With one part 'partials' may be NULL:
- * FINISH then does both halves in one pass. With 'softcap' the logits are the result of
- * OPERATION_SOFTCAP, and the gradient is that of its input. */
+ * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) *
+ * weight[r] * state->loss_scale in place (padding gets 0). Without 'backward' the logits are
+ * unchanged. With one part 'partials' may be NULL: FINISH then does both halves in one pass. With
+ * 'softcap' the logits are the result of OPERATION_SOFTCAP, and the gradient is that of its input.
+ */
 struct cross_entropy_shape {
     int64_t rows, cols;
     int64_t first, vocabulary;
@@ -403,6 +404,9 @@ struct adam_shape {
     enum device_type type; /* of 'weights' */
     enum optimizer_kind kind;
     int decoupled; /* the learning rate is state->decoupled_lr */
+    /* Adam: the weights are fp16 numbers without a copy in fp32. 'type' is fp16 and 'master' NULL;
+     * CPUs have the same numbers in fp32. */
+    int half;
 };
 
 struct adam_operands {
@@ -461,6 +465,7 @@ struct step_operands {
 struct convert_shape {
     int64_t count;
     enum device_type from, to;
+    int half; /* on CPUs: round to fp16 */
 };
 
 struct convert_operands {

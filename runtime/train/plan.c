@@ -30,6 +30,7 @@ struct engine_config plan_engine(const struct arguments *a)
                       .decay_all = a->mlm.decay_all,
                       .tied = a->model_config.tied,
                       .offload = a->offload ? a->offload_fraction : 0,
+                      .half = a->mlm.memory_efficient_fp16,
                       .muon = a->muon},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),
@@ -122,7 +123,8 @@ int plan_rank(const struct arguments *a, const struct layout_position *at, struc
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     plan->parameters = p.true_elements;
-    optimizer_state_memory(p.shard_elements, a->model_config.type == TYPE_FP32 ? 2 : 3,
+    optimizer_state_memory(p.shard_elements,
+                           optimizer_arrays(&engine.optimizer, a->model_config.type),
                            engine.optimizer.offload, &plan->memory.optimizer, &plan->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
         plan->memory.optimizer += muon_memory(&a->muon, &p, muon_type(a));
