@@ -144,6 +144,8 @@ expected=$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs
 is "$(wc -w <<<"$expected")" 5 "Megatron's BERT trains on pairs of sentences" || diag "$(tail -n 3 <<<"$out")"
 try "$megatron" train "${bert[@]}" --micro-batch-size 4
 unlike "$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs)" '^$' "  with other micro-batches"
+try "$megatron" train "${bert[@]}" --data-path 0.4 b_text_sentence 0.6 b_text_sentence
+is "$rc $(grep -c 'lm loss:' <<<"$out")" "0 4" "  on a blend" || diag "$(tail -n 3 <<<"$out")"
 if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
     try mpirun --oversubscribe -n 2 "$megatron" train "${bert[@]}"
     is "$(sed -nE 's/.*(lm loss|loss value): ([^ ]{7})[^ ]* .*/\2/p' <<<"$out" | xargs)" \
