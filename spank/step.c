@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "controller.h"
 #include "image.h"
+#include "old_socket.h"
 
 /* How often tasks that are starting and then programs are asked to end, with pauses that double
  * from a tenth of a second, before the step is killed; and the timeout of the process that does it,
@@ -42,12 +43,26 @@ static bool is_srun_step(spank_t spank)
            step <= SLURM_MAX_NORMAL_STEP_ID;
 }
 
+static bool uses_plugin(const struct plugin *plugin, spank_t spank)
+{
+    return settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
+}
+
+bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size)
+{
+    uint32_t job, step;
+
+    return uses_plugin(plugin, spank) && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+           spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+           old_socket_remove(job, step, path, size);
+}
+
 void step_user_init(struct plugin *plugin, spank_t spank)
 {
     struct error err;
     uint32_t tasks = 0;
 
-    plugin->used = settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
+    plugin->used = uses_plugin(plugin, spank);
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {

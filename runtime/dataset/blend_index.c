@@ -103,7 +103,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
     int64_t total = 0;
 
     for (size_t i = 0; i < count; i++) {
-        work->sizes[i] = gpt_index_samples(work->dataset->parts[i].index);
+        work->sizes[i] = dataset_part_samples(work->dataset, i);
         total += work->sizes[i];
         if (work->sizes[i] == 0) {
             error_set(err, "%s: its %s data is shorter than one sample; drop it from the blend",

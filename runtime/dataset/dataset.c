@@ -190,6 +190,13 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     return 0;
 }
 
+int64_t dataset_part_samples(const struct dataset *dataset, size_t i)
+{
+    const struct index_file *index = dataset->parts[i].index;
+
+    return dataset->bert ? bert_index_samples(index) : gpt_index_samples(index);
+}
+
 static int blend_split(struct builder *builder, enum dataset_split split, struct error *err)
 {
     struct dataset *dataset = builder->splits[split];
@@ -206,8 +213,7 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
         return 0;
     }
     if (is_single(builder, split)) {
-        dataset->samples = dataset->bert ? bert_index_samples(dataset->parts[0].index)
-                                         : gpt_index_samples(dataset->parts[0].index);
+        dataset->samples = dataset_part_samples(dataset, 0);
         return 0;
     }
     count = cache_directories(builder, blend->prefixes[0], beside, directories);

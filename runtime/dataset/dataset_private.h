@@ -38,6 +38,8 @@ int masked_create(const struct dataset_config *config, struct dataset *splits[DA
 /* The corpus and the number in it of sample 'i' in training order. */
 int dataset_find(const struct dataset *dataset, int64_t i, const struct part **part,
                  int64_t *sample, struct error *err);
+/* Samples of part 'i'. */
+int64_t dataset_part_samples(const struct dataset *dataset, size_t i);
 /* A dataset without data. */
 struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
                             size_t parts, struct error *err);

@@ -54,7 +54,8 @@ struct model_memory {
 
 struct model;
 
-/* The memory of the rank at 'at', with 'slots' slots. Needs no device. */
+/* The memory of the rank at 'at', with 'slots' slots; the optimizer's is that of
+ * optimizer_state_memory. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
                       const struct layout_position *at, int slots, struct model_memory *memory,
                       struct error *err);

@@ -228,6 +228,22 @@ static void forget_chunk(struct encode_team *team, struct chunk *chunk)
         team->newest = NULL;
 }
 
+/* Report what is wrong with the chunk's files. Returns 'rc', or -1 if that ends the run. */
+static int tell_flaws(const struct encode *encode, struct chunk *chunk, int rc, struct error *err)
+{
+    const char *flaw;
+
+    while (rc >= 0 && (flaw = record_reader_flaw(chunk->reader))) {
+        if (!encode->config->strict) {
+            log_warning("%s", flaw);
+            continue;
+        }
+        error_set_code(err, ERROR_USAGE, "%s", flaw);
+        rc = error_remedy(err, REMEDY_STRICT);
+    }
+    return rc;
+}
+
 /* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
 static int read_block(struct encode *encode, struct chunk *chunk, struct block *block,
                       struct error *err)
@@ -235,19 +251,12 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     struct encode_team *team = encode->team;
     size_t before = record_reader_memory(chunk->reader), after;
     int64_t passed = record_reader_passed(chunk->reader);
-    const char *flaw;
     int rc, full;
 
     pthread_mutex_unlock(&team->lock);
     full = chunk->full;
     rc = record_reader_next(chunk->reader, &block->records, err);
-    flaw = record_reader_flaw(chunk->reader);
-    if (flaw && rc >= 0 && encode->config->strict) {
-        error_set_code(err, ERROR_USAGE, "%s", flaw);
-        rc = error_remedy(err, REMEDY_STRICT);
-    } else if (flaw && rc >= 0) {
-        log_warning("%s", flaw);
-    }
+    rc = tell_flaws(encode, chunk, rc, err);
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&team->lock);

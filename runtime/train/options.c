@@ -278,6 +278,7 @@ const struct option arguments_table[] = {
     FLAG("adam-raw-eps", mlm.raw_epsilon, "add Adam's epsilon before the bias correction, as fairseq does"),
     FLAG("decay-all-parameters", mlm.decay_all, "apply weight decay to norms and biases, too, as fairseq does"),
     FLAG("calculate-per-token-loss", mlm.per_token, "average the loss over all predicted tokens of a step; without it, over the means of the micro-batches"),
+    FLAG("memory-efficient-fp16", mlm.memory_efficient_fp16, "train in fp16 without a copy of the weights in fp32; implies --fp16 (emulated on CPUs)"),
     REAL("fp16-init-scale", initial_loss_scale, "same as --initial-loss-scale"),
     INT("fp16-scale-window", loss_scale_window, 1, "same as --loss-scale-window"),
     REAL("mask-prob", mlm.mask_prob, "fraction of the tokens to predict (default: 0.15)"),

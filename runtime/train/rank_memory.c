@@ -60,7 +60,8 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     memory->parameters = p.true_elements;
-    optimizer_state_memory(p.shard_elements, a->model_config.type == TYPE_FP32 ? 2 : 3,
+    optimizer_state_memory(p.shard_elements,
+                           optimizer_arrays(&engine.optimizer, a->model_config.type),
                            engine.optimizer.offload, &memory->device.optimizer, &memory->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
         memory->device.optimizer += muon_memory(&a->muon, &p, muon_type(a));
