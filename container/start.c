@@ -56,7 +56,8 @@ static int write_mounts(FILE *file, const char *holder, const struct container_m
         const struct container_mount *mount = i == 0 ? &own : &mounts->items[i - 1];
 
         if (mount_format(mount, line, sizeof(line)) < 0)
-            return error_set(err, "the mount of %.200s has too long a line", mount->source);
+            return error_set(err, "the paths and flags of the mount of %.200s are too long",
+                             mount->source);
         fprintf(file, "%s\n", line);
     }
     fprintf(file, "MEGATRON_END\n}\n");

@@ -251,6 +251,9 @@ static int next_blocks(struct source *source, struct error *err)
             beyond = bzip2->count;
         if (rc > 0)
             rc = read_block(source, err);
+        /* A truncated block is found by the range that it begins in, too. */
+        if (rc < 0 && bzip2->count == 0 && beyond == 0 && source->truncated)
+            source->boundary = source->delivered;
         if (rc < 0 && bzip2->count == 0)
             return -1;
         /* What was read before is good; the next call will hit the error again. */

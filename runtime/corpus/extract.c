@@ -142,6 +142,12 @@ static void warn(void *context, const char *sentence)
         log_warning("%s", sentence);
 }
 
+static void tell_flaw(void *context, const char *sentence)
+{
+    (void)context;
+    log_warning("%s", sentence);
+}
+
 static int do_piece(void *context, int64_t number, struct error *err)
 {
     struct extract *extract = context;
@@ -155,6 +161,7 @@ static int do_piece(void *context, int64_t number, struct error *err)
                                .strict = config->strict,
                                .take = take_lines,
                                .warn = warn,
+                               .flaw = tell_flaw,
                                .context = &piece};
     struct wiki_counts counts = {0};
     int rc = wiki_lines_read(&lines, &counts, err);

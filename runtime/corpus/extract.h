@@ -19,8 +19,8 @@ struct extract_config {
     int64_t max_page;
 };
 
-/* Write the pages to 'fd', called 'name' in messages. The first broken pages are reported
- * individually through log.h. Returns 0 or -1. */
+/* Write the pages to 'fd', called 'name' in messages. The first broken pages, and
+ * every broken file, are reported individually through log.h. Returns 0 or -1. */
 int extract(const struct extract_config *config, int fd, const char *name,
             struct wiki_counts *counts, struct error *err);
 

@@ -170,26 +170,35 @@ enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_pa
     return fault == FAULT_CUT ? FAULT_XML : fault;
 }
 
-/* Is it UTF-8? ASCII is skipped eight bytes at a time. */
+/* The first byte in [at, end) that is not ASCII, or 'end'. */
+static inline const uint8_t *skip_ascii(const uint8_t *at, const uint8_t *end)
+{
+#ifdef __SSE2__
+    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
+        unsigned bits = wiki_vector_bits(wiki_vector((const char *)at));
+
+        if (bits)
+            return at + __builtin_ctz(bits);
+    }
+#else
+    for (uint64_t word; end - at >= 8; at += 8) {
+        memcpy(&word, at, 8);
+        if (word & 0x8080808080808080ull)
+            break;
+    }
+#endif
+    while (at < end && *at < 0x80)
+        at++;
+    return at;
+}
+
 static int is_utf8(const char *data, size_t size)
 {
     const uint8_t *at = (const uint8_t *)data, *end = at + size;
 
-    while (at < end) {
-        uint64_t word;
+    while ((at = skip_ascii(at, end)) < end) {
         uint32_t point;
 
-        if (end - at >= 8) {
-            memcpy(&word, at, 8);
-            if ((word & 0x8080808080808080ull) == 0) {
-                at += 8;
-                continue;
-            }
-        }
-        if (*at < 0x80) {
-            at++;
-            continue;
-        }
         at += utf8_decode(at, end, &point);
         if (point == UNICODE_INVALID)
             return 0;
@@ -197,28 +206,43 @@ static int is_utf8(const char *data, size_t size)
     return 1;
 }
 
-/* XML defines five names. */
-static size_t xml_entity(const char *at, const char *end, uint32_t *point)
+/* The character that one of XML's five names at 'at' stands for; 0 if none does. */
+static inline char xml_name(const char *at, size_t left, size_t *length)
 {
     static const struct {
+        char first, character;
+        unsigned char length;
         const char *name;
-        size_t length;
-        uint32_t point;
-    } names[] = {{"&lt;", 4, '<'},
-                 {"&gt;", 4, '>'},
-                 {"&amp;", 5, '&'},
-                 {"&quot;", 6, '"'},
-                 {"&apos;", 6, '\''}};
+    } names[] = {{'l', '<', 4, "&lt;"},
+                 {'g', '>', 4, "&gt;"},
+                 {'q', '"', 6, "&quot;"},
+                 {'a', '&', 5, "&amp;"},
+                 {'a', '\'', 6, "&apos;"}};
 
-    if (end - at > 1 && at[1] == '#')
-        return wiki_entity(at, end, point);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if ((size_t)(end - at) >= names[i].length &&
+        if (left >= names[i].length && at[1] == names[i].first &&
             memcmp(at, names[i].name, names[i].length) == 0) {
-            *point = names[i].point;
-            return names[i].length;
+            *length = names[i].length;
+            return names[i].character;
         }
-    return 0;
+    return '\0';
+}
+
+static const char *put_entity(const char *at, const char *end, struct wiki_buffer *out)
+{
+    size_t length = 0;
+    char character = xml_name(at, (size_t)(end - at), &length);
+    uint32_t point;
+
+    if (character) {
+        wiki_put_char(out, character);
+    } else if (end - at > 1 && at[1] == '#' && (length = wiki_entity(at, end, &point)) > 0) {
+        wiki_put_point(out, point);
+    } else {
+        wiki_put_char(out, '&');
+        length = 1;
+    }
+    return at + length;
 }
 
 int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
@@ -228,21 +252,13 @@ int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
     if (!is_utf8(at, text.size))
         return -1;
     while (at < end) {
-        const char *stop = memchr(at, '&', (size_t)(end - at));
-        uint32_t point;
-        size_t length;
+        const char *stop = wiki_scan(at, end, '&', '&');
 
-        stop = stop ? stop : end;
-        wiki_put(out, at, (size_t)(stop - at));
-        at = stop;
-        if (at == end)
-            break;
-        length = xml_entity(at, end, &point);
-        if (length > 0)
-            wiki_put_point(out, point);
+        if (end - at >= 32)
+            wiki_copy(out, at, (size_t)(stop - at));
         else
-            wiki_put_char(out, '&');
-        at += length > 0 ? length : 1;
+            wiki_put(out, at, (size_t)(stop - at));
+        at = stop < end ? put_entity(stop, end, out) : end;
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "record_split.h"
 #include "wiki_site.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,9 @@ struct record_reader {
     int64_t passed;
     /* RECORD_PAGE */
     const struct wiki_site *site;
-    struct error flaw;
-    int flawed, truncated;
+    char **flaws;
+    size_t flaw_count, flaw_told;
+    int truncated;
 };
 
 int record_mode_cuts(enum record_mode mode)
@@ -67,6 +69,9 @@ void record_reader_destroy(struct record_reader *reader)
     if (!reader)
         return;
     source_close(reader->source);
+    for (size_t i = 0; i < reader->flaw_count; i++)
+        free(reader->flaws[i]);
+    free(reader->flaws);
     free(reader->carry);
     free(reader->lines);
     free(reader);
@@ -176,28 +181,62 @@ static void close_segment(struct record_reader *reader)
     reader->lines[reader->at++] = reader->line;
 }
 
-static void note_flaw(struct record_reader *reader, const struct error *err)
+static int note_flaw(struct record_reader *reader, const char *sentence, struct error *err)
 {
-    if (!reader->flawed)
-        reader->flaw = *err;
-    reader->flawed = 1;
+    char **flaws = realloc(reader->flaws, (reader->flaw_count + 1) * sizeof(*flaws));
+
+    if (flaws)
+        reader->flaws = flaws;
+    if (!flaws || !(flaws[reader->flaw_count] = strdup(sentence)))
+        return error_set(err, "out of memory");
+    reader->flaw_count++;
+    return 0;
 }
 
-/* Read until the block holds 'want' bytes or the source ends. */
+/* The file has ended: has the dump? A segment may begin within the last tag. */
+static int check_end(struct record_reader *reader, const struct record_block *block,
+                     struct error *err)
+{
+    static const char tag[] = "</mediawiki>";
+    const struct segment *segment = &reader->segments[reader->at];
+    int64_t delivered = reader->base + (int64_t)block->size;
+    size_t size = block->size, length = sizeof(tag) - 1;
+    struct error flaw;
+
+    while (size > 0 && isspace((unsigned char)block->data[size - 1]))
+        size--;
+    if (size < length && segment->begin > 0 && reader->base == 0)
+        length = size;
+    if (delivered == 0 || (size >= length && memcmp(block->data + size - length,
+                                                    tag + sizeof(tag) - 1 - length, length) == 0))
+        return 0;
+    error_set(&flaw, "%s is truncated: it ends at byte %lld without %s",
+              reader->files->items[segment->file].path, (long long)source_position(reader->source),
+              tag);
+    return note_flaw(reader, flaw.text, err);
+}
+
+/* Read until the block holds 'want' bytes or the source ends. A file's end is reported by the
+ * segment that owns it, not by one that only needs the rest of a page. */
 static int fill(struct record_reader *reader, struct record_block *block, size_t want,
                 struct error *err)
 {
     if (reserve(&block->data, &block->capacity, want, err) < 0)
         return -1;
     while (block->size < want && !reader->ended) {
+        struct error why;
         ssize_t count =
-            source_read(reader->source, block->data + block->size, want - block->size, err);
+            source_read(reader->source, block->data + block->size, want - block->size, &why);
+        int owner = reader->mode == RECORD_PAGE && source_boundary(reader->source) < 0;
 
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
             /* What was read before is good; the truncated page is counted as broken. */
             reader->truncated = 1;
-            note_flaw(reader, err);
-            count = 0;
+            count = owner ? note_flaw(reader, why.text, err) : 0;
+        } else if (count < 0 && err) {
+            *err = why;
+        } else if (count == 0 && owner) {
+            count = check_end(reader, block, err);
         }
         if (count < 0)
             return -1;
@@ -390,10 +429,7 @@ static size_t near_end(const struct record_reader *reader, const struct record_b
 
 const char *record_reader_flaw(struct record_reader *reader)
 {
-    int flawed = reader->flawed;
-
-    reader->flawed = 0;
-    return flawed ? reader->flaw.text : NULL;
+    return reader->flaw_told < reader->flaw_count ? reader->flaws[reader->flaw_told++] : NULL;
 }
 
 static int learn_site(struct record_reader *reader, const struct record_block *block,
@@ -407,8 +443,10 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
     /* Reported by the first segment of a file, whichever has read it. */
     flaw = segment->begin == 0 ? wiki_site_flaw(reader->site) : NULL;
     if (flaw) {
-        error_set(err, "%s: %s", reader->files->items[segment->file].path, flaw);
-        note_flaw(reader, err);
+        struct error sentence;
+
+        error_set(&sentence, "%s: %s", reader->files->items[segment->file].path, flaw);
+        return note_flaw(reader, sentence.text, err);
     }
     return 0;
 }

@@ -67,7 +67,7 @@ int record_reader_next(struct record_reader *reader, struct record_block *block,
 int64_t record_reader_lines(const struct record_reader *reader, size_t segment);
 
 /* RECORD_PAGE: a sentence about a file that is truncated or whose <siteinfo> is incomplete; NULL if
- * there is nothing to report. Each is returned once. */
+ * there is nothing more to report. Each is returned once, and remains the reader's. */
 const char *record_reader_flaw(struct record_reader *reader);
 
 /* Bytes on disk of the segments read so far; and memory in use. */

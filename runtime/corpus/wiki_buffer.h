@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "wiki_vector.h"
 
 /* Bytes after the text that may be read, but mean nothing. */
 enum { WIKI_PADDING = 64 };
@@ -30,6 +31,25 @@ static inline void wiki_put(struct wiki_buffer *buffer, const char *data, size_t
         (buffer->capacity - buffer->size < size + WIKI_PADDING && wiki_buffer_grow(buffer, size)))
         return;
     memcpy(buffer->data + buffer->size, data, size);
+    buffer->size += size;
+}
+
+/* Likewise, for 'data' in a buffer: it and the padding may be copied, which makes short pieces
+ * cheap.
+ */
+static inline void wiki_copy(struct wiki_buffer *buffer, const char *data, size_t size)
+{
+    char *to;
+
+    if (buffer->capacity - buffer->size < size + WIKI_PADDING && wiki_buffer_grow(buffer, size))
+        return;
+    to = buffer->data + buffer->size;
+    if (size <= 32) {
+        memcpy(to, data, 16);
+        memcpy(to + 16, data + 16, 16);
+    } else {
+        memcpy(to, data, size);
+    }
     buffer->size += size;
 }
 
@@ -87,9 +107,19 @@ static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
     buffer->data[buffer->size] = stop;
 }
 
-/* The first 'a' or 'b' in [at, end), or 'end'. Eight bytes at a time. */
+/* The first 'a' or 'b' in [at, end), or 'end'. */
 static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
 {
+#ifdef __SSE2__
+    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
+        __m128i bytes = wiki_vector(at);
+        unsigned bits =
+            wiki_vector_bits(wiki_vector_or(wiki_vector_is(bytes, a), wiki_vector_is(bytes, b)));
+
+        if (bits)
+            return at + __builtin_ctz(bits);
+    }
+#else
     const uint64_t ones = 0x0101010101010101ull, high = 0x8080808080808080ull;
     uint64_t first = ones * (unsigned char)a, second = ones * (unsigned char)b, word, x, y;
 
@@ -100,6 +130,7 @@ static inline const char *wiki_scan(const char *at, const char *end, char a, cha
         if (((x - ones) & ~x & high) | ((y - ones) & ~y & high))
             break;
     }
+#endif
     while (at < end && *at != a && *at != b)
         at++;
     return at;

@@ -271,9 +271,14 @@ static inline __m128i mark_bytes(__m128i bytes)
 }
 #endif
 
-/* The first mark from 'at' on; the text is sealed with one. */
-static const char *find_mark(const char *at, const char *end)
+/* The first mark from 'at' on; the text is sealed with one. Outside of calls, links do not matter
+ * to functions. */
+static inline const char *find_mark(const struct expand *expand)
 {
+    const char *at = expand->at, *end = expand->end;
+
+    if (expand->call.mode == WIKI_EXPAND_FUNCTIONS && expand->frames->count == 0)
+        return wiki_scan(at, end, '{', '}');
 #ifdef __SSE2__
     at = wiki_vector_find(at, end, mark_bytes);
     if (end - at >= WIKI_VECTOR)
@@ -302,8 +307,8 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
     while (expand.at < expand.end && !out->failed) {
         const char *from = expand.at;
 
-        expand.at = find_mark(expand.at, expand.end);
-        wiki_put(out, from, (size_t)(expand.at - from));
+        expand.at = find_mark(&expand);
+        wiki_copy(out, from, (size_t)(expand.at - from));
         if (expand.at == expand.end)
             break;
         if (*expand.at == '{')

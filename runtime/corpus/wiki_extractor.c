@@ -37,7 +37,7 @@ static void put_link(struct wiki_buffer *out, const char *from, const char *end)
         wiki_trim(pipe ? wiki_span(pipe + 1, (size_t)(end - pipe - 1)) : target);
 
     if (!is_elsewhere(target))
-        wiki_put(out, label.data, label.size);
+        wiki_copy(out, label.data, label.size);
 }
 
 /* Find the links that are not inside another link. */
@@ -79,7 +79,7 @@ static void internal_links(struct wiki_look *look, const struct wiki_buffer *in,
         const struct wiki_cut *cut = &cuts->items[i];
         size_t begin = cut->begin, end = cut->end;
 
-        wiki_put(out, in->data + at, begin - at);
+        wiki_copy(out, in->data + at, begin - at);
         /* 3.1: [[[a]]] is a, too. */
         if (!strict && in->data[begin + 2] == '[' && end < in->size && in->data[end] == ']') {
             put_link(out, in->data + begin + 3, in->data + end - 2);

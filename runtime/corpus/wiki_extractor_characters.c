@@ -94,6 +94,15 @@ static const char *find_special(const char *from, const char *end)
     return at;
 }
 
+/* After a mark that was just written: the space that mostly follows. It saves a search. */
+static inline const char *put_plain_space(const char *at, struct wiki_buffer *out)
+{
+    if (*at != ' ' || special[(unsigned char)at[1]])
+        return at;
+    wiki_put_char(out, ' ');
+    return at + 1;
+}
+
 static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
 {
     const char *from = at;
@@ -102,7 +111,7 @@ static const char *put_dots(const char *at, const char *end, struct wiki_buffer 
         at++;
     drop_space(out, newer);
     wiki_put(out, "...", at - from > 3 ? 3 : (size_t)(at - from));
-    return at;
+    return put_plain_space(at, out);
 }
 
 static const char *put_reference(const char *at, const char *end, struct wiki_buffer *out,
@@ -142,7 +151,7 @@ void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer 
         size_t length;
 
         at = find_special(at, end);
-        wiki_put(out, from, (size_t)(at - from));
+        wiki_copy(out, from, (size_t)(at - from));
         if (at == end)
             break;
         if (*at == ' ' || *at == '\t') {
@@ -172,6 +181,7 @@ void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer 
                 (*at == '\xc2' && at + 1 < end && at[1] == '\xbb'))
                 drop_space(out, newer);
             wiki_put_char(out, *at++);
+            at = put_plain_space(at, out);
         }
     }
 }

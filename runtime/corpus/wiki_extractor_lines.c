@@ -41,7 +41,7 @@ static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
             at++;
             continue;
         }
-        wiki_put(out, kept, (size_t)(at - kept));
+        wiki_copy(out, kept, (size_t)(at - kept));
         kept = stop;
         at = stop + 1;
     }
@@ -79,7 +79,7 @@ static void put_line(struct wiki_buffer *out, const char *line, size_t size)
         size_t commas;
 
         line = find_change(line, end);
-        wiki_put(out, from, (size_t)(line - from));
+        wiki_copy(out, from, (size_t)(line - from));
         if (line == end)
             return;
         if (*line != ',') {

@@ -181,21 +181,23 @@ static int read_block(struct reading *reading, const struct record_block *block,
 }
 
 /* Pass on what the block has become, and what is wrong with its file. */
-static int pass_on(struct reading *reading, const char *flaw, struct error *err)
+static int pass_on(struct reading *reading, struct record_reader *reader, struct error *err)
 {
     const struct wiki_lines *lines = reading->lines;
+    const char *flaw;
     int rc;
 
     if (reading->text.failed)
         return error_set(err, "out of memory");
     rc = lines->take(lines->context, wiki_span(reading->text.data, reading->text.size), err);
     wiki_buffer_reset(&reading->text);
-    if (rc < 0 || !flaw)
-        return rc;
-    if (lines->strict)
-        return fail_strictly(flaw, err);
-    lines->warn(lines->context, flaw);
-    return 0;
+    while (rc == 0 && (flaw = record_reader_flaw(reader))) {
+        if (lines->strict)
+            rc = fail_strictly(flaw, err);
+        else
+            lines->flaw(lines->context, flaw);
+    }
+    return rc;
 }
 
 int wiki_lines_read(const struct wiki_lines *lines, struct wiki_counts *counts, struct error *err)
@@ -214,7 +216,7 @@ int wiki_lines_read(const struct wiki_lines *lines, struct wiki_counts *counts, 
     while (rc > 0) {
         rc = record_reader_next(reader, &block, err);
         if ((rc > 0 && read_block(&reading, &block, err) < 0) ||
-            (rc >= 0 && pass_on(&reading, record_reader_flaw(reader), err) < 0))
+            (rc >= 0 && pass_on(&reading, reader, err) < 0))
             rc = -1;
     }
     record_block_clear(&block);

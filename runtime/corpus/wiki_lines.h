@@ -9,7 +9,7 @@
 #include "wiki_buffer.h"
 #include "wikitext.h"
 
-/* How many broken pages are reported individually. */
+/* How many broken pages are reported individually. Each broken file is. */
 enum { WIKI_LINES_SHOWN = 20 };
 
 struct wiki_counts {
@@ -30,8 +30,10 @@ struct wiki_lines {
     int strict;      /* the first broken page is an error */
     /* Take whole lines, as often as a block has been read; there may be none. Returns 0 or -1. */
     int (*take)(void *context, struct wiki_span lines, struct error *err);
-    /* A sentence about a page that is skipped or a file that is broken; not called if strict. */
+    /* A sentence about a page that is skipped; and one about a file that is truncated or has no
+     * complete <siteinfo>. Not called if strict. */
     void (*warn)(void *context, const char *sentence);
+    void (*flaw)(void *context, const char *sentence);
     void *context;
 };
 

@@ -56,7 +56,7 @@ void wiki_cut_apply(struct wiki_cuts *cuts, const struct wiki_buffer *in, struct
         const struct wiki_cut *cut = &cuts->items[i];
 
         if (cut->begin >= at) {
-            wiki_put(out, in->data + at, cut->begin - at);
+            wiki_copy(out, in->data + at, cut->begin - at);
             put_instead(out, cut);
         }
         if (cut->end > at)
@@ -98,21 +98,29 @@ size_t wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, c
         } else if (depth > 0) {
             closed = at + 2;
             if (--depth == 0) {
-                wiki_put(out, kept, (size_t)(start - kept));
+                wiki_copy(out, kept, (size_t)(start - kept));
                 kept = closed;
             }
         }
         at += 2;
     }
     if (depth > 0 && closed) {
-        wiki_put(out, kept, (size_t)(start - kept));
+        wiki_copy(out, kept, (size_t)(start - kept));
         kept = closed;
     }
-    wiki_put(out, kept, (size_t)(end - kept));
+    wiki_copy(out, kept, (size_t)(end - kept));
     return deepest;
 }
 
 /* --- External links --------------------------------------------------------------------------- */
+
+/* Most brackets belong to internal links: a colon near the beginning is rare. */
+static inline int may_be_protocol(const char *at, const char *end)
+{
+    size_t left = (size_t)(end - at);
+
+    return left > 2 && *at != '[' && (*at == '/' || memchr(at, ':', left < 10 ? left : 10) != NULL);
+}
 
 static size_t protocol(const char *at, const char *end)
 {
@@ -122,6 +130,8 @@ static size_t protocol(const char *at, const char *end)
         "xmpp:",        "magnet:",  "ssh://",    "git://", "svn://",  "nntp://", "telnet://",
         "worldwind://", "bitcoin:", "urn:",      "geo:",   "sftp://", "mms://",  "matrix:"};
 
+    if (!may_be_protocol(at, end))
+        return 0;
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]); i++) {
         size_t length;
 
@@ -164,7 +174,7 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
 {
     const char *at = in->data, *end = at + in->size, *kept = at, *hopeless = at;
 
-    while (at < end && (at = memchr(at, '[', (size_t)(end - at)))) {
+    while ((at = wiki_scan(at, end, '[', '[')) < end) {
         size_t head = at >= hopeless ? protocol(at + 1, end) : 0;
         const char *url = at + 1 + head, *label, *stop;
 
@@ -183,12 +193,12 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
             at++;
             continue;
         }
-        wiki_put(out, kept, (size_t)(at - kept));
+        wiki_copy(out, kept, (size_t)(at - kept));
         if (!is_picture(wiki_span(label, (size_t)(stop - label))))
-            wiki_put(out, label, (size_t)(stop - label));
+            wiki_copy(out, label, (size_t)(stop - label));
         kept = at = stop + 1;
     }
-    wiki_put(out, kept, (size_t)(end - kept));
+    wiki_copy(out, kept, (size_t)(end - kept));
 }
 
 size_t wiki_switch(const char *at, const char *end, int all)

@@ -16,8 +16,10 @@
 struct paging {
     struct curate_job *job;
     struct kept kept;
-    struct bytes warnings;
-    uint64_t warned;
+    struct sentences {
+        struct bytes text;
+        uint64_t count;
+    } warnings, flaws;
 };
 
 static int take_lines(void *context, struct wiki_span lines, struct error *err)
@@ -28,20 +30,39 @@ static int take_lines(void *context, struct wiki_span lines, struct error *err)
     return lines_put(paging->kept.out, lines.data, lines.size, err);
 }
 
+static void add_sentence(struct sentences *sentences, const char *sentence)
+{
+    sentences->count++;
+    bytes_put_text(&sentences->text, sentence);
+}
+
 static void warn(void *context, const char *sentence)
 {
     struct paging *paging = context;
 
-    if (paging->warned == WIKI_LINES_SHOWN)
-        return;
-    paging->warned++;
-    bytes_put_text(&paging->warnings, sentence);
+    if (paging->warnings.count < WIKI_LINES_SHOWN)
+        add_sentence(&paging->warnings, sentence);
+}
+
+static void tell_flaw(void *context, const char *sentence)
+{
+    add_sentence(&((struct paging *)context)->flaws, sentence);
+}
+
+static int put_sentences(struct bytes *result, struct sentences *sentences, struct error *err)
+{
+    int failed = sentences->text.failed;
+
+    bytes_put_u64(result, sentences->count);
+    bytes_put(result, sentences->text.data, sentences->text.size);
+    bytes_clear(&sentences->text);
+    return failed ? error_set(err, "out of memory") : 0;
 }
 
 static int pages_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
     const struct pages_config *config = context;
-    const struct plan *plan = &job->engine->plan;
+    const struct input_plan *plan = &job->engine->plan;
     size_t first = plan->chunks[job->number];
     struct paging paging = {.job = job};
     struct wiki_lines lines = {.files = &plan->files,
@@ -52,6 +73,7 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
                                .strict = config->base.strict,
                                .take = take_lines,
                                .warn = warn,
+                               .flaw = tell_flaw,
                                .context = &paging};
     struct wiki_counts counts = {0};
     int rc = kept_begin(&paging.kept, job, err);
@@ -60,34 +82,33 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
         rc = wiki_lines_read(&lines, &counts, err);
     rc = kept_end(&paging.kept, rc, result, err);
     bytes_put(result, &counts, sizeof(counts));
-    bytes_put_u64(result, paging.warned);
-    bytes_put(result, paging.warnings.data, paging.warnings.size);
-    if (rc == 0 && paging.warnings.failed)
-        rc = error_set(err, "out of memory");
-    bytes_clear(&paging.warnings);
+    if (put_sentences(result, &paging.warnings, rc < 0 ? NULL : err) < 0)
+        rc = -1;
+    if (put_sentences(result, &paging.flaws, rc < 0 ? NULL : err) < 0)
+        rc = -1;
     return rc;
 }
 
-/* Print the warnings of one chunk. Each chunk of a file can find its <siteinfo> incomplete: what is
- * the same as the sentence before is not repeated. */
-static void show_warnings(struct bytes *bytes, char **last, int64_t *shown)
+/* Print up to 'limit' sentences of one chunk. Returns how many. */
+static int64_t show_sentences(struct bytes *bytes, int64_t limit)
 {
+    int64_t shown = 0;
+
     for (uint64_t count = bytes_take_u64(bytes); count > 0 && !bytes->failed; count--) {
         char *sentence = bytes_take_text(bytes);
 
-        if (sentence && *shown < WIKI_LINES_SHOWN && (!*last || strcmp(sentence, *last) != 0)) {
+        if (sentence && shown < limit) {
             log_warning("%s", sentence);
-            ++*shown;
+            shown++;
         }
-        free(*last);
-        *last = sentence;
+        free(sentence);
     }
+    return shown;
 }
 
 /* Add up what the chunks have counted, and print their warnings. */
 static int collect(struct curate *engine, struct wiki_counts *sum, struct error *err)
 {
-    char *last = NULL;
     int64_t shown = 0;
     int rc = 0;
 
@@ -106,11 +127,11 @@ static int collect(struct curate *engine, struct wiki_counts *sum, struct error 
 
             memcpy(&counts, data, sizeof(counts));
             wiki_counts_add(sum, &counts);
-            show_warnings(&bytes, &last, &shown);
+            shown += show_sentences(&bytes, WIKI_LINES_SHOWN - shown);
+            show_sentences(&bytes, INT64_MAX);
         }
         bytes_clear(&bytes);
     }
-    free(last);
     return rc;
 }
 
@@ -160,7 +181,7 @@ int pages_run(struct pages_config *config, struct error *err)
     int rc;
 
     config->base.mode = RECORD_PAGE;
-    plan_put_wiki(&identity, &config->wiki);
+    input_plan_put_wiki(&identity, &config->wiki);
     rc = curate_run(&config->base, &identity, body, config, err);
     bytes_clear(&identity);
     return rc;

@@ -88,8 +88,9 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
     int32_t *text;
 
     if (array == 0)
-        return error_set(err, "a batch of %lld samples of %lld tokens is too large",
-                         (long long)micro_batch, (long long)dataset->sequence_length);
+        return error_set(
+            err, "a micro-batch of %lld samples of %lld tokens is too large; use a smaller one",
+            (long long)micro_batch, (long long)dataset->sequence_length);
     memset(batch, 0, sizeof(*batch));
     batch->first = first;
     batch->tokens = (int32_t *)at;

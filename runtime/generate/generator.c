@@ -58,12 +58,12 @@ static int prepare_window(struct generator *g, struct window *w, struct error *e
     struct model_batch none;
 
     w->tokens = model_sizes_of(w->model)->sequence;
-    w->bytes = model_batch_place(model_sizes_of(w->model), NULL, &none);
+    w->bytes = model_batch_lay_out(model_sizes_of(w->model), NULL, &none);
     w->host = device_host_allocate(g->device, w->bytes, err);
     if (!w->host)
         return -1;
     memset(w->host, 0, w->bytes);
-    model_batch_place(model_sizes_of(w->model), w->host, &w->batch);
+    model_batch_lay_out(model_sizes_of(w->model), w->host, &w->batch);
     return 0;
 }
 

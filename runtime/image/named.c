@@ -226,11 +226,13 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         }
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
-        if (clock_now() - begun > request->timeout)
-            return error_set(err,
-                             "timed out after %.0f s waiting for another process to create the "
-                             "container %s",
-                             request->timeout, request->name);
+        if (clock_now() - begun > request->timeout) {
+            error_set(err,
+                      "timed out after %.0f s waiting for another process to create the container "
+                      "%s",
+                      request->timeout, request->name);
+            return error_remedy(err, REMEDY_IMPORT_TIMEOUT);
+        }
         lease_pause(clock_now() - begun);
     }
 }

@@ -104,7 +104,7 @@ static int64_t widest(const struct model *m)
     return most;
 }
 
-void fp8_layers_place(struct model *m, struct arena *arena)
+void fp8_layers_lay_out(struct model *m, struct arena *arena)
 {
     struct fp8_layers *f = &m->fp8;
 

@@ -78,7 +78,7 @@ static inline int64_t fp8_layers_kept(const struct scaling_rules *rules)
 
 /* Parts of creating a model. */
 int fp8_layers_create(struct model *m, struct error *err);
-void fp8_layers_place(struct model *m, struct arena *arena);
+void fp8_layers_lay_out(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
 void fp8_layers_destroy(struct model *m);
 

@@ -125,7 +125,7 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     memory->weights = (size_t)m->parameters.elements * type_size(config->type);
     memory->gradients = (size_t)m->parameters.elements * sizeof(float);
     memory->optimizer = 0;
-    memory->activations = model_place(m, NULL);
+    memory->activations = model_lay_out(m, NULL);
     model_destroy(m);
     return 0;
 }
@@ -147,7 +147,7 @@ int model_upload(struct model *m, void *to, const void *from, size_t bytes, stru
 static int create_arenas(struct model *m, struct error *err)
 {
     const struct parameters *p = &m->parameters;
-    size_t bytes = model_place(m, NULL);
+    size_t bytes = model_lay_out(m, NULL);
 
     m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
     if (!m->weights)
@@ -158,7 +158,7 @@ static int create_arenas(struct model *m, struct error *err)
     m->activations = device_allocate(m->device, bytes, err);
     if (!m->activations)
         return error_prefix(err, "activations");
-    model_place(m, m->activations);
+    model_lay_out(m, m->activations);
     return 0;
 }
 

@@ -45,7 +45,7 @@ struct model_batch {
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.
  * The batch of a slot has the same layout, starting at its 'tokens', so that one copy fills it. */
-size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch);
+size_t model_batch_lay_out(const struct model_sizes *sizes, void *base, struct model_batch *batch);
 
 /* Bytes of each arena of a rank. */
 struct model_memory {

@@ -21,7 +21,7 @@ struct newton_schulz {
     struct factors *factors;
 };
 
-/* The memory of a run. */
+/* The memory of one call. */
 struct space {
     double *square_sum;
     void *x, *y;   /* (rows, cols) */

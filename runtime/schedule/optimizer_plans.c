@@ -141,11 +141,12 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
 /* One update per bucket, or more if its tensors are updated in different ways. */
 static int plan_updates(struct optimizer *o, struct error *err)
 {
-    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+    int64_t buffers =
+        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
-    /* Each tensor begins and ends a range at most, and each piece of offloaded state. */
+    /* Each tensor begins and ends a range at most, and each buffer of offloaded state. */
     o->updates = calloc(
-        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + pieces + 1)),
+        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + buffers + 1)),
         sizeof(*o->updates));
     if (!o->updates)
         return error_set(err, "out of memory");
@@ -169,11 +170,12 @@ static int plan_updates(struct optimizer *o, struct error *err)
 /* To sum up master weights, segments are cut into what is on the device at a time. */
 static int plan_sums(struct optimizer *o, struct error *err)
 {
-    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+    int64_t buffers =
+        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
     if (o->state.hosted == 0 || optimizer_arrays(&o->config, o->type) == 2)
         return 0;
-    o->sums = calloc((size_t)(2 * (o->segment_count + pieces + 1)), sizeof(*o->sums));
+    o->sums = calloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
     if (!o->sums)
         return error_set(err, "out of memory");
     for (int i = 0; i < o->segment_count; i++)

@@ -17,6 +17,12 @@ enum {
     NORMALIZER_FIRST,      /* the same, but only at the start of the whole text */
 };
 
+enum normalizer_kind {
+    NORMALIZER_STAYS = 1,  /* beyond ASCII, stays as it is */
+    NORMALIZER_BASE = 2,   /* likewise, unless a character follows that joins it */
+    NORMALIZER_JOINED = 4, /* some entry of the map has it after a base */
+};
+
 struct normalizer {
     int active;         /* texts are normalized at all */
     int prefix;         /* put a space before a text: one of these, or 0 */
@@ -33,9 +39,8 @@ struct normalizer {
                             it up */
     uint8_t joins[256];  /* may this byte, after ASCII, belong to a longer entry of the map? */
     int printable;       /* single[c] is c for all printable characters */
-    uint64_t
-        stays[1024]; /* bits: characters beyond ASCII and below U+10000 that stay as they are */
-    int words;       /* WhitespaceSplit: remove white space, and put a space before each word */
+    uint8_t kinds[0x10000]; /* bits of characters below U+10000: enum normalizer_kind */
+    int words; /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 
 #define NORMALIZER_LONGEST 512 /* bytes that one character or user-defined piece may become */
@@ -49,7 +54,7 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
 /* Keep this piece as it is. Returns 0, or -1 if out of memory. */
 int normalizer_keep(struct normalizer *normalizer, const uint8_t *text, size_t length);
 
-/* Fill in 'plain' to 'stays', when all the rest is set. */
+/* Fill in 'plain' to 'kinds', when all the rest is set. */
 void normalizer_find_plain(struct normalizer *normalizer);
 
 /* Within normalize*.c: how many of these bytes an entry of the map can begin with. '*found': is

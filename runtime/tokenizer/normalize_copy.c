@@ -40,6 +40,27 @@ static void find_single(struct normalizer *normalizer, uint8_t byte)
     normalizer->plain[byte] = !mapped && byte > ' ' && byte < 0x7F;
 }
 
+/* Mark the characters that entries of the map have after 'text'. 'from': where in it the character
+ * that is looked for begins. */
+static void find_joined(struct normalizer *normalizer, uint8_t *text, size_t from, size_t length)
+{
+    unsigned low = length > from ? 0x80 : 1, high = length > from ? 0xBF : 0xEF;
+
+    for (unsigned byte = low; byte <= high; byte++) {
+        uint32_t point;
+        int found;
+
+        text[length] = (uint8_t)byte;
+        if (normalizer_walk(normalizer, text, length + 1, &found) <= length)
+            continue;
+        utf8_decode(text + from, text + length + 1, &point);
+        if (point != UNICODE_INVALID)
+            normalizer->kinds[point] |= NORMALIZER_JOINED;
+        else if (length - from < 2)
+            find_joined(normalizer, text, from, length + 1);
+    }
+}
+
 void normalizer_find_plain(struct normalizer *normalizer)
 {
     normalizer->printable = 1;
@@ -48,13 +69,18 @@ void normalizer_find_plain(struct normalizer *normalizer)
         normalizer->printable &= byte < ' ' || byte == 0x7F || normalizer->single[byte] == byte;
     }
     for (uint32_t point = 0x80; point < 0x10000; point++) {
-        uint8_t text[4];
-        size_t length = utf8_encode(point, text);
+        uint8_t text[8];
+        size_t length = utf8_encode(point, text), walked;
         int found;
 
-        if ((point < 0xD800 || point > 0xDFFF) && point != MARK && !is_kept(normalizer, text[0]) &&
-            normalizer_walk(normalizer, text, length, &found) < length && !found)
-            normalizer->stays[point >> 6] |= UINT64_C(1) << (point & 63);
+        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || is_kept(normalizer, text[0]))
+            continue;
+        walked = normalizer_walk(normalizer, text, length, &found);
+        if (found)
+            continue;
+        normalizer->kinds[point] |= walked < length ? NORMALIZER_STAYS : NORMALIZER_BASE;
+        if (walked == length)
+            find_joined(normalizer, text, length, length);
     }
 }
 
@@ -67,23 +93,89 @@ static inline uint8_t next_single(const struct normalizer *normalizer, const uin
     return at + 1 < length && normalizer->joins[text[at + 1]] ? 0 : byte;
 }
 
-/* The length of the next character if it is beyond ASCII and stays; else 0. */
-static inline size_t next_staying(const struct normalizer *normalizer, const uint8_t *text,
-                                  size_t left)
+/* Decode a character of two or three bytes. Returns its length; 0 if it is another one. */
+static inline size_t decode_short(const uint8_t *text, size_t left, uint32_t *point)
+{
+    if (text[0] >= 0xC2 && text[0] < 0xE0 && left >= 2 && (text[1] & 0xC0) == 0x80) {
+        *point = (uint32_t)(text[0] & 0x1F) << 6 | (text[1] & 0x3F);
+        return 2;
+    }
+    if (text[0] < 0xE0 || text[0] >= 0xF0 || left < 3 || (text[1] & 0xC0) != 0x80 ||
+        (text[2] & 0xC0) != 0x80)
+        return 0;
+    *point = (uint32_t)(text[0] & 0x0F) << 12 | (uint32_t)(text[1] & 0x3F) << 6 | (text[2] & 0x3F);
+    return *point < 0x800 ? 0 : 3;
+}
+
+/* The kind of the character at 'text', and its length. Of others than those of the table it is not
+ * known what they join. */
+static inline unsigned kind_of(const struct normalizer *normalizer, const uint8_t *text,
+                               size_t left, size_t *size)
 {
     uint32_t point;
 
-    if (text[0] >= 0xC2 && text[0] < 0xE0 && left >= 2 && (text[1] & 0xC0) == 0x80)
-        point = (uint32_t)(text[0] & 0x1F) << 6 | (text[1] & 0x3F);
-    else if (text[0] >= 0xE0 && text[0] < 0xF0 && left >= 3 && (text[1] & 0xC0) == 0x80 &&
-             (text[2] & 0xC0) == 0x80)
-        point =
-            (uint32_t)(text[0] & 0x0F) << 12 | (uint32_t)(text[1] & 0x3F) << 6 | (text[2] & 0x3F);
-    else
+    *size = 1;
+    if (left == 0)
         return 0;
-    if (!(normalizer->stays[point >> 6] >> (point & 63) & 1) || (text[0] >= 0xE0 && point < 0x800))
-        return 0;
-    return text[0] < 0xE0 ? 2 : 3;
+    if (text[0] < 0x80)
+        return normalizer->kinds[text[0]];
+    *size = decode_short(text, left, &point);
+    return *size > 0 ? normalizer->kinds[point] : NORMALIZER_JOINED;
+}
+
+/* Is there a character beyond ASCII that stays? */
+static inline int is_staying(const struct normalizer *normalizer, const uint8_t *text, size_t left)
+{
+    size_t size, next;
+    unsigned kind = text[0] < 0x80 ? 0 : kind_of(normalizer, text, left, &size);
+
+    return kind & NORMALIZER_STAYS ||
+           (kind & NORMALIZER_BASE &&
+            !(kind_of(normalizer, text + size, left - size, &next) & NORMALIZER_JOINED));
+}
+
+/* Copy characters beyond ASCII that stay. Returns their bytes. Four bytes are read and written at a
+ * time; the last ones of a text are left to is_staying. */
+static size_t copy_staying(const struct normalizer *normalizer, const uint8_t *text, size_t left,
+                           uint8_t *out, size_t room)
+{
+    size_t at = 0, size, base = 0; /* base: the length of the last one, if it is one */
+    size_t most = left < room ? left : room;
+
+    while (at + 4 <= most) {
+        uint32_t bytes, point;
+        unsigned kind;
+
+        memcpy(&bytes, text + at, 4);
+        bytes = le32toh(bytes);
+        if ((bytes & 0xC0E0) == 0x80C0) {
+            point = (bytes & 0x1F) << 6 | (bytes >> 8 & 0x3F);
+            size = 2;
+        } else if ((bytes & 0xC0C0F0) == 0x8080E0) {
+            point = (bytes & 0x0F) << 12 | (bytes >> 2 & 0xFC0) | (bytes >> 16 & 0x3F);
+            size = 3;
+            if (point < 0x800)
+                break;
+        } else {
+            break;
+        }
+        /* ASCII, which would be written in two bytes here, never stays. */
+        kind = normalizer->kinds[point];
+        if (base > 0 && kind & NORMALIZER_JOINED)
+            return at - base;
+        if (!(kind & (NORMALIZER_STAYS | NORMALIZER_BASE)))
+            return at;
+        memcpy(out + at, text + at, 4);
+        at += size;
+        base = kind & NORMALIZER_BASE ? size : 0;
+    }
+    if (base > 0 && kind_of(normalizer, text + at, left - at, &size) & NORMALIZER_JOINED)
+        return at - base;
+    if (at == 0 && is_staying(normalizer, text, left)) {
+        kind_of(normalizer, text, left, &at);
+        memcpy(out, text, at);
+    }
+    return at;
 }
 
 int normalizing_skip_spaces(struct normalizing *state)
@@ -95,20 +187,25 @@ int normalizing_skip_spaces(struct normalizing *state)
 
         if (byte != ' ')
             return byte != 0 ||
-                   next_staying(normalizer, state->text + state->at, state->length - state->at) > 0;
+                   is_staying(normalizer, state->text + state->at, state->length - state->at);
         state->held += !state->after_space;
         state->after_space = normalizer->squeeze;
     }
     return 0;
 }
 
-/* Are these eight bytes printable ASCII? '*spaces' has the highest bit of each space set. */
-static inline int is_printable(uint64_t bytes, uint64_t *spaces)
+/* How many of these eight bytes, from the first on, are printable ASCII; if 'squeeze', up to the
+ * second one of two spaces. 'after': they come after a space. */
+static inline size_t count_printable(uint64_t bytes, unsigned squeeze, unsigned after)
 {
     uint64_t other = bytes ^ EACH(' ');
+    uint64_t spaces = ~(((other & EACH(0x7F)) + EACH(0x7F)) | other | EACH(0x7F));
+    /* Carries and borrows only reach bytes after the first that is not printable. */
+    uint64_t bad = (bytes | (bytes + EACH(1)) | (bytes - EACH(0x20))) & EACH(0x80);
 
-    *spaces = ~(((other & EACH(0x7F)) + EACH(0x7F)) | other | EACH(0x7F));
-    return ((bytes | (bytes + EACH(1)) | (bytes - EACH(0x20))) & EACH(0x80)) == 0;
+    if (squeeze)
+        bad |= spaces & (spaces << 8 | (uint64_t)after << 7);
+    return bad ? (size_t)__builtin_ctzll(bad) / 8 : 8;
 }
 
 size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room)
@@ -119,41 +216,37 @@ size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room)
     unsigned squeeze = normalizer->squeeze != 0, after = 0;
 
     while (at < length && room - made >= 8) {
-        size_t end = length - at < 8 ? length : at + 8;
-        uint64_t bytes, spaces;
-        uint8_t byte = 0;
+        uint64_t bytes;
+        uint8_t byte;
 
         if (text[at] >= 0x80) {
-            size = next_staying(normalizer, text + at, length - at);
+            size = copy_staying(normalizer, text + at, length - at, out + made, room - made);
             if (size == 0)
                 break;
-            memcpy(out + made, text + at, size);
             at += size;
             made += size;
             after = 0;
             continue;
         }
-        if (normalizer->printable && length - at > 8 && !normalizer->joins[text[at + 8]]) {
+        if (normalizer->printable && length - at > 8) {
             memcpy(&bytes, text + at, 8);
-            if (is_printable(le64toh(bytes), &spaces) &&
-                !(squeeze && (spaces & (spaces << 8 | after << 7)))) {
+            size = count_printable(le64toh(bytes), squeeze, after);
+            size -= size > 0 && normalizer->joins[text[at + size]];
+            if (size > 0) {
                 memcpy(out + made, &bytes, 8);
-                at += 8;
-                made += 8;
-                after = (unsigned)(spaces >> 63);
+                at += size;
+                made += size;
+                after = text[at - 1] == ' ';
                 continue;
             }
         }
-        for (; at < end; at++) {
-            byte = next_single(normalizer, text, at, length);
-            if (byte == 0)
-                break;
-            out[made] = byte;
-            made += !(squeeze & after & (byte == ' '));
-            after = byte == ' ';
-        }
-        if (at < end && text[at] < 0x80)
+        byte = next_single(normalizer, text, at, length);
+        if (byte == 0)
             break;
+        out[made] = byte;
+        made += !(squeeze & after & (byte == ' '));
+        after = byte == ' ';
+        at++;
     }
     /* A space is held back until something follows. */
     if (squeeze && after) {

@@ -20,11 +20,32 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
 
+/* The first 'id' from 'from' on, or the end; of narrow ids, four at a time. */
+static size_t find_id(const struct token_buffer *out, size_t from, uint32_t id, int wide)
+{
+    const uint64_t ones = UINT64_C(0x0001000100010001), high = ones << 15;
+
+    if (wide) {
+        while (from < out->count && ((const uint32_t *)out->ids)[from] != id)
+            from++;
+        return from;
+    }
+    for (uint64_t four; out->count - from >= 4; from += 4) {
+        memcpy(&four, (const uint16_t *)out->ids + from, sizeof(four));
+        four ^= ones * id;
+        if ((four - ones) & ~four & high)
+            break;
+    }
+    while (from < out->count && ((const uint16_t *)out->ids)[from] != id)
+        from++;
+    return from;
+}
+
 /* Adjacent unknown characters become one id. */
 static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
 {
     uint32_t unknown = tokenizer->bpe.unknown_id, id, before = BPE_NONE;
-    size_t kept = from;
+    size_t kept = from = find_id(out, from, unknown, tokenizer->id_size == 4);
 
     for (size_t i = from; i < out->count; i++, before = id) {
         id = tokenizer->id_size == 4 ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i];

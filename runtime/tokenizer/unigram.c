@@ -219,12 +219,103 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
     return made;
 }
 
+/* The same for a word of up to UNIGRAM_SURE bytes and sums that are floats from 0 on, which most
+ * words are. A node that is not reached yet has the score -INFINITY. */
+struct short_node {
+    float score, lead;
+    uint32_t id;
+    uint8_t begin, depth, other_depth;
+};
+
+static inline void offer_short(struct short_node *node, float sum, size_t begin, unsigned depth,
+                               uint32_t id)
+{
+    unsigned other = depth;
+
+    if (sum > node->score) {
+        other = node->depth;
+        node->lead = sum - node->score;
+        node->score = sum;
+        node->begin = (uint8_t)begin;
+        node->depth = (uint8_t)depth;
+        node->id = id;
+    } else {
+        float lead = node->score - sum;
+
+        node->lead = lead < node->lead ? lead : node->lead;
+    }
+    node->other_depth = (uint8_t)(other > node->other_depth ? other : node->other_depth);
+}
+
+static void search_short(const struct unigram *unigram, struct short_node *nodes,
+                         const uint8_t *word, size_t length)
+{
+    const float *scores = unigram->scores_single;
+    const struct double_array pieces = unigram->pieces;
+
+    for (size_t at = 0, size; at < length; at += size) {
+        uint32_t point, base = pieces.root, number;
+        unsigned depth = nodes[at].depth + 1U;
+        float before = nodes[at].score;
+        int known = 0;
+
+        size = word[at] < 0x80 ? 1 : utf8_decode(word + at, word + length, &point);
+        for (size_t end = at;
+             end < length && double_array_step(&pieces, word[end], &base, &number);) {
+            end++;
+            if (number == 0)
+                continue;
+            offer_short(&nodes[end], before + scores[number - 1], at, depth, number - 1);
+            known |= end - at == size;
+        }
+        if (!known)
+            offer_short(&nodes[at + size], before + (float)unigram->unknown_score, at, depth,
+                        BPE_NONE);
+    }
+}
+
+static size_t encode_short(const struct unigram *unigram, const uint8_t *word, size_t length,
+                           uint32_t *ids, int *sure)
+{
+    const struct bpe *bpe = unigram->bpe;
+    struct short_node nodes[UNIGRAM_SURE + 1];
+    uint8_t ends[UNIGRAM_SURE];
+    size_t count = 0, made = 0;
+
+    for (size_t i = 0; i <= length; i++)
+        nodes[i] = (struct short_node){-INFINITY, INFINITY, 0, 0, 0, 0};
+    nodes[0].score = 0;
+    search_short(unigram, nodes, word, length);
+    *sure = 1;
+    for (size_t at = length; at > 0; at = nodes[at].begin) {
+        ends[count++] = (uint8_t)at;
+        /* Does it lead by more than the roundings of two paths? */
+        if (unigram->whole &&
+            nodes[at].lead < unigram->lead * (double)(nodes[at].depth + nodes[at].other_depth))
+            *sure = 0;
+    }
+    while (count-- > 0) {
+        const struct short_node *node = &nodes[ends[count]];
+
+        if (node->id != BPE_NONE)
+            ids[made++] = node->id;
+        else if (!bpe->unknown_bytes)
+            ids[made++] = bpe->unknown_id;
+        else
+            for (size_t i = node->begin; i < ends[count]; i++)
+                ids[made++] = bpe->byte_ids[word[i]];
+    }
+    return made;
+}
+
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
                       const uint8_t *word, size_t length, uint32_t *ids, int *sure)
 {
     struct unigram_node small[64], *nodes = small;
     int even = 1;
 
+    if (unigram->single && length <= UNIGRAM_SURE)
+        return encode_short(unigram, word, length, ids, sure);
     if (length >= sizeof(small) / sizeof(small[0]))
         nodes = bpe_scratch_reserve(scratch, (length + 1) * sizeof(*nodes));
     if (!nodes)

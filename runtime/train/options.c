@@ -333,7 +333,7 @@ const struct option arguments_table[] = {
     INT("profile-step-end", profile_end, 1, "with --profile, step at which profiling ends"),
     LIST("profile-ranks", profile_ranks, "RANK ...", "with --profile, ranks that write a trace (default: 0)"),
     TEXT("profile-dir", profile_dir, "DIR", "with --profile, write the trace of a step (Chrome, Perfetto) there (default: tensorboard-dir)"),
-    FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the plan and memory of every rank, without training"),
+    FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the parameters and memory of every rank, without training"),
     FLAG("verbose", verbose, "with --dry-run, print all arguments, too"),
     INT("world-size", world_size, 1, "number of ranks to assume with --dry-run"),
 

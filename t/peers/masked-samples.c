@@ -10,7 +10,7 @@
 #include "arguments.h"
 #include "data_files.h"
 #include "masked_words.h"
-#include "plan.h"
+#include "configure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ static int write_samples(struct arguments *a, int64_t count, struct error *err)
     struct masked_words words = {0};
     int rc = masked_words_load(&words, a, err);
 
-    plan_dataset(a, &config);
+    configure_dataset(a, &config);
     if (rc == 0 && !config.masked)
         rc = error_set(err, "these are not the options of a masked language model");
     if (rc == 0) {

@@ -110,6 +110,26 @@ bad early.xml '^megatron: warning: early\.xml: page "B" at byte [0-9]+: the page
 bad utf8.xml '^megatron: warning: utf8\.xml: page "B" at byte [0-9]+: not valid UTF-8; skipped$'
 head -c "$(($(stat -c %s ids.xml.bz2) / 2))" ids.xml.bz2 >cut.xml.bz2
 bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+: the page is not closed; skipped$'
+
+# However many pages are broken, each broken file is named, and once
+{ echo "$head"; for ((i = 0; i < 25; i++)); do page "P$i" $i '3 <b>4'; done; page Z 9 '7'; } >many.xml
+{ echo "$head"; page A 1 '1 2'; echo '</mediawiki>'; } >whole.xml
+bzip2 -1 -k many.xml && truncate -s -12 many.xml.bz2
+many="$(stat -c %s many.xml)" packed="$(stat -c %s many.xml.bz2)"
+flaws="megatron: warning: many.xml is truncated: it ends at byte $many without </mediawiki>
+megatron: warning: many.xml.bz2 is truncated: it ends at byte $packed in the middle of its data
+megatron: warning: many.xml.bz2: no complete <siteinfo>; English namespace names are used"
+told() { grep -E 'truncated|siteinfo' <<<"$out" | sort; }
+for size in 100M 600; do
+    extract many.xml many.xml.bz2 whole.xml --output many.jsonl --overwrite --chunk-bytes $size --workers 2
+    is "$rc $(grep -c '; skipped$' <<<"$out") $(told)" "0 20 $flaws" "data extract in chunks of $size: 20 broken pages and each broken file are named"
+    try "${pre[@]}" --input many.xml many.xml.bz2 whole.xml --output-prefix many --overwrite --wiki-no-title --chunk-bytes $size
+    is "$rc $(told)" "0 $flaws" "preprocess in chunks of $size: each broken file is named"
+done
+extract many.xml whole.xml many.xml.bz2 --workers 2
+is "$rc $(grep -c '; skipped$' <<<"$out") $(told)" "0 20 $flaws" "data extract to standard output: as well"
+extract cut.xml.bz2 --output cut.jsonl --chunk-bytes 9000 --workers 2
+is "$rc $(grep -c 'cut.xml.bz2 is truncated' <<<"$out")" "0 1" "a truncated block that a page crosses into is named once"
 { echo '<mediawiki><siteinfo>'; page A 1 '1 2'; } >site.xml
 try "${pre[@]}" --input site.xml --output-prefix site --wiki-no-title
 is "$rc" 0 "an invalid siteinfo is skipped"

@@ -11,10 +11,23 @@ enum { FEW_ROWS = 3, BLOCK = 16 };
 
 const size_t gemm_workspace_bytes = 0;
 
+int blas_thread_shutdown_(void) __attribute__((weak));
+
+/* Products are divided among our own threads. When OpenBLAS is loaded, it starts a thread for each
+ * other CPU, which spins for about 30 ms: more than a short command takes. What ends them before a
+ * fork ends them here. */
+__attribute__((constructor)) static void stop_threads(void)
+{
+    openblas_set_num_threads(1);
+    if (blas_thread_shutdown_)
+        blas_thread_shutdown_();
+}
+
 void gemm_prepare(void)
 {
-    /* Products are divided among our own threads. */
-    openblas_set_num_threads(1);
+    /* Setting it again would start the threads again. */
+    if (openblas_get_num_threads() != 1)
+        openblas_set_num_threads(1);
 }
 
 static void few_rows(int b_transposed, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
