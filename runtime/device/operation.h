@@ -51,13 +51,14 @@ static inline size_t type_size(enum device_type type)
 }
 
 /* Scaling of an fp8 operand: an element is the value times *scale. A kernel that reads the operand
- * multiplies by *inverse = 1 / *scale; a kernel that writes it multiplies by *scale, saturates, and
- * raises *amax to the largest absolute value before scaling. All are fp32 in device memory, and
- * NULL for all other types. */
+ * multiplies by *inverse = 1 / *scale; a kernel that writes it multiplies by *scale, which is not
+ * 0, saturates, raises *amax (unless that is NULL) to the largest absolute value before scaling,
+ * and sets *inverse. All are fp32 in device memory, and NULL for all other types; the address of
+ * *inverse is a multiple of 16 bytes. */
 struct operand_scale {
     const float *scale;
     float *amax;
-    const float *inverse;
+    float *inverse;
 };
 
 enum operation_kind {
@@ -188,7 +189,8 @@ struct activation_operands {
  *     sum = residual + dropout(x + bias)        y = norm(sum) * weight (+ norm_bias)
  * Without 'input' there is no x: sum is 'residual', 'sum' is not written. Without 'residual' there
  * is no addend: sum = dropout(x + bias). With NORM_NONE there is no y, mean and rstd.
- * Row r, column c is dropped by element row_index[r] * cols + c of (seed, purpose, iteration). */
+ * Row r, column c is dropped by element row_index[r] * cols + c of (seed, purpose, iteration).
+ * If y is fp8, it is rounded to 'type' first: a cast of y in 'type' gives the same. */
 enum norm { NORM_NONE, NORM_LAYER, NORM_RMS };
 
 struct residual_norm_shape {
@@ -363,10 +365,11 @@ struct embedding_backward_operands {
  * has it). A rank with padding only returns maximum -inf and sum 0.
  * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), computes loss[r]
  * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss (of a binary
- * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) * weight[r] * state->loss_scale in place (padding
- * gets 0). Without 'backward' the logits are unchanged. With one part 'partials' may be NULL:
- * FINISH then does both halves in one pass. With 'softcap' the logits are the result of
- * OPERATION_SOFTCAP, and the gradient is that of its input. */
+ * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) *
+ * weight[r] * state->loss_scale in place (padding gets 0). Without 'backward' the logits are
+ * unchanged. With one part 'partials' may be NULL: FINISH then does both halves in one pass. With
+ * 'softcap' the logits are the result of OPERATION_SOFTCAP, and the gradient is that of its input.
+ */
 struct cross_entropy_shape {
     int64_t rows, cols;
     int64_t first, vocabulary;
@@ -569,7 +572,8 @@ struct softcap_operands {
 /* Cast a matrix to fp8: rows and columns get its elements times the scale, rounded to the nearest
  * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude), as
  * scaling.h defines it. With 'bias' the column sums are the main gradient 'dbias'. The matrix is x,
- * or what one of these operations would compute, which is then not written anywhere. */
+ * or what one of these operations would compute, which is then not written anywhere. If x is of
+ * type 'to' already, it is only transposed: 'columns' and x are all that is used. */
 enum quantize_source {
     QUANTIZE_MATRIX,              /* x */
     QUANTIZE_ACTIVATION,          /* activation(x) */
@@ -594,6 +598,7 @@ struct quantize_operands {
     void *columns; /* (cols, rows), the transposed matrix, or NULL */
     const float *scale;
     float *amax;    /* or NULL: raised to the largest magnitude; NaN is the largest */
+    int scaled;     /* *scale is known not to be 0 */
     float *inverse; /* 1 / the scale that was used */
     float *dbias;   /* (cols) */
     int accumulate; /* of dbias */

@@ -54,13 +54,16 @@ SCALING_FUNCTION float scaling_largest(const struct scaling_rules *rules, int64_
 }
 
 /* Tensor number 'tensor' at the end of a step. 'position' is the entry of the history that is
- * replaced. Returns 1 if its amax is Inf or NaN: it is then left out. */
+ * replaced. Returns 1 if its amax is Inf or NaN: it is then left out. With delayed scaling every
+ * scale is known from then on: that of a tensor without an amax is 1. */
 SCALING_FUNCTION int scaling_end(const struct scaling_rules *rules, int64_t tensor,
                                  int64_t position, float *scale, float *amax, float *history)
 {
     float now = amax[tensor], most = now;
 
     amax[tensor] = 0;
+    if (rules->delayed && scale[tensor] == 0)
+        scale[tensor] = 1;
     if (!isfinite(now))
         return 1;
     if (!rules->delayed)

@@ -179,7 +179,8 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                     .out = z->qkv,
                                     .bias = bias,
                                     .wgrad_bias = bias,
-                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_QKV) : 0};
+                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_QKV) : 0,
+                                    .input_cast = block->before && block->before->casts};
     const struct linear_spec projection = {.rows = z->rows,
                                            .in = z->attention,
                                            .out = z->hidden,
@@ -219,8 +220,10 @@ static void release(void *shared)
 
 static struct column_parallel qkv_of(struct pass *p, struct block *block)
 {
-    return (struct column_parallel){norm_output(p, block->before), block->tensors[QKV],
-                                    block->tensors[QKV_BIAS], NULL};
+    return (struct column_parallel){.part = norm_output(p, block->before),
+                                    .weight = block->tensors[QKV],
+                                    .bias = block->tensors[QKV_BIAS],
+                                    .input = norm_cast(p, block->before)};
 }
 
 /* qkv = projected with normalized queries and keys. */
@@ -279,7 +282,7 @@ static void forward(struct pass *p, struct block *block)
                  &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
                                          common->sine});
     common->attend(p, block);
-    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out);
+    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out, NULL);
 }
 
 static void recompute(struct pass *p, struct block *block)

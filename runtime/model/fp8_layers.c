@@ -112,7 +112,7 @@ void fp8_layers_place(struct model *m, struct arena *arena)
         return;
     f->kept = arena_take(arena, fp8_layers_kept(&f->rules), sizeof(float));
     f->amax = arena_take(arena, f->rules.count, sizeof(float));
-    f->inverse = arena_take(arena, f->rules.count, sizeof(float));
+    f->inverse = arena_take(arena, f->rules.count * INVERSE_STRIDE, sizeof(float));
     for (int i = 0; i < 2; i++)
         f->scratch[i] = arena_take(arena, m->sizes.rows * widest(m), 1);
     for (int i = 0; i < m->parameters.tensor_count; i++) {
@@ -165,43 +165,76 @@ static float *scales(struct fp8_layers *f)
     return f->kept + 1;
 }
 
-static struct operand_scale scale_of(struct model *m, int tensor, enum scaled_tensor which)
+static float *inverse_of(const struct fp8_layers *f, int tensor, enum scaled_tensor which)
 {
-    return (struct operand_scale){.inverse = m->fp8.inverse + m->fp8.weights[tensor].entry + which};
+    return f->inverse + (f->weights[tensor].entry + which) * INVERSE_STRIDE;
 }
 
-static void cast(struct model *m, struct device_plan *plan, int tensor, enum scaled_tensor which,
-                 struct quantize_operands *o)
+static struct operand_scale scale_of(struct model *m, int tensor, enum scaled_tensor which)
 {
     struct fp8_layers *f = &m->fp8;
     int64_t entry = f->weights[tensor].entry + which;
 
-    o->scale = scales(f) + entry;
-    o->amax = f->records ? f->amax + entry : NULL;
-    o->inverse = f->inverse + entry;
+    return (struct operand_scale){.scale = scales(f) + entry,
+                                  .amax = f->records ? f->amax + entry : NULL,
+                                  .inverse = inverse_of(f, tensor, which)};
+}
+
+static void cast(struct model *m, struct device_plan *plan, const struct operand_scale *scale,
+                 struct quantize_operands *o)
+{
+    o->scale = scale->scale;
+    o->amax = scale->amax;
+    o->inverse = scale->inverse;
+    o->scaled = m->fp8.settled;
     run_quantize(plan, compute(m), o);
 }
 
+void fp8_input_place(struct fp8_input *input, struct arena *arena)
+{
+    input->inverse = arena_take(arena, INVERSE_STRIDE, sizeof(float));
+}
+
+struct operand_scale fp8_input_scale(struct model *m, int tensor, const struct fp8_input *input)
+{
+    struct operand_scale scale = scale_of(m, tensor, SCALED_INPUT);
+
+    if (input && input->inverse)
+        scale.inverse = input->inverse;
+    return scale;
+}
+
+void fp8_cast_input(struct model *m, struct device_plan *plan, int tensor,
+                    const struct fp8_input *input, const void *x, void *rows)
+{
+    const struct operand_scale scale = fp8_input_scale(m, tensor, input);
+
+    cast(m, plan, &scale,
+         &(struct quantize_operands){
+             .x = x, .rows = rows, .columns = input ? input->columns : NULL});
+}
+
 void fp8_forward(struct model *m, const struct linear *linear, int tensor,
-                 struct linear_forward_operands *o)
+                 const struct fp8_input *input, struct linear_forward_operands *o)
 {
     struct fp8_layers *f = &m->fp8;
 
     if (!linear->fp8)
         return;
+    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
     if (f->fresh)
-        cast(m, linear->cast_weight, tensor, SCALED_WEIGHT,
+        cast(m, linear->cast_weight, &o->weight_scale,
              &(struct quantize_operands){.x = weight(m, tensor),
                                          .rows = f->weights[tensor].rows,
                                          .columns = f->weights[tensor].columns});
     if (!(linear->fp8 & PRODUCT_FORWARD))
         return;
-    cast(m, linear->cast_input, tensor, SCALED_INPUT,
-         &(struct quantize_operands){.x = o->x, .rows = f->scratch[0]});
-    o->x = f->scratch[0];
+    if (!linear->input_cast) {
+        fp8_cast_input(m, linear->cast_input, tensor, input, o->x, f->scratch[0]);
+        o->x = f->scratch[0];
+    }
     o->weight = f->weights[tensor].rows;
-    o->x_scale = scale_of(m, tensor, SCALED_INPUT);
-    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+    o->x_scale = fp8_input_scale(m, tensor, input);
 }
 
 void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
@@ -211,7 +244,9 @@ void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
 
     if (!linear->fp8)
         return;
-    cast(m, linear->cast_gradient, tensor, SCALED_GRADIENT,
+    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
+    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+    cast(m, linear->cast_gradient, &o->dy_scale,
          &(struct quantize_operands){.x = linear->gradient ? o->pre : o->dy,
                                      .dy = o->dy,
                                      .rows = f->scratch[0],
@@ -220,22 +255,22 @@ void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
                                      .accumulate = accumulate});
     o->dy = f->scratch[0];
     o->weight = f->weights[tensor].columns;
-    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
-    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
 }
 
+/* An input that the norm cast is only transposed: that cast ignores scales. */
 void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
-               struct linear_wgrad_operands *o)
+               const struct fp8_input *input, struct linear_wgrad_operands *o)
 {
     struct fp8_layers *f = &m->fp8;
 
     if (!(linear->fp8 & PRODUCT_WGRAD))
         return;
-    cast(m, linear->cast_input, tensor, SCALED_INPUT,
-         &(struct quantize_operands){.x = o->x, .columns = f->scratch[0]});
-    o->x = f->scratch[0];
+    o->x_scale = fp8_input_scale(m, tensor, input);
+    if (!input || !input->columns)
+        cast(m, linear->cast_input, &o->x_scale,
+             &(struct quantize_operands){.x = o->x, .columns = f->scratch[0]});
+    o->x = input && input->columns ? input->columns : f->scratch[0];
     o->dy = f->scratch[1];
-    o->x_scale = scale_of(m, tensor, SCALED_INPUT);
     o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
 }
 
@@ -265,4 +300,10 @@ void model_scaling_end(struct model *m)
                                            .history = scales(f) + f->rules.count,
                                            .position = (int32_t *)(void *)f->kept,
                                            .state = m->state});
+    f->settled = f->rules.delayed;
+}
+
+int model_is_settled(const struct model *m)
+{
+    return !m->fp8.weights || !m->fp8.rules.delayed || m->fp8.settled;
 }

@@ -21,6 +21,10 @@ enum { PRODUCT_FORWARD = 1, PRODUCT_DGRAD = 2, PRODUCT_WGRAD = 4 };
 /* Sizes of fp8 matrices are multiples of this. */
 enum { FP8_UNIT = 16 };
 
+/* Inverse scales are this many floats apart: a product takes them only from multiples of 16 bytes.
+ */
+enum { INVERSE_STRIDE = 4 };
+
 /* For messages: "qkv". */
 const char *linear_kind_name(enum linear_kind kind);
 
@@ -42,6 +46,7 @@ struct linear_dgrad_operands;
 struct linear_forward_operands;
 struct linear_wgrad_operands;
 struct model;
+struct operand_scale;
 
 /* A weight in fp8. */
 struct fp8_weight {
@@ -55,11 +60,13 @@ struct fp8_layers {
     struct scaling_rules rules;
     struct fp8_weight *weights; /* one per tensor of the model; NULL: no fp8 */
     struct device_plan *end;
-    int fresh;             /* the pass casts weights */
-    int records;           /* the pass records amaxes */
-    float *kept;           /* device memory of the scaling state; see fp8_layers_kept */
-    float *amax, *inverse; /* (count) */
-    void *scratch[2];      /* an input or a gradient by row; a gradient by column */
+    int fresh;        /* the pass casts weights */
+    int records;      /* the pass records amaxes */
+    int settled;      /* no scale is 0: none has to be found from a tensor itself */
+    float *kept;      /* device memory of the scaling state; see fp8_layers_kept */
+    float *amax;      /* (count) */
+    float *inverse;   /* (count, INVERSE_STRIDE), of which the first is used */
+    void *scratch[2]; /* an input or a gradient by row; a gradient by column */
 };
 
 /* The scaling state that outlives a step: the position in the history (an int32), then the scales
@@ -75,13 +82,28 @@ void fp8_layers_place(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
 void fp8_layers_destroy(struct model *m);
 
+/* An input whose cast is kept from the forward to the backward pass of a micro-batch. */
+struct fp8_input {
+    void *columns;  /* (in, R) written by the forward pass, or NULL: wgrad makes it */
+    float *inverse; /* 1 / its scale; NULL: nothing is kept */
+};
+
+/* Place 'inverse'. */
+void fp8_input_place(struct fp8_input *input, struct arena *arena);
+
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
  * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */
 void fp8_forward(struct model *m, const struct linear *linear, int tensor,
-                 struct linear_forward_operands *operands);
+                 const struct fp8_input *input, struct linear_forward_operands *operands);
 void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
                struct linear_dgrad_operands *operands, float *dbias, int accumulate);
 void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
-               struct linear_wgrad_operands *operands);
+               const struct fp8_input *input, struct linear_wgrad_operands *operands);
+
+/* For a norm that casts its output, the input of the layer with this weight: the scale with which
+ * its kernel writes e4m3 and, as long as scales are not settled, a cast of the output. */
+struct operand_scale fp8_input_scale(struct model *m, int tensor, const struct fp8_input *input);
+void fp8_cast_input(struct model *m, struct device_plan *plan, int tensor,
+                    const struct fp8_input *input, const void *x, void *rows);
 
 #endif

@@ -15,10 +15,13 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
 
     planner_make(planner, &linear->cast_weight, &op);
     op.quantize.rows = spec->rows;
+    if (spec->input_cast)
+        op.quantize.from = TYPE_E4M3;
     op.quantize.source = spec->input;
     op.quantize.activation = spec->source_activation;
     op.quantize.gate = spec->source_gate;
     planner_make(planner, &linear->cast_input, &op);
+    op.quantize.from = m->config.type;
     op.quantize.cols = spec->out;
     op.quantize.to = rules->hybrid ? TYPE_E5M2 : TYPE_E4M3;
     op.quantize.source = linear->gradient = spec->gradient;
@@ -59,6 +62,7 @@ void linear_plan(struct planner *planner, struct model *m, struct linear *linear
                            }};
 
     linear->fp8 = spec->fp8;
+    linear->input_cast = spec->input_cast;
     if (spec->fp8)
         plan_casts(planner, m, linear, spec);
     planner_make(planner, &linear->forward, &op);
@@ -91,10 +95,10 @@ void linear_release(struct linear *linear)
  */
 
 static void forward_product(struct model *m, const struct linear *linear, int tensor,
-                            struct linear_forward_operands *o)
+                            const struct fp8_input *input, struct linear_forward_operands *o)
 {
     o->weight = weight(m, tensor);
-    fp8_forward(m, linear, tensor, o);
+    fp8_forward(m, linear, tensor, input, o);
     run_linear_forward(linear->forward, compute(m), o);
 }
 
@@ -108,10 +112,10 @@ static void dgrad_product(struct model *m, const struct linear *linear, int tens
 }
 
 static void wgrad_product(struct model *m, const struct linear *linear, int tensor,
-                          struct linear_wgrad_operands *o)
+                          const struct fp8_input *input, struct linear_wgrad_operands *o)
 {
     o->dweight = gradient(m, tensor);
-    fp8_wgrad(m, linear, tensor, o);
+    fp8_wgrad(m, linear, tensor, input, o);
     run_linear_wgrad(linear->wgrad, compute(m), o);
 }
 
@@ -130,7 +134,7 @@ void column_parallel_forward(struct model *m, const struct linear *linear,
     void *x = sequence_gather(&m->overlap, &rows, layer->part, m->scratch.whole1);
 
     overlap_end(&m->overlap);
-    forward_product(m, linear, layer->weight,
+    forward_product(m, linear, layer->weight, layer->input,
                     &(struct linear_forward_operands){
                         .x = x, .bias = weight(m, layer->bias), .y = y, .pre = pre});
 }
@@ -150,18 +154,19 @@ void column_parallel_backward(struct model *m, const struct linear *linear,
                   accumulate);
     overlap_end(&m->overlap);
     sequence_scatter(&m->overlap, &rows, dx, m->scratch.dy);
-    wgrad_product(m, linear, layer->weight,
+    wgrad_product(m, linear, layer->weight, layer->input,
                   &(struct linear_wgrad_operands){
                       .dy = dy, .x = x, .dbias = dbias, .accumulate = accumulate});
     overlap_end(&m->overlap);
 }
 
-void row_parallel_forward(struct model *m, const struct linear *linear, int w, void *x)
+void row_parallel_forward(struct model *m, const struct linear *linear, int w, void *x,
+                          const struct fp8_input *input)
 {
     struct sequence_rows rows = stream_rows(m);
     void *y = sequence_unreduced(&m->overlap, m->scratch.x, m->scratch.whole2);
 
-    forward_product(m, linear, w, &(struct linear_forward_operands){.x = x, .y = y});
+    forward_product(m, linear, w, input, &(struct linear_forward_operands){.x = x, .y = y});
     sequence_scatter(&m->overlap, &rows, y, m->scratch.x);
     overlap_end(&m->overlap);
 }
@@ -181,6 +186,6 @@ void row_parallel_backward(struct model *m, const struct linear *linear,
                                                   .accumulate = accumulate},
                   NULL, 0);
     wgrad_product(
-        m, linear, layer->weight,
+        m, linear, layer->weight, layer->input,
         &(struct linear_wgrad_operands){.dy = dy, .x = layer->x, .accumulate = accumulate});
 }

@@ -12,6 +12,7 @@ struct linear {
     int fp8; /* the products in fp8: PRODUCT_... */
     struct device_plan *cast_input, *cast_weight, *cast_gradient; /* of a layer with fp8 */
     enum quantize_source gradient;                                /* see linear_spec */
+    int input_cast;                                               /* see linear_spec */
 };
 
 struct linear_spec {
@@ -29,6 +30,7 @@ struct linear_spec {
     enum quantize_source input, gradient;
     enum activation source_activation;
     enum gate source_gate;
+    int input_cast; /* fp8: x is e4m3 already */
 };
 
 /* Create the plans; without gradients in a model that generates. */
@@ -41,6 +43,7 @@ struct column_parallel {
     void *part;       /* (P, h) input of this rank, output of a norm */
     int weight, bias; /* tensors */
     const void *pre;  /* of a gradient that is computed when it is cast: its second operand */
+    const struct fp8_input *input; /* of a norm that casts; or NULL */
 };
 
 void column_parallel_forward(struct model *m, const struct linear *linear,
@@ -51,8 +54,10 @@ void column_parallel_backward(struct model *m, const struct linear *linear,
                               const struct column_parallel *layer, void *dy, float *dbias,
                               int accumulate);
 
-/* scratch.x (P, h) = the sum over the tensor-parallel ranks of x (R, in) times the weights. */
-void row_parallel_forward(struct model *m, const struct linear *linear, int weight, void *x);
+/* scratch.x (P, h) = the sum over the tensor-parallel ranks of x (R, in) times the weights. 'input'
+ * is what is kept of a cast of x, or NULL. */
+void row_parallel_forward(struct model *m, const struct linear *linear, int weight, void *x,
+                          const struct fp8_input *input);
 
 /* From 'dpart' (P, h), the gradient of the output: dx (R, in) and the gradient of the weights.
  * 'pre' and 'dbias' belong to the layer that produced x; see linear_spec. */
@@ -61,6 +66,7 @@ struct row_parallel_gradient {
     void *x, *dpart, *dx;
     const void *pre;
     float *dbias;
+    const struct fp8_input *input; /* as in the forward pass */
 };
 
 void row_parallel_backward(struct model *m, const struct linear *linear,

@@ -123,6 +123,10 @@ void *model_scaling(struct model *model, struct scaling_rules *rules);
  * scales of the next step. Nothing without fp8. Collective over the world. */
 void model_scaling_end(struct model *model);
 
+/* Will the passes of later steps enqueue the same operations? Not before the first step of fp8 has
+ * ended: its scales are found from the tensors themselves. */
+int model_is_settled(const struct model *model);
+
 /* --- Generation: models with config.cache, one chunk, one slot and no context parallelism ------
  */
 

@@ -131,6 +131,25 @@ static void append(struct network *n, int chunk, const struct row *rows, const s
     }
 }
 
+/* A norm whose output only one linear layer takes, in both of its products in fp8, casts it. With
+ * tensor parallelism the output is gathered first; a model that generates has no wgrad. */
+static void choose_casts(struct network *n, const struct model_config *config,
+                         const struct layout *layout, int first)
+{
+    const struct model_sizes sizes = model_sizes(config, layout);
+    const int both = PRODUCT_FORWARD | PRODUCT_WGRAD;
+
+    for (int i = first; i + 1 < n->count; i++) {
+        struct block *norm = &n->blocks[i];
+        const struct block_kind *next = norm[1].kind;
+
+        norm->casts =
+            norm->fp8 && norm->kind == &norm_block && norm->name && next->linear_count > 0 &&
+            layout->tp == 1 && config->cache == 0 &&
+            (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
+    }
+}
+
 static void append_chunk(struct network *n, const struct model_config *config,
                          const struct layout *layout, int64_t stage, int64_t chunk)
 {
@@ -150,6 +169,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
                                    .fp8 = fp8_in_layer(config, number)};
 
         append(n, (int)chunk, table->layer, &like);
+        choose_casts(n, config, layout, n->count - length(table->layer));
     }
     append(n, (int)chunk,
            model_chunk_last(config, layout, stage, chunk) ? table->last : table->between, &outside);

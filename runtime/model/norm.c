@@ -6,12 +6,20 @@
 #include "norm.h"
 
 /* What a variant has, as bits. */
-enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8 };
+enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8, HAS_CAST = 16 };
+
+/* One operation of the residual stream. A norm that casts its output has two more plans: with y as
+ * e4m3, and the cast of y for a step without scales. */
+struct stream_plans {
+    struct device_plan *plain, *cast;
+};
 
 struct norm_common {
-    struct device_plan *forward[MODES], *backward;
-    struct device_plan *again; /* y from the sum alone; for recomputation */
-    struct device_plan *add;   /* gradients of the branch that took the sum itself */
+    struct stream_plans forward[MODES];
+    struct stream_plans again; /* y from the sum alone; for recomputation */
+    struct device_plan *backward;
+    struct device_plan *cast; /* of y */
+    struct device_plan *add;  /* gradients of the branch that took the sum itself */
 };
 
 void *norm_output(const struct pass *p, const struct block *norm)
@@ -19,6 +27,11 @@ void *norm_output(const struct pass *p, const struct block *norm)
     const struct norm_memory *a = memory_of(p, norm);
 
     return norm->kind == &norm_block && !norm->name ? a->sum : a->y;
+}
+
+const struct fp8_input *norm_cast(const struct pass *p, const struct block *norm)
+{
+    return norm && norm->casts ? &((struct norm_memory *)memory_of(p, norm))->cast : NULL;
 }
 
 void *norm_stream(const struct pass *p, const struct block *norm)
@@ -51,7 +64,8 @@ static int variant(const struct block *block)
     const struct block *branch = block->before;
 
     return (branch ? HAS_INPUT : 0) | (branch && branch->bias >= 0 ? HAS_BIAS : 0) |
-           (!branch || norm_before(branch) ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0);
+           (!branch || norm_before(branch) ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0) |
+           (block->casts ? HAS_CAST : 0);
 }
 
 /* The residual stream into a layer is kept even if all else is recomputed. */
@@ -62,6 +76,8 @@ void norm_place(struct model *m, const struct block *block, void *memory, struct
     size_t size = type_size(m->config.type);
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
 
+    if (block->casts)
+        fp8_input_place(&a->cast, arena);
     if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
         return;
     a->sum = a->stream = arena_take(arena, part, size);
@@ -70,7 +86,16 @@ void norm_place(struct model *m, const struct block *block, void *memory, struct
     a->mean = arena_take(arena, rows, sizeof(float));
     a->rstd = arena_take(arena, rows, sizeof(float));
     if (keep == KEEP_ALL)
-        a->y = arena_take(arena, part, size);
+        a->y = arena_take(arena, part, block->casts ? 1 : size);
+}
+
+static void plan_stream(struct planner *p, struct stream_plans *plans, struct operation op,
+                        const struct block *block)
+{
+    planner_make(p, &plans->plain, &op);
+    op.residual_norm.y_type = TYPE_E4M3;
+    if (block->variant & HAS_CAST)
+        planner_make(p, &plans->cast, &op);
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -93,22 +118,30 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                            }};
     struct operation add = {.kind = OPERATION_ADD,
                             .add = {m->sizes.part_rows * m->sizes.hidden, c->type}};
+    struct operation cast = {.kind = OPERATION_QUANTIZE,
+                             .quantize = {.rows = m->sizes.part_rows,
+                                          .cols = m->sizes.hidden,
+                                          .from = c->type,
+                                          .to = TYPE_E4M3,
+                                          .margin = m->fp8.rules.margin}};
 
+    if (block->variant & HAS_CAST)
+        planner_make(&p, &common->cast, &cast);
     if (trains(m)) {
-        planner_make(&p, &common->forward[MODE_TRAIN], &op);
+        plan_stream(&p, &common->forward[MODE_TRAIN], op, block);
         op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
         planner_make(&p, &common->backward, &op);
         op.kind = OPERATION_RESIDUAL_NORM;
     }
     op.residual_norm.dropout = 0;
-    planner_make(&p, &common->forward[MODE_EVALUATE], &op);
+    plan_stream(&p, &common->forward[MODE_EVALUATE], op, block);
     if (!(block->variant & HAS_NORM) && trains(m))
         planner_make(&p, &common->add, &add);
     if (c->recompute == RECOMPUTE_NONE || !(block->variant & HAS_NORM))
         return p.failed ? -1 : 0;
     op.residual_norm.input = op.residual_norm.bias = 0;
     op.residual_norm.residual = 1;
-    planner_make(&p, &common->again, &op);
+    plan_stream(&p, &common->again, op, block);
     return p.failed ? -1 : 0;
 }
 
@@ -116,11 +149,37 @@ static void release(void *shared)
 {
     struct norm_common *common = shared;
 
-    for (int mode = 0; mode < MODES; mode++)
-        plan_destroy(common->forward[mode]);
+    for (int mode = 0; mode < MODES; mode++) {
+        plan_destroy(common->forward[mode].plain);
+        plan_destroy(common->forward[mode].cast);
+    }
+    plan_destroy(common->again.plain);
+    plan_destroy(common->again.cast);
     plan_destroy(common->backward);
-    plan_destroy(common->again);
+    plan_destroy(common->cast);
     plan_destroy(common->add);
+}
+
+/* y is left as the branch after it takes it. Without scales it is computed in scratch.x, which is
+ * not needed any more, and cast from there. */
+static void run_stream(struct pass *p, const struct block *block, const struct stream_plans *plans,
+                       struct residual_norm_operands *o)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+    const struct norm_memory *a = memory_of(p, block);
+    int tensor = block->casts ? block[1].tensors[block[1].kind->linears[0]] : -1;
+
+    if (block->casts && m->fp8.settled) {
+        o->y_scale = fp8_input_scale(m, tensor, &a->cast);
+        run_residual_norm(plans->cast, compute(m), o);
+        return;
+    }
+    if (block->casts)
+        o->y = m->scratch.x;
+    run_residual_norm(plans->plain, compute(m), o);
+    if (block->casts)
+        fp8_cast_input(m, common->cast, tensor, &a->cast, m->scratch.x, a->y);
 }
 
 static void forward(struct pass *p, struct block *block)
@@ -136,21 +195,21 @@ static void forward(struct pass *p, struct block *block)
                     COPY_ON_DEVICE);
     if (!branch && !block->name)
         return;
-    run_residual_norm(common->forward[p->mode], compute(m),
-                      &(struct residual_norm_operands){
-                          .x = m->scratch.x,
-                          .bias = branch ? weight(m, branch->bias) : NULL,
-                          .residual = residual ? norm_stream(p, residual) : a->sum,
-                          .sum = a->sum,
-                          .weight = weight(m, block->tensors[NORM_WEIGHT]),
-                          .norm_bias = weight(m, block->tensors[NORM_BIAS]),
-                          .y = a->y,
-                          .mean = a->mean,
-                          .rstd = a->rstd,
-                          .row_index = p->slot->batch.row_index + first_row(m),
-                          .state = m->state,
-                          .purpose = branch ? branch->dropout_purpose : 0,
-                      });
+    run_stream(p, block, &common->forward[p->mode],
+               &(struct residual_norm_operands){
+                   .x = m->scratch.x,
+                   .bias = branch ? weight(m, branch->bias) : NULL,
+                   .residual = residual ? norm_stream(p, residual) : a->sum,
+                   .sum = a->sum,
+                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                   .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                   .y = a->y,
+                   .mean = a->mean,
+                   .rstd = a->rstd,
+                   .row_index = p->slot->batch.row_index + first_row(m),
+                   .state = m->state,
+                   .purpose = branch ? branch->dropout_purpose : 0,
+               });
 }
 
 /* The sum is there, or was computed from the branch again; so is y with full recomputation. */
@@ -166,16 +225,16 @@ static void recompute(struct pass *p, struct block *block)
     }
     if (!block->name)
         return;
-    run_residual_norm(common->again, compute(m),
-                      &(struct residual_norm_operands){
-                          .residual = a->sum,
-                          .weight = weight(m, block->tensors[NORM_WEIGHT]),
-                          .norm_bias = weight(m, block->tensors[NORM_BIAS]),
-                          .y = a->y,
-                          .mean = a->mean,
-                          .rstd = a->rstd,
-                          .state = m->state,
-                      });
+    run_stream(p, block, &common->again,
+               &(struct residual_norm_operands){
+                   .residual = a->sum,
+                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                   .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                   .y = a->y,
+                   .mean = a->mean,
+                   .rstd = a->rstd,
+                   .state = m->state,
+               });
 }
 
 static void backward(struct pass *p, struct block *block)

@@ -11,9 +11,10 @@
 enum { NORM_WEIGHT, NORM_BIAS };
 
 struct norm_memory {
-    void *sum, *y;      /* (P, h) what is normalized, and the input of the next branch */
-    void *stream;       /* (P, h) the residual stream: one of these two */
-    float *mean, *rstd; /* (P) */
+    void *sum, *y;         /* (P, h) what is normalized, and the input of the next branch */
+    void *stream;          /* (P, h) the residual stream: one of these two */
+    float *mean, *rstd;    /* (P) */
+    struct fp8_input cast; /* of y, if the norm casts it */
 };
 
 /* norm.c: weight and bias, and the memory of a slot. */

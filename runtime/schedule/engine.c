@@ -168,7 +168,8 @@ static void do_pass(struct pass *p, int last)
     if (p->backward && last && optimizer_overlaps(e->optimizer))
         model_backward(e->model, p->item.chunk, p->item.slot, p->accumulate, reduce_layer,
                        e->optimizer);
-    else if (e->recorder && (p->backward || !optimizer_gathers(e->optimizer)))
+    else if (e->recorder && model_is_settled(e->model) &&
+             (p->backward || !optimizer_gathers(e->optimizer)))
         recorder_run(e->recorder, pass_number(p), run_pass, p);
     else
         run_pass(p);

@@ -133,7 +133,8 @@ int optimizer_state_clear(struct optimizer_state *s, struct device_stream *strea
 
     if (!plan)
         return -1;
-    run_fill(plan, stream, &(struct fill_operands){s->here.moment1});
+    if (op.fill.count > 0)
+        run_fill(plan, stream, &(struct fill_operands){s->here.moment1});
     rc = device_stream_wait(stream, 600, err);
     plan_destroy(plan);
     if (rc == 0 && s->hosted > 0)

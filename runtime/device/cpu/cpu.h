@@ -70,6 +70,12 @@ int cpu_refuse_type(struct error *err);
 /* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 
+/* Cast a matrix to fp8 as OPERATION_QUANTIZE does; the workspace of the plan begins with the bytes
+ * for it. */
+size_t cpu_cast_workspace(const struct quantize_shape *shape);
+void cpu_cast(struct cpu_plan *plan, const struct quantize_shape *shape, const float *matrix,
+              const struct quantize_operands *operands);
+
 /* Parts of about equal size: part i of 'parts' of 'total' starts here, where part i-1 ends. */
 static inline int64_t cpu_part(int64_t total, int64_t parts, int64_t i)
 {

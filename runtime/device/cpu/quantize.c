@@ -107,12 +107,35 @@ static const float *matrix_of(struct cpu_plan *plan, const struct quantize_opera
     return out;
 }
 
-static void work_quantize(struct cpu_plan *plan, const void *operands)
+static void transpose_part(void *context, int64_t part)
+{
+    const struct job *job = context;
+    const struct quantize_shape *shape = job->shape;
+
+    for (int64_t r = part * ROWS; r < last_row(shape, part); r++)
+        for (int64_t c = 0; c < shape->cols; c++)
+            job->columns[c * shape->rows + r] = job->rows[r * shape->cols + c];
+}
+
+static void work_transpose(struct cpu_plan *plan, const void *operands)
 {
     const struct quantize_shape *shape = &plan->operation.quantize;
     const struct quantize_operands *o = operands;
+    struct job job = {.shape = shape, .rows = (uint8_t *)(uintptr_t)o->x, .columns = o->columns};
+
+    threads_run(plan->threads, parts_of(shape), transpose_part, &job);
+}
+
+size_t cpu_cast_workspace(const struct quantize_shape *shape)
+{
+    return (size_t)parts_of(shape) * sizeof(uint32_t);
+}
+
+void cpu_cast(struct cpu_plan *plan, const struct quantize_shape *shape, const float *matrix,
+              const struct quantize_operands *o)
+{
     int64_t parts = parts_of(shape);
-    struct job job = {shape, matrix_of(plan, o), o->rows, o->columns, *o->scale, plan->workspace};
+    struct job job = {shape, matrix, o->rows, o->columns, *o->scale, plan->workspace};
     uint32_t largest = 0;
 
     threads_run(plan->threads, parts, amax_part, &job);
@@ -126,6 +149,11 @@ static void work_quantize(struct cpu_plan *plan, const void *operands)
     threads_run(plan->threads, parts, cast_part, &job);
     if (shape->bias)
         cpu_column_sums(plan->threads, job.x, shape->rows, shape->cols, o->dbias, o->accumulate);
+}
+
+static void work_quantize(struct cpu_plan *plan, const void *operands)
+{
+    cpu_cast(plan, &plan->operation.quantize, matrix_of(plan, operands), operands);
 }
 
 static void work_scaling(struct cpu_plan *plan, const void *operands)
@@ -149,6 +177,10 @@ int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
 
     if (plan->operation.kind == OPERATION_SCALING) {
         plan->work = work_scaling;
+        return 0;
+    }
+    if (shape->from == shape->to && type_is_fp8(shape->to)) {
+        plan->work = work_transpose;
         return 0;
     }
     if (shape->from != TYPE_FP32 || !type_is_fp8(shape->to))

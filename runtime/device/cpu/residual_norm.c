@@ -148,6 +148,27 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
     threads_run(plan->threads, (f.shape->rows + BLOCK_ROWS - 1) / BLOCK_ROWS, forward_block, &f);
 }
 
+static struct quantize_shape cast_of(const struct residual_norm_shape *shape)
+{
+    return (struct quantize_shape){
+        .rows = shape->rows, .cols = shape->cols, .from = TYPE_FP32, .to = shape->y_type};
+}
+
+/* y is computed in the workspace and cast from there. */
+static void work_forward_cast(struct cpu_plan *plan, const void *operands)
+{
+    struct residual_norm_operands o = *(const struct residual_norm_operands *)operands;
+    const struct quantize_shape shape = cast_of(&plan->operation.residual_norm);
+    const struct quantize_operands result = {.rows = o.y,
+                                             .scale = o.y_scale.scale,
+                                             .amax = o.y_scale.amax,
+                                             .inverse = o.y_scale.inverse};
+
+    o.y = (char *)plan->workspace + cpu_cast_workspace(&shape);
+    work_forward(plan, &o);
+    cpu_cast(plan, &shape, o.y, &result);
+}
+
 struct backward {
     const struct residual_norm_shape *shape;
     const struct residual_norm_backward_operands *o;
@@ -262,11 +283,20 @@ int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err)
 {
     const struct residual_norm_shape *shape = &plan->operation.residual_norm;
     int64_t blocks = (shape->rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    const struct quantize_shape cast = cast_of(shape);
+    int casts = plan->operation.kind == OPERATION_RESIDUAL_NORM && shape->y_type == TYPE_E4M3 &&
+                shape->norm != NORM_NONE;
 
-    if (shape->type != TYPE_FP32 || shape->y_type != TYPE_FP32)
+    if (shape->type != TYPE_FP32 || (shape->y_type != TYPE_FP32 && !casts))
         return cpu_refuse_type(err);
     if (!shape->input && !shape->residual)
         return error_set(err, "a step of the residual stream needs an input or a residual");
+    if (casts) {
+        plan->work = work_forward_cast;
+        return cpu_workspace(
+            plan, cpu_cast_workspace(&cast) + (size_t)(shape->rows * shape->cols) * sizeof(float),
+            err);
+    }
     if (plan->operation.kind == OPERATION_RESIDUAL_NORM) {
         plan->work = work_forward;
         return 0;

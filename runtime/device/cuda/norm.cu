@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step of the residual stream: sum = residual + dropout(x + bias), y = norm(sum). A row stays
  * in registers: every tensor is read once and written once. */
+#include "fp8.cuh"
 #include "norm.cuh"
 
 namespace
@@ -35,8 +36,34 @@ __device__ inline moments merge(const moments *slots, int warps, int cols)
     return all;
 }
 
-/* FULL: every warp has WARP_COLS columns. Without y (NORM_RMS) only the sum is computed. */
-template <typename T, bool DROP, enum norm NORM, bool FULL>
+/* Values of y as fp8. They are rounded to T first: a cast of y would read them so. Returns the bits
+ * of the largest magnitude. */
+template <typename T> __device__ inline uint32_t store_fp8(uint8_t *y, float *v, float scale)
+{
+    uint32_t largest = 0;
+
+    unpack(pack<T>(v), v);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        largest = max(largest, magnitude(v[i]));
+    *reinterpret_cast<uint2 *>(y) = to_fp8<__NV_E4M3>(v, scale);
+    return largest;
+}
+
+/* What every thread of a warp that wrote fp8 calls at the end; 'first' is one thread of the grid.
+ */
+__device__ inline void end_fp8(const operand_scale &y, uint32_t largest, bool first)
+{
+    largest = __reduce_max_sync(0xffffffffu, largest);
+    if (y.amax && threadIdx.x % WARP == 0)
+        raise_amax(y.amax, largest);
+    if (first)
+        *y.inverse = 1.0f / *y.scale;
+}
+
+/* FULL: every warp has WARP_COLS columns. FP8: y is e4m3. Without y (NORM_RMS) only the sum is
+ * computed. */
+template <typename T, bool DROP, enum norm NORM, bool FULL, bool FP8>
 __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, row_split split, float epsilon,
                   dropout drop)
@@ -133,6 +160,8 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
         m = merge(slots + group * split.warps, split.warps, cols);
     }
     const float rstd = rsqrtf(m.squares / (float)cols + epsilon);
+    const float scale = FP8 ? *o.y_scale.scale : 0;
+    uint32_t largest = 0;
 #pragma unroll
     for (int k = 0; k < VECTORS; k++) {
         float weight[VECTOR], bias[VECTOR] = {0};
@@ -146,8 +175,14 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
         for (int i = 0; i < VECTOR; i++)
             v[k][i] =
                 (NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i]) * rstd * weight[i] + bias[i];
-        store_whole<VECTOR>((T *)o.y + at + k * WARP * VECTOR, v[k]);
+        if (FP8)
+            largest =
+                max(largest, store_fp8<T>((uint8_t *)o.y + at + k * WARP * VECTOR, v[k], scale));
+        else
+            store_whole<VECTOR>((T *)o.y + at + k * WARP * VECTOR, v[k]);
     }
+    if (FP8)
+        end_fp8(o.y_scale, largest, row == 0 && lane == 0 && part == 0);
     if (lane == 0 && part == 0) {
         o.rstd[row] = rstd;
         if (NORM == NORM_LAYER)
@@ -172,7 +207,7 @@ __device__ inline float block_sum(float x, float *slots)
     return x;
 }
 
-template <typename T, bool WIDE>
+template <typename T, bool WIDE, bool FP8>
 __global__ void __launch_bounds__(ANY_BLOCK)
     residual_norm_any(residual_norm_operands o, int cols, enum norm norm, float epsilon,
                       dropout drop)
@@ -233,6 +268,8 @@ __global__ void __launch_bounds__(ANY_BLOCK)
         }
     }
     const float rstd = rsqrtf(block_sum(squares, slots) / (float)cols + epsilon);
+    const float scale = FP8 ? *o.y_scale.scale : 0;
+    uint32_t largest = 0;
     for (int c = start; c < cols; c += walk) {
         float v[VECTOR], weight[VECTOR], bias[VECTOR] = {0};
 
@@ -243,8 +280,13 @@ __global__ void __launch_bounds__(ANY_BLOCK)
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
             v[i] = (v[i] - mean) * rstd * weight[i] + bias[i];
-        store_part<WIDE>((T *)o.y + base + c, pack<T>(v), cols - c);
+        if (FP8)
+            largest = max(largest, store_fp8<T>((uint8_t *)o.y + base + c, v, scale));
+        else
+            store_part<WIDE>((T *)o.y + base + c, pack<T>(v), cols - c);
     }
+    if (FP8)
+        end_fp8(o.y_scale, largest, row == 0 && threadIdx.x == 0);
     if (threadIdx.x == 0) {
         o.rstd[row] = rstd;
         if (norm == NORM_LAYER)
@@ -258,10 +300,12 @@ void launch(cudaStream_t stream, const residual_norm_shape *shape, const residua
 {
     const row_split split = split_rows(shape->cols, WARP_COLS);
     const int64_t blocks = divide_up(shape->rows, split.groups);
+    const auto kernel = sizeof(T) == 2 && shape->y_type == TYPE_E4M3
+                            ? residual_norm<T, DROP, NORM, FULL, sizeof(T) == 2>
+                            : residual_norm<T, DROP, NORM, FULL, false>;
 
-    residual_norm<T, DROP, NORM, FULL>
-        <<<(unsigned)blocks, split.warps * split.groups * WARP, 0, stream>>>(
-            *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon, drop);
+    kernel<<<(unsigned)blocks, split.warps * split.groups * WARP, 0, stream>>>(
+        *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon, drop);
 }
 
 template <typename T, enum norm NORM>
@@ -295,8 +339,12 @@ void launch_any(cudaStream_t stream, const residual_norm_shape *shape,
                 const residual_norm_operands *o, dropout drop)
 {
     const int threads = round_threads(divide_up(shape->cols, VECTOR), ANY_BLOCK);
+    const bool wide = in_vectors(shape, o);
     const auto kernel =
-        in_vectors(shape, o) ? residual_norm_any<T, true> : residual_norm_any<T, false>;
+        sizeof(T) == 2 && shape->y_type == TYPE_E4M3
+            ? (wide ? residual_norm_any<T, true, sizeof(T) == 2>
+                    : residual_norm_any<T, false, sizeof(T) == 2>)
+            : (wide ? residual_norm_any<T, true, false> : residual_norm_any<T, false, false>);
 
     kernel<<<(unsigned)shape->rows, threads, 0, stream>>>(*o, (int)shape->cols, shape->norm,
                                                           (float)shape->epsilon, drop);

@@ -101,7 +101,7 @@ static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, vo
                                            .columns = o->columns,
                                            .scale = o->scale,
                                            .amax = o->amax,
-                                           .largest = largest,
+                                           .largest = o->scaled ? NULL : largest,
                                            .margin = s->margin,
                                            .inverse = o->inverse};
 
@@ -123,8 +123,11 @@ static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, vo
                                         dbias, o->accumulate, sums);
         break;
     default:
-        kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result, dbias,
-                        o->accumulate, sums);
+        if (s->from == s->to)
+            kernel_transpose_bytes(STREAM, s->rows, s->cols, o->x, o->columns);
+        else
+            kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result, dbias,
+                            o->accumulate, sums);
         break;
     }
 }
@@ -185,6 +188,13 @@ static size_t workspace_of(const struct cuda_plan *plan)
     }
 }
 
+/* A norm of 16-bit rows may leave its result as e4m3, in whole vectors. */
+static int casts_norm(const struct residual_norm_shape *s)
+{
+    return type_size(s->type) == 2 && s->y_type == TYPE_E4M3 && s->norm != NORM_NONE &&
+           s->cols % 16 == 0;
+}
+
 /* Would a kernel have to write another type than it reads, or compute in fp8? */
 static int has_mixed_types(const struct operation *op)
 {
@@ -192,6 +202,9 @@ static int has_mixed_types(const struct operation *op)
     case OPERATION_ACTIVATION:
         return op->activation.type != op->activation.y_type || type_size(op->activation.type) == 1;
     case OPERATION_RESIDUAL_NORM:
+        if (casts_norm(&op->residual_norm))
+            return 0;
+        /* fallthrough */
     case OPERATION_RESIDUAL_NORM_BACKWARD:
         return op->residual_norm.type != op->residual_norm.y_type ||
                type_size(op->residual_norm.type) == 1;
@@ -205,14 +218,15 @@ static int has_mixed_types(const struct operation *op)
     }
 }
 
-/* Casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU. */
+/* Casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU; what was cast
+ * already is transposed. */
 static int casts(const struct quantize_shape *s)
 {
     int active = s->source == QUANTIZE_ACTIVATION || s->source == QUANTIZE_ACTIVATION_GRADIENT;
     int gated = s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT;
 
-    return type_size(s->from) == 2 && type_size(s->to) == 1 && s->rows % 16 == 0 &&
-           s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
+    return (type_size(s->from) == 2 || s->from == s->to) && type_size(s->to) == 1 &&
+           s->rows % 16 == 0 && s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
            (!active || s->activation == ACTIVATION_GELU_TANH) && (!gated || s->gate == GATE_SILU) &&
            (!s->bias || (s->source != QUANTIZE_ACTIVATION && s->source != QUANTIZE_GATE));
 }

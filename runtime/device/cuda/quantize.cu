@@ -8,10 +8,9 @@
  * transposed matrix leave from there. The word's place is permuted by its column so that neither
  * side has bank conflicts. */
 #include "common.cuh"
+#include "fp8.cuh"
 #include "gelu.cuh"
 #include "quantize.h"
-
-#include <cuda_fp8.h>
 
 namespace
 {
@@ -155,19 +154,6 @@ template <typename T> struct swiglu_gradient_of {
     }
 };
 
-/* Eight values as fp8, the first in the lowest byte. */
-template <__nv_fp8_interpretation_t KIND>
-__device__ inline uint2 to_fp8(const float *v, float scale)
-{
-    uint32_t two[4];
-
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        two[i] = __nv_cvt_float2_to_fp8x2(make_float2(v[2 * i] * scale, v[2 * i + 1] * scale),
-                                          __NV_SATFINITE, KIND);
-    return make_uint2(two[0] | two[1] << 16, two[2] | two[3] << 16);
-}
-
 /* Columns k .. k + 3 of four rows: word k of 'out' has the bytes of column k from row to row. */
 __device__ inline void transpose_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
                                        uint32_t *out)
@@ -218,8 +204,7 @@ __device__ inline void store_columns(const outputs &o, const tile &t, int64_t fi
     }
 }
 
-/* The largest of the block goes to 'amax'. Bits of numbers that are not negative are ordered as the
- * numbers are, NaN last, so the result does not depend on the order. */
+/* The largest of the block goes to 'amax'. */
 __device__ inline void reduce_amax(float largest, float *amax)
 {
     __shared__ uint32_t of_warp[THREADS / WARP];
@@ -232,15 +217,8 @@ __device__ inline void reduce_amax(float largest, float *amax)
 #pragma unroll
         for (int w = 1; w < THREADS / WARP; w++)
             bits = max(bits, of_warp[w]);
-        if (bits > *(volatile uint32_t *)amax)
-            atomicMax((uint32_t *)amax, bits);
+        raise_amax(amax, bits);
     }
-}
-
-/* |x| as bits keeps NaN, which fmaxf would lose. */
-__device__ inline uint32_t magnitude(float x)
-{
-    return __float_as_uint(x) & 0x7fffffffu;
 }
 
 template <int PARTS>
@@ -299,9 +277,9 @@ template <__nv_fp8_interpretation_t KIND> __device__ inline float scale_of(const
     if (scale == 0 && o.largest) {
         const uint32_t bits = block_max(o.largest[threadIdx.x]);
 
-        scale = scaling_factor(__uint_as_float(bits),
-                               KIND == __NV_E4M3 ? SCALING_E4M3_MAX : SCALING_E5M2_MAX, o.margin,
-                               1.0f);
+        scale =
+            scaling_factor(__uint_as_float(bits),
+                           KIND == __NV_E4M3 ? SCALING_E4M3_MAX : SCALING_E5M2_MAX, o.margin, 1.0f);
     }
     if (o.inverse && blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0)
         *o.inverse = 1.0f / scale;
