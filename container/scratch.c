@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scratch.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
@@ -63,7 +63,7 @@ static int lock_file(const char *directory)
 
     snprintf(path, sizeof(path), "%s/alive", directory);
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
+    if (fd >= 0 && file_lock(fd, 0) != 0) {
         close(fd);
         return -1;
     }
@@ -126,7 +126,7 @@ static void sweep_one(const char *path)
             remove_tree(path);
         return;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+    if (file_lock(fd, 0) == 0)
         remove_tree(path);
     close(fd);
 }

@@ -2,7 +2,6 @@
 #include "start.h"
 #include "clock.h"
 #include "enroot.h"
-#include "files.h"
 #include "holder.h"
 #include "process.h"
 #include "scratch.h"
@@ -56,7 +55,8 @@ static int write_mounts(FILE *file, const char *holder, const struct container_m
         const struct container_mount *mount = i == 0 ? &own : &mounts->items[i - 1];
 
         if (mount_format(mount, line, sizeof(line)) < 0)
-            return error_set(err, "the mount of %.200s has too long a line", mount->source);
+            return error_set(err, "the paths and flags of the mount of %.200s are too long",
+                             mount->source);
         fprintf(file, "%s\n", line);
     }
     fprintf(file, "MEGATRON_END\n}\n");

@@ -6,22 +6,25 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* Seconds since an arbitrary time; only differences are meaningful. */
-static inline double clock_now(void)
+/* What clock 'id' shows, in seconds; for example the CPU time of a thread. */
+static inline double clock_read(clockid_t id)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds since an arbitrary time; only differences are meaningful. */
+static inline double clock_now(void)
+{
+    return clock_read(CLOCK_MONOTONIC);
 }
 
 /* The time of day: seconds since 1970, which may jump when the clock is set. */
 static inline double clock_wall(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return clock_read(CLOCK_REALTIME);
 }
 
 /* The time 'seconds' from now on clock 'id', for calls that wait until an absolute time.

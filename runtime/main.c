@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "clock.h"
 #include "commands.h"
 #include "nearest.h"
 #include "remedies.h"
@@ -60,7 +61,7 @@ static void wait_for_others(int rc, int spoke)
     if (spoke && (rc != EXIT_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
         return;
     sigaction(SIGTERM, &action, NULL);
-    sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
+    clock_sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
 }
 
 static int run_command(const struct command *command, int argc, const char *const *argv)

@@ -20,7 +20,7 @@
 #include "contract.h"
 #include "controller.h"
 #include "image.h"
-#include "note.h"
+#include "handoff.h"
 #include "port.h"
 #include "preflight.h"
 #include "rendezvous_port.h"
@@ -189,7 +189,7 @@ void client_list_models(void)
 }
 
 /* With --export=NONE, which a job passes on to its steps, tasks have no HOME; here it can be looked
- * up. Words of a note are separated by spaces. */
+ * up. Words of a handoff are separated by spaces. */
 static void find_home(char *home, size_t size)
 {
     const struct passwd *account = getenv("HOME") ? NULL : getpwuid(getuid());
@@ -199,23 +199,23 @@ static void find_home(char *home, size_t size)
         strcpy(home, found);
 }
 
-static void write_note(struct plugin *plugin, unsigned wishes)
+static void write_handoff(struct plugin *plugin, unsigned wishes)
 {
-    struct note note = {.contract = CONTRACT_VERSION, .wishes = wishes};
-    char text[NOTE_TEXT];
+    struct handoff handoff = {.contract = CONTRACT_VERSION, .wishes = wishes};
+    char text[HANDOFF_TEXT];
     const char *version =
         plugin->config.client_version ? plugin->config.client_version : plugin_version_text();
 
-    snprintf(note.version, sizeof(note.version), "%s", version);
-    snprintf(note.slurm, sizeof(note.slurm), "%s", plugin_slurm_text());
-    if (getrandom(&note.mark, sizeof(note.mark), 0) == sizeof(note.mark))
-        note.mark &= INT64_MAX;
-    token_create(note.secret); /* without it, ranks recognize each other by rank and size only */
+    snprintf(handoff.version, sizeof(handoff.version), "%s", version);
+    snprintf(handoff.slurm, sizeof(handoff.slurm), "%s", plugin_slurm_text());
+    if (getrandom(&handoff.mark, sizeof(handoff.mark), 0) == sizeof(handoff.mark))
+        handoff.mark &= INT64_MAX;
+    token_create(handoff.secret); /* without it, ranks recognize each other by rank and size only */
     if (plugin->settings.image.used)
-        find_home(note.home, sizeof(note.home));
-    note_format_client(&note, text);
-    setenv(NOTE_CLIENT, text, 1);
-    unsetenv(NOTE_STEP);
+        find_home(handoff.home, sizeof(handoff.home));
+    handoff_format_client(&handoff, text);
+    setenv(HANDOFF_CLIENT, text, 1);
+    unsetenv(HANDOFF_STEP);
     /* Left over from the enclosing step if this srun runs inside one. */
     if (getenv("SLURM_STEP_ID"))
         unsetenv("SLURM_STEP_RESV_PORTS");
@@ -318,8 +318,7 @@ static void warn_memory(const struct plugin *plugin, const struct counts *counts
         return;
     slurm_spank_log("megatron: warning: %s with tp %lld, pp %lld, cp %lld: %s",
                     settings->model->name, (long long)settings->layout.tp,
-                    (long long)settings->layout.pp, (long long)settings->layout.cp,
-                    advice.problem);
+                    (long long)settings->layout.pp, (long long)settings->layout.cp, advice.problem);
     if (advice.better.tp > 0)
         slurm_spank_log("megatron: --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits",
                         (long long)advice.better.tp, (long long)advice.better.pp,
@@ -353,19 +352,19 @@ static bool is_het(const struct request *request)
     return request->count > 1 || getenv("SLURM_HET_SIZE") || getenv("SLURM_PACK_SIZE");
 }
 
-/* All components of a het job must be told the same, and the note is read before the step exists.
- * Outside a job, this is the only step. */
-static void write_het_note(const struct plugin *plugin, const struct request *request)
+/* All components of a het job must be told the same, and the handoff is read before the step
+ * exists. Outside a job, this is the only step. */
+static void write_het_handoff(const struct plugin *plugin, const struct request *request)
 {
-    struct note note = {.port = 0};
+    struct handoff handoff = {.port = 0};
     const char *job = getenv("SLURM_JOB_ID");
-    char text[NOTE_TEXT];
+    char text[HANDOFF_TEXT];
 
     if (!job || !plugin->settings.image.used || !is_het(request))
         return;
-    note.start = controller_job_start((uint32_t)strtoul(job, NULL, 10));
-    note_format_step(&note, text);
-    setenv(NOTE_STEP, text, 1);
+    handoff.start = controller_job_start((uint32_t)strtoul(job, NULL, 10));
+    handoff_format_step(&handoff, text);
+    setenv(HANDOFF_STEP, text, 1);
 }
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
@@ -413,8 +412,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
 
         /* Options that srun inherits from the job bind the step like its own options. */
         read_request(&inside, true);
-        write_note(plugin, inside.wishes);
-        write_het_note(plugin, &request);
+        write_handoff(plugin, inside.wishes);
+        write_het_handoff(plugin, &request);
     }
     return 0;
 }
@@ -476,28 +475,28 @@ static int64_t choose_port(const struct plugin *plugin, uint32_t job, uint32_t s
     return 0;
 }
 
-static void write_step_note(const struct plugin *plugin, spank_t spank)
+static void write_step_handoff(const struct plugin *plugin, spank_t spank)
 {
     struct controller_node node;
-    struct note note = {.port = 0};
-    char text[NOTE_TEXT];
+    struct handoff handoff = {.port = 0};
+    char text[HANDOFF_TEXT];
     uint32_t job, step;
 
     if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
         return;
-    note.end = controller_job_end(job);
+    handoff.end = controller_job_end(job);
     if (plugin->settings.image.used)
-        note.start = controller_job_start(job);
+        handoff.start = controller_job_start(job);
     if (!(plugin->config.off & PART_RENDEZVOUS) &&
         controller_first_node(job, step, NO_VAL, &node) == 0) {
-        snprintf(note.master, sizeof(note.master), "%s", node.address);
-        snprintf(note.first, sizeof(note.first), "%s", node.name);
+        snprintf(handoff.master, sizeof(handoff.master), "%s", node.address);
+        snprintf(handoff.first, sizeof(handoff.first), "%s", node.name);
         if (is_here(&node))
-            note.port = choose_port(plugin, job, step);
+            handoff.port = choose_port(plugin, job, step);
     }
-    note_format_step(&note, text);
-    setenv(NOTE_STEP, text, 1);
+    handoff_format_step(&handoff, text);
+    setenv(HANDOFF_STEP, text, 1);
 }
 
 /* --- preflight ------------------------------------------------------------------------------ */
@@ -540,8 +539,9 @@ static int test_nodes(struct plugin *plugin, spank_t spank, struct error *err)
         slurm_spank_log("megatron: warning: the nodes are not tested: %s", why.text);
     if (answer != PREFLIGHT_SICK || plugin->config.preflight_failure == PREFLIGHT_REPORT)
         return 0;
-    return error_set(err, "a node failed its test, see above; leave it out with --exclude, or start "
-                          "the tasks anyway with --megatron-preflight=no");
+    return error_set(err,
+                     "a node failed its test, see above; leave it out with --exclude, or start "
+                     "the tasks anyway with --megatron-preflight=no");
 }
 
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err)
@@ -561,7 +561,7 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
         return -1;
     if (test_nodes(plugin, spank, err) < 0)
         return -1;
-    write_step_note(plugin, spank);
+    write_step_handoff(plugin, spank);
     return 0;
 }
 
@@ -570,11 +570,11 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
  * So the step is launched anyway, and its tasks fail on the nodes without another message. */
 int client_refuse_step(const struct plugin *plugin)
 {
-    struct note note = {.refused = 1};
-    char text[NOTE_TEXT];
+    struct handoff handoff = {.refused = 1};
+    char text[HANDOFF_TEXT];
 
     if (!plugin->within)
         return -1;
-    note_format_step(&note, text);
-    return setenv(NOTE_STEP, text, 1);
+    handoff_format_step(&handoff, text);
+    return setenv(HANDOFF_STEP, text, 1);
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "deadline.h"
+#include "clock.h"
 
 #include <signal.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 int with_deadline(int (*call)(void *), void *argument, int seconds)
 {
-    const struct timespec pause = {.tv_nsec = 2000000};
     pid_t pid = fork();
     int status;
 
@@ -23,7 +22,7 @@ int with_deadline(int (*call)(void *), void *argument, int seconds)
             return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         if (ended < 0)
             return -1;
-        nanosleep(&pause, NULL);
+        clock_sleep(0.002);
     }
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);

@@ -86,8 +86,8 @@ static void set_identity(struct exporter *exporter, const struct facts *facts)
     set_number(exporter, CONTRACT_NODE_RANK, facts->node_rank);
     set_number(exporter, CONTRACT_NODES, facts->nodes);
     set_number(exporter, CONTRACT_RESTARTS, facts->restarts);
-    if (facts->note.end > 0)
-        set_number(exporter, CONTRACT_JOB_END, facts->note.end);
+    if (facts->handoff.end > 0)
+        set_number(exporter, CONTRACT_JOB_END, facts->handoff.end);
 }
 
 static void set_layout(struct exporter *exporter, const struct settings *settings)
@@ -106,8 +106,8 @@ static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
 {
     char text[32];
 
-    if (facts->note.secret[0])
-        set_fact(exporter, CONTRACT_SECRET, facts->note.secret);
+    if (facts->handoff.secret[0])
+        set_fact(exporter, CONTRACT_SECRET, facts->handoff.secret);
     if (share->master[0]) {
         set_contract_choice(exporter, CONTRACT_MASTER_ADDR, share->master);
         set_other(exporter, "MASTER_ADDR", share->master);
@@ -170,8 +170,8 @@ int environment_export(spank_t spank, const struct facts *facts, const struct se
     struct exporter exporter = {.spank = spank, .left = left};
 
     left[0] = '\0';
-    spank_unsetenv(spank, NOTE_CLIENT);
-    spank_unsetenv(spank, NOTE_STEP);
+    spank_unsetenv(spank, HANDOFF_CLIENT);
+    spank_unsetenv(spank, HANDOFF_STEP);
     set_identity(&exporter, facts);
     set_layout(&exporter, settings);
     set_rendezvous(&exporter, facts, share);

@@ -31,7 +31,7 @@ int facts_read(struct facts *facts, spank_t spank, struct error *err)
 {
     uint32_t rank = 0, world = 0, node = 0, nodes = 0, job = 0;
     int local = -1;
-    char text[NOTE_TEXT];
+    char text[HANDOFF_TEXT];
 
     memset(facts, 0, sizeof(*facts));
     if (spank_get_item(spank, S_JOB_ID, &job) ||
@@ -53,7 +53,7 @@ int facts_read(struct facts *facts, spank_t spank, struct error *err)
     if (!facts_variable(spank, "SLURMD_NODENAME", facts->node, sizeof(facts->node))[0])
         gethostname(facts->node, sizeof(facts->node) - 1);
     facts_variable(spank, "SLURM_CLUSTER_NAME", facts->cluster, sizeof(facts->cluster));
-    note_parse(&facts->note, facts_variable(spank, NOTE_CLIENT, text, sizeof(text)));
-    note_parse(&facts->note, facts_variable(spank, NOTE_STEP, text, sizeof(text)));
+    handoff_parse(&facts->handoff, facts_variable(spank, HANDOFF_CLIENT, text, sizeof(text)));
+    handoff_parse(&facts->handoff, facts_variable(spank, HANDOFF_STEP, text, sizeof(text)));
     return 0;
 }

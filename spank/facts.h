@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "error.h"
-#include "note.h"
+#include "handoff.h"
 
 struct facts {
     uint32_t job, step, restarts;
@@ -16,8 +16,8 @@ struct facts {
     uint32_t local, local_size;             /* on this node */
     char node[256];                         /* NodeName of this node */
     char cluster[256];
-    bool het;         /* for a het job: srun cannot know the node of task 0 */
-    struct note note; /* as reported by srun */
+    bool het;               /* for a het job: srun cannot know the node of task 0 */
+    struct handoff handoff; /* as reported by srun */
 };
 
 /* Collect the facts in task_init. Returns 0 or -1. */

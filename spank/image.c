@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "enroot.h"
-#include "files.h"
 #include "host.h"
 #include "importer.h"
 #include "scratch.h"
@@ -189,7 +188,7 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
 /* --- after the step ------------------------------------------------------------------------- */
 
 /* Save the variables that `release` needs; slurmstepd, which runs it, does not have them. */
-static void note_environment(const struct image_node *node)
+static void record_environment(const struct image_node *node)
 {
     static const char *const names[] = {"HOME",           "USER",
                                         "PATH",           "TMPDIR",
@@ -197,8 +196,8 @@ static void note_environment(const struct image_node *node)
                                         "SLURM_JOB_ID",   "ENROOT_TEMP_PATH",
                                         "SLURM_STEP_ID",  "SLURM_JOB_UID",
                                         "SLURMD_NODENAME"};
-    char *list = node->places->environment;
-    size_t used = 0, size = sizeof(node->places->environment);
+    char *list = node->leftovers->environment;
+    size_t used = 0, size = sizeof(node->leftovers->environment);
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const char *text = value(node->environment, names[i]);
@@ -213,22 +212,23 @@ static void note_environment(const struct image_node *node)
 
 /* If all nodes of a step are killed, they need not all list the shared directory: only nodes that
  * import run `release`. A third-party importer is called on every node. */
-static void note_places(const struct image_node *node)
+static void record_leftovers(const struct image_node *node)
 {
     const struct image_settings *settings = node->settings;
     bool gets = settings->reference.scheme != IMAGE_FILE || settings->container;
     bool imports = node->imports || node->nodes == 1 || settings->container;
 
-    snprintf(node->places->temporary, sizeof(node->places->temporary), "%s",
+    snprintf(node->leftovers->temporary, sizeof(node->leftovers->temporary), "%s",
              enroot_temporary(node->environment));
     if (gets && (imports || node->config->importer))
-        note_environment(node);
+        record_environment(node);
 }
 
 /* The user's processes can write to this memory, so nothing in it is trusted. */
-static size_t split_environment(const struct image_places *places, const char **list, size_t size)
+static size_t split_environment(const struct image_leftovers *leftovers, const char **list,
+                                size_t size)
 {
-    const char *at = places->environment, *end = at + sizeof(places->environment);
+    const char *at = leftovers->environment, *end = at + sizeof(leftovers->environment);
     size_t count = 0;
 
     while (count + 1 < size && at < end && *at && memchr(at, '\0', (size_t)(end - at))) {
@@ -239,35 +239,37 @@ static size_t split_environment(const struct image_places *places, const char **
     return count;
 }
 
-static void release(const struct image_places *places, const struct config *config)
+static void release(const struct image_leftovers *leftovers, const struct config *config)
 {
     const char *environment[32];
     const struct importer importer = {.program = config->importer, .environment = environment};
 
-    if (split_environment(places, environment, sizeof(environment) / sizeof(environment[0])) > 0)
+    if (split_environment(leftovers, environment, sizeof(environment) / sizeof(environment[0])) > 0)
         importer_release(&importer);
 }
 
-bool image_needs_clean_up(const struct image_places *places, const struct config *config,
+bool image_needs_clean_up(const struct image_leftovers *leftovers, const struct config *config,
                           bool killed)
 {
-    return places->temporary[0] && (killed || (config->importer && places->environment[0]));
+    return leftovers->temporary[0] && (killed || (config->importer && leftovers->environment[0]));
 }
 
-void image_clean_up(const struct image_places *places, const struct config *config, bool killed)
+void image_clean_up(const struct image_leftovers *leftovers, const struct config *config,
+                    bool killed)
 {
-    char temporary[sizeof(places->temporary)];
+    char temporary[sizeof(leftovers->temporary)];
 
-    snprintf(temporary, sizeof(temporary), "%.*s", (int)sizeof(temporary) - 1, places->temporary);
+    snprintf(temporary, sizeof(temporary), "%.*s", (int)sizeof(temporary) - 1,
+             leftovers->temporary);
     if (config->importer)
-        release(places, config);
+        release(leftovers, config);
     /* Try more than once: files held by a dying process of the step can be removed only later. */
     for (unsigned i = 0; killed && i < RELEASE_TRIES; i++) {
         if (!config->importer)
-            release(places, config);
+            release(leftovers, config);
         scratch_sweep(temporary);
         if (i + 1 < RELEASE_TRIES)
-            sleep(1U << i);
+            clock_sleep(1U << i);
     }
 }
 
@@ -292,7 +294,7 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
     if (!environment)
         return error_set(err, "out of memory");
     own.environment = environment;
-    note_places(&own);
+    record_leftovers(&own);
     rc = start_image(&own, holder, err);
     free(environment);
     return rc;

@@ -9,7 +9,7 @@
 
 #include "cpuset.h"
 #include "error.h"
-#include "image_places.h"
+#include "image_leftovers.h"
 #include "image_settings.h"
 #include "stop.h"
 
@@ -29,8 +29,8 @@ struct image_node {
     int lifetime; /* read end of a pipe; slurmstepd holds the write end */
     void (*say)(void *argument, const char *line);
     void *argument;
-    const stop_flag *stop;       /* set when the step is to end */
-    struct image_places *places; /* filled before anything is written, for image_clean_up */
+    const stop_flag *stop;             /* set when the step is to end */
+    struct image_leftovers *leftovers; /* filled before anything is written, for image_clean_up */
 };
 
 /* Get the image and start the container. '*holder' gets the process to join. Returns 0 or -1. */
@@ -38,11 +38,12 @@ int image_start(const struct image_node *node, pid_t *holder, struct error *err)
 
 /* When the step is over: is there anything for image_clean_up to do? 'killed': image_start did not
  * return. */
-bool image_needs_clean_up(const struct image_places *places, const struct config *config,
+bool image_needs_clean_up(const struct image_leftovers *leftovers, const struct config *config,
                           bool killed);
 
 /* Remove what image_start left, as the user. May take a minute. */
-void image_clean_up(const struct image_places *places, const struct config *config, bool killed);
+void image_clean_up(const struct image_leftovers *leftovers, const struct config *config,
+                    bool killed);
 
 /* On the submit host: import an image from the local docker or podman into the cache. Returns 0 or
  * -1. */

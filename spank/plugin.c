@@ -3,6 +3,7 @@
  * exits or aborts, except in a client that was only asked to check. */
 #include "plugin.h"
 
+#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,8 +109,13 @@ static bool asked_to_fail(const char *callback, struct error *err)
     return true;
 }
 
-/* --- a second copy of the plugin ---------------------------------------------------------------
+/* --- a plugin that is loaded twice -------------------------------------------------------------
  */
+
+static bool is_client(void)
+{
+    return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
+}
 
 /* Of two copies that plugstack.conf names, the first one is used: if both registered the options,
  * Slurm would print a line per option in every command. */
@@ -119,12 +125,32 @@ static bool is_second_copy(void)
 
     if (!copies_find(plugin_name, first, second, sizeof(first)))
         return false;
-    if (spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR)
+    if (is_client())
         slurm_spank_log("megatron: warning: plugstack.conf loads two copies of the plugin, %s and "
                         "%s; only the first is used; the administrator should remove the line of "
                         "one",
                         first, second);
     return true;
+}
+
+/* Two lines that name one file, also through a symbolic link, share this context, and Slurm calls
+ * every callback once per line. Only the first line is used. */
+static bool is_second_line(void)
+{
+    Dl_info info;
+
+    if (++context.lines == 1)
+        return false;
+    if (context.lines == 2 && is_client())
+        slurm_spank_log("megatron: warning: plugstack.conf loads the plugin %s twice; only the "
+                        "first line is used; the administrator should remove the other",
+                        dladdr(plugin_name, &info) ? info.dli_fname : "");
+    return true;
+}
+
+static bool is_repeated(enum callback callback)
+{
+    return context.lines > 1 && context.calls[callback]++ % context.lines != 0;
 }
 
 /* --- callbacks ------------------------------------------------------------------------------ */
@@ -135,8 +161,8 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
     struct error err;
 
-    context.unused = is_second_copy();
-    if (context.unused)
+    context.unused = context.unused || is_second_copy();
+    if (context.unused || (spank_context() != S_CTX_SLURMD && is_second_line()))
         return 0;
     config_parse(&context.config, argc, argv);
     if (spank_context() == S_CTX_SLURMD) {
@@ -157,10 +183,11 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
     struct error err;
+    char path[128];
 
     (void)argc;
     (void)argv;
-    if (context.unused)
+    if (context.unused || is_repeated(CALLBACK_INIT_POST_OPT))
         return 0;
     switch (spank_context()) {
     case S_CTX_LOCAL:
@@ -175,6 +202,8 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     case S_CTX_REMOTE:
         if (asked_to_fail("init_post_opt", &err))
             plugin_defer(&context, &err);
+        if (step_clean(&context, spank, path, sizeof(path)))
+            slurm_info("megatron: removed %s, which a killed slurmstepd had left", path);
         return 0;
     default:
         return 0;
@@ -187,7 +216,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused)
+    if (context.unused || is_repeated(CALLBACK_LOCAL_USER_INIT))
         return 0;
     if (asked_to_fail("local_user_init", &err))
         plugin_defer(&context, &err);
@@ -204,7 +233,7 @@ int slurm_spank_user_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused)
+    if (context.unused || is_repeated(CALLBACK_USER_INIT))
         return 0;
     if (asked_to_fail("user_init", &err))
         plugin_defer(&context, &err);
@@ -218,7 +247,7 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused)
+    if (context.unused || is_repeated(CALLBACK_TASK_INIT))
         return 0;
     if (asked_to_fail("task_init", &err))
         plugin_defer(&context, &err);
@@ -231,7 +260,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (context.unused)
+    if (context.unused || ++context.exits < context.lines)
         return 0;
     /* Too late to fail anything: the tasks have exited. */
     if (asked_to_fail("exit", &err))

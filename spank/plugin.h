@@ -17,8 +17,20 @@
 #include "settings.h"
 #include "share.h"
 
+/* Callbacks that count only once, even if several lines load the plugin. */
+enum callback {
+    CALLBACK_INIT_POST_OPT,
+    CALLBACK_LOCAL_USER_INIT,
+    CALLBACK_USER_INIT,
+    CALLBACK_TASK_INIT,
+    CALLBACK_COUNT
+};
+
 struct plugin {
-    bool unused; /* another copy of the plugin was loaded first */
+    bool unused;    /* another copy of the plugin was loaded first */
+    unsigned lines; /* of plugstack.conf that load this copy */
+    unsigned calls[CALLBACK_COUNT];
+    unsigned exits;
     struct config config;
     struct settings settings;
     /* An error in a callback whose failure would drain a node, or break jobs that do not use the
@@ -49,6 +61,10 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
 int client_refuse_step(const struct plugin *plugin);
 
 void daemon_init(struct plugin *plugin);
+
+/* Before Slurm prepares MPI for the step: remove what a killed slurmstepd of the same step has
+ * left. True if there was something; its path is in 'path'. */
+bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size);
 
 /* Before the fork. Failures are deferred to the tasks. */
 void step_user_init(struct plugin *plugin, spank_t spank);

@@ -92,9 +92,9 @@ static void find_master(spank_t spank, const struct facts *facts, struct share *
 
     if (facts_variable(spank, "MASTER_ADDR", share->master, sizeof(share->master))[0])
         return;
-    if (facts->note.master[0]) {
-        strcpy(share->master, facts->note.master);
-        strcpy(share->first, facts->note.first);
+    if (facts->handoff.master[0]) {
+        strcpy(share->master, facts->handoff.master);
+        strcpy(share->first, facts->handoff.first);
         return;
     }
     first_component(spank, &lookup);
@@ -127,7 +127,7 @@ static int find_port(spank_t spank, const struct facts *facts, const struct conf
         share->port =
             rendezvous_reserved(facts_variable(spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
     if (share->port == 0)
-        share->port = facts->note.port > 0 ? facts->note.port : rendezvous_port(&step, 0);
+        share->port = facts->handoff.port > 0 ? facts->handoff.port : rendezvous_port(&step, 0);
     for (uint32_t i = 0; i < share->tasks; i++)
         here |= share->task[i].found.rank == 0;
     if (here && !port_is_free(share->port))

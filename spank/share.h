@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include "cpuset.h"
 #include "error.h"
-#include "image_places.h"
+#include "image_leftovers.h"
 
 enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };
 
@@ -53,17 +53,17 @@ struct share {
     uint32_t end_step; /* a task failed; the step must end on all nodes */
     uint32_t tasks;
     struct error error;
-    uint32_t image_state;       /* enum share_state */
-    int32_t image_leader;       /* the task that starts the container */
-    int32_t holder;             /* the process to join */
-    struct image_places places; /* of the leading task, for cleanup */
-    char master[256];           /* address of rank 0's node, or "" */
-    char first[256];            /* its name, or "" */
-    int64_t port;               /* 0 if there is none */
-    char nccl[SHARE_LIST];      /* NCCL_IB_HCA for all, or "" */
-    char gpus[SHARE_LIST];      /* all GPUs of the step on this node, as NVIDIA's tools name
-                                   them, or "" */
-    bool efa;                   /* some of them are EFA NICs */
+    uint32_t image_state;             /* enum share_state */
+    int32_t image_leader;             /* the task that starts the container */
+    int32_t holder;                   /* the process to join */
+    struct image_leftovers leftovers; /* of the leading task, for cleanup */
+    char master[256];                 /* address of rank 0's node, or "" */
+    char first[256];                  /* its name, or "" */
+    int64_t port;                     /* 0 if there is none */
+    char nccl[SHARE_LIST];            /* NCCL_IB_HCA for all, or "" */
+    char gpus[SHARE_LIST];            /* all GPUs of the step on this node, as NVIDIA's tools name
+                                         them, or "" */
+    bool efa;                         /* some of them are EFA NICs */
     struct share_task task[];
 };
 

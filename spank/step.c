@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #include "cgroup.h"
+#include "clock.h"
 #include "controller.h"
 #include "image.h"
+#include "old_socket.h"
 
 /* How often tasks that are starting and then programs are asked to end, with pauses that double
  * from a tenth of a second, before the step is killed; and the timeout of the process that does it,
@@ -41,12 +43,26 @@ static bool is_srun_step(spank_t spank)
            step <= SLURM_MAX_NORMAL_STEP_ID;
 }
 
+static bool uses_plugin(const struct plugin *plugin, spank_t spank)
+{
+    return settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
+}
+
+bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size)
+{
+    uint32_t job, step;
+
+    return uses_plugin(plugin, spank) && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+           spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
+           old_socket_remove(job, step, path, size);
+}
+
 void step_user_init(struct plugin *plugin, spank_t spank)
 {
     struct error err;
     uint32_t tasks = 0;
 
-    plugin->used = settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
+    plugin->used = uses_plugin(plugin, spank);
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {
@@ -66,20 +82,13 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     }
 }
 
-static void pause_for(long milliseconds)
-{
-    const struct timespec pause = {milliseconds / 1000, milliseconds % 1000 * 1000000};
-
-    nanosleep(&pause, NULL);
-}
-
 /* Nodes may start late, and a program may ignore SIGTERM; the step is over when it no longer
  * exists. */
 static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)plugin;
     for (int i = 0; i < ASK_TIMES + KILL_TIMES; i++) {
-        pause_for(100L << (i < ASK_TIMES ? i : ASK_TIMES - 1));
+        clock_sleep(0.1 * (1 << (i < ASK_TIMES ? i : ASK_TIMES - 1)));
         if (controller_signal_step(job, step, signal_of_try(i)) > 0)
             return;
     }
@@ -149,7 +158,7 @@ static bool was_killed(const struct plugin *plugin)
 static void clean_up(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;
-    image_clean_up(&plugin->share->places, &plugin->config, was_killed(plugin));
+    image_clean_up(&plugin->share->leftovers, &plugin->config, was_killed(plugin));
 }
 
 void step_exit(struct plugin *plugin, spank_t spank)
@@ -159,6 +168,6 @@ void step_exit(struct plugin *plugin, spank_t spank)
     /* The user has the right to end the step. */
     if (share && share->end_step)
         as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
-    if (share && image_needs_clean_up(&share->places, &plugin->config, was_killed(plugin)))
+    if (share && image_needs_clean_up(&share->leftovers, &plugin->config, was_killed(plugin)))
         as_user(spank, "megatron-sweep", CLEAN_UP_SECONDS, clean_up, plugin);
 }

@@ -92,7 +92,7 @@ static int apply(struct task *task, struct error *err)
         if (cpuset_bind_thread(&result->cpus, err))
             return error_prefix(err, "%s", task->facts.node);
         if (result->bind_memory && !(plugin->config.off & PART_MEMORY) &&
-            !(task->facts.note.wishes & WISH_MEM_BIND))
+            !(task->facts.handoff.wishes & WISH_MEM_BIND))
             bind_memory(task, result);
     }
     /* Only the deciding task has computed the data-parallel size. */
@@ -165,7 +165,7 @@ static int run_task_init(struct task *task)
         return 0;
     if (!plugin->failed && read_own(task, &err))
         plugin_defer(plugin, &err);
-    if (!plugin->failed && task->facts.note.refused) {
+    if (!plugin->failed && task->facts.handoff.refused) {
         err.text[0] = '\0';
         plugin_defer(plugin, &err);
     }

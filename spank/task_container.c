@@ -73,7 +73,7 @@ static int start_container(struct task *task, struct error *err)
     struct image_node node = {
         .settings = &task->plugin->settings.image,
         .config = &task->plugin->config,
-        .home = facts->note.home,
+        .home = facts->handoff.home,
         .node = facts->node,
         .job = job,
         .step = step,
@@ -83,7 +83,7 @@ static int start_container(struct task *task, struct error *err)
         .say = say_image,
         .argument = task,
         .stop = &asked_to_end,
-        .places = &share->places,
+        .leftovers = &share->leftovers,
     };
     int rc;
 
@@ -92,10 +92,10 @@ static int start_container(struct task *task, struct error *err)
     node.environment = environment;
     /* Job ids are reused; with the job's start time, or srun's random mark, names are unique. */
     snprintf(step, sizeof(step), "%.200s-%u-%u-%u-%" PRIx64, facts->cluster, facts->job,
-             facts->step, facts->restarts, (uint64_t)facts->note.mark);
-    if (facts->note.start > 0)
+             facts->step, facts->restarts, (uint64_t)facts->handoff.mark);
+    if (facts->handoff.start > 0)
         snprintf(job, sizeof(job), "%.200s-%u-%u-%" PRId64, facts->cluster, facts->job,
-                 facts->restarts, facts->note.start);
+                 facts->restarts, facts->handoff.start);
     else
         snprintf(job, sizeof(job), "%s", step);
     list_gpus(share, gpus);

@@ -30,16 +30,16 @@ void task_warn(const struct task *task, const char *text)
 
 static int check_versions(const struct task *task, struct error *err)
 {
-    const struct note *note = &task->facts.note;
+    const struct handoff *handoff = &task->facts.handoff;
     char text[256];
 
-    if (!note->version[0] ||
-        (strcmp(note->version, plugin_version_text()) == 0 && note->contract == CONTRACT_VERSION))
+    if (!handoff->version[0] || (strcmp(handoff->version, plugin_version_text()) == 0 &&
+                                 handoff->contract == CONTRACT_VERSION))
         return 0;
     snprintf(text, sizeof(text),
              "plugin version %s (for Slurm %s) on the submit host, %s (for Slurm %s) here",
-             note->version, note->slurm, plugin_version_text(), plugin_slurm_text());
-    if (note->contract != CONTRACT_VERSION)
+             handoff->version, handoff->slurm, plugin_version_text(), plugin_slurm_text());
+    if (handoff->contract != CONTRACT_VERSION)
         return error_set(err, "incompatible plugin versions: %s; install one version everywhere",
                          text);
     task_warn(task, text);
@@ -124,7 +124,7 @@ int task_decide(struct task *task, struct error *err)
         .settings = settings,
         .config = &plugin->config,
         .node = facts->node,
-        .wishes = facts->note.wishes,
+        .wishes = facts->handoff.wishes,
         .cgroup_root = "",
     };
 

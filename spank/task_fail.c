@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <slurm/slurm.h>
 #include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "controller.h"
 #include "deadline.h"
 
@@ -40,8 +40,7 @@ static int ask_step_to_end(void *argument)
 {
     const struct task *task = argument;
     const struct facts *facts = &task->facts;
-    const struct timespec rest = {1, 400000000};
-    struct timespec pause = {.tv_nsec = 100000000};
+    double pause = 0.1;
     int rc = 1;
 
     for (int i = 0; i < 4; i++) {
@@ -49,12 +48,12 @@ static int ask_step_to_end(void *argument)
                                    facts->het && i > 1 ? SIGKILL : CONTROLLER_END_START) != 0)
             break; /* the step is over, or the controller does not answer */
         rc = 0;
-        nanosleep(&pause, NULL);
-        pause.tv_nsec += 200000000;
+        clock_sleep(pause);
+        pause += 0.2;
     }
     /* While other tasks of this node run their program, slurmstepd does not end the step. */
     if (rc == 0 && !facts->het && (!task->plugin->share || task->plugin->tasks > 1)) {
-        nanosleep(&rest, NULL);
+        clock_sleep(1.4);
         controller_signal_step(facts->job, facts->step, SIGTERM);
     }
     return rc;
@@ -77,14 +76,13 @@ static void silence(void)
  * and the others exit only after it has: srun may end the step when the first task fails (-K). */
 static void await_turn(const struct task *task, bool speaks)
 {
-    const struct timespec pause = {.tv_sec = FIRST_SECONDS};
     char name[17];
 
     task_rename(TASK_NAME_WAIT, name);
     if (!speaks)
         share_report_wait(task->plugin->share, FIRST_SECONDS + REPORT_SECONDS);
     else if (task->facts.nodes > 1 && task->facts.node_rank > 0)
-        nanosleep(&pause, NULL);
+        clock_sleep(FIRST_SECONDS);
     task_restore_name(name);
 }
 

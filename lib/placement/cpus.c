@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which task runs on which cores. */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 /* weights[task * numas + numa]: how strongly a task belongs to a NUMA node, as the number of its
  * GPUs there. Only NUMA nodes with granted cores have weights. */
 struct spread {
-    struct plan *plan;
+    struct binding *binding;
     size_t numas;
     size_t *weights;
     size_t *cores;    /* granted, per NUMA node */
@@ -46,18 +46,18 @@ static size_t homes_of(struct spread *spread, size_t task)
 /* Mark the NUMA nodes with granted cores near 'place', walking up the tree until there is one. */
 static void candidates_of(const struct spread *spread, int place, unsigned char *near)
 {
-    const struct plan *plan = spread->plan;
+    const struct binding *binding = spread->binding;
     int found = 0;
 
     memset(near, 0, spread->numas);
-    for (; !found && place >= 0; place = plan->topology->places[place].parent) {
-        const struct topology_place *at = &plan->topology->places[place];
+    for (; !found && place >= 0; place = binding->topology->places[place].parent) {
+        const struct topology_place *at = &binding->topology->places[place];
 
-        for (size_t i = 0; i < plan->core_count; i++) {
-            int core = plan->cores[i].core;
+        for (size_t i = 0; i < binding->core_count; i++) {
+            int core = binding->cores[i].core;
 
             if (core >= at->first_core && core < at->first_core + at->core_count)
-                near[plan->cores[i].numa] = found = 1;
+                near[binding->cores[i].numa] = found = 1;
         }
     }
 }
@@ -101,17 +101,17 @@ static void join_several(struct spread *spread, const size_t *tasks, size_t coun
  * with granted cores; then, when the load of these is known, those with several candidates. */
 static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
 {
-    const struct plan *plan = spread->plan;
-    size_t places = plan->topology->place_count;
+    const struct binding *binding = spread->binding;
+    size_t places = binding->topology->place_count;
     unsigned char *near = calloc(spread->numas, 1), *done = calloc(places, 1);
-    size_t *tasks = calloc(plan->tasks * (plan->gpu_count + 1), sizeof(size_t));
+    size_t *tasks = calloc(binding->tasks * (binding->gpu_count + 1), sizeof(size_t));
     size_t *planned = calloc(2 * spread->numas, sizeof(size_t));
     int rc = near && done && tasks && planned ? 0 : error_set(err, "out of memory");
 
     for (int several = 0; rc == 0 && several <= 1; several++) {
         memset(done, 0, places);
-        for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
-            int home = tree_home(plan->topology, plan->gpus[gpu].device->place);
+        for (size_t gpu = 0; gpu < binding->gpu_count; gpu++) {
+            int home = tree_home(binding->topology, binding->gpus[gpu].device->place);
             size_t count = 0, nodes = 0;
 
             if (done[home]++)
@@ -121,10 +121,10 @@ static int join_homes(struct spread *spread, const unsigned char *placed, struct
                 nodes += near[numa];
             if ((nodes > 1) != several)
                 continue;
-            for (size_t other = gpu; other < plan->gpu_count; other++)
-                for (size_t task = 0; task < plan->tasks; task++)
-                    if (placed[task] && plan->owns[task * plan->gpu_count + other] &&
-                        tree_home(plan->topology, plan->gpus[other].device->place) == home)
+            for (size_t other = gpu; other < binding->gpu_count; other++)
+                for (size_t task = 0; task < binding->tasks; task++)
+                    if (placed[task] && binding->owns[task * binding->gpu_count + other] &&
+                        tree_home(binding->topology, binding->gpus[other].device->place) == home)
                         tasks[count++] = task;
             join_several(spread, tasks, count, near, planned);
         }
@@ -139,7 +139,7 @@ static int join_homes(struct spread *spread, const unsigned char *placed, struct
 /* The nearest NUMA node to 'numa' that has room for another task, or 'numas'. */
 static size_t nearest_spare(const struct spread *spread, size_t numa)
 {
-    const struct topology *topology = spread->plan->topology;
+    const struct topology *topology = spread->binding->topology;
     size_t best = spread->numas;
     int best_distance = 0;
 
@@ -162,22 +162,22 @@ static size_t nearest_spare(const struct spread *spread, size_t numa)
 /* A task that is on 'numa' and on another NUMA node, or 'tasks' if there is none. */
 static size_t find_guest(struct spread *spread, size_t numa)
 {
-    for (size_t task = spread->plan->tasks; task-- > 0;)
+    for (size_t task = spread->binding->tasks; task-- > 0;)
         if (*weight(spread, task, numa) > 0 && homes_of(spread, task) > 1)
             return task;
-    return spread->plan->tasks;
+    return spread->binding->tasks;
 }
 
 /* Is a GPU of the task local to 'numa'? */
-static int is_native(const struct plan *plan, size_t task, size_t numa)
+static int is_native(const struct binding *binding, size_t task, size_t numa)
 {
-    const struct topology *topology = plan->topology;
+    const struct topology *topology = binding->topology;
     int place = topology->numas[numa].place;
 
-    for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
-        int home = tree_home(topology, plan->gpus[gpu].device->place);
+    for (size_t gpu = 0; gpu < binding->gpu_count; gpu++) {
+        int home = tree_home(topology, binding->gpus[gpu].device->place);
 
-        if (plan->owns[task * plan->gpu_count + gpu] &&
+        if (binding->owns[task * binding->gpu_count + gpu] &&
             (tree_is_below(topology, place, home) || tree_is_below(topology, home, place)))
             return 1;
     }
@@ -187,12 +187,13 @@ static int is_native(const struct plan *plan, size_t task, size_t numa)
 /* The task to move from 'numa' to 'spare': the last one, but prefer tasks without a GPU here. */
 static void move_one(struct spread *spread, size_t numa, size_t spare)
 {
-    const struct plan *plan = spread->plan;
-    size_t mover = plan->tasks;
+    const struct binding *binding = spread->binding;
+    size_t mover = binding->tasks;
 
-    for (size_t task = 0; task < plan->tasks; task++)
+    for (size_t task = 0; task < binding->tasks; task++)
         if (*weight(spread, task, numa) > 0 &&
-            (mover == plan->tasks || is_native(plan, mover, numa) || !is_native(plan, task, numa)))
+            (mover == binding->tasks || is_native(binding, mover, numa) ||
+             !is_native(binding, task, numa)))
             mover = task;
     leave(spread, mover, numa);
     join(spread, mover, spare);
@@ -201,7 +202,7 @@ static void move_one(struct spread *spread, size_t numa, size_t spare)
 /* Move one task off the crowded 'numa'. Returns 0 if none can be moved. */
 static int relieve(struct spread *spread, size_t numa)
 {
-    size_t tasks = spread->plan->tasks, guest = find_guest(spread, numa), spare;
+    size_t tasks = spread->binding->tasks, guest = find_guest(spread, numa), spare;
 
     if (guest < tasks) {
         leave(spread, guest, numa);
@@ -222,43 +223,44 @@ static int relieve(struct spread *spread, size_t numa)
 }
 
 /* The granted CPUs of one core. */
-static void add_core(struct plan *plan, size_t task, const struct plan_core *core)
+static void add_core(struct binding *binding, size_t task, const struct binding_core *core)
 {
-    const struct topology_core *at = &plan->topology->cores[core->core];
+    const struct topology_core *at = &binding->topology->cores[core->core];
 
     for (int k = 0; k < at->cpu_count; k++)
-        if (cpuset_has(&plan->cpus, plan->topology->cpus[at->first_cpu + k]))
-            cpuset_add(&plan->result->tasks[task].cpus, plan->topology->cpus[at->first_cpu + k]);
+        if (cpuset_has(&binding->cpus, binding->topology->cpus[at->first_cpu + k]))
+            cpuset_add(&binding->result->tasks[task].cpus,
+                       binding->topology->cpus[at->first_cpu + k]);
 }
 
 /* Divide the cores of one NUMA node among its tasks. */
 static int divide_numa(struct spread *spread, size_t numa, struct error *err)
 {
-    struct plan *plan = spread->plan;
+    struct binding *binding = spread->binding;
     size_t count = 0, cores = 0, share = 0;
-    size_t *tasks = calloc(plan->tasks + 1, sizeof(size_t));
-    size_t *weights = calloc(plan->tasks + 1, sizeof(size_t));
-    size_t *cuts = calloc(plan->tasks + 2, sizeof(size_t));
-    struct plan_core *local = calloc(plan->core_count + 1, sizeof(*local));
+    size_t *tasks = calloc(binding->tasks + 1, sizeof(size_t));
+    size_t *weights = calloc(binding->tasks + 1, sizeof(size_t));
+    size_t *cuts = calloc(binding->tasks + 2, sizeof(size_t));
+    struct binding_core *local = calloc(binding->core_count + 1, sizeof(*local));
     int rc = tasks && weights && cuts && local ? 0 : error_set(err, "out of memory");
 
-    for (size_t i = 0; rc == 0 && i < plan->core_count; i++)
-        if ((size_t)plan->cores[i].numa == numa)
-            local[cores++] = plan->cores[i];
+    for (size_t i = 0; rc == 0 && i < binding->core_count; i++)
+        if ((size_t)binding->cores[i].numa == numa)
+            local[cores++] = binding->cores[i];
 
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
         if (*weight(spread, task, numa) > 0) {
             tasks[count] = task;
             weights[count++] = *weight(spread, task, numa);
         }
     if (rc == 0 && count > cores) {
-        rc = plan_crowd(plan, local, cores, tasks, count, err);
+        rc = bind_crowd(binding, local, cores, tasks, count, err);
     } else if (rc == 0 && count > 0) {
         divide_weighted(cores, count, weights, cuts);
         for (size_t i = 0; i < cores; i++) {
             while (i >= cuts[share + 1])
                 share++;
-            add_core(plan, tasks[share], &local[i]);
+            add_core(binding, tasks[share], &local[i]);
         }
     }
     free(tasks);
@@ -278,26 +280,26 @@ static void relieve_all(struct spread *spread, size_t *capacity)
 }
 
 /* Give tasks the cores near their GPUs. */
-static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct error *err)
+static int divide_by_gpu(struct binding *binding, const unsigned char *placed, struct error *err)
 {
-    struct spread spread = {.plan = plan, .numas = plan->topology->numa_count};
+    struct spread spread = {.binding = binding, .numas = binding->topology->numa_count};
     int rc = 0;
 
-    spread.weights = calloc(plan->tasks * spread.numas, sizeof(size_t));
+    spread.weights = calloc(binding->tasks * spread.numas, sizeof(size_t));
     spread.cores = calloc(spread.numas, sizeof(size_t));
     spread.threads = calloc(spread.numas, sizeof(size_t));
     spread.tasks = calloc(spread.numas, sizeof(size_t));
     if (!spread.weights || !spread.cores || !spread.threads || !spread.tasks)
         rc = error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < plan->core_count; i++) {
-        spread.cores[plan->cores[i].numa]++;
-        spread.threads[plan->cores[i].numa] += plan_threads(plan, &plan->cores[i]);
+    for (size_t i = 0; rc == 0 && i < binding->core_count; i++) {
+        spread.cores[binding->cores[i].numa]++;
+        spread.threads[binding->cores[i].numa] += binding_threads(binding, &binding->cores[i]);
     }
     if (rc == 0)
         rc = join_homes(&spread, placed, err);
     /* With BIND_NUMA tasks share a NUMA node. Otherwise they share cores only if there are too few
      * of them, and hardware threads only if there are too few of these. */
-    if (rc == 0 && plan->bind != BIND_NUMA) {
+    if (rc == 0 && binding->bind != BIND_NUMA) {
         relieve_all(&spread, spread.cores);
         relieve_all(&spread, spread.threads);
     }
@@ -311,32 +313,32 @@ static int divide_by_gpu(struct plan *plan, const unsigned char *placed, struct 
 }
 
 /* Divide all granted cores into equal parts, split at NUMA nodes if possible. */
-static int divide_cores(struct plan *plan, const unsigned char *placed, struct error *err)
+static int divide_cores(struct binding *binding, const unsigned char *placed, struct error *err)
 {
-    const struct topology *topology = plan->topology;
-    size_t count = 0, cores = plan->core_count;
+    const struct topology *topology = binding->topology;
+    size_t count = 0, cores = binding->core_count;
     int *gaps = calloc(cores + 1, sizeof(int));
-    size_t *cuts = calloc(plan->tasks + 1, sizeof(size_t));
-    size_t *tasks = calloc(plan->tasks + 1, sizeof(size_t));
+    size_t *cuts = calloc(binding->tasks + 1, sizeof(size_t));
+    size_t *tasks = calloc(binding->tasks + 1, sizeof(size_t));
     int rc = gaps && cuts && tasks ? 0 : error_set(err, "out of memory");
 
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
         if (placed[task])
             tasks[count++] = task;
     for (size_t i = 1; rc == 0 && i < cores; i++) {
-        int before = plan->cores[i - 1].numa, numa = plan->cores[i].numa;
+        int before = binding->cores[i - 1].numa, numa = binding->cores[i].numa;
 
         gaps[i] = before == numa ? 0
                                  : 1 + tree_distance(topology, topology->numas[before].place,
                                                      topology->numas[numa].place);
     }
     if (rc == 0 && count > cores)
-        rc = plan_crowd(plan, plan->cores, cores, tasks, count, err);
+        rc = bind_crowd(binding, binding->cores, cores, tasks, count, err);
     else if (rc == 0 && count > 0)
         rc = divide_row(cores, count, gaps, cuts, err);
     for (size_t next = 0; rc == 0 && count <= cores && next < count; next++)
         for (size_t i = cuts[next]; i < cuts[next + 1]; i++)
-            add_core(plan, tasks[next], &plan->cores[i]);
+            add_core(binding, tasks[next], &binding->cores[i]);
     free(gaps);
     free(cuts);
     free(tasks);
@@ -344,121 +346,121 @@ static int divide_cores(struct plan *plan, const unsigned char *placed, struct e
 }
 
 /* Whole NUMA nodes instead of parts of them. */
-static void widen_to_numa(struct plan *plan, const unsigned char *placed)
+static void widen_to_numa(struct binding *binding, const unsigned char *placed)
 {
-    for (size_t task = 0; task < plan->tasks; task++) {
-        struct cpuset had = plan->result->tasks[task].cpus;
+    for (size_t task = 0; task < binding->tasks; task++) {
+        struct cpuset had = binding->result->tasks[task].cpus;
 
-        for (size_t i = 0; placed[task] && i < plan->core_count; i++) {
-            const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+        for (size_t i = 0; placed[task] && i < binding->core_count; i++) {
+            const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
             int touched = 0;
 
             for (int k = 0; k < core->cpu_count; k++)
-                touched |= cpuset_has(&had, plan->topology->cpus[core->first_cpu + k]);
-            for (size_t other = 0; touched && other < plan->core_count; other++)
-                if (plan->cores[other].numa == plan->cores[i].numa)
-                    add_core(plan, task, &plan->cores[other]);
+                touched |= cpuset_has(&had, binding->topology->cpus[core->first_cpu + k]);
+            for (size_t other = 0; touched && other < binding->core_count; other++)
+                if (binding->cores[other].numa == binding->cores[i].numa)
+                    add_core(binding, task, &binding->cores[other]);
         }
     }
 }
 
-static int use_list(struct plan *plan, size_t task, struct error *err)
+static int use_list(struct binding *binding, size_t task, struct error *err)
 {
-    struct placement_task *at = &plan->result->tasks[task];
+    struct placement_task *at = &binding->result->tasks[task];
 
-    at->cpus = plan->lists[task];
-    cpuset_intersect(&at->cpus, &plan->cpus);
+    at->cpus = binding->lists[task];
+    cpuset_intersect(&at->cpus, &binding->cpus);
     if (cpuset_is_empty(&at->cpus))
         return error_set(err, "none of the CPUs listed for task %zu is allocated to this step",
                          task);
-    if (!cpuset_equal(&at->cpus, &plan->lists[task]))
-        plan_warn(plan,
-                  "some CPUs listed for task %zu are not allocated to this step and are ignored",
-                  task);
+    if (!cpuset_equal(&at->cpus, &binding->lists[task]))
+        binding_warn(binding,
+                     "some CPUs listed for task %zu are not allocated to this step and are ignored",
+                     task);
     at->bound = 1;
     return 0;
 }
 
 /* Cores that the user chose for one task are not given to other tasks while enough others are left.
  */
-static void keep_off_wishes(struct plan *plan, const unsigned char *placed)
+static void keep_off_wishes(struct binding *binding, const unsigned char *placed)
 {
     size_t kept = 0, placed_count = 0;
-    struct cpuset wished, saved = plan->cpus;
+    struct cpuset wished, saved = binding->cpus;
 
     cpuset_clear(&wished);
-    for (size_t task = 0; task < plan->tasks; task++) {
+    for (size_t task = 0; task < binding->tasks; task++) {
         placed_count += placed[task];
-        if (plan_has_cpus(plan, task))
-            cpuset_unite(&wished, plan->request->wishes[task].cpus);
+        if (binding_has_cpus(binding, task))
+            cpuset_unite(&wished, binding->request->wishes[task].cpus);
     }
-    cpuset_subtract(&plan->cpus, &wished);
-    for (size_t i = 0; i < plan->core_count; i++) {
-        const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+    cpuset_subtract(&binding->cpus, &wished);
+    for (size_t i = 0; i < binding->core_count; i++) {
+        const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
         int free_cpus = 0, wished_cpus = 0;
 
         for (int k = 0; k < core->cpu_count; k++) {
-            int cpu = plan->topology->cpus[core->first_cpu + k];
+            int cpu = binding->topology->cpus[core->first_cpu + k];
 
-            free_cpus += cpuset_has(&plan->cpus, cpu);
+            free_cpus += cpuset_has(&binding->cpus, cpu);
             wished_cpus += cpuset_has(&wished, cpu);
         }
         kept += free_cpus > 0 && wished_cpus == 0;
     }
     if (kept < placed_count) {
-        plan->cpus = saved;
+        binding->cpus = saved;
         return;
     }
     kept = 0;
-    for (size_t i = 0; i < plan->core_count; i++) {
-        const struct topology_core *core = &plan->topology->cores[plan->cores[i].core];
+    for (size_t i = 0; i < binding->core_count; i++) {
+        const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
         int wished_cpus = 0;
 
         for (int k = 0; k < core->cpu_count; k++)
-            wished_cpus += cpuset_has(&wished, plan->topology->cpus[core->first_cpu + k]);
+            wished_cpus += cpuset_has(&wished, binding->topology->cpus[core->first_cpu + k]);
         if (wished_cpus == 0)
-            plan->cores[kept++] = plan->cores[i];
+            binding->cores[kept++] = binding->cores[i];
     }
-    plan->core_count = kept;
+    binding->core_count = kept;
 }
 
-static void warn_of_sharing(struct plan *plan, size_t tasks)
+static void warn_of_sharing(struct binding *binding, size_t tasks)
 {
     size_t threads = 0;
 
-    for (size_t i = 0; i < plan->core_count; i++)
-        threads += plan_threads(plan, &plan->cores[i]);
+    for (size_t i = 0; i < binding->core_count; i++)
+        threads += binding_threads(binding, &binding->cores[i]);
     if (tasks > threads)
-        plan_warn(plan, "%zu tasks share %zu hardware threads of %zu cores", tasks, threads,
-                  plan->core_count);
-    else if (tasks > plan->core_count)
-        plan_warn(plan, "%zu tasks share %zu cores, each with its own hardware thread", tasks,
-                  plan->core_count);
+        binding_warn(binding, "%zu tasks share %zu hardware threads of %zu cores", tasks, threads,
+                     binding->core_count);
+    else if (tasks > binding->core_count)
+        binding_warn(binding, "%zu tasks share %zu cores, each with its own hardware thread", tasks,
+                     binding->core_count);
 }
 
 /* Tasks with GPUs get cores near them; the others share all cores evenly. */
-static int divide(struct plan *plan, const unsigned char *placed, struct error *err)
+static int divide(struct binding *binding, const unsigned char *placed, struct error *err)
 {
-    unsigned char *with = calloc(plan->tasks, 1), *without = calloc(plan->tasks, 1);
+    unsigned char *with = calloc(binding->tasks, 1), *without = calloc(binding->tasks, 1);
     size_t count_with = 0, count_without = 0;
     int rc = with && without ? 0 : error_set(err, "out of memory");
 
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
         int has = 0;
 
-        for (size_t gpu = 0; !plan->cpus_first && gpu < plan->gpu_count; gpu++)
-            has |= plan->owns[task * plan->gpu_count + gpu];
+        for (size_t gpu = 0; !binding->cpus_first && gpu < binding->gpu_count; gpu++)
+            has |= binding->owns[task * binding->gpu_count + gpu];
         with[task] = placed[task] && has;
         without[task] = placed[task] && !has;
         count_with += with[task];
         count_without += without[task];
     }
     if (rc == 0 && count_with > 0)
-        rc = divide_by_gpu(plan, with, err);
+        rc = divide_by_gpu(binding, with, err);
     if (rc == 0 && count_without > 0)
-        rc = divide_cores(plan, without, err);
-    if (rc == 0 && plan->bind != BIND_NUMA)
-        warn_of_sharing(plan, count_with + count_without);
+        rc = divide_cores(binding, without, err);
+    if (rc == 0 && binding->bind != BIND_NUMA)
+        warn_of_sharing(binding, count_with + count_without);
     free(with);
     free(without);
     return rc;
@@ -467,71 +469,73 @@ static int divide(struct plan *plan, const unsigned char *placed, struct error *
 /* Where the CPUs of a task are relative to its GPUs: near one of them, or why not. */
 enum distance { NEAR, FAR, NO_CPUS };
 
-static enum distance distance_of(const struct plan *plan, size_t task)
+static enum distance distance_of(const struct binding *binding, size_t task)
 {
     enum distance distance = NEAR;
 
-    for (size_t gpu = 0; gpu < plan->gpu_count; gpu++) {
+    for (size_t gpu = 0; gpu < binding->gpu_count; gpu++) {
         struct cpuset cpus;
 
-        if (!plan->owns[task * plan->gpu_count + gpu])
+        if (!binding->owns[task * binding->gpu_count + gpu])
             continue;
-        topology_place_cpus(plan->topology, plan->gpus[gpu].device->place, &cpus);
-        if (cpuset_overlap(&cpus, &plan->result->tasks[task].cpus))
+        topology_place_cpus(binding->topology, binding->gpus[gpu].device->place, &cpus);
+        if (cpuset_overlap(&cpus, &binding->result->tasks[task].cpus))
             return NEAR;
         distance = cpuset_is_empty(&cpus) ? NO_CPUS : FAR;
     }
     return distance;
 }
 
-void plan_warn_distance(struct plan *plan)
+void binding_warn_distance(struct binding *binding)
 {
     size_t count[NO_CPUS + 1] = {0};
 
-    for (size_t task = 0; task < plan->tasks; task++)
-        if (plan->result->tasks[task].bound && !plan_has_cpus(plan, task))
-            count[distance_of(plan, task)]++;
-    if (count[FAR] > 0 && plan->cpus_first)
-        plan_warn(plan,
-                  "%zu of %zu tasks use a GPU of another NUMA node: there is none near their "
-                  "cores",
-                  count[FAR], plan->tasks);
+    for (size_t task = 0; task < binding->tasks; task++)
+        if (binding->result->tasks[task].bound && !binding_has_cpus(binding, task))
+            count[distance_of(binding, task)]++;
+    if (count[FAR] > 0 && binding->cpus_first)
+        binding_warn(binding,
+                     "%zu of %zu tasks use a GPU of another NUMA node: there is none near their "
+                     "cores",
+                     count[FAR], binding->tasks);
     else if (count[FAR] > 0)
-        plan_warn(plan,
-                  "%zu of %zu tasks are not on their GPU's NUMA node: too few CPUs were allocated "
-                  "there; they run on the nearest ones",
-                  count[FAR], plan->tasks);
+        binding_warn(
+            binding,
+            "%zu of %zu tasks are not on their GPU's NUMA node: too few CPUs were allocated "
+            "there; they run on the nearest ones",
+            count[FAR], binding->tasks);
     if (count[NO_CPUS] > 0)
-        plan_warn(plan,
-                  "%zu of %zu tasks run on the nearest CPUs: the NUMA node of their GPU has none",
-                  count[NO_CPUS], plan->tasks);
+        binding_warn(
+            binding,
+            "%zu of %zu tasks run on the nearest CPUs: the NUMA node of their GPU has none",
+            count[NO_CPUS], binding->tasks);
 }
 
-int plan_cpus(struct plan *plan, struct error *err)
+int bind_cpus(struct binding *binding, struct error *err)
 {
-    unsigned char *placed = calloc(plan->tasks, 1);
+    unsigned char *placed = calloc(binding->tasks, 1);
     int rc = placed ? 0 : error_set(err, "out of memory");
 
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
-        struct placement_task *at = &plan->result->tasks[task];
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
+        struct placement_task *at = &binding->result->tasks[task];
 
-        if (plan_has_cpus(plan, task)) {
-            at->cpus = *plan->request->wishes[task].cpus;
-        } else if (plan->bind == BIND_NONE) {
-            at->cpus = plan->cpus;
-        } else if (plan->lists) {
-            rc = use_list(plan, task, err);
+        if (binding_has_cpus(binding, task)) {
+            at->cpus = *binding->request->wishes[task].cpus;
+        } else if (binding->bind == BIND_NONE) {
+            at->cpus = binding->cpus;
+        } else if (binding->lists) {
+            rc = use_list(binding, task, err);
         } else {
             placed[task] = 1;
             at->bound = 1;
         }
     }
-    if (rc == 0 && plan->request->wishes)
-        keep_off_wishes(plan, placed);
+    if (rc == 0 && binding->request->wishes)
+        keep_off_wishes(binding, placed);
     if (rc == 0)
-        rc = divide(plan, placed, err);
-    if (rc == 0 && plan->bind == BIND_NUMA)
-        widen_to_numa(plan, placed);
+        rc = divide(binding, placed, err);
+    if (rc == 0 && binding->bind == BIND_NUMA)
+        widen_to_numa(binding, placed);
     free(placed);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divide a row of items into fair parts. */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdlib.h>
 #include <string.h>

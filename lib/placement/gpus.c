@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which task uses which GPU. */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,78 +11,78 @@ struct pool {
     size_t task_count, gpu_count;
 };
 
-static void give(struct plan *plan, size_t task, size_t gpu)
+static void give(struct binding *binding, size_t task, size_t gpu)
 {
-    plan->owns[task * plan->gpu_count + gpu] = 1;
+    binding->owns[task * binding->gpu_count + gpu] = 1;
 }
 
-/* The user's choices are positions in the request; the plan has the GPUs in PCI order. */
-static int follow_wishes(struct plan *plan, unsigned char *taken, struct error *err)
+/* The user's choices are positions in the request; the binding has the GPUs in PCI order. */
+static int follow_wishes(struct binding *binding, unsigned char *taken, struct error *err)
 {
-    for (size_t task = 0; task < plan->tasks; task++) {
-        const struct placement_wish *wish = &plan->request->wishes[task];
+    for (size_t task = 0; task < binding->tasks; task++) {
+        const struct placement_wish *wish = &binding->request->wishes[task];
 
-        for (size_t i = 0; plan_has_gpus(plan, task) && i < wish->gpu_count; i++) {
+        for (size_t i = 0; binding_has_gpus(binding, task) && i < wish->gpu_count; i++) {
             size_t gpu = 0;
 
-            while (gpu < plan->gpu_count && plan->gpus[gpu].gpu.grant != wish->gpus[i])
+            while (gpu < binding->gpu_count && binding->gpus[gpu].gpu.grant != wish->gpus[i])
                 gpu++;
-            if (gpu == plan->gpu_count)
+            if (gpu == binding->gpu_count)
                 return error_set(
                     err, "task %zu of this node has a GPU that is not allocated to the step", task);
-            give(plan, task, gpu);
+            give(binding, task, gpu);
             taken[gpu] = 1;
         }
     }
     return 0;
 }
 
-static int fill_pool(struct plan *plan, struct pool *pool, struct error *err)
+static int fill_pool(struct binding *binding, struct pool *pool, struct error *err)
 {
-    unsigned char *taken = calloc(plan->gpu_count + 1, 1);
+    unsigned char *taken = calloc(binding->gpu_count + 1, 1);
     int rc = taken ? 0 : error_set(err, "out of memory");
 
-    pool->tasks = calloc(plan->tasks, sizeof(size_t));
-    pool->gpus = calloc(plan->gpu_count + 1, sizeof(size_t));
+    pool->tasks = calloc(binding->tasks, sizeof(size_t));
+    pool->gpus = calloc(binding->gpu_count + 1, sizeof(size_t));
     if (!pool->tasks || !pool->gpus)
         rc = error_set(err, "out of memory");
-    if (rc == 0 && plan->request->wishes)
-        rc = follow_wishes(plan, taken, err);
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++)
-        if (!plan_has_gpus(plan, task))
+    if (rc == 0 && binding->request->wishes)
+        rc = follow_wishes(binding, taken, err);
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
+        if (!binding_has_gpus(binding, task))
             pool->tasks[pool->task_count++] = task;
-    for (size_t gpu = 0; rc == 0 && gpu < plan->gpu_count; gpu++)
+    for (size_t gpu = 0; rc == 0 && gpu < binding->gpu_count; gpu++)
         if (!taken[gpu])
             pool->gpus[pool->gpu_count++] = gpu;
     /* If the choices took all GPUs, the other tasks share them. */
-    for (size_t gpu = 0; rc == 0 && pool->gpu_count == 0 && gpu < plan->gpu_count; gpu++)
+    for (size_t gpu = 0; rc == 0 && pool->gpu_count == 0 && gpu < binding->gpu_count; gpu++)
         pool->gpus[gpu] = gpu;
     if (pool->gpu_count == 0)
-        pool->gpu_count = plan->gpu_count;
+        pool->gpu_count = binding->gpu_count;
     free(taken);
     return rc;
 }
 
-static int place_of(const struct plan *plan, const struct pool *pool, size_t i)
+static int place_of(const struct binding *binding, const struct pool *pool, size_t i)
 {
-    return plan->gpus[pool->gpus[i]].device->place;
+    return binding->gpus[pool->gpus[i]].device->place;
 }
 
 /* At least as many GPUs as tasks: neighbors stay together, in task order. */
-static int share_in_order(struct plan *plan, const struct pool *pool, struct error *err)
+static int share_in_order(struct binding *binding, const struct pool *pool, struct error *err)
 {
     int *gaps = calloc(pool->gpu_count, sizeof(int));
     size_t *cuts = calloc(pool->task_count + 1, sizeof(size_t));
     int rc = gaps && cuts ? 0 : error_set(err, "out of memory");
 
     for (size_t i = 1; rc == 0 && i < pool->gpu_count; i++)
-        gaps[i] =
-            tree_distance(plan->topology, place_of(plan, pool, i - 1), place_of(plan, pool, i));
+        gaps[i] = tree_distance(binding->topology, place_of(binding, pool, i - 1),
+                                place_of(binding, pool, i));
     if (rc == 0)
         rc = divide_row(pool->gpu_count, pool->task_count, gaps, cuts, err);
     for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
         for (size_t k = cuts[i]; k < cuts[i + 1]; k++)
-            give(plan, pool->tasks[i], pool->gpus[k]);
+            give(binding, pool->tasks[i], pool->gpus[k]);
     free(gaps);
     free(cuts);
     return rc;
@@ -107,15 +107,15 @@ static int keep_fixed(struct pool *pool, size_t each, struct error *err)
 }
 
 /* The number of levels above its own place at which a GPU meets the task's CPUs. */
-static int steps_between(const struct plan *plan, size_t task, size_t gpu)
+static int steps_between(const struct binding *binding, size_t task, size_t gpu)
 {
-    const struct topology *topology = plan->topology;
-    int place = tree_home(topology, plan->gpus[gpu].device->place), steps = 0;
+    const struct topology *topology = binding->topology;
+    int place = tree_home(topology, binding->gpus[gpu].device->place), steps = 0;
     struct cpuset near;
 
     for (; place >= 0; place = topology->places[place].parent, steps++) {
         topology_place_cpus(topology, place, &near);
-        if (cpuset_overlap(&near, &plan->result->tasks[task].cpus))
+        if (cpuset_overlap(&near, &binding->result->tasks[task].cpus))
             break;
     }
     return steps;
@@ -149,7 +149,7 @@ static void fill_nearest(size_t items, size_t bins, const int *steps, size_t *bi
     }
 }
 
-static int share_nearest(struct plan *plan, const struct pool *pool, struct error *err)
+static int share_nearest(struct binding *binding, const struct pool *pool, struct error *err)
 {
     int more_gpus = pool->gpu_count >= pool->task_count;
     size_t items = more_gpus ? pool->gpu_count : pool->task_count;
@@ -161,13 +161,13 @@ static int share_nearest(struct plan *plan, const struct pool *pool, struct erro
     for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
         for (size_t k = 0; k < pool->gpu_count; k++)
             steps[more_gpus ? k * bins + i : i * bins + k] =
-                steps_between(plan, pool->tasks[i], pool->gpus[k]);
+                steps_between(binding, pool->tasks[i], pool->gpus[k]);
     if (rc == 0)
         fill_nearest(items, bins, steps, bin_of, held);
     for (size_t item = 0; rc == 0 && item < items; item++) {
         size_t task = more_gpus ? bin_of[item] : item, gpu = more_gpus ? item : bin_of[item];
 
-        give(plan, pool->tasks[task], pool->gpus[gpu]);
+        give(binding, pool->tasks[task], pool->gpus[gpu]);
     }
     free(steps);
     free(bin_of);
@@ -175,32 +175,32 @@ static int share_nearest(struct plan *plan, const struct pool *pool, struct erro
     return rc;
 }
 
-static int share(struct plan *plan, struct pool *pool, struct error *err)
+static int share(struct binding *binding, struct pool *pool, struct error *err)
 {
-    size_t each = plan->request->gpus_per_task;
+    size_t each = binding->request->gpus_per_task;
 
     if (pool->task_count == 0 || pool->gpu_count == 0)
         return 0;
     if (each > 0 && keep_fixed(pool, each, err) < 0)
         return -1;
     if (pool->task_count > pool->gpu_count)
-        plan_warn(plan, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
-    if (plan->cpus_first)
-        return share_nearest(plan, pool, err);
+        binding_warn(binding, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
+    if (binding->cpus_first)
+        return share_nearest(binding, pool, err);
     if (pool->gpu_count >= pool->task_count)
-        return share_in_order(plan, pool, err);
+        return share_in_order(binding, pool, err);
     for (size_t i = 0; i < pool->task_count; i++)
-        give(plan, pool->tasks[i], pool->gpus[i * pool->gpu_count / pool->task_count]);
+        give(binding, pool->tasks[i], pool->gpus[i * pool->gpu_count / pool->task_count]);
     return 0;
 }
 
-int plan_gpus(struct plan *plan, struct error *err)
+int bind_gpus(struct binding *binding, struct error *err)
 {
     struct pool pool = {0};
-    int rc = fill_pool(plan, &pool, err);
+    int rc = fill_pool(binding, &pool, err);
 
     if (rc == 0)
-        rc = share(plan, &pool, err);
+        rc = share(binding, &pool, err);
     free(pool.tasks);
     free(pool.gpus);
     return rc;

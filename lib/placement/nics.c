@@ -3,7 +3,7 @@
  * allocation gets the same answer) claims the NICs at the nearest ancestor that has some; the
  * claimants there split them. Devices on one bus are closer to each other than to the other devices
  * of the same place: on flat trees (p4d) the bus is the only information. */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,41 +206,41 @@ static int pair(struct pairing *pairing, struct error *err)
 }
 
 /* List the GPUs of 'task' by their number in the topology. */
-static int uses_gpu(const struct plan *plan, size_t task, int index)
+static int uses_gpu(const struct binding *binding, size_t task, int index)
 {
-    for (size_t gpu = 0; gpu < plan->gpu_count; gpu++)
-        if (plan->gpus[gpu].gpu.index == index && plan->owns[task * plan->gpu_count + gpu])
+    for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
+        if (binding->gpus[gpu].gpu.index == index && binding->owns[task * binding->gpu_count + gpu])
             return 1;
     return 0;
 }
 
 /* Give the NICs of one GPU to the tasks that use it. */
-static void hand_down(const struct plan *plan, const struct pairing *pairing, size_t gpu,
+static void hand_down(const struct binding *binding, const struct pairing *pairing, size_t gpu,
                       unsigned char *uses)
 {
     size_t sharers = 0, i = 0, count = owned(pairing, gpu);
 
-    for (size_t task = 0; task < plan->tasks; task++)
-        sharers += (size_t)uses_gpu(plan, task, (int)gpu);
-    for (size_t task = 0; sharers > 0 && count > 0 && task < plan->tasks; task++) {
+    for (size_t task = 0; task < binding->tasks; task++)
+        sharers += (size_t)uses_gpu(binding, task, (int)gpu);
+    for (size_t task = 0; sharers > 0 && count > 0 && task < binding->tasks; task++) {
         struct pairing part = *pairing;
 
-        if (!uses_gpu(plan, task, (int)gpu))
+        if (!uses_gpu(binding, task, (int)gpu))
             continue;
         part.owns = uses;
         take_part(&part, task, i++, sharers, &pairing->owns[gpu * pairing->nic_count], count);
     }
 }
 
-static int pair_with_gpus(struct plan *plan, unsigned char *uses, struct error *err)
+static int pair_with_gpus(struct binding *binding, unsigned char *uses, struct error *err)
 {
-    const struct topology *topology = plan->topology;
+    const struct topology *topology = binding->topology;
     struct pairing pairing = {
-        .topology = topology, .nics = plan->nics, .nic_count = plan->nic_count};
+        .topology = topology, .nics = binding->nics, .nic_count = binding->nic_count};
     int rc = 0;
 
     pairing.claimants = calloc(topology->gpu_count + 1, sizeof(*pairing.claimants));
-    pairing.owns = calloc((topology->gpu_count + 1) * (plan->nic_count + 1), 1);
+    pairing.owns = calloc((topology->gpu_count + 1) * (binding->nic_count + 1), 1);
     if (!pairing.claimants || !pairing.owns)
         rc = error_set(err, "out of memory");
     for (size_t i = 0; rc == 0 && i < topology->device_count; i++)
@@ -250,16 +250,16 @@ static int pair_with_gpus(struct plan *plan, unsigned char *uses, struct error *
     if (rc == 0)
         rc = pair(&pairing, err);
     for (size_t gpu = 0; rc == 0 && gpu < pairing.count; gpu++)
-        hand_down(plan, &pairing, gpu, uses);
+        hand_down(binding, &pairing, gpu, uses);
     free(pairing.claimants);
     free(pairing.owns);
     return rc;
 }
 
 /* The smallest place that contains all CPUs of a task. */
-static int place_of_task(const struct plan *plan, size_t task)
+static int place_of_task(const struct binding *binding, size_t task)
 {
-    const struct topology *topology = plan->topology;
+    const struct topology *topology = binding->topology;
     int best = 0;
     struct cpuset cpus;
 
@@ -267,39 +267,39 @@ static int place_of_task(const struct plan *plan, size_t task)
         if (topology->places[place].kind == PLACE_BRIDGE)
             continue;
         topology_place_cpus(topology, (int)place, &cpus);
-        if (cpuset_within(&plan->result->tasks[task].cpus, &cpus))
+        if (cpuset_within(&binding->result->tasks[task].cpus, &cpus))
             best = (int)place;
     }
     return best;
 }
 
 /* Tasks without a GPU claim the NICs near their cores. */
-static int pair_with_cpus(struct plan *plan, unsigned char *uses, struct error *err)
+static int pair_with_cpus(struct binding *binding, unsigned char *uses, struct error *err)
 {
     struct pairing pairing = {
-        .topology = plan->topology, .nics = plan->nics, .nic_count = plan->nic_count};
-    size_t *tasks = calloc(plan->tasks, sizeof(size_t));
+        .topology = binding->topology, .nics = binding->nics, .nic_count = binding->nic_count};
+    size_t *tasks = calloc(binding->tasks, sizeof(size_t));
     int rc = 0;
 
-    pairing.claimants = calloc(plan->tasks, sizeof(*pairing.claimants));
-    pairing.owns = calloc(plan->tasks * (plan->nic_count + 1), 1);
+    pairing.claimants = calloc(binding->tasks, sizeof(*pairing.claimants));
+    pairing.owns = calloc(binding->tasks * (binding->nic_count + 1), 1);
     if (!tasks || !pairing.claimants || !pairing.owns)
         rc = error_set(err, "out of memory");
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
         int has = 0;
 
-        for (size_t gpu = 0; gpu < plan->gpu_count; gpu++)
-            has |= plan->owns[task * plan->gpu_count + gpu];
+        for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
+            has |= binding->owns[task * binding->gpu_count + gpu];
         if (has)
             continue;
-        pairing.claimants[pairing.count].place = place_of_task(plan, task);
+        pairing.claimants[pairing.count].place = place_of_task(binding, task);
         tasks[pairing.count++] = task;
     }
     if (rc == 0)
         rc = pair(&pairing, err);
     for (size_t i = 0; rc == 0 && i < pairing.count; i++)
-        memcpy(&uses[tasks[i] * plan->nic_count], &pairing.owns[i * plan->nic_count],
-               plan->nic_count);
+        memcpy(&uses[tasks[i] * binding->nic_count], &pairing.owns[i * binding->nic_count],
+               binding->nic_count);
     free(tasks);
     free(pairing.claimants);
     free(pairing.owns);
@@ -318,25 +318,25 @@ static int set_nics(struct placement_task *task, const struct topology_device *c
     return 0;
 }
 
-int plan_nics(struct plan *plan, struct error *err)
+int bind_nics(struct binding *binding, struct error *err)
 {
-    unsigned char *uses = calloc(plan->tasks * (plan->nic_count + 1), 1);
+    unsigned char *uses = calloc(binding->tasks * (binding->nic_count + 1), 1);
     int rc = uses ? 0 : error_set(err, "out of memory");
 
-    if (rc == 0 && plan->nic_policy == NICS_ALL)
-        memset(uses, 1, plan->tasks * plan->nic_count);
-    if (rc == 0 && plan->nic_policy == NICS_AUTO && plan->nic_count > 0) {
-        rc = pair_with_gpus(plan, uses, err);
+    if (rc == 0 && binding->nic_policy == NICS_ALL)
+        memset(uses, 1, binding->tasks * binding->nic_count);
+    if (rc == 0 && binding->nic_policy == NICS_AUTO && binding->nic_count > 0) {
+        rc = pair_with_gpus(binding, uses, err);
         if (rc == 0)
-            rc = pair_with_cpus(plan, uses, err);
+            rc = pair_with_cpus(binding, uses, err);
     }
-    for (size_t task = 0; rc == 0 && task < plan->tasks; task++) {
-        if (plan->nic_lists)
-            rc = set_nics(&plan->result->tasks[task], plan->nic_lists[task],
-                          plan->nic_list_counts[task], NULL, err);
+    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
+        if (binding->nic_lists)
+            rc = set_nics(&binding->result->tasks[task], binding->nic_lists[task],
+                          binding->nic_list_counts[task], NULL, err);
         else
-            rc = set_nics(&plan->result->tasks[task], plan->nics, plan->nic_count,
-                          &uses[task * plan->nic_count], err);
+            rc = set_nics(&binding->result->tasks[task], binding->nics, binding->nic_count,
+                          &uses[task * binding->nic_count], err);
     }
     free(uses);
     return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 
 enum { MAX_TASKS = 65536, MAX_WARNINGS = 64 };
 
-void plan_warn(struct plan *plan, const char *format, ...)
+void binding_warn(struct binding *binding, const char *format, ...)
 {
-    struct placement *result = plan->result;
+    struct placement *result = binding->result;
     char text[512], **grown;
     va_list args;
 
@@ -27,31 +27,31 @@ void plan_warn(struct plan *plan, const char *format, ...)
     result->warning_count += result->warnings[result->warning_count] != NULL;
 }
 
-int plan_has_cpus(const struct plan *plan, size_t task)
+int binding_has_cpus(const struct binding *binding, size_t task)
 {
-    const struct placement_wish *wishes = plan->request->wishes;
+    const struct placement_wish *wishes = binding->request->wishes;
 
     return wishes && wishes[task].cpus && !cpuset_is_empty(wishes[task].cpus);
 }
 
-int plan_has_gpus(const struct plan *plan, size_t task)
+int binding_has_gpus(const struct binding *binding, size_t task)
 {
-    return plan->request->wishes && plan->request->wishes[task].gpus;
+    return binding->request->wishes && binding->request->wishes[task].gpus;
 }
 
 /* Assign CPUs before GPUs if cores are divided evenly, or if all CPUs are already chosen. */
-static int is_cpus_first(const struct plan *plan)
+static int is_cpus_first(const struct binding *binding)
 {
     size_t settled = 0;
 
-    for (size_t task = 0; task < plan->tasks; task++)
-        settled += (size_t)plan_has_cpus(plan, task);
-    return plan->bind == BIND_CORE || plan->lists || settled == plan->tasks;
+    for (size_t task = 0; task < binding->tasks; task++)
+        settled += (size_t)binding_has_cpus(binding, task);
+    return binding->bind == BIND_CORE || binding->lists || settled == binding->tasks;
 }
 
 static int by_address(const void *a, const void *b)
 {
-    const struct plan_gpu *left = a, *right = b;
+    const struct binding_gpu *left = a, *right = b;
     int order = pci_compare(&left->gpu.pci, &right->gpu.pci);
 
     /* Instances of one GPU keep the caller's order. */
@@ -59,84 +59,84 @@ static int by_address(const void *a, const void *b)
                  : (left->gpu.grant > right->gpu.grant) - (left->gpu.grant < right->gpu.grant);
 }
 
-static int find_gpus(struct plan *plan, struct error *err)
+static int find_gpus(struct binding *binding, struct error *err)
 {
-    const struct placement_request *request = plan->request;
-    size_t count = request->gpus ? request->gpu_count : plan->topology->gpu_count;
+    const struct placement_request *request = binding->request;
+    size_t count = request->gpus ? request->gpu_count : binding->topology->gpu_count;
 
-    plan->gpus = calloc(count + 1, sizeof(*plan->gpus));
-    if (!plan->gpus)
+    binding->gpus = calloc(count + 1, sizeof(*binding->gpus));
+    if (!binding->gpus)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++) {
-        struct placement_gpu *gpu = &plan->gpus[i].gpu;
+        struct placement_gpu *gpu = &binding->gpus[i].gpu;
         char text[PCI_TEXT];
 
         gpu->grant = i;
         gpu->index = (int)i;
         if (request->gpus) {
-            gpu->index = topology_gpu_index(plan->topology, &request->gpus[i].pci);
+            gpu->index = topology_gpu_index(binding->topology, &request->gpus[i].pci);
             gpu->instance = request->gpus[i].instance;
         }
-        plan->gpus[i].device =
-            gpu->index < 0 ? NULL : topology_gpu(plan->topology, (size_t)gpu->index);
-        if (!plan->gpus[i].device)
+        binding->gpus[i].device =
+            gpu->index < 0 ? NULL : topology_gpu(binding->topology, (size_t)gpu->index);
+        if (!binding->gpus[i].device)
             return error_set(err, "the topology has no GPU at %s; is it that of another node?",
                              pci_format(&request->gpus[i].pci, text));
-        gpu->pci = plan->gpus[i].device->pci;
+        gpu->pci = binding->gpus[i].device->pci;
     }
-    qsort(plan->gpus, count, sizeof(*plan->gpus), by_address);
+    qsort(binding->gpus, count, sizeof(*binding->gpus), by_address);
     for (size_t i = 0; i < count; i++)
-        plan->gpus[i].gpu.number = (int)i;
-    plan->gpu_count = count;
-    plan->result->gpu_count = count;
-    plan->owns = calloc(plan->tasks * (count + 1), 1);
-    return plan->owns ? 0 : error_set(err, "out of memory");
+        binding->gpus[i].gpu.number = (int)i;
+    binding->gpu_count = count;
+    binding->result->gpu_count = count;
+    binding->owns = calloc(binding->tasks * (count + 1), 1);
+    return binding->owns ? 0 : error_set(err, "out of memory");
 }
 
 /* The CPUs that are allocated to the step and known to the topology. Returns 0, or -1 if there are
  * none. */
-static int find_cpus(struct plan *plan, struct error *err)
+static int find_cpus(struct binding *binding, struct error *err)
 {
-    topology_cpus(plan->topology, &plan->cpus);
-    if (plan->request->cpus)
-        cpuset_intersect(&plan->cpus, plan->request->cpus);
-    if (cpuset_is_empty(&plan->cpus))
+    topology_cpus(binding->topology, &binding->cpus);
+    if (binding->request->cpus)
+        cpuset_intersect(&binding->cpus, binding->request->cpus);
+    if (cpuset_is_empty(&binding->cpus))
         return error_set(err,
                          "the topology has none of the CPUs that are allocated to this step; is it "
                          "that of another node?");
     return 0;
 }
 
-static int find_cores(struct plan *plan, struct error *err)
+static int find_cores(struct binding *binding, struct error *err)
 {
-    const struct topology *topology = plan->topology;
+    const struct topology *topology = binding->topology;
 
-    plan->cores = calloc(topology->core_count, sizeof(*plan->cores));
-    if (!plan->cores)
+    binding->cores = calloc(topology->core_count, sizeof(*binding->cores));
+    if (!binding->cores)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < topology->core_count; i++) {
         const struct topology_core *core = &topology->cores[i];
         int granted = 0;
 
         for (int k = 0; k < core->cpu_count; k++)
-            granted |= cpuset_has(&plan->cpus, topology->cpus[core->first_cpu + k]);
+            granted |= cpuset_has(&binding->cpus, topology->cpus[core->first_cpu + k]);
         if (granted)
-            plan->cores[plan->core_count++] = (struct plan_core){(int)i, core->numa};
+            binding->cores[binding->core_count++] = (struct binding_core){(int)i, core->numa};
     }
     return 0;
 }
 
-static int list_gpus(struct plan *plan, struct error *err)
+static int list_gpus(struct binding *binding, struct error *err)
 {
-    for (size_t t = 0; t < plan->tasks; t++) {
-        struct placement_task *task = &plan->result->tasks[t];
+    for (size_t t = 0; t < binding->tasks; t++) {
+        struct placement_task *task = &binding->result->tasks[t];
 
-        task->gpus = calloc(plan->gpu_count + 1, sizeof(*task->gpus));
+        task->gpus = calloc(binding->gpu_count + 1, sizeof(*task->gpus));
         if (!task->gpus)
             return error_set(err, "out of memory");
-        for (size_t gpu = 0; gpu < plan->gpu_count; gpu++)
-            if (plan->owns[t * plan->gpu_count + gpu])
-                task->gpus[task->gpu_count++] = plan->gpus[gpu].gpu;
+        for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
+            if (binding->owns[t * binding->gpu_count + gpu])
+                task->gpus[task->gpu_count++] = binding->gpus[gpu].gpu;
     }
     return 0;
 }
@@ -148,12 +148,12 @@ static int by_number(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-static int list_numa(struct plan *plan, struct error *err)
+static int list_numa(struct binding *binding, struct error *err)
 {
-    const struct topology *topology = plan->topology;
+    const struct topology *topology = binding->topology;
 
-    for (size_t t = 0; t < plan->tasks; t++) {
-        struct placement_task *task = &plan->result->tasks[t];
+    for (size_t t = 0; t < binding->tasks; t++) {
+        struct placement_task *task = &binding->result->tasks[t];
 
         task->numa = calloc(topology->numa_count + 1, sizeof(int));
         if (!task->numa)
@@ -176,10 +176,10 @@ static int list_numa(struct plan *plan, struct error *err)
 }
 
 /* The NICs of all tasks, in PCI order. */
-static int list_nics(struct plan *plan, struct error *err)
+static int list_nics(struct binding *binding, struct error *err)
 {
-    struct placement *result = plan->result;
-    const struct topology *topology = plan->topology;
+    struct placement *result = binding->result;
+    const struct topology *topology = binding->topology;
 
     result->nics = calloc(topology->device_count + 1, sizeof(struct topology_device *));
     if (!result->nics)
@@ -187,7 +187,7 @@ static int list_nics(struct plan *plan, struct error *err)
     for (size_t i = 0; i < topology->device_count; i++) {
         int used = 0;
 
-        for (size_t t = 0; t < plan->tasks; t++)
+        for (size_t t = 0; t < binding->tasks; t++)
             for (size_t k = 0; k < result->tasks[t].nic_count; k++)
                 used |= result->tasks[t].nics[k] == &topology->devices[i];
         if (used)
@@ -196,64 +196,65 @@ static int list_nics(struct plan *plan, struct error *err)
     return 0;
 }
 
-static int make(struct plan *plan, struct error *err)
+static int make(struct binding *binding, struct error *err)
 {
-    if (find_gpus(plan, err) < 0 || find_cpus(plan, err) < 0 || plan_read_bind(plan, err) < 0 ||
-        plan_read_nics(plan, err) < 0 || find_cores(plan, err) < 0)
+    if (find_gpus(binding, err) < 0 || find_cpus(binding, err) < 0 ||
+        binding_read_bind(binding, err) < 0 || binding_read_nics(binding, err) < 0 ||
+        find_cores(binding, err) < 0)
         return -1;
-    if (plan->bind == BIND_AUTO)
-        plan->bind = plan->gpu_count > 0 ? BIND_GPU : BIND_CORE;
-    else if (plan->bind == BIND_GPU && plan->gpu_count == 0)
+    if (binding->bind == BIND_AUTO)
+        binding->bind = binding->gpu_count > 0 ? BIND_GPU : BIND_CORE;
+    else if (binding->bind == BIND_GPU && binding->gpu_count == 0)
         return error_set(err, "bind=gpu: this step has no GPUs on this node; use auto or core");
-    plan->cpus_first = is_cpus_first(plan);
-    if (plan->cpus_first ? plan_cpus(plan, err) < 0 || plan_gpus(plan, err) < 0
-                         : plan_gpus(plan, err) < 0 || plan_cpus(plan, err) < 0)
+    binding->cpus_first = is_cpus_first(binding);
+    if (binding->cpus_first ? bind_cpus(binding, err) < 0 || bind_gpus(binding, err) < 0
+                            : bind_gpus(binding, err) < 0 || bind_cpus(binding, err) < 0)
         return -1;
-    plan_warn_distance(plan);
-    if (plan_nics(plan, err) < 0 || list_gpus(plan, err) < 0 || list_numa(plan, err) < 0 ||
-        list_nics(plan, err) < 0)
+    binding_warn_distance(binding);
+    if (bind_nics(binding, err) < 0 || list_gpus(binding, err) < 0 || list_numa(binding, err) < 0 ||
+        list_nics(binding, err) < 0)
         return -1;
     return 0;
 }
 
-static void clear_plan(struct plan *plan)
+static void clear_binding(struct binding *binding)
 {
-    for (size_t i = 0; plan->nic_lists && i < plan->tasks; i++)
-        free(plan->nic_lists[i]);
-    free(plan->nic_lists);
-    free(plan->nic_list_counts);
-    free(plan->lists);
-    free(plan->cores);
-    free(plan->gpus);
-    free(plan->nics);
-    free(plan->owns);
+    for (size_t i = 0; binding->nic_lists && i < binding->tasks; i++)
+        free(binding->nic_lists[i]);
+    free(binding->nic_lists);
+    free(binding->nic_list_counts);
+    free(binding->lists);
+    free(binding->cores);
+    free(binding->gpus);
+    free(binding->nics);
+    free(binding->owns);
 }
 
 struct placement *placement_create(const struct topology *topology,
                                    const struct placement_request *request, struct error *err)
 {
-    struct plan plan = {.topology = topology, .request = request, .tasks = request->tasks};
+    struct binding binding = {.topology = topology, .request = request, .tasks = request->tasks};
     int rc = 0;
 
-    if (plan.tasks < 1 || plan.tasks > MAX_TASKS) {
-        error_set(err, "cannot place %zu tasks on a node; use 1 to %d", plan.tasks, MAX_TASKS);
+    if (binding.tasks < 1 || binding.tasks > MAX_TASKS) {
+        error_set(err, "cannot place %zu tasks on a node; use 1 to %d", binding.tasks, MAX_TASKS);
         return NULL;
     }
-    plan.result = calloc(1, sizeof(*plan.result));
-    if (plan.result)
-        plan.result->tasks = calloc(plan.tasks, sizeof(*plan.result->tasks));
-    if (!plan.result || !plan.result->tasks)
+    binding.result = calloc(1, sizeof(*binding.result));
+    if (binding.result)
+        binding.result->tasks = calloc(binding.tasks, sizeof(*binding.result->tasks));
+    if (!binding.result || !binding.result->tasks)
         rc = error_set(err, "out of memory");
     else
-        plan.result->task_count = plan.tasks;
+        binding.result->task_count = binding.tasks;
     if (rc == 0)
-        rc = make(&plan, err);
-    clear_plan(&plan);
+        rc = make(&binding, err);
+    clear_binding(&binding);
     if (rc < 0) {
-        placement_destroy(plan.result);
+        placement_destroy(binding.result);
         return NULL;
     }
-    return plan.result;
+    return binding.result;
 }
 
 void placement_destroy(struct placement *placement)

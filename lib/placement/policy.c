@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parse the values of --megatron-bind and --megatron-nics. */
-#include "plan.h"
+#include "binding.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,17 +106,17 @@ int placement_check_nics(const char *what, const char *text, size_t tasks, struc
     return check_count(what, text, tasks, "NICs", err);
 }
 
-int plan_read_bind(struct plan *plan, struct error *err)
+int binding_read_bind(struct binding *binding, struct error *err)
 {
     enum { WORDS = sizeof(bind_words) / sizeof(bind_words[0]) };
-    const char *text = plan->request->bind ? plan->request->bind : "auto";
+    const char *text = binding->request->bind ? binding->request->bind : "auto";
     size_t word = find_word(text, bind_words, WORDS);
     struct cpuset *sets;
 
-    plan->bind = (enum bind_policy)word;
+    binding->bind = (enum bind_policy)word;
     if (word < WORDS)
         return 0;
-    if (check_count("bind", text, plan->tasks, "CPUs", err) < 0)
+    if (check_count("bind", text, binding->tasks, "CPUs", err) < 0)
         return -1;
     sets = calloc(count_lists(text), sizeof(*sets));
     if (!sets)
@@ -126,14 +126,14 @@ int plan_read_bind(struct plan *plan, struct error *err)
         return -1;
     }
     if (count_lists(text) > 1) {
-        plan->lists = sets;
+        binding->lists = sets;
         return 0;
     }
     /* A single list restricts the step; within it, GPUs and NUMA nodes decide. */
-    plan->bind = BIND_AUTO;
-    cpuset_intersect(&plan->cpus, sets);
+    binding->bind = BIND_AUTO;
+    cpuset_intersect(&binding->cpus, sets);
     free(sets);
-    if (cpuset_is_empty(&plan->cpus))
+    if (cpuset_is_empty(&binding->cpus))
         return error_set(err, "none of the CPUs %.100s is allocated to this step on this node",
                          text);
     return 0;
@@ -171,19 +171,19 @@ static int read_nic_list(const struct topology *topology, char *list,
     return 0;
 }
 
-static int read_nic_lists(struct plan *plan, const char *text, struct error *err)
+static int read_nic_lists(struct binding *binding, const char *text, struct error *err)
 {
     size_t count = count_lists(text);
     const char *at = text;
 
-    plan->nic_lists = calloc(count, sizeof(*plan->nic_lists));
-    plan->nic_list_counts = calloc(count, sizeof(*plan->nic_list_counts));
-    if (!plan->nic_lists || !plan->nic_list_counts)
+    binding->nic_lists = calloc(count, sizeof(*binding->nic_lists));
+    binding->nic_list_counts = calloc(count, sizeof(*binding->nic_list_counts));
+    if (!binding->nic_lists || !binding->nic_list_counts)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < count; i++) {
         char *list = next_list(&at, err);
-        int rc = list ? read_nic_list(plan->topology, list, &plan->nic_lists[i],
-                                      &plan->nic_list_counts[i], err)
+        int rc = list ? read_nic_list(binding->topology, list, &binding->nic_lists[i],
+                                      &binding->nic_list_counts[i], err)
                       : -1;
 
         free(list);
@@ -193,34 +193,34 @@ static int read_nic_lists(struct plan *plan, const char *text, struct error *err
     return 0;
 }
 
-static int use_compute_nics(struct plan *plan, struct error *err)
+static int use_compute_nics(struct binding *binding, struct error *err)
 {
-    plan->nics = calloc(plan->topology->device_count + 1, sizeof(struct topology_device *));
-    if (!plan->nics)
+    binding->nics = calloc(binding->topology->device_count + 1, sizeof(struct topology_device *));
+    if (!binding->nics)
         return error_set(err, "out of memory");
-    for (size_t i = 0; i < plan->topology->device_count; i++)
-        if (plan->topology->devices[i].kind == DEVICE_NIC)
-            plan->nics[plan->nic_count++] = &plan->topology->devices[i];
+    for (size_t i = 0; i < binding->topology->device_count; i++)
+        if (binding->topology->devices[i].kind == DEVICE_NIC)
+            binding->nics[binding->nic_count++] = &binding->topology->devices[i];
     return 0;
 }
 
-int plan_read_nics(struct plan *plan, struct error *err)
+int binding_read_nics(struct binding *binding, struct error *err)
 {
     enum { WORDS = sizeof(nic_words) / sizeof(nic_words[0]) };
-    const char *text = plan->request->nics ? plan->request->nics : "auto";
+    const char *text = binding->request->nics ? binding->request->nics : "auto";
     size_t word = find_word(text, nic_words, WORDS);
 
-    plan->nic_policy = (enum nic_policy)word;
+    binding->nic_policy = (enum nic_policy)word;
     if (word < WORDS)
-        return use_compute_nics(plan, err);
-    if (placement_check_nics("nics", text, plan->tasks, err) < 0)
+        return use_compute_nics(binding, err);
+    if (placement_check_nics("nics", text, binding->tasks, err) < 0)
         return -1;
     if (count_lists(text) > 1)
-        return read_nic_lists(plan, text, err);
+        return read_nic_lists(binding, text, err);
     /* A single list restricts the choice; within it, the tree decides. */
-    plan->nic_policy = NICS_AUTO;
+    binding->nic_policy = NICS_AUTO;
     char *list = strdup(text);
-    int rc = list ? read_nic_list(plan->topology, list, &plan->nics, &plan->nic_count, err)
+    int rc = list ? read_nic_list(binding->topology, list, &binding->nics, &binding->nic_count, err)
                   : error_set(err, "out of memory");
 
     free(list);

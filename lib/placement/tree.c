@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan.h"
+#include "binding.h"
 
 int tree_home(const struct topology *topology, int place)
 {

@@ -308,7 +308,7 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
         real(root, "rms_norm_eps", 1e-6, &c->epsilon, err) < 0)
         return -1;
     if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
-        return error_set(err, "hidden_act other than silu is not supported");
+        return error_set(err, "hidden_act %.40s is not supported; only silu is", activation);
     if (attention_bias || mlp_bias)
         return error_set(err, "%s with biases is not supported", name_of(c));
     if (s->kv_channels % 2 != 0)

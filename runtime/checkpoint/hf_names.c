@@ -196,28 +196,29 @@ const struct hf_name *hf_find_name(const struct hf_map *map, const char *ours, c
     return NULL;
 }
 
-/* The place of a part in a fused tensor: its first row, and the rows of the whole. */
-struct place {
+/* The rows of a part in a fused tensor: its first row, and the rows of the whole. */
+struct fused_rows {
     int64_t first, all;
 };
 
-static struct place place_of(const struct hf_map *map, const struct hf_name *row, int64_t rows)
+static struct fused_rows fused_rows_of(const struct hf_map *map, const struct hf_name *row,
+                                       int64_t rows)
 {
     int64_t qkv = map->query + 2 * map->key;
 
     switch (row->part) {
     case PART_QUERY:
-        return (struct place){0, qkv};
+        return (struct fused_rows){0, qkv};
     case PART_KEY:
-        return (struct place){map->query, qkv};
+        return (struct fused_rows){map->query, qkv};
     case PART_VALUE:
-        return (struct place){map->query + map->key, qkv};
+        return (struct fused_rows){map->query + map->key, qkv};
     case PART_GATE:
-        return (struct place){0, 2 * map->ffn};
+        return (struct fused_rows){0, 2 * map->ffn};
     case PART_UP:
-        return (struct place){map->ffn, 2 * map->ffn};
+        return (struct fused_rows){map->ffn, 2 * map->ffn};
     default:
-        return (struct place){0, rows};
+        return (struct fused_rows){0, rows};
     }
 }
 
@@ -226,7 +227,7 @@ static int64_t row_of(const struct hf_map *map, const struct hf_name *row, int64
 {
     if (row->how & HF_INTERLEAVED)
         return (r / map->head * 3 + (int64_t)row->part - PART_QUERY) * map->head + r % map->head;
-    return place_of(map, row, rows).first + r;
+    return fused_rows_of(map, row, rows).first + r;
 }
 
 void hf_shape(const struct hf_map *map, const struct hf_name *row, const struct parameter *p,
@@ -236,12 +237,12 @@ void hf_shape(const struct hf_map *map, const struct hf_name *row, const struct 
 
     if (all_rows == 1 || p->all_cols == 1) {
         *rows = 1;
-        *cols = place_of(map, row, all_rows * p->all_cols).all;
+        *cols = fused_rows_of(map, row, all_rows * p->all_cols).all;
     } else if (row->how & HF_TRANSPOSED) {
         *rows = p->all_cols;
-        *cols = place_of(map, row, all_rows).all;
+        *cols = fused_rows_of(map, row, all_rows).all;
     } else {
-        *rows = place_of(map, row, all_rows).all;
+        *rows = fused_rows_of(map, row, all_rows).all;
         *cols = p->all_cols;
     }
 }

@@ -187,7 +187,9 @@ int index_check_blocks(const struct model_config *c, struct error *err)
         !in((int)c->gate, GATE_QUICK_GELU + 1) || !in((int)c->rope_scaling.kind, ROPE_YARN + 1) ||
         !in((int)c->architecture, ARCHITECTURES) || c->window < 0 || c->window_every < 0 ||
         c->window > INT32_MAX || c->window_every > INT32_MAX)
-        return error_set(err, "blocks: invalid model");
+        return error_set(
+            err,
+            "blocks: a model that this version does not support; use the version that saved it");
     return 0;
 }
 

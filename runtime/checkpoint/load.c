@@ -117,7 +117,7 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct piece *x = a, *y = b;
 
@@ -134,7 +134,7 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
     if (!sorted)
         return error_set(err, "out of memory");
     memcpy(sorted, held->list, (size_t)held->count * sizeof(*sorted));
-    qsort(sorted, (size_t)held->count, sizeof(*sorted), by_place);
+    qsort(sorted, (size_t)held->count, sizeof(*sorted), by_offset);
     for (int i = 0; i <= held->count; i++) {
         int64_t end = i < held->count ? sorted[i].shard : elements;
 

@@ -69,19 +69,19 @@ void megatron_part_shape(const struct megatron_split *split, const struct megatr
 
 /* Where a tensor is: in the file of one rank, in one of its chunks, with this index among the
  * layers of that chunk; -1: it is not a tensor of a layer. */
-struct megatron_place {
+struct megatron_location {
     int64_t tp, pp, chunk, local;
 };
 
-/* The tensor for a row at 'place'; of a distributed checkpoint only its shape. Returns 1, 0: it is
- * missing, or -1. */
+/* The tensor for a row at 'location'; of a distributed checkpoint only its shape. Returns 1, 0: it
+ * is missing, or -1. */
 int megatron_find(const struct megatron_source *source, const struct megatron_name *name,
-                  const struct megatron_place *place, struct torch_tensor *tensor,
+                  const struct megatron_location *location, struct torch_tensor *tensor,
                   struct error *err);
 
 /* Is it there? */
 int megatron_has(const struct megatron_source *source, const struct megatron_name *name,
-                 const struct megatron_place *place);
+                 const struct megatron_location *location);
 
 /* The same for our tensor 'ours' of the first layer or of none, in the first or last stage. */
 int megatron_find_ours(const struct megatron_source *source, const char *ours, int last_stage,

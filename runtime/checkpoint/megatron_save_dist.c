@@ -20,7 +20,7 @@ struct dist {
     int fd, file;
     char name[32], path[PATH_MAX];
     int64_t at;
-    struct pickle_writer places;
+    struct pickle_writer storage;
 };
 
 /* --- Files ------------------------------------------------------------------------------------ */
@@ -59,7 +59,7 @@ static int write_archive(struct dist *d, const char *name, const int64_t *offset
                          struct error *err)
 {
     struct torch_writer writer = {0};
-    struct pickle_writer *p = &d->places;
+    struct pickle_writer *p = &d->storage;
     int rc = next_file(d, err);
 
     if (rc < 0)
@@ -229,13 +229,13 @@ static void put_tensor(const struct saving *s, const struct saved *saved, struct
     pickle_end_object(p);
 }
 
-/* The first table of the index, while it is written in 'places' of a copy. */
+/* The first table of the index, while it is written in 'storage' of a copy. */
 static int put_state(struct dist *d, const char *name, struct error *err)
 {
     (void)err;
-    pickle_put_text(&d->places, name);
-    pickle_put_global(&d->places, METADATA, "BytesStorageMetadata");
-    pickle_put(&d->places, ")\x81");
+    pickle_put_text(&d->storage, name);
+    pickle_put_global(&d->storage, METADATA, "BytesStorageMetadata");
+    pickle_put(&d->storage, ")\x81");
     return 0;
 }
 
@@ -243,7 +243,7 @@ static int write_index(const struct dist *d, struct error *err)
 {
     const struct saving *s = d->saving;
     struct dist table = {.saving = s};
-    struct pickle_writer *p = &table.places;
+    struct pickle_writer *p = &table.storage;
     struct saved saved;
     int rc;
 
@@ -260,13 +260,13 @@ static int write_index(const struct dist *d, struct error *err)
     pickle_put_none(p);
     pickle_put_text(p, "storage_data");
     pickle_begin_dict(p);
-    pickle_append_bytes(p, d->places.bytes, d->places.size);
+    pickle_append_bytes(p, d->storage.bytes, d->storage.size);
     pickle_end_dict(p);
     pickle_put_text(p, "storage_meta");
     pickle_put_none(p);
     pickle_end_object(p);
     pickle_end(p);
-    rc = p->failed || d->places.failed
+    rc = p->failed || d->storage.failed
              ? error_set(err, "out of memory")
              : directory_write(s->to, TORCH_DIST_INDEX, p->bytes, p->size, err);
     pickle_writer_clear(p);
@@ -326,6 +326,6 @@ int megatron_save_dist(const struct saving *s, struct error *err)
         rc = write_common(s, err);
     if (rc == 0)
         rc = write_index(&d, err);
-    pickle_writer_clear(&d.places);
+    pickle_writer_clear(&d.storage);
     return rc < 0 ? -1 : directory_write(s->to, "metadata.json", config, strlen(config), err);
 }

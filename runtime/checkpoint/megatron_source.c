@@ -176,7 +176,7 @@ static int64_t count_chunks(const struct megatron_source *s)
 
 static int count_layers(struct megatron_source *s, struct error *err)
 {
-    struct megatron_place place = {0, 0, 0, 0};
+    struct megatron_location location = {0, 0, 0, 0};
     int64_t layer;
     const struct megatron_name *name = megatron_name_of("layers.0.mlp.down.weight", &layer);
 
@@ -184,9 +184,9 @@ static int count_layers(struct megatron_source *s, struct error *err)
     if (s->chunks == 0)
         return error_set(err, "%s is not a Megatron-LM checkpoint: it contains no model",
                          s->shards[0].name);
-    while (place.local < RANKS_MOST && megatron_has(s, name, &place))
-        place.local++;
-    s->chunk_layers = place.local;
+    while (location.local < RANKS_MOST && megatron_has(s, name, &location))
+        location.local++;
+    s->chunk_layers = location.local;
     return s->chunk_layers > 0 ? 0 : error_set(err, "%s contains no GPT layers", s->shards[0].name);
 }
 

@@ -138,60 +138,63 @@ static const struct pickle_value *model_of(const struct megatron_source *s, int6
 /* The value for a row, or NULL. */
 static const struct pickle_value *find_value(const struct megatron_source *s,
                                              const struct megatron_name *name,
-                                             const struct megatron_place *place)
+                                             const struct megatron_location *location)
 {
-    const struct pickle_value *model = model_of(s, place->tp, place->pp, place->chunk);
+    const struct pickle_value *model = model_of(s, location->tp, location->pp, location->chunk);
     const struct pickle_value *found = NULL;
-    int prefixes = place->local < 0 ? 1 : (int)(sizeof(layer_prefixes) / sizeof(layer_prefixes[0]));
+    int prefixes =
+        location->local < 0 ? 1 : (int)(sizeof(layer_prefixes) / sizeof(layer_prefixes[0]));
     char path[160];
 
     for (int i = 0; i < 4 && name->theirs[i] && !found; i++)
         for (int k = 0; k < prefixes && !found; k++) {
-            if (place->local < 0)
+            if (location->local < 0)
                 snprintf(path, sizeof(path), "%s", name->theirs[i]);
             else
-                snprintf(path, sizeof(path), "%s.%" PRId64 ".%s", layer_prefixes[k], place->local,
-                         name->theirs[i]);
+                snprintf(path, sizeof(path), "%s.%" PRId64 ".%s", layer_prefixes[k],
+                         location->local, name->theirs[i]);
             found = walk(model, path);
         }
     return found;
 }
 
 int megatron_find(const struct megatron_source *s, const struct megatron_name *name,
-                  const struct megatron_place *place, struct torch_tensor *tensor,
+                  const struct megatron_location *location, struct torch_tensor *tensor,
                   struct error *err)
 {
     const struct pickle_value *value;
 
     if (s->dist)
-        return megatron_dist_find(s, name, place->local, tensor);
-    value = find_value(s, name, place);
+        return megatron_dist_find(s, name, location->local, tensor);
+    value = find_value(s, name, location);
     if (!value)
         return 0;
-    return torch_file_tensor(s->shards[place->pp * s->tp + place->tp].file, value, tensor, err) < 0
+    return torch_file_tensor(s->shards[location->pp * s->tp + location->tp].file, value, tensor,
+                             err) < 0
                ? -1
                : 1;
 }
 
 int megatron_has(const struct megatron_source *s, const struct megatron_name *name,
-                 const struct megatron_place *place)
+                 const struct megatron_location *location)
 {
     struct torch_tensor ignored;
 
-    return s->dist ? megatron_dist_find(s, name, place->local, &ignored)
-                   : find_value(s, name, place) != NULL;
+    return s->dist ? megatron_dist_find(s, name, location->local, &ignored)
+                   : find_value(s, name, location) != NULL;
 }
 
 /* The row for our tensor, and where it is: of the first layer, if it is one of a layer. */
-static const struct megatron_name *first_place(const struct megatron_source *s, const char *ours,
-                                               int last_stage, struct megatron_place *place)
+static const struct megatron_name *first_location(const struct megatron_source *s, const char *ours,
+                                                  int last_stage,
+                                                  struct megatron_location *location)
 {
     const struct megatron_name *name = find_row(outer_names, ours);
 
-    *place = (struct megatron_place){0, 0, 0, name ? -1 : 0};
+    *location = (struct megatron_location){0, 0, 0, name ? -1 : 0};
     if (name && last_stage) {
-        place->pp = s->pp - 1;
-        place->chunk = s->chunks - 1;
+        location->pp = s->pp - 1;
+        location->chunk = s->chunks - 1;
     }
     return name ? name : find_row(layer_names, ours);
 }
@@ -199,18 +202,18 @@ static const struct megatron_name *first_place(const struct megatron_source *s, 
 int megatron_find_ours(const struct megatron_source *s, const char *ours, int last_stage,
                        struct torch_tensor *tensor, struct error *err)
 {
-    struct megatron_place place;
-    const struct megatron_name *name = first_place(s, ours, last_stage, &place);
+    struct megatron_location location;
+    const struct megatron_name *name = first_location(s, ours, last_stage, &location);
 
-    return megatron_find(s, name, &place, tensor, err);
+    return megatron_find(s, name, &location, tensor, err);
 }
 
 int megatron_has_ours(const struct megatron_source *s, const char *ours, int last_stage)
 {
-    struct megatron_place place;
-    const struct megatron_name *name = first_place(s, ours, last_stage, &place);
+    struct megatron_location location;
+    const struct megatron_name *name = first_location(s, ours, last_stage, &location);
 
-    return megatron_has(s, name, &place);
+    return megatron_has(s, name, &location);
 }
 
 /* --- Unexpected tensors ---------------------------------------------------------------------- */
@@ -301,7 +304,7 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
             if (model && model->type == PICKLE_OBJECT)
                 model = model->state;
             if (!model || model->type != PICKLE_DICT)
-                return error_set(err, "%s: its model is missing", w.shard);
+                return error_set(err, "%s contains no weights of a model", w.shard);
             if (check_dict(&w, model, "", 1, err) < 0)
                 return -1;
         }
@@ -384,21 +387,21 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
 {
     struct megatron_source *s = l->source;
     struct torch_tensor *t = &l->parts[tp];
-    struct megatron_place place = {tp, 0, 0, -1};
+    struct megatron_location location = {tp, 0, 0, -1};
     int64_t rows, cols, got_cols, number;
     const char *shard;
     int found;
 
     if (layer >= 0) {
         number = layer / s->chunk_layers;
-        place =
-            (struct megatron_place){tp, number % s->pp, number / s->pp, layer % s->chunk_layers};
+        location =
+            (struct megatron_location){tp, number % s->pp, number / s->pp, layer % s->chunk_layers};
     } else if (strncmp(l->parameter->name, "embedding.", 10) != 0) {
-        place.pp = s->pp - 1;
-        place.chunk = s->chunks - 1;
+        location.pp = s->pp - 1;
+        location.chunk = s->chunks - 1;
     }
-    shard = s->shards[place.pp * s->tp + tp].name;
-    found = megatron_find(s, l->name, &place, t, err);
+    shard = s->shards[location.pp * s->tp + tp].name;
+    found = megatron_find(s, l->name, &location, t, err);
     if (found < 0)
         return error_prefix(err, "%s: %s", shard, l->parameter->name);
     if (found == 0)
@@ -419,7 +422,7 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
                          " x %" PRId64 " is expected",
                          shard, l->parameter->name, t->dimensions ? t->shape[0] : 0, got_cols, rows,
                          cols);
-    return s->dist ? megatron_dist_load(s, l->name, place.local, t, err) : 0;
+    return s->dist ? megatron_dist_load(s, l->name, location.local, t, err) : 0;
 }
 
 static void copy_rows(const struct loading *l, float *out)

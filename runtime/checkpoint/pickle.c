@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK ((size_t)64 << 10)
+#define BLOCK ((size_t)64 << 10)
 
 /* Memory of all values, freed at once. */
-struct chunk {
-    struct chunk *next;
+struct block {
+    struct block *next;
     max_align_t memory[];
 };
 
@@ -20,18 +20,18 @@ struct pickle_value *pickle_new(struct machine *m, enum pickle_type type)
     struct pickle_value *value;
 
     if (p->left < sizeof(*value)) {
-        struct chunk *chunk = malloc(sizeof(*chunk) + CHUNK);
+        struct block *block = malloc(sizeof(*block) + BLOCK);
 
-        if (!chunk) {
+        if (!block) {
             error_set(m->err, "out of memory");
             return NULL;
         }
-        chunk->next = p->chunks;
-        p->chunks = chunk;
-        p->left = CHUNK - CHUNK % sizeof(*value);
+        block->next = p->blocks;
+        p->blocks = block;
+        p->left = BLOCK - BLOCK % sizeof(*value);
     }
     p->left -= sizeof(*value);
-    value = (struct pickle_value *)((char *)p->chunks->memory + p->left);
+    value = (struct pickle_value *)((char *)p->blocks->memory + p->left);
     memset(value, 0, sizeof(*value));
     value->type = type;
     return value;
@@ -63,23 +63,23 @@ int pickle_append(struct machine *m, struct values *values, struct pickle_value 
     return 0;
 }
 
-/* Lists are allocated outside the chunks and grow by doubling; their owner keeps track of them. */
+/* Lists are allocated outside the blocks and grow by doubling; their owner keeps track of them. */
 static void free_lists(struct pickle *p)
 {
     size_t left = p->left;
 
-    for (struct chunk *chunk = p->chunks, *next; chunk; chunk = next) {
-        size_t full = CHUNK - CHUNK % sizeof(struct pickle_value);
+    for (struct block *block = p->blocks, *next; block; block = next) {
+        size_t full = BLOCK - BLOCK % sizeof(struct pickle_value);
 
         for (size_t at = left; at < full; at += sizeof(struct pickle_value)) {
-            struct pickle_value *value = (struct pickle_value *)((char *)chunk->memory + at);
+            struct pickle_value *value = (struct pickle_value *)((char *)block->memory + at);
 
             if (value->type == PICKLE_LIST || value->type == PICKLE_DICT)
                 free(value->items);
         }
         left = 0;
-        next = chunk->next;
-        free(chunk);
+        next = block->next;
+        free(block);
     }
 }
 

@@ -11,8 +11,8 @@ struct values {
 };
 
 struct pickle {
-    struct chunk *chunks;
-    size_t left; /* free bytes in the first chunk */
+    struct block *blocks;
+    size_t left; /* free bytes in the first block */
     const struct pickle_value *root;
     struct values persistent;
 };

@@ -26,14 +26,14 @@ struct reshard {
 
 /* Elements that are contiguous both in the file, from index 'at' on over all its arrays, and at
  * their destination. */
-struct run {
+struct span {
     struct want *want;
     int64_t at, count;
     float *to;
 };
 
 /* Returns nonzero to stop. */
-typedef int visit_function(void *context, const struct run *run);
+typedef int visit_function(void *context, const struct span *span);
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -59,35 +59,35 @@ static struct common common_of(const struct index_piece *s, const struct paramet
     return c;
 }
 
-/* A part of one array: elements first .. end - 1 of the block of piece 's'. */
-struct part {
+/* A slice of one array: elements first .. end - 1 of the block of piece 's'. */
+struct slice {
     int array;
     const struct index_piece *s;
     int64_t first, end;
 };
 
 /* Given 'count' elements that are contiguous both in the saved block, from 'from' on, and in the
- * parameter, from 'to' on: visit those that are in the part and that our piece needs. */
-static int visit_run(struct reshard *r, const struct part *part, struct want *w, int64_t from,
-                     int64_t to, int64_t count, visit_function *visit, void *context)
+ * parameter, from 'to' on: visit those that are in the slice and that our piece needs. */
+static int visit_span(struct reshard *r, const struct slice *slice, struct want *w, int64_t from,
+                      int64_t to, int64_t count, visit_function *visit, void *context)
 {
-    const struct index_piece *s = part->s;
-    int64_t skip = most(0, most(part->first - from, w->piece->start - to));
-    int64_t end = least(count, least(part->end - from, w->piece->start + w->piece->count - to));
-    struct run run = {.want = w, .count = end - skip};
+    const struct index_piece *s = slice->s;
+    int64_t skip = most(0, most(slice->first - from, w->piece->start - to));
+    int64_t end = least(count, least(slice->end - from, w->piece->start + w->piece->count - to));
+    struct span span = {.want = w, .count = end - skip};
 
     if (skip >= end)
         return 0;
-    run.at = part->array * r->file->elements + s->offset + from + skip - s->start;
-    run.to = r->arrays[part->array] + w->piece->shard + to + skip - w->piece->start;
-    return visit(context, &run);
+    span.at = slice->array * r->file->elements + s->offset + from + skip - s->start;
+    span.to = r->arrays[slice->array] + w->piece->shard + to + skip - w->piece->start;
+    return visit(context, &span);
 }
 
-static int visit_want(struct reshard *r, const struct part *part, struct want *w,
+static int visit_want(struct reshard *r, const struct slice *slice, struct want *w,
                       visit_function *visit, void *context)
 {
     const struct parameter *p = w->parameter;
-    const struct index_piece *s = part->s;
+    const struct index_piece *s = slice->s;
     struct common c = common_of(s, p);
     int64_t from, to, row;
     int rc = 0;
@@ -97,12 +97,12 @@ static int visit_want(struct reshard *r, const struct part *part, struct want *w
     from = (c.row - s->first_row) * s->cols + c.col - s->first_col;
     to = (c.row - p->first_row) * p->cols + c.col - p->first_col;
     if (s->cols == c.cols && p->cols == c.cols)
-        return visit_run(r, part, w, from, to, c.rows * c.cols, visit, context);
-    /* Rows before the first one end before the part. */
-    row = most(0, (part->first - from - c.cols) / s->cols);
-    for (; row < c.rows && from + row * s->cols < part->end && rc == 0; row++)
-        rc =
-            visit_run(r, part, w, from + row * s->cols, to + row * p->cols, c.cols, visit, context);
+        return visit_span(r, slice, w, from, to, c.rows * c.cols, visit, context);
+    /* Rows before the first one end before the slice. */
+    row = most(0, (slice->first - from - c.cols) / s->cols);
+    for (; row < c.rows && from + row * s->cols < slice->end && rc == 0; row++)
+        rc = visit_span(r, slice, w, from + row * s->cols, to + row * p->cols, c.cols, visit,
+                        context);
     return rc;
 }
 
@@ -135,14 +135,14 @@ static void visit_range(struct reshard *r, int64_t first, int64_t count, visit_f
 
         for (int i = find_piece(r, begin); i < file->pieces && begin < end && rc == 0; i++) {
             const struct index_piece *s = &r->index->pieces[file->first + i];
-            struct part part = {.array = array, .s = s};
+            struct slice slice = {.array = array, .s = s};
 
             if (s->offset >= end)
                 break;
-            part.first = s->start + most(0, begin - s->offset);
-            part.end = s->start + least(s->count, end - s->offset);
+            slice.first = s->start + most(0, begin - s->offset);
+            slice.end = s->start + least(s->count, end - s->offset);
             for (int w = r->first[s->tensor]; w >= 0 && rc == 0; w = r->wants[w].next)
-                rc = visit_want(r, &part, &r->wants[w], visit, context);
+                rc = visit_want(r, &slice, &r->wants[w], visit, context);
         }
     }
 }
@@ -150,16 +150,16 @@ static void visit_range(struct reshard *r, int64_t first, int64_t count, visit_f
 /* --- Blocks to read -------------------------------------------------------------------------- */
 
 struct found {
-    struct run run;
+    struct span span;
     int count;
 };
 
-/* One range shows that the block is needed, two that it has several destinations. */
-static int find_two(void *context, const struct run *run)
+/* One span shows that the block is needed, two that it has several destinations. */
+static int find_two(void *context, const struct span *span)
 {
     struct found *found = context;
 
-    found->run = *run;
+    found->span = *span;
     return ++found->count == 2;
 }
 
@@ -168,9 +168,9 @@ static int wants(void *context, int64_t first, int64_t count, float **to)
     struct found found = {.count = 0};
 
     visit_range(context, first, count, find_two, &found);
-    if (found.count == 1 && found.run.at == first && found.run.count == count) {
-        *to = found.run.to;
-        atomic_fetch_add(&found.run.want->got, count);
+    if (found.count == 1 && found.span.at == first && found.span.count == count) {
+        *to = found.span.to;
+        atomic_fetch_add(&found.span.want->got, count);
     }
     return found.count > 0;
 }
@@ -180,12 +180,13 @@ struct block {
     const float *elements;
 };
 
-static int copy(void *context, const struct run *run)
+static int copy(void *context, const struct span *span)
 {
     const struct block *block = context;
 
-    memcpy(run->to, block->elements + run->at - block->first, (size_t)run->count * sizeof(float));
-    atomic_fetch_add(&run->want->got, run->count);
+    memcpy(span->to, block->elements + span->at - block->first,
+           (size_t)span->count * sizeof(float));
+    atomic_fetch_add(&span->want->got, span->count);
     return 0;
 }
 

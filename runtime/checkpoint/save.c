@@ -2,6 +2,7 @@
 #include "checkpoint_private.h"
 #include "clock.h"
 #include "directory.h"
+#include "half.h"
 #include "remedy.h"
 #include "scaling_file.h"
 #include "shard_file.h"
@@ -22,12 +23,24 @@ static const double WORTH_A_WARNING = 0.5;
 
 /* --- The thread ------------------------------------------------------------------------------ */
 
+/* Are there fp16 weights only? Then the snapshot has them in the second half of each bucket's part.
+ */
+static int has_half(const struct checkpoint *c)
+{
+    return !c->arrays.master && !c->arrays.host_master && c->config.model->type == TYPE_FP16;
+}
+
 static int write_share(struct checkpoint *c, struct index_file *file, struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
     const float *arrays[ARRAYS];
     char path[PATH_MAX];
 
+    for (int i = 0; i < c->parameters->bucket_count && has_half(c); i++) {
+        const struct bucket *b = &c->parameters->buckets[i];
+
+        half_widen(c->snapshot + b->shard_first, bucket_shard(b, c->shard).count);
+    }
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = c->snapshot + i * elements;
     if (directory_path(path, err, "%s/rank_%05d.safetensors", c->temporary,
@@ -202,10 +215,14 @@ static void take_snapshot(struct checkpoint *c)
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
         struct range mine = bucket_shard(b, c->shard);
+        size_t size = type_size(c->config.model->type);
 
-        device_copy(stream, c->snapshot + b->shard_first,
-                    (const float *)model_weights(c->model) + mine.first,
-                    (size_t)mine.count * sizeof(float), COPY_TO_HOST);
+        /* 16-bit weights: see has_half. */
+        device_copy(stream,
+                    (char *)(c->snapshot + b->shard_first) +
+                        (size_t)mine.count * (sizeof(float) - size),
+                    (const char *)model_weights(c->model) + (size_t)mine.first * size,
+                    (size_t)mine.count * size, COPY_TO_HOST);
     }
     if (c->arrays.master)
         copy_array(c, c->snapshot, c->arrays.master, c->arrays.host_master);

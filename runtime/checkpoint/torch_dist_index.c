@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Where a chunk is stored: an entry of the index' second table. */
-struct place {
+struct stored {
     struct pickle_text name;
     int dimensions;
     int64_t offset[TORCH_DIMENSIONS];
@@ -13,8 +13,8 @@ struct place {
     int64_t at, length;
 };
 
-struct places {
-    struct place *list;
+struct storage {
+    struct stored *list;
     size_t count;
 };
 
@@ -26,9 +26,9 @@ int torch_dist_compare(struct pickle_text a, struct pickle_text b)
     return order ? order : a.length < b.length ? -1 : a.length > b.length;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_entry(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct stored *x = a, *y = b;
     int order = torch_dist_compare(x->name, y->name);
 
     if (order == 0)
@@ -84,49 +84,49 @@ static int is_file_name(const struct pickle_value *value)
 }
 
 /* Objects other than tensors have no offset, and are not needed. */
-static int read_place(const struct pickle_value *key, const struct pickle_value *value,
-                      struct places *places, struct error *err)
+static int read_stored(const struct pickle_value *key, const struct pickle_value *value,
+                       struct storage *storage, struct error *err)
 {
-    struct place *place = &places->list[places->count];
+    struct stored *stored = &storage->list[storage->count];
     const struct pickle_value *name = pickle_member(key, "fqn");
     const struct pickle_value *offset = pickle_member(key, "offset");
     const struct pickle_value *path = pickle_member(value, "relative_path");
     const struct pickle_value *transforms = pickle_member(value, "transform_descriptors");
 
     if (!name || name->type != PICKLE_STRING)
-        return error_set(err, "entry %zu of its storage_data has no name", places->count);
+        return error_set(err, "entry %zu of its storage_data has no name", storage->count);
     if (!offset || offset->type == PICKLE_NONE)
         return 0;
     if (transforms && transforms->type != PICKLE_NONE)
         return error_set(err, "%.*s is compressed, which is not supported; save it without",
                          (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
-    place->name = name->text;
-    place->dimensions = read_size(offset, place->offset);
-    place->at = whole(value, "offset");
-    place->length = whole(value, "length");
-    if (place->dimensions < 0 || !is_file_name(path) || place->at < 0 || place->length < 0)
+    stored->name = name->text;
+    stored->dimensions = read_size(offset, stored->offset);
+    stored->at = whole(value, "offset");
+    stored->length = whole(value, "length");
+    if (stored->dimensions < 0 || !is_file_name(path) || stored->at < 0 || stored->length < 0)
         return error_set(err, "the storage_data of %.*s is invalid",
                          (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
-    place->file = path->text;
-    places->count++;
+    stored->file = path->text;
+    storage->count++;
     return 0;
 }
 
-static int read_places(const struct pickle_value *root, struct places *places, struct error *err)
+static int read_storage(const struct pickle_value *root, struct storage *storage, struct error *err)
 {
     const struct pickle_value *data = dict_of(root, "storage_data");
 
     if (!data)
         return error_set(err, "it has no storage_data: it was not written by "
                               "torch.distributed.checkpoint");
-    places->list = calloc(data->count / 2 + 1, sizeof(*places->list));
-    if (!places->list)
+    storage->list = calloc(data->count / 2 + 1, sizeof(*storage->list));
+    if (!storage->list)
         return error_set(err, "out of memory");
     for (size_t i = 0; i + 1 < data->count; i += 2)
-        if (read_place(data->items[i], data->items[i + 1], places, err) < 0)
+        if (read_stored(data->items[i], data->items[i + 1], storage, err) < 0)
             return -1;
-    if (places->count > 1)
-        qsort(places->list, places->count, sizeof(*places->list), by_place);
+    if (storage->count > 1)
+        qsort(storage->list, storage->count, sizeof(*storage->list), by_entry);
     return 0;
 }
 
@@ -153,11 +153,11 @@ static struct torch_dist_chunk *add_chunk(struct torch_dist *d, struct error *er
 }
 
 static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
-                      const struct pickle_value *value, const struct places *places,
+                      const struct pickle_value *value, const struct storage *storage,
                       struct error *err)
 {
     struct torch_dist_chunk *chunk = add_chunk(d, err);
-    struct place wanted = {.name = t->name, .dimensions = t->dimensions}, *place = NULL;
+    struct stored wanted = {.name = t->name, .dimensions = t->dimensions}, *stored = NULL;
 
     if (!chunk)
         return -1;
@@ -168,13 +168,13 @@ static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
         if (chunk->offset[i] > t->shape[i] || chunk->size[i] > t->shape[i] - chunk->offset[i])
             return error_set(err, "a chunk is outside the tensor");
     memcpy(wanted.offset, chunk->offset, sizeof(wanted.offset));
-    if (places->count > 0)
-        place = bsearch(&wanted, places->list, places->count, sizeof(wanted), by_place);
-    if (!place)
+    if (storage->count > 0)
+        stored = bsearch(&wanted, storage->list, storage->count, sizeof(wanted), by_entry);
+    if (!stored)
         return error_set(err, "a chunk is not stored anywhere");
-    chunk->file = place->file;
-    chunk->at = place->at;
-    chunk->length = place->length;
+    chunk->file = stored->file;
+    chunk->at = stored->at;
+    chunk->length = stored->length;
     return 0;
 }
 
@@ -191,7 +191,7 @@ static int is_countable(const struct torch_dist_tensor *t)
 
 /* Only tensors have chunks; what else is stored has none. */
 static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
-                       const struct pickle_value *value, const struct places *places,
+                       const struct pickle_value *value, const struct storage *storage,
                        struct error *err)
 {
     struct torch_dist_tensor *t = &d->tensors[d->tensor_count];
@@ -206,7 +206,7 @@ static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
     if (t->dimensions < 0 || chunks->type != PICKLE_LIST || !is_countable(t))
         return error_set(err, "its shape is invalid");
     for (size_t i = 0; i < chunks->count; i++)
-        if (read_chunk(d, t, chunks->items[i], places, err) < 0)
+        if (read_chunk(d, t, chunks->items[i], storage, err) < 0)
             return -1;
     t->chunks = chunks->count;
     d->tensor_count++;
@@ -214,7 +214,7 @@ static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
 }
 
 static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
-                        const struct places *places, struct error *err)
+                        const struct storage *storage, struct error *err)
 {
     const struct pickle_value *data = dict_of(root, "state_dict_metadata");
     struct pickle_text name;
@@ -227,9 +227,9 @@ static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
         return error_set(err, "out of memory");
     for (size_t i = 0; i + 1 < data->count; i += 2) {
         /* A list of chunks that many tensors refer to would outgrow the pickle. */
-        if (d->chunk_count > places->count)
+        if (d->chunk_count > storage->count)
             return error_set(err, "it lists more chunks than are stored");
-        if (read_tensor(d, data->items[i], data->items[i + 1], places, err) == 0)
+        if (read_tensor(d, data->items[i], data->items[i + 1], storage, err) == 0)
             continue;
         name = data->items[i]->type == PICKLE_STRING ? data->items[i]->text
                                                      : (struct pickle_text){"a tensor", 8};
@@ -242,11 +242,11 @@ static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
 
 int torch_dist_list(struct torch_dist *d, const struct pickle_value *root, struct error *err)
 {
-    struct places places = {0};
-    int rc = read_places(root, &places, err);
+    struct storage storage = {0};
+    int rc = read_storage(root, &storage, err);
 
     if (rc == 0)
-        rc = read_tensors(d, root, &places, err);
-    free(places.list);
+        rc = read_tensors(d, root, &storage, err);
+    free(storage.list);
     return rc;
 }

@@ -154,7 +154,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     uint64_t *const values[3] = {&size, &packed, &local};
 
     if (left < ENTRY_SIZE || number(at, 4) != ENTRY)
-        return error_set(err, "the list of members is damaged");
+        return error_set(err, "the list of members is damaged; copy the file again");
     packed = number(at + 20, 4);
     size = number(at + 24, 4);
     local = number(at + 42, 4);
@@ -163,7 +163,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     comment = number(at + 32, 2);
     if (length + extra + comment > left - ENTRY_SIZE ||
         read_extra(at + ENTRY_SIZE + length, (size_t)extra, values) < 0)
-        return error_set(err, "the list of members is damaged");
+        return error_set(err, "the list of members is damaged; copy the file again");
     *member = (struct zip_member){(const char *)at + ENTRY_SIZE, (size_t)length, NULL, (size_t)size,
                                   (uint32_t)number(at + 16, 4)};
     if (number(at + 8, 2) & 1)
@@ -172,7 +172,8 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
         return error_set(err, "member %.*s is compressed; unpack the archive first", (int)length,
                          member->name);
     if (find_data(z, local, list->at, member) < 0)
-        return error_set(err, "member %.*s is outside the archive", (int)length, member->name);
+        return error_set(err, "member %.*s is outside the archive; copy the file again",
+                         (int)length, member->name);
     z->count++;
     return (int64_t)(ENTRY_SIZE + length + extra + comment);
 }
@@ -191,7 +192,7 @@ static int by_name(const void *a, const void *b)
     return compare(x->name, x->length, y->name, y->length);
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const struct zip_member *x = a, *y = b;
 
@@ -202,7 +203,7 @@ static int by_place(const void *a, const void *b)
 static int check_members(struct zip *z, struct error *err)
 {
     if (z->count > 1)
-        qsort(z->members, z->count, sizeof(*z->members), by_place);
+        qsort(z->members, z->count, sizeof(*z->members), by_offset);
     for (size_t i = 1; i < z->count; i++)
         if (z->members[i - 1].data + z->members[i - 1].size > z->members[i].data)
             return error_set(err, "members overlap");

@@ -26,7 +26,8 @@ const char *comm_choose(int size, int gpu, struct error *err)
 
     if (named && strcmp(named, "mpi") != 0 && strcmp(named, "tcp") != 0 &&
         strcmp(named, "auto") != 0) {
-        error_set_code(err, ERROR_USAGE, "MEGATRON_COMM=%s; use mpi, tcp or auto", named);
+        error_set_code(err, ERROR_USAGE, "MEGATRON_COMM=%s is invalid; use mpi, tcp or auto",
+                       named);
         return NULL;
     }
     if (size == 1)

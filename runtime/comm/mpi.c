@@ -8,16 +8,26 @@
 #include "launcher.h"
 #include "log.h"
 #include "mpi_star.h"
+#include "clock.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
  * itself only if that fails. */
 #define TOLD_SECONDS 5.0
+
+/* For an error to reach main(), which aborts all ranks. */
+#define GRACE_SECONDS 10.0
+
+/* When a connection closes, Open MPI 5 exits from within any MPI call, and its message gets lost
+ * under srun. This delay, which is longer than the others, lets the watch report the lost rank and
+ * abort all ranks instead; main() cannot, because the call does not return. */
+#define EXIT_DELAY       "OMPI_MCA_mpi_abort_delay"
+#define EXIT_DELAY_GRACE 4.0
 
 enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
 
@@ -97,9 +107,9 @@ static void drain_errors(void)
     for (int turn = 0; turn < 400; turn++) {
         if (ioctl(STDERR_FILENO, FIONREAD, &left) < 0 || left == 0)
             break;
-        nanosleep(&(struct timespec){0, 5000000}, NULL);
+        clock_sleep(0.005);
     }
-    nanosleep(&(struct timespec){0, 200000000}, NULL);
+    clock_sleep(0.2);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -108,10 +118,13 @@ static void abort_all(struct comm *base, const char *reason)
     struct error ignored;
     struct guard *guard;
 
+    /* The watch may have begun to abort while main() has, or the other way round. */
+    while (atomic_exchange(&comm->aborting, 1))
+        pause();
     fflush(stdout);
     /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
     if (base->rank > 0)
-        nanosleep(&(struct timespec){GRACE, 0}, NULL);
+        clock_sleep(GRACE);
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
     drain_errors();
     guard = guard_begin(10, &ignored,
@@ -150,6 +163,23 @@ static void on_lost(void *context, const char *text)
     cpu_fail(&comm->cpu, "%s, at step %lld", text, (long long)comm_step(&comm->cpu.base));
 }
 
+static void on_over(void *context)
+{
+    struct mpi_comm *comm = context;
+
+    abort_all(&comm->cpu.base, comm->cpu.failure.text);
+}
+
+/* Does MPI exit by itself when a rank is lost? */
+static bool mpi_exits(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length, release = 0;
+
+    MPI_Get_library_version(text, &length);
+    return sscanf(text, "Open MPI v%d", &release) == 1 && release >= 5;
+}
+
 /* Watch the other ranks. If they cannot be reached, the run continues without: deadlines remain. */
 static int watch_others(struct mpi_comm *comm, const struct comm_options *options,
                         struct error *err)
@@ -157,8 +187,14 @@ static int watch_others(struct mpi_comm *comm, const struct comm_options *option
     if (mpi_star(options, &comm->cpu.star, &comm->cpu.base.warning, err) < 0)
         return -1;
     if (comm->cpu.star)
-        comm->cpu.watch =
-            watch_begin(comm->cpu.star, options->rank, TOLD_SECONDS, on_lost, comm, err);
+        comm->cpu.watch = watch_begin(
+            comm->cpu.star, options->rank,
+            &(struct watch_options){.told = TOLD_SECONDS,
+                                    .grace = mpi_exits() ? EXIT_DELAY_GRACE : GRACE_SECONDS,
+                                    .lost = on_lost,
+                                    .over = on_over,
+                                    .context = comm},
+            err);
     return comm->cpu.star && !comm->cpu.watch ? -1 : 0;
 }
 
@@ -183,6 +219,8 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
 
         if (!guard)
             return -1;
+        if (mpi_exits())
+            setenv(EXIT_DELAY, "60", 0);
         rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
         if (rc == MPI_SUCCESS)
             met = launcher_barrier(err);

@@ -2,11 +2,11 @@
 /* Collectives of CPU ranks over MPI. Every operation is started without blocking and then polled
  * with a deadline, by the stream it was queued on or by the waiting caller. */
 #include "mpi_world.h"
+#include "clock.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* An operation in progress. */
 struct progress {
@@ -70,7 +70,7 @@ static int ask(const struct mpi_comm *comm, struct progress *p, int waits, int *
         return 0;
     p->turn++;
     if (p->turn > 3000)
-        nanosleep(&(struct timespec){0, 50000}, NULL);
+        clock_sleep(50e-6);
     else if (p->turn > 50)
         sched_yield();
     return 0;

@@ -6,10 +6,12 @@
 #include "cpu_comm.h"
 
 #include <mpi.h>
+#include <stdatomic.h>
 
 struct mpi_comm {
     struct cpu_comm cpu;
     int started_mpi; /* and therefore finalizes it */
+    atomic_int aborting;
 };
 
 struct mpi_group {

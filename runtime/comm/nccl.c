@@ -36,7 +36,7 @@ static void pass_time(struct nccl_comm *comm, double seconds)
         sched_yield();
         return;
     }
-    usleep(100);
+    clock_sleep(100e-6);
     if (!comm->watching && star_check(comm->star, &err))
         nccl_fail(comm, "%s", err.text);
 }

@@ -34,7 +34,7 @@ static int take_communicators(struct nccl_comm *comm, ncclComm_t *taken)
  * cannot end this process. */
 static void *end_later(void *text)
 {
-    sleep(GRACE_SECONDS);
+    clock_sleep(GRACE_SECONDS);
     last_resort(text);
 }
 
@@ -180,7 +180,7 @@ static void *watch(void *argument)
         ncclResult_t result;
         int news;
 
-        usleep(WATCH_MICROSECONDS);
+        clock_sleep(WATCH_MICROSECONDS * 1e-6);
         /* Do not count time during which the job was suspended. */
         if (clock_now() - last > PAUSE_SECONDS)
             since += clock_now() - last;

@@ -253,7 +253,7 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
     int fd = try_all(&d);
 
     while (fd < 0 && clock_now() < d.until) {
-        usleep(milliseconds * 1000);
+        clock_sleep(milliseconds * 1e-3);
         milliseconds = next_pause(milliseconds, own);
         fd = try_all(&d);
     }

@@ -13,6 +13,9 @@
 /* No launcher ends the ranks of other nodes; one on this node may. */
 #define TOLD_SECONDS 0.5
 
+/* For an error to reach main(), which ends the process. */
+#define GRACE_SECONDS 10.0
+
 static void group_destroy(struct comm_group *base)
 {
     struct tcp_group *group = (struct tcp_group *)base;
@@ -156,8 +159,11 @@ static int connect_ranks(struct tcp_comm *comm, const struct comm_options *optio
             mesh_create(comm->cpu.star, options->rank, options->size, &key, options->deadline, err);
     /* Last: from now on the watch may report a lost rank. */
     if (comm->mesh)
-        comm->cpu.watch =
-            watch_begin(comm->cpu.star, options->rank, TOLD_SECONDS, on_lost, comm, err);
+        comm->cpu.watch = watch_begin(
+            comm->cpu.star, options->rank,
+            &(struct watch_options){
+                .told = TOLD_SECONDS, .grace = GRACE_SECONDS, .lost = on_lost, .context = comm},
+            err);
     return comm->cpu.watch ? 0 : -1;
 }
 

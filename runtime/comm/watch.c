@@ -10,17 +10,13 @@
 /* Rank 0 terminates the others; if rank 0 is lost, the lowest remaining rank goes first. */
 #define TURN_SECONDS  0.02
 #define TURNS_SECONDS 5.0
-/* Time between the call of 'lost' and the end of the process. */
-#define GRACE_SECONDS 10.0
 
 struct watch {
     pthread_t thread;
     struct star *star;
     int rank;
-    double told;
+    struct watch_options options;
     atomic_int ended;
-    void (*lost)(void *context, const char *text);
-    void *context;
 };
 
 /* Returns 0 if the watch is stopped meanwhile. */
@@ -29,7 +25,7 @@ static int pause_for(struct watch *watch, double seconds)
     double until = clock_now() + seconds;
 
     while (!atomic_load(&watch->ended) && clock_now() < until)
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
+        clock_sleep(0.01);
     return !atomic_load(&watch->ended);
 }
 
@@ -38,7 +34,7 @@ static double turn_of(const struct watch *watch, int news)
     double turn = watch->rank * TURN_SECONDS;
 
     if (news == STAR_TOLD)
-        return watch->told;
+        return watch->options.told;
     return turn < TURNS_SECONDS ? turn : TURNS_SECONDS;
 }
 
@@ -52,16 +48,17 @@ static void *follow(void *argument)
         news = star_wait(watch->star, 1, &err);
     if (news == 0 || !pause_for(watch, turn_of(watch, news)))
         return NULL;
-    watch->lost(watch->context, err.text);
-    if (!pause_for(watch, GRACE_SECONDS))
+    watch->options.lost(watch->options.context, err.text);
+    if (!pause_for(watch, watch->options.grace))
         return NULL;
     /* A call that waits for a lost rank may never return, and then main() cannot end the process.
      */
+    if (watch->options.over)
+        watch->options.over(watch->options.context);
     last_resort(err.text);
 }
 
-struct watch *watch_begin(struct star *star, int rank, double told,
-                          void (*lost)(void *context, const char *text), void *context,
+struct watch *watch_begin(struct star *star, int rank, const struct watch_options *options,
                           struct error *err)
 {
     struct watch *watch = calloc(1, sizeof(*watch));
@@ -73,9 +70,7 @@ struct watch *watch_begin(struct star *star, int rank, double told,
     }
     watch->star = star;
     watch->rank = rank;
-    watch->told = told;
-    watch->lost = lost;
-    watch->context = context;
+    watch->options = *options;
     rc = pthread_create(&watch->thread, NULL, follow, watch);
     if (rc) {
         error_set_errno(err, rc, "cannot start a thread");

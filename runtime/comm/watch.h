@@ -8,13 +8,18 @@
 
 struct watch;
 
+struct watch_options {
+    double told;  /* seconds in which a launcher may end a rank that another one told the reason */
+    double grace; /* seconds between the call of 'lost' and that of 'over' */
+    void (*lost)(void *context, const char *text);
+    void (*over)(void *context); /* does not return; NULL: print the text and exit with code 1 */
+    void *context;
+};
+
 /* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
- * the process is still running a few seconds later, it exits with code 1. Rank 0 notices first, and
- * the others give it a moment to report for all. A rank that was told the reason by another one
- * waits for 'told' seconds, in which a launcher may end it. Returns NULL with 'err' set if no
- * thread can be started. */
-struct watch *watch_begin(struct star *star, int rank, double told,
-                          void (*lost)(void *context, const char *text), void *context,
+ * the process is still running after that, so is 'over'. Rank 0 notices first, and the others give
+ * it a moment to report for all. Returns NULL with 'err' set if no thread can be started. */
+struct watch *watch_begin(struct star *star, int rank, const struct watch_options *options,
                           struct error *err);
 
 /* Stop watching. NULL is allowed. The star must still exist. */

@@ -184,7 +184,8 @@ static int read_master(const struct launch_options *given, const struct kind *ki
     if (!master)
         master = value_of("MASTER_ADDR");
     if (master && strlen(master) >= sizeof(pod->master))
-        return error_set_code(err, ERROR_USAGE, "the name of the master is too long");
+        return error_set_code(err, ERROR_USAGE, "the name of the master node is too long: %.60s...",
+                              master);
     if (master)
         strcpy(pod->master, master);
     else if (strcmp(kind->name, "mpijob") == 0)

@@ -249,7 +249,7 @@ static void take_signals(struct pod *pod)
     }
 }
 
-static void note_end(struct pod *pod, struct rank *rank, int status)
+static void record_end(struct pod *pod, struct rank *rank, int status)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 
@@ -284,7 +284,7 @@ static void reap(struct pod *pod)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int64_t i = 0; i < pod->run->ranks; i++)
             if (pod->ranks[i].pid == pid)
-                note_end(pod, &pod->ranks[i], status);
+                record_end(pod, &pod->ranks[i], status);
 }
 
 /* End the remaining ranks of a run that cannot go on. */

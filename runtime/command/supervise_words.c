@@ -120,7 +120,8 @@ static int is_own(const char *const *words, const char *save)
 
 /* The file's content: the iteration, and the time of the newest save, because an iteration number
  * alone can repeat. */
-static int make_note(char *note, size_t size, const char *save, const char *step, struct error *err)
+static int make_stamp(char *stamp, size_t size, const char *save, const char *step,
+                      struct error *err)
 {
     struct stat status = {0};
     char path[PATH_MAX];
@@ -129,25 +130,25 @@ static int make_note(char *note, size_t size, const char *save, const char *step
         return -1;
     if (stat(path, &status) < 0 && errno != ENOENT)
         return error_set_errno(err, errno, "cannot read %s", path);
-    snprintf(note, size, "%.40s %lld.%09ld\n", step, (long long)status.st_mtim.tv_sec,
+    snprintf(stamp, size, "%.40s %lld.%09ld\n", step, (long long)status.st_mtim.tv_sec,
              status.st_mtim.tv_nsec);
     return 0;
 }
 
 /* An empty text if there is no such file. */
-static int read_note(char *note, int size, const char *save, struct error *err)
+static int read_stamp(char *stamp, int size, const char *save, struct error *err)
 {
     char path[PATH_MAX];
     FILE *file;
 
-    note[0] = '\0';
+    stamp[0] = '\0';
     if (directory_path(path, err, "%s/" STEP, save) < 0)
         return -1;
     file = fopen(path, "re");
     if (!file)
         return errno == ENOENT ? 0 : error_set_errno(err, errno, "cannot read %s", path);
-    if (!fgets(note, size, file))
-        note[0] = '\0';
+    if (!fgets(stamp, size, file))
+        stamp[0] = '\0';
     fclose(file);
     return 0;
 }
@@ -155,7 +156,7 @@ static int read_note(char *note, int size, const char *save, struct error *err)
 int words_step(const char *const *words, const char *save, const char **step, struct error *err)
 {
     const char *asked = words_value(words, "--ckpt-step");
-    char note[80], before[80], path[PATH_MAX];
+    char stamp[80], before[80], path[PATH_MAX];
 
     *step = NULL;
     if (!asked || !is_own(words, save)) {
@@ -163,14 +164,14 @@ int words_step(const char *const *words, const char *save, const char **step, st
             unlink(path);
         return 0;
     }
-    if (make_note(note, sizeof(note), save, asked, err) < 0 ||
-        read_note(before, sizeof(before), save, err) < 0)
+    if (make_stamp(stamp, sizeof(stamp), save, asked, err) < 0 ||
+        read_stamp(before, sizeof(before), save, err) < 0)
         return -1;
-    if (strcmp(before, note) == 0 || strtoll(before, NULL, 10) != strtoll(asked, NULL, 10) ||
+    if (strcmp(before, stamp) == 0 || strtoll(before, NULL, 10) != strtoll(asked, NULL, 10) ||
         !before[0])
         *step = asked;
-    if (*step && strcmp(before, note) != 0 &&
-        directory_write(save, STEP, note, strlen(note), err) < 0)
+    if (*step && strcmp(before, stamp) != 0 &&
+        directory_write(save, STEP, stamp, strlen(stamp), err) < 0)
         return -1;
     if (*step)
         printf("megatron supervise: the run goes back to iteration %s (--ckpt-step)\n", asked);

@@ -16,20 +16,20 @@ struct threads {
     int64_t job; /* number of the current job; the workers wait for it to change */
     int stop;
     int busy; /* workers that have not finished the job */
-    void (*part)(void *context, int64_t i);
+    void (*task)(void *context, int64_t i);
     void *context;
-    int64_t parts;
-    atomic_int_fast64_t next; /* next part to run */
+    int64_t tasks;
+    atomic_int_fast64_t next; /* next task to run */
 };
 
-static void take_parts(struct threads *threads)
+static void take_tasks(struct threads *threads)
 {
     for (;;) {
         int64_t i = atomic_fetch_add(&threads->next, 1);
 
-        if (i >= threads->parts)
+        if (i >= threads->tasks)
             return;
-        threads->part(threads->context, i);
+        threads->task(threads->context, i);
     }
 }
 
@@ -46,7 +46,7 @@ static void *worker(void *argument)
             break;
         seen = threads->job;
         pthread_mutex_unlock(&threads->lock);
-        take_parts(threads);
+        take_tasks(threads);
         pthread_mutex_lock(&threads->lock);
         if (--threads->busy == 0)
             pthread_cond_signal(&threads->finished);
@@ -108,24 +108,24 @@ int threads_count(const struct threads *threads)
     return threads->count;
 }
 
-void threads_run(struct threads *threads, int64_t parts, void (*part)(void *context, int64_t i),
+void threads_run(struct threads *threads, int64_t tasks, void (*task)(void *context, int64_t i),
                  void *context)
 {
-    if (parts <= 1 || threads->started == 0) {
-        for (int64_t i = 0; i < parts; i++)
-            part(context, i);
+    if (tasks <= 1 || threads->started == 0) {
+        for (int64_t i = 0; i < tasks; i++)
+            task(context, i);
         return;
     }
     pthread_mutex_lock(&threads->lock);
-    threads->part = part;
+    threads->task = task;
     threads->context = context;
-    threads->parts = parts;
+    threads->tasks = tasks;
     atomic_store(&threads->next, 0);
     threads->busy = threads->started;
     threads->job++;
     pthread_cond_broadcast(&threads->wake);
     pthread_mutex_unlock(&threads->lock);
-    take_parts(threads);
+    take_tasks(threads);
     pthread_mutex_lock(&threads->lock);
     while (threads->busy > 0)
         pthread_cond_wait(&threads->finished, &threads->lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread pool: a fixed set of threads that run the parts of one job at a time. */
+/* A thread pool: a fixed set of threads that run the tasks of one job at a time. */
 #ifndef MEGATRON_THREADS_H
 #define MEGATRON_THREADS_H
 
@@ -14,10 +14,10 @@ struct threads *threads_create(int count, struct error *err);
 void threads_destroy(struct threads *threads);
 int threads_count(const struct threads *threads);
 
-/* Call part(context, i) for every i in [0, parts), spread over the threads, and return when all are
- * done. Any thread may run any part: results must not depend on it. Only one thread may call this
- * at a time, and not from within a part. */
-void threads_run(struct threads *threads, int64_t parts, void (*part)(void *context, int64_t i),
+/* Call task(context, i) for every i in [0, count), spread over the threads, and return when all are
+ * done. Any thread may run any task: results must not depend on it. Only one thread may call this
+ * at a time, and not from within a task. */
+void threads_run(struct threads *threads, int64_t count, void (*task)(void *context, int64_t i),
                  void *context);
 
 /* Call task(context, i, err) once for each i in [0, count), with a pool of up to 'threads' threads

@@ -127,7 +127,7 @@ static void note_progress(struct crew *crew)
     board_scan(&crew->work, &crew->board, NULL);
     for (size_t i = 0; i < crew->board.count; i++)
         done += (size_t)board_is_done(&crew->board, i);
-    log_note("%s: %s: %zu of %zu pieces done", engine->config->command, crew->phase->name, done,
+    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, crew->phase->name, done,
              crew->board.count);
 }
 
@@ -361,7 +361,7 @@ static int64_t chunk_bytes(const struct curate *engine)
 static int make_plan(struct curate *engine, const struct bytes *identity, struct error *err)
 {
     const struct curate_config *config = engine->config;
-    struct plan *plan = &engine->plan;
+    struct input_plan *plan = &engine->plan;
     struct bytes bytes = {0};
     int64_t target = 0;
     int rc;
@@ -370,7 +370,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
         (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output, err) <
              0 ||
          check_files(engine, err) < 0 ||
-         plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
+         input_plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
         return -1;
     bytes_put_text(&bytes, PACKAGE_VERSION);
     bytes_put_text(&bytes, config->command);
@@ -419,14 +419,15 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         return 1;
     if (existing && !config->overwrite) {
         char path[DISK_PATH];
-        struct plan before;
+        struct input_plan before;
         int same;
 
         /* Killed while the files got their names: go on. */
         if (disk_path(path, err, "%.4000s/plan", engine->work.root) < 0)
             return -1;
-        same = plan_read(&before, path, NULL) == 0 && before.identity == engine->plan.identity;
-        plan_clear(&before);
+        same =
+            input_plan_read(&before, path, NULL) == 0 && before.identity == engine->plan.identity;
+        input_plan_clear(&before);
         if (!same) {
             work_forget_words(&engine->work);
             error_set_code(err, ERROR_USAGE, "%s exists", existing);
@@ -527,7 +528,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
         rc = close_run(engine, rc, err);
     }
     threads_destroy(engine->threads);
-    plan_clear(&engine->plan);
+    input_plan_clear(&engine->plan);
     free(engine);
     return rc;
 }

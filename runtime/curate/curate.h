@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include "bytes.h"
 #include "error.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "threads.h"
 #include "work.h"
 #include "world.h"
@@ -46,7 +46,7 @@ struct board;
 struct curate {
     const struct curate_config *config;
     const struct world *world;
-    struct plan plan;
+    struct input_plan plan;
     struct work work;
     struct threads *threads;
     int ended; /* another rank has ended the run */

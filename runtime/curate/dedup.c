@@ -58,7 +58,8 @@ static int hash_document(void *context, const struct document *document, struct 
     struct hashing *hashing = context;
 
     if (document->number >= UINT32_MAX)
-        return error_set(err, "a piece of the input has over 4 billion documents");
+        return error_set(err,
+                         "a chunk of the input has over 4 billion documents; use smaller chunks");
     return hashing->dedup->config->exact ? hash_exact(hashing, document, err)
                                          : hash_bands(hashing, document, err);
 }

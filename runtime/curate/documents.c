@@ -50,7 +50,7 @@ int64_t tally_faults(const struct tally *tally)
 /* Lines of the file before 'segment': only asked when something is wrong. */
 static int64_t lines_before(const struct curate *engine, size_t segment)
 {
-    const struct plan *plan = &engine->plan;
+    const struct input_plan *plan = &engine->plan;
     size_t first = segment;
     struct record_block block = {0};
     struct record_reader *reader;
@@ -72,7 +72,7 @@ static int64_t lines_before(const struct curate *engine, size_t segment)
 static void describe(const struct curate *engine, const struct tally_fault *fault, char *text,
                      size_t size)
 {
-    const struct plan *plan = &engine->plan;
+    const struct input_plan *plan = &engine->plan;
     const char *what = document_fault_text((enum document_fault)fault->fault);
     const char *path = plan->files.items[plan->segments[fault->segment].file].path;
     int64_t line = lines_before(engine, fault->segment) + (int64_t)fault->line + 1;
@@ -192,7 +192,7 @@ int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
                    void *context, struct error *err)
 {
     const struct curate *engine = job->engine;
-    const struct plan *plan = &engine->plan;
+    const struct input_plan *plan = &engine->plan;
     size_t first = plan->chunks[chunk], count = plan->chunks[chunk + 1] - first;
     struct walk walk = {job, chunk, tally, NULL, each, context};
     struct record_block block = {0};

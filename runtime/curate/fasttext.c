@@ -86,7 +86,7 @@ static int read_arguments(struct fasttext *model, struct cursor *cursor, struct 
     model->max_chars = take_int32(cursor);
     take(cursor, 12); /* rate of updates, threshold */
     if (cursor->failed)
-        return error_set(err, "ends early");
+        return error_set(err, "the file is truncated; download it again");
     if (kind != MODEL_SUPERVISED)
         return error_set(err, "a fastText model of word vectors, not one that classifies texts");
     /* Version 11 was trained before n-grams of characters were for classifiers, too. */
@@ -152,7 +152,7 @@ static int read_pruning(struct fasttext *model, struct cursor *cursor, struct er
     uint32_t size = 16;
 
     if (!data || model->pruned > INT32_MAX / 4)
-        return error_set(err, "ends early");
+        return error_set(err, "the file is truncated; download it again");
     if (model->pruned <= 0)
         return 0;
     while (size < 2 * (uint32_t)model->pruned)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 64 well-mixed bits of a short text: products of 128 bits, folded. Not for use against people. */
+/* 64 well-mixed bits of a short text: products of 128 bits, folded. Not for use against people.
+ * lib/checksum.h is for everything else: this one is inlined, because it is called for every word
+ * and shingle, and must not change, because it decides which near-duplicates are found. */
 #ifndef MEGATRON_CURATE_HASH_H
 #define MEGATRON_CURATE_HASH_H
 

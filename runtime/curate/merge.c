@@ -53,9 +53,10 @@ static int open_parts(struct merge *merge, struct error *err)
             return error_set_code(err, ERROR_USAGE, "%s is multimodal; only texts can be merged",
                                   prefix);
         if (part->info.dtype != merge->parts[0].info.dtype)
-            return error_set_code(err, ERROR_USAGE, "%s has %s ids and %s has %s", prefix,
-                                  idx_dtype_name(part->info.dtype), merge->config->prefixes[0],
-                                  idx_dtype_name(merge->parts[0].info.dtype));
+            return error_set_code(
+                err, ERROR_USAGE, "%s has %s ids and %s has %s; tokenize them with one tokenizer",
+                prefix, idx_dtype_name(part->info.dtype), merge->config->prefixes[0],
+                idx_dtype_name(merge->parts[0].info.dtype));
         part->sequences = merge->total.sequences;
         part->documents = merge->total.documents;
         part->bytes = merge->total.bytes;

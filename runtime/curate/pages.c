@@ -62,7 +62,7 @@ static int put_sentences(struct bytes *result, struct sentences *sentences, stru
 static int pages_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
     const struct pages_config *config = context;
-    const struct plan *plan = &job->engine->plan;
+    const struct input_plan *plan = &job->engine->plan;
     size_t first = plan->chunks[job->number];
     struct paging paging = {.job = job};
     struct wiki_lines lines = {.files = &plan->files,
@@ -181,7 +181,7 @@ int pages_run(struct pages_config *config, struct error *err)
     int rc;
 
     config->base.mode = RECORD_PAGE;
-    plan_put_wiki(&identity, &config->wiki);
+    input_plan_put_wiki(&identity, &config->wiki);
     rc = curate_run(&config->base, &identity, body, config, err);
     bytes_clear(&identity);
     return rc;

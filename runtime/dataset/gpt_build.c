@@ -25,7 +25,7 @@ struct chunk {
 struct work {
     const struct gpt_request *request;
     struct index_writer *writer;
-    struct gpt_plan plan;
+    struct gpt_sizes sizes;
     struct mt19937 rng;
     struct chunk *chunks;
     int64_t chunk_count;
@@ -142,14 +142,14 @@ static int write_array(struct work *work, int which, int64_t first, int64_t coun
 
 static int build_documents(struct work *work, struct error *err)
 {
-    const struct gpt_plan *plan = &work->plan;
-    int64_t count = plan->documents, last = plan->separate ? work->request->count : 0;
+    const struct gpt_sizes *sizes = &work->sizes;
+    int64_t count = sizes->documents, last = sizes->separate ? work->request->count : 0;
     uint32_t *documents = pages_get(count, sizeof(*documents), err);
     int status;
 
     if (!documents)
         return -1;
-    number_documents(work->request, documents, plan->epochs);
+    number_documents(work->request, documents, sizes->epochs);
     status = shuffle_u32(&work->rng, documents, count - last, work->threads, err);
     if (status == 0)
         status = shuffle_u32(&work->rng, documents + count - last, last, work->threads, err);
@@ -252,7 +252,7 @@ static int build_samples(void *arg, int64_t i, struct error *err)
     int32_t *documents = malloc(PIECE * sizeof(*documents));
     int status = -1;
 
-    if (work->plan.sample_width == 8)
+    if (work->sizes.sample_width == 8)
         out.wide = malloc(PIECE * 2 * sizeof(*out.wide));
     else
         out.narrow = malloc(PIECE * 2 * sizeof(*out.narrow));
@@ -305,40 +305,40 @@ static int shuffle_narrow(struct work *work, int64_t cut, int64_t count, struct 
 static void *build_shuffle(void *arg)
 {
     struct work *work = arg;
-    const struct gpt_plan *plan = &work->plan;
-    int64_t cut = plan->separate ? plan->sans_final : plan->samples;
+    const struct gpt_sizes *sizes = &work->sizes;
+    int64_t cut = sizes->separate ? sizes->sans_final : sizes->samples;
 
-    work->shuffle_status = plan->shuffle_width == 8
-                               ? shuffle_wide(work, cut, plan->samples, &work->shuffle_err)
-                               : shuffle_narrow(work, cut, plan->samples, &work->shuffle_err);
+    work->shuffle_status = sizes->shuffle_width == 8
+                               ? shuffle_wide(work, cut, sizes->samples, &work->shuffle_err)
+                               : shuffle_narrow(work, cut, sizes->samples, &work->shuffle_err);
     return NULL;
 }
 
 static int build_sample_array(struct work *work, struct error *err)
 {
-    const struct gpt_plan *plan = &work->plan;
+    const struct gpt_sizes *sizes = &work->sizes;
 
     /* Without tokens no chunk contains the array's only entry. */
-    if (plan->tokens == 0)
+    if (sizes->tokens == 0)
         return index_writer_write(work->writer, GPT_SAMPLE, 0, 1, (const int64_t[2]){0, 0}, err);
     work->lengths = pages_get(work->request->count, sizeof(*work->lengths), err);
     if (!work->lengths || cut(work, work->request->count, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
         return -1;
-    if (add_up(work) != plan->tokens)
+    if (add_up(work) != sizes->tokens)
         return error_set(err, "%s.idx changed while it was read",
                          indexed_prefix(work->request->corpus));
-    if (cut(work, plan->documents, err) < 0 ||
+    if (cut(work, sizes->documents, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)
         return -1;
     add_up(work);
     return threads_loop(work->threads, work->chunk_count, build_samples, work, err);
 }
 
-static int plan_and_lay_out(struct work *work, struct error *err)
+static int lay_out(struct work *work, struct error *err)
 {
     const struct gpt_request *request = work->request;
-    struct gpt_plan *plan = &work->plan;
+    struct gpt_sizes *sizes = &work->sizes;
     struct index_layout layout = {0};
 
     if (request->first + request->count > INT32_MAX)
@@ -346,18 +346,18 @@ static int plan_and_lay_out(struct work *work, struct error *err)
                          request->first + request->count);
     if (cut(work, request->count, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
-        gpt_plan(add_up(work), request->count, request->sequence_length, request->samples, plan,
-                 err) < 0)
+        gpt_sizes(add_up(work), request->count, request->sequence_length, request->samples, sizes,
+                  err) < 0)
         return -1;
-    layout.array[GPT_DOCUMENT].count = plan->documents;
+    layout.array[GPT_DOCUMENT].count = sizes->documents;
     layout.array[GPT_DOCUMENT].width = 4;
-    layout.array[GPT_SAMPLE].count = plan->samples + 1;
-    layout.array[GPT_SAMPLE].width = 2 * plan->sample_width;
-    layout.array[GPT_SHUFFLE].count = plan->samples;
-    layout.array[GPT_SHUFFLE].width = plan->shuffle_width;
-    layout.value[0] = plan->tokens;
-    layout.value[1] = plan->epochs;
-    layout.value[2] = plan->separate;
+    layout.array[GPT_SAMPLE].count = sizes->samples + 1;
+    layout.array[GPT_SAMPLE].width = 2 * sizes->sample_width;
+    layout.array[GPT_SHUFFLE].count = sizes->samples;
+    layout.array[GPT_SHUFFLE].width = sizes->shuffle_width;
+    layout.value[0] = sizes->tokens;
+    layout.value[1] = sizes->epochs;
+    layout.value[2] = sizes->separate;
     return index_writer_layout(work->writer, &layout, err);
 }
 
@@ -374,7 +374,7 @@ int gpt_build(void *arg, struct index_writer *writer, struct error *err)
     work->writer = writer;
     work->threads = build->threads;
     mt19937_seed(&work->rng, build->request->seed);
-    if (plan_and_lay_out(work, err) == 0 && build_documents(work, err) == 0) {
+    if (lay_out(work, err) == 0 && build_documents(work, err) == 0) {
         beside = work->threads > 1 && pthread_create(&thread, NULL, build_shuffle, work) == 0;
         status = build_sample_array(work, err);
         if (beside)

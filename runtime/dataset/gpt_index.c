@@ -10,14 +10,14 @@
 #include "gpt_build.h"
 #include "cpuset.h"
 
-int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
-             struct gpt_plan *plan, struct error *err)
+int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
+              struct gpt_sizes *sizes, struct error *err)
 {
     int64_t wanted, all;
 
-    memset(plan, 0, sizeof(*plan));
-    plan->tokens = tokens;
-    plan->epochs = 1;
+    memset(sizes, 0, sizeof(*sizes));
+    sizes->tokens = tokens;
+    sizes->epochs = 1;
     if (samples >= 0) {
         if (__builtin_mul_overflow(samples, sequence_length, &wanted) || wanted == INT64_MAX)
             return error_set(err, "%" PRId64 " samples of %" PRId64 " tokens are too many", samples,
@@ -25,23 +25,23 @@ int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t
         wanted++;
         if (tokens == 0)
             return error_set(err, "the data contains no tokens");
-        plan->epochs = wanted / tokens + (wanted % tokens != 0);
-        if (plan->epochs < 1)
-            plan->epochs = 1;
+        sizes->epochs = wanted / tokens + (wanted % tokens != 0);
+        if (sizes->epochs < 1)
+            sizes->epochs = 1;
     }
-    if (plan->epochs > INT32_MAX || __builtin_mul_overflow(plan->epochs, tokens, &all) ||
-        __builtin_mul_overflow(plan->epochs, sequences, &plan->documents))
+    if (sizes->epochs > INT32_MAX || __builtin_mul_overflow(sizes->epochs, tokens, &all) ||
+        __builtin_mul_overflow(sizes->epochs, sequences, &sizes->documents))
         return error_set(err, "%" PRId64 " tokens would have to be repeated %" PRId64 " times",
-                         tokens, plan->epochs);
-    plan->samples = all > 0 ? (all - 1) / sequence_length : 0;
-    if (plan->epochs > 1) {
+                         tokens, sizes->epochs);
+    sizes->samples = all > 0 ? (all - 1) / sequence_length : 0;
+    if (sizes->epochs > 1) {
         int64_t per_epoch = (tokens - 1) / sequence_length;
 
-        plan->sans_final = (all - tokens - 1) / sequence_length;
-        plan->separate = samples - plan->sans_final < (int64_t)(0.80 * (double)per_epoch);
+        sizes->sans_final = (all - tokens - 1) / sequence_length;
+        sizes->separate = samples - sizes->sans_final < (int64_t)(0.80 * (double)per_epoch);
     }
-    plan->sample_width = plan->documents <= INT32_MAX ? 4 : 8;
-    plan->shuffle_width = plan->samples >= (int64_t)UINT32_MAX - 1 ? 8 : 4;
+    sizes->sample_width = sizes->documents <= INT32_MAX ? 4 : 8;
+    sizes->shuffle_width = sizes->samples >= (int64_t)UINT32_MAX - 1 ? 8 : 4;
     return 0;
 }
 

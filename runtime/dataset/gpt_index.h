@@ -28,7 +28,7 @@ struct gpt_request {
 };
 
 /* The number of epochs needed, and the sizes that follow from it. */
-struct gpt_plan {
+struct gpt_sizes {
     int64_t tokens; /* in one epoch */
     int64_t epochs;
     int64_t documents;  /* entries of the document array */
@@ -39,9 +39,9 @@ struct gpt_plan {
     int shuffle_width;  /* the same for the shuffle array */
 };
 
-/* Plan for a corpus of 'tokens' tokens in 'sequences' sequences. Returns 0 or -1. */
-int gpt_plan(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
-             struct gpt_plan *plan, struct error *err);
+/* The sizes for a corpus of 'tokens' tokens in 'sequences' sequences. Returns 0 or -1. */
+int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_t samples,
+              struct gpt_sizes *sizes, struct error *err);
 
 /* Get the index for 'request' from the cache, or build it with 'threads' threads. 'split' is its
  * name ("train"). Building needs less memory than the size of the index. Caller must close. */

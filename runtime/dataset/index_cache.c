@@ -82,7 +82,8 @@ static struct index_file *build_and_open(const struct index_request *request,
         build(request, target, owner, err) == 0 &&
         index_file_open(target->path, request->description, &file, err) == 0 && !file)
         error_set(err,
-                  "%s is incomplete right after it was written; does another program write it?",
+                  "%s is incomplete right after it was written; another program may write to it: "
+                  "remove it and run again",
                   target->path);
     return file;
 }

@@ -406,6 +406,9 @@ struct adam_shape {
     enum device_type type; /* of 'weights' */
     enum optimizer_kind kind;
     int decoupled; /* the learning rate is state->decoupled_lr */
+    /* Adam: the weights are fp16 numbers without a copy in fp32. 'type' is fp16 and 'master' NULL;
+     * CPUs have the same numbers in fp32. */
+    int half;
 };
 
 struct adam_operands {
@@ -464,6 +467,7 @@ struct step_operands {
 struct convert_shape {
     int64_t count;
     enum device_type from, to;
+    int half; /* on CPUs: round to fp16 */
 };
 
 struct convert_operands {

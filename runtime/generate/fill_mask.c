@@ -21,7 +21,7 @@ struct fill_mask {
     struct masked_text *texts;
     int64_t count, longest, most; /* texts; tokens and masks of one */
     struct model *model;
-    char *batch; /* pinned, as model_batch_place lays it out */
+    char *batch; /* pinned, as model_batch_lay_out lays it out */
     struct model_batch host;
     size_t bytes;
     struct step_state *state; /* pinned */
@@ -121,7 +121,7 @@ static int open_model(struct fill_mask *f, struct error *err)
         model_adopt(f->model, err) < 0)
         return -1;
     z = model_sizes_of(f->model);
-    f->bytes = model_batch_place(z, NULL, &f->host);
+    f->bytes = model_batch_lay_out(z, NULL, &f->host);
     f->batch = device_host_allocate(f->ranks.device, f->bytes, err);
     f->state = device_host_allocate(f->ranks.device, sizeof(*f->state), err);
     f->logits = device_host_allocate(
@@ -129,8 +129,8 @@ static int open_model(struct fill_mask *f, struct error *err)
     if (!f->batch || !f->state || !f->logits)
         return -1;
     if (z->head_rows < z->masked)
-        return error_set(err, "too many masks in one prompt");
-    model_batch_place(z, f->batch, &f->host);
+        return error_set(err, "too many masks in one prompt; divide it into several prompts");
+    model_batch_lay_out(z, f->batch, &f->host);
     return 0;
 }
 

@@ -58,12 +58,12 @@ static int prepare_window(struct generator *g, struct window *w, struct error *e
     struct model_batch none;
 
     w->tokens = model_sizes_of(w->model)->sequence;
-    w->bytes = model_batch_place(model_sizes_of(w->model), NULL, &none);
+    w->bytes = model_batch_lay_out(model_sizes_of(w->model), NULL, &none);
     w->host = device_host_allocate(g->device, w->bytes, err);
     if (!w->host)
         return -1;
     memset(w->host, 0, w->bytes);
-    model_batch_place(model_sizes_of(w->model), w->host, &w->batch);
+    model_batch_lay_out(model_sizes_of(w->model), w->host, &w->batch);
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int create_buffers(struct generator *g, struct error *err)
     size_t tokens = (size_t)z->samples * sizeof(int32_t), offers;
     struct operation widen = {
         .kind = OPERATION_CONVERT,
-        .convert = {z->samples * z->vocabulary, g->config.model.type, TYPE_FP32}};
+        .convert = {z->samples * z->vocabulary, g->config.model.type, TYPE_FP32, 0}};
 
     g->picked = device_allocate(g->device, tokens, err);
     g->host_picked = g->picked ? device_host_allocate(g->device, tokens, err) : NULL;

@@ -3,7 +3,6 @@
 #include "file.h"
 #include "cache_private.h"
 #include "checksum.h"
-#include "files.h"
 #include "shared_file.h"
 #include "squashfs.h"
 #include "sweep.h"
@@ -141,8 +140,8 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
 /* Compute the checksum of the whole file, which was just written and is still in the page cache. */
 static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *err)
 {
-    const size_t chunk = 1 << 20;
-    char *buffer = malloc(chunk);
+    const size_t length = 1 << 20;
+    char *buffer = malloc(length);
     struct checksum sum;
     ssize_t got = 0;
     off_t at = 0;
@@ -150,7 +149,7 @@ static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *
     if (!buffer)
         return error_set(err, "out of memory");
     checksum_begin(&sum);
-    while ((got = pread(fd, buffer, chunk, at)) > 0) {
+    while ((got = pread(fd, buffer, length, at)) > 0) {
         checksum_add(&sum, buffer, (size_t)got);
         at += got;
     }
@@ -232,7 +231,7 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
     const char *origin, *sum;
 
     if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
-        small_file_read(path, text, sizeof(text)) < 0)
+        file_read_text(path, text, sizeof(text)) < 0)
         return;
     if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron image get`: everything from an image's name to something that Enroot can start on this
- * node. One process per node runs it; the nodes of a step coordinate through their shared cache. */
+ * node. One process per node runs it; the nodes of a step coordinate through their shared cache.
+ * In this order, it fails if
+ *
+ *     reference.h   the name is not that of an image (container/; the plugin checks it, too)
+ *     cache.h       the cache cannot be written, or other users could write to it
+ *     importer.h    an administrator's importer is configured and fails; it does all of the rest
+ *     announce.h    on the nodes that wait: no heartbeat of the importing node, or no image in time
+ *     resolve.c     the registry or daemon does not answer or refuses, and no earlier answer helps
+ *     import.h      Enroot is missing or too old; too little space; the import fails, takes too
+ * long or is taken over by another process (a lease was lost); the image cannot be summed, synced
+ * and renamed stage.h       never: without a copy on the local disk there is a warning, and the
+ * image is used where it is named.h       the container that is to be kept cannot be extracted
+ *
+ * Each step has a deadline and checks the stop flag. What killed processes leave behind is removed
+ * by the next one (sweep.h). The plugin's side is spank/image.c: start of the importer, relay of
+ * its messages, start of the container. */
 #ifndef MEGATRON_GET_H
 #define MEGATRON_GET_H
 

@@ -3,7 +3,6 @@
 #include "clock.h"
 #include "import_private.h"
 #include "enroot.h"
-#include "files.h"
 #include "lease.h"
 #include "log.h"
 #include "process.h"
@@ -94,17 +93,17 @@ static struct enroot_call call_of(struct work *work)
 /* Add free and required space to the error. The size of the image is known once it is unpacked. */
 static void explain_space(const struct work *work, struct error *err)
 {
-    const char *const places[] = {work->request->cache->directory, work->request->temporary};
+    const char *const directories[] = {work->request->cache->directory, work->request->temporary};
     char room[2][32] = {"?", "?"}, need[32];
     struct error said = *err;
     struct statvfs disk;
 
     for (int i = 0; i < 2; i++)
-        if (statvfs(places[i], &disk) == 0)
+        if (statvfs(directories[i], &disk) == 0)
             format_size((double)disk.f_bavail * (double)disk.f_frsize, room[i], sizeof(room[i]));
     format_size(work->progress.total, need, sizeof(need));
     error_set(err, "%.600s (no space left: %s free in %.100s, %s in %.100s%s%s)", said.text,
-              room[0], places[0], room[1], places[1],
+              room[0], directories[0], room[1], directories[1],
               work->progress.total > 0 ? "; unpacked, the image needs " : "",
               work->progress.total > 0 ? need : "");
 }
@@ -333,14 +332,14 @@ static int64_t last_size(const struct image_request *request)
     return size;
 }
 
-static int check_place(const struct image_request *request, const char *what, const char *place,
+static int check_space(const struct image_request *request, const char *what, const char *directory,
                        const char *remedy, int64_t need, struct error *err)
 {
     char need_text[32], room_text[32];
     struct statvfs disk;
     int64_t room;
 
-    if (statvfs(place, &disk) < 0)
+    if (statvfs(directory, &disk) < 0)
         return 0;
     room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
     if (room >= need)
@@ -349,7 +348,7 @@ static int check_place(const struct image_request *request, const char *what, co
     format_size((double)room, room_text, sizeof(room_text));
     return error_set(err,
                      "the import of %.300s needs at least %s in the %s, but %.300s has %s free; %s",
-                     request->reference->text, need_text, what, place, room_text, remedy);
+                     request->reference->text, need_text, what, directory, room_text, remedy);
 }
 
 /* The size of the image is not known yet. Both directories need the configured minimum, and the
@@ -359,10 +358,10 @@ static int check_room(struct work *work, struct error *err)
     const struct image_request *request = work->request;
     int64_t last = last_size(request), need = request->min_free;
 
-    if (check_place(request, "temporary directory", work->scratch.path,
+    if (check_space(request, "temporary directory", work->scratch.path,
                     "set ENROOT_TEMP_PATH or TMPDIR to another directory", need, err) < 0)
         return -1;
-    return check_place(request, "image cache", request->cache->directory, MAKE_ROOM,
+    return check_space(request, "image cache", request->cache->directory, MAKE_ROOM,
                        last > need ? last : need, err);
 }
 

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "cache.h"
 #include "enroot.h"
-#include "files.h"
 #include "remedy.h"
 #include "shared_file.h"
 #include "lease.h"
@@ -180,7 +179,7 @@ int container_kept(const struct named_request *request, char *full, size_t size,
     if (access(path, F_OK) < 0)
         return 0;
     snprintf(path, sizeof(path), "%.4000s/%s/" ORIGIN_FILE, data, full);
-    small_file_read(path, origin, NAMED_ORIGIN_SIZE);
+    file_read_text(path, origin, NAMED_ORIGIN_SIZE);
     origin[strcspn(origin, "\n")] = '\0';
     return 1;
 }
@@ -226,11 +225,13 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         }
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
-        if (clock_now() - begun > request->timeout)
-            return error_set(err,
-                             "timed out after %.0f s waiting for another process to create the "
-                             "container %s",
-                             request->timeout, request->name);
+        if (clock_now() - begun > request->timeout) {
+            error_set(err,
+                      "timed out after %.0f s waiting for another process to create the container "
+                      "%s",
+                      request->timeout, request->name);
+            return error_remedy(err, REMEDY_IMPORT_TIMEOUT);
+        }
         lease_pause(clock_now() - begun);
     }
 }

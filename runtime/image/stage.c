@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "cache.h"
 #include "checksum.h"
-#include "files.h"
 #include "shared_file.h"
 #include "progress.h"
 #include "sweep.h"
@@ -15,10 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+/* How often a waiting process checks whether it was stopped. */
+static const double LOCK_LOOK_SECONDS = 0.1;
 
 /* Remove the least recently used images until 'need' more bytes fit below 'limit' and on the disk.
  */
@@ -47,11 +48,15 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     }
     free(entries);
     if (limit > 0 && total + need > limit)
-        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
+        return error_set(
+            err, "an image of %" PRId64 " MB exceeds image_stage_max; it is started from the cache",
+            need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
         return error_set(err,
-                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64
+                         " MB free; the image is "
+                         "started from the cache",
                          stage->directory, need / 1000000,
                          (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;
@@ -77,10 +82,10 @@ struct copy {
 
 /* Flush copied data to disk regularly, so that the final sync does not have to wait for all of it.
  */
-static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error *err)
+static int copy_block(struct copy *copy, char *buffer, size_t length, struct error *err)
 {
     const int64_t portion = 256 << 20;
-    ssize_t got = pread(copy->from, buffer, chunk, copy->done);
+    ssize_t got = pread(copy->from, buffer, length, copy->done);
 
     if (got < 0 && errno == EINTR)
         return 0;
@@ -97,8 +102,8 @@ static int copy_part(struct copy *copy, char *buffer, size_t chunk, struct error
 
 static int copy_file(struct copy *copy, struct error *err)
 {
-    const size_t chunk = 1 << 20;
-    char *buffer = malloc(chunk), line[256];
+    const size_t length = 1 << 20;
+    char *buffer = malloc(length), line[256];
     int rc = buffer ? 0 : error_set(err, "out of memory");
 
     checksum_begin(&copy->sum);
@@ -106,7 +111,7 @@ static int copy_file(struct copy *copy, struct error *err)
     while (rc == 0 && copy->done < copy->size) {
         double now = clock_now();
 
-        rc = copy_part(copy, buffer, chunk, err);
+        rc = copy_block(copy, buffer, length, err);
         if (rc == 0 && now - copy->begun > copy->request->timeout)
             rc = take_too_long(copy->request, err);
         if (rc == 0 && is_stopped(copy->request->stop))
@@ -151,17 +156,18 @@ static int copy_image(const struct stage_request *request, const struct image_ca
 }
 
 /* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
- * node-local, so flock works; the lock ends with the process. */
+ * node-local, so a lock works, and it ends with the process. */
 static int lock(const struct stage_request *request, const char *own, struct error *err)
 {
     double begun = clock_now(), said = begun;
     char path[2100];
-    int guard;
+    int guard, rc;
 
     snprintf(path, sizeof(path), "%s/work/lock", own);
     guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    while (guard >= 0 && flock(guard, LOCK_EX | LOCK_NB) < 0 &&
-           (errno == EINTR || errno == EWOULDBLOCK)) {
+    if (guard < 0)
+        return error_set_errno(err, errno, "cannot write %.300s", path);
+    while ((rc = file_lock(guard, LOCK_LOOK_SECONDS)) > 0) {
         if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
             close(guard);
             return is_stopped(request->stop) ? error_set(err, STOPPED)
@@ -173,9 +179,12 @@ static int lock(const struct stage_request *request, const char *own, struct err
                          "waiting for another job that copies the image to %.300s (%.0f s)",
                          request->directory, said - begun);
         }
-        clock_sleep(0.1);
     }
-    return guard >= 0 ? guard : error_set_errno(err, errno, "cannot lock %.300s", own);
+    if (rc < 0) {
+        error_set_errno(err, errno, "cannot lock %.300s", path);
+        close(guard);
+    }
+    return rc < 0 ? -1 : guard;
 }
 
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
@@ -183,12 +192,12 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     const char *directory = request->directory;
     char own[1024], work[1040];
     struct image_cache stage;
-    struct stat place;
+    struct stat info;
     int guard, from, rc;
 
-    if (lstat(directory, &place) < 0)
+    if (lstat(directory, &info) < 0)
         return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
-    if (!S_ISDIR(place.st_mode) || ((place.st_mode & 022) && !(place.st_mode & S_ISVTX)))
+    if (!S_ISDIR(info.st_mode) || ((info.st_mode & 022) && !(info.st_mode & S_ISVTX)))
         return error_set(err,
                          "image_stage=%.300s is not used: other users could replace its contents; "
                          "run `chmod 1777` on it",

@@ -68,8 +68,8 @@ static int variant(const struct block *block)
     return block->window + 2 * block->fp8;
 }
 
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     const struct model_sizes *z = &m->sizes;
     struct attention_memory *a = memory;
@@ -88,7 +88,7 @@ static void place(struct model *m, const struct block *block, void *memory, stru
     a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     const struct model_config *c = &m->config;
@@ -100,7 +100,7 @@ static void place_common(struct model *m, struct block *block, struct arena *are
         common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->type));
         common->dout = arena_take(arena, z->rows * z->attention, type_size(c->type));
     }
-    attention_softmax_place(m, common, arena);
+    attention_softmax_lay_out(m, common, arena);
     if (c->position != POSITION_ROPE)
         return;
     common->cosine =
@@ -322,8 +322,8 @@ const struct block_kind attention_block = {
     .first_linear = LINEAR_QKV,
     .add_parameters = add_parameters,
     .variant = variant,
-    .place = place,
-    .place_common = place_common,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

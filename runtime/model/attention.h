@@ -52,7 +52,8 @@ struct attention_common {
 double attention_scale(const struct model_config *config);
 
 /* attention_softmax.c */
-void attention_softmax_place(struct model *m, struct attention_common *common, struct arena *arena);
+void attention_softmax_lay_out(struct model *m, struct attention_common *common,
+                               struct arena *arena);
 int attention_softmax_prepare(struct model *m, struct attention_common *common, struct error *err);
 void attention_softmax_release(struct attention_common *common);
 void attention_softmax_backward(struct pass *pass, struct block *block);

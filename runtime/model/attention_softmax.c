@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-void attention_softmax_place(struct model *m, struct attention_common *common, struct arena *arena)
+void attention_softmax_lay_out(struct model *m, struct attention_common *common,
+                               struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     struct attention_context *c = &common->context;

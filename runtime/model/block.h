@@ -68,10 +68,10 @@ struct block_kind {
 
     /* Lay out the memory of a slot that 'keep' asks for; the rest is shared with other layers and
      * has been set. NULL: none. */
-    void (*place)(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep);
+    void (*lay_out)(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep);
     /* Lay out scratch memory; NULL: none. */
-    void (*place_common)(struct model *m, struct block *block, struct arena *arena);
+    void (*lay_out_common)(struct model *m, struct block *block, struct arena *arena);
 
     /* Create the plans for all modes of the model and fill tables in device memory. */
     int (*prepare)(struct model *m, struct block *block, struct error *err);

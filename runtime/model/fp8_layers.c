@@ -104,7 +104,7 @@ static int64_t widest(const struct model *m)
     return most;
 }
 
-void fp8_layers_place(struct model *m, struct arena *arena)
+void fp8_layers_lay_out(struct model *m, struct arena *arena)
 {
     struct fp8_layers *f = &m->fp8;
 
@@ -190,7 +190,7 @@ static void cast(struct model *m, struct device_plan *plan, const struct operand
     run_quantize(plan, compute(m), o);
 }
 
-void fp8_input_place(struct fp8_input *input, struct arena *arena)
+void fp8_input_lay_out(struct fp8_input *input, struct arena *arena)
 {
     input->inverse = arena_take(arena, INVERSE_STRIDE, sizeof(float));
 }

@@ -78,7 +78,7 @@ static inline int64_t fp8_layers_kept(const struct scaling_rules *rules)
 
 /* Parts of creating a model. */
 int fp8_layers_create(struct model *m, struct error *err);
-void fp8_layers_place(struct model *m, struct arena *arena);
+void fp8_layers_lay_out(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
 void fp8_layers_destroy(struct model *m);
 
@@ -89,7 +89,7 @@ struct fp8_input {
 };
 
 /* Place 'inverse'. */
-void fp8_input_place(struct fp8_input *input, struct arena *arena);
+void fp8_input_lay_out(struct fp8_input *input, struct arena *arena);
 
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
  * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */

@@ -31,13 +31,13 @@ static void add_parameters(struct builder *b, struct block *block)
     b->p->head = block->tensors[HEAD];
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     struct head_common *common = block->common;
     size_t size = type_size(m->config.type);
 
-    vocabulary_loss_place(m, &common->loss, arena);
+    vocabulary_loss_lay_out(m, &common->loss, arena);
     if (!trains(m))
         common->wanted = arena_take(arena, z->head_rows * z->hidden, size);
 }
@@ -166,7 +166,7 @@ const struct block_kind head_block = {
     .name = "head",
     .common_size = sizeof(struct head_common),
     .add_parameters = add_parameters,
-    .place_common = place_common,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -68,8 +68,8 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
 }
 
 /* What only masked models have in a batch. */
-static void place_masked(const struct model_sizes *sizes, struct arena *arena,
-                         struct model_batch *b)
+static void lay_out_masked(const struct model_sizes *sizes, struct arena *arena,
+                           struct model_batch *b)
 {
     b->selected = arena_take(arena, sizes->masked, sizeof(int32_t));
     b->document_end = arena_take(arena, sizes->rows, sizeof(int32_t));
@@ -85,7 +85,8 @@ static void place_masked(const struct model_sizes *sizes, struct arena *arena,
 }
 
 /* A batch is contiguous, so that one copy brings it to the device. */
-static void place_batch(const struct model_sizes *sizes, struct arena *arena, struct model_batch *b)
+static void lay_out_batch(const struct model_sizes *sizes, struct arena *arena,
+                          struct model_batch *b)
 {
     int64_t rows = sizes->rows, predicted = sizes->masked > 0 ? sizes->masked : rows;
 
@@ -111,14 +112,14 @@ static void place_batch(const struct model_sizes *sizes, struct arena *arena, st
     if (sizes->window > 0)
         b->window_start = arena_take(arena, rows, sizeof(int32_t));
     if (sizes->masked > 0)
-        place_masked(sizes, arena, b);
+        lay_out_masked(sizes, arena, b);
 }
 
-size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch)
+size_t model_batch_lay_out(const struct model_sizes *sizes, void *base, struct model_batch *batch)
 {
     struct arena arena = {base, 0};
 
-    place_batch(sizes, &arena, batch);
+    lay_out_batch(sizes, &arena, batch);
     return arena.used;
 }
 
@@ -137,20 +138,20 @@ static enum keep keep_of(const struct model *m, const struct block *block)
 }
 
 /* The block keeps some memory by itself and shares the rest with other layers. */
-static void place_block(struct model *m, const struct block *block, void *memory,
-                        struct arena *arena)
+static void lay_out_block(struct model *m, const struct block *block, void *memory,
+                          struct arena *arena)
 {
     enum keep keep = keep_of(m, block);
 
     for (int i = 0; i < m->shared_count && keep != KEEP_ALL; i++)
         if (m->shared[i].kind == block->kind && m->shared[i].position == block->position)
             memcpy(memory, m->shared[i].memory, block->kind->memory_size);
-    if (block->kind->place)
-        block->kind->place(m, block, memory, arena, keep);
+    if (block->kind->lay_out)
+        block->kind->lay_out(m, block, memory, arena, keep);
 }
 
 /* Slot 'number' of each chunk, all from the same address: it is as large as the largest. */
-static void place_slot(struct model *m, struct arena *arena, int number)
+static void lay_out_slot(struct model *m, struct arena *arena, int number)
 {
     const struct model_sizes *z = &m->sizes;
     int64_t chunks = m->config.chunks;
@@ -158,7 +159,7 @@ static void place_slot(struct model *m, struct arena *arena, int number)
     struct model_batch batch = {0};
     void *gradient = NULL;
 
-    place_batch(z, &begin, &batch);
+    lay_out_batch(z, &begin, &batch);
     if (trains(m) && !m->chunks[chunks - 1].first)
         gradient = arena_take(&begin, z->part_rows * z->hidden, type_size(m->config.type));
     for (int64_t c = 0; c < chunks; c++) {
@@ -169,12 +170,12 @@ static void place_slot(struct model *m, struct arena *arena, int number)
         slot->batch = batch;
         slot->gradient = chunk->first ? NULL : gradient;
         for (int i = 0; i < chunk->block_count; i++)
-            place_block(m, &chunk->blocks[i], slot->memory[i], &own);
+            lay_out_block(m, &chunk->blocks[i], slot->memory[i], &own);
         arena->used = own.used > arena->used ? own.used : arena->used;
     }
 }
 
-static void place_scratch(struct model *m, struct arena *arena)
+static void lay_out_scratch(struct model *m, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     const struct layout *layout = &m->parallel->layout;
@@ -199,18 +200,18 @@ static void place_scratch(struct model *m, struct arena *arena)
         s->dx = arena_take(arena, part, size);
 }
 
-static void place_commons(struct model *m, struct arena *arena)
+static void lay_out_commons(struct model *m, struct arena *arena)
 {
     for (int i = 0; i < m->common_count; i++) {
         struct block *block = m->commons[i].block;
 
-        if (block->kind->place_common)
-            block->kind->place_common(m, block, arena);
+        if (block->kind->lay_out_common)
+            block->kind->lay_out_common(m, block, arena);
     }
 }
 
 /* The memory of one whole layer, if layers do not keep theirs. */
-static void place_shared(struct model *m, struct arena *arena)
+static void lay_out_shared(struct model *m, struct arena *arena)
 {
     if (m->config.recompute == RECOMPUTE_NONE && trains(m))
         return;
@@ -218,31 +219,31 @@ static void place_shared(struct model *m, struct arena *arena)
         const struct block like = {
             .kind = m->shared[i].kind, .position = m->shared[i].position, .name = ""};
 
-        like.kind->place(m, &like, m->shared[i].memory, arena, KEEP_ALL);
+        like.kind->lay_out(m, &like, m->shared[i].memory, arena, KEEP_ALL);
     }
 }
 
-static void place_staged(struct model *m, struct arena *arena)
+static void lay_out_staged(struct model *m, struct arena *arena)
 {
     for (int i = 0; i < MODEL_STAGED && trains(m); i++) {
         struct model_batch batch;
 
-        place_batch(&m->sizes, arena, &batch);
+        lay_out_batch(&m->sizes, arena, &batch);
         m->staged[i] = batch.tokens;
     }
 }
 
-size_t model_place(struct model *m, char *base)
+size_t model_lay_out(struct model *m, char *base)
 {
     struct arena arena = {base, 0};
 
-    place_scratch(m, &arena);
-    fp8_layers_place(m, &arena);
-    place_commons(m, &arena);
-    place_shared(m, &arena);
-    place_staged(m, &arena);
+    lay_out_scratch(m, &arena);
+    fp8_layers_lay_out(m, &arena);
+    lay_out_commons(m, &arena);
+    lay_out_shared(m, &arena);
+    lay_out_staged(m, &arena);
     m->state = arena_take(&arena, 1, sizeof(struct step_state));
     for (int i = 0; i < m->slots; i++)
-        place_slot(m, &arena, i);
+        lay_out_slot(m, &arena, i);
     return arena.used;
 }

@@ -57,8 +57,8 @@ static void add_parameters(struct builder *b, struct block *block)
         pooler_add_parameters(b, block, &t[POOLER]);
 }
 
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     const struct model_sizes *z = &m->sizes;
     struct mlm_head_memory *a = memory;
@@ -71,7 +71,7 @@ static void place(struct model *m, const struct block *block, void *memory, stru
         a->pair = arena_take(arena, z->samples * z->hidden, size);
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     struct mlm_head_common *common = block->common;
@@ -87,9 +87,9 @@ static void place_common(struct model *m, struct block *block, struct arena *are
     common->all = several ? arena_take(arena, whole, size) : common->y;
     common->mean = arena_take(arena, z->masked_part, sizeof(float));
     common->rstd = arena_take(arena, z->masked_part, sizeof(float));
-    vocabulary_loss_place(m, &common->loss, arena);
+    vocabulary_loss_lay_out(m, &common->loss, arena);
     if (z->binary)
-        pooler_place(m, &common->pooler, arena);
+        pooler_lay_out(m, &common->pooler, arena);
 }
 
 static void plan_rows(struct planner *p, struct model *m, struct mlm_head_common *common)
@@ -337,8 +337,8 @@ const struct block_kind mlm_head_block = {
     .memory_size = sizeof(struct mlm_head_memory),
     .common_size = sizeof(struct mlm_head_common),
     .add_parameters = add_parameters,
-    .place = place,
-    .place_common = place_common,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -82,8 +82,8 @@ static int variant(const struct block *block)
     return block->fp8;
 }
 
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     struct mlp_memory *a = memory;
     size_t size = type_size(m->config.type);
@@ -94,12 +94,12 @@ static void place(struct model *m, const struct block *block, void *memory, stru
     if (keep == KEEP_ALL && !is_fused(m, block))
         a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
     if (keep == KEEP_ALL && keeps_columns(m, block)) {
-        fp8_input_place(&a->fc2_input, arena);
+        fp8_input_lay_out(&a->fc2_input, arena);
         a->fc2_input.columns = arena_take(arena, m->sizes.rows * m->sizes.ffn, 1);
     }
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     struct mlp_common *common = block->common;
 
@@ -304,8 +304,8 @@ const struct block_kind mlp_block = {
     .first_linear = LINEAR_FC1,
     .add_parameters = add_parameters,
     .variant = variant,
-    .place = place,
-    .place_common = place_common,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -119,16 +119,13 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
 {
     struct parallel parallel = {.layout = *layout, .at = *at};
     struct model *m = model_create_shell(config, &parallel, slots, err);
-    size_t shard;
 
     if (!m)
         return -1;
-    shard = (size_t)m->parameters.shard_elements * sizeof(float);
     memory->weights = (size_t)m->parameters.elements * type_size(config->type);
     memory->gradients = (size_t)m->parameters.elements * sizeof(float);
-    /* Two moments, and master weights where the weights themselves are not fp32. */
-    memory->optimizer = (config->type == TYPE_FP32 ? 2 : 3) * shard;
-    memory->activations = model_place(m, NULL);
+    memory->optimizer = 0;
+    memory->activations = model_lay_out(m, NULL);
     model_destroy(m);
     return 0;
 }
@@ -150,7 +147,7 @@ int model_upload(struct model *m, void *to, const void *from, size_t bytes, stru
 static int create_arenas(struct model *m, struct error *err)
 {
     const struct parameters *p = &m->parameters;
-    size_t bytes = model_place(m, NULL);
+    size_t bytes = model_lay_out(m, NULL);
 
     m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
     if (!m->weights)
@@ -161,7 +158,7 @@ static int create_arenas(struct model *m, struct error *err)
     m->activations = device_allocate(m->device, bytes, err);
     if (!m->activations)
         return error_prefix(err, "activations");
-    model_place(m, m->activations);
+    model_lay_out(m, m->activations);
     return 0;
 }
 
@@ -258,8 +255,9 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
 
 int model_adopt(struct model *m, struct error *err)
 {
-    struct operation op = {.kind = OPERATION_CONVERT,
-                           .convert = {m->parameters.elements, TYPE_FP32, m->config.type}};
+    struct operation op = {
+        .kind = OPERATION_CONVERT,
+        .convert = {m->parameters.elements, TYPE_FP32, m->config.type, m->config.half}};
     struct device_plan *plan = plan_create(m->device, &op, err);
     int rc;
 

@@ -45,7 +45,7 @@ struct model_batch {
 
 /* Lay out a batch from 'base' (aligned to DEVICE_ALIGNMENT; NULL: only count) and return its bytes.
  * The batch of a slot has the same layout, starting at its 'tokens', so that one copy fills it. */
-size_t model_batch_place(const struct model_sizes *sizes, void *base, struct model_batch *batch);
+size_t model_batch_lay_out(const struct model_sizes *sizes, void *base, struct model_batch *batch);
 
 /* Bytes of each arena of a rank. */
 struct model_memory {
@@ -54,7 +54,8 @@ struct model_memory {
 
 struct model;
 
-/* The memory of the rank at 'at', with 'slots' slots. Needs no device. */
+/* The memory of the rank at 'at', with 'slots' slots; the optimizer's is that of
+ * optimizer_state_memory. Needs no device. */
 int model_plan_memory(const struct model_config *config, const struct layout *layout,
                       const struct layout_position *at, int slots, struct model_memory *memory,
                       struct error *err);

@@ -9,7 +9,7 @@
 #include "overlap.h"
 
 /* Memory of a micro-batch between its forward and its backward pass through a chunk. Slot i of any
- * chunk is the same memory. Batch and gradient have a place of their own in it: the gradient may
+ * chunk is the same memory. Batch and gradient have memory of their own in it: the gradient may
  * still be on its way to another stage when a forward pass of another chunk uses the slot. */
 struct slot {
     struct model_batch batch;
@@ -115,7 +115,7 @@ void *model_common(const struct model *model, const struct block_kind *kind, int
 int model_create_cache(struct model *model, struct error *err);
 
 /* Lay out all activations from 'base' (NULL: only count). Returns the bytes. */
-size_t model_place(struct model *model, char *base);
+size_t model_lay_out(struct model *model, char *base);
 
 /* memory.c: the next 'elements' of 'size' bytes of an arena; NULL if it only counts. */
 void *arena_take(struct arena *arena, int64_t elements, size_t size);

@@ -69,15 +69,15 @@ static int variant(const struct block *block)
 }
 
 /* The residual stream into a layer is kept even if all else is recomputed. */
-void norm_place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                enum keep keep)
+void norm_lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep)
 {
     struct norm_memory *a = memory;
     size_t size = type_size(m->config.type);
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
 
     if (block->casts)
-        fp8_input_place(&a->cast, arena);
+        fp8_input_lay_out(&a->cast, arena);
     if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
         return;
     a->sum = a->stream = arena_take(arena, part, size);
@@ -276,7 +276,7 @@ const struct block_kind norm_block = {
     .is_norm = 1,
     .add_parameters = norm_add_parameters,
     .variant = variant,
-    .place = norm_place,
+    .lay_out = norm_lay_out,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -19,7 +19,7 @@ struct norm_memory {
 
 /* norm.c: weight and bias, and the memory of a slot. */
 void norm_add_parameters(struct builder *builder, struct block *block);
-void norm_place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                enum keep keep);
+void norm_lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                  enum keep keep);
 
 #endif

@@ -24,8 +24,8 @@ static int variant(const struct block *block)
     return block->before->bias >= 0;
 }
 
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     struct output_norm_memory *a = memory;
     int64_t rows = m->sizes.part_rows;
@@ -38,7 +38,7 @@ static void place(struct model *m, const struct block *block, void *memory, stru
     a->rstd = arena_take(arena, rows, sizeof(float));
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     struct output_norm_common *common = block->common;
 
@@ -132,8 +132,8 @@ const struct block_kind output_norm_block = {
     .common_size = sizeof(struct output_norm_common),
     .add_parameters = add_parameters,
     .variant = variant,
-    .place = place,
-    .place_common = place_common,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -15,7 +15,7 @@ static int variant(const struct block *block)
     return block->before->bias >= 0;
 }
 
-static void place_common(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     struct parallel_norm_common *common = block->common;
 
@@ -159,8 +159,8 @@ const struct block_kind parallel_norm_block = {
     .is_norm = 1,
     .add_parameters = norm_add_parameters,
     .variant = variant,
-    .place = norm_place,
-    .place_common = place_common,
+    .lay_out = norm_lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -156,7 +156,7 @@ static void add_chunk(struct builder *b, struct network *n, int64_t chunk)
 }
 
 /* Offsets of all tensors, bucket by bucket and class by class. */
-static void place_tensors(struct parameters *p)
+static void lay_out_tensors(struct parameters *p)
 {
     int64_t at = 0, shard = 0;
 
@@ -216,7 +216,7 @@ int parameters_create(struct parameters *parameters, const struct model_config *
         add_chunk(&b, parameters->network, chunk);
     if (b.failed)
         return error_set(err, "out of memory");
-    place_tensors(parameters);
+    lay_out_tensors(parameters);
     return 0;
 }
 

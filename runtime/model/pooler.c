@@ -25,7 +25,7 @@ static int64_t part_of(const struct model *m)
     return m->sizes.hidden / m->parallel->layout.tp;
 }
 
-void pooler_place(struct model *m, struct pooler *pooler, struct arena *arena)
+void pooler_lay_out(struct model *m, struct pooler *pooler, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
     size_t size = type_size(m->config.type);

@@ -22,7 +22,7 @@ struct pooler {
 
 /* POOLER_TENSORS tensors: weights split over the tensor-parallel ranks. */
 void pooler_add_parameters(struct builder *builder, struct block *block, int *tensors);
-void pooler_place(struct model *m, struct pooler *pooler, struct arena *arena);
+void pooler_lay_out(struct model *m, struct pooler *pooler, struct arena *arena);
 void pooler_plan(struct planner *planner, struct model *m, struct pooler *pooler);
 void pooler_release(struct pooler *pooler);
 

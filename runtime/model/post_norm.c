@@ -25,8 +25,8 @@ static void add_parameters(struct builder *b, struct block *block)
 }
 
 /* The output of a layer is kept even if all else is recomputed. */
-static void place(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     struct norm_memory *a = memory;
     size_t size = type_size(m->config.type);
@@ -278,8 +278,8 @@ static int prepare_input(struct model *m, struct block *block, struct error *err
     return p.failed ? -1 : 0;
 }
 
-static void place_input(struct model *m, const struct block *block, void *memory,
-                        struct arena *arena, enum keep keep)
+static void lay_out_input(struct model *m, const struct block *block, void *memory,
+                          struct arena *arena, enum keep keep)
 {
     struct norm_memory *a = memory;
 
@@ -312,7 +312,7 @@ const struct block_kind post_norm_block = {
     .memory_size = sizeof(struct norm_memory),
     .common_size = sizeof(struct post_norm_common),
     .add_parameters = add_parameters,
-    .place = place,
+    .lay_out = lay_out,
     .prepare = prepare,
     .release = release,
     .forward = forward,
@@ -325,7 +325,7 @@ const struct block_kind embedding_norm_block = {
     .memory_size = sizeof(struct norm_memory),
     .common_size = sizeof(struct post_norm_common),
     .add_parameters = add_parameters,
-    .place = place,
+    .lay_out = lay_out,
     .prepare = prepare_embedding,
     .release = release,
     .forward = forward_embedding,
@@ -337,7 +337,7 @@ const struct block_kind input_block = {
     .memory_size = sizeof(struct norm_memory),
     .common_size = sizeof(struct post_norm_common),
     .add_parameters = add_no_parameters,
-    .place = place_input,
+    .lay_out = lay_out_input,
     .prepare = prepare_input,
     .release = release,
     .forward = forward_input,

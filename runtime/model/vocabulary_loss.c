@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vocabulary_loss.h"
 
-void vocabulary_loss_place(struct model *m, struct vocabulary_loss *loss, struct arena *arena)
+void vocabulary_loss_lay_out(struct model *m, struct vocabulary_loss *loss, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
 

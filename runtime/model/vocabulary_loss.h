@@ -12,7 +12,7 @@ struct vocabulary_loss {
     float *partials[2]; /* (3, head_rows) of this rank, and of all tensor-parallel ranks */
 };
 
-void vocabulary_loss_place(struct model *m, struct vocabulary_loss *loss, struct arena *arena);
+void vocabulary_loss_lay_out(struct model *m, struct vocabulary_loss *loss, struct arena *arena);
 void vocabulary_loss_plan(struct planner *planner, struct model *m, struct vocabulary_loss *loss);
 void vocabulary_loss_release(struct vocabulary_loss *loss);
 

@@ -40,11 +40,11 @@ struct model *model_create_window(struct model *base, int64_t window, struct err
     m->overlap = base->overlap;
     m->weights = base->weights;
     m->cache = base->cache;
-    m->activations = device_allocate(m->device, model_place(m, NULL), err);
+    m->activations = device_allocate(m->device, model_lay_out(m, NULL), err);
     if (!m->activations)
         error_prefix(err, "activations of %lld tokens", (long long)m->sizes.rows);
     else
-        model_place(m, m->activations);
+        model_lay_out(m, m->activations);
     if (!m->activations || model_prepare_blocks(m, err) < 0) {
         model_destroy(m);
         return NULL;

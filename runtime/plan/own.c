@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan.h"
+#include "rank_memory.h"
 
 int own_open(struct own *own, const char *const *words, int count, int64_t ranks, struct error *err)
 {
@@ -122,20 +122,20 @@ int own_memory(const struct own *own, const struct own_layout *layout, struct pl
      * micro-batches. */
     for (int i = 0; i < 3; i++) {
         struct layout_position at = {.pp = stages[i] < layout->pp ? stages[i] : layout->pp - 1};
-        struct rank_plan plan;
+        struct rank_memory rank;
         double total;
 
         if ((i > 0 && at.pp == stages[i - 1]) || (i == 1 && layout->pp == 1))
             continue;
-        if (plan_rank(&a, &at, &plan, err) < 0)
+        if (rank_memory_of(&a, &at, &rank, err) < 0)
             return -1;
-        total = (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
-                         plan.memory.activations);
+        total = (double)(rank.device.weights + rank.device.gradients + rank.device.optimizer +
+                         rank.device.activations);
         if (total > memory->total)
-            *memory = (struct plan_memory){.weights = (double)plan.memory.weights,
-                                           .gradients = (double)plan.memory.gradients,
-                                           .optimizer = (double)plan.memory.optimizer,
-                                           .activations = (double)plan.memory.activations,
+            *memory = (struct plan_memory){.weights = (double)rank.device.weights,
+                                           .gradients = (double)rank.device.gradients,
+                                           .optimizer = (double)rank.device.optimizer,
+                                           .activations = (double)rank.device.activations,
                                            .total = total};
     }
     return 0;

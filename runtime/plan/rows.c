@@ -70,7 +70,7 @@ static const struct {
 
 /* One line, cut at its commas, and where its columns are. */
 struct table {
-    int place[COLUMNS]; /* of a column among the fields; -1: not there */
+    int position[COLUMNS]; /* of a column among the fields; -1: not there */
     char *fields[FIELDS];
     int count;
 };
@@ -91,11 +91,11 @@ static int find_columns(struct table *table, char *header, struct error *err)
     if (cut_line(table, header, err) < 0)
         return -1;
     for (int c = 0; c < COLUMNS; c++) {
-        table->place[c] = -1;
+        table->position[c] = -1;
         for (int i = 0; i < table->count; i++)
             if (strcmp(table->fields[i], columns[c].name) == 0)
-                table->place[c] = i;
-        if (table->place[c] < 0 && columns[c].required)
+                table->position[c] = i;
+        if (table->position[c] < 0 && columns[c].required)
             return error_set_code(err, ERROR_USAGE, "the first line has no column \"%s\"",
                                   columns[c].name);
     }
@@ -104,9 +104,9 @@ static int find_columns(struct table *table, char *header, struct error *err)
 
 static const char *text_of(const struct table *table, enum column column)
 {
-    int place = table->place[column];
+    int position = table->position[column];
 
-    return place >= 0 && place < table->count ? table->fields[place] : "";
+    return position >= 0 && position < table->count ? table->fields[position] : "";
 }
 
 /* A whole number from 1 on, or 'usual' (0: it must be there) where the field is empty. */

@@ -165,7 +165,8 @@ int history_update(const char *path, struct findings *findings, double now, cons
     if (fd < 0)
         return error_set_errno(err, errno, "cannot create %s", lock);
     if (file_lock(fd, LOCK_SECONDS) > 0)
-        rc = error_set_code(err, ERROR_BUSY, "another process holds %s", lock);
+        rc =
+            error_set_code(err, ERROR_BUSY, "another process has locked %s; try again later", lock);
     else
         rc = rewrite(path, findings, now, job, err);
     close(fd);

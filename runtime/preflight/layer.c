@@ -105,7 +105,8 @@ static int fill_normal(struct layer *l, void *to, int64_t count, double deviatio
     struct operation normal = {
         .kind = OPERATION_NORMAL,
         .normal = {.rows = 1, .cols = count, .all_cols = count, .deviation = deviation}};
-    struct operation convert = {.kind = OPERATION_CONVERT, .convert = {count, TYPE_FP32, l->type}};
+    struct operation convert = {.kind = OPERATION_CONVERT,
+                                .convert = {count, TYPE_FP32, l->type, 0}};
     struct device_plan *numbers = plan(l, &normal, err);
     struct device_plan *converted = numbers ? plan(l, &convert, err) : NULL;
     int rc = converted ? 0 : -1;
@@ -363,18 +364,10 @@ static int hash_results(struct layer *l, uint64_t *hash, struct error *err)
     return 0;
 }
 
-static double cpu_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int time_step(struct layer *l, double *seconds, struct error *err)
 {
     int gpu = strcmp(l->device->name, "cpu") != 0;
-    double begin = cpu_seconds();
+    double begin = clock_read(CLOCK_PROCESS_CPUTIME_ID);
 
     device_event_record(l->begin, l->stream);
     forward(l);
@@ -382,7 +375,8 @@ static int time_step(struct layer *l, double *seconds, struct error *err)
     device_event_record(l->end, l->stream);
     if (device_stream_wait(l->stream, DEADLINE, err) < 0)
         return -1;
-    *seconds = gpu ? device_event_seconds(l->begin, l->end) : cpu_seconds() - begin;
+    *seconds =
+        gpu ? device_event_seconds(l->begin, l->end) : clock_read(CLOCK_PROCESS_CPUTIME_ID) - begin;
     return 0;
 }
 

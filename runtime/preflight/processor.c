@@ -19,10 +19,7 @@ enum { COPY = 24 << 20 }; /* bytes: more than a core's own caches */
 
 static double cpu_seconds(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return clock_read(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* Cores ----------------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ static struct open_file *free_slot(struct assembly *assembly, struct error *err)
         return oldest;
     }
     if (!oldest) {
-        error_set(err, "too many output files are in use at a time");
+        error_set(err, "too many output files are open at once; raise the limit with `ulimit -n`");
         return NULL;
     }
     /* assembly_sync will not see it any more. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which jobs of a kind are done, claimed or free, according to the file names in the work
- * directory: a rank claims a job by creating a file there (work.h). */
+ * directory: a rank claims a job by creating a file there (work.h).
+ *
+ * A claim is simpler than a lease (lease.h), because there may be a hundred thousand: it is taken
+ * with a single exclusive creation, a heartbeat appends one byte, and others look at its size only.
+ * It is never removed or broken. Another rank takes over with a claim of the next generation. */
 #ifndef MEGATRON_PREPROCESS_BOARD_H
 #define MEGATRON_PREPROCESS_BOARD_H
 

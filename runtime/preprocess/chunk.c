@@ -21,7 +21,7 @@ enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
 /* Is its input such that a block can be read immediately? */
-static int is_quick(const struct plan *plan, size_t number)
+static int is_quick(const struct input_plan *plan, size_t number)
 {
     for (size_t i = plan->chunks[number]; i < plan->chunks[number + 1]; i++)
         if (plan->files.items[plan->segments[i].file].codec != CODEC_PLAIN)
@@ -31,7 +31,7 @@ static int is_quick(const struct plan *plan, size_t number)
 
 struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
     /* Replaces a progress line. */
@@ -47,7 +47,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     chunk->shared = direct && is_quick(plan, number);
     chunk->placed = !direct;
     chunk->touched = clock_now();
-    for (size_t i = first; i < first + count && plan->files.count <= PLAN_NAMED_FILES; i++)
+    for (size_t i = first; i < first + count && plan->files.count <= INPUT_PLAN_NAMED_FILES; i++)
         if (plan->segments[i].begin == 0)
             printf("%sOpening %s\n", over, plan->files.items[plan->segments[i].file].path);
     fflush(stdout);
@@ -108,12 +108,12 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
  * report what is known, and the number at the end. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
     int64_t shown = encode->shown++;
-    char text[256], place[DISK_PATH + 160];
+    char text[256], location[DISK_PATH + 160];
 
     /* With a limit on documents it is not known yet whether this one counts. */
     if (encode->config->max_documents > 0)
@@ -124,14 +124,14 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (fault->page && file->codec == CODEC_PLAIN) {
-        part_fault_place(fault, file->path, segment->begin, place, sizeof(place));
-        log_warning("%s: %s; skipped", place, text);
+        part_fault_location(fault, file->path, segment->begin, location, sizeof(location));
+        log_warning("%s: %s; skipped", location, text);
         fault->shown = 1;
         return;
     }
     if (fault->page && segment->begin > reread_packed_limit) {
-        part_fault_place(fault, file->path, 0, place, sizeof(place));
-        log_warning("%s, decompressed, after byte %lld: %s; skipped", place,
+        part_fault_location(fault, file->path, 0, location, sizeof(location));
+        log_warning("%s, decompressed, after byte %lld: %s; skipped", location,
                     (long long)segment->begin, text);
         return;
     }
@@ -144,12 +144,12 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         chunk->counted_lines = lines_before(encode, segment);
         chunk->counted = number + 1;
     }
-    part_fault_place(fault, file->path, chunk->counted_lines, place, sizeof(place));
-    log_warning("%s: %s; skipped", place, text);
+    part_fault_location(fault, file->path, chunk->counted_lines, location, sizeof(location));
+    log_warning("%s: %s; skipped", location, text);
     fault->shown = 1;
 }
 
-static const char *first_path(const struct plan *plan, size_t chunk)
+static const char *first_path(const struct input_plan *plan, size_t chunk)
 {
     return plan->files.items[plan->segments[plan->chunks[chunk]].file].path;
 }
@@ -262,7 +262,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
 
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     size_t segments = plan->chunks[chunk->number + 1] - plan->chunks[chunk->number];
     char path[DISK_PATH];
     int rc;
@@ -283,17 +283,17 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
                  struct error *err)
 {
-    const struct plan *plan = encode->plan;
+    const struct input_plan *plan = encode->plan;
     const struct segment *segment =
         &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
     const struct corpus_file *file = &plan->files.items[segment->file];
     /* Bytes of a plain file need no counting. */
     int64_t before =
         fault->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
-    char text[256], place[sizeof(err->text)];
+    char text[256], location[sizeof(err->text)];
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
-    part_fault_place(fault, file->path, before, place, sizeof(place));
-    error_set_code(err, ERROR_USAGE, "%s: %s", place, text);
+    part_fault_location(fault, file->path, before, location, sizeof(location));
+    error_set_code(err, ERROR_USAGE, "%s: %s", location, text);
     return error_remedy(err, REMEDY_STRICT);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "run.h"
+#include "threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,19 +44,17 @@ static int copy_group(struct run *run, size_t job, struct error *err)
     return 0;
 }
 
-struct copier {
+struct copying {
     struct run *run;
-    const size_t *first;
-    struct error err;
-    int failed;
-    pthread_t thread;
+    const size_t *first; /* a job that this rank has claimed; or NULL */
 };
 
-static void *copy_thread(void *argument)
+/* What one thread does: copy until no job is free. */
+static int copy_jobs(void *context, int64_t thread, struct error *err)
 {
-    struct copier *copier = argument;
-    struct run *run = copier->run;
-    const size_t *first = copier->first;
+    const struct copying *copying = context;
+    struct run *run = copying->run;
+    const size_t *first = thread == 0 ? copying->first : NULL;
     int rc = 1;
 
     while (rc > 0 && !run->encode.stop) {
@@ -65,13 +64,12 @@ static void *copy_thread(void *argument)
             job = *first;
             first = NULL;
         } else {
-            rc = board_claim(&run->work, &run->copies, &job, &copier->err);
+            rc = board_claim(&run->work, &run->copies, &job, err);
         }
-        if (rc > 0 && copy_group(run, job, &copier->err) < 0)
+        if (rc > 0 && copy_group(run, job, err) < 0)
             rc = -1;
     }
-    copier->failed = rc < 0;
-    return NULL;
+    return rc < 0 ? -1 : 0;
 }
 
 static void remove_parts(struct run *run, size_t job)
@@ -120,26 +118,11 @@ static int mark_copied(struct run *run, struct error *err)
 
 static int copy_all(struct run *run, const size_t *first, struct error *err)
 {
-    size_t threads = run->encode.threads < 16 ? run->encode.threads : 16, started = 0;
-    struct copier copiers[16] = {0};
-    int failed = 0;
+    int threads = run->encode.threads < 16 ? (int)run->encode.threads : 16;
+    struct copying copying = {run, first};
 
-    for (; started < threads; started++) {
-        copiers[started].run = run;
-        copiers[started].first = started == 0 ? first : NULL;
-        if (pthread_create(&copiers[started].thread, NULL, copy_thread, &copiers[started]) != 0)
-            break;
-    }
-    if (started == 0)
-        return error_set(err, "cannot start a thread");
-    for (size_t i = 0; i < started; i++) {
-        pthread_join(copiers[i].thread, NULL);
-        if (copiers[i].failed && !failed) {
-            failed = 1;
-            *err = copiers[i].err;
-        }
-    }
-    return failed ? -1 : mark_copied(run, err);
+    return threads_loop(threads, threads, copy_jobs, &copying, err) < 0 ? -1
+                                                                        : mark_copied(run, err);
 }
 
 int run_copies(struct run *run, struct error *err)

@@ -8,7 +8,7 @@
 #include "file.h"
 #include "heartbeat.h"
 #include "lease.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "remedy.h"
 #include "threads.h"
 
@@ -23,7 +23,7 @@ static const double stale_seconds = 30, beat_seconds = 1;
 
 struct counting {
     const struct preprocess_config *config;
-    const struct plan *plan;
+    const struct input_plan *plan;
     pthread_mutex_t lock;
     struct word_table words; /* of all chunks that are done */
 };
@@ -83,7 +83,7 @@ static int count_chunk(void *context, int64_t chunk, struct error *err)
 {
     struct counting *counting = context;
     const struct preprocess_config *config = counting->config;
-    const struct plan *plan = counting->plan;
+    const struct input_plan *plan = counting->plan;
     size_t first = plan->chunks[chunk], count = plan->chunks[chunk + 1] - first;
     struct record_reader *reader =
         record_reader_create(&plan->files, plan->segments + first, count, config->mode, BLOCK_SIZE,
@@ -107,7 +107,7 @@ static int count_chunk(void *context, int64_t chunk, struct error *err)
 
 static int count_input(const struct preprocess_config *config, struct error *err)
 {
-    struct plan plan = {0};
+    struct input_plan plan = {0};
     struct counting counting = {.config = config, .plan = &plan};
     int threads = config->threads > 0 ? (int)config->threads : cpuset_usable();
     int64_t target;
@@ -123,7 +123,7 @@ static int count_input(const struct preprocess_config *config, struct error *err
         rc = error_remedy(err, REMEDY_VOCAB_FILE);
     }
     if (rc == 0)
-        rc = plan_cut(&plan, config->mode, config->chunk_bytes, &target, err);
+        rc = input_plan_cut(&plan, config->mode, config->chunk_bytes, &target, err);
     if (rc == 0)
         rc = threads_loop(threads, (int64_t)plan.chunk_count, count_chunk, &counting, err);
     if (rc == 0 && counting.words.count == 0)
@@ -132,7 +132,7 @@ static int count_input(const struct preprocess_config *config, struct error *err
         rc =
             fairseq_dict_write(&counting.words, &config->dictionary_rules, config->dictionary, err);
     word_table_clear(&counting.words);
-    plan_clear(&plan);
+    input_plan_clear(&plan);
     pthread_mutex_destroy(&counting.lock);
     return rc;
 }

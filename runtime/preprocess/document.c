@@ -159,7 +159,7 @@ int document_count_block(const struct preprocess_config *config, const struct to
     return rc;
 }
 
-int document_count_faults(const struct preprocess_config *config, const struct plan *plan,
+int document_count_faults(const struct preprocess_config *config, const struct input_plan *plan,
                           const struct tokenizer *tokenizer, size_t chunk, int64_t documents,
                           int64_t *faults, struct part_fault *last, struct error *err)
 {

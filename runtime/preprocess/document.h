@@ -4,7 +4,7 @@
 #define MEGATRON_PREPROCESS_DOCUMENT_H
 
 #include "part.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "preprocess.h"
 #include "records.h"
 #include "wikitext.h"
@@ -39,7 +39,7 @@ const struct jsonl_text *document_texts(struct document_parser *parser,
 
 /* Read a chunk again up to its document number 'documents', counted from 1, and count the faults
  * before it. 'last' becomes the position of that document. Returns 0 or -1. */
-int document_count_faults(const struct preprocess_config *config, const struct plan *plan,
+int document_count_faults(const struct preprocess_config *config, const struct input_plan *plan,
                           const struct tokenizer *tokenizer, size_t chunk, int64_t documents,
                           int64_t *faults, struct part_fault *last, struct error *err);
 

@@ -3,6 +3,7 @@
 #include "chunk.h"
 #include "log.h"
 #include "remedy.h"
+#include "threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,6 @@ struct worker {
     struct block_encoder with;
     struct chunk *mine;
     struct error err;
-    pthread_t thread;
 };
 
 struct encode_team {
@@ -300,7 +300,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     struct encode *encode = worker->encode;
 
     if (block_encode(&worker->with, block, &worker->err) < 0) {
-        const struct plan *plan = encode->plan;
+        const struct input_plan *plan = encode->plan;
         const struct segment *segment =
             &plan->segments[plan->chunks[chunk->number] + block->records.segment];
 
@@ -386,13 +386,15 @@ static void leave_chunks(struct worker *worker, struct chunk *chunk)
     }
 }
 
-static void *work_thread(void *argument)
+/* What one thread does. Failures are kept in the team, whose threads wait for each other. */
+static int work(void *context, int64_t thread, struct error *err)
 {
-    struct worker *worker = argument;
-    struct encode *encode = worker->encode;
+    struct encode *encode = context;
     struct encode_team *team = encode->team;
+    struct worker *worker = &team->workers[thread];
     struct chunk *chunk;
 
+    (void)err;
     pthread_mutex_lock(&team->lock);
     while ((chunk = choose(worker))) {
         struct block *block = team->free, *freed = NULL;
@@ -423,7 +425,7 @@ static void *work_thread(void *argument)
     }
     pthread_cond_broadcast(&team->changed);
     pthread_mutex_unlock(&team->lock);
-    return NULL;
+    return 0;
 }
 
 int encode_open(struct encode *encode, struct error *err)
@@ -485,7 +487,6 @@ void encode_stop(struct encode *encode)
 int encode_run(struct encode *encode, const size_t *first, struct error *err)
 {
     struct encode_team *team = encode->team;
-    size_t started = 0;
 
     team->first = first;
     team->no_more = team->failed = 0;
@@ -503,15 +504,7 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     }
     for (size_t i = 0; i < encode->threads; i++) /* threads look at each other's */
         team->workers[i].mine = NULL;
-    for (; started < encode->threads; started++) {
-        if (pthread_create(&team->workers[started].thread, NULL, work_thread,
-                           &team->workers[started]) != 0)
-            break;
-    }
-    if (started == 0)
-        return error_set(err, "cannot start a thread");
-    for (size_t i = 0; i < started; i++)
-        pthread_join(team->workers[i].thread, NULL);
+    threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, NULL);
     while (team->chunks) {
         struct chunk *chunk = team->chunks;
 

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 #include "part.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "preprocess.h"
 #include "board.h"
 #include "front.h"
@@ -24,7 +24,7 @@ struct encode_counts {
 
 struct encode {
     const struct preprocess_config *config;
-    const struct plan *plan;
+    const struct input_plan *plan;
     struct work *work;
     struct board *board;
     struct front *front;

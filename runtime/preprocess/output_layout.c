@@ -5,6 +5,7 @@
 #include "document.h"
 #include "log.h"
 #include "remedy.h"
+#include "clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,8 +63,9 @@ struct line_count {
 };
 
 static void show_faults(struct output_layout *layout, const struct preprocess_config *config,
-                        const struct plan *plan, size_t chunk, const struct part_totals *totals,
-                        const struct part_reader *part, struct line_count *count)
+                        const struct input_plan *plan, size_t chunk,
+                        const struct part_totals *totals, const struct part_reader *part,
+                        struct line_count *count)
 {
     size_t segments;
     const int64_t *lines = part_lines(part, &segments);
@@ -78,21 +80,21 @@ static void show_faults(struct output_layout *layout, const struct preprocess_co
         }
         for (; next < totals->listed_count && totals->listed[next].segment == i; next++) {
             const struct part_fault *fault = &totals->listed[next];
-            char text[256], place[DISK_PATH + 160];
+            char text[256], location[DISK_PATH + 160];
 
             part_fault_text(fault, config->keys, text, sizeof(text));
-            part_fault_place(fault, plan->files.items[segment->file].path, count->lines, place,
-                             sizeof(place));
+            part_fault_location(fault, plan->files.items[segment->file].path, count->lines,
+                                location, sizeof(location));
             if (!layout->first_fault[0])
-                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s", place,
-                         text);
+                snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s",
+                         location, text);
             if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
                 count->before += fault->shown != 0;
                 count->shown += fault->shown != 0;
                 continue;
             }
             count->shown++;
-            log_warning("%s: %s; skipped", place, text);
+            log_warning("%s: %s; skipped", location, text);
         }
         count->lines += lines[i];
     }
@@ -126,7 +128,7 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
 /* With a maximum number of documents, what is invalid after the last one is neither counted nor
  * listed, because how much of it was read is a matter of chance. Standard input cannot be read
  * again, but it is one chunk, whose part ends with the last document (chunk.c). */
-static int drop_beyond(const struct preprocess_config *config, const struct plan *plan,
+static int drop_beyond(const struct preprocess_config *config, const struct input_plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk,
                        const struct position *begin, struct part_totals *totals, struct error *err)
 {
@@ -175,8 +177,8 @@ static int check_taken(const struct output_layout *layout, const char *path, str
 
 /* Read all footers. Returns 0, 1 if a part must be made again, -1. */
 static int add_parts(struct output_layout *layout, const struct preprocess_config *config,
-                     const struct plan *plan, const struct tokenizer *tokenizer, struct work *work,
-                     struct board *board, struct board *claim, struct error *err)
+                     const struct input_plan *plan, const struct tokenizer *tokenizer,
+                     struct work *work, struct board *board, struct board *claim, struct error *err)
 {
     struct line_count count = {UINT32_MAX, 0, 0, 0};
     struct key_check check = {0};
@@ -346,13 +348,12 @@ static int allocate(struct output_layout *layout)
 
 static uint64_t new_tag(void)
 {
-    struct timespec now;
+    struct timespec now = clock_after(CLOCK_REALTIME, 0);
     char host[65] = "";
     struct bytes bytes = {0};
     uint64_t tag;
 
     gethostname(host, sizeof(host) - 1);
-    clock_gettime(CLOCK_REALTIME, &now);
     bytes_put_text(&bytes, host);
     bytes_put_u64(&bytes, (uint64_t)getpid());
     bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
@@ -363,7 +364,7 @@ static uint64_t new_tag(void)
 }
 
 int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct plan *plan, const struct tokenizer *tokenizer,
+                       const struct input_plan *plan, const struct tokenizer *tokenizer,
                        struct work *work, struct board *board, struct board *claim,
                        struct error *err)
 {

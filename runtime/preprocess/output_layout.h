@@ -26,7 +26,7 @@ struct output_layout {
     int64_t bytes, faults[FAULT_COUNT];
     size_t copies; /* copy jobs: job i is chunks [groups[i], groups[i + 1]) */
     size_t *groups;
-    char first_fault[512]; /* place and text of the first faulty document; not in the file */
+    char first_fault[512]; /* location and text of the first faulty document; not in the file */
 };
 
 /* Add up the parts of all chunks that are done according to 'board'. A damaged part is removed and
@@ -34,7 +34,7 @@ struct output_layout {
  * documents. Touches 'claim', the layout's job, since this may take longer than the lease.
  * Otherwise returns 0 or -1. Caller must clear. */
 int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
-                       const struct plan *plan, const struct tokenizer *tokenizer,
+                       const struct input_plan *plan, const struct tokenizer *tokenizer,
                        struct work *work, struct board *board, struct board *claim,
                        struct error *err);
 void output_layout_clear(struct output_layout *layout);

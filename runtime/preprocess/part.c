@@ -79,17 +79,17 @@ void part_fault_text(const struct part_fault *fault, const char *const *keys, ch
         snprintf(text, size, "%s", what);
 }
 
-void part_fault_place(const struct part_fault *fault, const char *path, int64_t before, char *text,
-                      size_t size)
+void part_fault_location(const struct part_fault *fault, const char *path, int64_t before,
+                         char *text, size_t size)
 {
-    long long place = (long long)(before + (int64_t)fault->line);
+    long long position = (long long)(before + (int64_t)fault->line);
 
     if (!fault->page)
-        snprintf(text, size, "%s:%lld", path, place + 1);
+        snprintf(text, size, "%s:%lld", path, position + 1);
     else if (fault->title[0])
-        snprintf(text, size, "%s: page \"%s\" at byte %lld", path, fault->title, place);
+        snprintf(text, size, "%s: page \"%s\" at byte %lld", path, fault->title, position);
     else
-        snprintf(text, size, "%s: byte %lld", path, place);
+        snprintf(text, size, "%s: byte %lld", path, position);
 }
 
 int part_check_keys(const char *const *keys, const char *path, const struct part_totals *totals,

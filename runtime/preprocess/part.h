@@ -64,8 +64,8 @@ void part_fault_text(const struct part_fault *fault, const char *const *keys, ch
 
 /* Describe the position of a fault: "FILE:7", or 'FILE: page "Title" at byte 700'. 'before' is the
  * number of lines (or bytes) before its segment. */
-void part_fault_place(const struct part_fault *fault, const char *path, int64_t before, char *text,
-                      size_t size);
+void part_fault_location(const struct part_fault *fault, const char *path, int64_t before,
+                         char *text, size_t size);
 
 /* Does the corpus lack a key altogether? That is so if none of the first PART_JUDGED documents has
  * it or, at the 'end', none at all: then the key is wrong, not the documents. Returns 0, or -1 with

@@ -56,10 +56,10 @@ static int begin(struct run *run, struct error *err)
 {
     const struct preprocess_config *config = run->config;
     char path[DISK_PATH];
-    struct plan before;
+    struct input_plan before;
     int exists, resumed = 0;
 
-    if (plan_make(&run->plan, config, run->tokenizer, err) < 0)
+    if (input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set(err, "standard input can be read by one rank only; run without srun");
@@ -78,8 +78,9 @@ static int begin(struct run *run, struct error *err)
         /* Killed while the files got their names: continue. */
         if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
             return -1;
-        same = plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
-        plan_clear(&before);
+        same =
+            input_plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
+        input_plan_clear(&before);
         if (!same) {
             work_forget_words(&run->work);
             error_set(err, "%s exists", path);
@@ -142,7 +143,7 @@ static void count_before(struct run *run)
     for (size_t i = 0; i < run->parts.count; i++)
         if (run->parts.jobs[i].done) {
             run->report.before_documents += run->parts.jobs[i].documents;
-            run->report.before_passed += plan_chunk_bytes(&run->plan, i);
+            run->report.before_passed += input_plan_chunk_bytes(&run->plan, i);
         }
 }
 
@@ -160,7 +161,7 @@ static int prepare(struct run *run, struct error *err)
         return -1;
     /* A file that cannot be split must not be started when all others are done. */
     if (config->max_documents == 0) {
-        size_t count = plan_large_chunks(&run->plan, config, &run->parts.early);
+        size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
 
         if (count == SIZE_MAX)
             return error_set(err, "out of memory for %zu chunks", run->plan.chunk_count);
@@ -252,7 +253,7 @@ static int run_all(struct run *run, struct error *err)
         return -1;
     report_init(&run->report);
     if (run->work.world->rank == 0) {
-        if (run->plan.files.count > PLAN_NAMED_FILES)
+        if (run->plan.files.count > INPUT_PLAN_NAMED_FILES)
             printf("Opening %zu files\n", run->plan.files.count);
         printf("Time to startup: %.6g\n", clock_now() - started);
     }
@@ -269,7 +270,7 @@ static void clean_up(struct run *run)
     board_clear(&run->single);
     encode_close(&run->encode);
     front_close(&run->front);
-    plan_clear(&run->plan);
+    input_plan_clear(&run->plan);
     tokenizer_destroy(run->tokenizer);
     punkt_close(run->punkt);
     pthread_mutex_destroy(&run->redo_lock);

@@ -2,7 +2,7 @@
 /* `megatron preprocess`: documents in, Megatron's .bin and .idx files out, by many ranks at once.
  *
  * Ranks share only the file system of the output. Words with a fixed meaning in this folder:
- *     plan      which input files there are and how they are cut into chunks (plan.h)
+ *     plan      which input files there are and how they are cut into chunks (input_plan.h)
  *     segment   a byte range of one input file
  *     chunk     a list of segments, the unit of work that a rank claims
  *     block     a few hundred documents of a chunk, the unit of work of a thread (block.h)

@@ -10,7 +10,7 @@ struct report {
     const struct preprocess_config *config;
     struct work *work;
     struct encode *encode;
-    const struct plan *plan;
+    const struct input_plan *plan;
     double begin;
     int64_t before_documents, before_passed; /* of an earlier launch that this one resumes */
     int64_t logged;                          /* documents at the last line */

@@ -12,7 +12,7 @@
 struct run {
     const struct preprocess_config *config;
     struct work work;
-    struct plan plan;
+    struct input_plan plan;
     struct tokenizer *tokenizer;
     struct punkt *punkt; /* with --split-sentences */
     struct encode encode;

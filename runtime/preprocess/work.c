@@ -33,9 +33,8 @@ static void name_launch(struct work *work)
         bytes_put_text(&bytes, getenv(names[i]));
     }
     if (work->world->size == 1) {
-        struct timespec now;
+        struct timespec now = clock_after(CLOCK_REALTIME, 0);
 
-        clock_gettime(CLOCK_REALTIME, &now);
         bytes_put_u64(&bytes, (uint64_t)getpid());
         bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
         bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
@@ -119,17 +118,17 @@ static void remove_leftovers(struct work *work)
         closedir(directory);
 }
 
-int work_set_plan(struct work *work, const struct plan *plan, int *resumed, struct error *err)
+int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed, struct error *err)
 {
     char path[DISK_PATH], identity[24];
-    struct plan before;
+    struct input_plan before;
 
     if (work_use(work, plan->identity, err) < 0 ||
         disk_path(path, err, "%.4000s/plan", work->root) < 0)
         return -1;
-    *resumed = plan_read(&before, path, NULL) == 0 && before.identity == plan->identity &&
+    *resumed = input_plan_read(&before, path, NULL) == 0 && before.identity == plan->identity &&
                disk_exists(work->base);
-    plan_clear(&before);
+    input_plan_clear(&before);
     if (mkdir(work->root, 0777) < 0 && errno != EEXIST)
         return error_set_errno(err, errno, "cannot create directory %s", work->root);
     remove_strangers(work);
@@ -137,7 +136,7 @@ int work_set_plan(struct work *work, const struct plan *plan, int *resumed, stru
         remove_leftovers(work);
     if (mkdir(work->base, 0777) < 0 && errno != EEXIST)
         return error_set_errno(err, errno, "cannot create directory %s", work->base);
-    if (!*resumed && plan_write(plan, path, err) < 0)
+    if (!*resumed && input_plan_write(plan, path, err) < 0)
         return -1;
     if (disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
         file_write_whole(path, work->launch, strlen(work->launch), 0, err) < 0)
@@ -168,7 +167,8 @@ int work_lost(const struct work *work)
 }
 
 /* Rank 0 said go: read its plan. */
-static int read_plan(struct work *work, struct plan *plan, const char *identity, struct error *err)
+static int read_plan(struct work *work, struct input_plan *plan, const char *identity,
+                     struct error *err)
 {
     char path[DISK_PATH];
     int rc;
@@ -176,11 +176,11 @@ static int read_plan(struct work *work, struct plan *plan, const char *identity,
     if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
         work_use(work, strtoull(identity, NULL, 16), err) < 0)
         return -1;
-    rc = plan_read(plan, path, err);
+    rc = input_plan_read(plan, path, err);
     if (rc == 0 && plan->identity != work->identity)
         rc = 1;
     if (rc > 0) {
-        plan_clear(plan);
+        input_plan_clear(plan);
         return error_set(err, "another run has taken over %s", work->root);
     }
     work->owned = rc == 0;
@@ -198,7 +198,7 @@ static int is_left(const struct work *work)
            disk_is_gone(finished);
 }
 
-int work_await(struct work *work, struct plan *plan, struct error *err)
+int work_await(struct work *work, struct input_plan *plan, struct error *err)
 {
     double begin = clock_now(), pause = 0.01;
     char go[DISK_PATH], message[512];
@@ -223,10 +223,11 @@ int work_await(struct work *work, struct plan *plan, struct error *err)
             return rc;
         }
         if (clock_now() - begin > START_SECONDS)
-            return error_set(err,
-                             "rank %lld: rank 0 made no plan within %d s; did it fail, or is %s "
-                             "not on a file system that all nodes share?",
-                             (long long)work->world->rank, START_SECONDS, work->root);
+            return error_set(
+                err,
+                "rank %lld: rank 0 has not prepared the run within %d s; did it fail, or is %s "
+                "not on a file system that all nodes share?",
+                (long long)work->world->rank, START_SECONDS, work->root);
         clock_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;
     }

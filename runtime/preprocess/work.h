@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The work directory PREFIX.work: everything that ranks share and that survives them.
  *     go-LAUNCH              rank 0 has made the plan; contains its identity
- *     plan                   plan.h
+ *     plan                   input_plan.h
  *     owner                  the launch that works here
  *     end-LAUNCH             how the launch ended; stays for ranks that arrive after the others
  *                            have finished
@@ -28,7 +28,7 @@
 #include <stdint.h>
 #include "disk.h"
 #include "error.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "world.h"
 
 struct work {
@@ -50,7 +50,8 @@ int work_use(struct work *work, uint64_t identity, struct error *err);
 
 /* Rank 0: make 'plan' the current one. Keeps what an earlier launch with the same plan has done and
  * removes everything else. '*resumed' tells whether there was one. */
-int work_set_plan(struct work *work, const struct plan *plan, int *resumed, struct error *err);
+int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed,
+                  struct error *err);
 
 /* Has another launch taken over or removed the directory? Asked after a failure in it. */
 int work_lost(const struct work *work);
@@ -61,7 +62,7 @@ int work_was_removed(struct work *work);
 
 /* Other ranks: wait for rank 0 and read its plan. Returns 0; 1 if the run is already over ('err' is
  * its error, or empty); -1 on error or if rank 0 does not arrive. */
-int work_await(struct work *work, struct plan *plan, struct error *err);
+int work_await(struct work *work, struct input_plan *plan, struct error *err);
 
 /* Record how the launch ended ("": success). Then wait up to 'seconds' for the other ranks to read
  * it. Returns 0; 1 at once if another rank has done so before, which counts; -1. */

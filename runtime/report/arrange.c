@@ -141,7 +141,7 @@ static double time_of(const struct attempt *a)
     return !isnan(a->time) || a->step_count == 0 ? a->time : a->steps[0].time;
 }
 
-struct place {
+struct dated {
     struct attempt *attempt;
     double time;
     size_t index;
@@ -149,7 +149,7 @@ struct place {
 
 static int compare(const void *x, const void *y)
 {
-    const struct place *a = x, *b = y;
+    const struct dated *a = x, *b = y;
 
     if (a->time != b->time)
         return a->time < b->time ? -1 : 1;
@@ -159,10 +159,10 @@ static int compare(const void *x, const void *y)
 /* By time; an attempt without one comes after the one before it in its file. */
 static int sort(struct attempts *list, struct error *err)
 {
-    struct place *places = calloc(list->count + 1, sizeof(*places));
+    struct dated *dated = calloc(list->count + 1, sizeof(*dated));
     double before = -INFINITY;
 
-    if (!places)
+    if (!dated)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < list->count; i++) {
         double time = time_of(list->items[i]);
@@ -170,12 +170,12 @@ static int sort(struct attempts *list, struct error *err)
         if (i > 0 && strcmp(list->items[i]->file, list->items[i - 1]->file) != 0)
             before = -INFINITY;
         before = isnan(time) ? before : time;
-        places[i] = (struct place){list->items[i], before, i};
+        dated[i] = (struct dated){list->items[i], before, i};
     }
-    qsort(places, list->count, sizeof(*places), compare);
+    qsort(dated, list->count, sizeof(*dated), compare);
     for (size_t i = 0; i < list->count; i++)
-        list->items[i] = places[i].attempt;
-    free(places);
+        list->items[i] = dated[i].attempt;
+    free(dated);
     return 0;
 }
 
@@ -253,8 +253,8 @@ static struct run *add_run(struct runs *runs, struct error *err)
 }
 
 /* The first of the runs from 'first' on that an attempt may belong to. */
-static int place(struct runs *runs, size_t first, struct attempt *attempt, const char **differs,
-                 struct error *err)
+static int add_attempt(struct runs *runs, size_t first, struct attempt *attempt,
+                       const char **differs, struct error *err)
 {
     struct run *run;
 
@@ -305,7 +305,7 @@ int runs_arrange(struct runs *runs, struct attempts *list, const char *name, dou
     if (match(list, err) < 0 || sort(list, err) < 0)
         return -1;
     for (size_t i = 0; i < list->count; i++)
-        if (place(runs, first, list->items[i], &differs, err) < 0)
+        if (add_attempt(runs, first, list->items[i], &differs, err) < 0)
             return -1;
     if (name_runs(runs, first, name, differs, notes, err) < 0)
         return -1;

@@ -114,10 +114,10 @@ static double at_x(const struct scale *x, double value)
 
 static double at_y(const struct scale *y, double value)
 {
-    double place = y->logarithmic ? (value > 0 ? log10(value) : y->low) : value;
+    double height = y->logarithmic ? (value > 0 ? log10(value) : y->low) : value;
 
     return CHART_HEIGHT - CHART_BOTTOM -
-           (place - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
+           (height - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
 }
 
 static void draw_x_ticks(const struct scale *x, struct text *html)
@@ -133,10 +133,10 @@ static void draw_x_ticks(const struct scale *x, struct text *html)
     }
 }
 
-static void draw_y_tick(const struct scale *y, double value, double place, struct text *html)
+static void draw_y_tick(const struct scale *y, double value, double height, struct text *html)
 {
     double top = CHART_HEIGHT - CHART_BOTTOM -
-                 (place - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
+                 (height - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
 
     text_printf(html, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">", CHART_LEFT, top,
                 CHART_WIDTH - CHART_RIGHT, CHART_LEFT - 8, top + 4);

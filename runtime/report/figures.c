@@ -185,19 +185,19 @@ void figure_timeline(const struct runs *runs, struct text *html)
 
 void figure_goodput(const struct run *run, struct text *html)
 {
-    static const char *const names[PARTS] = {"training",          "starting",   "saving",
-                                             "evaluation, other", "lost steps", "down"};
+    static const char *const names[SPENT_KINDS] = {"training",          "starting",   "saving",
+                                                   "evaluation, other", "lost steps", "down"};
     double x = 0;
 
     if (run->span <= 0)
         return;
     text_add(html, "<figure class=\"wide\"><figcaption><b>Where the time went</b> <span "
                    "class=\"unit\">");
-    text_printf(html, "%.1f %% goodput", 100 * run->seconds[PART_TRAINING] / run->span);
+    text_printf(html, "%.1f %% goodput", 100 * run->seconds[SPENT_TRAINING] / run->span);
     text_add(html, run->clocked ? "" : "; the log has no times, so time between starts is unknown");
     text_add(html, "</span></figcaption>\n<svg class=\"bar\" viewBox=\"0 0 1000 24\" "
                    "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"time by cause\">");
-    for (int i = 0; i < PARTS; i++) {
+    for (int i = 0; i < SPENT_KINDS; i++) {
         double width = 1000 * run->seconds[i] / run->span;
 
         if (width > 0)
@@ -206,7 +206,7 @@ void figure_goodput(const struct run *run, struct text *html)
         x += width;
     }
     text_add(html, "</svg><ul class=\"key\">");
-    for (int i = 0; i < PARTS; i++) {
+    for (int i = 0; i < SPENT_KINDS; i++) {
         if (run->seconds[i] <= 0)
             continue;
         text_printf(html, "<li><i class=\"part%d\"></i>%s <b>%.1f %%</b> ", i, names[i],

@@ -120,28 +120,28 @@ static void add_attempt(struct run *run, const struct attempt *a, double *end)
     double start = starting(a), began = began_at(a), stepping = 0, saving = 0, last;
 
     if (run->clocked && !isnan(*end) && began > *end)
-        run->seconds[PART_DOWN] += began - *end;
+        run->seconds[SPENT_DOWN] += began - *end;
     if (a->step_count == 0)
         return;
-    run->seconds[PART_START] += isnan(start) ? 0 : start;
+    run->seconds[SPENT_START] += isnan(start) ? 0 : start;
     for (size_t i = 0; i < a->step_count; i++) {
         const struct step *s = &a->steps[i];
 
-        run->seconds[s->lost ? PART_LOST : PART_TRAINING] += step_seconds(s);
+        run->seconds[s->lost ? SPENT_LOST : SPENT_TRAINING] += step_seconds(s);
         stepping += step_seconds(s);
     }
     for (size_t i = 0; i < a->event_count; i++)
         if (a->events[i].kind == EVENT_SAVE && a->events[i].iteration < attempt_last(a))
             saving += save_seconds(a, &a->events[i]);
-    if (saving > run->seconds[PART_TRAINING])
-        saving = run->seconds[PART_TRAINING];
-    run->seconds[PART_SAVE] += saving;
-    run->seconds[PART_TRAINING] -= saving;
+    if (saving > run->seconds[SPENT_TRAINING])
+        saving = run->seconds[SPENT_TRAINING];
+    run->seconds[SPENT_SAVE] += saving;
+    run->seconds[SPENT_TRAINING] -= saving;
     last = a->steps[a->step_count - 1].time;
     if (run->clocked) {
         double rest = last - began - (isnan(start) ? 0 : start) - stepping;
 
-        run->seconds[PART_OTHER] += rest > 0 ? rest : 0;
+        run->seconds[SPENT_OTHER] += rest > 0 ? rest : 0;
         *end = last;
     }
 }
@@ -152,7 +152,7 @@ static void split_time(struct run *run)
 
     for (size_t i = 0; i < run->count; i++)
         add_attempt(run, run->attempts[i], &end);
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < SPENT_KINDS; i++)
         run->span += run->seconds[i];
 }
 

@@ -6,7 +6,15 @@
 #include "attempt.h"
 #include "notes.h"
 
-enum part { PART_TRAINING, PART_START, PART_SAVE, PART_OTHER, PART_LOST, PART_DOWN, PARTS };
+enum spent {
+    SPENT_TRAINING,
+    SPENT_START,
+    SPENT_SAVE,
+    SPENT_OTHER,
+    SPENT_LOST,
+    SPENT_DOWN,
+    SPENT_KINDS
+};
 
 enum { HISTOGRAM_BARS = 60 };
 
@@ -18,7 +26,7 @@ struct run {
     int64_t steps, lost, skipped, nans;    /* steps that count, were repeated, skipped, NaN */
     size_t lines;                          /* log lines of steps that count */
     int clocked;                           /* 'elapsed' is wall-clock time */
-    double seconds[PARTS];                 /* where the time went */
+    double seconds[SPENT_KINDS];           /* where the time went */
     double span;                           /* sum of the above */
     double median, mean, p90, p99, most;   /* step time in ms; NAN if unknown */
     double bars_from, bars_to;             /* range of the histogram in ms */

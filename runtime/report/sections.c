@@ -61,7 +61,7 @@ void section_summary(const struct run *run, size_t number, struct text *html)
     tile(html, "median step", run->median, " ms");
     tile(html, "memory, fullest rank", run->attempts[starts - 1]->memory, " GiB");
     tile(html, "goodput",
-         run->span > 0 ? round(1000 * run->seconds[PART_TRAINING] / run->span) / 10 : NAN, " %");
+         run->span > 0 ? round(1000 * run->seconds[SPENT_TRAINING] / run->span) / 10 : NAN, " %");
     tile(html, "starts", (double)starts, "");
     tile(html, "lost steps", (double)run->lost, "");
     tile(html, "skipped steps", (double)run->skipped, "");

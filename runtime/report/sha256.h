@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 in base64, as a content security policy names a script. */
+/* SHA-256 in base64, as a content security policy names a script. Not OpenSSL's (comm/secret.h),
+ * which is optional: a report must not depend on it for one hash. */
 #ifndef MEGATRON_SHA256_H
 #define MEGATRON_SHA256_H
 

@@ -42,12 +42,12 @@ static int create_host(struct batches *b, struct error *err)
     for (int i = 0; i < b->host_count; i++) {
         struct host_batch *host = &b->host[i];
 
-        b->bytes = model_batch_place(sizes, NULL, &host->batch);
+        b->bytes = model_batch_lay_out(sizes, NULL, &host->batch);
         host->memory = device_host_allocate(b->device, b->bytes, err);
         host->copied = host->memory ? device_event_create(b->device, 0, err) : NULL;
         if (!host->copied)
             return -1;
-        model_batch_place(sizes, host->memory, &host->batch);
+        model_batch_lay_out(sizes, host->memory, &host->batch);
     }
     return 0;
 }
@@ -311,8 +311,9 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
 }
 
 /* Micro-batch 'micro' in host memory; it is taken from the loader when first needed. */
-static struct host_batch *host_batch_of(struct batches *b, const struct batches_run *run,
-                                        int64_t micro, struct error *err)
+static struct host_batch *host_batch_of(struct batches *b,
+                                        const struct batches_iteration *iteration, int64_t micro,
+                                        struct error *err)
 {
     struct host_batch *host = &b->host[micro % b->host_count];
     struct batch batch;
@@ -321,18 +322,18 @@ static struct host_batch *host_batch_of(struct batches *b, const struct batches_
     if (host->micro == micro)
         return host;
     if (device_event_wait(host->copied, b->deadline, err) < 0 ||
-        batch_loader_next(run->loader, &batch, err) < 0)
+        batch_loader_next(iteration->loader, &batch, err) < 0)
         return NULL;
-    rc = fill_batch(b, run->micros, micro, &batch, &host->batch, err);
-    batch_loader_release(run->loader, &batch);
+    rc = fill_batch(b, iteration->micros, micro, &batch, &host->batch, err);
+    batch_loader_release(iteration->loader, &batch);
     host->micro = micro;
     return rc < 0 ? NULL : host;
 }
 
-int batches_give(struct batches *b, const struct batches_run *run, struct pipeline_item item,
-                 struct error *err)
+int batches_give(struct batches *b, const struct batches_iteration *iteration,
+                 struct pipeline_item item, struct error *err)
 {
-    struct host_batch *host = host_batch_of(b, run, item.micro, err);
+    struct host_batch *host = host_batch_of(b, iteration, item.micro, err);
     struct staging *staging = &b->staging[b->given % MODEL_STAGED];
 
     if (!host)

@@ -12,7 +12,7 @@
 struct batches;
 
 /* The micro-batches of a step or an evaluation. */
-struct batches_run {
+struct batches_iteration {
     struct batch_loader *loader;
     int64_t micros; /* on each data-parallel rank */
 };
@@ -29,7 +29,7 @@ void batches_begin(struct batches *batches);
 
 /* Put a micro-batch into its slot, in the order of the model's stream. Blocks only for the loader
  * and for host memory that is still being copied. */
-int batches_give(struct batches *batches, const struct batches_run *run, struct pipeline_item item,
-                 struct error *err);
+int batches_give(struct batches *batches, const struct batches_iteration *iteration,
+                 struct pipeline_item item, struct error *err);
 
 #endif

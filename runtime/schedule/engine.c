@@ -249,39 +249,40 @@ int engine_start(struct engine *e, int initialize, const struct step_state *resu
 
 /* --- Steps ----------------------------------------------------------------------------------- */
 
-/* A run over the micro-batches of a step or an evaluation. */
-struct run {
+/* One iteration of training or evaluation: its micro-batches. */
+struct iteration {
     struct engine *engine;
     const struct pipeline *pipeline;
-    struct batches_run batches;
+    struct batches_iteration batches;
     int evaluate;
     int *left; /* per chunk: backward passes that remain */
 };
 
-static int run_operation(struct run *run, const struct pipeline_operation *op, struct error *err)
+static int run_operation(struct iteration *iteration, const struct pipeline_operation *op,
+                         struct error *err)
 {
-    struct engine *e = run->engine;
-    struct pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, run->evaluate,
-                        !run->evaluate && op->item.micro > 0};
+    struct engine *e = iteration->engine;
+    struct pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, iteration->evaluate,
+                        !iteration->evaluate && op->item.micro > 0};
 
     if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
         messages_exchange(e->messages, op);
         return 0;
     }
-    if (!pass.backward && batches_give(e->batches, &run->batches, op->item, err) < 0)
+    if (!pass.backward && batches_give(e->batches, &iteration->batches, op->item, err) < 0)
         return -1;
     messages_await(e->messages, op);
-    do_pass(&pass, pass.backward && --run->left[op->item.chunk] == 0);
+    do_pass(&pass, pass.backward && --iteration->left[op->item.chunk] == 0);
     messages_passed(e->messages, op);
     return 0;
 }
 
-static int run_pipeline(struct run *run, struct error *err)
+static int run_pipeline(struct iteration *iteration, struct error *err)
 {
-    for (int i = 0; i < run->pipeline->count; i++)
-        if (run_operation(run, &run->pipeline->list[i], err) < 0)
+    for (int i = 0; i < iteration->pipeline->count; i++)
+        if (run_operation(iteration, &iteration->pipeline->list[i], err) < 0)
             return -1;
-    messages_settle(run->engine->messages);
+    messages_settle(iteration->engine->messages);
     return 0;
 }
 
@@ -304,17 +305,17 @@ static int make_pipeline(struct engine *e, struct pipeline *p, int64_t *made_for
 static int run_micros(struct engine *e, const struct pipeline *p, struct batch_loader *loader,
                       int64_t micros, int evaluate, struct error *err)
 {
-    struct run run = {e, p, {loader, micros}, evaluate, NULL};
+    struct iteration iteration = {e, p, {loader, micros}, evaluate, NULL};
     int rc;
 
-    run.left = calloc((size_t)e->config.model.chunks, sizeof(*run.left));
-    if (!run.left)
+    iteration.left = calloc((size_t)e->config.model.chunks, sizeof(*iteration.left));
+    if (!iteration.left)
         return error_set(err, "out of memory");
     for (int64_t c = 0; c < e->config.model.chunks; c++)
-        run.left[c] = (int)micros;
+        iteration.left[c] = (int)micros;
     batches_begin(e->batches);
-    rc = run_pipeline(&run, err);
-    free(run.left);
+    rc = run_pipeline(&iteration, err);
+    free(iteration.left);
     return rc;
 }
 

@@ -196,7 +196,7 @@ static struct sizes sizes_of(const struct list *list, enum device_type type)
     return z;
 }
 
-static size_t place(struct muon *muon, const struct sizes *z)
+static size_t lay_out(struct muon *muon, const struct sizes *z)
 {
     char *base = muon->memory;
     size_t whole = aligned((size_t)z->whole * sizeof(float));
@@ -222,7 +222,7 @@ size_t muon_memory(const struct muon_config *config, const struct parameters *pa
     if (create_list(&list, config, parameters) == 0)
         z = sizes_of(&list, type);
     destroy_list(&list);
-    return place(&only_counts, &z);
+    return lay_out(&only_counts, &z);
 }
 
 /* The numbers of rows, for operations that take any rows. */
@@ -307,10 +307,10 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
     if (create_list(&muon->list, &muon->config, muon->parameters) < 0)
         return error_set(err, "out of memory");
     z = sizes_of(&muon->list, type);
-    muon->memory = device_allocate(muon->device, place(muon, &z), err);
+    muon->memory = device_allocate(muon->device, lay_out(muon, &z), err);
     if (!muon->memory)
         return error_prefix(err, "optimizer");
-    place(muon, &z);
+    lay_out(muon, &z);
     for (int i = 0; i < muon->list.shape_count; i++)
         if (create_plans(muon, &muon->list.shapes[i], type, err) < 0)
             return -1;

@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 
-/* A piece is large enough for the full speed of copies, and a small part of the whole. */
-enum { PIECES = 2, ARRAYS = 3, LARGEST = 4 << 20, SHARE = 16, UNIT = 128 };
+/* A buffer is large enough for the full speed of copies, and a small part of the whole. */
+enum { BUFFERS = 2, ARRAYS = 3, LARGEST = 4 << 20, SHARE = 16, UNIT = 128 };
 
-struct piece {
+struct buffer {
     struct offload_arrays arrays;
     struct device_event *filled, *updated, *emptied;
 };
@@ -16,36 +16,36 @@ struct offload {
     struct device_stream *in, *out;
     struct device_event *settled;
     char *memory;
-    struct piece pieces[PIECES];
-    int64_t taken; /* pieces so far */
+    struct buffer buffers[BUFFERS];
+    int64_t taken; /* buffers so far */
 };
 
-int64_t offload_piece(int64_t hosted)
+int64_t offload_buffer_elements(int64_t hosted)
 {
-    int64_t piece = (hosted + SHARE - 1) / SHARE;
+    int64_t count = (hosted + SHARE - 1) / SHARE;
 
-    piece = piece < LARGEST ? piece : LARGEST;
-    return (piece + UNIT - 1) / UNIT * UNIT;
+    count = count < LARGEST ? count : LARGEST;
+    return (count + UNIT - 1) / UNIT * UNIT;
 }
 
 size_t offload_memory(int64_t hosted)
 {
-    return (size_t)(PIECES * ARRAYS * offload_piece(hosted)) * sizeof(float);
+    return (size_t)(BUFFERS * ARRAYS * offload_buffer_elements(hosted)) * sizeof(float);
 }
 
-static int create_piece(struct offload *o, struct piece *piece, float *memory, int64_t count,
-                        struct error *err)
+static int create_buffer(struct offload *o, struct buffer *buffer, float *memory, int64_t count,
+                         struct error *err)
 {
-    piece->arrays = (struct offload_arrays){memory, memory + count, memory + 2 * count};
-    piece->filled = device_event_create(o->device, 0, err);
-    piece->updated = piece->filled ? device_event_create(o->device, 0, err) : NULL;
-    piece->emptied = piece->updated ? device_event_create(o->device, 0, err) : NULL;
-    return piece->emptied ? 0 : -1;
+    buffer->arrays = (struct offload_arrays){memory, memory + count, memory + 2 * count};
+    buffer->filled = device_event_create(o->device, 0, err);
+    buffer->updated = buffer->filled ? device_event_create(o->device, 0, err) : NULL;
+    buffer->emptied = buffer->updated ? device_event_create(o->device, 0, err) : NULL;
+    return buffer->emptied ? 0 : -1;
 }
 
 static int create_all(struct offload *o, int64_t hosted, struct error *err)
 {
-    int64_t count = offload_piece(hosted);
+    int64_t count = offload_buffer_elements(hosted);
 
     o->in = device_stream_create(o->device, 1, err);
     o->out = o->in ? device_stream_create(o->device, 1, err) : NULL;
@@ -55,8 +55,9 @@ static int create_all(struct offload *o, int64_t hosted, struct error *err)
     o->memory = device_allocate(o->device, offload_memory(hosted), err);
     if (!o->memory)
         return error_prefix(err, "optimizer");
-    for (int i = 0; i < PIECES; i++)
-        if (create_piece(o, &o->pieces[i], (float *)o->memory + ARRAYS * i * count, count, err) < 0)
+    for (int i = 0; i < BUFFERS; i++)
+        if (create_buffer(o, &o->buffers[i], (float *)o->memory + ARRAYS * i * count, count, err) <
+            0)
             return -1;
     return 0;
 }
@@ -81,10 +82,10 @@ void offload_destroy(struct offload *o)
 {
     if (!o)
         return;
-    for (int i = 0; i < PIECES; i++) {
-        device_event_destroy(o->pieces[i].filled);
-        device_event_destroy(o->pieces[i].updated);
-        device_event_destroy(o->pieces[i].emptied);
+    for (int i = 0; i < BUFFERS; i++) {
+        device_event_destroy(o->buffers[i].filled);
+        device_event_destroy(o->buffers[i].updated);
+        device_event_destroy(o->buffers[i].emptied);
     }
     device_event_destroy(o->settled);
     device_stream_destroy(o->in);
@@ -115,27 +116,27 @@ static void copy(struct device_stream *stream, float *to, const float *from, int
 struct offload_arrays offload_take(struct offload *o, struct device_stream *stream,
                                    const struct offload_arrays *host, int64_t count)
 {
-    struct piece *piece = &o->pieces[o->taken % PIECES];
-    struct offload_arrays here = piece->arrays;
+    struct buffer *buffer = &o->buffers[o->taken % BUFFERS];
+    struct offload_arrays here = buffer->arrays;
 
-    device_event_follow(o->in, piece->emptied);
+    device_event_follow(o->in, buffer->emptied);
     copy(o->in, here.master, host->master, count, COPY_TO_DEVICE);
     copy(o->in, here.moment1, host->moment1, count, COPY_TO_DEVICE);
     copy(o->in, here.moment2, host->moment2, count, COPY_TO_DEVICE);
-    device_event_record(piece->filled, o->in);
-    device_event_follow(stream, piece->filled);
+    device_event_record(buffer->filled, o->in);
+    device_event_follow(stream, buffer->filled);
     return here;
 }
 
 void offload_give(struct offload *o, struct device_stream *stream,
                   const struct offload_arrays *host, int64_t count)
 {
-    struct piece *piece = &o->pieces[o->taken++ % PIECES];
+    struct buffer *buffer = &o->buffers[o->taken++ % BUFFERS];
 
-    device_event_record(piece->updated, stream);
-    device_event_follow(o->out, piece->updated);
-    copy(o->out, host->master, piece->arrays.master, count, COPY_TO_HOST);
-    copy(o->out, host->moment1, piece->arrays.moment1, count, COPY_TO_HOST);
-    copy(o->out, host->moment2, piece->arrays.moment2, count, COPY_TO_HOST);
-    device_event_record(piece->emptied, o->out);
+    device_event_record(buffer->updated, stream);
+    device_event_follow(o->out, buffer->updated);
+    copy(o->out, host->master, buffer->arrays.master, count, COPY_TO_HOST);
+    copy(o->out, host->moment1, buffer->arrays.moment1, count, COPY_TO_HOST);
+    copy(o->out, host->moment2, buffer->arrays.moment2, count, COPY_TO_HOST);
+    device_event_record(buffer->emptied, o->out);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizer state in pinned host memory, as with Megatron's --optimizer-cpu-offload. It is updated
- * on the device, piece by piece: one stream copies the next piece to the device while the present
- * one is updated, and another stream copies the last one back. So the numbers are the same as
- * without it, and the copies overlap with the passes before the update. */
+ * on the device through two buffers: one stream fills the next one while the present one is
+ * updated, and another stream copies the last one back. So the numbers are the same as without it,
+ * and the copies overlap with the passes before the update. */
 #ifndef MEGATRON_OFFLOAD_H
 #define MEGATRON_OFFLOAD_H
 
@@ -15,26 +15,26 @@ struct offload_arrays {
 
 struct offload;
 
-/* Elements of a piece if 'hosted' elements are in host memory, and the bytes of device memory that
- * two pieces need. */
-int64_t offload_piece(int64_t hosted);
+/* Elements of a buffer if 'hosted' elements are in host memory, and the bytes of device memory that
+ * both buffers need. */
+int64_t offload_buffer_elements(int64_t hosted);
 size_t offload_memory(int64_t hosted);
 
 /* NULL with 'err' set. 'device' must outlive it. Caller must destroy. */
 struct offload *offload_create(struct device *device, int64_t hosted, struct error *err);
 void offload_destroy(struct offload *offload);
 
-/* Before the first piece of a step. */
+/* Before the first offload_take of a step. */
 void offload_begin(struct offload *offload);
 
 /* Copy 'count' elements to device memory, which 'stream' may use up to offload_give; offload_give
- * copies the arrays of its 'host' back. Pieces are taken and given in turn. */
+ * copies the arrays of its 'host' back. Buffers are taken and given in turn. */
 struct offload_arrays offload_take(struct offload *offload, struct device_stream *stream,
                                    const struct offload_arrays *host, int64_t count);
 void offload_give(struct offload *offload, struct device_stream *stream,
                   const struct offload_arrays *host, int64_t count);
 
-/* Make 'stream' wait until all pieces are in host memory. */
+/* Make 'stream' wait until all of the state is in host memory. */
 void offload_settle(struct offload *offload, struct device_stream *stream);
 
 #endif

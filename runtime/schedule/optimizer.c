@@ -9,10 +9,15 @@ static struct comm_group *group_of(const struct optimizer *o, const struct bucke
     return parallel_shard_group(o->parallel, bucket->group);
 }
 
+int optimizer_arrays(const struct optimizer_config *config, enum device_type type)
+{
+    return type == TYPE_FP32 || config->half ? 2 : 3;
+}
+
 static int create_memory(struct optimizer *o, struct error *err)
 {
     return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements,
-                                  o->type == TYPE_FP32 ? 2 : 3, o->config.offload, err);
+                                  optimizer_arrays(&o->config, o->type), o->config.offload, err);
 }
 
 static int create_gathering(struct optimizer *o, struct error *err)
@@ -141,7 +146,8 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     host->seed = seed;
     step_state_refresh(host, &o->config.rules);
     device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
-    for (int i = 0; i < o->parameters->bucket_count && o->type != TYPE_FP32; i++) {
+    for (int i = 0; i < o->parameters->bucket_count && optimizer_arrays(&o->config, o->type) == 3;
+         i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
         optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
@@ -346,10 +352,22 @@ void optimizer_finish(struct optimizer *o)
     phase(o, STEP_END);
 }
 
+/* The weights of a segment in fp32. The gradients are not needed between steps. */
+static const float *weights_of(struct optimizer *o, const struct segment *segment)
+{
+    const char *weights = model_weights(o->model);
+    float *wide = model_gradients(o->model) + segment->first;
+
+    weights += (size_t)segment->first * type_size(o->type);
+    if (!segment->widen)
+        return (const float *)weights;
+    run_convert(segment->widen, o->stream, &(struct convert_operands){weights, wide});
+    return wide;
+}
+
 void optimizer_sum_weights(struct optimizer *o)
 {
     const struct segment *list = o->sums ? o->sums : o->segments;
-    const float *weights = model_weights(o->model);
     double *sum = &model_state(o->model)->norm_squared;
 
     optimizer_settle(o);
@@ -358,9 +376,9 @@ void optimizer_sum_weights(struct optimizer *o)
     for (int i = 0; i < (o->sums ? o->sum_count : o->segment_count); i++) {
         int64_t first = list[i].shard_first, count = list[i].count;
 
-        if (o->type == TYPE_FP32) {
+        if (optimizer_arrays(&o->config, o->type) == 2) {
             run_square_sum(list[i].plan, o->stream,
-                           &(struct square_sum_operands){weights + list[i].first, sum});
+                           &(struct square_sum_operands){weights_of(o, &list[i]), sum});
             continue;
         }
         run_square_sum(

@@ -16,10 +16,15 @@ struct optimizer_config {
     int decay_all;           /* weight decay of norms and biases, too */
     int tied;                /* the head shares the embedding's weights */
     double offload;          /* fraction of the optimizer's state that is in host memory */
+    int half;                /* fp16 weights without master weights: --memory-efficient-fp16 */
     struct muon_config muon; /* with rules.optimizer OPTIMIZER_MUON */
 };
 
 struct optimizer;
+
+/* Arrays of the optimizer's state for weights of 'type': two moments, and master weights where they
+ * are kept. */
+int optimizer_arrays(const struct optimizer_config *config, enum device_type type);
 
 struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
                                    const struct parallel *parallel, struct device *device,

@@ -25,7 +25,12 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     if (!segment->plan)
         return -1;
     o->segment_count++;
-    return 0;
+    if (o->type == TYPE_FP32 || !o->config.half)
+        return 0;
+    op = (struct operation){.kind = OPERATION_CONVERT,
+                            .convert = {segment->count, o->type, TYPE_FP32, 0}};
+    segment->widen = plan_create(o->device, &op, err);
+    return segment->widen ? 0 : -1;
 }
 
 /* Adjacent classes that count form one segment. */
@@ -120,7 +125,7 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
         .kind = OPERATION_ADAM,
         .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
                  rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
-                 way == WAY_DECOUPLED}};
+                 way == WAY_DECOUPLED, o->config.half}};
     struct update *update = &o->updates[o->update_count++];
 
     *update = (struct update){.way = way,
@@ -136,11 +141,12 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
 /* One update per bucket, or more if its tensors are updated in different ways. */
 static int plan_updates(struct optimizer *o, struct error *err)
 {
-    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+    int64_t buffers =
+        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
-    /* Each tensor begins and ends a range at most, and each piece of offloaded state. */
+    /* Each tensor begins and ends a range at most, and each buffer of offloaded state. */
     o->updates = calloc(
-        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + pieces + 1)),
+        (size_t)(2 * (o->parameters->tensor_count + o->parameters->bucket_count + buffers + 1)),
         sizeof(*o->updates));
     if (!o->updates)
         return error_set(err, "out of memory");
@@ -164,11 +170,12 @@ static int plan_updates(struct optimizer *o, struct error *err)
 /* To sum up master weights, segments are cut into what is on the device at a time. */
 static int plan_sums(struct optimizer *o, struct error *err)
 {
-    int64_t pieces = o->state.hosted > 0 ? o->state.hosted / offload_piece(o->state.hosted) : 0;
+    int64_t buffers =
+        o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
-    if (o->state.hosted == 0 || o->type == TYPE_FP32)
+    if (o->state.hosted == 0 || optimizer_arrays(&o->config, o->type) == 2)
         return 0;
-    o->sums = calloc((size_t)(2 * (o->segment_count + pieces + 1)), sizeof(*o->sums));
+    o->sums = calloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
     if (!o->sums)
         return error_set(err, "out of memory");
     for (int i = 0; i < o->segment_count; i++)
@@ -218,8 +225,10 @@ void optimizer_destroy_plans(struct optimizer *o)
         plan_destroy(o->updates[i].plan);
         plan_destroy(o->updates[i].momentum);
     }
-    for (int i = 0; i < o->segment_count; i++)
+    for (int i = 0; i < o->segment_count; i++) {
         plan_destroy(o->segments[i].plan);
+        plan_destroy(o->segments[i].widen);
+    }
     for (int i = 0; i < o->sum_count; i++)
         plan_destroy(o->sums[i].plan);
     free(o->sums);

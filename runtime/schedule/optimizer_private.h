@@ -8,8 +8,9 @@
 /* Consecutive elements of a shard whose squares count in the gradient norm. */
 struct segment {
     struct device_plan *plan;
-    int64_t first;       /* in the gradient arena */
-    int64_t shard_first; /* in the shard arenas */
+    struct device_plan *widen; /* 16-bit weights without master weights to fp32; NULL: not these */
+    int64_t first;             /* in the gradient arena */
+    int64_t shard_first;       /* in the shard arenas */
     int64_t count;
 };
 

@@ -60,11 +60,11 @@ void optimizer_state_destroy(struct optimizer_state *s)
 
 int64_t optimizer_state_span(const struct optimizer_state *s, int64_t first, int64_t count)
 {
-    int64_t piece = offload_piece(s->hosted), left = s->hosted - first;
+    int64_t most = offload_buffer_elements(s->hosted), left = s->hosted - first;
 
     if (left <= 0)
         return count;
-    left = left < piece ? left : piece;
+    left = left < most ? left : most;
     return count < left ? count : left;
 }
 

@@ -57,6 +57,15 @@ size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
     return count;
 }
 
+/* FairseqBPE gives GPT-2's tokens other ids. */
+static int set_token(struct tokenizer *tokenizer, int64_t id, const uint8_t *bytes, size_t count,
+                     enum vocabulary_kind kind, struct error *err)
+{
+    if (tokenizer->map)
+        id = id >= 0 && (size_t)id < tokenizer->map_count ? tokenizer->map[id] : -1;
+    return vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
+}
+
 static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct error *err)
 {
     struct json *json = json_read_file(path, FILE_LIMIT, err);
@@ -89,9 +98,7 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
             error_set(err, "%s: the id of token \"%.40s\" is not an integer", path, name);
             goto out;
         }
-        if (tokenizer->map)
-            id = id >= 0 && (size_t)id < tokenizer->map_count ? tokenizer->map[id] : -1;
-        failed = vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
+        failed = set_token(tokenizer, id, bytes, count, kind, err);
         free(bytes);
         if (failed) {
             error_prefix(err, "%s: token \"%.40s\"", path, name);
@@ -115,16 +122,17 @@ static uint32_t find_half(const struct tokenizer *tokenizer, const char *text, s
     return trie_find(&tokenizer->bpe.trie, bytes, count);
 }
 
-static int add_merge(struct tokenizer *tokenizer, const char *line, size_t length,
-                     struct error *err)
+/* What to do with merge 'number', from 0: two tokens of the given lengths with a space between. */
+typedef int merge_use(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
+                      size_t second, struct error *err);
+
+static int add_merge(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
+                     size_t second, struct error *err)
 {
-    const char *space = memchr(line, ' ', length);
-    size_t first = space ? (size_t)(space - line) : 0;
-    size_t second = space ? length - first - 1 : 0;
+    const char *space = line + first;
     uint32_t left, right;
 
-    if (first == 0 || second == 0 || memchr(space + 1, ' ', second))
-        return error_set(err, "should be two tokens with a space between them");
+    (void)number;
     left = find_half(tokenizer, line, first);
     if (left == TRIE_NONE)
         return error_set(err, "token \"%.*s\" is not in the vocabulary",
@@ -136,11 +144,30 @@ static int add_merge(struct tokenizer *tokenizer, const char *line, size_t lengt
     return bpe_add_pair(&tokenizer->bpe, left, right, err);
 }
 
-static int load_merges(struct tokenizer *tokenizer, const char *path, struct error *err)
+/* The ids of GPT-2: 256 bytes, the merges in their order, then the end of a text. */
+static int add_merged(struct tokenizer *tokenizer, int64_t number, const char *line, size_t first,
+                      size_t second, struct error *err)
+{
+    uint8_t bytes[4096];
+    size_t left, right;
+
+    if (first + second > sizeof(bytes))
+        return error_set(err, "the token is too long");
+    left = byte_level_decode(line, first, bytes);
+    right = left == SIZE_MAX ? left : byte_level_decode(line + first + 1, second, bytes + left);
+    if (right == SIZE_MAX)
+        return error_set(err, "a character does not stand for a byte");
+    return set_token(tokenizer, 256 + number, bytes, left + right, VOCABULARY_TOKEN, err);
+}
+
+/* Call 'use' for each line of a merge file. Returns the number of merges or -1. */
+static int64_t each_merge(struct tokenizer *tokenizer, const char *path, merge_use *use,
+                          struct error *err)
 {
     struct file_bytes bytes;
     const char *line, *end;
     size_t number = 0;
+    int64_t merges = 0;
     int rc = 0;
 
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
@@ -148,21 +175,46 @@ static int load_merges(struct tokenizer *tokenizer, const char *path, struct err
     line = bytes.data;
     end = bytes.data + bytes.length;
     while (line < end && rc == 0) {
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        size_t length = (size_t)((newline ? newline : end) - line);
+        const char *newline = memchr(line, '\n', (size_t)(end - line)), *space;
+        size_t length = (size_t)((newline ? newline : end) - line), first;
 
         number++;
         if (length > 0 && line[length - 1] == '\r')
             length--;
         if (length > 0 && !(number == 1 && strncmp(line, "#version", 8) == 0)) {
-            rc = add_merge(tokenizer, line, length, err);
+            space = memchr(line, ' ', length);
+            first = space ? (size_t)(space - line) : 0;
+            if (first == 0 || first + 1 == length || memchr(space + 1, ' ', length - first - 1))
+                rc = error_set(err, "should be two tokens with a space between them");
+            else
+                rc = use(tokenizer, merges++, line, first, length - first - 1, err);
             if (rc < 0)
                 error_prefix(err, "%s, line %zu", path, number);
         }
         line = newline ? newline + 1 : end;
     }
     file_bytes_clear(&bytes);
-    return rc;
+    return rc < 0 ? -1 : merges;
+}
+
+/* The installed vocabulary follows from its merges, so it needs no JSON. */
+static int derive_vocabulary(struct tokenizer *tokenizer, const char *merges, struct error *err)
+{
+    static const char end[] = "<|endoftext|>";
+    int64_t id = 0, count;
+
+    for (int other = 0; other < 2; other++)
+        for (int i = 0; i < 256; i++) {
+            uint8_t byte = (uint8_t)i;
+
+            if ((byte_level_character(byte) != byte) == other &&
+                set_token(tokenizer, id++, &byte, 1, VOCABULARY_TOKEN, err) < 0)
+                return -1;
+        }
+    count = each_merge(tokenizer, merges, add_merged, err);
+    return count < 0 ? -1
+                     : set_token(tokenizer, 256 + count, (const uint8_t *)end, sizeof(end) - 1,
+                                 VOCABULARY_TOKEN, err);
 }
 
 /* <|endoftext|> is a special token, in texts too unless special tokens are treated as text. */
@@ -183,7 +235,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
 
 int load_gpt2(struct tokenizer *tokenizer, struct error *err)
 {
-    char own_vocabulary[4096], own_merges[4096];
+    char own[4096];
     const char *vocabulary = tokenizer->config.vocab_file, *merges = tokenizer->config.merge_file;
 
     if (!vocabulary != !merges) {
@@ -193,19 +245,21 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
         return error_remedy(err, REMEDY_MERGE_FILE);
     }
     if (!vocabulary) {
-        if (locate_data("gpt2/vocab.json", own_vocabulary, sizeof(own_vocabulary), err) < 0 ||
-            locate_data("gpt2/merges.txt", own_merges, sizeof(own_merges), err) < 0)
+        if (locate_data("gpt2/merges.txt", own, sizeof(own), err) < 0)
             return -1;
-        vocabulary = own_vocabulary;
-        merges = own_merges;
+        merges = own;
     }
     tokenizer->split = (struct split_options){.rule = SPLIT_GPT2};
-    if (load_vocabulary(tokenizer, vocabulary, err) < 0 ||
+    if ((vocabulary ? load_vocabulary(tokenizer, vocabulary, err)
+                    : derive_vocabulary(tokenizer, merges, err)) < 0 ||
         bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)
         return -1;
+    if (!vocabulary)
+        vocabulary = merges;
     if (model_set_tokens(tokenizer, err) < 0)
         return error_prefix(err, "%s", vocabulary);
-    if (load_merges(tokenizer, merges, err) < 0 || find_end_of_text(tokenizer, vocabulary, err) < 0)
+    if (each_merge(tokenizer, merges, add_merge, err) < 0 ||
+        find_end_of_text(tokenizer, vocabulary, err) < 0)
         return -1;
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     return 0;

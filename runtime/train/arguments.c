@@ -293,6 +293,13 @@ static int check_numbers(const struct arguments *a, const struct options_result 
     return 0;
 }
 
+/* CPUs compute in fp32, with weights that are rounded to fp16. */
+static int emulates(const struct arguments *a)
+{
+    return a->mlm.memory_efficient_fp16 && !a->dry_run &&
+           strcmp(ranks_device((enum device_choice)a->device), "cpu") == 0;
+}
+
 static int derive_model(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
@@ -335,9 +342,10 @@ static int derive_model(struct arguments *a, struct error *err)
         .hidden_dropout = a->hidden_dropout,
         .attention_dropout = a->attention_dropout,
         .init_std = a->init_method_std,
-        .type = a->bf16   ? TYPE_BF16
-                : a->fp16 ? TYPE_FP16
-                          : TYPE_FP32,
+        .type = a->bf16                   ? TYPE_BF16
+                : a->fp16 && !emulates(a) ? TYPE_FP16
+                                          : TYPE_FP32,
+        .half = emulates(a),
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,
         .masked = a->masked,
@@ -477,7 +485,7 @@ static int check_device(struct arguments *a, struct error *err)
 {
     const char *name = ranks_device((enum device_choice)a->device);
 
-    if (a->dry_run || strcmp(name, "cpu") != 0 || (!a->bf16 && !a->fp16))
+    if (a->dry_run || strcmp(name, "cpu") != 0 || (!a->bf16 && !a->fp16) || emulates(a))
         return 0;
     a->reads_files = a->device == DEVICE_AUTO;
     if (a->device == DEVICE_AUTO)

@@ -78,6 +78,20 @@ static int read_betas(struct arguments *a, struct error *err)
     return error_set(err, "--adam-betas=%.100s: expected two numbers, as in (0.9,0.98)", text);
 }
 
+/* --memory-efficient-fp16 */
+static int set_half(struct arguments *a, struct error *err)
+{
+    if (!a->mlm.memory_efficient_fp16)
+        return 0;
+    if (a->bf16)
+        return error_set(err, "--memory-efficient-fp16 and --bf16 cannot be used together; drop "
+                              "one");
+    if (a->optimizer != OPTIMIZER_ADAM)
+        return error_set(err, "--memory-efficient-fp16 requires --optimizer adam");
+    a->fp16 = 1;
+    return 0;
+}
+
 int arguments_recipe_begin(struct arguments *a, const struct options_result *given,
                            struct error *err)
 {
@@ -88,7 +102,7 @@ int arguments_recipe_begin(struct arguments *a, const struct options_result *giv
                               "one");
     if (a->mlm.recipe == RECIPE_FAIRSEQ)
         set_fairseq(a, given);
-    return 0;
+    return set_half(a, err);
 }
 
 /* --- Vocabulary ------------------------------------------------------------------------------ */

@@ -61,7 +61,8 @@ static int add_element(struct option_list *list, struct json_value value, struct
     if (json_string(value, &text, &length) == 0)
         return add(list, text, length, err);
     if (json_real(value, &real) < 0)
-        return error_set_code(err, ERROR_USAGE, "an element is neither a path nor a weight");
+        return error_set_code(err, ERROR_USAGE,
+                              "each element of the list must be a path or a weight");
     snprintf(number, sizeof(number), "%.17g", real);
     return add(list, number, strlen(number), err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron train --dry-run`: on which GPUs the run fits, then the plan of its ranks. */
-#include "plan.h"
+/* `megatron train --dry-run`: on which GPUs the run fits, then what its ranks need. */
+#include "rank_memory.h"
 #include "ranks.h"
 #include "train.h"
 
@@ -27,9 +27,10 @@ enum { CARDS = sizeof(cards) / sizeof(cards[0]) };
  * buffers of NCCL for each group of two or more ranks; cuBLASLt's workspaces. Rounded up. */
 static const double CONTEXT = 0.9, NCCL_GROUP = 0.3, GEMM_WORKSPACES = 0.1;
 
-enum { PARTS = 8 };
+enum { USES = 8 };
 
-struct part {
+/* A use of GPU memory. */
+struct use {
     const char *name;
     double gib;
 };
@@ -56,11 +57,11 @@ static double nccl_buffers(const struct layout *l)
     return groups > 0 ? NCCL_GROUP * (groups + 1) : 0; /* all ranks together are a group, too */
 }
 
-static double parts_of(const struct arguments *a, const struct rank_plan *plan,
-                       struct part parts[PARTS])
+static double uses_of(const struct arguments *a, const struct rank_memory *memory,
+                      struct use uses[USES])
 {
-    const struct model_memory *m = &plan->memory;
-    const struct part all[PARTS] = {
+    const struct model_memory *m = &memory->device;
+    const struct use all[USES] = {
         {"weights", (double)m->weights / GIB},
         {"gradients", (double)m->gradients / GIB},
         {"optimizer", (double)m->optimizer / GIB},
@@ -72,33 +73,33 @@ static double parts_of(const struct arguments *a, const struct rank_plan *plan,
     };
     double total = 0;
 
-    for (int i = 0; i < PARTS; i++) {
-        parts[i] = all[i];
+    for (int i = 0; i < USES; i++) {
+        uses[i] = all[i];
         total += all[i].gib;
     }
     return total;
 }
 
 /* The stage that needs most. Ranks of a stage differ only in rounding. */
-static int find_fullest(const struct arguments *a, struct part parts[PARTS], int64_t *stage,
+static int find_fullest(const struct arguments *a, struct use uses[USES], int64_t *stage,
                         double *total, struct error *err)
 {
     *total = -1;
     for (int64_t pp = 0; pp < a->layout.pp; pp++) {
         struct layout_position at = {.pp = pp};
-        struct part own[PARTS];
-        struct rank_plan plan;
+        struct use own[USES];
+        struct rank_memory memory;
         double sum;
 
-        if (plan_rank(a, &at, &plan, err) < 0)
+        if (rank_memory_of(a, &at, &memory, err) < 0)
             return -1;
-        sum = parts_of(a, &plan, own);
+        sum = uses_of(a, &memory, own);
         if (sum <= *total)
             continue;
         *total = sum;
         *stage = pp;
-        for (int i = 0; i < PARTS; i++)
-            parts[i] = own[i];
+        for (int i = 0; i < USES; i++)
+            uses[i] = own[i];
     }
     return 0;
 }
@@ -126,13 +127,13 @@ static void print_list(const struct arguments *a, const char *what, double total
 }
 
 /* The verdict, which part is too large, and what to do about it. */
-static void print_verdict(const struct arguments *a, const struct part parts[PARTS], double total)
+static void print_verdict(const struct arguments *a, const struct use uses[USES], double total)
 {
     struct error advice;
     int largest = 0, fitting = 0;
 
-    for (int i = 0; i < PARTS; i++)
-        if (parts[i].gib > parts[largest].gib)
+    for (int i = 0; i < USES; i++)
+        if (uses[i].gib > uses[largest].gib)
             largest = i;
     print_list(a, "fits: ", total, 1);
     print_list(a, "does not fit: ", total, 0);
@@ -142,37 +143,37 @@ static void print_verdict(const struct arguments *a, const struct part parts[PAR
             printf("  %s: no fp8\n", cards[i].name);
         else if (total > cards[i].memory)
             printf("  %s: %.1f GiB too much; the largest part is: %s (%.1f GiB)\n", cards[i].name,
-                   total - cards[i].memory, parts[largest].name, parts[largest].gib);
+                   total - cards[i].memory, uses[largest].name, uses[largest].gib);
         else
             printf("  %s: %.1f GiB free\n", cards[i].name, cards[i].memory - total);
     }
     if (fitting < CARDS) {
         error_set(&advice, "  to need less");
-        plan_advise(a, &advice);
+        rank_memory_advise(a, &advice);
         printf("%s\n", advice.text);
     }
 }
 
 int train_dry_run(const struct arguments *a, struct error *err)
 {
-    struct part parts[PARTS];
+    struct use uses[USES];
     int64_t stage = 0;
     double total;
 
-    if (find_fullest(a, parts, &stage, &total, err) < 0)
+    if (find_fullest(a, uses, &stage, &total, err) < 0)
         return -1;
     if (a->device != DEVICE_CPU) {
-        print_verdict(a, parts, total);
+        print_verdict(a, uses, total);
         printf("memory of the fullest rank (pipeline stage %" PRId64 "): %.1f GiB\n ", stage,
                total);
-        for (int i = 0; i < PARTS; i++)
-            if (parts[i].gib > 0)
-                printf(" %s %.2f%s", parts[i].name, parts[i].gib, i + 1 < PARTS ? "," : "\n");
+        for (int i = 0; i < USES; i++)
+            if (uses[i].gib > 0)
+                printf(" %s %.2f%s", uses[i].name, uses[i].gib, i + 1 < USES ? "," : "\n");
     }
     if (a->verbose)
         arguments_print(a, stdout);
-    plan_print_run(a);
+    rank_memory_print_run(a);
     printf(" > learning rate after the first step: %.3E\n",
            step_lr(&a->rules, (double)batch_size_at(a, 0)));
-    return plan_print_ranks(a, err);
+    return rank_memory_print_ranks(a, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "feeds.h"
 #include "file.h"
-#include "plan.h"
+#include "configure.h"
 #include "train.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ int feeds_check(const struct arguments *a, struct error *err)
 {
     struct dataset_config config;
 
-    plan_dataset(a, &config);
+    configure_dataset(a, &config);
     errno = 0;
     if (dataset_check(&config, err) == 0)
         return 0;
@@ -43,7 +43,7 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
     struct dataset_config config;
     int rc;
 
-    plan_dataset(a, &config);
+    configure_dataset(a, &config);
     config.seed = (uint32_t)seed;
     if (config.masked) {
         if (masked_words_load(&feeds->words, a, err) < 0)

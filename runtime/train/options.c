@@ -278,6 +278,7 @@ const struct option arguments_table[] = {
     FLAG("adam-raw-eps", mlm.raw_epsilon, "add Adam's epsilon before the bias correction, as fairseq does"),
     FLAG("decay-all-parameters", mlm.decay_all, "apply weight decay to norms and biases, too, as fairseq does"),
     FLAG("calculate-per-token-loss", mlm.per_token, "average the loss over all predicted tokens of a step; without it, over the means of the micro-batches"),
+    FLAG("memory-efficient-fp16", mlm.memory_efficient_fp16, "train in fp16 without a copy of the weights in fp32; implies --fp16 (emulated on CPUs)"),
     REAL("fp16-init-scale", initial_loss_scale, "same as --initial-loss-scale"),
     INT("fp16-scale-window", loss_scale_window, 1, "same as --loss-scale-window"),
     REAL("mask-prob", mlm.mask_prob, "fraction of the tokens to predict (default: 0.15)"),
@@ -332,7 +333,7 @@ const struct option arguments_table[] = {
     INT("profile-step-end", profile_end, 1, "with --profile, step at which profiling ends"),
     LIST("profile-ranks", profile_ranks, "RANK ...", "with --profile, ranks that write a trace (default: 0)"),
     TEXT("profile-dir", profile_dir, "DIR", "with --profile, write the trace of a step (Chrome, Perfetto) there (default: tensorboard-dir)"),
-    FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the plan and memory of every rank, without training"),
+    FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the parameters and memory of every rank, without training"),
     FLAG("verbose", verbose, "with --dry-run, print all arguments, too"),
     INT("world-size", world_size, 1, "number of ranks to assume with --dry-run"),
 

@@ -2,7 +2,7 @@
 #include "profile.h"
 #include "operation_name.h"
 
-static const char *const names[PROFILE_PARTS] = {
+static const char *const names[PROFILE_CATEGORIES] = {
     [PROFILE_PRODUCTS] = "matrix multiplications",
     [PROFILE_ATTENTION] = "attention",
     [PROFILE_NORMS] = "norms",
@@ -14,7 +14,7 @@ static const char *const names[PROFILE_PARTS] = {
     [PROFILE_REST] = "other operations",
 };
 
-static enum profile_part part_of(const struct operation *o)
+static enum profile_category category_of(const struct operation *o)
 {
     if (o->head)
         return PROFILE_HEAD;
@@ -114,7 +114,9 @@ static double bytes_of(const struct operation *o)
                (double)(type_size(o->quantize.from) + type_size(o->quantize.to));
     case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
         return (double)o->adam.count *
-               (28.0 + (o->adam.type == TYPE_FP32 ? 0.0 : (double)type_size(o->adam.type)));
+               (28.0 + (o->adam.half                ? -4.0
+                        : o->adam.type == TYPE_FP32 ? 0.0
+                                                    : (double)type_size(o->adam.type)));
     case OPERATION_SQUARE_SUM:
         return (double)o->square_sum.count * sizeof(float);
     default:
@@ -125,11 +127,11 @@ static double bytes_of(const struct operation *o)
 void profile_add(void *context, const struct operation *operation, double begin, double seconds)
 {
     struct profile *profile = context;
-    struct profile_sum *sum = &profile->parts[part_of(operation)];
+    struct profile_sum *sum = &profile->categories[category_of(operation)];
 
     if (profile->trace)
-        trace_add(profile->trace, operation_name(operation->kind), names[part_of(operation)], begin,
-                  seconds);
+        trace_add(profile->trace, operation_name(operation->kind), names[category_of(operation)],
+                  begin, seconds);
 
     sum->seconds += seconds;
     sum->flops += flops_of(operation);
@@ -137,8 +139,8 @@ void profile_add(void *context, const struct operation *operation, double begin,
     sum->count++;
 }
 
-static void print_part(const struct profile *profile, const char *name, double seconds,
-                       FILE *stream)
+static void print_category(const struct profile *profile, const char *name, double seconds,
+                           FILE *stream)
 {
     fprintf(stream, "  %-32s %10.3f ms %5.1f %%", name, 1e3 * seconds / (double)profile->steps,
             100 * seconds / profile->elapsed);
@@ -149,13 +151,13 @@ void profile_print(const struct profile *profile, FILE *stream)
     double elapsed = profile->elapsed, known = 0;
 
     fprintf(stream, "time per step by category, mean of %lld steps:\n", (long long)profile->steps);
-    for (int i = 0; i < PROFILE_PARTS; i++) {
-        const struct profile_sum *sum = &profile->parts[i];
+    for (int i = 0; i < PROFILE_CATEGORIES; i++) {
+        const struct profile_sum *sum = &profile->categories[i];
 
         known += sum->seconds;
         if (sum->seconds <= 0)
             continue;
-        print_part(profile, names[i], sum->seconds, stream);
+        print_category(profile, names[i], sum->seconds, stream);
         fprintf(stream, " %5lld operations", (long long)(sum->count / profile->steps));
         if (sum->flops > 0)
             fprintf(stream, " %9.3f TFLOP/s", 1e-12 * sum->flops / sum->seconds);
@@ -164,9 +166,9 @@ void profile_print(const struct profile *profile, FILE *stream)
         fprintf(stream, "\n");
     }
     /* Operations on two streams may overlap. */
-    print_part(profile, "idle, copies and communication", elapsed > known ? elapsed - known : 0,
-               stream);
+    print_category(profile, "idle, copies and communication", elapsed > known ? elapsed - known : 0,
+                   stream);
     fprintf(stream, "\n");
-    print_part(profile, "total", elapsed, stream);
+    print_category(profile, "total", elapsed, stream);
     fprintf(stream, "\n");
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include "trace.h"
 
-enum profile_part {
+enum profile_category {
     PROFILE_PRODUCTS,
     PROFILE_ATTENTION,
     PROFILE_NORMS,
@@ -18,7 +18,7 @@ enum profile_part {
     PROFILE_HEAD,
     PROFILE_OPTIMIZER,
     PROFILE_REST,
-    PROFILE_PARTS,
+    PROFILE_CATEGORIES,
 };
 
 /* Totals of one category: time, number of operations, FLOPs, and the minimum bytes they move. */
@@ -28,7 +28,7 @@ struct profile_sum {
 };
 
 struct profile {
-    struct profile_sum parts[PROFILE_PARTS];
+    struct profile_sum categories[PROFILE_CATEGORIES];
     double
         elapsed; /* wall-clock seconds of the steps; what no category accounts for is idle time */
     int64_t steps;

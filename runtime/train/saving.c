@@ -289,7 +289,7 @@ static int pause_before_save(struct saving *s, unsigned seconds, int *over, stru
         printf("retrying the last checkpoint in %u s\n", seconds);
         fflush(stdout);
     }
-    sleep(seconds);
+    clock_sleep(seconds);
     return 0;
 }
 

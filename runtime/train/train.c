@@ -8,7 +8,7 @@
 #include "ending.h"
 #include "hf.h"
 #include "log.h"
-#include "plan.h"
+#include "rank_memory.h"
 #include "train_private.h"
 
 struct masked *train_masked(const struct train *t, enum dataset_split split)
@@ -148,7 +148,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
     if (rc == 0 && train_leave_mark(&t, TRAIN_DONE, &trouble) < 0)
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)
-        plan_advise(arguments, err);
+        rank_memory_advise(arguments, err);
     if (rc == -1 && t.comm)
         ending_abort(t.comm, err);
     tear_down(&t, rc, err);

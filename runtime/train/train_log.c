@@ -9,7 +9,7 @@
 #include "clock.h"
 #include "fairseq_log.h"
 #include "log.h"
-#include "plan.h"
+#include "rank_memory.h"
 
 int train_check_standstill(const struct train *t, int64_t limit, struct error *err)
 {
@@ -28,13 +28,13 @@ int train_check_standstill(const struct train *t, int64_t limit, struct error *e
 /* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
 static double memory_in_use(const struct train *t)
 {
-    struct rank_plan plan;
+    struct rank_memory memory;
     struct error ignored;
 
-    if (plan_rank(t->a, &t->parallel.at, &plan, &ignored) < 0)
+    if (rank_memory_of(t->a, &t->parallel.at, &memory, &ignored) < 0)
         return -1;
-    return (double)(plan.memory.weights + plan.memory.gradients + plan.memory.optimizer +
-                    plan.memory.activations);
+    return (double)(memory.device.weights + memory.device.gradients + memory.device.optimizer +
+                    memory.device.activations);
 }
 
 /* What the steps from 'first' on contained. */

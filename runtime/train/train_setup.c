@@ -12,7 +12,8 @@
 #include "file.h"
 #include "hf.h"
 #include "log.h"
-#include "plan.h"
+#include "configure.h"
+#include "rank_memory.h"
 #include "ranks.h"
 #include "start_lines.h"
 
@@ -51,7 +52,7 @@ static int open_ranks(struct train *t, struct error *err)
 static int make_engine(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
-    struct engine_config config = plan_engine(a);
+    struct engine_config config = configure_engine(a);
     char *restored = NULL;
     int remember, again = 0, rc = 0;
 
@@ -174,7 +175,7 @@ int train_set_up(struct train *t, struct error *err)
         return rc;
     if (t->comm->rank == 0)
         start_lines_print(clock_now() - t->began, stdout);
-    if (plan_print(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
+    if (rank_memory_check(t->a, t->world, t->device, &t->parallel, t->comm->rank == 0, err) < 0)
         return -1;
     rc = create_engine(t, err);
     if (rc == 0)

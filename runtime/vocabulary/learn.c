@@ -195,7 +195,8 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
         bytes_clear(&bytes);
     }
     if (rc == 0 && lexicon->count == 0)
-        return error_set_code(err, ERROR_USAGE, "the input has no words");
+        return error_set_code(err, ERROR_USAGE,
+                              "the input has no words; check that its files contain text");
     lexicon_sort(lexicon);
     if (rc == 0 && (int64_t)lexicon->count < all)
         log_note("learning from %zu of %" PRId64

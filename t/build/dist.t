@@ -51,11 +51,12 @@ is "$(find . ! -type d)" "" "leaves nothing"
 
 # Nothing but a C compiler: the smallest possible build.
 cd "$scratch/plain" || exit 1
-try ../megatron/configure -q --enable-werror CFLAGS=-O0 CXXFLAGS=-O0 --without-slurm --without-hwloc --without-mpi \
+try ../megatron/configure -q --enable-werror CFLAGS='-O0 -fstack-protector-all' CXXFLAGS=-O0 --without-slurm --without-hwloc --without-mpi \
     --without-cuda --without-openblas --without-zlib --without-lzma --without-zstd --without-simdjson
 is "$rc" 0 "configure without any library" || diag "$out"
 try make -j2
 is "$rc" 0 "make without any library" || diag "$(tail -n 20 <<<"$out")"
 try ./runtime/megatron --version
 like "$out" '^megatron [0-9]' "the program runs"
+is "$(./container/holder </dev/null | tr '\0' ' ' | grep -ac megatron)" 1 "and so does the holder of containers, with a stack protector in CFLAGS"
 done_testing

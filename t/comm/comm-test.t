@@ -35,7 +35,7 @@ ok $? "sizes in the wrong order are rejected"
 ok $? "more than the available memory is rejected"
 
 MEGATRON_COMM=gloo "$megatron" comm-test --device cpu --max-bytes 64 >"$out" 2>&1
-[ $? -eq 2 ] && grep -q 'MEGATRON_COMM=gloo; use mpi, tcp or auto' "$out"
+[ $? -eq 2 ] && grep -q 'MEGATRON_COMM=gloo is invalid; use mpi, tcp or auto' "$out"
 ok $? "an unknown way to communicate is rejected"
 
 if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then

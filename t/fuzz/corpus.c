@@ -167,7 +167,7 @@ static void try_file(const uint8_t *data, size_t size)
 
 static void try_work(const uint8_t *data, size_t size)
 {
-    struct plan plan;
+    struct input_plan plan;
     struct output_layout layout;
     struct part_reader *part;
     struct part_key keys[PART_KEYS];
@@ -175,8 +175,8 @@ static void try_work(const uint8_t *data, size_t size)
     int torn;
 
     put(data, size);
-    if (plan_read(&plan, path, &err) == 0)
-        plan_clear(&plan);
+    if (input_plan_read(&plan, path, &err) == 0)
+        input_plan_clear(&plan);
     if (output_layout_read(&layout, path, &err) == 0)
         output_layout_clear(&layout);
     part = part_open(path, 1, 0, 1, 2, &torn, &err);

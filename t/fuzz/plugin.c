@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "checks.h"
-#include "note.h"
+#include "handoff.h"
 #include "rendezvous.h"
 #include "request.h"
 #include "settings.h"
@@ -71,7 +71,7 @@ static void read_settings(char **words, int count)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *words[WORDS], *text;
-    struct note note;
+    struct handoff handoff;
     int count;
 
     if (size < 1)
@@ -85,9 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else if (data[0] % 11 == 9)
         read_settings(words, count);
     else {
-        memset(&note, 0, sizeof(note));
-        note_parse(&note, text);
-        if (note.port < 0 || note.port > 65535 || rendezvous_reserved(text) > 65535)
+        memset(&handoff, 0, sizeof(handoff));
+        handoff_parse(&handoff, text);
+        if (handoff.port < 0 || handoff.port > 65535 || rendezvous_reserved(text) > 65535)
             abort();
     }
     free(text);

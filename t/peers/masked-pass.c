@@ -142,7 +142,7 @@ static void run(struct model *m, const struct model_config *c, const int32_t *ba
     const struct model_sizes *z = model_sizes_of(m);
     struct error err;
     struct model_batch host;
-    size_t bytes = model_batch_place(z, NULL, &host);
+    size_t bytes = model_batch_lay_out(z, NULL, &host);
     char *memory = device_host_allocate(device, bytes, &err);
     struct step_state *state = device_host_allocate(device, sizeof(*state), &err), *after;
     int64_t selected;
@@ -152,7 +152,7 @@ static void run(struct model *m, const struct model_config *c, const int32_t *ba
         stop("memory", &err);
     memset(state, 0, sizeof(*state));
     state->loss_scale = 1;
-    model_batch_place(z, memory, &host);
+    model_batch_lay_out(z, memory, &host);
     selected = fill(z, batch, &host);
     give(m, model_batch(m, 0, 0)->tokens, memory, bytes);
     give(m, model_state(m), state, sizeof(*state));

@@ -37,6 +37,15 @@ is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two copies of the plugin: j
 is "$(grep -c "loads two copies of the plugin, .*spank_megatron.so and .*second.so; only the first is used" <<<"$out")" 1 \
     "  and one line names them" || diag "$out"
 unlike "$out" "provided by both" "  and Slurm has nothing to say"
+
+# Two lines that name one file.
+ln -s "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/link.so"
+plugstack "$line" "${line/required */optional $MEGATRON_CLUSTER/tmp/link.so}"
+try as_user "${show[@]}"
+is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two lines for one file, through a link: each task is placed once" || diag "$out"
+is "$(grep -c "loads the plugin .*spank_megatron.so twice; only the first line is used" <<<"$out")" 1 "  and one line reports it" ||
+    diag "$out"
+unlike "$out" "provided by both" "  and Slurm has nothing to say"
 plugstack "$line"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "and everything works again without it" || diag "$out"
@@ -47,8 +56,20 @@ try as_user srun -N2 hostname
 [ "$rc" -ne 0 ]; ok "a required plugin that is missing: jobs fail" || diag "$out"
 like "$out" "missing.so" "and Slurm names it"
 
-# Without task/affinity the plugin binds by itself.
+# Without munge.
+plugins=$(in_cluster scontrol show config | sed -n 's/^PluginDir *= *//p')
 cluster_down
+if [ -f "$plugins/auth_slurm.so" ]; then
+    cluster_up --nodes 2 --gpus 0 --configless --auth slurm
+    try as_user sbatch --wait -N2 --ntasks-per-node=1 -o "$MEGATRON_CLUSTER/home/out" --wrap 'srun --megatron-show id -un'
+    is "$rc $(grep -c ': task 0 rank' "$MEGATRON_CLUSTER/home/out") $(grep -cx ada "$MEGATRON_CLUSTER/home/out")" "0 2 2" \
+        "auth/slurm, configless: a job runs without munge" || diag "$out $(cat "$MEGATRON_CLUSTER/home/out")"
+    cluster_down
+else
+    skip "auth/slurm, configless: a job runs without munge" "this Slurm has no auth/slurm (23.11 or later has)"
+fi
+
+# Without task/affinity the plugin binds by itself.
 cluster_up --nodes 1 --gpus 0 --conf TaskPlugin=task/none
 try as_user srun -n4 -c2 --megatron-bind=core bash -c 'echo "$SLURM_LOCALID cpus=$MEGATRON_CPUS"'
 is "$rc $(grep -o 'cpus=[0-9]\+-[0-9]\+' <<<"$out" | sort -u | wc -l)" "0 4" "task/none: each task has cores of its own" || diag "$out"

@@ -75,6 +75,27 @@ train 1 "${small[@]}" --load ck --max-update 16 || diag "$(tail -n 3 out)"
 is "$first $(values loss)" "$expected" "a resumed run continues with the same losses"
 like "$(tail -n 1 out)" '"epoch": 2, "update": 1\.' "  in the second epoch"
 
+# fp16 weights without a copy in fp32, emulated here: every update rounds them.
+half=("${small[@]}" --memory-efficient-fp16 --log-format megatron --max-update 6)
+nats() { grep -o 'lm loss: [^ ]*' out | cut -d' ' -f3 | xargs; }
+train 1 "${small[@]}" --log-format megatron --max-update 6
+wide=$(nats)
+train 1 "${half[@]}" || diag "$(tail -n 3 out)"
+expected=$(nats)
+like "$(tail -n 1 out)" 'loss scale: 128\.0' "--memory-efficient-fp16 has a loss scale"
+is "$(paste <(tr ' ' '\n' <<<"$wide") <(tr ' ' '\n' <<<"$expected") |
+    awk '{ d = ($1 - $2) / $1; near += d * d < 1e-6; same += $1 == $2 } END { print near, same < 3 }')" "6 1" \
+    "  losses are close to those of fp32, but not the same" || diag "$wide; $expected"
+train 1 "${half[@]}" --save half --exit-interval 3
+first=$(nats)
+"$megatron" checkpoint export half exported >log 2>&1 || diag "$(tail -n 3 log)"
+size=$(od -An -tu8 -N8 exported/model.safetensors)
+is "$(od -An -v -tu4 -w4 -j $((size + 8)) exported/model.safetensors |
+    awk 'int($1 / 8388608) % 256 > 112 { n++; wide += $1 % 8192 > 0 } END { print (n > 10000), wide + 0 }')" "1 0" \
+    "  weights of a checkpoint are fp16 numbers"
+train 1 "${half[@]}" --load half
+is "$first $(nats)" "$expected" "  a resumed run continues with the same losses"
+
 # Masks by option.
 train 1 "${model[@]}" --max-sentences 8 --max-update 1 --eval-iters 0 --masking fairseq-main
 unlike "$(values loss)" '^8.22$' "other draws, other masks"
@@ -123,6 +144,8 @@ expected=$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs
 is "$(wc -w <<<"$expected")" 5 "Megatron's BERT trains on pairs of sentences" || diag "$(tail -n 3 <<<"$out")"
 try "$megatron" train "${bert[@]}" --micro-batch-size 4
 unlike "$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs)" '^$' "  with other micro-batches"
+try "$megatron" train "${bert[@]}" --data-path 0.4 b_text_sentence 0.6 b_text_sentence
+is "$rc $(grep -c 'lm loss:' <<<"$out")" "0 4" "  on a blend" || diag "$(tail -n 3 <<<"$out")"
 if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
     try mpirun --oversubscribe -n 2 "$megatron" train "${bert[@]}"
     is "$(sed -nE 's/.*(lm loss|loss value): ([^ ]{7})[^ ]* .*/\2/p' <<<"$out" | xargs)" \
@@ -156,6 +179,10 @@ fails '--mask-prob requires a masked language model' --num-layers 1 --hidden-siz
 fails 'expected two numbers, as in \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
 fails '--update-freq and --global-batch-size cannot be used together' "${small[@]}" --update-freq 2 --global-batch-size 16 \
     --data-path "$golden/data-bin"
+fails '--memory-efficient-fp16 and --bf16 cannot be used together' "${small[@]}" --memory-efficient-fp16 --bf16 --vocab-size 305 \
+    --mock-data
+fails '--memory-efficient-fp16 requires --optimizer adam' "${small[@]}" --memory-efficient-fp16 --optimizer sgd --vocab-size 305 \
+    --mock-data
 fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq-weighted-replacement --mock-data
 fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data fairseq --vocab-size 305 --mask-id 304 --mock-data
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Operations on independent elements or rows. */
 #include "cpu.h"
+#include "half.h"
 #include "math.h"
 #include "rng.h"
 
@@ -230,6 +231,8 @@ static void work_convert(struct cpu_plan *plan, const void *operands)
     const struct convert_operands *o = operands;
 
     memmove(o->to, o->from, (size_t)plan->operation.convert.count * sizeof(float));
+    for (int64_t i = 0; plan->operation.convert.half && i < plan->operation.convert.count; i++)
+        ((float *)o->to)[i] = half_to_float(float_to_half(((float *)o->to)[i]));
 }
 
 static void normal_part(void *context, int64_t row)

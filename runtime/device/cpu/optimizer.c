@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Adam and norms on flat arenas, and the rules of a step. */
 #include "cpu.h"
+#include "half.h"
 
 #include <math.h>
 
@@ -77,6 +78,8 @@ static void adam_part(void *context, int64_t i)
     }
     adam_range(o, &k, o->state->weight_decay, first, middle);
     adam_range(o, &k, 0, middle, last);
+    for (int64_t j = first; shape->half && j < last; j++)
+        o->master[j] = half_to_float(float_to_half(o->master[j]));
 }
 
 static void work_adam(struct cpu_plan *plan, const void *operands)

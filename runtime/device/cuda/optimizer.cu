@@ -26,10 +26,18 @@ __device__ inline float update(const adam_constants &k, float g, float &p, float
     return p;
 }
 
+template <typename T> __device__ inline float4 load_four(const T *from)
+{
+    const packed<T, FLOATS> x = load_whole<FLOATS>(from);
+
+    return make_float4(to_float(x.get(0)), to_float(x.get(1)), to_float(x.get(2)),
+                       to_float(x.get(3)));
+}
+
 template <typename T>
-__global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, int64_t decayed,
-                                                float beta1, float beta2, float epsilon, bool wide,
-                                                bool decoupled)
+__global__ void __launch_bounds__(THREADS)
+    adam(adam_operands o, int64_t count, int64_t decayed, float beta1, float beta2, float epsilon,
+         bool wide, bool decoupled)
 {
     const step_state &state = *o.state;
     T *weights = (T *)o.weights;
@@ -48,7 +56,7 @@ __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, 
 
     if (wide && i + FLOATS <= count) {
         float4 g = __ldcs((const float4 *)(o.grad + i));
-        float4 p = __ldcs((const float4 *)(o.master + i));
+        float4 p = o.master ? __ldcs((const float4 *)(o.master + i)) : load_four(weights + i);
         float4 m = __ldcs((const float4 *)(o.moment1 + i));
         float4 v = __ldcs((const float4 *)(o.moment2 + i));
 
@@ -56,7 +64,8 @@ __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, 
         update(k, g.y, p.y, m.y, v.y, i + 1 < decayed ? k.decay : 0.0f);
         update(k, g.z, p.z, m.z, v.z, i + 2 < decayed ? k.decay : 0.0f);
         update(k, g.w, p.w, m.w, v.w, i + 3 < decayed ? k.decay : 0.0f);
-        __stcs((float4 *)(o.master + i), p);
+        if (o.master)
+            __stcs((float4 *)(o.master + i), p);
         __stcs((float4 *)(o.moment1 + i), m);
         __stcs((float4 *)(o.moment2 + i), v);
         if (weights) {
@@ -67,9 +76,11 @@ __global__ void __launch_bounds__(THREADS) adam(adam_operands o, int64_t count, 
         return;
     }
     for (int64_t j = i; j < i + FLOATS && j < count; j++) {
-        const float p = update(k, o.grad[j], o.master[j], o.moment1[j], o.moment2[j],
-                               j < decayed ? k.decay : 0.0f);
+        float p = o.master ? o.master[j] : to_float(weights[j]);
 
+        update(k, o.grad[j], p, o.moment1[j], o.moment2[j], j < decayed ? k.decay : 0.0f);
+        if (o.master)
+            o.master[j] = p;
         if (weights)
             weights[j] = from_float<T>(p);
     }
@@ -85,8 +96,8 @@ __global__ void __launch_bounds__(THREADS)
     if (state.skip || i >= count)
         return;
     const float lr = decoupled ? state.decoupled_lr : state.lr;
-    const float g = o.grad[i] * state.grad_factor +
-                    (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
+    const float g =
+        o.grad[i] * state.grad_factor + (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
     const float m = momentum * o.moment1[i] + g, p = o.master[i] - lr * m;
 
     o.moment1[i] = m;
@@ -175,9 +186,8 @@ extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam
     if (s->count == 0)
         return;
     if (s->kind == OPTIMIZER_SGD) {
-        WITH_TYPE(s->type,
-                  (sgd<T><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
-                      *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
+        WITH_TYPE(s->type, (sgd<T><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
+                               *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
         return;
     }
     WITH_TYPE(s->type, (adam<T><<<(unsigned)blocks, THREADS, 0, stream>>>(

@@ -87,13 +87,10 @@ static int wait_for(struct device *device, cudaError_t (*query)(void *what), voi
             return -1;
         if (waited > seconds)
             return error_set(err, "the GPU has not finished within %.0f seconds", seconds);
-        if (waited < 0.001) {
+        if (waited < 0.001)
             sched_yield();
-        } else {
-            struct timespec pause = {0, 50000};
-
-            nanosleep(&pause, NULL);
-        }
+        else
+            clock_sleep(50e-6);
     }
 }
 

@@ -11,7 +11,7 @@
 
 #include "cgroup.h"
 #include "deadline.h"
-#include "note.h"
+#include "handoff.h"
 #include "place.h"
 #include "port.h"
 #include "rendezvous_port.h"
@@ -40,31 +40,31 @@ static void put(const char *path, const char *text)
     }
 }
 
-static void test_notes(void)
+static void test_handoff(void)
 {
-    struct note out = {.version = "1.2.3",
-                       .home = "/home/ada",
-                       .slurm = "22.05.8",
-                       .contract = 1,
-                       .wishes = 5,
-                       .secret = "0123456789abcdef",
-                       .mark = 0x7123456789abcdef,
-                       .master = "10.0.0.7",
-                       .first = "n7",
-                       .port = 23456,
-                       .start = 1700000000,
-                       .end = 1799999999,
-                       .refused = 1};
-    struct note in = {.port = 0};
-    char text[NOTE_TEXT];
+    struct handoff out = {.version = "1.2.3",
+                          .home = "/home/ada",
+                          .slurm = "22.05.8",
+                          .contract = 1,
+                          .wishes = 5,
+                          .secret = "0123456789abcdef",
+                          .mark = 0x7123456789abcdef,
+                          .master = "10.0.0.7",
+                          .first = "n7",
+                          .port = 23456,
+                          .start = 1700000000,
+                          .end = 1799999999,
+                          .refused = 1};
+    struct handoff in = {.port = 0};
+    char text[HANDOFF_TEXT];
 
-    note_format_client(&out, text);
-    note_parse(&in, text);
-    note_format_step(&out, text);
-    note_parse(&in, text);
-    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a note are read back unchanged");
+    handoff_format_client(&out, text);
+    handoff_parse(&in, text);
+    handoff_format_step(&out, text);
+    handoff_parse(&in, text);
+    ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a handoff are read back unchanged");
     memset(&in, 0, sizeof(in));
-    note_parse(&in, "port=99999 end=soon wishes=-1 shape=round version master=");
+    handoff_parse(&in, "port=99999 end=soon wishes=-1 shape=round version master=");
     ok(in.port == 0 && in.end == 0 && in.wishes == 0 && !in.version[0] && !in.master[0],
        "unknown words are skipped");
 }
@@ -452,7 +452,7 @@ int main(void)
 
     if (!mkdtemp(root))
         return skip_all("no directory for files");
-    test_notes();
+    test_handoff();
     test_ports();
     test_busy_port();
     test_cgroups();

@@ -110,7 +110,7 @@ int main(void)
         plugin.share->end_step = rows[i].end_step;
         plugin.share->image_state = rows[i].image;
         if (rows[i].begun)
-            strcpy(plugin.share->places.temporary, "/nowhere");
+            strcpy(plugin.share->leftovers.temporary, "/nowhere");
         forks = questions = 0;
         step_exit(&plugin, NULL);
         is_int(forks, rows[i].forks, rows[i].name);

@@ -311,24 +311,24 @@ static void test_plan(void)
         {34, 4, -1, 1, 8, 0, 0},   {34, 4, 0, 1, 8, 0, 0},
         {1, 4, 3, 13, 3, 2, 0},    {40000000000, 2048, 146484375, 8, 156250000 - 1, 136718749, 1},
     };
-    struct gpt_plan plan;
+    struct gpt_sizes sizes;
     struct error err;
 
     for (size_t i = 0; i < COUNT(rows); i++) {
-        int status = gpt_plan(rows[i].tokens, 6, rows[i].length, rows[i].wanted, &plan, &err);
+        int status = gpt_sizes(rows[i].tokens, 6, rows[i].length, rows[i].wanted, &sizes, &err);
 
-        if (!ok(status == 0 && plan.epochs == rows[i].epochs && plan.samples == rows[i].samples &&
-                    plan.separate == rows[i].separate &&
-                    (plan.epochs == 1 || plan.sans_final == rows[i].sans),
-                "plan %zu", i))
-            diag("%lld epochs, %lld samples, %lld, separate %d", (long long)plan.epochs,
-                 (long long)plan.samples, (long long)plan.sans_final, plan.separate);
+        if (!ok(status == 0 && sizes.epochs == rows[i].epochs && sizes.samples == rows[i].samples &&
+                    sizes.separate == rows[i].separate &&
+                    (sizes.epochs == 1 || sizes.sans_final == rows[i].sans),
+                "sizes %zu", i))
+            diag("%lld epochs, %lld samples, %lld, separate %d", (long long)sizes.epochs,
+                 (long long)sizes.samples, (long long)sizes.sans_final, sizes.separate);
     }
-    ok(gpt_plan(0, 6, 4, 1, &plan, &err) == -1, "no tokens");
-    ok(gpt_plan(34, 6, 4, INT64_MAX / 2, &plan, &err) == -1, "too many samples");
-    ok(gpt_plan(1, 1, 1, INT64_MAX - 5, &plan, &err) == -1, "too many epochs");
-    ok(gpt_plan(INT64_C(1) << 45, 1, 4, INT64_C(1) << 34, &plan, &err) == 0 &&
-           plan.shuffle_width == 8,
+    ok(gpt_sizes(0, 6, 4, 1, &sizes, &err) == -1, "no tokens");
+    ok(gpt_sizes(34, 6, 4, INT64_MAX / 2, &sizes, &err) == -1, "too many samples");
+    ok(gpt_sizes(1, 1, 1, INT64_MAX - 5, &sizes, &err) == -1, "too many epochs");
+    ok(gpt_sizes(INT64_C(1) << 45, 1, 4, INT64_C(1) << 34, &sizes, &err) == 0 &&
+           sizes.shuffle_width == 8,
        "more than 2^32 samples");
 }
 

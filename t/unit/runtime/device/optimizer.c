@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The optimizer: Adam, the norm of the gradient, and the state of a step. */
 #include "device_test.h"
+#include "half.h"
 #include "tap.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
 {
@@ -49,6 +51,68 @@ static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
     device_release(device, state_d);
     tensor_free(&grad), tensor_free(&master), tensor_free(&m1), tensor_free(&m2);
     tensor_free(&weights);
+}
+
+/* fp16 weights without a copy in fp32: each result is rounded to fp16, so that small updates are
+ * lost. CPUs have the same numbers in fp32. */
+static void test_half(int64_t count)
+{
+    const char *name = getenv("MEGATRON_TEST_DEVICE");
+    int cpu = !name || strcmp(name, "cpu") == 0;
+    enum device_type as = cpu ? TYPE_FP32 : TYPE_FP16;
+    struct operation op = {.kind = OPERATION_ADAM,
+                           .adam = {count, count, 0.9, 0.95, 1e-8, as, .half = 1}};
+    struct tensor weights = tensor_as(TYPE_FP16, count, 0.5, 0),
+                  master = tensor_as(as, count, 1, 0);
+    struct tensor grad = tensor_as(TYPE_FP32, count, 1, 0);
+    struct tensor m1 = tensor_as(TYPE_FP32, count, 0, 0), m2 = tensor_as(TYPE_FP32, count, 0, 0);
+    struct step_state state = {.lr = 1e-4f,
+                               .weight_decay = 0.1f,
+                               .grad_factor = 1,
+                               .correction1 = 0.1f,
+                               .correction2 = 0.05f};
+    struct step_state *state_d = upload(&state, sizeof(state));
+    struct device_plan *p = plan(&op);
+    int64_t lost = 0, near = 0;
+    double *got;
+
+    tensor_put(&master, weights.v);
+    run_adam(p, stream,
+             &(struct adam_operands){.grad = grad.d,
+                                     .master = cpu ? master.d : NULL,
+                                     .moment1 = m1.d,
+                                     .moment2 = m2.d,
+                                     .weights = cpu ? NULL : master.d,
+                                     .state = state_d});
+    got = download(&master);
+    for (int64_t i = 0; i < count; i++) {
+        /* The first step of Adam: the sign of the gradient. */
+        double e = weights.v[i] * (1 - 1e-5) - copysign(1e-4, grad.v[i]);
+        double ulp = ldexp(1, fabs(e) < ldexp(1, -14) ? -24 : ilogb(e) - 10);
+
+        near += fabs(got[i] - e) <= 0.501 * ulp &&
+                half_to_float(float_to_half((float)got[i])) == got[i];
+        lost += got[i] == weights.v[i];
+    }
+    ok(near == count, "fp16 weights without a copy: the nearest fp16 number");
+    ok(lost > count / 4 && lost < count, "small updates are lost");
+    free(got);
+    plan_destroy(p);
+    device_release(device, state_d);
+    tensor_free(&weights), tensor_free(&master), tensor_free(&grad);
+    tensor_free(&m1), tensor_free(&m2);
+}
+
+/* Weights in the snapshot of a checkpoint. */
+static void test_widen(void)
+{
+    static const uint16_t halves[5] = {0x3C00, 0xC000, 0x0001, 0x7BFF, 0x8000};
+    static const float expected[5] = {1, -2, 5.9604644775390625e-8f, 65504, -0.0f};
+    float values[5];
+
+    memcpy((char *)values + sizeof(values) - sizeof(halves), halves, sizeof(halves));
+    half_widen(values, 5);
+    ok(memcmp(values, expected, sizeof(values)) == 0, "fp16 numbers become floats in place");
 }
 
 /* Three steps of torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.01), and the learning rate of
@@ -210,6 +274,8 @@ void optimizer_cases(void)
     test_adam(1000, 700, 1, 0);
     test_adam(40000, 20000, 0, 0);
     test_adam(300, 0, 1, 1);
+    test_half(1003);
+    test_widen();
     test_sgd();
     test_muon(1000, 0, 1, 0);
     test_muon(40000, 1, 0, 0);

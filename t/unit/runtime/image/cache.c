@@ -3,12 +3,14 @@
 #include "container.h"
 #include "cache.h"
 #include "checksum.h"
+#include "file.h"
 #include "shared_file.h"
 #include "squashfs.h"
 #include "stage.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -221,6 +223,7 @@ static void test_stage(void)
     struct image_cache stage;
     struct image_entry *entries = NULL;
     size_t count = 0;
+    int other;
 
     snprintf(place, sizeof(place), "%s/stage", directory);
     mkdir(place, 0700);
@@ -247,6 +250,16 @@ static void test_stage(void)
     free(entries);
     unlink(image);
     ok(image_stage(&request, path, sizeof(path), &err) == 0, "and found again");
+    /* Another job of this user copies: its descriptor has the lock. */
+    strcat(draft, "/work/lock");
+    other = open(draft, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    is_int(file_lock(other, 0), 0, "another job has the lock");
+    request.timeout = 0;
+    ok(image_stage(&request, path, sizeof(path), &err) < 0 && strstr(err.text, "took longer than"),
+       "and is waited for");
+    close(other);
+    request.timeout = 60;
+    ok(image_stage(&request, path, sizeof(path), &err) == 0, "until it ends");
 }
 
 static void test_checksum(void)

@@ -48,11 +48,11 @@ static void test_restarts(void)
     is_int(run->lost, 5, "  and 5 lost");
     ok(a->steps[9].lost == 0 && a->steps[10].lost == 1 && b->steps[0].lost == 0,
        "  those of the first start");
-    ok(fabs(run->seconds[PART_START] - 15) < 1e-6, "  starting took 15 s");
-    ok(fabs(run->seconds[PART_DOWN] - 10) < 1e-6, "  it was down for 10 s");
-    ok(fabs(run->seconds[PART_LOST] - 5) < 1e-6, "  5 s are lost");
-    ok(fabs(run->seconds[PART_SAVE] - 0.5) < 1e-6, "  a save took half a second");
-    ok(fabs(run->seconds[PART_TRAINING] - 19.5) < 1e-6, "  the rest is training");
+    ok(fabs(run->seconds[SPENT_START] - 15) < 1e-6, "  starting took 15 s");
+    ok(fabs(run->seconds[SPENT_DOWN] - 10) < 1e-6, "  it was down for 10 s");
+    ok(fabs(run->seconds[SPENT_LOST] - 5) < 1e-6, "  5 s are lost");
+    ok(fabs(run->seconds[SPENT_SAVE] - 0.5) < 1e-6, "  a save took half a second");
+    ok(fabs(run->seconds[SPENT_TRAINING] - 19.5) < 1e-6, "  the rest is training");
     ok(fabs(run->span - 50) < 1e-6, "  50 s in all");
     ok(run->tokens_per_second == 400, "  400 tokens/s");
     is(run_status(run), "finished", "  finished");

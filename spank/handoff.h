@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin in srun tells the plugin in the tasks, as text in one environment variable (which
- * reaches the nodes even with --export=NONE). The tasks remove the variable. */
-#ifndef MEGATRON_NOTE_H
-#define MEGATRON_NOTE_H
+/* The handoff: what the plugin in srun tells the plugin in the tasks, as text in one environment
+ * variable (which reaches the nodes even with --export=NONE). The tasks remove the variable. */
+#ifndef MEGATRON_HANDOFF_H
+#define MEGATRON_HANDOFF_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "token.h"
 
-#define NOTE_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
-#define NOTE_STEP \
+#define HANDOFF_CLIENT "SLURM_SPANK_MEGATRON_CLIENT" /* set when the options are known */
+#define HANDOFF_STEP \
     "SLURM_SPANK_MEGATRON_STEP" /* set when the step is known; for a het job, only its start */
 
-enum { NOTE_TEXT = 1024 };
+enum { HANDOFF_TEXT = 1024 };
 
-struct note {
-    char version[32]; /* version of the plugin in srun; "" if there is no note */
+struct handoff {
+    char version[32]; /* version of the plugin in srun; "" if there is none */
     char slurm[32];   /* the Slurm version that it was built for */
     int contract;
     unsigned wishes;         /* enum wish */
@@ -32,11 +32,11 @@ struct note {
 };
 
 /* Write the client's or the step's half. */
-void note_format_client(const struct note *note, char buffer[NOTE_TEXT]);
-void note_format_step(const struct note *note, char buffer[NOTE_TEXT]);
+void handoff_format_client(const struct handoff *handoff, char buffer[HANDOFF_TEXT]);
+void handoff_format_step(const struct handoff *handoff, char buffer[HANDOFF_TEXT]);
 
-/* Read either half into 'note'; fields that the text does not mention keep their values. Never
+/* Read either half into 'handoff'; fields that the text does not mention keep their values. Never
  * fails: unknown words are skipped, since another version may have written them. */
-void note_parse(struct note *note, const char *text);
+void handoff_parse(struct handoff *handoff, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "plan.h"
+#include "input_plan.h"
 #include "bytes.h"
 #include "disk.h"
 #include "wiki_site.h"
@@ -20,7 +20,7 @@
 static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
 static const int64_t chunks_least = 16, chunks_most = 32768;
 
-static int add_segment(struct plan *plan, uint32_t file, int64_t begin, int64_t end)
+static int add_segment(struct input_plan *plan, uint32_t file, int64_t begin, int64_t end)
 {
     size_t count = plan->segment_count;
 
@@ -59,7 +59,7 @@ static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
     return (int64_t)((__int128)size * number / pieces);
 }
 
-static int cut_files(struct plan *plan, enum record_mode mode, int64_t target)
+static int cut_files(struct input_plan *plan, enum record_mode mode, int64_t target)
 {
     for (size_t i = 0; i < plan->files.count; i++) {
         const struct corpus_file *file = &plan->files.items[i];
@@ -80,7 +80,7 @@ static int cut_files(struct plan *plan, enum record_mode mode, int64_t target)
 }
 
 /* Neighbouring small files share a chunk. */
-static int group_segments(struct plan *plan, int64_t target)
+static int group_segments(struct input_plan *plan, int64_t target)
 {
     int64_t held = 0;
 
@@ -168,7 +168,7 @@ static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tok
     return put_model(bytes, tokenizer->model, err);
 }
 
-void plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
+void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
 {
     bytes_put_u64(bytes, (uint64_t)wiki->style);
     bytes_put_u64(bytes, (uint64_t)wiki->math);
@@ -203,7 +203,7 @@ static int put_punkt(struct bytes *bytes, const struct preprocess_config *config
 }
 
 /* All that the output depends on. */
-static int put_identity(struct bytes *bytes, const struct plan *plan,
+static int put_identity(struct bytes *bytes, const struct input_plan *plan,
                         const struct preprocess_config *config, const struct tokenizer *tokenizer,
                         struct error *err)
 {
@@ -211,7 +211,7 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
     bytes_put_u64(bytes, config->mode);
     bytes_put_u64(bytes, (uint64_t)config->detokenize);
     if (config->mode == RECORD_PAGE)
-        plan_put_wiki(bytes, &config->wiki);
+        input_plan_put_wiki(bytes, &config->wiki);
     bytes_put_u64(bytes, (uint64_t)config->append_eod);
     bytes_put_u64(bytes, (uint64_t)config->fairseq);
     if (put_punkt(bytes, config, err) < 0)
@@ -240,14 +240,14 @@ static int put_identity(struct bytes *bytes, const struct plan *plan,
 }
 
 /* What dumps tell of their wikis is learned when they are read. */
-static int make_sites(struct plan *plan, struct error *err)
+static int make_sites(struct input_plan *plan, struct error *err)
 {
     plan->files.sites = wiki_sites_create(plan->files.count, err);
     return plan->files.sites ? 0 : -1;
 }
 
-int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int64_t *target,
-             struct error *err)
+int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
+                   int64_t *target, struct error *err)
 {
     plan->input_bytes = 0;
     for (size_t i = 0; i < plan->files.count; i++)
@@ -258,8 +258,8 @@ int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int6
     return make_sites(plan, err);
 }
 
-int plan_make(struct plan *plan, const struct preprocess_config *config,
-              const struct tokenizer *tokenizer, struct error *err)
+int input_plan_make(struct input_plan *plan, const struct preprocess_config *config,
+                    const struct tokenizer *tokenizer, struct error *err)
 {
     struct bytes bytes = {0};
     int64_t target;
@@ -268,7 +268,7 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
     memset(plan, 0, sizeof(*plan));
     if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
                           err) < 0 ||
-        plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
+        input_plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
         return -1;
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
@@ -277,7 +277,7 @@ int plan_make(struct plan *plan, const struct preprocess_config *config,
     return rc;
 }
 
-void plan_clear(struct plan *plan)
+void input_plan_clear(struct input_plan *plan)
 {
     corpus_files_clear(&plan->files);
     free(plan->segments);
@@ -285,7 +285,7 @@ void plan_clear(struct plan *plan)
     memset(plan, 0, sizeof(*plan));
 }
 
-int plan_write(const struct plan *plan, const char *path, struct error *err)
+int input_plan_write(const struct input_plan *plan, const char *path, struct error *err)
 {
     struct bytes bytes;
 
@@ -313,7 +313,7 @@ int plan_write(const struct plan *plan, const char *path, struct error *err)
     return bytes_save(&bytes, path, 0, err);
 }
 
-static int take_files(struct plan *plan, struct bytes *bytes)
+static int take_files(struct input_plan *plan, struct bytes *bytes)
 {
     uint64_t count = bytes_take_u64(bytes);
 
@@ -336,7 +336,7 @@ static int take_files(struct plan *plan, struct bytes *bytes)
     return 0;
 }
 
-static int take_chunks(struct plan *plan, struct bytes *bytes)
+static int take_chunks(struct input_plan *plan, struct bytes *bytes)
 {
     uint64_t count = bytes_take_u64(bytes);
 
@@ -371,7 +371,7 @@ static int take_chunks(struct plan *plan, struct bytes *bytes)
     return bytes->failed ? -1 : 0;
 }
 
-int plan_read(struct plan *plan, const char *path, struct error *err)
+int input_plan_read(struct input_plan *plan, const char *path, struct error *err)
 {
     struct bytes bytes;
     int rc;
@@ -387,7 +387,7 @@ int plan_read(struct plan *plan, const char *path, struct error *err)
     if (rc == 0)
         rc = make_sites(plan, err);
     if (rc != 0)
-        plan_clear(plan);
+        input_plan_clear(plan);
     return rc;
 }
 
@@ -405,8 +405,8 @@ static int larger_first(const void *a, const void *b)
     return left->chunk < right->chunk ? -1 : 1;
 }
 
-size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config *config,
-                         size_t **list)
+size_t input_plan_large_chunks(const struct input_plan *plan,
+                               const struct preprocess_config *config, size_t **list)
 {
     int64_t target = chunk_size(plan->input_bytes, config->chunk_bytes);
     struct large *all = malloc((plan->chunk_count + 1) * sizeof(*all));
@@ -416,7 +416,7 @@ size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config
     if (!all)
         return SIZE_MAX;
     for (size_t i = 0; i < plan->chunk_count; i++) {
-        int64_t bytes = plan_chunk_bytes(plan, i);
+        int64_t bytes = input_plan_chunk_bytes(plan, i);
 
         if (bytes > 2 * target)
             all[count++] = (struct large){bytes, i};
@@ -429,7 +429,7 @@ size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config
     return *list ? count : SIZE_MAX;
 }
 
-int64_t plan_chunk_bytes(const struct plan *plan, size_t chunk)
+int64_t input_plan_chunk_bytes(const struct input_plan *plan, size_t chunk)
 {
     int64_t total = 0;
 

@@ -7,8 +7,8 @@
  * a chunk, and doing one twice does no harm. The identity of the plan is a hash of everything that
  * the results depend on: options, tokenizer files and their special ids, names, sizes and times of
  * the input. Runs with different identities never share chunks. */
-#ifndef MEGATRON_PREPROCESS_PLAN_H
-#define MEGATRON_PREPROCESS_PLAN_H
+#ifndef MEGATRON_INPUT_PLAN_H
+#define MEGATRON_INPUT_PLAN_H
 
 #include "bytes.h"
 #include "files.h"
@@ -16,9 +16,9 @@
 #include "records.h"
 
 /* Up to this many files are named when they are opened; more are only counted. */
-enum { PLAN_NAMED_FILES = 64 };
+enum { INPUT_PLAN_NAMED_FILES = 64 };
 
-struct plan {
+struct input_plan {
     uint64_t identity;
     struct corpus_files files;
     struct segment *segments;
@@ -30,29 +30,29 @@ struct plan {
 
 /* Scan the input and cut it; 'tokenizer' is the one of 'config'. Caller must clear in both cases.
  */
-int plan_make(struct plan *plan, const struct preprocess_config *config,
-              const struct tokenizer *tokenizer, struct error *err);
-void plan_clear(struct plan *plan);
+int input_plan_make(struct input_plan *plan, const struct preprocess_config *config,
+                    const struct tokenizer *tokenizer, struct error *err);
+void input_plan_clear(struct input_plan *plan);
 
 /* How pages of dumps become documents, as part of an identity. */
-void plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
+void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
 
 /* Cut the files in 'plan' into segments and chunks of about 'chunk_bytes' on disk (0: by the size
  * of the input); '*target' becomes the size that was used. The identity is the caller's. */
-int plan_cut(struct plan *plan, enum record_mode mode, int64_t chunk_bytes, int64_t *target,
-             struct error *err);
+int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
+                   int64_t *target, struct error *err);
 
-int plan_write(const struct plan *plan, const char *path, struct error *err);
+int input_plan_write(const struct input_plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
-int plan_read(struct plan *plan, const char *path, struct error *err);
+int input_plan_read(struct input_plan *plan, const char *path, struct error *err);
 
 /* The chunks that consist of one file which could not be cut and are much larger than the others,
  * largest first: started first, they do not delay the end. The caller frees '*list'. Returns their
  * number, or SIZE_MAX if out of memory. */
-size_t plan_large_chunks(const struct plan *plan, const struct preprocess_config *config,
-                         size_t **list);
+size_t input_plan_large_chunks(const struct input_plan *plan,
+                               const struct preprocess_config *config, size_t **list);
 
 /* Bytes on disk of a chunk. */
-int64_t plan_chunk_bytes(const struct plan *plan, size_t chunk);
+int64_t input_plan_chunk_bytes(const struct input_plan *plan, size_t chunk);
 
 #endif

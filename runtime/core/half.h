@@ -66,4 +66,18 @@ static inline uint16_t float_to_half(float value)
     return (uint16_t)(sign | half);
 }
 
+/* Turn 'count' fp16 numbers into floats in the memory of the result, whose second half they fill.
+ */
+static inline void half_widen(float *values, int64_t count)
+{
+    const char *from = (const char *)(values + count) - (size_t)count * sizeof(uint16_t);
+
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+
+        memcpy(&half, from + (size_t)i * sizeof(half), sizeof(half));
+        values[i] = half_to_float(half);
+    }
+}
+
 #endif

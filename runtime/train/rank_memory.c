@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan.h"
+#include "rank_memory.h"
+#include "configure.h"
 #include "log.h"
 #include "ranks.h"
 #include "train.h"
@@ -11,69 +12,6 @@
 
 /* A run of this many steps or more should save checkpoints. */
 enum { LONG_RUN = 1000 };
-
-/* Micro-batches per data-parallel rank in a global batch. */
-static int64_t micros_of(const struct arguments *a, int64_t batch)
-{
-    return batch / (a->micro_batch_size * a->layout.dp);
-}
-
-struct engine_config plan_engine(const struct arguments *a)
-{
-    double fixed = a->loss_scale > 0 ? a->loss_scale : 1;
-
-    return (struct engine_config){
-        .model = a->model_config,
-        .optimizer = {.rules = a->rules,
-                      .epsilon = a->epsilon,
-                      .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
-                      .decay_all = a->mlm.decay_all,
-                      .tied = a->model_config.tied,
-                      .offload = a->offload ? a->offload_fraction : 0,
-                      .muon = a->muon},
-        .min_micros = micros_of(a, batch_size_at(a, 0)),
-        .max_micros = micros_of(a, a->global_batch_size),
-        .eval_micros = a->eval_iters > 0 ? micros_of(a, a->global_batch_size) : 0,
-        /* Slightly longer than comm's own timeout, because comm can name the collective that hangs.
-         */
-        .deadline = 60.0 * a->timeout_minutes + 10,
-        .one_by_one = a->profile,
-    };
-}
-
-/* Requested samples of each split, as Megatron computes them. */
-static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
-{
-    samples[DATASET_TRAIN] = a->total_samples;
-    samples[DATASET_VALID] = a->full_validation ? -1 : a->eval_samples[0];
-    samples[DATASET_TEST] = a->eval_samples[1];
-}
-
-void plan_dataset(const struct arguments *a, struct dataset_config *config)
-{
-    memset(config, 0, sizeof(*config));
-    config->data_path = a->data_path;
-    config->split_path[DATASET_TRAIN] = a->train_data_path;
-    config->split_path[DATASET_VALID] = a->valid_data_path;
-    config->split_path[DATASET_TEST] = a->test_data_path;
-    config->split = a->split;
-    config->mock = a->mock_data;
-    wanted_samples(a, config->samples);
-    config->sequence_length = a->seq_length;
-    config->vocabulary = a->vocab_size;
-    config->eod = (int32_t)a->eod_id;
-    config->seed = (uint32_t)a->seed;
-    config->eod_mask_loss = a->eod_mask_loss;
-    config->reset_position_ids = a->reset_position_ids;
-    config->reset_attention_mask = a->reset_attention_mask;
-    config->masked = a->masked ? &a->mlm.data : NULL;
-    config->cache_path = a->data_cache_path;
-    if (a->dataloader_type == DATALOADER_CYCLIC) {
-        config->cyclic_ranks = a->layout.dp;
-        config->cyclic_micro_batch = a->micro_batch_size;
-    }
-    config->deadline = 60.0 * a->timeout_minutes;
-}
 
 static double gib(size_t bytes)
 {
@@ -108,38 +46,40 @@ static enum device_type muon_type(const struct arguments *a)
     return on_cpu || a->muon.fp32 ? TYPE_FP32 : TYPE_BF16;
 }
 
-int plan_rank(const struct arguments *a, const struct layout_position *at, struct rank_plan *plan,
-              struct error *err)
+int rank_memory_of(const struct arguments *a, const struct layout_position *at,
+                   struct rank_memory *memory, struct error *err)
 {
-    struct engine_config engine = plan_engine(a);
+    struct engine_config engine = configure_engine(a);
     struct parameters p;
     int rc, slots;
 
     rc = engine_slots(&engine, &a->layout, at->pp, &slots, err);
     if (rc == 0)
-        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &plan->memory, err);
+        rc = model_plan_memory(&a->model_config, &a->layout, at, slots, &memory->device, err);
     if (rc < 0)
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
-    plan->parameters = p.true_elements;
-    optimizer_state_memory(p.shard_elements, a->model_config.type == TYPE_FP32 ? 2 : 3,
-                           engine.optimizer.offload, &plan->memory.optimizer, &plan->offloaded);
+    memory->parameters = p.true_elements;
+    optimizer_state_memory(p.shard_elements,
+                           optimizer_arrays(&engine.optimizer, a->model_config.type),
+                           engine.optimizer.offload, &memory->device.optimizer, &memory->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
-        plan->memory.optimizer += muon_memory(&a->muon, &p, muon_type(a));
-    plan->copy =
+        memory->device.optimizer += muon_memory(&a->muon, &p, muon_type(a));
+    memory->copy =
         a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
-    plan->sums = sums_of(a, &p);
+    memory->sums = sums_of(a, &p);
     parameters_destroy(&p);
     return rc;
 }
 
-void plan_print_run(const struct arguments *a)
+void rank_memory_print_run(const struct arguments *a)
 {
-    int64_t samples[DATASET_SPLITS];
+    struct dataset_config data;
+    const int64_t *samples = data.samples;
     int64_t world = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
     char valid[24] = "all";
 
-    wanted_samples(a, samples);
+    configure_dataset(a, &data);
     if (samples[DATASET_VALID] >= 0)
         snprintf(valid, sizeof(valid), "%" PRId64, samples[DATASET_VALID]);
     printf("using world size: %" PRId64 ", data-parallel size: %" PRId64
@@ -160,37 +100,37 @@ void plan_print_run(const struct arguments *a)
                  "killed, it starts from scratch");
 }
 
-static void print_rank(const struct layout_position *at, const struct rank_plan *plan)
+static void print_rank(const struct layout_position *at, const struct rank_memory *memory)
 {
-    const struct model_memory *m = &plan->memory;
+    const struct model_memory *m = &memory->device;
 
     printf(" > number of parameters on (tensor, pipeline) model parallel rank (%" PRId64
            ", %" PRId64 "): %" PRId64 "\n",
-           at->tp, at->pp, plan->parameters);
+           at->tp, at->pp, memory->parameters);
     printf("   memory (GiB): weights %.3f, gradients %.3f, optimizer %.3f, activations %.3f, total "
            "%.3f",
            gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
            gib(device_total(m)));
-    if (plan->offloaded > 0)
-        printf("; optimizer in host memory %.3f", gib(plan->offloaded));
-    if (plan->sums > 0)
-        printf("; MPI reduction buffer %.3f", gib(plan->sums));
-    if (plan->copy > 0)
-        printf("; checkpoint copy in host memory %.3f", gib(plan->copy));
+    if (memory->offloaded > 0)
+        printf("; optimizer in host memory %.3f", gib(memory->offloaded));
+    if (memory->sums > 0)
+        printf("; MPI reduction buffer %.3f", gib(memory->sums));
+    if (memory->copy > 0)
+        printf("; checkpoint copy in host memory %.3f", gib(memory->copy));
     printf("\n");
 }
 
 /* Print one rank of each kind: each tensor-parallel rank of each pipeline stage. */
-int plan_print_ranks(const struct arguments *a, struct error *err)
+int rank_memory_print_ranks(const struct arguments *a, struct error *err)
 {
     for (int64_t pp = 0; pp < a->layout.pp; pp++)
         for (int64_t tp = 0; tp < a->layout.tp; tp++) {
             struct layout_position at = {.tp = tp, .pp = pp};
-            struct rank_plan plan;
+            struct rank_memory memory;
 
-            if (plan_rank(a, &at, &plan, err) < 0)
+            if (rank_memory_of(a, &at, &memory, err) < 0)
                 return -1;
-            print_rank(&at, &plan);
+            print_rank(&at, &memory);
         }
     return 0;
 }
@@ -212,7 +152,7 @@ static void add_head(const struct arguments *a, struct error *lack)
                  gib((size_t)(z.head_rows * z.vocabulary) * type_size(m->type)), z.masked);
 }
 
-int plan_advise(const struct arguments *a, struct error *err)
+int rank_memory_advise(const struct arguments *a, struct error *err)
 {
     struct error lack = *err;
     int smaller = a->micro_batch_size > 1;
@@ -231,27 +171,28 @@ int plan_advise(const struct arguments *a, struct error *err)
                      smaller || recompute[0] ? "or " : "");
 }
 
-int plan_print(const struct arguments *a, const struct world *world, struct device *device,
-               const struct parallel *parallel, int speaks, struct error *err)
+int rank_memory_check(const struct arguments *a, const struct world *world, struct device *device,
+                      const struct parallel *parallel, int speaks, struct error *err)
 {
     struct device_memory there;
-    struct rank_plan plan;
+    struct rank_memory memory;
     struct model_memory m;
     size_t total;
 
-    if (plan_rank(a, &parallel->at, &plan, err) < 0 || device_memory(device, &there, err) < 0)
+    if (rank_memory_of(a, &parallel->at, &memory, err) < 0 ||
+        device_memory(device, &there, err) < 0)
         return -1;
-    m = plan.memory;
+    m = memory.device;
     total = device_total(&m);
     /* CPU ranks share their node's memory, which also holds the checkpoint copies. */
     if (strcmp(device->name, "cpu") == 0) {
         there.available /= (size_t)world->local_size;
-        total += plan.copy + plan.sums + plan.offloaded;
+        total += memory.copy + memory.sums + memory.offloaded;
     }
     if (speaks) {
         arguments_print(a, stdout);
-        plan_print_run(a);
-        if (plan_print_ranks(a, err) < 0)
+        rank_memory_print_run(a);
+        if (rank_memory_print_ranks(a, err) < 0)
             return -1;
         if (a->device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
             printf(" > this node has no NVIDIA GPU: computing on the CPU (--device cpu)\n");
@@ -266,5 +207,5 @@ int plan_print(const struct arguments *a, const struct world *world, struct devi
               "%.2f, checkpoint copy and MPI buffer %.2f), but only %.2f GiB are available",
               gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
               gib(total - device_total(&m)), gib(there.available));
-    return plan_advise(a, err);
+    return rank_memory_advise(a, err);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Internal to the placement library: a placement under construction. */
-#ifndef MEGATRON_PLACEMENT_PLAN_H
-#define MEGATRON_PLACEMENT_PLAN_H
+/* Internal to the placement library: a placement under construction, that is, which CPUs, GPUs and
+ * NICs are bound to which task. */
+#ifndef MEGATRON_PLACEMENT_BINDING_H
+#define MEGATRON_PLACEMENT_BINDING_H
 
 #include "placement.h"
 
@@ -9,18 +10,18 @@ enum bind_policy { BIND_AUTO, BIND_NONE, BIND_GPU, BIND_NUMA, BIND_CORE, BIND_LI
 enum nic_policy { NICS_AUTO, NICS_NONE, NICS_ALL, NICS_LIST };
 
 /* A core with at least one granted CPU. */
-struct plan_core {
+struct binding_core {
     int core; /* in the topology */
     int numa;
 };
 
 /* A granted GPU, in PCI order. */
-struct plan_gpu {
+struct binding_gpu {
     const struct topology_device *device;
     struct placement_gpu gpu;
 };
 
-struct plan {
+struct binding {
     const struct topology *topology;
     const struct placement_request *request;
     size_t tasks;
@@ -31,45 +32,46 @@ struct plan {
     size_t *nic_list_counts;
 
     struct cpuset cpus; /* granted, and known to the topology */
-    struct plan_core *cores;
+    struct binding_core *cores;
     size_t core_count;
-    struct plan_gpu *gpus;
+    struct binding_gpu *gpus;
     size_t gpu_count;
     const struct topology_device **nics; /* that may be used, in PCI order */
     size_t nic_count;
 
     /* Divide CPUs first, then assign GPUs to the nearest tasks. */
     int cpus_first;
-    /* tasks x gpu_count: may a task use a GPU? The result of plan_gpus. */
+    /* tasks x gpu_count: may a task use a GPU? The result of bind_gpus. */
     unsigned char *owns;
     struct placement *result;
 };
 
 /* policy.c: parse the policies of the request. Return 0 or -1. */
-int plan_read_bind(struct plan *plan, struct error *err);
-int plan_read_nics(struct plan *plan, struct error *err);
+int binding_read_bind(struct binding *binding, struct error *err);
+int binding_read_nics(struct binding *binding, struct error *err);
 
 /* gpus.c, cpus.c, nics.c: fill in 'owns', the CPUs and the NICs of every task. Return 0 or -1. */
-int plan_gpus(struct plan *plan, struct error *err);
-int plan_cpus(struct plan *plan, struct error *err);
-int plan_nics(struct plan *plan, struct error *err);
+int bind_gpus(struct binding *binding, struct error *err);
+int bind_cpus(struct binding *binding, struct error *err);
+int bind_nics(struct binding *binding, struct error *err);
 
 /* crowd.c: the number of granted CPUs of a core. */
-size_t plan_threads(const struct plan *plan, const struct plan_core *core);
+size_t binding_threads(const struct binding *binding, const struct binding_core *core);
 /* Place 'count' tasks on 'core_count' cores, which are fewer: no two tasks share a hardware thread
  * while there are enough of them. Returns 0 or -1. */
-int plan_crowd(struct plan *plan, const struct plan_core *cores, size_t core_count,
+int bind_crowd(struct binding *binding, const struct binding_core *cores, size_t core_count,
                const size_t *tasks, size_t count, struct error *err);
 
 /* Warn about tasks whose CPUs are not near their GPUs, once both are known. */
-void plan_warn_distance(struct plan *plan);
+void binding_warn_distance(struct binding *binding);
 
 /* Has the user chosen the CPUs, or the GPUs, of 'task'? */
-int plan_has_cpus(const struct plan *plan, size_t task);
-int plan_has_gpus(const struct plan *plan, size_t task);
+int binding_has_cpus(const struct binding *binding, size_t task);
+int binding_has_gpus(const struct binding *binding, size_t task);
 
 /* Record a warning for the user. It is lost if out of memory. */
-void plan_warn(struct plan *plan, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void binding_warn(struct binding *binding, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* tree.c: 'place' or its nearest ancestor that is not a bridge. */
 int tree_home(const struct topology *topology, int place);

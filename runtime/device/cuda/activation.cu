@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Activations and gated activations (SwiGLU and its relatives), with their gradients. */
+#include "gelu.cuh"
+#include "pointwise.cuh"
+
+namespace
+{
+
+template <typename T, activation ACTIVATION>
+__global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, v, count - i, wide);
+    if (ACTIVATION == ACTIVATION_GELU_TANH)
+        gelu_tanh<VECTOR>(v);
+    else if (ACTIVATION == ACTIVATION_GELU_ERF)
+        gelu_erf<VECTOR>(v);
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
+        squared_relu<VECTOR>(v);
+    else
+        tanh_forward<VECTOR>(v);
+    store_vector(y + i, v, count - i, wide);
+}
+
+template <typename T, activation ACTIVATION>
+__global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_t count, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float before[VECTOR], v[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, before, count - i, wide);
+    load_vector(dy + i, v, count - i, wide);
+    if (ACTIVATION == ACTIVATION_GELU_TANH)
+        gelu_tanh_gradient<VECTOR>(before, v);
+    else if (ACTIVATION == ACTIVATION_GELU_ERF)
+        gelu_erf_gradient<VECTOR>(before, v);
+    else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
+        squared_relu_gradient<VECTOR>(before, v);
+    else
+        tanh_gradient<VECTOR>(before, v);
+    store_vector(y + i, v, count - i, wide);
+}
+
+__device__ inline float sigmoid(float x)
+{
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+/* f of a gate, see operation.h, and its derivative; both for VECTOR numbers. */
+template <gate GATE> struct gate_function {
+    /* up *= f(x) */
+    static __device__ inline void apply(const float *x, float *up)
+    {
+        float f[VECTOR];
+
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            f[k] = x[k];
+        if (GATE == GATE_GELU_TANH)
+            gelu_tanh<VECTOR>(f);
+        else
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++)
+                f[k] *= sigmoid(GATE == GATE_SILU ? x[k] : 1.702f * x[k]);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++)
+            up[k] *= f[k];
+    }
+
+    /* x and up become their gradients. */
+    static __device__ inline void differentiate(float *x, float *up, const float *d)
+    {
+        float slope[VECTOR], dup[VECTOR];
+
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            slope[k] = d[k] * up[k];
+            dup[k] = d[k];
+        }
+        if (GATE == GATE_GELU_TANH) {
+            gelu_tanh_gradient<VECTOR>(x, slope);
+        } else {
+            constexpr float BY = GATE == GATE_SILU ? 1.0f : 1.702f;
+
+#pragma unroll
+            for (int k = 0; k < VECTOR; k++) {
+                const float open = sigmoid(BY * x[k]);
+
+                slope[k] *= open + BY * x[k] * open * (1.0f - open);
+            }
+        }
+        apply(x, dup);
+#pragma unroll
+        for (int k = 0; k < VECTOR; k++) {
+            x[k] = slope[k];
+            up[k] = dup[k];
+        }
+    }
+};
+
+template <typename T, gate GATE>
+__global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t cols, bool wide)
+{
+    constexpr int TOGETHER = 2;
+    const int64_t walk = (int64_t)blockDim.x * VECTOR;
+
+    x += 2 * cols * blockIdx.x;
+    y += cols * blockIdx.x;
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += TOGETHER * walk) {
+        packed<T> gates[TOGETHER], ups[TOGETHER];
+
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            gates[i] = load_packed(x + c + i * walk, cols - c - i * walk, wide);
+            ups[i] = load_packed(x + cols + c + i * walk, cols - c - i * walk, wide);
+        }
+#pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            float gate[VECTOR], up[VECTOR];
+
+            unpack(gates[i], gate);
+            unpack(ups[i], up);
+            gate_function<GATE>::apply(gate, up);
+            store_vector(y + c + i * walk, up, cols - c - i * walk, wide);
+        }
+    }
+}
+
+template <typename T, gate GATE>
+__global__ void __launch_bounds__(ROW_THREADS)
+    swiglu_backward(const T *dy, const T *x, T *dx, int64_t cols, bool wide)
+{
+    dy += cols * blockIdx.x;
+    x += 2 * cols * blockIdx.x;
+    dx += 2 * cols * blockIdx.x;
+    for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)blockDim.x * VECTOR) {
+        const int64_t count = cols - c;
+        float gate[VECTOR], up[VECTOR], d[VECTOR];
+
+        load_vector(x + c, gate, count, wide);
+        load_vector(x + cols + c, up, count, wide);
+        load_vector(dy + c, d, count, wide);
+        gate_function<GATE>::differentiate(gate, up, d);
+        store_vector(dx + c, gate, count, wide);
+        store_vector(dx + cols + c, up, count, wide);
+    }
+}
+
+} // namespace
+
+extern "C" void kernel_activation(cudaStream_t stream, enum activation activation,
+                                  enum device_type type, int64_t count, const void *x, void *y)
+{
+    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+    const bool wide = is_wide(x) && is_wide(y);
+
+#define ACTIVATE(kind)                          \
+    WITH_TYPE(type, (activation_kernel<T, kind> \
+                     <<<blocks, THREADS, 0, stream>>>((const T *)x, (T *)y, count, wide)))
+    if (activation == ACTIVATION_GELU_TANH)
+        ACTIVATE(ACTIVATION_GELU_TANH);
+    else if (activation == ACTIVATION_GELU_ERF)
+        ACTIVATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        ACTIVATE(ACTIVATION_SQUARED_RELU);
+    else
+        ACTIVATE(ACTIVATION_TANH);
+#undef ACTIVATE
+}
+
+extern "C" void kernel_activation_backward(cudaStream_t stream, enum activation activation,
+                                           enum device_type type, int64_t count, const void *x,
+                                           const void *dy, void *y)
+{
+    const unsigned blocks = blocks_for(divide_up(count, VECTOR));
+    const bool wide = is_wide(x) && is_wide(dy) && is_wide(y);
+
+#define DIFFERENTIATE(kind)                                                               \
+    WITH_TYPE(type, (activation_backward_kernel<T, kind><<<blocks, THREADS, 0, stream>>>( \
+                        (const T *)x, (const T *)dy, (T *)y, count, wide)))
+    if (activation == ACTIVATION_GELU_TANH)
+        DIFFERENTIATE(ACTIVATION_GELU_TANH);
+    else if (activation == ACTIVATION_GELU_ERF)
+        DIFFERENTIATE(ACTIVATION_GELU_ERF);
+    else if (activation == ACTIVATION_SQUARED_RELU)
+        DIFFERENTIATE(ACTIVATION_SQUARED_RELU);
+    else
+        DIFFERENTIATE(ACTIVATION_TANH);
+#undef DIFFERENTIATE
+}
+
+extern "C" void kernel_swiglu(cudaStream_t stream, const swiglu_shape *s, const swiglu_operands *o)
+{
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->y);
+
+#define GATED(kind)                                                                              \
+    WITH_TYPE(s->type, (swiglu<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
+                           (const T *)o->x, (T *)o->y, s->cols, wide)))
+    if (s->gate == GATE_SILU)
+        GATED(GATE_SILU);
+    else if (s->gate == GATE_GELU_TANH)
+        GATED(GATE_GELU_TANH);
+    else
+        GATED(GATE_QUICK_GELU);
+#undef GATED
+}
+
+extern "C" void kernel_swiglu_backward(cudaStream_t stream, const swiglu_shape *s,
+                                       const swiglu_backward_operands *o)
+{
+    const bool wide = s->cols % VECTOR == 0 && is_wide(o->x) && is_wide(o->dx) && is_wide(o->dy);
+
+#define GATED(kind)                                                                              \
+    WITH_TYPE(s->type,                                                                           \
+              (swiglu_backward<T, kind><<<(unsigned)s->rows, row_threads(s->cols), 0, stream>>>( \
+                  (const T *)o->dy, (const T *)o->x, (T *)o->dx, s->cols, wide)))
+    if (s->gate == GATE_SILU)
+        GATED(GATE_SILU);
+    else if (s->gate == GATE_GELU_TANH)
+        GATED(GATE_GELU_TANH);
+    else
+        GATED(GATE_QUICK_GELU);
+#undef GATED
+}
