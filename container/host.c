@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host.h"
-#include "files.h"
+#include "file.h"
 #include "process.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static int check_namespaces(struct error *err)
         return process_not_started("a process on this node", errno, err);
     if (!WIFEXITED(status) || WEXITSTATUS(status) == 0)
         return 0;
-    small_file_read("/proc/sys/user/max_user_namespaces", most, sizeof(most));
+    file_read_text("/proc/sys/user/max_user_namespaces", most, sizeof(most));
     most[strcspn(most, "\n")] = '\0';
     return error_set(err,
                      "cannot create user namespaces: %s; the administrator must allow them (sysctl "

@@ -2,7 +2,6 @@
 #include "start.h"
 #include "clock.h"
 #include "enroot.h"
-#include "files.h"
 #include "holder.h"
 #include "process.h"
 #include "scratch.h"

@@ -101,6 +101,38 @@ void file_bytes_clear(struct file_bytes *bytes)
     memset(bytes, 0, sizeof(*bytes));
 }
 
+ssize_t file_read_text_fd(int fd, char *text, size_t size)
+{
+    size_t used = 0;
+    ssize_t got = fd < 0 ? -1 : 1;
+
+    while (got > 0 && used < size - 1) {
+        got = read(fd, text + used, size - 1 - used);
+        used += got > 0 ? (size_t)got : 0;
+        if (got < 0 && errno == EINTR)
+            got = 1;
+    }
+    if (fd >= 0)
+        close(fd);
+    text[used] = '\0';
+    return got < 0 && used == 0 ? -1 : (ssize_t)used;
+}
+
+ssize_t file_read_text(const char *path, char *text, size_t size)
+{
+    return file_read_text_fd(open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), text,
+                             size);
+}
+
+ssize_t file_read_line(const char *path, char *line, size_t size)
+{
+    ssize_t got = file_read_text(path, line, size);
+    size_t length = strcspn(line, "\n");
+
+    line[length] = '\0';
+    return got < 0 ? -1 : (ssize_t)length;
+}
+
 ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset)
 {
     size_t done = 0;

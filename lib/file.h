@@ -32,6 +32,17 @@ int file_read_fd(int fd, const char *name, size_t limit, struct file_bytes *byte
 
 void file_bytes_clear(struct file_bytes *bytes);
 
+/* Read up to 'size' - 1 bytes of a small file, such as one in /proc, and NUL-terminate them. The
+ * last part of the path is not followed if it is a symbolic link, and nothing is waited for.
+ * Returns the number of bytes, or -1 with an empty text. */
+ssize_t file_read_text(const char *path, char *text, size_t size);
+
+/* The same for an open descriptor (-1: the file could not be opened), which is closed. */
+ssize_t file_read_text_fd(int fd, char *text, size_t size);
+
+/* The same for the first line only, without its end. */
+ssize_t file_read_line(const char *path, char *line, size_t size);
+
 /* Read 'size' bytes at 'offset', retrying short reads. Returns the number of bytes read before the
  * end of the file, or -1 with errno set. */
 ssize_t file_read_at(int fd, void *out, size_t size, int64_t offset);

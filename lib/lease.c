@@ -2,6 +2,7 @@
 #include "config.h"
 #include "lease.h"
 #include "clock.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,13 +31,7 @@ static int write_file(const char *path, int flags, mode_t mode, const char *owne
 
 int lease_read(const char *path, char text[LEASE_TEXT_SIZE])
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    ssize_t got = fd < 0 ? -1 : read(fd, text, LEASE_TEXT_SIZE - 1);
-
-    text[got > 0 ? got : 0] = '\0';
-    if (fd >= 0)
-        close(fd);
-    return got < 0 ? -1 : 0;
+    return file_read_text(path, text, LEASE_TEXT_SIZE) < 0 ? -1 : 0;
 }
 
 /* A temporary file in the directory of the lease. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "node.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,22 +13,6 @@
 #include <unistd.h>
 
 enum { SMALL_FILE = 4096, MAX_GPUS = 1024, MAX_MINORS = 256 };
-
-/* Read at most 'size' - 1 bytes of a small file. Returns the number read; 0 if it cannot be read.
- */
-static size_t read_small(const char *path, char *text, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    size_t used = 0;
-    ssize_t length;
-
-    while (fd >= 0 && used < size - 1 && (length = read(fd, text + used, size - 1 - used)) > 0)
-        used += (size_t)length;
-    if (fd >= 0)
-        close(fd);
-    text[used] = '\0';
-    return used;
-}
 
 /* Copy the value of a line "Key:  value" to 'value'; "" if there is no such line. */
 static void find_value(const char *text, const char *key, char *value, size_t size)
@@ -94,7 +79,7 @@ int node_gpus(const char *root, struct node_gpu **gpus, size_t *count, struct er
             continue;
         snprintf(path, sizeof(path), "%s/proc/driver/nvidia/gpus/%s/information", root,
                  entry->d_name);
-        if (read_small(path, text, sizeof(text)) == 0)
+        if (file_read_text(path, text, sizeof(text)) <= 0)
             continue;
         find_value(text, "Device Minor", minor, sizeof(minor));
         find_value(text, "GPU UUID", gpu.uuid, sizeof(gpu.uuid));
@@ -191,7 +176,7 @@ static int walk_instances(char path[SMALL_FILE], int level, struct node_instance
         *(level == 0 ? &at.minor : level == 1 ? &at.gpu_instance : &at.compute_instance) = number;
         if (level < 2) {
             rc = walk_instances(path, level + 1, at, list, err);
-        } else if (read_small(path, text, sizeof(text)) > 0) {
+        } else if (file_read_text(path, text, sizeof(text)) > 0) {
             find_value(text, "DeviceFileMinor", minor, sizeof(minor));
             at.capability = read_number(minor);
             rc = grow(&list->items, list->count, sizeof(at), err);
@@ -229,9 +214,9 @@ int node_instances(const char *root, struct node_instance **instances, size_t *c
 int node_is_nvlink_controller(const char *root, const struct pci_address *pci)
 {
     char path[SMALL_FILE], text[SMALL_FILE], address[PCI_TEXT];
-    size_t size;
+    ssize_t size;
 
     snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/vpd", root, pci_format(pci, address));
-    size = read_small(path, text, sizeof(text));
-    return memmem(text, size, "SW_MNG", 6) != NULL;
+    size = file_read_text(path, text, sizeof(text));
+    return size > 0 && memmem(text, (size_t)size, "SW_MNG", 6) != NULL;
 }

@@ -3,6 +3,7 @@
  */
 #include "config.h"
 #include "node.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -140,7 +141,6 @@ static int is_efa(const char *root, const char *name)
 {
     char path[PATH_SIZE], target[PATH_SIZE], text[32];
     ssize_t length;
-    FILE *file;
     unsigned vendor = 0, device = 0;
 
     snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/device/driver", root, name);
@@ -155,11 +155,8 @@ static int is_efa(const char *root, const char *name)
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof(path), "%s/sys/class/infiniband/%s/device/%s", root, name,
                  i == 0 ? "vendor" : "device");
-        file = fopen(path, "re");
-        if (file && fgets(text, sizeof(text), file))
+        if (file_read_line(path, text, sizeof(text)) > 0)
             *(i == 0 ? &vendor : &device) = (unsigned)strtoul(text, NULL, 16);
-        if (file)
-            fclose(file);
     }
     return vendor == 0x1d0f && device >= 0xefa0 && device <= 0xefa3;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cgroup.h"
+#include "file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,18 +70,11 @@ static int find_path(const char *root, int v2, char *path, size_t size)
 /* Read a CPU list from a file; returns 0 if the file does not exist. */
 static int read_list(const char *directory, const char *name, struct cpuset *cpus)
 {
-    char path[3 * LINE], line[LINE] = "";
-    FILE *file;
+    char path[3 * LINE], line[LINE];
 
     snprintf(path, sizeof(path), "%s/%s", directory, name);
-    file = fopen(path, "re");
-    if (!file)
-        return 0;
-    if (!fgets(line, sizeof(line), file))
-        line[0] = '\0';
-    fclose(file);
-    line[strcspn(line, "\n")] = '\0';
-    return line[0] && cpuset_parse(name, line, cpus, NULL) == 0 && !cpuset_is_empty(cpus);
+    return file_read_line(path, line, sizeof(line)) > 0 &&
+           cpuset_parse(name, line, cpus, NULL) == 0 && !cpuset_is_empty(cpus);
 }
 
 int cgroup_step_cpus(const char *root, struct cpuset *cpus)

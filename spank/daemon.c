@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file.h"
 #include "place.h"
 #include "topology.h"
 
@@ -19,12 +20,8 @@
 static void node_name(char *name, size_t size)
 {
     char line[4096];
-    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? -1 : read(fd, line, sizeof(line) - 1);
+    ssize_t got = file_read_text("/proc/self/cmdline", line, sizeof(line));
 
-    if (fd >= 0)
-        close(fd);
-    line[got > 0 ? got : 0] = '\0';
     for (char *word = line; got > 0 && word < line + got; word += strlen(word) + 1) {
         char *next = word + strlen(word) + 1;
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "enroot.h"
-#include "files.h"
 #include "host.h"
 #include "importer.h"
 #include "scratch.h"

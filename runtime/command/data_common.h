@@ -81,7 +81,7 @@ struct data_words {
          OPTION_BYTES,                                                                        \
          DATA_AT(type, member, chunk),                                                        \
          "SIZE",                                                                              \
-         "input per piece of work (default: by the size of the input)",                       \
+         "input per chunk, the unit of work (default: by the size of the input)",             \
          NULL,                                                                                \
          1,                                                                                   \
          INT64_MAX},                                                                          \

@@ -2,6 +2,7 @@
 /* Where the ranks of a pod run: the plugin's placement over what the pod may use. /sys shows the
  * whole machine; which CPUs, GPUs and NICs belong to the pod is seen from its affinity and its
  * device files. */
+#include "file.h"
 #include "launch.h"
 #include "log.h"
 #include "node.h"
@@ -81,17 +82,9 @@ int launch_count_gpus(const struct launch_options *given, int64_t *count, struct
 static int read_verbs_name(const char *entry, char *name, size_t size)
 {
     char path[320];
-    FILE *file;
 
     snprintf(path, sizeof(path), "/sys/class/infiniband_verbs/%.200s/ibdev", entry);
-    file = fopen(path, "re");
-    if (!file)
-        return 0;
-    if (!fgets(name, (int)size, file))
-        name[0] = '\0';
-    fclose(file);
-    name[strcspn(name, "\n")] = '\0';
-    return name[0] != '\0';
+    return file_read_line(path, name, size) > 0;
 }
 
 /* If the pod has only some of the machine's RDMA devices, list those in 'names'; else "". */

@@ -67,16 +67,16 @@ static void fill_row(const struct dataset *dataset, const int32_t *text, int64_t
 static int put_bert(const struct dataset *dataset, int64_t i, struct batch *batch, int64_t row,
                     struct error *err)
 {
-    const struct part *part;
+    const struct blend_member *member;
     int64_t sample;
 
     if (i < 0 || i >= dataset->samples)
         return error_set(err, "sample %lld of the %s data does not exist; there are %lld",
                          (long long)i, dataset_split_name(dataset->split),
                          (long long)dataset->samples);
-    if (dataset_find(dataset, i, &part, &sample, err) < 0)
+    if (dataset_find(dataset, i, &member, &sample, err) < 0)
         return -1;
-    return bert_fill(&dataset->bert_config, part->index, part->corpus, dataset->sequence_length,
+    return bert_fill(&dataset->bert_config, member->index, member->corpus, dataset->sequence_length,
                      dataset->seed, sample, batch, row, err);
 }
 

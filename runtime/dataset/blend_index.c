@@ -13,7 +13,7 @@
 struct blend_work {
     struct dataset *dataset;
     struct index_writer *writer;
-    double *weights; /* NULL: use the sizes of the parts */
+    double *weights; /* NULL: use the sizes of the members */
     int64_t *sizes, *taken, samples;
 };
 
@@ -32,16 +32,16 @@ static int check_taken(struct blend_work *work, struct error *err)
 {
     const struct dataset *dataset = work->dataset;
 
-    if (index_file_read(dataset->blend, BLEND_TAKEN, 0, (int64_t)dataset->part_count, work->taken,
+    if (index_file_read(dataset->blend, BLEND_TAKEN, 0, (int64_t)dataset->member_count, work->taken,
                         err) < 0)
         return -1;
-    for (size_t i = 0; i < dataset->part_count; i++)
+    for (size_t i = 0; i < dataset->member_count; i++)
         if (work->taken[i] > work->sizes[i])
             return error_set(err,
                              "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
                              "; the weights cannot be rounded to so few samples",
                              dataset_split_name(dataset->split), work->taken[i],
-                             indexed_prefix(dataset->parts[i].corpus), work->sizes[i]);
+                             indexed_prefix(dataset->members[i].corpus), work->sizes[i]);
     return 0;
 }
 
@@ -49,7 +49,7 @@ static int build_blend(void *arg, struct index_writer *writer, struct error *err
 {
     struct blend_work *work = arg;
     struct index_layout layout = {0};
-    size_t count = work->dataset->part_count;
+    size_t count = work->dataset->member_count;
 
     layout.array[BLEND_CORPUS].count = layout.array[BLEND_SAMPLE].count = work->samples;
     layout.array[BLEND_CORPUS].width = sizeof(int16_t);
@@ -68,12 +68,12 @@ static int build_blend(void *arg, struct index_writer *writer, struct error *err
     return index_writer_write(writer, BLEND_TAKEN, 0, (int64_t)count, work->taken, err);
 }
 
-/* The order of a blend depends only on its weights and its size. Nothing else (such as the parts'
+/* The order of a blend depends only on its weights and its size. Nothing else (such as the members'
  * paths) is part of the description, so blends with the same weights share a file. The sizes are
  * included if they serve as weights. */
 static char *describe(const struct blend_work *work)
 {
-    size_t size = 0, count = work->dataset->part_count;
+    size_t size = 0, count = work->dataset->member_count;
     char *text = NULL;
     FILE *stream = open_memstream(&text, &size);
     const void *numbers = work->weights ? (const void *)work->weights : (const void *)work->sizes;
@@ -99,7 +99,7 @@ static char *describe(const struct blend_work *work)
 /* Megatron's rules for the weights and the size of a blend. */
 static int decide(struct blend_work *work, const double *weights, int64_t wanted, struct error *err)
 {
-    size_t count = work->dataset->part_count;
+    size_t count = work->dataset->member_count;
     int64_t total = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -107,7 +107,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         total += work->sizes[i];
         if (work->sizes[i] == 0) {
             error_set(err, "%s: its %s data is shorter than one sample; drop it from the blend",
-                      indexed_prefix(work->dataset->parts[i].corpus),
+                      indexed_prefix(work->dataset->members[i].corpus),
                       dataset_split_name(work->dataset->split));
             return error_remedy(err, REMEDY_OR_SPLIT);
         }
@@ -136,7 +136,7 @@ int blend_index_get(struct dataset *dataset, const double *weights, int64_t want
                     const char *const *directories, int directory_count, double deadline,
                     struct error *err)
 {
-    size_t count = dataset->part_count;
+    size_t count = dataset->member_count;
     struct blend_work work = {
         .dataset = dataset,
         .weights = calloc(count, sizeof(double)),

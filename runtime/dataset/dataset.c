@@ -29,10 +29,10 @@ const char *dataset_split_name(enum dataset_split split)
     return names[split];
 }
 
-/* One part of one split: a corpus to open and an index to get. */
+/* One member of one split: a corpus to open and an index to get. */
 struct task {
     struct dataset *dataset;
-    struct part *part;
+    struct blend_member *member;
     const char *prefix;
     const struct split_range *range;
     int64_t samples;
@@ -81,7 +81,7 @@ static int cache_directories(const struct builder *builder, const char *prefix,
     return count;
 }
 
-static int build_part(void *arg, int64_t i, struct error *err)
+static int build_member(void *arg, int64_t i, struct error *err)
 {
     const struct builder *builder = arg;
     const struct task *task = &builder->tasks[i];
@@ -95,15 +95,15 @@ static int build_part(void *arg, int64_t i, struct error *err)
     int count = cache_directories(builder, task->prefix, beside, directories);
     int64_t sequences;
 
-    task->part->corpus = indexed_open(task->prefix, err);
-    if (!task->part->corpus)
+    task->member->corpus = indexed_open(task->prefix, err);
+    if (!task->member->corpus)
         return -1;
-    request.corpus = task->part->corpus;
+    request.corpus = task->member->corpus;
     sequences = task->dataset->bert ? indexed_info(request.corpus)->documents
                                     : indexed_info(request.corpus)->sequences;
     split_bounds(task->range, sequences, &request.first, &request.count);
     /* A corpus too small to be split has no validation or test data. */
-    if (request.count == 0 && task->dataset->part_count == 1 &&
+    if (request.count == 0 && task->dataset->member_count == 1 &&
         task->dataset->split != DATASET_TRAIN)
         return 0;
     if (sequences == 0)
@@ -116,29 +116,30 @@ static int build_part(void *arg, int64_t i, struct error *err)
                                                                        : REMEDY_SPLIT_OR_NO_EVAL);
     }
     if (task->dataset->bert) {
-        task->part->index =
+        task->member->index =
             bert_index_get(request.corpus, request.first, request.count,
                            &task->dataset->bert_config, request.sequence_length, task->samples,
                            request.seed, split, directories, count, builder->deadline, err);
-        return task->part->index ? 0 : -1;
+        return task->member->index ? 0 : -1;
     }
-    task->part->index = gpt_index_get(&request, split, directories, count, builder->deadline,
-                                      builder->threads, err);
-    return task->part->index ? 0 : -1;
+    task->member->index = gpt_index_get(&request, split, directories, count, builder->deadline,
+                                        builder->threads, err);
+    return task->member->index ? 0 : -1;
 }
 
 struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
-                            size_t parts, struct error *err)
+                            size_t members, struct error *err)
 {
     struct dataset *dataset = calloc(1, sizeof(*dataset));
 
-    if (!dataset || (parts > 0 && !(dataset->parts = calloc(parts, sizeof(*dataset->parts))))) {
+    if (!dataset ||
+        (members > 0 && !(dataset->members = calloc(members, sizeof(*dataset->members))))) {
         free(dataset);
         error_set(err, "out of memory for %s data", dataset_split_name(split));
         return NULL;
     }
     dataset->split = split;
-    dataset->part_count = parts;
+    dataset->member_count = members;
     dataset->sequence_length = config->sequence_length;
     dataset->vocabulary = config->vocabulary;
     dataset->eod = config->eod;
@@ -152,7 +153,7 @@ struct dataset *dataset_new(const struct dataset_config *config, enum dataset_sp
     return dataset;
 }
 
-/* A blend whose only part is used directly. Megatron treats the options differently here: one
+/* A blend whose only member is used directly. Megatron treats the options differently here: one
  * weighted prefix is a blend with --data-path, but not with --train-data-path. */
 static int is_single(const struct builder *builder, enum dataset_split split)
 {
@@ -179,7 +180,7 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
         struct task *task = &builder->tasks[builder->task_count++];
 
         task->dataset = dataset;
-        task->part = &dataset->parts[i];
+        task->member = &dataset->members[i];
         task->prefix = blend->prefixes[i];
         task->range = &builder->ranges[split];
         if (is_single(builder, split))
@@ -192,7 +193,7 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
 
 int64_t dataset_part_samples(const struct dataset *dataset, size_t i)
 {
-    const struct index_file *index = dataset->parts[i].index;
+    const struct index_file *index = dataset->members[i].index;
 
     return dataset->bert ? bert_index_samples(index) : gpt_index_samples(index);
 }
@@ -207,7 +208,7 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
 
     if (!dataset)
         return 0;
-    if (dataset->part_count == 1 && !dataset->parts[0].index) {
+    if (dataset->member_count == 1 && !dataset->members[0].index) {
         dataset_destroy(dataset);
         builder->splits[split] = NULL;
         return 0;
@@ -266,9 +267,9 @@ static int allow_files(size_t tasks, struct error *err)
         return 0;
     if (wanted >= limit.rlim_max)
         return error_set(err,
-                         "%zu parts of the data need %zu open files, but the limit is %zu; raise "
-                         "the hard limit (ulimit -Hn), or merge the files",
-                         tasks, (size_t)wanted, (size_t)limit.rlim_max);
+                         "the corpora need %zu open files, but the limit is %zu; raise the hard "
+                         "limit (ulimit -Hn), or merge the files",
+                         (size_t)wanted, (size_t)limit.rlim_max);
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
@@ -292,7 +293,7 @@ static int build_all(struct builder *builder, struct error *err)
         return -1;
     outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
     builder->threads = outer > 0 ? (threads + outer - 1) / outer : 1;
-    if (threads_loop(outer, (int64_t)builder->task_count, build_part, builder, err) < 0)
+    if (threads_loop(outer, (int64_t)builder->task_count, build_member, builder, err) < 0)
         return -1;
     for (int i = 0; i < DATASET_SPLITS; i++)
         if (blend_split(builder, (enum dataset_split)i, err) < 0)
@@ -411,14 +412,14 @@ void dataset_destroy(struct dataset *dataset)
 {
     if (!dataset)
         return;
-    for (size_t i = 0; i < dataset->part_count; i++) {
-        indexed_close(dataset->parts[i].corpus);
-        index_file_close(dataset->parts[i].index);
+    for (size_t i = 0; i < dataset->member_count; i++) {
+        indexed_close(dataset->members[i].corpus);
+        index_file_close(dataset->members[i].index);
     }
     index_file_close(dataset->blend);
     masked_close(dataset->masked);
     cyclic_destroy(dataset->cyclic);
-    free(dataset->parts);
+    free(dataset->members);
     free(dataset);
 }
 
@@ -437,27 +438,27 @@ struct masked *dataset_masked(const struct dataset *dataset)
     return dataset->masked;
 }
 
-int dataset_find(const struct dataset *dataset, int64_t i, const struct part **part,
+int dataset_find(const struct dataset *dataset, int64_t i, const struct blend_member **member,
                  int64_t *sample, struct error *err)
 {
     int16_t corpus;
 
-    *part = dataset->parts;
+    *member = dataset->members;
     *sample = i;
     if (dataset->blend) {
         if (index_file_read(dataset->blend, BLEND_CORPUS, i, 1, &corpus, err) < 0 ||
             index_file_read(dataset->blend, BLEND_SAMPLE, i, 1, sample, err) < 0)
             return -1;
-        if (corpus < 0 || (size_t)corpus >= dataset->part_count)
+        if (corpus < 0 || (size_t)corpus >= dataset->member_count)
             return error_set(err, "%s names corpus %d of %zu; it is damaged, remove it",
-                             index_file_path(dataset->blend), corpus, dataset->part_count);
-        *part += corpus;
+                             index_file_path(dataset->blend), corpus, dataset->member_count);
+        *member += corpus;
     }
     return 0;
 }
 
 static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,
-                     const struct part **from, struct error *err)
+                     const struct blend_member **from, struct error *err)
 {
     int64_t sample;
 
@@ -469,7 +470,7 @@ static int read_text(const struct dataset *dataset, int64_t i, int32_t *text,
 
 int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct error *err)
 {
-    const struct part *part = NULL;
+    const struct blend_member *member = NULL;
     const char *split = dataset_split_name(dataset->split);
 
     if (i < 0 || i >= dataset->samples)
@@ -480,14 +481,14 @@ int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct
         mock_text(dataset, i, text);
         return 0;
     }
-    if (read_text(dataset, i, text, &part, err) < 0)
+    if (read_text(dataset, i, text, &member, err) < 0)
         return error_prefix(err, "sample %" PRId64 " of the %s data", i, split);
     for (int64_t j = 0; j <= dataset->sequence_length && dataset->vocabulary > 0; j++)
         if (text[j] < 0 || text[j] >= dataset->vocabulary)
-            return error_set(err,
-                             "%s.bin: token %" PRId32 " in sample %" PRId64 " of the %s data is "
-                             "not in the vocabulary of %" PRId64
-                             "; was it made with another tokenizer?",
-                             indexed_prefix(part->corpus), text[j], i, split, dataset->vocabulary);
+            return error_set(
+                err,
+                "%s.bin: token %" PRId32 " in sample %" PRId64 " of the %s data is "
+                "not in the vocabulary of %" PRId64 "; was it made with another tokenizer?",
+                indexed_prefix(member->corpus), text[j], i, split, dataset->vocabulary);
     return 0;
 }

@@ -8,8 +8,8 @@
 #include "gpt_index.h"
 #include "masked.h"
 
-/* One corpus and the order of its samples. */
-struct part {
+/* A corpus of a blend, and the order of its samples. */
+struct blend_member {
     struct indexed *corpus;
     struct index_file *index;
 };
@@ -19,13 +19,13 @@ struct dataset {
     int64_t samples, sequence_length, vocabulary;
     int32_t eod;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
-    struct part *parts; /* none: mock data */
-    size_t part_count;
-    struct index_file *blend; /* arrays BLEND_*; NULL if the only part is used directly */
+    struct blend_member *members; /* none: mock data */
+    size_t member_count;
+    struct index_file *blend; /* arrays BLEND_*; NULL if the only member is used directly */
     uint32_t seed;
     int mock;
-    struct masked *masked; /* of a masked language model: instead of the parts */
-    /* Of Megatron's BERT: the parts' indices are bert.h's. */
+    struct masked *masked; /* of a masked language model: instead of the members */
+    /* Of Megatron's BERT: the members' indices are bert.h's. */
     int bert;
     struct masked_config bert_config;
     struct cyclic *cyclic; /* NULL: samples are read in their order */
@@ -36,15 +36,15 @@ int masked_check(const struct dataset_config *config, struct error *err);
 int masked_create(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
                   struct error *err);
 /* The corpus and the number in it of sample 'i' in training order. */
-int dataset_find(const struct dataset *dataset, int64_t i, const struct part **part,
+int dataset_find(const struct dataset *dataset, int64_t i, const struct blend_member **member,
                  int64_t *sample, struct error *err);
-/* Samples of part 'i'. */
+/* Samples of member 'i'. */
 int64_t dataset_part_samples(const struct dataset *dataset, size_t i);
 /* A dataset without data. */
 struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
-                            size_t parts, struct error *err);
+                            size_t members, struct error *err);
 
-enum { BLEND_CORPUS, BLEND_SAMPLE, BLEND_TAKEN }; /* i16, i64 per sample; i64 per part */
+enum { BLEND_CORPUS, BLEND_SAMPLE, BLEND_TAKEN }; /* i16, i64 per sample; i64 per member */
 
 const char *dataset_split_name(enum dataset_split split);
 
@@ -52,9 +52,9 @@ const char *dataset_split_name(enum dataset_split split);
  * (seed, split, sample). A model learns to count. */
 void mock_text(const struct dataset *dataset, int64_t i, int32_t *text);
 
-/* Get the order of a blend of dataset->parts from the cache, or build it. 'weights' are the user's,
- * normalized; NULL if the sizes of the corpora decide. 'wanted' is the number of samples; negative:
- * all. Sets dataset->blend and dataset->samples. */
+/* Get the order of a blend of dataset->members from the cache, or build it. 'weights' are the
+ * user's, normalized; NULL if the sizes of the corpora decide. 'wanted' is the number of samples;
+ * negative: all. Sets dataset->blend and dataset->samples. */
 int blend_index_get(struct dataset *dataset, const double *weights, int64_t wanted,
                     const char *const *directories, int directory_count, double deadline,
                     struct error *err);

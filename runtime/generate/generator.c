@@ -102,7 +102,7 @@ static int create_buffers(struct generator *g, struct error *err)
     size_t tokens = (size_t)z->samples * sizeof(int32_t), offers;
     struct operation widen = {
         .kind = OPERATION_CONVERT,
-        .convert = {z->samples * z->vocabulary, g->config.model.type, TYPE_FP32}};
+        .convert = {z->samples * z->vocabulary, g->config.model.type, TYPE_FP32, 0}};
 
     g->picked = device_allocate(g->device, tokens, err);
     g->host_picked = g->picked ? device_host_allocate(g->device, tokens, err) : NULL;

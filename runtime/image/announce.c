@@ -2,7 +2,6 @@
 #include "announce.h"
 #include "file.h"
 #include "clock.h"
-#include "files.h"
 #include "shared_file.h"
 
 #include <math.h>
@@ -44,7 +43,7 @@ static void read_sign(const struct announcement *announcement, char *sign, size_
 {
     char directory[4096];
 
-    small_file_read(announcement->path, sign, size);
+    file_read_text(announcement->path, sign, size);
     snprintf(directory, sizeof(directory), "%s", announcement->path);
     *strrchr(directory, '/') = '\0';
     file_refresh_directory(directory);

@@ -3,7 +3,6 @@
 #include "file.h"
 #include "cache_private.h"
 #include "checksum.h"
-#include "files.h"
 #include "shared_file.h"
 #include "squashfs.h"
 #include "sweep.h"
@@ -232,7 +231,7 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
     const char *origin, *sum;
 
     if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
-        small_file_read(path, text, sizeof(text)) < 0)
+        file_read_text(path, text, sizeof(text)) < 0)
         return;
     if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;

@@ -3,7 +3,6 @@
 #include "file.h"
 #include "clock.h"
 #include "announce.h"
-#include "files.h"
 #include "importer.h"
 #include "log.h"
 #include "named.h"

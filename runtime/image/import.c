@@ -3,7 +3,6 @@
 #include "clock.h"
 #include "import_private.h"
 #include "enroot.h"
-#include "files.h"
 #include "lease.h"
 #include "log.h"
 #include "process.h"

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "cache.h"
 #include "enroot.h"
-#include "files.h"
 #include "remedy.h"
 #include "shared_file.h"
 #include "lease.h"
@@ -180,7 +179,7 @@ int container_kept(const struct named_request *request, char *full, size_t size,
     if (access(path, F_OK) < 0)
         return 0;
     snprintf(path, sizeof(path), "%.4000s/%s/" ORIGIN_FILE, data, full);
-    small_file_read(path, origin, NAMED_ORIGIN_SIZE);
+    file_read_text(path, origin, NAMED_ORIGIN_SIZE);
     origin[strcspn(origin, "\n")] = '\0';
     return 1;
 }

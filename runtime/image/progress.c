@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "progress.h"
 #include "clock.h"
-#include "files.h"
+#include "file.h"
 
 #include <dirent.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static int writes_draft(const char *pid, const char *draft)
     size_t got;
 
     snprintf(path, sizeof(path), "/proc/%.20s/comm", pid);
-    if (small_file_read(path, text, sizeof(text)) < 0 || strcmp(text, "mksquashfs\n") != 0)
+    if (file_read_text(path, text, sizeof(text)) < 0 || strcmp(text, "mksquashfs\n") != 0)
         return 0;
     snprintf(path, sizeof(path), "/proc/%.20s/cmdline", pid);
     file = fopen(path, "re");
@@ -46,7 +46,7 @@ static double bytes_read_by(const char *pid)
     long long value;
 
     snprintf(path, sizeof(path), "/proc/%.20s/io", pid);
-    if (small_file_read(path, text, sizeof(text)) < 0 || sscanf(text, "rchar: %lld", &value) != 1)
+    if (file_read_text(path, text, sizeof(text)) < 0 || sscanf(text, "rchar: %lld", &value) != 1)
         return -1;
     return (double)value;
 }

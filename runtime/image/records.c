@@ -3,7 +3,6 @@
 #include "cache_private.h"
 #include "file.h"
 #include "checksum.h"
-#include "files.h"
 #include "shared_file.h"
 #include "sweep.h"
 

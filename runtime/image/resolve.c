@@ -2,7 +2,6 @@
 /* Determine which image a name refers to. */
 #include "enroot.h"
 #include "clock.h"
-#include "files.h"
 #include "import_private.h"
 #include "lease.h"
 #include "log.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shared_file.h"
 #include "file.h"
-#include "files.h"
 #include "owner.h"
 
 #include <errno.h>
@@ -20,7 +19,7 @@ int shared_file_read(const char *path, uid_t owner, char *text, size_t size)
         close(fd);
         fd = -1;
     }
-    return small_file_read_open(fd, text, size);
+    return file_read_text_fd(fd, text, size) < 0 ? -1 : 0;
 }
 
 /* Returns 0 or -1 (errno). */

@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "cache.h"
 #include "checksum.h"
-#include "files.h"
 #include "shared_file.h"
 #include "progress.h"
 #include "sweep.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep.h"
-#include "files.h"
+#include "file.h"
 #include "lease.h"
 #include "owner.h"
 
@@ -75,7 +75,7 @@ static void sweep_one(struct swept *swept, const char *name, const struct stat *
     if (snprintf(path, sizeof(path), "%s/%s", swept->directory, name) >= (int)sizeof(path))
         return;
     if (!is_draft)
-        small_file_read(path, text, sizeof(text));
+        file_read_text(path, text, sizeof(text));
     patience = patience_for(owner_fate(owner ? owner + 1 : text), is_new);
     if (swept->now == 0)
         swept->now = time_there(dirfd(swept->listed));

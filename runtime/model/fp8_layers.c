@@ -190,7 +190,7 @@ static void cast(struct model *m, struct device_plan *plan, const struct operand
     run_quantize(plan, compute(m), o);
 }
 
-void fp8_input_place(struct fp8_input *input, struct arena *arena)
+void fp8_input_lay_out(struct fp8_input *input, struct arena *arena)
 {
     input->inverse = arena_take(arena, INVERSE_STRIDE, sizeof(float));
 }

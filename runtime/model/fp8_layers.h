@@ -89,7 +89,7 @@ struct fp8_input {
 };
 
 /* Place 'inverse'. */
-void fp8_input_place(struct fp8_input *input, struct arena *arena);
+void fp8_input_lay_out(struct fp8_input *input, struct arena *arena);
 
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
  * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */

@@ -22,18 +22,10 @@ enum { PROGRAM_LIMIT = 1 << 30 };
 static void read_line(const char *root, const char *path, char *line, size_t size)
 {
     char whole[PATH_MAX];
-    FILE *file;
 
     line[0] = '\0';
-    if (snprintf(whole, sizeof(whole), "%s%s", root, path) >= (int)sizeof(whole))
-        return;
-    file = fopen(whole, "re");
-    if (!file)
-        return;
-    if (!fgets(line, (int)size, file))
-        line[0] = '\0';
-    fclose(file);
-    line[strcspn(line, "\n")] = '\0';
+    if (snprintf(whole, sizeof(whole), "%s%s", root, path) < (int)sizeof(whole))
+        file_read_line(whole, line, size);
 }
 
 /* Programs of one release may still differ, so compare the files. */

@@ -105,7 +105,8 @@ static int fill_normal(struct layer *l, void *to, int64_t count, double deviatio
     struct operation normal = {
         .kind = OPERATION_NORMAL,
         .normal = {.rows = 1, .cols = count, .all_cols = count, .deviation = deviation}};
-    struct operation convert = {.kind = OPERATION_CONVERT, .convert = {count, TYPE_FP32, l->type}};
+    struct operation convert = {.kind = OPERATION_CONVERT,
+                                .convert = {count, TYPE_FP32, l->type, 0}};
     struct device_plan *numbers = plan(l, &normal, err);
     struct device_plan *converted = numbers ? plan(l, &convert, err) : NULL;
     int rc = converted ? 0 : -1;

@@ -102,7 +102,8 @@ static struct device_plan *make_add(struct maker *m, int64_t count, enum device_
 static struct device_plan *make_convert(struct maker *m, int64_t count, enum device_type from,
                                         enum device_type to)
 {
-    return make(m, (struct operation){.kind = OPERATION_CONVERT, .convert = {count, from, to}});
+    return make(m, (struct operation){.kind = OPERATION_CONVERT,
+                                      .convert = {.count = count, .from = from, .to = to}});
 }
 
 static void make_products(struct newton_schulz *ns, struct maker *m)

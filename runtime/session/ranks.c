@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
+#include "file.h"
 #include "log.h"
 #include "remedy.h"
 
@@ -13,17 +14,11 @@
 /* Does the file contain a number that starts with 'digits'? */
 static int contains(const char *directory, const char *device, const char *file, const char *digits)
 {
-    char path[PATH_MAX], text[16] = "";
-    FILE *stream;
+    char path[PATH_MAX], text[16];
 
     if (snprintf(path, sizeof(path), "%s/%s/%s", directory, device, file) >= (int)sizeof(path))
         return 0;
-    stream = fopen(path, "re");
-    if (!stream)
-        return 0;
-    if (!fgets(text, sizeof(text), stream))
-        text[0] = '\0';
-    fclose(stream);
+    file_read_line(path, text, sizeof(text));
     return strncmp(text, digits, strlen(digits)) == 0;
 }
 

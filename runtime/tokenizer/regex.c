@@ -10,46 +10,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES     20000
+#define POSITIONS  20000
 #define STATES     4000
-#define LIST       512 /* places in a state */
+#define LIST       512 /* positions in a state */
 #define LAST_POINT 0x10FFFF
 #define PAGES      ((LAST_POINT + 1) >> 8)
 
-enum place_kind { PLACE_SET, PLACE_LOOK, PLACE_SPLIT, PLACE_MATCH };
+enum position_kind { POSITION_SET, POSITION_LOOK, POSITION_SPLIT, POSITION_MATCH };
 
-struct place {
-    enum place_kind kind;
+struct position {
+    enum position_kind kind;
     unsigned set;
     int negated, at_end;
-    int next, other; /* other: of PLACE_SPLIT, with less priority */
+    int next, other; /* other: of POSITION_SPLIT, with less priority */
 };
 
 struct list {
     unsigned count;
-    int places[LIST];
+    int positions[LIST];
 };
 
 struct compiler {
     struct regex *regex;
     struct regex_tree tree;
-    struct place *places;
-    int place_count;
+    struct position *positions;
+    int position_count;
     uint64_t *members; /* by class: the sets that contain it */
     unsigned class_count;
     struct list **states;
-    uint32_t *marks, mark; /* by place: was it added to the list that is being made? */
+    uint32_t *marks, mark; /* by position: was it added to the list that is being made? */
     const char *refused;
 };
 
-static int add_place(struct compiler *compiler, struct place place)
+static int add_position(struct compiler *compiler, struct position position)
 {
-    if (compiler->place_count == PLACES) {
+    if (compiler->position_count == POSITIONS) {
         compiler->refused = "a pattern of this size";
         return -1;
     }
-    compiler->places[compiler->place_count] = place;
-    return compiler->place_count++;
+    compiler->positions[compiler->position_count] = position;
+    return compiler->position_count++;
 }
 
 static int is_nullable(const struct regex_tree *tree, int at)
@@ -70,96 +70,99 @@ static int is_nullable(const struct regex_tree *tree, int at)
     }
 }
 
-static int place_node(struct compiler *compiler, int at, int next);
+static int compile_node(struct compiler *compiler, int at, int next);
 
-static int place_split(struct compiler *compiler, int lazy, int body, int next)
+static int compile_split(struct compiler *compiler, int lazy, int body, int next)
 {
     if (body < 0)
         return -1;
-    return add_place(compiler, (struct place){.kind = PLACE_SPLIT,
-                                              .next = lazy ? next : body,
-                                              .other = lazy ? body : next});
+    return add_position(compiler, (struct position){.kind = POSITION_SPLIT,
+                                                    .next = lazy ? next : body,
+                                                    .other = lazy ? body : next});
 }
 
-static int place_repeat(struct compiler *compiler, const struct regex_node *node, int next)
+static int compile_repeat(struct compiler *compiler, const struct regex_node *node, int next)
 {
     int start = next;
 
     if (node->maximum < 0) {
-        int loop = add_place(compiler, (struct place){.kind = PLACE_SPLIT}), body;
+        int loop = add_position(compiler, (struct position){.kind = POSITION_SPLIT}), body;
 
         if (is_nullable(&compiler->tree, node->left))
             compiler->refused = "a repetition of something that may be empty";
         if (loop < 0 || compiler->refused)
             return -1;
-        body = place_node(compiler, node->left, loop);
-        compiler->places[loop].next = node->lazy ? next : body;
-        compiler->places[loop].other = node->lazy ? body : next;
+        body = compile_node(compiler, node->left, loop);
+        compiler->positions[loop].next = node->lazy ? next : body;
+        compiler->positions[loop].other = node->lazy ? body : next;
         start = body < 0 ? -1 : loop;
     }
     for (int i = node->minimum; i < node->maximum && start >= 0; i++)
-        start = place_split(compiler, node->lazy, place_node(compiler, node->left, start), next);
+        start =
+            compile_split(compiler, node->lazy, compile_node(compiler, node->left, start), next);
     for (int i = 0; i < node->minimum && start >= 0; i++)
-        start = place_node(compiler, node->left, start);
+        start = compile_node(compiler, node->left, start);
     return start;
 }
 
-/* The places of a node before the place 'next'. Returns the first one, or -1. */
-static int place_node(struct compiler *compiler, int at, int next)
+/* The positions of a node before the position 'next'. Returns the first one, or -1. */
+static int compile_node(struct compiler *compiler, int at, int next)
 {
     const struct regex_node *node = &compiler->tree.nodes[at];
     int right;
 
     switch (node->kind) {
     case NODE_SET:
-        return add_place(compiler,
-                         (struct place){.kind = PLACE_SET, .set = node->set, .next = next});
+        return add_position(
+            compiler, (struct position){.kind = POSITION_SET, .set = node->set, .next = next});
     case NODE_LOOK:
-        return add_place(compiler, (struct place){.kind = PLACE_LOOK,
-                                                  .set = node->set,
-                                                  .negated = node->negated,
-                                                  .at_end = node->at_end,
-                                                  .next = next});
+        return add_position(compiler, (struct position){.kind = POSITION_LOOK,
+                                                        .set = node->set,
+                                                        .negated = node->negated,
+                                                        .at_end = node->at_end,
+                                                        .next = next});
     case NODE_CONCATENATION:
-        right = place_node(compiler, node->right, next);
-        return right < 0 ? -1 : place_node(compiler, node->left, right);
+        right = compile_node(compiler, node->right, next);
+        return right < 0 ? -1 : compile_node(compiler, node->left, right);
     case NODE_ALTERNATIVES:
-        right = place_node(compiler, node->right, next);
-        return right < 0 ? -1
-                         : place_split(compiler, 0, place_node(compiler, node->left, next), right);
+        right = compile_node(compiler, node->right, next);
+        return right < 0
+                   ? -1
+                   : compile_split(compiler, 0, compile_node(compiler, node->left, next), right);
     case NODE_REPEAT:
-        return place_repeat(compiler, node, next);
+        return compile_repeat(compiler, node, next);
     default:
         return next;
     }
 }
 
-/* Add a place, or those that a split leads to, in the order of their priority. */
+/* Add a position, or those that a split leads to, in the order of their priority. */
 static void add_to_list(struct compiler *compiler, struct list *list, int at)
 {
-    const struct place *place = &compiler->places[at];
+    const struct position *position = &compiler->positions[at];
 
     if (compiler->marks[at] == compiler->mark)
         return;
     compiler->marks[at] = compiler->mark;
-    if (place->kind == PLACE_SPLIT) {
-        add_to_list(compiler, list, place->next);
-        add_to_list(compiler, list, place->other);
+    if (position->kind == POSITION_SPLIT) {
+        add_to_list(compiler, list, position->next);
+        add_to_list(compiler, list, position->other);
     } else if (list->count == LIST) {
         compiler->refused = "a pattern of this size";
     } else {
-        list->places[list->count++] = at;
+        list->positions[list->count++] = at;
     }
 }
 
 /* Can this position be left by a character of the class (the last class is the end of the text)? */
-static int fits(const struct compiler *compiler, const struct place *place, unsigned class)
+static int fits(const struct compiler *compiler, const struct position *position, unsigned class)
 {
-    int inside = class < compiler->class_count && (compiler->members[class] >> place->set & 1) != 0;
+    int inside =
+        class < compiler->class_count && (compiler->members[class] >> position->set & 1) != 0;
 
-    if (place->kind == PLACE_SET)
+    if (position->kind == POSITION_SET)
         return inside;
-    return class == compiler->class_count ? place->at_end : inside != place->negated;
+    return class == compiler->class_count ? position->at_end : inside != position->negated;
 }
 
 /* Follow 'from' over a class into 'to'. Returns whether a match ends before the character. */
@@ -167,25 +170,25 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
                   struct list *to, int depth)
 {
     for (unsigned i = 0; i < from->count; i++) {
-        const struct place *place = &compiler->places[from->places[i]];
+        const struct position *position = &compiler->positions[from->positions[i]];
 
-        if (place->kind == PLACE_MATCH)
+        if (position->kind == POSITION_MATCH)
             return 1;
-        if (!fits(compiler, place, class))
+        if (!fits(compiler, position, class))
             continue;
-        if (place->kind == PLACE_SET) {
-            add_to_list(compiler, to, place->next);
+        if (position->kind == POSITION_SET) {
+            add_to_list(compiler, to, position->next);
         } else {
             struct list *here = calloc(1, sizeof(*here));
             uint32_t *marks = compiler->marks, mark = compiler->mark;
             int matched = 0;
 
-            compiler->marks = calloc(PLACES, sizeof(*marks));
+            compiler->marks = calloc(POSITIONS, sizeof(*marks));
             compiler->mark = 1;
             if (!here || !compiler->marks || depth > 8)
                 compiler->refused = "a pattern with so many look-aheads";
             else
-                add_to_list(compiler, here, place->next);
+                add_to_list(compiler, here, position->next);
             free(compiler->marks);
             compiler->marks = marks;
             compiler->mark = mark;
@@ -203,7 +206,7 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
 static int find_state(struct compiler *compiler, const struct list *list)
 {
     struct regex *regex = compiler->regex;
-    size_t size = offsetof(struct list, places) + list->count * sizeof(list->places[0]);
+    size_t size = offsetof(struct list, positions) + list->count * sizeof(list->positions[0]);
 
     for (unsigned i = 0; i < regex->state_count; i++)
         if (compiler->states[i]->count == list->count &&
@@ -374,8 +377,8 @@ static void make_bytes(struct regex *regex)
 
 static int compile(struct compiler *compiler)
 {
-    int match = add_place(compiler, (struct place){.kind = PLACE_MATCH});
-    int start = place_node(compiler, compiler->tree.root, match);
+    int match = add_position(compiler, (struct position){.kind = POSITION_MATCH});
+    int start = compile_node(compiler, compiler->tree.root, match);
 
     if (start < 0 || make_classes(compiler) < 0)
         return -1;
@@ -395,13 +398,13 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     memset(regex, 0, sizeof(*regex));
     if (compiler) {
         compiler->regex = regex;
-        compiler->places = calloc(PLACES, sizeof(*compiler->places));
-        compiler->marks = calloc(PLACES, sizeof(*compiler->marks));
+        compiler->positions = calloc(POSITIONS, sizeof(*compiler->positions));
+        compiler->marks = calloc(POSITIONS, sizeof(*compiler->marks));
         compiler->members = calloc(256, sizeof(*compiler->members));
         compiler->states = calloc(STATES, sizeof(*compiler->states));
         regex->pages = calloc(PAGES, sizeof(*regex->pages));
     }
-    if (!compiler || !compiler->places || !compiler->marks || !compiler->members ||
+    if (!compiler || !compiler->positions || !compiler->marks || !compiler->members ||
         !compiler->states || !regex->pages) {
         error_set(err, "out of memory for a pattern");
     } else {
@@ -413,7 +416,7 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     for (unsigned i = 0; compiler && compiler->states && i < regex->state_count; i++)
         free(compiler->states[i]);
     if (compiler) {
-        free(compiler->places);
+        free(compiler->positions);
         free(compiler->marks);
         free(compiler->members);
         free(compiler->states);

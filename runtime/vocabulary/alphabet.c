@@ -64,7 +64,7 @@ static void count_characters(const struct lexicon *lexicon, int64_t *times)
 {
     for (size_t i = 0; i < lexicon->count; i++) {
         const struct lexicon_word *word = &lexicon->words[i];
-        const uint8_t *at = lexicon->text.data + word->place, *end = at + word->size;
+        const uint8_t *at = lexicon->text.data + word->offset, *end = at + word->size;
 
         while (at < end) {
             uint32_t point;
@@ -133,7 +133,7 @@ static void write_word(struct bpe_learning *l, const uint8_t *at, size_t size,
                        const uint32_t *bytes, struct bpe_word *word, struct error *err)
 {
     const uint8_t *begin = at, *end = at + size;
-    uint32_t *symbols = l->symbols + word->place;
+    uint32_t *symbols = l->symbols + word->offset;
 
     if (l->rules->byte_level) {
         for (; at < end; at++)
@@ -154,7 +154,7 @@ static void write_word(struct bpe_learning *l, const uint8_t *at, size_t size,
 int bpe_write_words(struct bpe_learning *l, const struct lexicon *lexicon, struct error *err)
 {
     uint32_t bytes[256];
-    uint64_t place = 0;
+    uint64_t offset = 0;
 
     l->words = calloc(lexicon->count + 1, sizeof(*l->words));
     l->symbols = malloc((lexicon->text.size + 1) * sizeof(*l->symbols));
@@ -165,9 +165,9 @@ int bpe_write_words(struct bpe_learning *l, const struct lexicon *lexicon, struc
     for (size_t i = 0; i < lexicon->count && !l->failed; i++) {
         const struct lexicon_word *from = &lexicon->words[i];
 
-        l->words[i] = (struct bpe_word){.place = place, .times = from->times};
-        write_word(l, lexicon->text.data + from->place, from->size, bytes, &l->words[i], err);
-        place += l->words[i].length;
+        l->words[i] = (struct bpe_word){.offset = offset, .times = from->times};
+        write_word(l, lexicon->text.data + from->offset, from->size, bytes, &l->words[i], err);
+        offset += l->words[i].length;
     }
     return l->failed ? -1 : 0;
 }

@@ -82,25 +82,25 @@ static void *grown(void *items, size_t count, size_t *capacity, size_t size)
     return larger;
 }
 
-static int begin_places(struct bpe_learning *l, struct bpe_pair *pair)
+static int begin_occurrences(struct bpe_learning *l, struct bpe_pair *pair)
 {
     size_t capacity = l->fresh_capacity;
-    struct bpe_places *places =
-        grown(l->places, l->place_count, &l->place_capacity, sizeof(*places));
+    struct bpe_occurrences *occurrences =
+        grown(l->occurrences, l->occurrence_count, &l->occurrence_capacity, sizeof(*occurrences));
     uint32_t *fresh = grown(l->fresh, l->fresh_count, &l->fresh_capacity, sizeof(*fresh));
     uint64_t *keys = grown(l->fresh_keys, l->fresh_count, &capacity, sizeof(*keys));
 
-    l->places = places ? places : l->places;
+    l->occurrences = occurrences ? occurrences : l->occurrences;
     l->fresh = fresh ? fresh : l->fresh;
     l->fresh_keys = keys ? keys : l->fresh_keys;
-    if (!places || !fresh || !keys)
+    if (!occurrences || !fresh || !keys)
         return -1;
     pair->round = l->round;
-    pair->places = (uint32_t)l->place_count;
-    l->places[l->place_count] = (struct bpe_places){NULL, 0, 0};
-    l->fresh[l->fresh_count] = pair->places;
+    pair->occurrences = (uint32_t)l->occurrence_count;
+    l->occurrences[l->occurrence_count] = (struct bpe_occurrences){NULL, 0, 0};
+    l->fresh[l->fresh_count] = pair->occurrences;
     l->fresh_keys[l->fresh_count] = pair->key;
-    l->place_count++;
+    l->occurrence_count++;
     l->fresh_count++;
     return 0;
 }
@@ -110,24 +110,24 @@ static void add_pair(struct bpe_learning *l, uint32_t left, uint32_t right, uint
                      int64_t times)
 {
     struct bpe_pair *pair = pair_of(l, left, right);
-    struct bpe_places *places;
+    struct bpe_occurrences *occurrences;
     uint32_t *words;
 
-    if (!pair || (pair->round != l->round && begin_places(l, pair) < 0)) {
+    if (!pair || (pair->round != l->round && begin_occurrences(l, pair) < 0)) {
         l->failed = 1;
         return;
     }
     pair->count += times;
-    places = &l->places[pair->places];
-    if (places->count > 0 && places->words[places->count - 1] == word)
+    occurrences = &l->occurrences[pair->occurrences];
+    if (occurrences->count > 0 && occurrences->words[occurrences->count - 1] == word)
         return;
-    words = grown(places->words, places->count, &places->capacity, sizeof(*words));
+    words = grown(occurrences->words, occurrences->count, &occurrences->capacity, sizeof(*words));
     if (!words) {
         l->failed = 1;
         return;
     }
-    places->words = words;
-    words[places->count++] = word;
+    occurrences->words = words;
+    words[occurrences->count++] = word;
 }
 
 /* --- Queue ----------------------------------------------------------------------------------- */
@@ -167,10 +167,10 @@ static int push(struct bpe_learning *l, struct bpe_candidate candidate)
     return 0;
 }
 
-static void drop_places(struct bpe_learning *l, uint32_t number)
+static void drop_occurrences(struct bpe_learning *l, uint32_t number)
 {
-    free(l->places[number].words);
-    l->places[number] = (struct bpe_places){NULL, 0, 0};
+    free(l->occurrences[number].words);
+    l->occurrences[number] = (struct bpe_occurrences){NULL, 0, 0};
 }
 
 /* Put the pairs that have come up into the queue. */
@@ -181,7 +181,7 @@ static int push_fresh(struct bpe_learning *l)
         int64_t count = slot_of(l->pairs, l->pair_capacity, key)->count;
 
         if (count <= 0)
-            drop_places(l, l->fresh[i]);
+            drop_occurrences(l, l->fresh[i]);
         else if (push(l, (struct bpe_candidate){count, key, l->fresh[i]}) < 0)
             l->failed = 1;
     }
@@ -197,7 +197,7 @@ static int count_pairs(struct bpe_learning *l)
     l->round = 1;
     for (size_t i = 0; i < l->word_count && !l->failed; i++) {
         const struct bpe_word *word = &l->words[i];
-        const uint32_t *symbols = l->symbols + word->place;
+        const uint32_t *symbols = l->symbols + word->offset;
 
         for (uint64_t k = 0; k + 1 < word->length; k++)
             add_pair(l, symbols[k], symbols[k + 1], (uint32_t)i, word->times);
@@ -218,7 +218,7 @@ static void lose_pair(struct bpe_learning *l, uint32_t left, uint32_t right, int
 static void merge_word(struct bpe_learning *l, uint32_t number, uint64_t key, uint32_t made)
 {
     struct bpe_word *word = &l->words[number];
-    uint32_t *symbols = l->symbols + word->place, left = (uint32_t)(key >> 32),
+    uint32_t *symbols = l->symbols + word->offset, left = (uint32_t)(key >> 32),
              right = (uint32_t)key;
     uint64_t to = 0;
 
@@ -277,9 +277,9 @@ static int apply(struct bpe_learning *l, const struct bpe_candidate *best, struc
         return -1;
     merges[learned->merge_count++] =
         (struct bpe_merge){(uint32_t)(best->key >> 32), (uint32_t)best->key};
-    for (size_t i = 0; i < l->places[best->places].count && !l->failed; i++)
-        merge_word(l, l->places[best->places].words[i], best->key, (uint32_t)made);
-    drop_places(l, best->places);
+    for (size_t i = 0; i < l->occurrences[best->occurrences].count && !l->failed; i++)
+        merge_word(l, l->occurrences[best->occurrences].words[i], best->key, (uint32_t)made);
+    drop_occurrences(l, best->occurrences);
     return l->failed || push_fresh(l) < 0 ? error_set(err, "out of memory") : 0;
 }
 
@@ -312,9 +312,9 @@ static int merge_all(struct bpe_learning *l, struct error *err)
 
 static void clear(struct bpe_learning *l)
 {
-    for (size_t i = 0; i < l->place_count; i++)
-        free(l->places[i].words);
-    free(l->places);
+    for (size_t i = 0; i < l->occurrence_count; i++)
+        free(l->occurrences[i].words);
+    free(l->occurrences);
     free(l->fresh);
     free(l->fresh_keys);
     free(l->queue);

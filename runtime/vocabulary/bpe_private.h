@@ -6,13 +6,13 @@
 #include "bpe_learn.h"
 
 struct bpe_word {
-    uint64_t place; /* of its first symbol */
+    uint64_t offset; /* of its first symbol */
     uint64_t length;
     int64_t times;
 };
 
 /* Where a pair occurs: an entry of the queue. */
-struct bpe_places {
+struct bpe_occurrences {
     uint32_t *words;
     size_t count, capacity;
 };
@@ -20,14 +20,14 @@ struct bpe_places {
 struct bpe_pair {
     uint64_t key; /* left << 32 | right */
     int64_t count;
-    uint32_t round;  /* the merge in which 'places' was begun */
-    uint32_t places; /* where it has come up in that merge: a number in 'places' */
+    uint32_t round;       /* the merge in which 'occurrences' was begun */
+    uint32_t occurrences; /* where it has come up in that merge: a number in 'occurrences' */
 };
 
 struct bpe_candidate {
     int64_t count; /* when it was put into the queue */
     uint64_t key;
-    uint32_t places;
+    uint32_t occurrences;
 };
 
 struct bpe_learning {
@@ -38,9 +38,9 @@ struct bpe_learning {
     size_t word_count;
     struct bpe_pair *pairs; /* hash table; count 0 and key 0: empty */
     size_t pair_capacity, pair_count;
-    struct bpe_places *places;
-    size_t place_count, place_capacity;
-    uint32_t *fresh; /* places begun in this merge */
+    struct bpe_occurrences *occurrences;
+    size_t occurrence_count, occurrence_capacity;
+    uint32_t *fresh; /* occurrences begun in this merge */
     size_t fresh_count, fresh_capacity;
     uint64_t *fresh_keys;
     struct bpe_candidate *queue; /* a binary heap */

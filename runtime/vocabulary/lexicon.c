@@ -31,7 +31,7 @@ static int by_frequency(const void *a, const void *b, void *context)
 
     if (left->times != right->times)
         return left->times > right->times ? -1 : 1;
-    order = memcmp(text + left->place, text + right->place, size);
+    order = memcmp(text + left->offset, text + right->offset, size);
     if (order != 0)
         return order;
     return left->size < right->size ? -1 : left->size > right->size;

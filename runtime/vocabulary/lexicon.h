@@ -9,7 +9,7 @@
 #include "error.h"
 
 struct lexicon_word {
-    uint64_t place; /* of its first byte in 'text' */
+    uint64_t offset; /* of its first byte in 'text' */
     uint64_t size;
     int64_t times;
 };

@@ -47,15 +47,15 @@ static int grow_slots(struct tokens *tokens)
     return 0;
 }
 
-static int grow_places(struct tokens *tokens)
+static int grow_offsets(struct tokens *tokens)
 {
     size_t capacity = tokens->capacity ? tokens->capacity * 2 : FIRST_SLOTS;
-    uint64_t *places = realloc(tokens->places, (capacity + 1) * sizeof(*places));
+    uint64_t *offsets = realloc(tokens->offsets, (capacity + 1) * sizeof(*offsets));
 
-    if (!places)
+    if (!offsets)
         return -1;
-    places[tokens->count] = tokens->text.size;
-    tokens->places = places;
+    offsets[tokens->count] = tokens->text.size;
+    tokens->offsets = offsets;
     tokens->capacity = capacity;
     return 0;
 }
@@ -64,7 +64,7 @@ int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct 
 {
     size_t at;
 
-    if ((tokens->count == tokens->capacity && grow_places(tokens) < 0) ||
+    if ((tokens->count == tokens->capacity && grow_offsets(tokens) < 0) ||
         (tokens->count * 2 >= tokens->slot_count && grow_slots(tokens) < 0))
         return error_set(err, "out of memory for %zu tokens", tokens->count + 1);
     at = find_slot(tokens, text, size);
@@ -74,14 +74,14 @@ int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct 
     if (tokens->text.failed)
         return error_set(err, "out of memory for %zu tokens", tokens->count + 1);
     tokens->slots[at] = (uint32_t)++tokens->count;
-    tokens->places[tokens->count] = tokens->text.size;
+    tokens->offsets[tokens->count] = tokens->text.size;
     return (int64_t)tokens->count - 1;
 }
 
 void tokens_clear(struct tokens *tokens)
 {
     bytes_clear(&tokens->text);
-    free(tokens->places);
+    free(tokens->offsets);
     free(tokens->slots);
     memset(tokens, 0, sizeof(*tokens));
 }

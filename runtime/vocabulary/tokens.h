@@ -12,7 +12,7 @@
 /* All zero is an empty list. */
 struct tokens {
     struct bytes text; /* of all tokens, one after the other */
-    uint64_t *places;  /* count + 1: where each begins */
+    uint64_t *offsets; /* count + 1: where each begins */
     size_t count, capacity;
     uint32_t *slots; /* by hash: id + 1; 0: empty */
     size_t slot_count;
@@ -27,8 +27,8 @@ int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct 
 /* The text of a token; valid until the next one is added. */
 static inline const char *token_text(const struct tokens *tokens, size_t id, size_t *size)
 {
-    *size = tokens->places[id + 1] - tokens->places[id];
-    return (const char *)tokens->text.data + tokens->places[id];
+    *size = tokens->offsets[id + 1] - tokens->offsets[id];
+    return (const char *)tokens->text.data + tokens->offsets[id];
 }
 
 void tokens_clear(struct tokens *tokens);

@@ -142,7 +142,7 @@ static int use_best(const struct unigram_learning *l, const struct lexicon_word 
 {
     struct node *nodes = lattice->nodes;
 
-    find_best(l, l->spans->text.data + span->place, span->size, TRIE_NONE, nodes);
+    find_best(l, l->spans->text.data + span->offset, span->size, TRIE_NONE, nodes);
     for (size_t end = span->size; end > 0 && nodes[end].piece != TRIE_NONE; end = nodes[end].from)
         used[nodes[end].piece] += (double)span->times;
     *likelihood += (double)span->times * nodes[span->size].best;
@@ -156,7 +156,7 @@ static int use_average(const struct unigram_learning *l, const struct lexicon_wo
     struct node *nodes = lattice->nodes;
     double all, times = (double)span->times;
 
-    if (sum_forward(l, l->spans->text.data + span->place, span->size, lattice) < 0)
+    if (sum_forward(l, l->spans->text.data + span->offset, span->size, lattice) < 0)
         return -1;
     all = nodes[span->size].forward;
     if (!(all > 0 && all < INFINITY)) /* out of range: a word that nearly never occurs */

@@ -41,7 +41,7 @@ static size_t count_characters(const struct lexicon *lexicon, struct character *
     for (uint32_t point = 0; point < POINTS; point++)
         all[point] = (struct character){0, point};
     for (size_t i = 0; i < lexicon->count; i++) {
-        const uint8_t *at = lexicon->text.data + lexicon->words[i].place;
+        const uint8_t *at = lexicon->text.data + lexicon->words[i].offset;
         const uint8_t *end = at + lexicon->words[i].size;
 
         while (at < end) {
@@ -115,7 +115,7 @@ static int add_spans(const struct unigram_pieces *pieces, const uint8_t *at, siz
 
 /* A part of a word: where one copy of it is. */
 struct part {
-    uint64_t place;
+    uint64_t offset;
     int64_t times;
     uint32_t size, characters; /* size 0: an empty slot */
 };
@@ -127,13 +127,13 @@ struct parts {
 };
 
 static struct part *find_part(const struct parts *parts, struct part *slots, size_t capacity,
-                              uint64_t place, uint32_t size)
+                              uint64_t offset, uint32_t size)
 {
-    const uint8_t *text = parts->text + place;
+    const uint8_t *text = parts->text + offset;
     size_t at = hash_bytes(text, size, 0) & (capacity - 1);
 
     while (slots[at].size != 0 &&
-           (slots[at].size != size || memcmp(parts->text + slots[at].place, text, size) != 0))
+           (slots[at].size != size || memcmp(parts->text + slots[at].offset, text, size) != 0))
         at = (at + 1) & (capacity - 1);
     return &slots[at];
 }
@@ -147,7 +147,7 @@ static int grow_parts(struct parts *parts)
         return -1;
     for (size_t i = 0; i < parts->capacity; i++)
         if (parts->slots[i].size != 0)
-            *find_part(parts, slots, capacity, parts->slots[i].place, parts->slots[i].size) =
+            *find_part(parts, slots, capacity, parts->slots[i].offset, parts->slots[i].size) =
                 parts->slots[i];
     free(parts->slots);
     parts->slots = slots;
@@ -155,16 +155,16 @@ static int grow_parts(struct parts *parts)
     return 0;
 }
 
-static int count_part(struct parts *parts, uint64_t place, uint32_t size, uint32_t characters,
+static int count_part(struct parts *parts, uint64_t offset, uint32_t size, uint32_t characters,
                       int64_t times)
 {
     struct part *part;
 
     if (parts->count * 2 >= parts->capacity && grow_parts(parts) < 0)
         return -1;
-    part = find_part(parts, parts->slots, parts->capacity, place, size);
+    part = find_part(parts, parts->slots, parts->capacity, offset, size);
     if (part->size == 0) {
-        *part = (struct part){place, 0, size, characters};
+        *part = (struct part){offset, 0, size, characters};
         parts->count++;
     }
     part->times += times;
@@ -174,7 +174,7 @@ static int count_part(struct parts *parts, uint64_t place, uint32_t size, uint32
 /* All parts of two characters and more. */
 static int count_parts(struct parts *parts, const struct lexicon_word *span)
 {
-    const uint8_t *begin = parts->text + span->place, *end = begin + span->size;
+    const uint8_t *begin = parts->text + span->offset, *end = begin + span->size;
 
     while (begin < end) {
         const uint8_t *at = begin;
@@ -207,7 +207,7 @@ static int by_saving(const void *a, const void *b, void *context)
 
     if (x != y)
         return x > y ? -1 : 1;
-    order = memcmp(text + left->place, text + right->place,
+    order = memcmp(text + left->offset, text + right->offset,
                    left->size < right->size ? left->size : right->size);
     return order != 0 ? order : left->size < right->size ? -1 : left->size > right->size;
 }
@@ -222,7 +222,7 @@ static int add_parts(struct parts *parts, struct unigram_pieces *pieces, struct 
     if (count > 1)
         qsort_r(parts->slots, count, sizeof(*parts->slots), by_saving, (void *)parts->text);
     for (size_t i = 0; i < count && i < SEED_PIECES; i++) {
-        int64_t id = tokens_add(&pieces->tokens, parts->text + parts->slots[i].place,
+        int64_t id = tokens_add(&pieces->tokens, parts->text + parts->slots[i].offset,
                                 parts->slots[i].size, err);
 
         if (id < 0)
@@ -240,8 +240,8 @@ int unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rule
     int rc = add_characters(lexicon, rules->limit_alphabet, pieces, err);
 
     for (size_t i = 0; rc == 0 && i < lexicon->count; i++)
-        rc = add_spans(pieces, lexicon->text.data + lexicon->words[i].place, lexicon->words[i].size,
-                       lexicon->words[i].times, spans, err);
+        rc = add_spans(pieces, lexicon->text.data + lexicon->words[i].offset,
+                       lexicon->words[i].size, lexicon->words[i].times, spans, err);
     parts.text = spans->text.data;
     for (size_t i = 0; rc == 0 && i < spans->count && i < SEED_WORDS; i++)
         if (count_parts(&parts, &spans->words[i]) < 0)

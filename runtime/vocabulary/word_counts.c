@@ -49,9 +49,9 @@ static int grow(struct word_counts *counts)
         const struct word_slot *slot = &counts->slots[i];
         size_t at = slot->hash & (capacity - 1);
 
-        if (slot->place == 0)
+        if (slot->offset == 0)
             continue;
-        while (slots[at].place != 0)
+        while (slots[at].offset != 0)
             at = (at + 1) & (capacity - 1);
         slots[at] = *slot;
     }
@@ -87,12 +87,12 @@ int word_counts_add(struct word_counts *counts, const void *text, size_t size, i
 
     if (counts->count * 2 >= counts->capacity && grow(counts) < 0)
         return error_set(err, "out of memory for %zu different words", counts->count);
-    for (at = hash & (counts->capacity - 1); counts->slots[at].place != 0;
+    for (at = hash & (counts->capacity - 1); counts->slots[at].offset != 0;
          at = (at + 1) & (counts->capacity - 1)) {
         const struct word_slot *slot = &counts->slots[at];
 
-        if (slot->hash == hash && is_word(counts->arena.data + slot->place - 1, text, size)) {
-            add_times(counts->arena.data + slot->place - 1, times);
+        if (slot->hash == hash && is_word(counts->arena.data + slot->offset - 1, text, size)) {
+            add_times(counts->arena.data + slot->offset - 1, times);
             return 0;
         }
     }

@@ -11,7 +11,7 @@
 
 struct word_slot {
     uint64_t hash;
-    uint64_t place; /* of its record in the arena, plus 1; 0: the slot is empty */
+    uint64_t offset; /* of its record in the arena, plus 1; 0: the slot is empty */
 };
 
 /* All zero is an empty table. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The importer as a program: what it prints, and how that is handled. */
 #include "container.h"
-#include "files.h"
+#include "file.h"
 #include "importer.h"
 
 #include <string.h>
@@ -91,7 +91,7 @@ static void test_release(void)
     chmod(program, 0700);
     importer_release(&importer);
     snprintf(path, sizeof(path), "%s/released", directory);
-    small_file_read(path, text, sizeof(text));
+    file_read_text(path, text, sizeof(text));
     is(text, "release:value\n", "release gets no arguments, and the environment");
 }
 

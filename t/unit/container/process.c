@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work of container/ that may be killed: processes, scratch directories, containers that exit. */
 #include "container.h"
-#include "files.h"
+#include "file.h"
 #include "process.h"
 #include "scratch.h"
 #include "start.h"
@@ -96,7 +96,7 @@ static void test_killed_caller(void)
     snprintf(path, sizeof(path), "%s/begun", directory);
     for (int i = 0; i < 3000 && !strchr(text, '\n'); i++) {
         nanosleep(&moment, NULL);
-        small_file_read(path, text, sizeof(text));
+        file_read_text(path, text, sizeof(text));
     }
     grandchild = atoi(text);
     ok(grandchild > 1 && kill(grandchild, 0) == 0, "a program that started another");

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 static int holds(const char *path, const char *text)
@@ -107,6 +108,38 @@ static void test_read(void)
     close(ends[0]);
 }
 
+static void test_read_text(void)
+{
+    static const struct {
+        const char *content;
+        size_t size;
+        int text, line;
+        const char *first;
+    } rows[] = {
+        {"efa\n", 16, 4, 3, "efa"},          {"0x1d0f", 16, 6, 6, "0x1d0f"},
+        {"one\ntwo\n", 16, 8, 3, "one"},     {"", 16, 0, 0, ""},
+        {"longer than it", 5, 4, 4, "long"},
+    };
+    const char *path = scratch_path("text");
+    char text[16];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        file_write_whole(path, rows[i].content, strlen(rows[i].content), 0, NULL);
+        is_int(file_read_text(path, text, rows[i].size), rows[i].text, "a text");
+        ok(strncmp(text, rows[i].content, rows[i].size - 1) == 0, "  as far as it fits");
+        is_int(file_read_line(path, text, rows[i].size), rows[i].line, "  its first line");
+        is(text, rows[i].first, "  without the end");
+    }
+    unlink(path);
+    strcpy(text, "before");
+    ok(file_read_text(path, text, sizeof(text)) == -1 && text[0] == '\0', "no file: an empty text");
+    ok(symlink("/proc/self/comm", path) == 0 && file_read_line(path, text, sizeof(text)) == -1,
+       "a symbolic link is not followed");
+    unlink(path);
+    ok(mkfifo(path, 0600) == 0 && file_read_text(path, text, sizeof(text)) <= 0,
+       "a pipe without a writer is not waited for");
+}
+
 static void test_lock(void)
 {
     const char *path = scratch_path("lock");
@@ -181,6 +214,7 @@ int main(void)
     test_write_fails();
     test_directories();
     test_read();
+    test_read_text();
     test_lock();
     test_loop();
     scratch_remove();

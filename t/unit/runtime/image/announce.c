@@ -4,7 +4,6 @@
 #include "container.h"
 #include "announce.h"
 #include "cache.h"
-#include "files.h"
 #include "import.h"
 #include "lease.h"
 #include "named.h"

@@ -2,7 +2,7 @@
 /* Work of runtime/image/ that may be killed: leases, sweeps, imports and their progress. */
 #include "container.h"
 #include "cache.h"
-#include "files.h"
+#include "file.h"
 #include "import.h"
 #include "lease.h"
 #include "owner.h"
@@ -296,7 +296,7 @@ static void test_podman(void)
                 "an import from podman without docker succeeds"))
         diag("%s", err.text);
     snprintf(path, sizeof(path), "%s/called", directory);
-    small_file_read(path, called, sizeof(called));
+    file_read_text(path, called, sizeof(called));
     is(called, "rm -f -v " HEX "\n", "and its container is removed");
     unlink(path);
     snprintf(path, sizeof(path), "%s/fails", directory);
