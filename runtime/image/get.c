@@ -31,11 +31,16 @@ struct getting {
     char path[PATH_MAX];
 };
 
+double image_time_left(double timeout, double elapsed)
+{
+    if (timeout <= 0)
+        return 0;
+    return timeout - elapsed > LEAST_SECONDS ? timeout - elapsed : LEAST_SECONDS;
+}
+
 static double time_left(const struct getting *getting)
 {
-    double left = getting->get->request.timeout - (clock_now() - getting->begun);
-
-    return left > LEAST_SECONDS ? left : LEAST_SECONDS;
+    return image_time_left(getting->get->request.timeout, clock_now() - getting->begun);
 }
 
 /* --- the image ------------------------------------------------------------------------------- */

@@ -62,6 +62,11 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     return 0;
 }
 
+static int has_timed_out(const struct stage_request *request, double begun)
+{
+    return request->timeout > 0 && clock_now() - begun > request->timeout;
+}
+
 static int take_too_long(const struct stage_request *request, struct error *err)
 {
     return error_set(
@@ -112,7 +117,7 @@ static int copy_file(struct copy *copy, struct error *err)
         double now = clock_now();
 
         rc = copy_block(copy, buffer, length, err);
-        if (rc == 0 && now - copy->begun > copy->request->timeout)
+        if (rc == 0 && has_timed_out(copy->request, copy->begun))
             rc = take_too_long(copy->request, err);
         if (rc == 0 && is_stopped(copy->request->stop))
             rc = error_set(err, STOPPED);
@@ -168,7 +173,7 @@ static int lock(const struct stage_request *request, const char *own, struct err
     if (guard < 0)
         return error_set_errno(err, errno, "cannot write %.300s", path);
     while ((rc = file_lock(guard, LOCK_LOOK_SECONDS)) > 0) {
-        if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
+        if (has_timed_out(request, begun) || is_stopped(request->stop)) {
             close(guard);
             return is_stopped(request->stop) ? error_set(err, STOPPED)
                                              : take_too_long(request, err);
