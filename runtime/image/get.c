@@ -194,7 +194,7 @@ static void stage_image(struct getting *getting)
     if (image_stage(&request, staged, sizeof(staged), &err) == 0)
         snprintf(getting->path, sizeof(getting->path), "%s", staged);
     else if (!is_stopped(get->request.stop))
-        log_warning("%s", err.text);
+        log_warning("%s; the image is started from the cache", err.text);
 }
 
 /* --- the container --------------------------------------------------------------------------- */

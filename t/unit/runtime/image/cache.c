@@ -227,6 +227,10 @@ static void test_stage(void)
     int other;
 
     snprintf(place, sizeof(place), "%s/stage", directory);
+    write_file(place, "", 0);
+    ok(image_stage(&request, path, sizeof(path), &err) < 0 && strstr(err.text, "not a directory"),
+       "a file in place of the directory for copies");
+    unlink(place);
     mkdir(place, 0700);
     snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
     write_file(image, small_image, sizeof(small_image));
