@@ -48,24 +48,43 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     return 0;
 }
 
-/* Only 'owner' and root may be able to change the contents of 'path'. */
-static int check_directory(const char *path, uid_t owner, int sticky_will_do, struct error *err)
+/* A user's own cache, an administrator's cache, or a directory that contains the latter. */
+enum directory_kind { OWN_CACHE, SHARED_CACHE, PARENT };
+
+static int reject_owner(const char *what, enum directory_kind kind, uid_t owner, uid_t found,
+                        struct error *err)
 {
+    if (kind == OWN_CACHE)
+        return error_set(err,
+                         "%s belongs to user %u, not to you; set MEGATRON_IMAGE_CACHE to a "
+                         "directory of your own",
+                         what, (unsigned)found);
+    return error_set(err, "%s%s belongs to user %u; only %s may own it", what,
+                     kind == PARENT ? "," : "", (unsigned)found,
+                     owner ? "the publisher of the images and root" : "root");
+}
+
+/* Only 'owner' and root may be able to change the contents of 'path'. */
+static int check_directory(const char *path, enum directory_kind kind, uid_t owner,
+                           struct error *err)
+{
+    char what[400];
     struct stat info;
 
+    snprintf(what, sizeof(what),
+             kind == PARENT ? "%.300s, which contains the image cache" : "the image cache %.300s",
+             path);
     if (lstat(path, &info) < 0)
-        return error_set_errno(err, errno, "cannot use the image cache %.300s", path);
+        return error_set_errno(err, errno, "cannot use %s", what);
     if (!S_ISDIR(info.st_mode))
-        return error_set(err, "the image cache %.300s is not a directory%s", path,
+        return error_set(err, "%s%s is not a directory%s", what, kind == PARENT ? "," : "",
                          S_ISLNK(info.st_mode)
                              ? " but a symbolic link; name the directory that it points to"
                              : "");
     if (info.st_uid != owner && info.st_uid != 0)
-        return error_set(err, "the image cache %.300s belongs to user %u; only %s may own it", path,
-                         (unsigned)info.st_uid, owner ? "you or its publisher" : "root");
-    if ((info.st_mode & 022) && !(sticky_will_do && (info.st_mode & S_ISVTX)))
-        return error_set(
-            err, "other users can write to the image cache %.300s; run `chmod go-w` on it", path);
+        return reject_owner(what, kind, owner, info.st_uid, err);
+    if ((info.st_mode & 022) && !(kind == PARENT && (info.st_mode & S_ISVTX)))
+        return error_set(err, "other users can write to %s; run `chmod go-w` on it", what);
     return 0;
 }
 
@@ -79,7 +98,7 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
     /* Check the owner before anything is created in it. */
     if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
-        check_directory(directory, cache->owner, 0, err) < 0)
+        check_directory(directory, OWN_CACHE, cache->owner, err) < 0)
         return -1;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
@@ -101,12 +120,12 @@ int image_cache_open_shared(struct image_cache *cache, const char *directory, ui
     cache->owner = publisher;
     cache->writable = 0;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
-    if (check_directory(directory, publisher, 0, err) < 0)
+    if (check_directory(directory, SHARED_CACHE, publisher, err) < 0)
         return -1;
     snprintf(path, sizeof(path), "%s", directory);
     for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
         *slash = '\0';
-        if (check_directory(path[0] ? path : "/", publisher, 1, err) < 0)
+        if (check_directory(path[0] ? path : "/", PARENT, publisher, err) < 0)
             return -1;
     }
     return 0;

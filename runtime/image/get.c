@@ -31,11 +31,16 @@ struct getting {
     char path[PATH_MAX];
 };
 
+double image_time_left(double timeout, double elapsed)
+{
+    if (timeout <= 0)
+        return 0;
+    return timeout - elapsed > LEAST_SECONDS ? timeout - elapsed : LEAST_SECONDS;
+}
+
 static double time_left(const struct getting *getting)
 {
-    double left = getting->get->request.timeout - (clock_now() - getting->begun);
-
-    return left > LEAST_SECONDS ? left : LEAST_SECONDS;
+    return image_time_left(getting->get->request.timeout, clock_now() - getting->begun);
 }
 
 /* --- the image ------------------------------------------------------------------------------- */
@@ -189,7 +194,7 @@ static void stage_image(struct getting *getting)
     if (image_stage(&request, staged, sizeof(staged), &err) == 0)
         snprintf(getting->path, sizeof(getting->path), "%s", staged);
     else if (!is_stopped(get->request.stop))
-        log_warning("%s", err.text);
+        log_warning("%s; the image is started from the cache", err.text);
 }
 
 /* --- the container --------------------------------------------------------------------------- */

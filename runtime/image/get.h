@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off */
 /* `megatron image get`: everything from an image's name to something that Enroot can start on this
  * node. One process per node runs it; the nodes of a step coordinate through their shared cache.
  * In this order, it fails if
@@ -8,14 +9,19 @@
  *     importer.h    an administrator's importer is configured and fails; it does all of the rest
  *     announce.h    on the nodes that wait: no heartbeat of the importing node, or no image in time
  *     resolve.c     the registry or daemon does not answer or refuses, and no earlier answer helps
- *     import.h      Enroot is missing or too old; too little space; the import fails, takes too
- * long or is taken over by another process (a lease was lost); the image cannot be summed, synced
- * and renamed stage.h       never: without a copy on the local disk there is a warning, and the
- * image is used where it is named.h       the container that is to be kept cannot be extracted
+ *     records.c     that answer cannot be recorded in the cache, in names/ or jobs/
+ *     import.h      Enroot is missing or too old; too little space; the import fails or takes too
+ *                   long; the image cannot be checksummed, synced and renamed. If another process
+ *                   takes over the lease, there is a warning, and this one waits for that one.
+ *     stage.h       never: if it cannot be copied to the local disk, there is a warning, and the
+ *                   image is started from the cache
+ *     named.h       the container that is to be kept cannot be extracted
  *
- * Each step has a deadline and checks the stop flag. What killed processes leave behind is removed
- * by the next one (sweep.h). The plugin's side is spank/image.c: start of the importer, relay of
- * its messages, start of the container. */
+ * All steps check the stop flag. All have a deadline if there is a timeout, except for the checksum
+ * and fsync of an imported image, which take as long as the file system needs. What killed
+ * processes leave behind is removed by the next one (sweep.h). The plugin's side is spank/image.c:
+ * start of the importer, relay of its messages, start of the container. */
+/* clang-format on */
 #ifndef MEGATRON_GET_H
 #define MEGATRON_GET_H
 
@@ -41,5 +47,9 @@ struct image_get {
 /* Get the image, or create the container unless it exists. 'answer' gets the path of the squashfs
  * file, or Enroot's name of the container. Returns 0 or -1. */
 int image_get(struct image_get *get, char *answer, size_t size, struct error *err);
+
+/* The timeout of the next phase (copy, extraction), 'elapsed' seconds after the start: what is left
+ * of 'timeout', but at least half a minute. 0: none. */
+double image_time_left(double timeout, double elapsed);
 
 #endif

@@ -225,7 +225,7 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         }
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
-        if (clock_now() - begun > request->timeout) {
+        if (request->timeout > 0 && clock_now() - begun > request->timeout) {
             error_set(err,
                       "timed out after %.0f s waiting for another process to create the container "
                       "%s",

@@ -13,7 +13,7 @@ struct named_request {
     const char *origin;             /* recorded in the container, one line */
     const char *path;               /* directories to search for enroot */
     const char *const *environment; /* Enroot's environment */
-    double timeout;                 /* timeout for creating it, in seconds */
+    double timeout;                 /* timeout for creating it, in seconds; 0: none */
     double patience;       /* seconds without a heartbeat of another process that creates it */
     const stop_flag *stop; /* may be NULL */
 };

@@ -48,27 +48,25 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     }
     free(entries);
     if (limit > 0 && total + need > limit)
-        return error_set(
-            err, "an image of %" PRId64 " MB exceeds image_stage_max; it is started from the cache",
-            need / 1000000);
+        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
     if (statvfs(stage->directory, &disk) == 0 &&
         need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
         return error_set(err,
-                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64
-                         " MB free; the image is "
-                         "started from the cache",
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
                          stage->directory, need / 1000000,
                          (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
     return 0;
 }
 
+static int has_timed_out(const struct stage_request *request, double begun)
+{
+    return request->timeout > 0 && clock_now() - begun > request->timeout;
+}
+
 static int take_too_long(const struct stage_request *request, struct error *err)
 {
-    return error_set(
-        err,
-        "copying the image to %.300s took longer than %.0f seconds; it is started from the "
-        "cache",
-        request->directory, request->timeout);
+    return error_set(err, "copying the image to %.300s took longer than %.0f seconds",
+                     request->directory, request->timeout);
 }
 
 /* A copy in progress. */
@@ -112,7 +110,7 @@ static int copy_file(struct copy *copy, struct error *err)
         double now = clock_now();
 
         rc = copy_block(copy, buffer, length, err);
-        if (rc == 0 && now - copy->begun > copy->request->timeout)
+        if (rc == 0 && has_timed_out(copy->request, copy->begun))
             rc = take_too_long(copy->request, err);
         if (rc == 0 && is_stopped(copy->request->stop))
             rc = error_set(err, STOPPED);
@@ -168,7 +166,7 @@ static int lock(const struct stage_request *request, const char *own, struct err
     if (guard < 0)
         return error_set_errno(err, errno, "cannot write %.300s", path);
     while ((rc = file_lock(guard, LOCK_LOOK_SECONDS)) > 0) {
-        if (clock_now() - begun > request->timeout || is_stopped(request->stop)) {
+        if (has_timed_out(request, begun) || is_stopped(request->stop)) {
             close(guard);
             return is_stopped(request->stop) ? error_set(err, STOPPED)
                                              : take_too_long(request, err);
@@ -187,23 +185,41 @@ static int lock(const struct stage_request *request, const char *own, struct err
     return rc < 0 ? -1 : guard;
 }
 
-int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
+/* The administrator's directory, and this user's directory 'own' in it, which another user may have
+ * created first. */
+static int check_directories(const char *directory, const char *own, struct error *err)
 {
-    const char *directory = request->directory;
-    char own[1024], work[1040];
-    struct image_cache stage;
     struct stat info;
-    int guard, from, rc;
 
     if (lstat(directory, &info) < 0)
         return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
-    if (!S_ISDIR(info.st_mode) || ((info.st_mode & 022) && !(info.st_mode & S_ISVTX)))
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, "image_stage=%.300s is not a directory", directory);
+    if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
         return error_set(err,
                          "image_stage=%.300s is not used: other users could replace its contents; "
                          "run `chmod 1777` on it",
                          directory);
-    snprintf(own, sizeof(own), "%.900s/%u", directory, (unsigned)geteuid());
-    if (image_cache_open(&stage, own, err) < 0)
+    if (lstat(own, &info) < 0)
+        return 0;
+    if (!S_ISDIR(info.st_mode))
+        return error_set(err, "%.300s is not a directory; ask the administrator to remove it", own);
+    if (info.st_uid != geteuid() && info.st_uid != 0)
+        return error_set(
+            err, "%.300s belongs to user %u, not to you; ask the administrator to remove it", own,
+            (unsigned)info.st_uid);
+    return 0;
+}
+
+int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
+{
+    char own[1024], work[1040];
+    struct image_cache stage;
+    int guard, from, rc;
+
+    snprintf(own, sizeof(own), "%.900s/%u", request->directory, (unsigned)geteuid());
+    if (check_directories(request->directory, own, err) < 0 ||
+        image_cache_open(&stage, own, err) < 0)
         return -1;
     guard = lock(request, own, err);
     if (guard < 0)

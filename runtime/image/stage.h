@@ -12,7 +12,7 @@ struct stage_request {
     const char *directory;
     int64_t limit;           /* total bytes of this user's copies; 0: no limit */
     const char *key, *image; /* its name, and its path */
-    double timeout;          /* seconds */
+    double timeout;          /* seconds; 0: none */
     void (*say)(void *argument, const char *line); /* progress; may be NULL */
     void *argument;
     const stop_flag *stop; /* may be NULL */

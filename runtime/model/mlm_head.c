@@ -12,6 +12,7 @@
 #include "vocabulary_loss.h"
 
 enum { WORD, BIAS, DENSE, DENSE_BIAS, NORM, NORM_BIAS, POOLER };
+_Static_assert(POOLER + POOLER_TENSORS <= BLOCK_TENSORS, "the head has more tensors than a block");
 
 struct mlm_head_memory {
     void *gradient; /* (M, h) of the selected rows */

@@ -148,7 +148,7 @@ for kind in "ln -s '$home'" "mkdir -m 777"; do
     somebody sh -c "$kind '$mine'"
     job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
     is "$rc:$(tail -n 1 <<<"$out")" 0:/ "a place that somebody else made (${kind%% *}) is not used"
-    like "$out" "the image cache $mine (is not a directory|belongs to user 65534)" "and it is reported"
+    like "$out" "$mine (is not a directory|belongs to user 65534, not to you); ask the administrator to remove it; the image is started from the cache" "and it is reported"
 done
 is "$(ls "$home")" "" "nothing is made through the link"
 rm -rf "$mine"

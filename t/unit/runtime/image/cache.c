@@ -4,6 +4,7 @@
 #include "cache.h"
 #include "checksum.h"
 #include "file.h"
+#include "get.h"
 #include "shared_file.h"
 #include "squashfs.h"
 #include "stage.h"
@@ -226,20 +227,24 @@ static void test_stage(void)
     int other;
 
     snprintf(place, sizeof(place), "%s/stage", directory);
+    write_file(place, "", 0);
+    ok(image_stage(&request, path, sizeof(path), &err) < 0 && strstr(err.text, "not a directory"),
+       "a file in place of the directory for copies");
+    unlink(place);
     mkdir(place, 0700);
     snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
     write_file(image, small_image, sizeof(small_image));
-    request.timeout = -1;
+    request.timeout = 1e-9;
     ok(image_stage(&request, path, sizeof(path), &err) < 0, "a copy that takes too long");
     ok(strstr(err.text, "took longer than") != NULL, "is given up");
     snprintf(draft, sizeof(draft), "%s/%u/%s/sha256-" HEX ".draft", place, (unsigned)geteuid(),
              "work");
     ok(access(draft, F_OK) < 0, "and leaves nothing");
-    request.timeout = 60;
+    request.timeout = 0;
     *strrchr(draft, '/') = '\0';
     strcat(draft, "/sha256-other.draft");
     write_file(draft, small_image, sizeof(small_image));
-    if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy"))
+    if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy without a timeout"))
         diag("%s", err.text);
     ok(access(draft, F_OK) < 0, "leftovers of a killed copy are gone");
     snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
@@ -254,12 +259,32 @@ static void test_stage(void)
     strcat(draft, "/work/lock");
     other = open(draft, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     is_int(file_lock(other, 0), 0, "another job has the lock");
-    request.timeout = 0;
+    request.timeout = 1e-9;
     ok(image_stage(&request, path, sizeof(path), &err) < 0 && strstr(err.text, "took longer than"),
        "and is waited for");
     close(other);
     request.timeout = 60;
     ok(image_stage(&request, path, sizeof(path), &err) == 0, "until it ends");
+}
+
+static void test_time_left(void)
+{
+    static const struct {
+        double timeout, elapsed;
+        int left;
+        const char *name;
+    } cases[] = {
+        {0, 0, 0, "no timeout"},
+        {0, 1000, 0, "no timeout, after a long import"},
+        {100, 0, 100, "all of it is left"},
+        {100, 60, 40, "the rest"},
+        {100, 90, 30, "at least half a minute"},
+        {1, 50, 30, "even if the import used it all up"},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        is_int((int)image_time_left(cases[i].timeout, cases[i].elapsed), cases[i].left,
+               cases[i].name);
 }
 
 static void test_checksum(void)
@@ -297,6 +322,7 @@ int main(void)
     test_records();
     test_cache();
     test_stage();
+    test_time_left();
     test_checksum();
     return finish();
 }
