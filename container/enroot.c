@@ -2,7 +2,6 @@
 #include "enroot.h"
 #include "process.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -256,12 +255,8 @@ int enroot_explain(const char *what, int status, const char *errors, struct erro
         snprintf(line, sizeof(line), "the registry denied access");
         remedy = CREDENTIALS;
     }
-    if (status > 128 && status < 160)
-        return error_set(err, "%s was killed by signal %d%s", what, status - 128,
-                         status == 128 + SIGKILL
-                             ? "; it probably ran out of memory: raise the memory limit of the job "
-                               "(sbatch --mem)"
-                             : "");
+    if (process_check_signal(what, status, err) < 0)
+        return -1;
     if (status >= 0)
         snprintf(code, sizeof(code), " (exit code %d)", status);
     return error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE,

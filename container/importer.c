@@ -131,17 +131,21 @@ static int explain(const struct importer *importer, const struct process_request
                    const struct process_result *result, const struct relay *relay,
                    struct error *err)
 {
+    char what[1024];
+
     if (is_stopped(importer->stop))
         return error_set(err, STOPPED);
+    snprintf(what, sizeof(what), "`%.600s get %.300s`", command_name(importer), importer->uri);
     if (result->timed_out)
-        return error_set(err, "`%s get %.300s` took longer than %.0f seconds%s%s",
-                         command_name(importer), importer->uri, request->timeout,
+        return error_set(err, "%s took longer than %.0f seconds%s%s", what, request->timeout,
                          importer->timeout_remedy ? "; " : "",
                          importer->timeout_remedy ? importer->timeout_remedy : "");
     if (relay->reason[0] && is_own(importer))
         return error_set(err, "%s", relay->reason);
-    return error_set(err, "`%s get %.300s` failed (exit code %d)%s%s", command_name(importer),
-                     importer->uri, result->status, relay->reason[0] ? ": " : "", relay->reason);
+    if (!relay->reason[0] && process_check_signal(what, result->status, err) < 0)
+        return -1;
+    return error_set(err, "%s failed (exit code %d)%s%s", what, result->status,
+                     relay->reason[0] ? ": " : "", relay->reason);
 }
 
 /* The one line that was printed, an absolute path. */
@@ -151,7 +155,9 @@ static int read_path(const struct importer *importer, const char *output, char *
     size_t length = strcspn(output, "\n");
 
     if (output[0] != '/' || length >= size || (output[length] && output[length + 1]))
-        return error_set(err, "`%s get` printed \"%.*s%s\" instead of the path of a squashfs file",
+        return error_set(err,
+                         "`%s get` printed \"%.*s%s\" instead of the path of a squashfs file; see "
+                         "megatron-importer(7)",
                          command_name(importer), (int)(length < 200 ? length : 200), output,
                          output[length] && output[length + 1] ? "..." : "");
     memcpy(path, output, length);

@@ -293,6 +293,17 @@ int process_run(const struct process_request *request, struct process_result *re
     return 0;
 }
 
+int process_check_signal(const char *what, int status, struct error *err)
+{
+    if (status <= 128 || status >= 160)
+        return 0;
+    return error_set(err, "%s was killed by signal %d%s", what, status - 128,
+                     status == 128 + SIGKILL
+                         ? "; it probably ran out of memory: raise the memory limit of the job "
+                           "(sbatch --mem)"
+                         : "");
+}
+
 /* One line of a program's error output, without its prefix. */
 struct complaint {
     const char *text;

@@ -44,6 +44,10 @@ int process_find(const char *name, const char *path, char *full, size_t size);
  * to check. Returns -1. */
 int process_not_started(const char *program, int number, struct error *err);
 
+/* If a signal ended 'what' (see process_result.status), fill 'err' with the signal and what to do.
+ * Returns -1 then, else 0. */
+int process_check_signal(const char *what, int status, struct error *err);
+
 /* The line of 'errors' that best explains a failure: the last "[ERROR] ..." of Enroot without the
  * mark, else the last line that is neither empty nor progress ("[INFO] ..."). What a hook printed
  * ranks above the line that says that the hook failed. */

@@ -203,7 +203,7 @@ int image_prepare(const struct image_options *given, const char *uri,
     request->temporary = enroot_temporary((const char *const *)environ);
     request->min_free = MIN_FREE;
     request->timeout = (double)given->timeout;
-    request->timeout_option = "--timeout";
+    request->timeout_remedy = "raise --timeout";
     request->patience = LEASE_SECONDS;
     request->processors = given->processors > 0 ? (int)given->processors : count_processors();
     request->say = say_line;

@@ -88,10 +88,9 @@ int image_run_get(const struct image_options *given, const char *uri, struct err
         image_prepare(given, uri, &cache, &reference, &get.request, err) < 0)
         return -1;
     get.request.job = given->job;
-    get.request.timeout_option =
-        given->job
-            ? "--megatron-import-timeout, or import it beforehand with `megatron image import`"
-            : "--timeout";
+    if (given->job)
+        get.request.timeout_remedy = "raise --megatron-import-timeout, or import the image "
+                                     "beforehand with `megatron image import`";
     rc = run_get(given, &get, err);
     free((void *)get.request.environment);
     return rc;

@@ -83,8 +83,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_FP8] = "use --fp8-format and --fp8-recipe as before",
     [REMEDY_CPU] = "or compute on the CPUs with --device cpu",
 
-    [REMEDY_IMPORT_TIMEOUT] = "raise --timeout (in a job, --megatron-import-timeout)",
-    [REMEDY_IMPORT_WAIT] = "use --wait on all nodes but one",
+    [REMEDY_IMPORT_WAIT] = "pass --wait to `megatron image get` on all nodes but one",
     [REMEDY_SHARED_FILES] = "mount the shared file system on this node, or name its directory with "
                             "--shared",
     [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",

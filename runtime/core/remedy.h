@@ -90,12 +90,11 @@ enum remedy {
     REMEDY_FP8,         /* compute in fp8, as before */
     REMEDY_CPU,         /* as an alternative, compute on the CPUs */
     /* Images and plans */
-    REMEDY_IMPORT_TIMEOUT, /* wait longer for an image */
-    REMEDY_IMPORT_WAIT,    /* let all nodes but one wait for the image */
-    REMEDY_SHARED_FILES,   /* mount or name the shared file system */
-    REMEDY_NODE_KINDS,     /* look the kinds of nodes up */
-    REMEDY_PRICE,          /* give the price of a node */
-    REMEDY_RUN_NAMES,      /* give as many names as there are runs */
+    REMEDY_IMPORT_WAIT,  /* let all nodes but one wait for the image */
+    REMEDY_SHARED_FILES, /* mount or name the shared file system */
+    REMEDY_NODE_KINDS,   /* look the kinds of nodes up */
+    REMEDY_PRICE,        /* give the price of a node */
+    REMEDY_RUN_NAMES,    /* give as many names as there are runs */
     REMEDY_COUNT
 };
 

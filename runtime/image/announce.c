@@ -77,8 +77,8 @@ int announcement_wait(const struct announcement *announcement, const struct anno
         if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
             return error_set(err,
                              "timed out after %.0f s waiting for another node to import the "
-                             "image; raise %s",
-                             wait->timeout, wait->timeout_option);
+                             "image; %s",
+                             wait->timeout, wait->timeout_remedy);
         if (clock_now() - said > silence) {
             said = clock_now();
             silence = NEXT_WORDS;

@@ -19,7 +19,7 @@ struct announcement_wait {
     int nodes;                                     /* of the step */
     double patience;                               /* seconds without a heartbeat */
     double timeout;                                /* seconds in all; 0: no limit */
-    const char *timeout_option;                    /* what a user raises if that is too short */
+    const char *timeout_remedy;                    /* if that is too short: "raise --option" */
     int (*look)(void *argument);                   /* is the image there? 1, or 0 */
     void (*say)(void *argument, const char *line); /* called if it takes long */
     void *argument;

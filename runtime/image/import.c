@@ -201,8 +201,8 @@ static int run_import(struct work *work, struct error *err)
     if (work->lost)
         return say_lost(request, err);
     if (work->result.timed_out)
-        return error_set(err, "%s took longer than %.0f seconds; raise %s", what, request->timeout,
-                         request->timeout_option);
+        return error_set(err, "%s took longer than %.0f seconds; %s", what, request->timeout,
+                         request->timeout_remedy);
     if (succeeded(work))
         return 0;
     enroot_explain(what, work->result.status, work->result.errors, err);
@@ -302,14 +302,17 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     if (got != sizeof(said.text))
         return error_set(err, is_stopped(request->stop)
                                   ? STOPPED
-                                  : "the process that stores the image in the cache was killed");
+                                  : "the process that stores the image in the cache was killed; it "
+                                    "probably ran out of memory: raise the memory limit of the job "
+                                    "(sbatch --mem)");
     if (said.text[0])
         return error_set(err, "%s", said.text);
     switch (image_cache_find(request->cache, key, path, size, err)) {
     case 1:
         return 0;
     case 0:
-        return error_set(err, "another process removed the image right after it was imported");
+        return error_set(err, "another process removed the image right after it was imported; "
+                              "try again");
     default:
         return -1;
     }
@@ -464,9 +467,9 @@ static int wait_for_other(const struct image_request *request, const struct leas
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
     if (request->timeout > 0 && elapsed > request->timeout)
-        return error_set(err, "timed out after %.0f s waiting for %.*s to import %.300s; raise %s",
+        return error_set(err, "timed out after %.0f s waiting for %.*s to import %.300s; %s",
                          request->timeout, length, watch->seen, request->reference->text,
-                         request->timeout_option);
+                         request->timeout_remedy);
     if (elapsed - *said >= PROGRESS_SECONDS) {
         *said = elapsed;
         image_say(request, "waiting for %.*s to import %s (%.0f s)", length, watch->seen,

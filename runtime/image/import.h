@@ -19,7 +19,7 @@ struct image_request {
     const char *temporary;            /* node-local directory for temporary files */
     int64_t min_free;                 /* bytes that must be free before an import */
     double timeout;                   /* seconds for the whole import; 0: none */
-    const char *timeout_option;       /* how the user can raise it, for the error */
+    const char *timeout_remedy;       /* if that is too short: "raise --option" */
     double patience;                  /* seconds without a heartbeat of another importer */
     int processors;
     void (*say)(void *argument, const char *line); /* progress; may be NULL */

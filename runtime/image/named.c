@@ -4,7 +4,6 @@
 #include "clock.h"
 #include "cache.h"
 #include "enroot.h"
-#include "remedy.h"
 #include "shared_file.h"
 #include "lease.h"
 #include "process.h"
@@ -38,7 +37,10 @@ static int find_data(const struct named_request *request, char *data, size_t siz
         return -1;
     return enroot_setting(info, name, data, size) == 0
                ? 0
-               : error_set(err, "the output of `enroot info` has no %s", name);
+               : error_set(err,
+                           "the output of `enroot info` has no %s; check the installation of "
+                           "Enroot on this node",
+                           name);
 }
 
 /* Inside the container itself, so that it is removed with it. */
@@ -128,11 +130,9 @@ static int extract(struct making *making, const char *draft, struct error *err)
         return -1;
     if (is_stopped(request->stop))
         return error_set(err, STOPPED);
-    if (result.timed_out) {
-        error_set(err, "creating the container %s took longer than %.0f seconds", request->name,
-                  request->timeout);
-        return error_remedy(err, REMEDY_IMPORT_TIMEOUT);
-    }
+    if (result.timed_out)
+        return error_set(err, "creating the container %s took longer than %.0f seconds; %s",
+                         request->name, request->timeout, request->timeout_remedy);
     if (result.status != 0)
         return enroot_explain("creating the container", result.status, result.errors, err);
     return 0;
@@ -225,13 +225,11 @@ static int obtain(struct making *making, const char *lease, struct error *err)
         }
         if (is_stopped(request->stop))
             return error_set(err, STOPPED);
-        if (request->timeout > 0 && clock_now() - begun > request->timeout) {
-            error_set(err,
-                      "timed out after %.0f s waiting for another process to create the container "
-                      "%s",
-                      request->timeout, request->name);
-            return error_remedy(err, REMEDY_IMPORT_TIMEOUT);
-        }
+        if (request->timeout > 0 && clock_now() - begun > request->timeout)
+            return error_set(err,
+                             "timed out after %.0f s waiting for another process to create the "
+                             "container %s; %s",
+                             request->timeout, request->name, request->timeout_remedy);
         lease_pause(clock_now() - begun);
     }
 }

@@ -14,6 +14,7 @@ struct named_request {
     const char *path;               /* directories to search for enroot */
     const char *const *environment; /* Enroot's environment */
     double timeout;                 /* timeout for creating it, in seconds; 0: none */
+    const char *timeout_remedy;     /* if that is too short: "raise --option" */
     double patience;       /* seconds without a heartbeat of another process that creates it */
     const stop_flag *stop; /* may be NULL */
 };

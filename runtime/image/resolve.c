@@ -80,7 +80,9 @@ static int ask(const struct question *question, const char *const *argv, const c
         return enroot_explain(what, result.status, result.errors, err);
     snprintf(digest, sizeof(digest), "%s%s",
              strncmp(result.output, "sha256:", 7) == 0 ? "" : prefix, result.output);
-    return image_key_from_digest(digest, key, err);
+    if (image_key_from_digest(digest, key, err) < 0)
+        return error_prefix(err, "%s: output of `%s %s`", what, argv[0], argv[1]);
+    return 0;
 }
 
 static int is_cached(const struct image_request *request, const char *key)

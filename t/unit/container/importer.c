@@ -28,6 +28,8 @@ static void test_get(void)
         {"echo progress >&2; echo 'error: no such image' >&2; exit 3", "", "<progress>",
          "get docker://x` failed (exit code 3): no such image", 60},
         {"exit 4", "", "", "get docker://x` failed (exit code 4)", 60},
+        {"kill -KILL $$", "", "", "get docker://x` was killed by signal 9; it probably ran out",
+         60},
         {"echo image.sqsh", "", "", "printed \"image.sqsh\" instead of the path", 60},
         {"echo /a; echo /b", "", "", "printed \"/a...\" instead of the path", 60},
         {":", "", "", "printed \"\" instead of the path", 60},

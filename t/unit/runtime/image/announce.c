@@ -80,7 +80,7 @@ static void import_in(const char *place, double patience, int least_beats)
                                     .path = place,
                                     .temporary = place,
                                     .timeout = 60,
-                                    .timeout_option = "the timeout",
+                                    .timeout_remedy = "raise the timeout",
                                     .patience = patience,
                                     .processors = 1,
                                     .beat = count_beat,
