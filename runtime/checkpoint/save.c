@@ -199,7 +199,7 @@ static void copy_array(const struct checkpoint *c, float *to, const float *here,
  * state do not change until the next update, so the copies overlap with the next step's passes; the
  * step's counters change before that, so their few bytes are copied in the model's stream. Weights
  * that other ranks are still sending are not part of this shard. State that is offloaded to host
- * memory is copied while training waits. */
+ * memory is copied by a thread of the device, in the same order. */
 static void take_snapshot(struct checkpoint *c)
 {
     struct device_stream *stream = c->stream;

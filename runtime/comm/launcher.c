@@ -60,6 +60,11 @@ int launcher_barrier(struct error *err)
     return 0;
 }
 
+int launcher_can_abort(void)
+{
+    return find("PMIx_Abort") != NULL;
+}
+
 int launcher_abort(void)
 {
     abort_function *end = (abort_function *)find("PMIx_Abort");
@@ -70,6 +75,11 @@ int launcher_abort(void)
 int launcher_barrier(struct error *err)
 {
     (void)err;
+    return 0;
+}
+
+int launcher_can_abort(void)
+{
     return 0;
 }
 

@@ -16,6 +16,9 @@ int launcher_missing(void);
  * PMIx. */
 int launcher_barrier(struct error *err);
 
+/* Will launcher_abort have a function to call once MPI has started? */
+int launcher_can_abort(void);
+
 /* Ask the server to end all ranks, as MPI_Abort does, but without the eight lines that it prints on
  * every rank. Returns -1 if MPI was started without PMIx or the server refuses. */
 int launcher_abort(void);

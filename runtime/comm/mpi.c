@@ -31,6 +31,10 @@
 
 enum { GRACE = 3 }; /* seconds that rank 0 has to abort all ranks before another rank does */
 
+enum {
+    ABORT_SECONDS = 15
+}; /* that an abort may take: with GRACE, and until standard error is read */
+
 static struct comm_group *group_create(struct comm *base, const char *name, const int *ranks,
                                        int count, struct error *err)
 {
@@ -119,17 +123,19 @@ static void abort_all(struct comm *base, const char *reason)
     struct guard *guard;
 
     /* The watch may have begun to abort while main() has, or the other way round. */
-    while (atomic_exchange(&comm->aborting, 1))
-        pause();
+    if (atomic_exchange(&comm->aborting, 1)) {
+        clock_sleep(2 * ABORT_SECONDS);
+        _exit(1);
+    }
+    guard = guard_begin(ABORT_SECONDS, &ignored,
+                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
+                        base->rank);
     fflush(stdout);
     /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
     if (base->rank > 0)
         clock_sleep(GRACE);
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
     drain_errors();
-    guard = guard_begin(10, &ignored,
-                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
-                        base->rank);
     if (comm->cpu.star)
         star_abort(comm->cpu.star, reason);
     if (launcher_abort() < 0)
@@ -219,7 +225,8 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
 
         if (!guard)
             return -1;
-        if (mpi_exits())
+        /* The delay holds for MPI_Abort, too. */
+        if (mpi_exits() && launcher_can_abort())
             setenv(EXIT_DELAY, "60", 0);
         rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
         if (rc == MPI_SUCCESS)

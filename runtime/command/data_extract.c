@@ -28,7 +28,7 @@ static const struct option table[] = {
     {"max-page-bytes", OPTION_BYTES, DATA_AT(struct words, common, max_line), "SIZE",
      "longer pages are skipped (default: 64M)", NULL, 1024, 1 << 30},
     {"strict", OPTION_FLAG, DATA_AT(struct words, common, strict), NULL,
-     "stop at the first broken page", NULL, 0, 0},
+     "stop at the first broken page or file", NULL, 0, 0},
     {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "FILE",
      "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
     {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,

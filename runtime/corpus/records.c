@@ -181,7 +181,7 @@ static void close_segment(struct record_reader *reader)
     reader->lines[reader->at++] = reader->line;
 }
 
-static int note_flaw(struct record_reader *reader, const char *sentence, struct error *err)
+static int add_flaw(struct record_reader *reader, const char *sentence, struct error *err)
 {
     char **flaws = realloc(reader->flaws, (reader->flaw_count + 1) * sizeof(*flaws));
 
@@ -213,7 +213,7 @@ static int check_end(struct record_reader *reader, const struct record_block *bl
     error_set(&flaw, "%s is truncated: it ends at byte %lld without %s",
               reader->files->items[segment->file].path, (long long)source_position(reader->source),
               tag);
-    return note_flaw(reader, flaw.text, err);
+    return add_flaw(reader, flaw.text, err);
 }
 
 /* Read until the block holds 'want' bytes or the source ends. A file's end is reported by the
@@ -232,7 +232,7 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
             /* What was read before is good; the truncated page is counted as broken. */
             reader->truncated = 1;
-            count = owner ? note_flaw(reader, why.text, err) : 0;
+            count = owner ? add_flaw(reader, why.text, err) : 0;
         } else if (count < 0 && err) {
             *err = why;
         } else if (count == 0 && owner) {
@@ -446,7 +446,7 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
         struct error sentence;
 
         error_set(&sentence, "%s: %s", reader->files->items[segment->file].path, flaw);
-        return note_flaw(reader, sentence.text, err);
+        return add_flaw(reader, sentence.text, err);
     }
     return 0;
 }

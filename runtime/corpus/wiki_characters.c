@@ -301,7 +301,7 @@ void wiki_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
         writer.at = find_special(from, writer.end);
         if (writer.at > from)
             writer.dropped = 0;
-        wiki_put(out, from, (size_t)(writer.at - from));
+        wiki_copy(out, from, (size_t)(writer.at - from));
         if (writer.at < writer.end)
             take_character(&writer);
     }

@@ -477,7 +477,7 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
         int twice;
 
         inliner.at = wiki_skip(inliner.at, marks);
-        wiki_put(out, from, (size_t)(inliner.at - from));
+        wiki_copy(out, from, (size_t)(inliner.at - from));
         if (inliner.at == inliner.end)
             break;
         twice = inliner.end - inliner.at > 1 && inliner.at[1] == *inliner.at;

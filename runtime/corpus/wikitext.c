@@ -147,8 +147,11 @@ static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *t
         while (at < end && (*at == ' ' || *at == '\n'))
             at++;
         for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-            size_t length = strlen(names[i]);
+            size_t length;
 
+            if (at == end || wiki_lower(*at) != names[i][0])
+                continue;
+            length = strlen(names[i]);
             if ((size_t)(end - at) <= length || !wiki_is(wiki_span(at, length), names[i]))
                 continue;
             /* {{disambiguation}} and {{disambig-cleanup}}, not {{dabbler}}. */

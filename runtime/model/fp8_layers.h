@@ -3,9 +3,11 @@
  * their tensors, and the casts of a pass.
  *
  * Weights are cast once per step, by the forward pass of its first micro-batch. Inputs and
- * gradients are cast where a product needs them: their fp8 copies live until the next product. The
- * scaling state has an entry for every linear layer of the whole model on every rank, so it does
- * not depend on the layout: at the end of a step one all-reduce over all ranks combines the amaxes.
+ * gradients are cast where a product needs them, and their fp8 copies live until the next product;
+ * only the output of a norm that casts it (struct block) and the transposed values of GELU are kept
+ * in fp8 from the forward to the backward pass. The scaling state has an entry for every linear
+ * layer of the whole model on every rank, so it does not depend on the layout: at the end of a step
+ * one all-reduce over all ranks combines the amaxes.
  */
 #ifndef MEGATRON_FP8_LAYERS_H
 #define MEGATRON_FP8_LAYERS_H
@@ -88,7 +90,7 @@ struct fp8_input {
     float *inverse; /* 1 / its scale; NULL: nothing is kept */
 };
 
-/* Place 'inverse'. */
+/* Lay out 'inverse'. */
 void fp8_input_lay_out(struct fp8_input *input, struct arena *arena);
 
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the

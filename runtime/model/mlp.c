@@ -70,8 +70,8 @@ static int is_fused(const struct model *m, const struct block *block)
 }
 
 /* The transposed activated values in fp8 are kept for the backward pass: with the value before the
- * activation 3 bytes of each, where bf16 keeps 4. A gate would have to be paid for: its two inputs
- * are all that is kept anyway. */
+ * activation 3 bytes of each, where bf16 keeps 4. With a gate they would cost memory that bf16 does
+ * not need: only its two inputs are kept. */
 static int keeps_columns(const struct model *m, const struct block *block)
 {
     return is_fused(m, block) && !m->config.swiglu && trains(m);

@@ -8,8 +8,8 @@
 /* What a variant has, as bits. */
 enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8, HAS_CAST = 16 };
 
-/* One operation of the residual stream. A norm that casts its output has two more plans: with y as
- * e4m3, and the cast of y for a step without scales. */
+/* One operation of the residual stream; 'cast' leaves y as e4m3, for a norm that casts its output.
+ */
 struct stream_plans {
     struct device_plan *plain, *cast;
 };
@@ -18,7 +18,7 @@ struct norm_common {
     struct stream_plans forward[MODES];
     struct stream_plans again; /* y from the sum alone; for recomputation */
     struct device_plan *backward;
-    struct device_plan *cast; /* of y */
+    struct device_plan *cast; /* of y, for a step without scales */
     struct device_plan *add;  /* gradients of the branch that took the sum itself */
 };
 

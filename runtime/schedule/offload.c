@@ -117,7 +117,9 @@ struct offload_arrays offload_take(struct offload *o, struct device_stream *stre
                                    const struct offload_arrays *host, int64_t count)
 {
     struct buffer *buffer = &o->buffers[o->taken % BUFFERS];
-    struct offload_arrays here = buffer->arrays;
+    struct offload_arrays here = {host->master ? buffer->arrays.master : NULL,
+                                  host->moment1 ? buffer->arrays.moment1 : NULL,
+                                  host->moment2 ? buffer->arrays.moment2 : NULL};
 
     device_event_follow(o->in, buffer->emptied);
     copy(o->in, here.master, host->master, count, COPY_TO_DEVICE);

@@ -220,7 +220,7 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
 }
 
 /* The same for a word of up to UNIGRAM_SURE bytes and sums that are floats from 0 on, which most
- * words are. A node that is not reached yet has the score -INFINITY. */
+ * words are. A node that is not reached yet has the score -INFINITY and the depth 0. */
 struct short_node {
     float score, lead;
     uint32_t id;
@@ -232,7 +232,7 @@ static inline void offer_short(struct short_node *node, float sum, size_t begin,
 {
     unsigned other = depth;
 
-    if (sum > node->score) {
+    if (sum > node->score || node->depth == 0) {
         other = node->depth;
         node->lead = sum - node->score;
         node->score = sum;

@@ -113,10 +113,9 @@ static double bytes_of(const struct operation *o)
         return (double)o->quantize.rows * (double)o->quantize.cols *
                (double)(type_size(o->quantize.from) + type_size(o->quantize.to));
     case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
-        return (double)o->adam.count *
-               (28.0 + (o->adam.half                ? -4.0
-                        : o->adam.type == TYPE_FP32 ? 0.0
-                                                    : (double)type_size(o->adam.type)));
+        return (double)o->adam.count * (28.0 + (o->adam.type == TYPE_FP32 ? 0.0
+                                                : o->adam.half            ? -4.0
+                                                               : (double)type_size(o->adam.type)));
     case OPERATION_SQUARE_SUM:
         return (double)o->square_sum.count * sizeof(float);
     default:

@@ -141,8 +141,10 @@ static void add_head(const struct arguments *a, struct error *lack)
 {
     const struct model_config *m = &a->model_config;
     struct model_sizes z = model_sizes(m, &a->layout);
-    /* Weights, gradients, two moments and, of 16-bit weights, a master copy. */
-    size_t each = type_size(m->type) + (m->type == TYPE_FP32 ? 3 : 4) * sizeof(float);
+    const struct engine_config engine = configure_engine(a);
+    /* Weights, gradients, and what the optimizer keeps. */
+    size_t each = type_size(m->type) +
+                  (size_t)(1 + optimizer_arrays(&engine.optimizer, m->type)) * sizeof(float);
 
     error_append(lack,
                  "; on the first and last stage the vocabulary of %" PRId64

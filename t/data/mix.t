@@ -74,7 +74,7 @@ run merge --input pairs --output-prefix m3
 is "$rc $out" "2 megatron data: merge: m3.bin exists; use --overwrite to replace it" "existing output"
 "$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --input y.jsonl --output-prefix wide >/dev/null 2>&1
 run merge --input pairs/x_text_document wide_text_document --output-prefix m4
-is "$rc $out" "2 megatron data: merge: wide_text_document has int32 ids and pairs/x_text_document has uint16" "different ids"
+is "$rc $out" "2 megatron data: merge: wide_text_document has int32 ids and pairs/x_text_document has uint16; tokenize them with one tokenizer" "different ids"
 printf 'xx' >>pairs/x_text_document.bin
 run merge --input pairs --output-prefix m5
 is "$rc" 1 "a .bin file with bytes of no sequence"

@@ -90,5 +90,7 @@ for kind in ${KINDS:-fairseq packed bert}; do
     is "$(cat got)" "$(cat expected)" "  killed $kills times: the same losses and norms"
     differs=$(for file in "whole-$kind"/iter_*"$steps"/*.safetensors; do cmp "$file" "${file#whole-}"; done 2>&1)
     is "$differs" "" "  and the same checkpoint"
+    # Of two kills, both may come after the end on a busy machine; not of many.
+    [ "$rounds" -le 5 ] || unlike "$kills" '^0$' "  it was killed"
 done
 done_testing

@@ -121,7 +121,7 @@ static void drop(const struct attention *a, const struct block *b, int64_t row, 
 }
 
 /* Turn the scores of one query into probabilities; returns the log-sum-exp. */
-static float softmax_row(float *p, int64_t from, int64_t to, int64_t keys)
+CPU_CLONES static float softmax_row(float *p, int64_t from, int64_t to, int64_t keys)
 {
     float max = vector_max(p + from, to - from, -INFINITY), sum;
 
@@ -159,8 +159,8 @@ static void forward_block(struct attention *a, int64_t i, float *p, void *space)
 }
 
 /* Compute the probabilities of one query from its scores: p and, with dropout, 'dropped'. */
-static void remake_row(const struct attention *a, const struct block *b, int64_t row, float *p,
-                       float *dropped)
+CPU_CLONES static void remake_row(const struct attention *a, const struct block *b, int64_t row,
+                                  float *p, float *dropped)
 {
     const struct attention_shape *s = a->shape;
     float lse = a->o.lse[(b->batch * s->heads + b->head) * s->q_rows + b->first + row];
@@ -178,8 +178,8 @@ static void remake_row(const struct attention *a, const struct block *b, int64_t
 }
 
 /* Gradients of one block of queries: dq, and its share of dk and dv. */
-static void backward_block(const struct attention *a, const struct block *b, float *p, float *dp,
-                           float *dropped, float *capped, void *space)
+CPU_CLONES static void backward_block(const struct attention *a, const struct block *b, float *p,
+                                      float *dp, float *dropped, float *capped, void *space)
 {
     const struct attention_shape *s = a->shape;
     int64_t at = b->batch * s->out.batch + b->head * s->out.head + b->first * s->out.row;

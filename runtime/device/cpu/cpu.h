@@ -9,6 +9,15 @@
 
 #include <pthread.h>
 
+/* Functions whose loops are compiled for wider vectors, too; the loader takes the version that fits
+ * the CPU. Sanitizers cannot be used with such functions. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && __GNUC__ >= 12 && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES
+#endif
+
 struct cpu_stream;
 
 struct cpu_device {

@@ -19,7 +19,7 @@ static int64_t true_columns(const struct cross_entropy_shape *shape)
     return columns < 0 ? 0 : columns < shape->cols ? columns : shape->cols;
 }
 
-static void partial_row(void *context, int64_t row)
+CPU_CLONES static void partial_row(void *context, int64_t row)
 {
     const struct job *job = context;
     const struct cross_entropy_partial_operands *o = job->operands;
@@ -45,7 +45,7 @@ static void work_partial(struct cpu_plan *plan, const void *operands)
     threads_run(plan->threads, plan->operation.cross_entropy.rows, partial_row, &job);
 }
 
-static void finish_row(void *context, int64_t row)
+CPU_CLONES static void finish_row(void *context, int64_t row)
 {
     const struct job *job = context;
     const struct cross_entropy_finish_operands *o = job->operands;
@@ -84,7 +84,7 @@ static void finish_row(void *context, int64_t row)
 }
 
 /* finish_row, and the gradient through the soft cap: 1 - (capped / cap)^2. */
-static void finish_capped_row(void *context, int64_t row)
+CPU_CLONES static void finish_capped_row(void *context, int64_t row)
 {
     const struct job *job = context;
     const struct cross_entropy_finish_operands *o = job->operands;

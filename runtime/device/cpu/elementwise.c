@@ -27,7 +27,7 @@ static void run_blocks(struct cpu_plan *plan, const void *operands, int64_t coun
 #define BOUNDS(count, block) \
     int64_t first = i * (block), last = first + (block) < (count) ? first + (block) : (count)
 
-static void activation_part(void *context, int64_t i)
+CPU_CLONES static void activation_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct activation_operands *o = job->operands;
@@ -52,7 +52,7 @@ static void activation_part(void *context, int64_t i)
             y[e] = fast_tanh(x[e]);
 }
 
-static void activation_backward_part(void *context, int64_t i)
+CPU_CLONES static void activation_backward_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct activation_operands *o = job->operands;
@@ -88,7 +88,7 @@ static void work_activation(struct cpu_plan *plan, const void *operands)
                shape->backward ? activation_backward_part : activation_part);
 }
 
-static void rope_part(void *context, int64_t i)
+CPU_CLONES static void rope_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct rope_operands *o = job->operands;
@@ -120,7 +120,7 @@ static void work_rope(struct cpu_plan *plan, const void *operands)
     run_blocks(plan, operands, plan->operation.rope.rows, 16, rope_part);
 }
 
-static void swiglu_part(void *context, int64_t row)
+CPU_CLONES static void swiglu_part(void *context, int64_t row)
 {
     const struct job *job = context;
     const struct swiglu_operands *o = job->operands;
@@ -139,7 +139,7 @@ static void swiglu_part(void *context, int64_t row)
             y[i] = quick_gelu(gate[i]) * up[i];
 }
 
-static void swiglu_backward_part(void *context, int64_t row)
+CPU_CLONES static void swiglu_backward_part(void *context, int64_t row)
 {
     const struct job *job = context;
     const struct swiglu_backward_operands *o = job->operands;
@@ -177,7 +177,7 @@ static void work_swiglu(struct cpu_plan *plan, const void *operands)
                plan->operation.kind == OPERATION_SWIGLU ? swiglu_part : swiglu_backward_part);
 }
 
-static void add_part(void *context, int64_t i)
+CPU_CLONES static void add_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct add_operands *o = job->operands;
@@ -194,7 +194,7 @@ static void work_add(struct cpu_plan *plan, const void *operands)
     run_blocks(plan, operands, plan->operation.add.count, BLOCK, add_part);
 }
 
-static void scale_part(void *context, int64_t i)
+CPU_CLONES static void scale_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct scale_operands *o = job->operands;
@@ -210,7 +210,7 @@ static void work_scale(struct cpu_plan *plan, const void *operands)
     run_blocks(plan, operands, plan->operation.scale.count, BLOCK, scale_part);
 }
 
-static void softcap_part(void *context, int64_t i)
+CPU_CLONES static void softcap_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct softcap_operands *o = job->operands;

@@ -44,7 +44,7 @@ struct backward {
     int64_t parts;
 };
 
-static void backward_part(void *context, int64_t part)
+CPU_CLONES static void backward_part(void *context, int64_t part)
 {
     const struct backward *b = context;
     int64_t n = b->shape->cols, end = cpu_part(b->shape->table_rows, b->parts, part + 1);

@@ -47,7 +47,7 @@ static void normalize(const struct job *job, int which, int64_t vector, const fl
         o->mean[vector] = mean;
 }
 
-static void forward_block(void *context, int64_t block)
+CPU_CLONES static void forward_block(void *context, int64_t block)
 {
     const struct job *job = context;
     const struct head_norm_shape *s = job->shape;
@@ -92,7 +92,7 @@ static void differentiate(const struct job *job, int which, int64_t vector, cons
         d[i] = (d[i] * weight[i] - sum - (x[i] - mean) * rstd * sum_x) * rstd;
 }
 
-static void backward_block(void *context, int64_t block)
+CPU_CLONES static void backward_block(void *context, int64_t block)
 {
     const struct job *job = context;
     const struct head_norm_shape *s = job->shape;

@@ -28,7 +28,7 @@ struct product {
     void *workspace;
 };
 
-static void activate(enum activation activation, float *c, int64_t cols)
+CPU_CLONES static void activate(enum activation activation, float *c, int64_t cols)
 {
     if (activation == ACTIVATION_GELU_TANH)
         for (int64_t i = 0; i < cols; i++)
@@ -41,7 +41,8 @@ static void activate(enum activation activation, float *c, int64_t cols)
             c[i] = squared_relu(c[i]);
 }
 
-static void differentiate(enum activation activation, const float *pre, float *c, int64_t cols)
+CPU_CLONES static void differentiate(enum activation activation, const float *pre, float *c,
+                                     int64_t cols)
 {
     if (activation == ACTIVATION_GELU_TANH)
         for (int64_t i = 0; i < cols; i++)
@@ -54,7 +55,8 @@ static void differentiate(enum activation activation, const float *pre, float *c
             c[i] *= squared_relu_derivative(pre[i]);
 }
 
-static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t col, int64_t cols)
+CPU_CLONES static void epilogue(const struct product *p, int64_t row, int64_t rows, int64_t col,
+                                int64_t cols)
 {
     for (int64_t r = row; r < row + rows; r++) {
         float *c = p->c + r * p->n + col;
@@ -284,7 +286,7 @@ struct column_sums {
     int accumulate;
 };
 
-static void column_sums_part(void *context, int64_t i)
+CPU_CLONES static void column_sums_part(void *context, int64_t i)
 {
     const struct column_sums *s = context;
     int64_t first = cpu_part(s->cols, s->parts, i), last = cpu_part(s->cols, s->parts, i + 1);

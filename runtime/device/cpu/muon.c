@@ -11,7 +11,7 @@ struct job {
     const struct muon_operands *operands;
 };
 
-static void momentum_range(const struct job *job, int64_t first, int64_t last)
+CPU_CLONES static void momentum_range(const struct job *job, int64_t first, int64_t last)
 {
     float *restrict x = job->operands->x, *restrict moment = job->operands->moment;
     float factor = job->operands->state->grad_factor, beta = (float)job->shape->momentum;
@@ -25,7 +25,7 @@ static void momentum_range(const struct job *job, int64_t first, int64_t last)
     }
 }
 
-static void normalize_range(const struct job *job, int64_t first, int64_t last)
+CPU_CLONES static void normalize_range(const struct job *job, int64_t first, int64_t last)
 {
     const float *x = job->operands->x;
     float *y = job->operands->y, by = (float)(1 / fmax(sqrt(*job->operands->square_sum), 1e-7));
@@ -34,7 +34,7 @@ static void normalize_range(const struct job *job, int64_t first, int64_t last)
         y[i] = x[i] * by;
 }
 
-static void update_range(const struct job *job, int64_t first, int64_t last)
+CPU_CLONES static void update_range(const struct job *job, int64_t first, int64_t last)
 {
     const struct muon_operands *o = job->operands;
     const float *restrict x = o->x;

@@ -16,8 +16,8 @@ struct adam_constants {
     float beta1, beta2, epsilon, lr, factor, correction1, correction2;
 };
 
-static void adam_range(const struct adam_operands *o, const struct adam_constants *k, float decay,
-                       int64_t first, int64_t last)
+CPU_CLONES static void adam_range(const struct adam_operands *o, const struct adam_constants *k,
+                                  float decay, int64_t first, int64_t last)
 {
     const float *restrict grad = o->grad;
     float *restrict master = o->master, *restrict m1 = o->moment1, *restrict m2 = o->moment2;
@@ -38,8 +38,8 @@ static void adam_range(const struct adam_operands *o, const struct adam_constant
             ((float *)o->weights)[i] = master[i];
 }
 
-static void sgd_range(const struct adam_operands *o, const struct adam_constants *k, float decay,
-                      int64_t first, int64_t last)
+CPU_CLONES static void sgd_range(const struct adam_operands *o, const struct adam_constants *k,
+                                 float decay, int64_t first, int64_t last)
 {
     float *restrict master = o->master, *restrict momentum = o->moment1;
 
@@ -92,7 +92,7 @@ static void work_adam(struct cpu_plan *plan, const void *operands)
                     &job);
 }
 
-static void square_sum_part(void *context, int64_t i)
+CPU_CLONES static void square_sum_part(void *context, int64_t i)
 {
     const struct job *job = context;
     const struct square_sum_operands *o = job->operands;

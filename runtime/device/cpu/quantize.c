@@ -179,7 +179,8 @@ int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
         plan->work = work_scaling;
         return 0;
     }
-    if (shape->from == shape->to && type_is_fp8(shape->to)) {
+    if (shape->from == shape->to && type_is_fp8(shape->to) && shape->source == QUANTIZE_MATRIX &&
+        !shape->bias) {
         plan->work = work_transpose;
         return 0;
     }

@@ -97,7 +97,7 @@ static const float *forward_sum(const struct forward *f, int64_t row)
     return sum;
 }
 
-static void forward_row(const struct forward *f, int64_t row)
+CPU_CLONES static void forward_row(const struct forward *f, int64_t row)
 {
     int64_t n = f->shape->cols;
     const float *sum = forward_sum(f, row), *weight = f->o->weight, *bias = f->o->norm_bias;
@@ -177,8 +177,8 @@ struct backward {
 };
 
 /* out = dsum + gradient through the norm of one row; adds to the norm's column gradients. */
-static void backward_norm_row(const struct backward *b, int64_t row, const float *dsum, float *out,
-                              float *dweight, float *dbias)
+CPU_CLONES static void backward_norm_row(const struct backward *b, int64_t row, const float *dsum,
+                                         float *out, float *dweight, float *dbias)
 {
     int64_t n = b->shape->cols, i = 0;
     const float *dy = (const float *)b->o->dy + row * n, *x = (const float *)b->o->sum + row * n;
@@ -212,7 +212,8 @@ static void backward_norm_row(const struct backward *b, int64_t row, const float
 }
 
 /* Gradient of x: dx = dropout'(d), and its column sums in dbias. */
-static void backward_input_row(const struct backward *b, int64_t row, const float *d, float *dbias)
+CPU_CLONES static void backward_input_row(const struct backward *b, int64_t row, const float *d,
+                                          float *dbias)
 {
     int64_t n = b->shape->cols;
     float value[CHUNK];

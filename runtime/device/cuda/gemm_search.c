@@ -8,6 +8,7 @@
  *                 without      with      gain
  *     gpt345m      127.66    127.24    0.33 %
  *     gpt1.3b      215.18    215.24   -0.03 %
+ *     llama8b-l8   none: no product of Llama has an epilogue
  * The search is for products with an epilogue (bias, GELU, its gradient) in small models, for which
  * the library offers few algorithms. In larger models, such as gpt1.3b, it changes nothing; it costs
  * at most SEARCH_SECONDS or SEARCH_RUNS per product, once, since results are cached. Plain products

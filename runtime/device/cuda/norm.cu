@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     float v[VECTORS][VECTOR], sum = 0;
     moments m = {0, 0};
 
-    if (row >= rows)
+    if (row >= rows || (FP8 && !HAS_FP8))
         return; /* with all of its group */
     auto inside = [&](int k) { return FULL || (k * WARP + lane) * VECTOR < width; };
     /* This lane's k-th vector of a row, or of the operands that all rows share. */
@@ -218,6 +218,8 @@ __global__ void __launch_bounds__(ANY_BLOCK)
     const T *kept = (const T *)(o.x ? o.sum : o.residual) + base;
     float sum = 0, mean = 0, squares = 0;
 
+    if (cols == 0 || (FP8 && !HAS_FP8))
+        return;
     for (int c = start; c < cols && (o.x || norm == NORM_LAYER); c += walk) {
         float v[VECTOR], other[VECTOR];
 

@@ -224,9 +224,10 @@ static int casts(const struct quantize_shape *s)
 {
     int active = s->source == QUANTIZE_ACTIVATION || s->source == QUANTIZE_ACTIVATION_GRADIENT;
     int gated = s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT;
+    int transposes = s->from == s->to && s->source == QUANTIZE_MATRIX && !s->bias;
 
-    return (type_size(s->from) == 2 || s->from == s->to) && type_size(s->to) == 1 &&
-           s->rows % 16 == 0 && s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
+    return (type_size(s->from) == 2 || transposes) && type_size(s->to) == 1 && s->rows % 16 == 0 &&
+           s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
            (!active || s->activation == ACTIVATION_GELU_TANH) && (!gated || s->gate == GATE_SILU) &&
            (!s->bias || (s->source != QUANTIZE_ACTIVATION && s->source != QUANTIZE_GATE));
 }

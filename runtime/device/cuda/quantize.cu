@@ -294,11 +294,11 @@ __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const o
     const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
     const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
     const int64_t cols = o.col_count / PARTS;
-    const float scale = scale_of<KIND>(o);
+    const float scale = HAS_FP8 ? scale_of<KIND>(o) : 0;
     float sum[PARTS][VECTOR] = {};
     uint32_t largest = 0;
 
-    for (int i = 0; i < TILES; i++) {
+    for (int i = 0; i < TILES && HAS_FP8; i++) {
         const int64_t first_row = ((int64_t)blockIdx.y * TILES + i) * ROWS;
         const int64_t row = first_row + group * THREAD_ROWS;
         const bool inside = row < o.row_count && col < cols;

@@ -58,6 +58,28 @@ static void refused_types(void)
     }
 }
 
+/* Copies of all directions happen in the order of the stream, whoever makes them: the numbers go
+ * from the device over two places in host memory to another place on the device. */
+static void test_copies(void)
+{
+    enum { COUNT = 300000 };
+    struct tensor x = tensor_as(TYPE_FP32, COUNT, 1, 0), y = tensor_as(TYPE_FP32, COUNT, 1, 0);
+    struct error err = {.text = ""};
+    size_t bytes = COUNT * sizeof(float);
+    float *near = device_host_allocate(device, 2 * bytes, &err), *far = near ? near + COUNT : NULL;
+
+    if (!ok(near != NULL, "host memory for copies"))
+        return;
+    device_copy(stream, near, x.d, bytes, COPY_TO_HOST);
+    device_copy(stream, far, near, bytes, COPY_ON_HOST);
+    device_copy(stream, y.d, far, bytes, COPY_TO_DEVICE);
+    device_copy(stream, near, y.d, bytes, COPY_TO_HOST);
+    ok(device_stream_wait(stream, 60, &err) == 0, "copies end");
+    agree(&y, x.v, "copies in host memory are in stream order");
+    device_host_release(device, near);
+    tensor_free(&x), tensor_free(&y);
+}
+
 void element_cases(void)
 {
     struct operation op = {.kind = OPERATION_ADD, .add = {1000, type}};
@@ -69,6 +91,7 @@ void element_cases(void)
     int32_t places[10] = {9, -1, 4, 3, 0, -1, 1, 8, 7, 5},
             *places_d = upload(places, sizeof(places));
 
+    test_copies();
     run_add(p, stream, &(struct add_operands){x.d, y.d});
     for (int i = 0; i < 1000; i++)
         e[i] = x.v[i] + y.v[i];

@@ -549,6 +549,8 @@ static void test_refused(void)
          .linear = {16, 16, 16, {type, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
         {.kind = OPERATION_QUANTIZE,
          .quantize = {.rows = 16, .cols = 16, .from = type, .to = type}},
+        {.kind = OPERATION_QUANTIZE,
+         .quantize = {.rows = 16, .cols = 16, .from = TYPE_E4M3, .to = TYPE_E4M3, .bias = 1}},
     };
 
     for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {

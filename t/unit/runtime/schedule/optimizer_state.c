@@ -96,6 +96,27 @@ static void test(struct device *device, double fraction, int64_t hosted)
     free(first);
 }
 
+/* Without master weights there is none to be updated, also in what is copied to the device. */
+static void test_two_arrays(struct device *device)
+{
+    struct error err = {0};
+    struct device_stream *stream = device_stream_create(device, 0, &err);
+    struct optimizer_state s = {0};
+    int rc = stream ? optimizer_state_create(&s, device, ELEMENTS, 2, 1, &err) : -1;
+    struct offload_arrays a = {0};
+
+    if (rc == 0) {
+        optimizer_state_begin(&s);
+        a = optimizer_state_use(&s, stream, 0, 128, STATE_ALL);
+        optimizer_state_done(&s, stream, 0, 128, STATE_ALL);
+        optimizer_state_end(&s, stream);
+        rc = device_stream_wait(stream, 60, &err);
+    }
+    ok(rc == 0 && !a.master && a.moment1 && a.moment2, "two arrays in host memory: no master");
+    optimizer_state_destroy(&s);
+    device_stream_destroy(stream);
+}
+
 int main(void)
 {
     for (int order = 0; order < 4; order++) {
@@ -114,6 +135,7 @@ int main(void)
         test(device, 0.026, 128); /* one piece */
         test(device, 0.3, 1408);
         test(device, 1, ELEMENTS);
+        test_two_arrays(device);
         device_close(device);
     }
     return done_testing();
