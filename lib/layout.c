@@ -85,21 +85,29 @@ int layout_check_model(const struct layout *layout, const struct model_shape *sh
                          rules[i].option, rules[i].size, rules[i].number, rules[i].what,
                          shape->name, use);
     }
-    if (shape->layers % (layout->pp * chunks) != 0)
+    if (shape->layers % (layout->pp * chunks) != 0) {
+        list_divisors(shape->layers / layout->pp, 0, chunks, use, sizeof(use));
         return error_set(err,
                          "%s=%" PRId64 " with %" PRId64
-                         " virtual stages does not divide the %" PRId64 " layers of %s",
-                         names->pp, layout->pp, chunks, shape->layers, shape->name);
-    if (layout->cp > 1 && shape->sequence % (2 * layout->cp) != 0)
+                         " virtual stages does not divide the %" PRId64
+                         " layers of %s; use %s virtual stages",
+                         names->pp, layout->pp, chunks, shape->layers, shape->name, use);
+    }
+    if (layout->cp > 1 && shape->sequence % (2 * layout->cp) != 0) {
+        list_divisors(shape->sequence % 2 == 0 ? shape->sequence / 2 : 1, 0, layout->cp, use,
+                      sizeof(use));
         return error_set(err,
                          "%s=%" PRId64 " needs a sequence length that is a multiple of %" PRId64
-                         "; that of %s is %" PRId64,
-                         names->cp, layout->cp, 2 * layout->cp, shape->name, shape->sequence);
-    if (shape->sequence % (layout->tp * layout->cp) != 0)
+                         "; that of %s is %" PRId64 "; use %s",
+                         names->cp, layout->cp, 2 * layout->cp, shape->name, shape->sequence, use);
+    }
+    if (shape->sequence % (layout->tp * layout->cp) != 0) {
+        list_divisors(shape->sequence / layout->cp, shape->heads, layout->tp, use, sizeof(use));
         return error_set(err,
                          "%s=%" PRId64 " does not divide the sequence length of %s, %" PRId64
-                         ", among sequence-parallel ranks",
-                         names->tp, layout->tp, shape->name, shape->sequence);
+                         ", among sequence-parallel ranks; use %s",
+                         names->tp, layout->tp, shape->name, shape->sequence, use);
+    }
     return 0;
 }
 

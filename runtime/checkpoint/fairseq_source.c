@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME = 160, LAYERS_MOST = 4096 };
+enum { NAME = 160, FULL_NAME = NAME + 32, LAYERS_MOST = 4096 };
 
 struct fairseq_source {
     struct torch_file *file;
@@ -37,13 +37,21 @@ static const struct name {
     {"head", "lm_head", NULL},
 };
 
+static void full_name(const struct fairseq_source *s, const char *format, int layer,
+                      const char *kind, char full[FULL_NAME])
+{
+    char name[NAME];
+
+    snprintf(name, sizeof(name), format, layer);
+    snprintf(full, FULL_NAME, "%s.%s.%s", s->prefix, name, kind);
+}
+
 static const struct pickle_value *find(const struct fairseq_source *s, const char *format,
                                        int layer, const char *kind)
 {
-    char name[NAME], full[NAME + 32];
+    char full[FULL_NAME];
 
-    snprintf(name, sizeof(name), format, layer);
-    snprintf(full, sizeof(full), "%s.%s.%s", s->prefix, name, kind);
+    full_name(s, format, layer, kind, full);
     return pickle_member(s->tensors, full);
 }
 
@@ -54,9 +62,11 @@ static int matrix(struct fairseq_source *s, const char *name, int64_t shape[2], 
 {
     const struct pickle_value *value = find(s, name, 0, "weight");
     struct torch_tensor t;
+    char full[FULL_NAME];
 
+    full_name(s, name, 0, "weight", full);
     if (!value)
-        return error_set(err, "tensor %s.%s.weight is missing", s->prefix, name);
+        return error_set(err, "tensor %s is missing", full);
     if (torch_file_tensor(s->file, value, &t, err) < 0)
         return -1;
     if (t.dimensions != 2 || t.shape[0] < 1 || t.shape[1] < 1)
@@ -208,8 +218,9 @@ static const struct pickle_value *find_fused(const struct fairseq_source *s, con
     return NULL;
 }
 
+/* 'expected' gets the name in the file. */
 static const struct pickle_value *find_ours(const struct fairseq_source *s, const char *ours,
-                                            int64_t *part)
+                                            int64_t *part, char expected[FULL_NAME])
 {
     const char *kind = strrchr(ours, '.');
     const struct pickle_value *value = NULL;
@@ -217,12 +228,14 @@ static const struct pickle_value *find_ours(const struct fairseq_source *s, cons
     int layer = 0;
 
     *part = 0;
+    snprintf(expected, FULL_NAME, "?");
     sscanf(ours, "layers.%d.", &layer);
     for (size_t i = 0; kind && i < sizeof(names) / sizeof(names[0]) && !value; i++) {
         int length = snprintf(text, sizeof(text), names[i].ours, layer);
 
         if (length != (int)(kind - ours) || strncmp(text, ours, (size_t)length) != 0)
             continue;
+        full_name(s, names[i].theirs, layer, kind + 1, expected);
         value = find(s, names[i].theirs, layer, kind + 1);
         if (!value && names[i].old)
             value = find(s, names[i].old, layer, kind + 1);
@@ -236,11 +249,13 @@ int fairseq_source_load(struct fairseq_source *s, const struct parameter *p, flo
                         struct error *err)
 {
     int64_t part, rows, first;
-    const struct pickle_value *value = find_ours(s, p->name, &part);
+    char expected[FULL_NAME];
+    const struct pickle_value *value = find_ours(s, p->name, &part, expected);
     struct torch_tensor t;
 
     if (!value)
-        return error_set(err, "the tensor for %s is missing", p->name);
+        return error_set(err, "tensor %s is missing (expected as %s); copy the checkpoint again",
+                         p->name, expected);
     if (torch_file_tensor(s->file, value, &t, err) < 0)
         return error_prefix(err, "%s", p->name);
     /* A vector has one row here, or one column. */

@@ -354,6 +354,11 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
 {
     if (origin_check_megatron(c->config.load, err) < 0)
         return REFUSED;
+    if (c->config.step >= 0) {
+        error_set(err, "the checkpoint of iteration %" PRId64 " in %s is damaged: %.*s",
+                  c->config.step, c->config.load, TEXT, last->text);
+        return error_remedy(err, REMEDY_ITERATION);
+    }
     return error_set(err, "%s contains no intact checkpoint; the last one tried: %.*s",
                      c->config.load, TEXT, last->text);
 }

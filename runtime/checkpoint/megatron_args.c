@@ -140,7 +140,7 @@ static int shape_of(const struct megatron_source *s, const char *ours, int64_t *
     int found = megatron_find_ours(s, ours, 0, &t, err);
 
     if (found == 0)
-        return error_set(err, "there is no tensor for %s", ours);
+        return -1;
     if (found < 0)
         return error_prefix(err, "%s", ours);
     if (t.dimensions != 1 && t.dimensions != 2)
@@ -148,7 +148,7 @@ static int shape_of(const struct megatron_source *s, const char *ours, int64_t *
     *rows = t.dimensions == 2 ? t.shape[0] : 1;
     *cols = t.shape[t.dimensions - 1];
     if (*rows > INT32_MAX || *cols > INT32_MAX)
-        return error_set(err, "%s is too large", ours);
+        return error_set(err, "%s has a dimension above 2147483647", ours);
     return 0;
 }
 

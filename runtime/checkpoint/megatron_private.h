@@ -79,11 +79,15 @@ int megatron_find(const struct megatron_source *source, const struct megatron_na
                   const struct megatron_location *location, struct torch_tensor *tensor,
                   struct error *err);
 
+/* Fill 'err': our tensor 'ours' is missing, which has the names of 'name' there. Returns -1. */
+int megatron_missing(const char *ours, const struct megatron_name *name, struct error *err);
+
 /* Is it there? */
 int megatron_has(const struct megatron_source *source, const struct megatron_name *name,
                  const struct megatron_location *location);
 
-/* The same for our tensor 'ours' of the first layer or of none, in the first or last stage. */
+/* The same for our tensor 'ours' of the first layer or of none, in the first or last stage; 'err'
+ * is also filled if it is missing. */
 int megatron_find_ours(const struct megatron_source *source, const char *ours, int last_stage,
                        struct torch_tensor *tensor, struct error *err);
 int megatron_has_ours(const struct megatron_source *source, const char *ours, int last_stage);

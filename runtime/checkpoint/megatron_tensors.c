@@ -175,6 +175,14 @@ int megatron_find(const struct megatron_source *s, const struct megatron_name *n
                : 1;
 }
 
+int megatron_missing(const char *ours, const struct megatron_name *name, struct error *err)
+{
+    error_set(err, "tensor %s is missing (expected as %s", ours, name->theirs[0]);
+    for (int i = 1; i < 4 && name->theirs[i]; i++)
+        error_append(err, " or %s", name->theirs[i]);
+    return error_append(err, "); copy the checkpoint again");
+}
+
 int megatron_has(const struct megatron_source *s, const struct megatron_name *name,
                  const struct megatron_location *location)
 {
@@ -204,8 +212,11 @@ int megatron_find_ours(const struct megatron_source *s, const char *ours, int la
 {
     struct megatron_location location;
     const struct megatron_name *name = first_location(s, ours, last_stage, &location);
+    int found = megatron_find(s, name, &location, tensor, err);
 
-    return megatron_find(s, name, &location, tensor, err);
+    if (found == 0)
+        megatron_missing(ours, name, err);
+    return found;
 }
 
 int megatron_has_ours(const struct megatron_source *s, const char *ours, int last_stage)
@@ -404,9 +415,10 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
     found = megatron_find(s, l->name, &location, t, err);
     if (found < 0)
         return error_prefix(err, "%s: %s", shard, l->parameter->name);
-    if (found == 0)
-        return error_set(err, "%s: the tensor for %s is missing; copy the checkpoint again", shard,
-                         l->parameter->name);
+    if (found == 0) {
+        megatron_missing(l->parameter->name, l->name, err);
+        return error_prefix(err, "%s", shard);
+    }
     megatron_part_shape(&l->split, l->name, l->rows, l->cols, &rows, &cols);
     got_cols = t->dimensions == 2 ? t->shape[1] : 1;
     /* A vocabulary may be padded, equally on all ranks. */

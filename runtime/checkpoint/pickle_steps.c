@@ -60,7 +60,7 @@ static int push_mark(struct machine *m)
 static int pop_mark(struct machine *m, size_t *first)
 {
     if (m->mark_count == 0)
-        return pickle_fail(m, "a mark is missing");
+        return pickle_fail(m, "corrupt pickle (no MARK on the stack); copy the file again");
     *first = m->marks[--m->mark_count];
     return 0;
 }

@@ -50,7 +50,7 @@ struct builder {
     char own_cache[PATH_MAX]; /* in the temporary directory; "" if there is none */
 };
 
-/* A directory in /tmp that belongs to this user and that nobody else can write to. */
+/* A directory in TMPDIR, else /tmp, that belongs to this user and that nobody else can write to. */
 static void find_own_cache(char path[PATH_MAX])
 {
     const char *base = getenv("TMPDIR");

@@ -87,9 +87,8 @@ static int read_lines(struct reader *r, int fd, char *buffer, struct error *err)
 static void note_trouble(const struct reader *r)
 {
     if (r->torn > 0)
-        notes_add(
-            r->notes, "%s: %" PRId64 " %s cut off in the middle; what is complete in %s is used",
-            r->name, r->torn, r->torn == 1 ? "line is" : "lines are", r->torn == 1 ? "it" : "them");
+        notes_add(r->notes, "%s: %" PRId64 " %s truncated; what is complete in %s is used", r->name,
+                  r->torn, r->torn == 1 ? "line is" : "lines are", r->torn == 1 ? "it" : "them");
     if (r->foreign > 0)
         notes_add(r->notes,
                   "%s: %" PRId64 " %s of version %" PRId64

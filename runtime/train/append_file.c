@@ -73,9 +73,10 @@ int append_file_close(struct append_file *file, struct error *err)
         return 0;
     rc = append_file_flush(file, err);
     if (rc == 0 && file->lost)
-        rc = error_set(
-            err, "some records of %s were lost, because the file could not be written for too long",
-            file->path);
+        rc = error_set(err,
+                       "%s: records were lost because writing kept failing; check the file system "
+                       "and its free space",
+                       file->path);
     if (close(file->fd) < 0 && rc == 0)
         rc = error_set_errno(err, errno, "cannot write to %s", file->path);
     free(file->held);

@@ -4,13 +4,13 @@
 #include "append_file.h"
 #include "clock.h"
 #include "event_file.h"
+#include "file.h"
 #include "message.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct event_file {
@@ -51,7 +51,7 @@ struct event_file *event_file_create(const char *directory, struct error *err)
     }
     crc_make_table(file->table, CRC_CASTAGNOLI);
     gethostname(host, sizeof(host) - 1);
-    if (mkdir(directory, 0777) < 0 && errno != EEXIST) {
+    if (file_make_directories(directory, 0777) < 0) {
         error_set_errno(err, errno, "--tensorboard-dir: cannot create %s", directory);
         free(file);
         return NULL;

@@ -55,6 +55,8 @@ for file in index rank; do
 done
 
 for bad in iter_0000003 iter_0000006; do rm -rf run/$bad/index.json; done
+train 1 --load run --ckpt-step 6
+like "$out" 'the checkpoint of iteration 6 in run is damaged: .*index.json.*; choose another iteration with --ckpt-step' "the one that was asked for"
 rm -rf run/iter_0000008
 train 1 --load run
 [ "$rc" -ne 0 ] && like "$out" 'run contains no intact checkpoint; the last one tried: .*index.json' "none is whole"

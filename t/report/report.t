@@ -96,7 +96,7 @@ while IFS='|' read -r input code text; do
     [ "$code" != 0 ] || like "$(cat bad$n.html)" '<figure class="chart" id="loss">' "  and a report"
 done <<'EOT'
 two|0|^megatron: warning: two contains 2 runs, which differ in --hidden-size; all are shown; name the files
-cut|0|^megatron: warning: cut/a.log: 1 line is cut off in the middle; what is complete in it is used$
+cut|0|^megatron: warning: cut/a.log: 1 line is truncated; what is complete in it is used$
 newer|0|^megatron: warning: newer/metrics.jsonl: 1 record is of version 7, which this program does not read; use a newer megatron$
 run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\) and no metrics file \(\*.jsonl\)$
 run missing|0|^megatron: warning: cannot read missing: No such file or directory$

@@ -188,21 +188,21 @@ like "$out" 'use either --train-iters or --train-samples' "steps or samples, not
 ramp=("${small[@]}")
 unset 'ramp[12]' 'ramp[13]'
 try "$megatron" train "${ramp[@]}" --train-samples 40 --global-batch-size 8 --rampup-batch-size 2 2 12 \
-    --metrics-file "$scratch/metrics" --tensorboard-dir "$scratch/events" --eval-iters 2 --eval-interval 3 \
+    --metrics-file "$scratch/metrics" --tensorboard-dir "$scratch/new/path/events" --eval-iters 2 --eval-interval 3 \
     --log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard --log-memory-to-tensorboard --log-params-norm
 is "$(sed -nE 's/.*consumed samples: +([0-9]+) .*batch size: +([0-9]+) .*/\1:\2/p' <<<"$out" | xargs)" \
     "2:2 4:2 8:4 14:6 22:8 30:8 38:8" "the global batch grows"
 like "$out" 'validation loss at iteration 3 \| lm loss value: [0-9.]+E' "validation"
 is "$(grep -c '^{"iteration"' "$scratch/metrics") $(grep -c '"record":"validation","version":1,"iteration":[0-9]*,"set":"validation","lm_loss":' "$scratch/metrics") $(grep -c '"set":"test"' "$scratch/metrics")" \
     "7 3 1" "a line of JSON per log line and evaluation"
-is "$(grep -aoE 'lm loss (test|validation)( vs samples)?' "$scratch"/events/* | sort -u | xargs)" \
+is "$(grep -aoE 'lm loss (test|validation)( vs samples)?' "$scratch"/new/path/events/* | sort -u | xargs)" \
     "lm loss test lm loss test vs samples lm loss validation lm loss validation vs samples" "test losses have a tag of their own"
 for tag in 'lm loss validation ppl' 'lm loss validation ppl vs samples' world-size mem-allocated-bytes params-norm 'params-norm vs samples' loss-scale batch-size; do
-    grep -aq "$tag" "$scratch"/events/*
+    grep -aq "$tag" "$scratch"/new/path/events/*
     ok "  TensorBoard: $tag"
 done
 like "$(grep -v '"record"' "$scratch/metrics" | head -n1)" '^\{"iteration":1,"consumed_samples":2,.*"lm_loss":[0-9.]+,.*\}$' "metrics as JSON"
-is "$(ls "$scratch/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
+is "$(ls "$scratch/new/path/events" | grep -c '^events\.out\.tfevents\.')" 1 "an event file"
 try "$megatron" train "${ramp[@]}" --train-samples 9 --global-batch-size 8 --rampup-batch-size 2 2 100
 is "$rc" 0 "samples that end within the ramp"
 is "$(sed -nE 's/.*consumed samples: +([0-9]+) .*/\1/p' <<<"$out" | xargs)" "2 4 6 8" "  are whole steps"

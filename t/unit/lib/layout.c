@@ -106,12 +106,13 @@ static void test_model(void)
         {"llama2-7b",
          {1, 1, 1, 4},
          3,
-         "--megatron-pp=4 with 3 virtual stages does not divide the 32 layers of llama2-7b"},
+         "--megatron-pp=4 with 3 virtual stages does not divide the 32 layers of llama2-7b; use 1 "
+         "or 2 virtual stages"},
         {"llama2-7b",
          {1, 3, 1, 1},
          1,
          "--megatron-cp=3 needs a sequence length that is a multiple of 6; that of llama2-7b is "
-         "4096"},
+         "4096; use 1 or 2"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
