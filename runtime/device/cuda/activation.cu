@@ -18,7 +18,7 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
     if (ACTIVATION == ACTIVATION_GELU_TANH)
         gelu_tanh<VECTOR>(v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-        gelu_erf<VECTOR>(v);
+        gelu_erf<VECTOR, sizeof(T) == 4>(v);
     else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
         squared_relu<VECTOR>(v);
     else
@@ -39,7 +39,7 @@ __global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_
     if (ACTIVATION == ACTIVATION_GELU_TANH)
         gelu_tanh_gradient<VECTOR>(before, v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-        gelu_erf_gradient<VECTOR>(before, v);
+        gelu_erf_gradient<VECTOR, sizeof(T) == 4>(before, v);
     else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
         squared_relu_gradient<VECTOR>(before, v);
     else

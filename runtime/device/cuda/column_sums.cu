@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
                     if (ACTIVATION == ACTIVATION_GELU_TANH)
                         gelu_tanh_gradient<VECTOR>(before, now);
                     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-                        gelu_erf_gradient<VECTOR>(before, now);
+                        gelu_erf_gradient<VECTOR, sizeof(T) == 4>(before, now);
                     else
                         squared_relu_gradient<VECTOR>(before, now);
                     v[r] = pack<T>(now);
