@@ -5,7 +5,7 @@
 #include "clock.h"
 #include "disk.h"
 #include "file.h"
-#include "guard.h"
+#include "step_guard.h"
 #include "log.h"
 #include "remedy.h"
 
@@ -520,7 +520,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
         engine->config = config;
         engine->world = &world;
         engine->begin = engine->noted = clock_now();
-        guard_start();
+        step_guard_start();
         rc = work_init(&engine->work, config->output, &world, config->lease, err);
     }
     if (rc == 0) {

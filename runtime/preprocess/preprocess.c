@@ -4,7 +4,7 @@
 #include "clock.h"
 #include "cpuset.h"
 #include "dictionary.h"
-#include "guard.h"
+#include "step_guard.h"
 #include "remedy.h"
 #include "run.h"
 
@@ -313,7 +313,7 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     struct run run = {.config = config};
     int rc;
 
-    guard_start();
+    step_guard_start();
     raise_descriptors();
     pthread_mutex_init(&run.redo_lock, NULL);
     pthread_mutex_init(&run.monitor_lock, NULL);
