@@ -137,7 +137,7 @@ while read -r pattern; do like "$(cat records.html)" "$pattern" "  $pattern"; do
 <b>0</b> GPU 5<br><small>CPUs 0-11<br>rdmap79s0
 1 of 2 checks passed
 replace &lt;it&gt;
-<h3>Plan against fact</h3>
+<h3>Plan and measurement</h3>
 EOT
 unlike "$(cat run.html)" 'Preflight|Placement|Plan against|class="wide heat"|id="power"' "no section without records"
 

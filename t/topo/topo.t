@@ -72,7 +72,7 @@ refused() {
     is "$rc $(wc -l <<<"$out")" "${code:-2} 1" "$name: one line and the exit status"
     like "$out" "^megatron topo: .*$wanted" "$name: names the problem"
 }
-code=1 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
+refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
 refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
