@@ -125,7 +125,7 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
  */
 
 /* The machine file's kind for a device: the one named, or the first whose GPU the device's name
- * contains; NULL where there is none. */
+ * contains; NULL if there is none. */
 static const struct machine *find_kind(const struct plan_options *options,
                                        const struct machines *machines, const struct device *device,
                                        struct error *err)

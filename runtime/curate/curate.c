@@ -510,7 +510,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
     struct world world;
     int rc;
 
-    /* A limit on file sizes shall be an error of the write, not the end of the process. */
+    /* A limit on file sizes must fail the write, not end the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (!engine)
         return error_set(err, "out of memory");

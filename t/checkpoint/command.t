@@ -174,7 +174,7 @@ bad() {
 }
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect
-bad "a directory that is none" 'nowhere is not a checkpoint directory' inspect nowhere
+bad "a directory without checkpoints" 'nowhere is not a checkpoint directory' inspect nowhere
 bad "an iteration that is not there" 'run does not contain a checkpoint of iteration 5; it contains 8; select one' verify run --iteration 5
 mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
 bad "a latest one that is not there" \

@@ -102,7 +102,7 @@ run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\)
 run missing|0|^megatron: warning: cannot read missing: No such file or directory$
 empty|2|^megatron report: empty contains no log
 missing|2|^megatron report: cannot read missing: No such file or directory$
-partly/d.log|2|^megatron report: there is no start and no step of a run in these files$
+partly/d.log|2|^megatron report: these files contain no steps of a training run; name logs or metrics of megatron train or Megatron-LM$
 EOT
 report partly -o partly.html
 is "$rc" 0 "noise, a broken link and an empty file"

@@ -79,9 +79,9 @@ refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scrat
 : >"$scratch/empty.xml"
 refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
 refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
-refused "a list that is none" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
-refused "a policy that is none" "use auto, none, gpu" --topology "$p5" --bind sockets
-refused "an option that is none" "did you mean --topology" --topolgy "$p5"
+refused "CPUs that are not a list" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
+refused "an unknown policy" "use auto, none, gpu" --topology "$p5" --bind sockets
+refused "an unknown option" "did you mean --topology" --topolgy "$p5"
 refused "a word too many" "--topology" "$p5"
 refused "no task" "out of range" --topology "$p5" --tasks 0
 chmod 755 "$scratch" && : >"$scratch/libhwloc.so.15"
