@@ -414,11 +414,14 @@ static int check_hf(const char *folder, struct error *err)
 
     if (directory_path(path, err, "%s/config.json", folder) < 0)
         return -1;
-    if (access(path, F_OK) < 0)
-        return error_set_errno(
-            err, errno, "cannot open %s (for a Megatron-LM checkpoint, add --format megatron)",
-            path);
-    return 0;
+    if (access(path, F_OK) == 0)
+        return 0;
+    if (access(folder, F_OK) < 0)
+        return error_set_code(err, ERROR_USAGE, "cannot open %s: %s", folder, strerror(errno));
+    return error_set_code(err, ERROR_USAGE,
+                          "%s does not exist, so %s is not a Hugging Face folder; for a "
+                          "Megatron-LM checkpoint, add --format megatron or torch_dist",
+                          path, folder);
 }
 
 static int run_import(const struct checkpoint_options *given, const char *from, const char *to,
