@@ -23,9 +23,9 @@ launch_variables=(
     TENSOR_PARALLEL:--megatron-tp PIPELINE_PARALLEL:--megatron-pp CONTEXT_PARALLEL:--megatron-cp
     IMAGE:--megatron-image FSX_MOUNT:--megatron-mounts
 )
-known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_SIZ|HIDDEN_DIM|FFN_|SEQ_LEN|MAX_POSITION|MICRO_BATCH'
-known_prefixes+='|GLOBAL_BATCH|TENSOR_(MODEL_)?PARALLEL|PIPELINE_(MODEL_)?PARALLEL|CONTEXT_PARALLEL|TRAIN_ITER|TRAIN_SAMPLE'
-known_prefixes+='|DATA_PATH|DATAPATH|DATASET_PATH|FSX_'
+known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_?SIZ|HIDDEN_DIM|FFN_|SEQ_?LEN|MAX_POSITION|MICRO_?BATCH'
+known_prefixes+='|GLOBAL_?BATCH|TENSOR_(MODEL_)?PAR|PIPELINE_(MODEL_)?PAR|CONTEXT_PAR|TRAIN_ITER|TRAIN_SAMPLE'
+known_prefixes+='|DATA_?PATH|DATASET_PATH|FSX_'
 
 fail() {
     echo "$name: $*" >&2
@@ -41,16 +41,27 @@ given() {
     return 1
 }
 
+# common_prefix WORD WORD: the number of their first characters that are equal.
+common_prefix() {
+    local count=0
+    while [ $count -lt ${#1} ] && [ "${1:count:1}" = "${2:count:1}" ]; do
+        count=$((count + 1))
+    done
+    echo $count
+}
+
 refuse_unknown() {
-    local variable row near
+    local variable row near common most
     for variable in $(compgen -e); do
         [[ $variable =~ ^($known_prefixes) ]] || continue
-        near=
-        for row in "${training_variables[@]}" "${launch_variables[@]}" FSX_PATH:; do
-            [ "${row%%:*}" != "$variable" ] || continue 2
-            [ "${row:0:5}" != "${variable:0:5}" ] || near=${row%%:*}
+        near='' most=4
+        for row in "${launch_variables[@]}" "${training_variables[@]}" FSX_PATH:; do
+            row=${row%%:*}
+            [ "$row" != "$variable" ] || continue 2
+            common=$(common_prefix "${row//_/}" "${variable//_/}")
+            [ "$common" -le $most ] || { near=$row most=$common; }
         done
-        fail "unknown environment variable $variable=${!variable}${near:+; did you mean $near?} Unset it, or use options after the script's name"
+        fail "unknown environment variable $variable=${!variable}${near:+ (did you mean $near?)}; unset it, or use options after the script's name"
     done
 }
 
@@ -87,7 +98,8 @@ find_data() {
 resolve_data() {
     if [ -n "${FSX_PATH:-}" ] && [ -n "${DATA_PATH:-}" ] && [ -e "$FSX_PATH/$DATA_PATH.idx" ]; then
         DATA_PATH=$FSX_PATH/$DATA_PATH
-    elif [ -n "${DATA_PATH:-}" ] && [ -d "$DATA_PATH" ]; then
+    elif [ -n "${DATA_PATH:-}" ] && [ -d "$DATA_PATH" ] && [ ! -e "$DATA_PATH.idx" ]; then
+        # Beside PREFIX.idx, a directory PREFIX is its cache of sample indices.
         find_data "$DATA_PATH" DATA_PATH
     elif [ -n "${FSX_PATH:-}" ] && [ -z "${DATA_PATH:-}" ]; then
         find_data "$FSX_PATH" FSX_PATH
@@ -166,6 +178,9 @@ prepare_training() {
         local variable=${row%%:*}
         [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
     done
+    case ${IMAGE:-} in
+    /*) [ -e "$IMAGE" ] || fail "IMAGE=$IMAGE: no such image" ;;
+    esac
     test_nodes "$device"
     program=$megatron
     [ -z "${IMAGE:-}" ] || program=megatron # that of the image

@@ -9,7 +9,7 @@ cd "$scratch" || exit 1
 unset DATA_PATH FSX_PATH MODEL SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
 printf '#!/bin/bash\necho "$*"\n' >shown
 chmod +x shown
-mkdir -p one/gpt2 two
+mkdir -p one/gpt2 two/a_text_document/cache
 touch one/gpt2/my-gpt2_text_document.idx two/{a,b}_text_document.idx
 mock=--mock-data
 # words SCRIPT WORD...: the words of `megatron train`.
@@ -60,7 +60,11 @@ EOT
     done <<EOT
 |2|no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data
 DATAPATH=x|2|unknown environment variable DATAPATH=x
-NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4; did you mean NUM_LAYERS\\?
+NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4 \\(did you mean NUM_LAYERS\\?\\); unset it
+HIDDENSIZE=4 DATA_PATH=x|2|unknown environment variable HIDDENSIZE=4 \\(did you mean HIDDEN_SIZE\\?\\)
+TENSOR_PARALEL=4 DATA_PATH=x|2|\\(did you mean TENSOR_PARALLEL\\?\\)
+IMAGE=$scratch/none.sqsh DATA_PATH=x|2|IMAGE=$scratch/none.sqsh: no such image
+DATA_PATH=$scratch/two/a_text_document|0|--data-path $scratch/two/a_text_document
 DATA_PATH=x/y|0|--data-path x/y
 DATA_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document
 FSX_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document .*--save $scratch/one/checkpoints-0
