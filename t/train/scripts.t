@@ -105,6 +105,30 @@ EOT
     done
 done
 
+# The other scripts know the same variables.
+printf '#!/bin/bash\n' >srun
+chmod +x srun
+mkdir bin
+touch bin/{train,valid,test}.idx
+while IFS='|' read -r script variables code expected; do
+    # shellcheck disable=SC2086
+    try env $variables PATH="$scratch:$PATH" MEGATRON="$scratch/shown" bash "$top/sbatch/$script"
+    is "$rc" "$code" "$script ${variables:-without data}"
+    like "$out" "$expected" "  says why or uses it" || diag "$out"
+done <<EOT
+roberta.sbatch||2|no data: set TEXT to .*; --mock-data trains on made-up data
+roberta.sbatch|DATA_BIN=bin NUM_LAYERS=3 PEAK_LR=1e-4 MODEL=roberta-base|0|environment variables used: DATA_BIN=bin MODEL=roberta-base NUM_LAYERS=3 PEAK_LR=1e-4
+roberta.sbatch|DATA_BIN=bin UPDATE_FREQ=16 IMAGE=a.sqsh|0|srun .*--megatron-image=a.sqsh megatron train .*--update-freq 16
+roberta.sbatch|DATA_BIN=bin GLOBAL_BATCH_SIZE=8|2|unknown environment variable GLOBAL_BATCH_SIZE=8
+roberta.sbatch|DATA_BIN=bin WARMUP_UPDATE=8|2|did you mean WARMUP_UPDATES
+pile.sbatch|NUM_LAYER=3 DATA_PATH=x|2|did you mean NUM_LAYERS
+pile.sbatch|NUM_LAYERS=3 DATA_PATH=$scratch/one|0|used: DATA_PATH=$scratch/one NUM_LAYERS=3
+wikipedia.sbatch|DUMP=a.xml HIDDENSIZE=3|2|did you mean HIDDEN_SIZE
+wikipedia.sbatch|DUMP=a.xml HIDDEN_SIZE=3|0|used: DUMP=a.xml
+preprocess.sbatch|INPUTS=a.jsonl|2|unknown environment variable INPUTS=a.jsonl .did you mean INPUT
+preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b NUM_LAYERS=3|0|used: INPUT=a.jsonl OUTPUT_PREFIX=b
+EOT
+
 # The documented commands, on the number of ranks that they request, without the files that they
 # name. told FILE: its sbatch training commands, one per line.
 told() { sed -nE 's/^(#| ) *(sbatch .*)/\2/; /\\$/ { :more; N; s/ *\\\n#? */ /; /\\$/ b more }; /^sbatch .*sbatch\/train/p' "$1"; }
