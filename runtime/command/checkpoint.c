@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "hf.h"
 #include "option.h"
+#include "origin.h"
 #include "parse.h"
 #include "scaling_file.h"
 #include "shard_file.h"
@@ -111,7 +112,7 @@ static int find_one(const struct checkpoint_options *given, const char *director
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
         return report_missing(given, directory, iteration, err);
-    return 0;
+    return directory_has(path, INDEX_NAME) ? 0 : origin_check_megatron(directory, err);
 }
 
 static int64_t elements_of(const struct checkpoint_index *index)
