@@ -546,7 +546,8 @@ static int plan_layouts(const struct plan_options *options, const struct options
         return -1;
     machine = *found;
     if (options->precision == PRECISION_FP8 && machine.gpu.flops[MACHINE_FP8] <= 0)
-        return error_set_code(err, ERROR_USAGE, "--precision=fp8: a GPU %s has no fp8",
+        return error_set_code(err, ERROR_USAGE,
+                              "--precision=fp8: GPUs of type %s do not support fp8",
                               machine.gpu.name);
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))

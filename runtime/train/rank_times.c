@@ -146,7 +146,7 @@ static void write_places(const struct rank_times *t, FILE *out)
 
             if (strcmp(place->host, host) != 0)
                 continue;
-            fprintf(out, "%s{\"task\":%d,\"gpus\":", count++ ? "," : "", r);
+            fprintf(out, "%s{\"task\":%d,\"rank\":%d,\"gpus\":", count++ ? "," : "", r, r);
             write_list(out, place->gpus);
             fprintf(out, ",\"nics\":");
             write_list(out, place->nics);

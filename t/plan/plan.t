@@ -146,6 +146,14 @@ is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps wh
 plan --calibrate /nonexistent/x.json --device cpu
 is "$rc" 1 "a file that cannot be written"
 
+# fp8 and names
+plan "${small[@]}" --node p5 --precision fp8 --top 1
+like "$out" '^megatron train .*--bf16 --fp8-format hybrid ' "--precision fp8 plans fp8"
+plan "${small[@]}" --node p4d --precision fp8
+is "$rc" 2 "on GPUs that have it"
+plan "${small[@]}" --node p5x
+like "$out" 'unknown node kind p5x; did you mean p5[ ,?]' "short names of nodes are suggested, too"
+
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-plan.1
 is "$("$megatron" plan --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | sort | xargs)" \
