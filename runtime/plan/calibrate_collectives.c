@@ -184,8 +184,8 @@ int calibrate_collectives(struct machine *machine, int known, struct device *dev
     ranks = rc == 0 ? least_ranks(&b, world->nodes) : 0;
     if (rc == 0 && ranks * world->nodes != world->size)
         rc = error_set_code(err, ERROR_USAGE,
-                            "collectives are measured with equally many ranks on all nodes; use "
-                            "--ntasks-per-node");
+                            "collectives are measured with equally many ranks on all nodes; start "
+                            "them with srun --ntasks-per-node=N");
     if (rc == 0 && ranks > 1)
         rc = measure_node(&b, machine, known, world->node_rank, err);
     if (rc == 0 && world->nodes > 1)

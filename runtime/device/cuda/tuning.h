@@ -12,6 +12,9 @@ struct tuning;
  * 'directory' NULL: nothing is stored. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *name);
 
+/* Save nothing from now on. */
+void tuning_read_only(struct tuning *tuning);
+
 /* Suffix of a provisional value: not all candidates were tried to find it. */
 #define TUNING_PROVISIONAL '?'
 int tuning_is_provisional(const char *value);
