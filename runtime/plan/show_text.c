@@ -90,10 +90,11 @@ static void print_left(const struct show *show, FILE *stream)
         if (search->left[i] > 0)
             fprintf(stream, "  %6zu  %s, such as: %s\n", search->left[i],
                     search_reason((enum search_reason)i), search->why[i]);
-    fprintf(stream, "  always on: sequence parallelism (with tp) and the distributed optimizer%s\n",
-            gpu->flops[MACHINE_FP8] <= 0         ? ""
-            : best->run.precision == MACHINE_FP8 ? "; other precisions: --precision bf16"
-                                                 : "; other precisions: --precision fp8");
+    fprintf(stream, "  always on: sequence parallelism (with tp) and the distributed optimizer");
+    if (gpu->flops[MACHINE_FP8] > 0)
+        fprintf(stream, "; not compared: %s",
+                best->run.precision == MACHINE_FP8 ? "16-bit products" : "fp8");
+    fprintf(stream, "\n");
 }
 
 void show_text(const struct show *show, FILE *stream)
