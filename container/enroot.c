@@ -140,9 +140,12 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
 #define CREDENTIALS \
     "add credentials for the registry to .credentials in ENROOT_CONFIG_PATH or ~/.config/enroot"
 
-#define NAME       "check the image's name and tag"
-#define HOST       "check the registry's name and the network"
-#define RUNNING    "check that the registry is running and its name is correct"
+#define NAME    "check the image's name and tag"
+#define HOST    "check the registry's name and the network"
+#define RUNNING "check that the registry is running and its name is correct"
+#define SPACE                                                                              \
+    "free some space, or set MEGATRON_IMAGE_CACHE, ENROOT_CACHE_PATH or ENROOT_TEMP_PATH " \
+    "to another directory"
 #define FUSE       "the administrator must let users open /dev/fuse (chmod 0666)"
 #define NAMESPACES "user namespaces are disabled; see sysctl user.max_user_namespaces"
 #define PULLS                                                                                   \
@@ -185,9 +188,8 @@ static const struct {
     {"Not Found", NAME},
     {"No such image", NAME},
     {"image not known", NAME},
-    {"No space left",
-     "free some space, or set MEGATRON_IMAGE_CACHE or ENROOT_TEMP_PATH to another directory"},
-    {"Disk quota exceeded", "free some space, or set MEGATRON_IMAGE_CACHE to another directory"},
+    {"No space left", SPACE},
+    {"Disk quota exceeded", SPACE},
     {"/dev/fuse", FUSE},
     {"fuse: failed to open", FUSE},
     {"Command not found: squashfuse", "install squashfuse on the compute nodes"},

@@ -173,7 +173,7 @@ static int run_get(const struct importer *importer, const struct process_request
 
     if (process_find(request->argv[0], NULL, found, sizeof(found)) < 0)
         return error_set(err,
-                         "cannot run the image importer %s; install megatron on the compute nodes, "
+                         "cannot run the image importer %s; install megatron on this host, "
                          "or set importer= in plugstack.conf",
                          request->argv[0]);
     if (process_run(request, result, err) < 0)

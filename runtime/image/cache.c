@@ -142,7 +142,9 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
         return 0;
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open %.300s", path);
-    if (fstat(fd, &info) < 0 || (info.st_uid != cache->owner && info.st_uid != 0))
+    if (fstat(fd, &info) < 0)
+        rc = error_set_errno(err, errno, "cannot read %.300s", path);
+    else if (info.st_uid != cache->owner && info.st_uid != 0)
         rc = error_set(err,
                        "%.300s belongs to user %u, whom this cache does not trust; ask the owner "
                        "of the cache to remove it",

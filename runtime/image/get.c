@@ -29,6 +29,7 @@ struct getting {
     double begun;
     char key[IMAGE_KEY_SIZE]; /* "" for the user's own file, or one from a third-party importer */
     char path[PATH_MAX];
+    struct error unusable; /* why this node could not use the image when it last looked, or "" */
 };
 
 double image_time_left(double timeout, double elapsed)
@@ -102,6 +103,12 @@ static int begin_import(struct getting *getting, struct error *err)
     return begun;
 }
 
+static int find_in(struct getting *getting, const struct image_cache *cache)
+{
+    return image_cache_find(cache, getting->key, getting->path, sizeof(getting->path),
+                            &getting->unusable) == 1;
+}
+
 static int look_for_image(void *argument)
 {
     struct getting *getting = argument;
@@ -110,10 +117,22 @@ static int look_for_image(void *argument)
     if (image_resolved(request, getting->key) < 0)
         return 0;
     file_refresh_directory(request->cache->directory);
-    return (request->shared && image_cache_find(request->shared, getting->key, getting->path,
-                                                sizeof(getting->path), NULL) == 1) ||
-           image_cache_find(request->cache, getting->key, getting->path, sizeof(getting->path),
-                            NULL) == 1;
+    getting->unusable.text[0] = '\0';
+    return (request->shared && find_in(getting, request->shared)) ||
+           find_in(getting, request->cache);
+}
+
+/* An image that this node cannot read, or that is damaged, may yet be replaced: it explains only
+ * why waiting for it failed. */
+static int wait_for_image(struct getting *getting, const struct announcement_wait *wait,
+                          struct error *err)
+{
+    if (announcement_wait(&getting->announcement, wait, err) == 0)
+        return 0;
+    if (!getting->unusable.text[0] || is_stopped(wait->stop))
+        return -1;
+    return error_set(err, "this node cannot use the image that another node imported: %.900s",
+                     getting->unusable.text);
 }
 
 static int import_or_wait(struct getting *getting, struct error *err)
@@ -139,7 +158,7 @@ static int import_or_wait(struct getting *getting, struct error *err)
     if (rc < 0)
         return -1;
     if (rc == 0)
-        return announcement_wait(&getting->announcement, &wait, err);
+        return wait_for_image(getting, &wait, err);
     rc = import_here(getting, err);
     announcement_end(&getting->announcement);
     return rc;

@@ -6,13 +6,19 @@
  *
  *     reference.h   the name is not that of an image (container/; the plugin checks it, too)
  *     cache.h       the cache cannot be written, or other users could write to it
- *     importer.h    an administrator's importer is configured and fails; it does all of the rest
- *     announce.h    on the nodes that wait: no heartbeat of the importing node, or no image in time
- *     resolve.c     the registry or daemon does not answer or refuses, and no earlier answer helps
+ *     importer.h    with --importer: that program fails. The plugin passes the option only if a
+ *                   container is kept; otherwise it runs the program directly, and none of this.
+ *                   The program replaces all steps up to stage.h.
+ *     announce.h    on the importing node: its lease cannot be created, or another node of the step
+ *                   is already importing. On the nodes that wait: no heartbeat of the importing
+ *                   node, no image in time, or one that this node cannot read.
+ *     resolve.c     the registry or daemon does not answer or refuses, and no earlier answer helps;
+ *                   in a job, an image of a daemon (dockerd://, podman://) was never imported
  *     records.c     that answer cannot be recorded in the cache, in names/ or jobs/
- *     import.h      Enroot is missing or too old; too little space; the import fails or takes too
- *                   long; the image cannot be checksummed, synced and renamed. If another process
- *                   takes over the lease, there is a warning, and this one waits for that one.
+ *     import.h      the lease cannot be created; Enroot is missing or too old; too little space; the
+ *                   import fails or takes too long; the image cannot be checksummed, synced and
+ *                   renamed. If another process takes over the lease, there is a warning, and this
+ *                   one waits for that one.
  *     stage.h       never: if it cannot be copied to the local disk, there is a warning, and the
  *                   image is started from the cache
  *     named.h       the container that is to be kept cannot be extracted

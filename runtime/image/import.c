@@ -9,6 +9,7 @@
 #include "process.h"
 #include "progress.h"
 #include "scratch.h"
+#include "space.h"
 #include "squashfs.h"
 
 #include <dirent.h>
@@ -24,8 +25,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MAKE_ROOM "run `megatron image prune`, or set MEGATRON_IMAGE_CACHE to another directory"
 
 enum { CONTAINER_ID_SIZE = 65, REMOVE_SECONDS = 60 };
 
@@ -90,24 +89,13 @@ static struct enroot_call call_of(struct work *work)
                                 .stop = work->request->stop};
 }
 
-/* Add free and required space to the error. The size of the image is known once it is unpacked. */
-static void explain_space(const struct work *work, struct error *err)
+/* Only a registry's images go through Enroot's layer cache. */
+static struct import_places places_of(const struct work *work)
 {
-    const char *const directories[] = {work->request->cache->directory, work->request->temporary};
-    char room[2][32] = {"?", "?"}, need[32];
-    struct error said = *err;
+    int pulls = work->request->reference->scheme == IMAGE_DOCKER && work->progress.download;
 
-    for (int i = 0; i < 2; i++) {
-        int64_t bytes = file_free_space(directories[i]);
-
-        if (bytes >= 0)
-            format_size((double)bytes, room[i], sizeof(room[i]));
-    }
-    format_size(work->progress.total, need, sizeof(need));
-    error_set(err, "%.600s (no space left: %s free in %.100s, %s in %.100s%s%s)", said.text,
-              room[0], directories[0], room[1], directories[1],
-              work->progress.total > 0 ? "; unpacked, the image needs " : "",
-              work->progress.total > 0 ? need : "");
+    return (struct import_places){.temporary = work->request->temporary,
+                                  .layers = pulls ? work->download.cache : NULL};
 }
 
 /* The id that `podman create` prints. Of several such lines the last one is the container's. */
@@ -182,6 +170,7 @@ static int run_import(struct work *work, struct error *err)
                                       .line = on_line,
                                       .argument = work,
                                       .stop = request->stop};
+    const struct import_places places = places_of(work);
     const char **environment;
     int rc;
 
@@ -208,8 +197,7 @@ static int run_import(struct work *work, struct error *err)
     if (succeeded(work))
         return 0;
     enroot_explain(what, work->result.status, work->result.errors, err);
-    if (strstr(work->result.errors, "No space left"))
-        explain_space(work, err);
+    import_explain_space(request, &places, work->result.errors, work->progress.total, err);
     return -1;
 }
 
@@ -320,52 +308,6 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
 }
 
-/* The size of the largest cached image of this name, 0 if there is none. */
-static int64_t last_size(const struct image_request *request)
-{
-    struct image_entry *entries;
-    struct error ignored;
-    int64_t size = 0;
-    size_t count;
-
-    if (image_cache_list(request->cache, &entries, &count, &ignored) < 0)
-        return 0;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(entries[i].origin, request->reference->text) == 0 && entries[i].size > size)
-            size = entries[i].size;
-    free(entries);
-    return size;
-}
-
-static int check_space(const struct image_request *request, const char *what, const char *directory,
-                       const char *remedy, int64_t need, struct error *err)
-{
-    char need_text[32], room_text[32];
-    int64_t room = file_free_space(directory);
-
-    if (room < 0 || room >= need)
-        return 0;
-    format_size((double)need, need_text, sizeof(need_text));
-    format_size((double)room, room_text, sizeof(room_text));
-    return error_set(err,
-                     "the import of %.300s needs at least %s in the %s, but %.300s has %s free; %s",
-                     request->reference->text, need_text, what, directory, room_text, remedy);
-}
-
-/* The size of the image is not known yet. Both directories need the configured minimum, and the
- * cache at least the size of the last image of this name. */
-static int check_room(struct work *work, struct error *err)
-{
-    const struct image_request *request = work->request;
-    int64_t last = last_size(request), need = request->min_free;
-
-    if (check_space(request, "temporary directory", work->scratch.path,
-                    "set ENROOT_TEMP_PATH or TMPDIR to another directory", need, err) < 0)
-        return -1;
-    return check_space(request, "image cache", request->cache->directory, MAKE_ROOM,
-                       last > need ? last : need, err);
-}
-
 static void prepare_progress(struct work *work)
 {
     const struct enroot_call call = call_of(work);
@@ -389,6 +331,7 @@ static int prepare(struct work *work, const char *key, struct error *err)
 {
     const struct image_request *request = work->request;
     const struct enroot_call call = call_of(work);
+    struct import_places places;
     char name[IMAGE_KEY_SIZE + OWNER_SIZE + 8];
     int rc;
 
@@ -400,9 +343,10 @@ static int prepare(struct work *work, const char *key, struct error *err)
     if (rc == 0)
         rc = scratch_create(&work->scratch, request->temporary, err);
     if (rc == 0 && !work->lost)
-        rc = check_room(work, err);
-    if (rc == 0 && !work->lost)
         prepare_progress(work);
+    places = places_of(work);
+    if (rc == 0 && !work->lost)
+        rc = import_check_space(request, &places, err);
     return work->lost ? say_lost(request, err) : rc;
 }
 

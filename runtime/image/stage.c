@@ -28,20 +28,22 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     struct image_entry *entries;
     int64_t total = 0, room;
     size_t count;
+    int rc = 0;
 
     if (image_cache_list(stage, &entries, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         total += entries[i].size;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && rc == 0; i++) {
         room = file_free_space(stage->directory);
         if ((limit == 0 || total + need <= limit) && (need < room || room < 0))
             break;
-        if (image_entry_remove(stage, &entries[i], err) < 0)
-            break;
+        rc = image_entry_remove(stage, &entries[i], err);
         total -= entries[i].size;
     }
     free(entries);
+    if (rc < 0)
+        return -1;
     if (limit > 0 && total + need > limit)
         return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
     room = file_free_space(stage->directory);

@@ -59,6 +59,8 @@ static void test_explanations(void)
         {"[ERROR] Command not found: fuse-overlayfs\n", "install fuse-overlayfs", 1},
         {"[ERROR] Command not found: jq\n", "install the missing program", 1},
         {"unshare: unshare failed: Operation not permitted\n", "max_user_namespaces", 1},
+        {"write: No space left on device\n", "ENROOT_CACHE_PATH or ENROOT_TEMP_PATH", 1},
+        {"write: Disk quota exceeded\n", "ENROOT_CACHE_PATH or ENROOT_TEMP_PATH", 1},
         {"", "out of memory", 137},
         {"", NULL, 143},
         /* Words of a name, of progress or of another error are no sign. */

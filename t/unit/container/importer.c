@@ -61,7 +61,9 @@ static void test_get(void)
     }
     unlink(program);
     is_int(importer_get(&base, script, sizeof(script), &err), -1, "no importer");
-    ok(strstr(err.text, "cannot run the image importer") != NULL, "error: %s", err.text);
+    ok(strstr(err.text, "cannot run the image importer") != NULL &&
+           strstr(err.text, "install megatron on this host") != NULL,
+       "error: %s", err.text);
 }
 
 static void test_stop(void)

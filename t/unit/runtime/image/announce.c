@@ -4,6 +4,7 @@
 #include "container.h"
 #include "announce.h"
 #include "cache.h"
+#include "get.h"
 #include "import.h"
 #include "lease.h"
 #include "named.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <time.h>
 
@@ -30,6 +32,8 @@ enum { NAPS = 64 };
  */
 static double *naps;
 static int nap_count;
+static double skipped;
+static int skips;
 
 int nanosleep(const struct timespec *time, struct timespec *left)
 {
@@ -37,7 +41,18 @@ int nanosleep(const struct timespec *time, struct timespec *left)
         return clock_nanosleep(CLOCK_MONOTONIC, 0, time, left);
     if (nap_count < NAPS)
         naps[nap_count++] = (double)time->tv_sec + 1e-9 * (double)time->tv_nsec;
+    if (skips)
+        skipped += (double)time->tv_sec + 1e-9 * (double)time->tv_nsec;
     return 0;
+}
+
+/* Replaces the C library's function: with 'skips', skipped sleeps count. */
+int clock_gettime(clockid_t id, struct timespec *time)
+{
+    int rc = (int)syscall(SYS_clock_gettime, id, time);
+
+    time->tv_sec += (time_t)skipped;
+    return rc;
 }
 
 static void write_program(const char *path, const char *text)
@@ -339,6 +354,39 @@ static void test_naps(void)
     naps = NULL;
 }
 
+/* A node that waits for an image which it cannot use says so, and does not blame the importing
+ * node, which has ended. */
+static void test_unusable(void)
+{
+    struct image_reference reference = {.scheme = IMAGE_DOCKERD, .text = "dockerd://x:1"};
+    struct image_cache cache;
+    struct image_get get = {.request = {.reference = &reference, .cache = &cache, .job = "job-1"},
+                            .step = "3",
+                            .nodes = 2,
+                            .waits = 1};
+    double noted[NAPS];
+    char path[4096];
+
+    snprintf(path, sizeof(path), "%s/unusable", directory);
+    image_cache_open(&cache, path, &err);
+    image_cache_remember_job(&cache, "job-1", reference.text, "sha256-" HEX, &err);
+    snprintf(path, sizeof(path), "%s/unusable/sha256-" HEX ".sqsh", directory);
+    write_file(path, small_image, IMAGE_BYTES / 2);
+    naps = noted;
+    skips = 1;
+    is_int(image_get(&get, path, sizeof(path), &err), -1, "an image that this node cannot use");
+    ok(strncmp(err.text, "this node cannot use the image", 30) == 0 &&
+           strstr(err.text, "is truncated: 2048 of 4000 bytes") != NULL,
+       "is the reason: %s", err.text);
+    snprintf(path, sizeof(path), "%s/unusable/sha256-" HEX ".sqsh", directory);
+    unlink(path);
+    is_int(image_get(&get, path, sizeof(path), &err), -1, "no image at all");
+    ok(strstr(err.text, "has sent no heartbeat for 60 seconds") != NULL, "is another one: %s",
+       err.text);
+    skips = 0;
+    naps = NULL;
+}
+
 /* A process that waits for a lease changes nothing in its directory. */
 static void test_quiet(void)
 {
@@ -372,6 +420,7 @@ int main(void)
     test_stall();
     test_naps();
     test_quiet();
+    test_unusable();
     test_slow_answers();
     test_lost_draft();
     test_kept();

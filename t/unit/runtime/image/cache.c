@@ -29,6 +29,29 @@ int mkdir(const char *path, mode_t mode)
     return mkdirat(AT_FDCWD, path, mode);
 }
 
+/* Replace the C library's functions: with 'stale' open files cannot be examined, and files whose
+ * path contains 'kept' cannot be removed. */
+static int stale;
+static const char *kept;
+
+int fstat(int fd, struct stat *info)
+{
+    if (stale) {
+        errno = ESTALE;
+        return -1;
+    }
+    return fstatat(fd, "", info, AT_EMPTY_PATH);
+}
+
+int unlink(const char *path)
+{
+    if (kept && strstr(path, kept)) {
+        errno = EROFS;
+        return -1;
+    }
+    return unlinkat(AT_FDCWD, path, 0);
+}
+
 static void test_directories(void)
 {
     char home[64], missing[64], path[128];
@@ -162,6 +185,11 @@ static void test_cache(void)
        "an image is published");
     ok(access(draft, F_OK) < 0, "the draft is gone");
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 1, "and found");
+    stale = 1;
+    is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), -1,
+           "one that the file server lost");
+    stale = 0;
+    ok(strstr(err.text, ".sqsh: Stale file handle") != NULL, "is reported: %s", err.text);
     ok(image_cache_list(&cache, &entries, &count, &err) == 0 && count == 1, "listed");
     is(entries[0].origin, "docker://x", "with its origin");
     free(entries);
@@ -267,6 +295,27 @@ static void test_stage(void)
     ok(image_stage(&request, path, sizeof(path), &err) == 0, "until it ends");
 }
 
+/* An old copy that cannot be removed is the reason why there is no space for a new one. */
+static void test_stage_full(void)
+{
+    char place[128], image[128], path[4096];
+    struct stage_request request = {
+        .directory = place, .limit = 6000, .key = "sha256-" HEX, .image = image, .timeout = 60};
+
+    snprintf(place, sizeof(place), "%s/full-stage", directory);
+    mkdir(place, 0700);
+    snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
+    write_file(image, small_image, sizeof(small_image));
+    is_int(image_stage(&request, path, sizeof(path), &err), 0, "a first copy");
+    request.key = "sha256-1" HEX;
+    kept = HEX ".sqsh";
+    is_int(image_stage(&request, path, sizeof(path), &err), -1, "one that must make room");
+    kept = NULL;
+    ok(strncmp(err.text, "cannot remove ", 14) == 0, "fails with the reason: %s", err.text);
+    if (!is_int(image_stage(&request, path, sizeof(path), &err), 0, "and succeeds afterwards"))
+        diag("%s", err.text);
+}
+
 static void test_time_left(void)
 {
     static const struct {
@@ -322,6 +371,7 @@ int main(void)
     test_records();
     test_cache();
     test_stage();
+    test_stage_full();
     test_time_left();
     test_checksum();
     return finish();

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #define SAME_63 "000000000000000000000000000000000000000000000000000000000000000"
@@ -328,6 +329,84 @@ static void test_min_free(void)
        "with the remedy: %s", err.text);
 }
 
+/* Replaces the C library's function: directories whose path contains 'full' have 1000 bytes left.
+ */
+static const char *full;
+
+int statvfs(const char *path, struct statvfs *disk)
+{
+    memset(disk, 0, sizeof(*disk));
+    disk->f_frsize = 1;
+    disk->f_bavail = full && strstr(path, full) ? 1000 : 1000000000;
+    return 0;
+}
+
+/* Copy 'text' with the test's directory in place of each '@'. */
+static void replace_each(const char *text, char *result, size_t size)
+{
+    size_t used = 0;
+
+    for (; *text && used < size; text++)
+        used += (size_t)snprintf(result + used, size - used, *text == '@' ? "%s" : "%.1s",
+                                 *text == '@' ? directory : text);
+}
+
+/* Every directory that an import writes to is checked, and named if one becomes full. */
+static void test_space(void)
+{
+    static const struct {
+        const char *full;  /* a part of the path of the full directory */
+        const char *error; /* the line that Enroot prints, "" for none */
+        const char *found; /* what the message contains */
+    } rows[] = {
+        {"/layers", "",
+         "needs at least 5 kB in the layer cache of Enroot, but @/layers/new has 1 kB free; "
+         "set ENROOT_CACHE_PATH to another directory"},
+        {"/space-cache", "",
+         "needs at least 5 kB in the image cache, but @/space-cache has 1 kB free; run "
+         "`megatron image prune`"},
+        {NULL, "No space left on device",
+         "set MEGATRON_IMAGE_CACHE, ENROOT_CACHE_PATH or ENROOT_TEMP_PATH to another directory "
+         "(no space left: 1.0 GB free in @/space-cache, 1.0 GB free in @, 1.0 GB free in "
+         "@/layers/new)"},
+        {NULL, "Disk quota exceeded",
+         "(quota exceeded: 1.0 GB free in @/space-cache, 1.0 GB free in @, 1.0 GB free in "
+         "@/layers/new; see `quota -s` for your share of it)"},
+    };
+    struct image_reference reference = {.scheme = IMAGE_DOCKER, .text = "docker://here#z:1"};
+    const char *const environment[] = {"PATH=/usr/bin:/bin", NULL};
+    struct image_cache cache;
+    struct image_request request = {.reference = &reference,
+                                    .cache = &cache,
+                                    .environment = environment,
+                                    .path = directory,
+                                    .temporary = directory,
+                                    .min_free = 5000,
+                                    .patience = 20,
+                                    .processors = 1};
+    char path[4096], program[512], expected[512];
+
+    snprintf(path, sizeof(path), "%s/space-cache", directory);
+    image_cache_open(&cache, path, &err);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        snprintf(program, sizeof(program),
+                 "#!/bin/sh\n"
+                 "[ $1 != version ] || echo 4.1.2\n"
+                 "[ $1 != info ] || echo ENROOT_CACHE_PATH=%s/layers/new\n"
+                 "[ $1 != import ] || { echo \"write: %s\" >&2; exit 1; }\n",
+                 directory, rows[i].error);
+        snprintf(path, sizeof(path), "%s/enroot", directory);
+        write_file(path, program, strlen(program));
+        chmod(path, 0700);
+        full = rows[i].full;
+        is_int(image_obtain(&request, "sha256-" HEX, path, sizeof(path), &err), -1,
+               full ? full : rows[i].error);
+        full = NULL;
+        replace_each(rows[i].found, expected, sizeof(expected));
+        ok(strstr(err.text, expected) != NULL, "the message: %s", err.text);
+    }
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
@@ -339,5 +418,6 @@ int main(void)
     test_import();
     test_podman();
     test_min_free();
+    test_space();
     return finish();
 }
