@@ -61,7 +61,7 @@ enum preflight_answer preflight_step_run(const struct preflight_step *step,
         return answer;
     }
     if (snprintf(hosts, sizeof(hosts), "--nodelist=%s", step->hosts) >= (int)sizeof(hosts)) {
-        error_set(err, "the list of nodes is too long");
+        error_set(err, "the list of nodes is too long; run `srun megatron preflight` yourself");
     } else if (process_run(&request, result, err) == 0) {
         process_complaint(result->errors, complaint, sizeof(complaint));
         if (result->timed_out)

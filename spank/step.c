@@ -70,7 +70,9 @@ void step_user_init(struct plugin *plugin, spank_t spank)
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {
-        error_set(&err, "Slurm does not provide the number of tasks of this node");
+        error_set(&err,
+                  "Slurm did not report how many tasks this node has; see the log of slurmd, or "
+                  "use --megatron-off");
         plugin_defer(plugin, &err);
         return;
     }

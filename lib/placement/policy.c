@@ -68,7 +68,8 @@ static int read_cpu_lists(const char *what, const char *text, struct cpuset *set
                            "%s=%.100s: use auto, none, gpu, numa, core or CPUs like 0-11,96-107",
                            what, text);
         if (rc == 0 && cpuset_is_empty(&sets[i]))
-            rc = error_set(err, "%s=%.100s has an empty list of CPUs", what, text);
+            rc = error_set(err, "%s=%.100s: list %zu is empty; write CPUs between the slashes",
+                           what, text, i + 1);
         free(list);
         if (rc < 0)
             return -1;

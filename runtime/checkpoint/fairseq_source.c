@@ -66,11 +66,11 @@ static int matrix(struct fairseq_source *s, const char *name, int64_t shape[2], 
 
     full_name(s, name, 0, "weight", full);
     if (!value)
-        return error_set(err, "tensor %s is missing", full);
+        return error_set(err, "tensor %s is missing; copy the checkpoint again", full);
     if (torch_file_tensor(s->file, value, &t, err) < 0)
         return -1;
     if (t.dimensions != 2 || t.shape[0] < 1 || t.shape[1] < 1)
-        return error_set(err, "tensor %s.%s.weight is not a matrix", s->prefix, name);
+        return error_set(err, "tensor %s is not a matrix; copy the checkpoint again", full);
     shape[0] = t.shape[0];
     shape[1] = t.shape[1];
     return 0;
@@ -246,6 +246,23 @@ static const struct pickle_value *find_ours(const struct fairseq_source *s, cons
     return value;
 }
 
+/* The tensor may be part of a larger one, in which it begins at row or element 'first'. */
+static int reject_shape(const struct torch_tensor *t, const struct parameter *p, int64_t first,
+                        struct error *err)
+{
+    int matrix = p->all_rows > 1 && p->all_cols > 1;
+
+    error_set(err, "the tensor of %s has shape ", p->name);
+    for (int i = 0; i < t->dimensions; i++)
+        error_append(err, "%s%lld", i > 0 ? "x" : "", (long long)t->shape[i]);
+    error_append(err, "%s, expected ", t->dimensions < 1 ? "()" : "");
+    if (matrix)
+        return error_append(err, "%lldx%lld; copy the checkpoint again",
+                            (long long)(first + p->all_rows), (long long)p->all_cols);
+    return error_append(err, "%lld; copy the checkpoint again",
+                        (long long)(first + p->all_rows * p->all_cols));
+}
+
 int fairseq_source_load(struct fairseq_source *s, const struct parameter *p, float *out,
                         struct error *err)
 {
@@ -266,7 +283,7 @@ int fairseq_source_load(struct fairseq_source *s, const struct parameter *p, flo
         (t.dimensions == 2 ? t.shape[1] != p->all_cols || first + p->all_rows > rows
                            : first + p->all_rows * p->all_cols > t.shape[0]) ||
         (t.dimensions == 2) != (p->all_rows > 1 && p->all_cols > 1))
-        return error_set(err, "the tensor for %s has the wrong shape", p->name);
+        return reject_shape(&t, p, first, err);
     if (t.dimensions == 1) {
         torch_tensor_read(&t, 0, first, p->all_rows * p->all_cols, out);
         return 0;

@@ -219,7 +219,10 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
     if (!(c->rotary_percent > 0) || c->rotary_percent > 1 ||
         (c->rotary_percent < 1 && c->architecture != ARCHITECTURE_PHI3 &&
          c->architecture != ARCHITECTURE_GPT_NEOX))
-        return error_set(err, "partial_rotary_factor %g is not supported", c->rotary_percent);
+        return error_set(err,
+                         "partial_rotary_factor %g is not supported; only 1 is (Phi-3, GPT-NeoX: "
+                         "above 0, at most 1)",
+                         c->rotary_percent);
     return (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 == 0
                ? 0
                : error_set(err,

@@ -38,7 +38,7 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
                          map->name, p->name);
     tensor = find_tensor(tensors, theirs);
     if (!tensor)
-        return error_set(err, "tensor %s is missing", theirs);
+        return error_set(err, "tensor %s is missing; copy the checkpoint again", theirs);
     if (!tensor->data)
         return error_set(
             err,

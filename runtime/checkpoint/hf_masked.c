@@ -252,16 +252,31 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
 {
     const struct kind *kind = kind_of(c);
 
-    if (kind && c->position == POSITION_LEARNED && c->norm == NORM_LAYER && !c->swiglu && c->tied &&
-        c->linear_bias && c->shape.heads == c->shape.query_groups &&
-        c->shape.heads * c->shape.kv_channels == c->shape.hidden &&
-        (!c->binary_head || kind->two) && (c->gelu_erf || !c->post_norm))
-        return kind->table;
-    error_set(err, "Hugging Face has no such model: only RoBERTa (post-norm, positions with an "
-                   "offset, no binary head), BERT (post-norm) and MegatronBert (pre-norm) "
-                   "with learned positions, LayerNorm, GELU, biases and tied embeddings can be "
-                   "exported");
-    return NULL;
+    const struct {
+        int met;
+        const char *condition;
+    } rows[] = {
+        {kind != NULL, "a masked language model"},
+        {c->position == POSITION_LEARNED, "learned positions"},
+        {c->norm == NORM_LAYER, "LayerNorm"},
+        {!c->swiglu, "GELU"},
+        {c->gelu_erf || !c->post_norm, "exact GELU, which post-norm models use"},
+        {c->tied, "tied embeddings"},
+        {c->linear_bias, "biases"},
+        {c->shape.heads == c->shape.query_groups, "as many query groups as attention heads"},
+        {c->shape.heads * c->shape.kv_channels == c->shape.hidden,
+         "a hidden size that is the number of heads times their size"},
+        {!c->binary_head || !kind || kind->two, "no binary head, which RoBERTa does not have"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!rows[i].met) {
+            error_set(err,
+                      "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s",
+                      rows[i].condition);
+            return NULL;
+        }
+    return kind->table;
 }
 
 const char *hf_masked_architecture(const struct hf_name *table)

@@ -240,12 +240,16 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
     m->kv_channels = whole(args, "kv_channels", m->hidden / m->heads);
     m->vocabulary = vocabulary_of(s, args, hints, rows);
-    if (m->hidden < 1 || m->ffn_hidden < 1 || m->kv_channels < 1 || m->kv_channels > INT32_MAX ||
-        m->query_groups < 1 || m->heads % m->query_groups != 0 || m->query_groups % s->tp != 0)
-        return error_set(
-            err,
-            "its %lld attention heads of size %lld in %lld query groups do not match its tensors",
-            (long long)m->heads, (long long)m->kv_channels, (long long)m->query_groups);
+    if (m->hidden < 1 || m->ffn_hidden < 1 || m->kv_channels < 1 || m->kv_channels > INT32_MAX)
+        return error_set(err,
+                         "its hidden size %lld, MLP size %lld or head size %lld is out of range; "
+                         "copy the checkpoint again",
+                         (long long)m->hidden, (long long)m->ffn_hidden, (long long)m->kv_channels);
+    if (m->query_groups < 1 || m->heads % m->query_groups != 0 || m->query_groups % s->tp != 0)
+        return error_set(err,
+                         "its %lld query groups must divide %lld heads and be a multiple of the "
+                         "tensor-parallel size %d",
+                         (long long)m->query_groups, (long long)m->heads, (int)s->tp);
     if (m->vocabulary > rows) {
         error_set(err, "its vocabulary has %lld entries, fewer than the %lld requested",
                   (long long)rows, (long long)m->vocabulary);

@@ -188,7 +188,11 @@ static int count_layers(struct megatron_source *s, struct error *err)
     while (location.local < RANKS_MOST && megatron_has(s, name, &location))
         location.local++;
     s->chunk_layers = location.local;
-    return s->chunk_layers > 0 ? 0 : error_set(err, "%s contains no GPT layers", s->shards[0].name);
+    return s->chunk_layers > 0
+               ? 0
+               : error_set(err,
+                           "%s has no transformer layers; only GPT checkpoints can be imported",
+                           s->shards[0].name);
 }
 
 struct megatron_source *megatron_source_open(const char *path, const struct megatron_hints *hints,

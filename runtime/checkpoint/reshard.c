@@ -245,7 +245,7 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
         int tensor = index_find(index, p->name);
 
         if (tensor < 0) {
-            error_set(err, "tensor %s is missing", p->name);
+            error_set(err, "tensor %s is missing; copy the checkpoint again", p->name);
             return CHECKPOINT_DAMAGED;
         }
         r->wants[i].parameter = p;

@@ -94,7 +94,9 @@ static int read_stored(const struct pickle_value *key, const struct pickle_value
     const struct pickle_value *transforms = pickle_member(value, "transform_descriptors");
 
     if (!name || name->type != PICKLE_STRING)
-        return error_set(err, "entry %zu of its storage_data has no name", storage->count);
+        return error_set(err,
+                         "entry %zu of storage_data has no tensor name; copy the checkpoint again",
+                         storage->count);
     if (!offset || offset->type == PICKLE_NONE)
         return 0;
     if (transforms && transforms->type != PICKLE_NONE)

@@ -226,7 +226,10 @@ static int place_storages(struct torch_file *f, const struct pickle_value *keys,
             elements |= (uint64_t)f->bytes[at + (size_t)k] << (8 * k);
         if (f->size - at < 8 || elements != (uint64_t)s->elements ||
             elements > (f->size - at - 8) / size)
-            return error_set(err, "storage %zu exceeds the file: it is truncated or damaged", i);
+            return error_set(err,
+                             "storage %zu exceeds the file: it is truncated or damaged; copy the "
+                             "checkpoint again",
+                             i);
         s->data = f->bytes + at + 8;
         at += 8 + (size_t)(elements * size);
     }
@@ -380,7 +383,7 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     }
     s = find_storage(f, described.key);
     if (!s || !s->data) {
-        error_set(err, "its data is missing or truncated");
+        error_set(err, "its data is missing or truncated; copy the checkpoint again");
         return NULL;
     }
     *first = 0;

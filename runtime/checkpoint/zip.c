@@ -163,7 +163,8 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     *member = (struct zip_member){(const char *)at + ENTRY_SIZE, (size_t)length, NULL, (size_t)size,
                                   (uint32_t)number(at + 16, 4)};
     if (number(at + 8, 2) & 1)
-        return error_set(err, "member %.*s is encrypted", (int)length, member->name);
+        return error_set(err, "member %.*s is encrypted; decrypt the archive first", (int)length,
+                         member->name);
     if (number(at + 10, 2) != 0 || packed != size)
         return error_set(err, "member %.*s is compressed; unpack the archive first", (int)length,
                          member->name);
@@ -287,7 +288,8 @@ int zip_check(const struct zip_member *member, struct error *err)
     (void)err;
 #else
     if (crc32_of(0, member->data, member->size) != member->crc)
-        return error_set(err, "%.*s is damaged: wrong checksum", (int)member->length, member->name);
+        return error_set(err, "%.*s is damaged: wrong checksum; copy the file again",
+                         (int)member->length, member->name);
 #endif
     return 0;
 }

@@ -87,7 +87,8 @@ static int next_length(struct cursor *cursor, int64_t sequence, int64_t *length,
         if (cursor->have <= 0)
             return error_set(
                 err,
-                "%s: a document refers to sequences that do not exist; the .idx file is damaged",
+                "%s: a document refers to sequences that do not exist; the .idx file is damaged: "
+                "tokenize the corpus again",
                 indexed_prefix(cursor->indexed));
         if (indexed_lengths(cursor->indexed, sequence, cursor->have, cursor->lengths, err) < 0)
             return -1;

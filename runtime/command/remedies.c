@@ -22,6 +22,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TOKEN_TYPES] = "drop --num-token-types",
     [REMEDY_MORE_TOKEN_TYPES] = "raise --num-token-types",
     [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
+    [REMEDY_MEMORY] = "raise the memory limit of the job (--mem)",
 
     [REMEDY_STRICT] = "drop --strict to skip what is invalid",
     [REMEDY_LINE_BYTES] = "raise --max-line-bytes",
@@ -50,6 +51,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_ADD_BOS] = "use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_BOS] = "drop --tokenizer-add-bos",
     [REMEDY_BOS_OR_SPECIALS] = "drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens",
+    [REMEDY_NO_SPECIALS] = "drop --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_MERGES] = "drop --merge-file",
     [REMEDY_FAIRSEQ_WORDS] = "for a dictionary of words use --tokenizer-type FairseqWords",
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "remedy.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const *words;
@@ -27,4 +29,16 @@ int error_remedy(struct error *err, enum remedy remedy)
     return error_set_code(err, before.code, "%.*s; %s",
                           (int)(sizeof(err->text) - strlen(after) - sizeof("; ")), before.text,
                           after);
+}
+
+int error_memory(struct error *err, const char *format, ...)
+{
+    char what[sizeof(err->text)];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    error_set(err, "out of memory for %s", what);
+    return error_remedy(err, REMEDY_MEMORY);
 }

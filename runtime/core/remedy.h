@@ -30,6 +30,7 @@ enum remedy {
     REMEDY_TOKEN_TYPES,      /* keep the embeddings of token types */
     REMEDY_MORE_TOKEN_TYPES, /* give the model more of them */
     REMEDY_TIMEOUT,          /* wait longer for other ranks */
+    REMEDY_MEMORY,           /* use more memory */
     /* Text to read, and files to write */
     REMEDY_STRICT,             /* skip documents that are invalid */
     REMEDY_LINE_BYTES,         /* allow longer lines */
@@ -58,6 +59,7 @@ enum remedy {
     REMEDY_ADD_BOS,         /* prepend the beginning-of-sequence token, and nothing else */
     REMEDY_NO_BOS,          /* do not prepend it */
     REMEDY_BOS_OR_SPECIALS, /* add either the one or the others */
+    REMEDY_NO_SPECIALS,     /* do not add special tokens */
     REMEDY_NO_MERGES,       /* use the built-in merges */
     REMEDY_FAIRSEQ_WORDS,   /* read the dictionary as one of words */
     /* Data to train on */
@@ -107,6 +109,9 @@ const char *remedy_words(enum remedy remedy);
 
 /* Append "; " and the words for 'remedy' to 'err' (which may be NULL). Returns -1. */
 int error_remedy(struct error *err, enum remedy remedy);
+
+/* "out of memory for ", the formatted text, and the remedy for it. Returns -1. */
+int error_memory(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #ifdef __cplusplus
 }

@@ -118,14 +118,14 @@ static int add_file(struct corpus_files *files, const char *path, const struct s
 
         items = realloc(files->items, room * sizeof(*items));
         if (!items)
-            return error_set(err, "out of memory for the list of %zu input files", files->count);
+            return error_memory(err, "the list of %zu input files", files->count);
         files->items = items;
     }
     file = &files->items[files->count];
     memset(file, 0, sizeof(*file));
     file->path = strdup(path);
     if (!file->path)
-        return error_set(err, "out of memory for the list of %zu input files", files->count);
+        return error_memory(err, "the list of %zu input files", files->count);
     files->count++;
     if (standard) {
         file->codec = CODEC_UNKNOWN;

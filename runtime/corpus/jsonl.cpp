@@ -4,6 +4,7 @@
  * because Python's json does and a broken line must not become half a document. */
 #include "config.h"
 #include "jsonl.h"
+#include "remedy.h"
 #include "unescape.h"
 
 #include <simdjson.h>
@@ -404,7 +405,7 @@ struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *
     if (!state || state->usual.allocate(usual_line, JSONL_DEPTH + 2) ||
         !make_room(state->usual_room, usual_line)) {
         delete state;
-        error_set(err, "out of memory for JSON");
+        error_memory(err, "JSON");
         return nullptr;
     }
     for (size_t i = 0; i < count; i++)

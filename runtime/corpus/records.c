@@ -4,6 +4,7 @@
 #include "mediawiki.h"
 #include "record_content.h"
 #include "record_split.h"
+#include "remedy.h"
 #include "wiki_site.h"
 
 #include <ctype.h>
@@ -126,7 +127,7 @@ static int reserve(char **data, size_t *capacity, size_t want, struct error *err
         return 0;
     larger = realloc(*data, want + BLOCK_PADDING);
     if (!larger)
-        return error_set(err, "out of memory for a record of %zu bytes", want);
+        return error_memory(err, "a record of %zu bytes", want);
     *data = larger;
     *capacity = want + BLOCK_PADDING;
     return 0;
@@ -210,7 +211,7 @@ static int check_end(struct record_reader *reader, const struct record_block *bl
     if (delivered == 0 || (size >= length && memcmp(block->data + size - length,
                                                     tag + sizeof(tag) - 1 - length, length) == 0))
         return 0;
-    error_set(&flaw, "%s is truncated: it ends at byte %lld without %s",
+    error_set(&flaw, "%s is truncated: it ends at byte %lld without %s; copy it again",
               reader->files->items[segment->file].path, (long long)source_position(reader->source),
               tag);
     return add_flaw(reader, flaw.text, err);

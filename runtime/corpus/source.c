@@ -169,13 +169,14 @@ void input_take(struct source *source, size_t count)
 int source_truncated(struct source *source, struct error *err)
 {
     source->truncated = 1;
-    return error_set(err, "%s is truncated: it ends at byte %lld in the middle of its data",
-                     source->path, (long long)source->input.position);
+    return error_set(
+        err, "%s is truncated: it ends at byte %lld in the middle of its data; copy it again",
+        source->path, (long long)source->input.position);
 }
 
 int source_corrupt(const struct source *source, const char *what, struct error *err)
 {
-    return error_set(err, "%s is corrupt near byte %lld: %s", source->path,
+    return error_set(err, "%s is corrupt near byte %lld: %s; copy it again", source->path,
                      (long long)source->input.position, what);
 }
 
@@ -200,7 +201,9 @@ static ssize_t plain_read(struct source *source, void *buffer, size_t size, stru
         if (count < 0)
             return error_set_errno(err, errno, "cannot read %s", source->path);
         if (count == 0 && source->size >= 0 && input->position < source->size)
-            return error_set(err, "%s was truncated while it was read", source->path);
+            return error_set(
+                err, "%s was truncated while it was read; run again when nothing else writes to it",
+                source->path);
         input->position += count;
         return count;
     }

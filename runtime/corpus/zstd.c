@@ -4,6 +4,7 @@
  * occur by chance once in 4 GB: a position is the start of a frame only if its blocks, followed
  * from header to header, end where another frame begins or the file ends. */
 #include "codec.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -172,7 +173,7 @@ int zstd_start(struct source *source, struct error *err)
     source->read = zstd_read;
     source->finish = zstd_finish;
     if (!zstd || !(zstd->stream = ZSTD_createDStream()))
-        return error_set(err, "out of memory for zstd");
+        return error_memory(err, "decompressing zstd");
     /* 128 MiB, what `zstd --long` writes; more would need memory that a rank should not use. */
     ZSTD_DCtx_setParameter(zstd->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (source->begin > 0) {

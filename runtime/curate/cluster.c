@@ -247,7 +247,7 @@ static int count_clusters(uint32_t *parents, int64_t total, struct dedup_counts 
     uint32_t *sizes = calloc((size_t)total + 1, sizeof(*sizes));
 
     if (!sizes)
-        return error_set(err, "out of memory for %" PRId64 " documents", total);
+        return error_memory(err, "%" PRId64 " documents", total);
     for (int64_t i = 0; i < total; i++) {
         parents[i] = find_root(parents, (uint32_t)i);
         sizes[parents[i]]++;
@@ -269,7 +269,7 @@ static int clusters_job(void *context, struct curate_job *job, struct bytes *res
     struct dedup_counts counts = {.documents = total};
     uint32_t *parents = malloc(((size_t)total + 1) * sizeof(*parents));
     struct lines *out = NULL;
-    int rc = parents ? 0 : error_set(err, "out of memory for %" PRId64 " documents", total);
+    int rc = parents ? 0 : error_memory(err, "%" PRId64 " documents", total);
 
     for (int64_t i = 0; rc == 0 && i < total; i++)
         parents[i] = (uint32_t)i;

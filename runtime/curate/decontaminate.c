@@ -28,7 +28,7 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
     if (run->config->plain_text) {
         run->tests++;
         return ngrams_add(&run->ngrams, scratch, record->data, record->size) < 0
-                   ? error_set(err, "out of memory for the n-grams of the test sets")
+                   ? error_memory(err, "the n-grams of the test sets")
                    : 1;
     }
     for (size_t k = 0; k < run->config->key_count; k++) {
@@ -42,7 +42,7 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
         for (size_t i = 0; i < count; i++) {
             run->tests++;
             if (ngrams_add(&run->ngrams, scratch, texts[i].data, texts[i].size) < 0)
-                return error_set(err, "out of memory for the n-grams of the test sets");
+                return error_memory(err, "the n-grams of the test sets");
         }
     }
     return found;

@@ -3,6 +3,7 @@
 #include "dedup.h"
 #include "hash.h"
 #include "kept.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,7 +38,7 @@ static int hash_bands(struct hashing *hashing, const struct document *document, 
     struct shingles *shingles = &hashing->shingles;
 
     if (shingles_make(shingles, config->unit, config->ngram, document->text, document->size) < 0)
-        return error_set(err, "out of memory for a document of %zu bytes", document->size);
+        return error_memory(err, "a document of %zu bytes", document->size);
     if (shingles->count > 0) {
         minhash_minima(minhash, shingles->items, shingles->count, hashing->minima);
         for (size_t band = 0; band < minhash->bands; band++) {

@@ -168,12 +168,12 @@ static int read_pruning(struct fasttext *model, struct cursor *cursor, struct er
 
         memcpy(&pair, data + 8 * i, sizeof(pair));
         if (pair.to < 0)
-            return error_set(err, "its list of n-grams is damaged");
+            return error_set(err, "its list of n-grams is damaged; download it again");
         at = kept_place((uint32_t)pair.from, model->kept_mask);
         while (model->kept[at].to >= 0 && model->kept[at].from != pair.from)
             at = (at + 1) & model->kept_mask;
         if (model->kept[at].to >= 0)
-            return error_set(err, "its list of n-grams is damaged");
+            return error_set(err, "its list of n-grams is damaged; download it again");
         model->kept[at] = pair;
     }
     return 0;
@@ -187,16 +187,16 @@ static int read_dictionary(struct fasttext *model, struct cursor *cursor, struct
     model->pruned = take_int64(cursor);
     if (cursor->failed || words < 0 || labels < 1 || size != (int64_t)words + labels ||
         size > (cursor->end - cursor->at) / 10)
-        return error_set(err, "its dictionary is damaged");
+        return error_set(err, "its dictionary is damaged; download it again");
     model->words = calloc((size_t)size + 1, sizeof(*model->words));
     model->labels = calloc((size_t)size + 1, sizeof(*model->labels));
     if (!model->words || !model->labels)
         return error_set(err, "out of memory");
     for (int32_t i = 0; i < size; i++)
         if (add_entry(model, cursor) < 0)
-            return error_set(err, "entry %d of its dictionary is damaged", i);
+            return error_set(err, "entry %d of its dictionary is damaged; download it again", i);
     if (model->word_count != words || model->label_count != labels)
-        return error_set(err, "its dictionary is damaged");
+        return error_set(err, "its dictionary is damaged; download it again");
     if (index_words(model) < 0)
         return error_set(err, "out of memory");
     return read_pruning(model, cursor, err);
@@ -291,21 +291,23 @@ static int read_model(struct fasttext *model, struct error *err)
         return -1;
     quantized = take_bool(&cursor);
     if (read_matrix(&model->input, quantized, &cursor) < 0)
-        return error_set(err, "its input matrix is damaged");
+        return error_set(err, "its input matrix is damaged; download it again");
     quantized_output = take_bool(&cursor);
     if (read_matrix(&model->output, quantized && quantized_output, &cursor) < 0)
-        return error_set(err, "its output matrix is damaged");
+        return error_set(err, "its output matrix is damaged; download it again");
     inputs = model->word_count + (model->pruned >= 0 ? model->pruned : (int64_t)model->buckets);
     if (model->max_chars <= 0 && model->word_ngrams <= 1)
         inputs = model->word_count;
     if (model->input.columns != model->dimension || model->output.columns != model->dimension ||
         model->input.rows < inputs || model->output.rows < model->label_count)
-        return error_set(err, "its matrices do not fit its dictionary");
+        return error_set(err, "its matrices do not fit its dictionary; download it again");
     for (uint32_t i = 0; model->kept && i <= model->kept_mask; i++)
         if (model->kept[i].to >= model->input.rows - model->word_count)
-            return error_set(err, "its list of n-grams is damaged");
+            return error_set(err, "its list of n-grams is damaged; download it again");
     if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0)
-        return error_set(err, "its counts of labels are damaged, or out of memory");
+        return error_set(
+            err, "its counts of labels are damaged, or out of memory; download it again, or "
+                 "raise the memory limit of the job (--mem)");
     return 0;
 }
 

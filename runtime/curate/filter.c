@@ -76,7 +76,7 @@ static int each(void *context, const struct document *document, struct error *er
     if (pii_mask(&config->pii, verdict.text, verdict.size, &filtering->masked,
                  &filtering->counts.pii) > 0) {
         if (filtering->masked.failed)
-            return error_set(err, "out of memory for a document of %zu bytes", document->size);
+            return error_memory(err, "a document of %zu bytes", document->size);
         verdict.text = filtering->masked.data;
         verdict.size = filtering->masked.size;
         verdict.edited = 1;

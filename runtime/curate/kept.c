@@ -2,6 +2,7 @@
 #include "config.h"
 #include "kept.h"
 #include "clock.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +32,7 @@ static int put_line(struct lines *lines, struct line_buffer *line, struct error 
 {
     line_put(line, "\n", 1);
     if (line->failed)
-        return error_set(err, "out of memory for a line of %zu bytes", line->size);
+        return error_memory(err, "a line of %zu bytes", line->size);
     return lines_put(lines, line->data, line->size, err);
 }
 

@@ -131,7 +131,9 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
 
         rc = disk_pread(from, buffer, size, at, part->bin, err);
         if (rc > 0)
-            rc = error_set(err, "%s was truncated while it was read", part->bin);
+            rc = error_set(
+                err, "%s was truncated while it was read; run again when nothing else writes to it",
+                part->bin);
         if (rc == 0)
             rc = disk_pwrite(to, buffer, size, part->bytes + at, merge->made[0], err);
         curate_touch(job);
@@ -161,7 +163,9 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
             return -1;
         for (int64_t i = 0; i < count; i++) {
             if (lengths[i] < 0)
-                return error_set(err, "%s.idx: sequence %" PRId64 " has a length of %d",
+                return error_set(err,
+                                 "%s.idx: sequence %" PRId64 " has length %d"
+                                 "; the file is damaged: tokenize the corpus again",
                                  indexed_prefix(part->indexed), at + i, (int)lengths[i]);
             pointers[i] = pointer;
             pointer += lengths[i] * size;

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "minhash.h"
 #include "hash.h"
+#include "remedy.h"
 #include "rng.h"
 
 #include <math.h>
@@ -57,7 +58,7 @@ int minhash_init(struct minhash *minhash, size_t bands, size_t rows, uint64_t se
     minhash->a = malloc(minhash->count * sizeof(*minhash->a));
     minhash->b = malloc(minhash->count * sizeof(*minhash->b));
     if (!minhash->a || !minhash->b)
-        return error_set(err, "out of memory for %zu hash functions", minhash->count);
+        return error_memory(err, "%zu hash functions", minhash->count);
     for (size_t i = 0; i < minhash->count; i++) {
         uint64_t bits = rng_bits(seed, RNG_CURATE, 0, i);
 

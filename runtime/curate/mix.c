@@ -50,7 +50,9 @@ static int find_sources(struct mix *mix, struct error *err)
 
         for (size_t k = 0; rc == 0 && k < files.count; k++, at++) {
             if (at >= total || strcmp(files.items[k].path, mix->engine->plan.files.items[at].path))
-                rc = error_set(err, "%s: files were added or removed since the run began",
+                rc = error_set(err,
+                               "%s: files were added or removed since the run began; restore "
+                               "them, or start again with another output",
                                config->inputs[i]);
             else
                 mix->source_of[at] = (uint32_t)i;
@@ -315,7 +317,13 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
     }
     if (rc == 0) {
         items = index_lines(&bytes, &count);
-        rc = items ? 0 : error_set(err, "out of memory, or bucket %zu is damaged", job->number);
+        rc = items
+                 ? 0
+                 : error_set(
+                       err,
+                       "out of memory, or bucket %zu is damaged; raise the memory limit of the job "
+                       "(--mem), or remove the work directory and run again",
+                       job->number);
     }
     if (rc == 0) {
         qsort(items, count, sizeof(*items), by_key);

@@ -159,7 +159,7 @@ int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const c
 
     *verdict = (struct verdict){-1, text, size, 0};
     if (wordlist_find(&scratch->words, text, size, WORDS_ALL) < 0)
-        return error_set(err, "out of memory for the words of a document of %zu bytes", size);
+        return error_memory(err, "the words of a document of %zu bytes", size);
     if (scratch->words.count == 0) {
         verdict->rule = RULE_EMPTY;
         return 0;
@@ -179,7 +179,7 @@ int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const c
     if (rule == -1 && group_on(rules, RULE_FINEWEB_LINE_END, RULE_FINEWEB_NEWLINES))
         rule = rules_fineweb(rules, scratch, verdict->text, verdict->size);
     if (rule == -2)
-        return error_set(err, "out of memory for the rules on a document of %zu bytes", size);
+        return error_memory(err, "the rules on a document of %zu bytes", size);
     verdict->rule = rule;
     return 0;
 }

@@ -2,6 +2,7 @@
 /* Lines in sections by bucket, as many in memory at once as run_bytes allows. */
 #include "config.h"
 #include "mix.h"
+#include "remedy.h"
 #include "sections.h"
 
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static int write_run(struct scatter *scatter, struct error *err)
     size_t next = 0;
 
     if (scatter->data.failed)
-        return error_set(err, "out of memory for lines to shuffle");
+        return error_memory(err, "lines to shuffle");
     if (scatter->count > 0)
         qsort(scatter->items, scatter->count, sizeof(*scatter->items), by_bucket);
     for (size_t bucket = 0; bucket <= scatter->sections.buckets; bucket++) {
@@ -75,7 +76,7 @@ int scatter_add(struct scatter *scatter, const struct scatter_entry *entry, cons
         struct scattered *items = realloc(scatter->items, capacity * sizeof(*items));
 
         if (!items)
-            return error_set(err, "out of memory for lines to shuffle");
+            return error_memory(err, "lines to shuffle");
         scatter->items = items;
         scatter->capacity = capacity;
     }

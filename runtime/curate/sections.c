@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "sections.h"
 #include "disk.h"
 
@@ -77,12 +78,12 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
                    : error_set(err, "%s is damaged; remove the work directory and run again", path);
     room = malloc((size_t)(ends[1] - ends[0]) + 1);
     if (!room)
-        return error_set(err, "out of memory for bucket %zu", bucket);
+        return error_memory(err, "bucket %zu", bucket);
     rc = disk_pread(fd, room, (size_t)(ends[1] - ends[0]), (int64_t)ends[0], path, err);
     bytes_put(bytes, room, (size_t)(ends[1] - ends[0]));
     free(room);
     if (bytes->failed)
-        return error_set(err, "out of memory for bucket %zu", bucket);
+        return error_memory(err, "bucket %zu", bucket);
     return rc > 0 ? error_set(err, "%s is damaged; remove the work directory and run again", path)
                   : rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "spread.h"
 
 #include <stdlib.h>
@@ -62,7 +63,7 @@ int spread_add(struct spread *spread, const struct spread_entry *entry, struct e
         struct spread_entry *entries = realloc(spread->entries, capacity * sizeof(*entries));
 
         if (!entries)
-            return error_set(err, "out of memory for %zu hashes", capacity);
+            return error_memory(err, "%zu hashes", capacity);
         spread->entries = entries;
         spread->capacity = capacity;
     }

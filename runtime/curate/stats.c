@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "stats.h"
 #include "disk.h"
 
@@ -71,7 +72,7 @@ static int measure(void *context, const struct document *document, struct error 
     struct measuring *measuring = context;
 
     if (wordlist_find(&measuring->words, document->text, document->size, WORDS_ALL) < 0)
-        return error_set(err, "out of memory for a document of %zu bytes", document->size);
+        return error_memory(err, "a document of %zu bytes", document->size);
     add_length(&measuring->lengths[0], (int64_t)text_chars(document->text, document->size));
     add_length(&measuring->lengths[1], count_words(&measuring->words));
     if (measuring->encoder) {

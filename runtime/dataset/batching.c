@@ -27,7 +27,7 @@ static int sort_blocks(struct batching *b, const struct blocks *blocks,
         free(key);
         free(by_key);
         free(starts);
-        return error_set(err, "out of memory for the order of %" PRId64 " samples", n);
+        return error_memory(err, "the order of %" PRId64 " samples", n);
     }
     for (int64_t i = 0; i < n; i++)
         key[i] = (uint32_t)i;
@@ -117,8 +117,7 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
         return -1;
     batching->ends = malloc(((size_t)batching->blocks + 2) * sizeof(*batching->ends));
     if (!batching->ends)
-        return error_set(err, "out of memory for the order of %" PRId64 " samples",
-                         batching->blocks);
+        return error_memory(err, "the order of %" PRId64 " samples", batching->blocks);
     for (int64_t i = 0; i < batching->blocks; i++)
         cut_at(batching, &cut, i, blocks->lengths[batching->order[i]] + config->extra, config);
     if (cut.end > cut.start)

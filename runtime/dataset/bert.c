@@ -43,7 +43,7 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
     struct bert_range *ranges = NULL;
 
     if (!documents || !lengths)
-        error_set(err, "%s: out of memory for its index", indexed_prefix(b->corpus));
+        error_memory(err, "the index of %s", indexed_prefix(b->corpus));
     else if (indexed_documents(b->corpus, b->first, b->request.document_count + 1, documents,
                                err) == 0 &&
              indexed_lengths(b->corpus, 0, sentences, lengths, err) == 0) {
@@ -127,9 +127,9 @@ static int32_t *read_sentences(const struct indexed *corpus, const struct bert_r
             ends[i] = total += lengths[i] > 0 ? lengths[i] : 0;
         text = malloc((size_t)(total + 1) * sizeof(*text));
         if (!text)
-            error_set(err, "out of memory for a sample of %" PRId64 " tokens", total);
+            error_memory(err, "a sample of %" PRId64 " tokens", total);
     } else if (!lengths) {
-        error_set(err, "out of memory for a sample");
+        error_memory(err, "a sample");
     }
     for (int64_t i = 0; i < count && text; i++) {
         int64_t begin = i > 0 ? ends[i - 1] : 0;
@@ -161,7 +161,7 @@ int bert_fill(const struct masked_config *config, const struct index_file *index
     ends = malloc((size_t)(range.end - range.first) * sizeof(*ends));
     room = malloc(3 * (size_t)sequence_length * sizeof(*room));
     if (!ends || !room)
-        error_set(err, "out of memory for a sample");
+        error_memory(err, "a sample");
     else
         text = read_sentences(corpus, &range, ends, err);
     if (text) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bert.h"
 #include "mt19937.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,7 +76,7 @@ static int add_range(struct mapping *m, int64_t first, int64_t end, uint32_t tar
         struct bert_range *ranges = realloc(m->ranges, (size_t)capacity * sizeof(*ranges));
 
         if (!ranges)
-            return error_set(err, "out of memory for %" PRId64 " samples", capacity);
+            return error_memory(err, "%" PRId64 " samples", capacity);
         m->ranges = ranges;
         m->capacity = capacity;
     }

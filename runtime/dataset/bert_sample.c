@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bert.h"
 #include "mt19937.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -180,7 +181,7 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
     }
     words.places = malloc(4 * (size_t)sample->count * sizeof(*words.places));
     if (!words.places)
-        return error_set(err, "out of memory for a sample");
+        return error_memory(err, "a sample");
     words.begins = words.places + sample->count;
     words.lengths = words.begins + sample->count;
     words.order = (uint32_t *)(words.lengths + sample->count);

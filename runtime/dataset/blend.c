@@ -162,7 +162,7 @@ int blend_parse(const char *const *words, size_t count, struct blend *blend, str
     if (weights > 0)
         blend->weights = calloc(blend->count, sizeof(*blend->weights));
     if (!blend->prefixes || (weights > 0 && !blend->weights))
-        return error_set(err, "out of memory for %zu prefixes", blend->count);
+        return error_memory(err, "%zu prefixes", blend->count);
     if (weights > 0)
         return take_weights(words, blend, err);
     for (size_t i = 0; i < count; i++)
@@ -208,7 +208,7 @@ static int greedy_init(struct greedy *g, size_t count, struct error *err)
     if (g->taken && g->corpus && g->sample)
         return 0;
     greedy_clear(g);
-    return error_set(err, "out of memory for a blend of %zu corpora", count);
+    return error_memory(err, "a blend of %zu corpora", count);
 }
 
 /* The corpus furthest below its share at sample 'k'; the first one if several are equal. */
@@ -268,7 +268,7 @@ int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink,
     if (!weights || !taken || greedy_init(&g, count, err) < 0) {
         free(weights);
         free(taken);
-        return error_set(err, "out of memory for a blend of %zu corpora", count);
+        return error_memory(err, "a blend of %zu corpora", count);
     }
     for (int64_t first = 0; first < total && result == 0; first += BLEND_PIECE) {
         int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;

@@ -148,11 +148,11 @@ int blend_index_get(struct dataset *dataset, const double *weights, int64_t want
 
     snprintf(kind, sizeof(kind), "BlendedDataset-%s", dataset_split_name(dataset->split));
     if (!work.weights || !work.sizes || !work.taken)
-        error_set(err, "out of memory for a blend of %zu corpora", count);
+        error_memory(err, "a blend of %zu corpora", count);
     else if (decide(&work, weights, wanted, err) == 0) {
         description = describe(&work);
         if (!description)
-            error_set(err, "out of memory for a blend of %zu corpora", count);
+            error_memory(err, "a blend of %zu corpora", count);
     }
     if (description) {
         struct index_request request = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blocks.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ static int add_block(struct blocks *b, int64_t begin, int64_t length, struct err
             b->begins = begins;
         lengths = begins ? realloc(b->lengths, (size_t)capacity * sizeof(*lengths)) : NULL;
         if (!lengths)
-            return error_set(err, "out of memory for %" PRId64 " samples", capacity);
+            return error_memory(err, "%" PRId64 " samples", capacity);
         b->lengths = lengths;
         b->capacity = capacity;
     }

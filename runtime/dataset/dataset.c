@@ -135,7 +135,7 @@ struct dataset *dataset_new(const struct dataset_config *config, enum dataset_sp
     if (!dataset ||
         (members > 0 && !(dataset->members = calloc(members, sizeof(*dataset->members))))) {
         free(dataset);
-        error_set(err, "out of memory for %s data", dataset_split_name(split));
+        error_memory(err, "%s data", dataset_split_name(split));
         return NULL;
     }
     dataset->split = split;
@@ -285,7 +285,7 @@ static int build_all(struct builder *builder, struct error *err)
         most += builder->blends[i].count;
     builder->tasks = calloc(most, sizeof(*builder->tasks));
     if (!builder->tasks)
-        return error_set(err, "out of memory for %zu corpora", most);
+        return error_memory(err, "%zu corpora", most);
     for (int i = 0; i < DATASET_SPLITS; i++)
         if (plan_split(builder, (enum dataset_split)i, err) < 0)
             return -1;
@@ -332,7 +332,7 @@ static int create_from_files(const struct dataset_config *config,
     int status = -1;
 
     if (!builder)
-        return error_set(err, "out of memory for the data");
+        return error_memory(err, "the data");
     builder->config = config;
     builder->splits = splits;
     builder->deadline = config->deadline > 0 ? config->deadline : 600;

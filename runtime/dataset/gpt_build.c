@@ -5,6 +5,7 @@
  * and the shuffle array, are in memory; the rest is written to the file through small buffers. */
 #include "config.h"
 #include "gpt_build.h"
+#include "remedy.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -43,7 +44,7 @@ static void *pages_get(int64_t count, size_t width, struct error *err)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (pages == MAP_FAILED) {
-        error_set(err, "out of memory: %zu bytes for the index", size);
+        error_memory(err, "the index (%zu bytes)", size);
         return NULL;
     }
     madvise(pages, size, MADV_HUGEPAGE);
@@ -108,7 +109,9 @@ static int sum_lengths(void *arg, int64_t i, struct error *err)
                                  lengths, err);
         for (int64_t j = 0; j < count && status == 0; j++) {
             if (lengths[j] < 0)
-                status = error_set(err, "%s.idx: sequence %" PRId64 " has length %" PRId32,
+                status = error_set(err,
+                                   "%s.idx: sequence %" PRId64 " has length %" PRId32
+                                   "; the file is damaged: tokenize the corpus again",
                                    indexed_prefix(work->request->corpus),
                                    work->request->first + first + j, lengths[j]);
             chunk->tokens += lengths[j];

@@ -173,18 +173,19 @@ static int read_header(struct indexed *d, struct error *err)
     size_t size = d->idx.size == IDX_FAIRSEQ_SIZE ? IDX_FAIRSEQ_SIZE : IDX_HEADER_SIZE;
 
     if (d->idx.size < (int64_t)size)
-        return error_set(err,
-                         "%s has %" PRId64 " bytes, less than the header of %d; it is truncated",
-                         d->idx.path, d->idx.size, IDX_HEADER_SIZE);
+        return error_set(
+            err, "%s has %" PRId64 " bytes, less than the header of %d; it is truncated" AGAIN,
+            d->idx.path, d->idx.size, IDX_HEADER_SIZE);
     if (read_at(&d->idx, header, size, 0, err) < 0)
         return -1;
     if (memcmp(header, IDX_MAGIC, IDX_MAGIC_SIZE) != 0)
         return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
                          d->idx.path);
     if (get_u64(header + IDX_VERSION_AT) != IDX_VERSION)
-        return error_set(err, "%s: offset %d: version %" PRIu64 " is not supported, only %d",
-                         d->idx.path, IDX_VERSION_AT, get_u64(header + IDX_VERSION_AT),
-                         IDX_VERSION);
+        return error_set(err,
+                         "%s: index version %" PRIu64
+                         " is not supported, only %d; tokenize the corpus again",
+                         d->idx.path, get_u64(header + IDX_VERSION_AT), IDX_VERSION);
     d->info.dtype = header[IDX_DTYPE_AT];
     d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
     if (d->token_size == 0)
@@ -199,8 +200,8 @@ static int read_header(struct indexed *d, struct error *err)
         return 0;
     }
     if (size < IDX_HEADER_SIZE)
-        return error_set(err, "%s has %zu bytes and claims sequences; it is truncated", d->idx.path,
-                         size);
+        return error_set(err, "%s has %zu bytes and claims sequences; it is truncated" AGAIN,
+                         d->idx.path, size);
     return check_counts(d, get_u64(header + IDX_SEQUENCES_AT), get_u64(header + IDX_DOCUMENTS_AT),
                         err);
 }
@@ -212,7 +213,7 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
     if (length < 0)
         return error_set(err,
                          "%s: offset %" PRId64 ": sequence %" PRId64 " has length %" PRId64
-                         "; the file is damaged",
+                         "; the file is damaged" AGAIN,
                          d->idx.path, lengths_at(d) + sequence * IDX_LENGTH_SIZE, sequence, length);
     if (pointer < 0 || pointer > d->bin.size ||
         length * (int64_t)d->token_size > d->bin.size - pointer)

@@ -87,9 +87,10 @@ static int check_config(const struct batch_loader_config *config, struct error *
         return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);
     if (config->buffer_count < 2 || config->consumed < 0)
-        return error_set(
-            err, "internal error: a loader needs 2 buffers, has %d, and starts at sample %" PRId64,
-            config->buffer_count, config->consumed);
+        return error_set(err,
+                         "internal error: batch loader with %d buffers (at least 2) from sample "
+                         "%" PRId64 "; please report this",
+                         config->buffer_count, config->consumed);
     return 0;
 }
 
@@ -130,7 +131,7 @@ struct batch_loader *batch_loader_create(const struct batch_loader_config *confi
         return NULL;
     loader = new_loader(config);
     if (!loader) {
-        error_set(err, "out of memory for %d batches", config->buffer_count);
+        error_memory(err, "%d batches", config->buffer_count);
         return NULL;
     }
     for (int i = 0; i < threads && i < MOST_THREADS; i++) {

@@ -30,10 +30,11 @@ static double draw(struct draws *draws)
 
 static int check_config(const struct mask_config *c, struct error *err)
 {
-    if (c->vocabulary < 1 || c->mask < 0 || c->mask >= c->vocabulary)
-        return error_set(
-            err, "the mask token %" PRId32 " is not among the %" PRId64 " ids of the vocabulary",
-            c->mask, c->vocabulary);
+    if (c->vocabulary < 1 || c->mask < 0 || c->mask >= c->vocabulary) {
+        error_set(err, "the mask token %" PRId32 " is not in the vocabulary of %" PRId64 " tokens",
+                  c->mask, c->vocabulary);
+        return error_remedy(err, REMEDY_MASK_TOKEN);
+    }
     if (!(c->probability > 0 && c->probability < 1)) {
         error_set(err, "a masking probability of %g is not between 0 and 1", c->probability);
         return error_remedy(err, REMEDY_MASK_PROBABILITY);
@@ -74,7 +75,7 @@ struct masking *masking_create(const struct mask_config *config, struct error *e
     if (masking)
         masking->cumulated = malloc((size_t)config->vocabulary * sizeof(double));
     if (!masking || !masking->cumulated) {
-        error_set(err, "out of memory for a vocabulary of %" PRId64, config->vocabulary);
+        error_memory(err, "a vocabulary of %" PRId64, config->vocabulary);
         masking_destroy(masking);
         return NULL;
     }
@@ -306,7 +307,7 @@ int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tok
     if (!s.fate || !s.order) {
         free(s.fate);
         free(s.order);
-        return error_set(err, "out of memory for a sample of %" PRId64 " tokens", count);
+        return error_memory(err, "a sample of %" PRId64 " tokens", count);
     }
     special = s.fate + count;
     for (int64_t i = 0; i < count; i++)

@@ -93,7 +93,7 @@ static int pack_rows(struct masked *m, struct error *err)
     mt19937_shuffle_u32(&rng, b->order, b->blocks);
     m->row_ends = malloc((size_t)(b->blocks + 1) * sizeof(*m->row_ends));
     if (!m->row_ends)
-        return error_set(err, "out of memory for the order of %" PRId64 " samples", b->blocks);
+        return error_memory(err, "the order of %" PRId64 " samples", b->blocks);
     for (int64_t i = 0; i < b->blocks; i++) {
         int64_t length = m->blocks.lengths[b->order[i]] + 1, more = block_limit(m, b->order[i]);
 
@@ -143,7 +143,7 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
     if (c->pack && pack_rows(m, err) < 0)
         return -1;
     m->order = malloc((size_t)m->batching.batches * sizeof(*m->order));
-    return m->order ? 0 : error_set(err, "out of memory for the order of the batches");
+    return m->order ? 0 : error_memory(err, "the order of the batches");
 }
 
 struct masked *masked_open(const char *prefix, const struct masked_config *config,

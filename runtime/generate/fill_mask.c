@@ -91,8 +91,9 @@ static int read_texts(struct fill_mask *f, struct error *err)
         rc = f->tokenizer ? special_ids_find(&f->ids, f->tokenizer, f->o->mask_id, err) : -1;
     }
     if (rc == 0 && f->ids.mask >= f->origin.model.shape.vocabulary) {
-        error_set_code(err, ERROR_USAGE, "the mask token %" PRId64 " is not in the vocabulary",
-                       f->ids.mask);
+        error_set_code(err, ERROR_USAGE,
+                       "the mask token %" PRId64 " is not in the vocabulary of %lld tokens",
+                       f->ids.mask, (long long)f->origin.model.shape.vocabulary);
         rc = error_remedy(err, REMEDY_MASK_TOKEN);
     }
     if (rc == 0)

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "board.h"
 #include "clock.h"
+#include "remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +25,7 @@ int board_init(struct board *board, enum job_kind kind, size_t count, size_t sta
     board->cursor = count ? start % count : 0;
     board->jobs = calloc(count + 1, sizeof(*board->jobs));
     if (!board->jobs)
-        return error_set(err, "out of memory for %zu jobs", count);
+        return error_memory(err, "%zu jobs", count);
     for (size_t i = 0; i < count; i++)
         board->jobs[i].generation = -1;
     pthread_mutex_init(&board->lock, NULL);

@@ -35,7 +35,7 @@ static int count_text(struct word_table *words, const struct jsonl_text *text, s
 
     while ((size = word_next(text->data, text->size, &at, &word)) > 0)
         if (word_table_add(words, word, size, 1) == WORD_NONE)
-            return error_set(err, "out of memory for %zu different words", words->count);
+            return error_memory(err, "%zu different words", words->count);
     return 0;
 }
 
@@ -74,7 +74,7 @@ static int add_words(struct counting *counting, const struct word_table *words, 
     for (size_t i = 0; i < words->count && rc == 0; i++)
         if (word_table_add(&counting->words, word_table_text(words, i), words->entries[i].length,
                            words->entries[i].count) == WORD_NONE)
-            rc = error_set(err, "out of memory for %zu different words", counting->words.count);
+            rc = error_memory(err, "%zu different words", counting->words.count);
     pthread_mutex_unlock(&counting->lock);
     return rc;
 }

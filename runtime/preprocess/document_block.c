@@ -70,7 +70,7 @@ static int encode_sentences(struct block_encoder *with, struct block *block, siz
 {
     if (punkt_split(with->punkt, &with->config->punkt_options, text->data, text->size,
                     &with->spans) < 0)
-        return error_set(err, "out of memory for sentences");
+        return error_memory(err, "sentences");
     for (size_t i = 0; i < with->spans.count; i++) {
         const struct punkt_span *span = &with->spans.items[i];
 

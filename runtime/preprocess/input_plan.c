@@ -3,6 +3,7 @@
 #include "input_plan.h"
 #include "bytes.h"
 #include "disk.h"
+#include "remedy.h"
 #include "wiki_site.h"
 
 #include <fcntl.h>
@@ -254,7 +255,7 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
         plan->input_bytes += plan->files.items[i].size;
     *target = chunk_size(plan->input_bytes, chunk_bytes);
     if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
-        return error_set(err, "out of memory for the plan of %zu files", plan->files.count);
+        return error_memory(err, "the plan of %zu files", plan->files.count);
     return make_sites(plan, err);
 }
 

@@ -177,7 +177,7 @@ static int prepare(struct run *run, struct error *err)
         size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
 
         if (count == SIZE_MAX)
-            return error_set(err, "out of memory for %zu chunks", run->plan.chunk_count);
+            return error_memory(err, "%zu chunks", run->plan.chunk_count);
         run->parts.early_count = count;
     }
     run->encode.config = config;

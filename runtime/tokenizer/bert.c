@@ -62,7 +62,7 @@ static int add_specials(struct tokenizer *tokenizer, struct error *err)
         if (!tokenizer->config.special_as_text &&
             specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),
                          (uint32_t)id, 0) < 0)
-            return error_set(err, "out of memory for the vocabulary");
+            return error_memory(err, "the vocabulary");
     }
     tokenizer->wordpiece.unknown = (uint32_t)find_token(&tokenizer->vocabulary, "[UNK]");
     tokenizer->bos = find_token(&tokenizer->vocabulary, "[CLS]");
@@ -91,7 +91,7 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
     if (tokenizer->vocabulary.count == 0)
         return error_set(err, "%s: the vocabulary is empty", path);
     if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, "##", 2) < 0)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     tokenizer->wordpiece.longest = LONGEST;
     tokenizer->model = MODEL_WORDPIECE;
     tokenizer->split = (struct split_options){.rule = SPLIT_BERT};

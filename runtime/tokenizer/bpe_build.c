@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of a vocabulary. */
 #include "bpe.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 
 static int out_of_memory(struct error *err)
 {
-    return error_set(err, "out of memory for the vocabulary");
+    return error_memory(err, "the vocabulary");
 }
 
 int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids to text. */
 #include "tokenizer_private.h"
+#include "remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,7 +126,7 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
     if (rc == 0)
         return 0;
     out->length = before;
-    return error_set(err, "out of memory for text");
+    return error_memory(err, "text");
 }
 
 const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length)

@@ -4,6 +4,7 @@
  * encoded and stored. */
 #include "tokenizer_private.h"
 #include "encoder.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +28,14 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
         cache_bytes = CACHE_MOST;
     if (!encoder || words_init(&encoder->words, cache_bytes) < 0) {
         free(encoder);
-        error_set(err, "out of memory for a cache of %zu bytes", cache_bytes);
+        error_memory(err, "a cache of %zu bytes", cache_bytes);
         return NULL;
     }
     if (tokenizer->bpe.space_runs)
         encoder->runs = calloc(SPACE_RUNS, sizeof(*encoder->runs));
     if (tokenizer->bpe.space_runs && !encoder->runs) {
         encoder_destroy(encoder);
-        error_set(err, "out of memory for an encoder");
+        error_memory(err, "an encoder");
         return NULL;
     }
     encoder->tokenizer = tokenizer;

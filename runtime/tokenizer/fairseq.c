@@ -38,7 +38,7 @@ int load_fairseq_words(struct tokenizer *tokenizer, struct error *err)
 
     tokenizer->dict = calloc(1, sizeof(*tokenizer->dict));
     if (!tokenizer->dict)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     if (!path) {
         error_set_code(err, ERROR_USAGE, "FairseqWords needs a dictionary, fairseq's dict.txt");
         return error_remedy(err, REMEDY_VOCAB_FILE);
@@ -75,7 +75,7 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
 
     tokenizer->map = malloc(count * sizeof(*tokenizer->map));
     if (!tokenizer->map)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     tokenizer->map_count = count;
     for (size_t i = 0; i < count; i++)
         tokenizer->map[i] = -1;
@@ -152,7 +152,7 @@ int words_encode(const struct tokenizer *tokenizer, const char *text, size_t len
         size_t id = word_table_find(&tokenizer->dict->words, word, size);
 
         if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
-            return error_set(err, "out of memory for token ids");
+            return error_memory(err, "token ids");
         if (id == WORD_NONE || id == tokenizer->dict->mask)
             id = FAIRSEQ_UNK;
         if (tokenizer->id_size == 4)

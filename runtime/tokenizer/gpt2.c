@@ -229,7 +229,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
     if (tokenizer->config.special_as_text)
         return 0;
     if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id, 0) < 0)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     return 0;
 }
 

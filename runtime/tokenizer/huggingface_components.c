@@ -2,6 +2,7 @@
 /* The pre-tokenizers of a tokenizer.json, and which model may follow them. An unknown one is
  * rejected by name, never skipped. */
 #include "huggingface.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
         return 0;
     escaped = regex_escape(text, length, &escaped_length);
     if (!escaped)
-        return error_set(err, "out of memory for a pattern");
+        return error_memory(err, "a pattern");
     rc = add_step(pipeline, component, escaped, escaped_length, 0, behavior, err);
     free(escaped);
     return rc;

@@ -2,6 +2,7 @@
 /* The model of a tokenizer.json: byte-level BPE or SentencePiece-style BPE, as a vocabulary and
  * merges. */
 #include "huggingface.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t 
     int rc;
 
     if (!bytes)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     kind = huggingface_token_entry(pipeline, text, length, bytes, &count);
     if (kind == VOCABULARY_BYTE)
         tokenizer->bpe.byte_ids[bytes[0]] = (uint32_t)id;

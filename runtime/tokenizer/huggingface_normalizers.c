@@ -2,6 +2,7 @@
 /* The normalizers of a tokenizer.json. */
 #include "huggingface.h"
 #include "base64.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static int read_pattern(struct pipeline *pipeline, struct rewrite *rewrite,
     rewrite->regex = calloc(1, sizeof(*rewrite->regex));
     if (!rewrite->regex || !text) {
         free(escaped);
-        return error_set(err, "out of memory for a pattern");
+        return error_memory(err, "a pattern");
     }
     rc = regex_compile(rewrite->regex, text, length, 0, &why);
     free(escaped);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The models WordPiece and Unigram of a tokenizer.json. */
 #include "huggingface.h"
+#include "remedy.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
     }
     if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, prefix, prefix_length) < 0)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     tokenizer->wordpiece.longest = longest > 0 ? (size_t)longest : 0;
     tokenizer->wordpiece.unknown =
         trie_find(&tokenizer->wordpiece.begins, (const uint8_t *)unknown, unknown_length);
@@ -83,7 +84,7 @@ static int64_t enter_pieces(struct pipeline *pipeline, struct json_value model, 
             double *more = realloc(*scores, capacity * sizeof(*more));
 
             if (!more)
-                return error_set(err, "out of memory for the vocabulary");
+                return error_memory(err, "the vocabulary");
             *scores = more;
         }
         if (enter_piece(pipeline, entry, count, *scores + count, err) < 0)
@@ -100,7 +101,9 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
     int64_t unknown;
 
     if (json_member(model, "unk_id", &value) < 0 || json_integer(value, &unknown) < 0)
-        return error_set(err, "%s: model Unigram without unk_id is not supported", pipeline->path);
+        return error_set(err,
+                         "%s: a Unigram model without an unknown token (unk_id) is not supported",
+                         pipeline->path);
     if (unknown < 0 || unknown >= count)
         return error_set(err, "%s: unk_id %lld is not in the vocabulary of %lld", pipeline->path,
                          (long long)unknown, (long long)count);
@@ -147,7 +150,7 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         goto out;
     }
     if (add_byte_texts(&tokenizer->bpe) < 0) {
-        error_set(err, "out of memory for the vocabulary");
+        error_memory(err, "the vocabulary");
         goto out;
     }
     for (int64_t id = 0; id < count; id++)

@@ -4,6 +4,7 @@
 #include "huggingface.h"
 #include "log.h"
 #include "nfc.h"
+#include "remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     int64_t there = id_in_vocabulary(pipeline, text, length, *id);
 
     if (there == -2)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     if (there < 0)
         there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
                                                                : pipeline->model_tokens;
@@ -98,7 +99,7 @@ static int add_special(struct pipeline *pipeline, struct json_value token, const
         rc = specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, written, length,
                           (uint32_t)id, strip);
     rewriting_clear(&rewriting);
-    return rc < 0 ? error_set(err, "out of memory for the vocabulary") : 0;
+    return rc < 0 ? error_memory(err, "the vocabulary") : 0;
 }
 
 /* One entry of added_tokens: found in texts as a whole. */

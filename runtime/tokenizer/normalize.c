@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "normalize.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
     size_t texts, run = 0;
 
     if (length < 4)
-        return error_set(err, "the character map is truncated");
+        return error_set(err, "the character map is truncated; download the tokenizer again");
     memcpy(&size, data, 4);
     if (size > length - 4 || size % 4 != 0 || size < 4)
         return error_set(err, "the character map should have %u bytes, but has %zu", size,
@@ -49,7 +50,7 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
     normalizer->map = malloc(size);
     normalizer->replacements = malloc(texts);
     if (!normalizer->map || !normalizer->replacements)
-        return error_set(err, "out of memory for the character map");
+        return error_memory(err, "the character map");
     memcpy(normalizer->map, data + 4, size);
     normalizer->map_size = size / 4;
     memcpy(normalizer->replacements, data + 4 + size, texts);

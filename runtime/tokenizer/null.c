@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NullTokenizer: texts are numbers with single spaces between them. */
 #include "tokenizer_private.h"
+#include "remedy.h"
 
 static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, int64_t id)
 {
@@ -36,7 +37,7 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                 err, "NullTokenizer: no id at byte %zu; texts are ids separated by single spaces",
                 at);
         if (out && token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
-            return error_set(err, "out of memory for token ids");
+            return error_memory(err, "token ids");
         if (out)
             put_id(tokenizer, out, id);
         at += at < length;

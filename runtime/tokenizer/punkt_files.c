@@ -33,8 +33,11 @@ static int add_line(struct word_table *table, enum shape shape, const char *line
         if (end == number || *end || flags < 0 || flags > 127)
             return error_set(err, "expected a number from 0 to 127 after the tab");
     }
-    if (word == 0 || word > 2 * PUNKT_LONGEST)
-        return error_set(err, "the word is %s", word == 0 ? "empty" : "too long");
+    if (word == 0)
+        return error_set(err, "the word is empty");
+    if (word > 2 * PUNKT_LONGEST)
+        return error_set(err, "the word has %zu bytes, at most %d are allowed", word,
+                         2 * PUNKT_LONGEST);
     /* A word that is listed twice counts once, as in Python's sets. */
     if (word_table_find(table, line, word) != WORD_NONE)
         return 0;

@@ -4,6 +4,7 @@
  * seen when no transition is left is the one that a backtracking engine would find. Matches and
  * look-aheads are decided when the next character is known. */
 #include "regex.h"
+#include "remedy.h"
 #include "tokenizer_private.h"
 #include "property.h"
 
@@ -406,7 +407,7 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     }
     if (!compiler || !compiler->positions || !compiler->marks || !compiler->members ||
         !compiler->states || !regex->pages) {
-        error_set(err, "out of memory for a pattern");
+        error_memory(err, "a pattern");
     } else {
         rc = regex_parse(&compiler->tree, pattern, length, own, err);
         if (rc == 0 && compile(compiler) < 0)

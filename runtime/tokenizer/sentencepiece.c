@@ -95,7 +95,7 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
         (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
          specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     model->user_pieces = 1;
     return 0;
 }
@@ -137,7 +137,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         return error_set(err, "%s: the score of piece %u is not a number", model->path, id);
     text = malloc(raw_length);
     if (!text)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     length = piece_text(raw, raw_length, text);
     if (type == PIECE_BYTE) {
         byte = byte_of_piece(raw, raw_length);
@@ -205,7 +205,7 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
         model->scores = scores ? scores : model->scores;
         model->lengths = lengths ? lengths : model->lengths;
         if (!scores || !lengths)
-            return error_set(err, "out of memory for the vocabulary");
+            return error_memory(err, "the vocabulary");
         model->score_capacity = capacity;
     }
     return enter_piece(model, text.data, text.length, score, type, err);
@@ -293,7 +293,9 @@ static int check_model(const struct model *model, struct error *err)
     if (!model->escapes)
         return error_set(err, "%s: escape_whitespaces=false is not supported", model->path);
     if (model->tokenizer->vocabulary.count == 0)
-        return error_set(err, "%s: the model has no pieces", model->path);
+        return error_set(err,
+                         "%s: the SentencePiece model has an empty vocabulary; use another file",
+                         model->path);
     for (unsigned byte = 0; model->byte_fallback && byte < 256; byte++)
         if (bpe->byte_ids[byte] == BPE_NONE)
             return error_set(err, "%s: byte fallback without a piece <0x%02X>", model->path, byte);
@@ -327,7 +329,7 @@ static int add_pairs(struct model *model, struct error *err)
     int rc = -1;
 
     if (!ranked || !order || !ties) {
-        error_set(err, "out of memory for the vocabulary");
+        error_memory(err, "the vocabulary");
         goto out;
     }
     for (uint32_t id = 0; id < vocabulary->count; id++)
@@ -355,7 +357,7 @@ static int set_unigram(struct model *model, struct error *err)
     int rc;
 
     if (!scores)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     for (size_t id = 0; id < vocabulary->count; id++) {
         scores[id] = vocabulary->entries[id].kind == VOCABULARY_TOKEN ? model->scores[id] : NAN;
         if (model->lengths[id] > 0 && !isnan(scores[id]))
@@ -380,7 +382,7 @@ static int build(struct model *model, struct error *err)
     if (model->unknown.data) {
         tokenizer->unknown_text = strndup((const char *)model->unknown.data, model->unknown.length);
         if (!tokenizer->unknown_text)
-            return error_set(err, "out of memory for the vocabulary");
+            return error_memory(err, "the vocabulary");
     }
     tokenizer->bpe.unknown_bytes = model->byte_fallback;
     tokenizer->merge_unknown = !model->byte_fallback;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "steps.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
         return error_set(err, "a sequence of more than %d patterns", STEPS_MOST);
     step = calloc(1, sizeof(*step));
     if (!step)
-        return error_set(err, "out of memory for a pattern");
+        return error_memory(err, "a pattern");
     if (regex_compile(&step->regex, pattern, length, own, err) < 0) {
         free(step);
         return -1;

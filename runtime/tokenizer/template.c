@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The post-processor of a tokenizer.json: special tokens that it adds around a text. */
 #include "template.h"
+#include "remedy.h"
 
 #include <string.h>
 
@@ -31,8 +32,10 @@ static int add_id(struct around *around, struct json_value value, int64_t limit,
 
     if (json_integer(value, &id) < 0 || id < 0 || id >= limit)
         return error_set(err, "post_processor: the id of a special token is not in the vocabulary");
-    if (around->count == AROUND_IDS)
-        return error_set(err, "post_processor: more than %d special tokens", AROUND_IDS);
+    if (around->count == AROUND_IDS) {
+        error_set(err, "post_processor adds more than %d special tokens", AROUND_IDS);
+        return error_remedy(err, REMEDY_NO_SPECIALS);
+    }
     around->ids[around->count++] = (uint32_t)id;
     return 0;
 }

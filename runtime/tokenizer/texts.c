@@ -2,6 +2,7 @@
 /* A whole text: special tokens are found in it, the text between them passes through the normalizer
  * to encoder.c, and the tokens around it are added. */
 #include "encoder.h"
+#include "remedy.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 static int out_of_memory(struct error *err)
 {
-    return error_set(err, "out of memory for token ids");
+    return error_memory(err, "token ids");
 }
 
 int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,

@@ -22,7 +22,7 @@ static int enter_token(struct tokenizer *tokenizer, const char *text, size_t len
     int rc;
 
     if (!bytes)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     count = base64_decode(text, length, bytes);
     if (count == SIZE_MAX)
         rc = error_set(err, "\"%.*s\" is not valid base64", (int)(length < 40 ? length : 40), text);
@@ -76,7 +76,7 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     if (!tokenizer->config.special_as_text &&
         specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) <
             0)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     return 0;
 }
 
@@ -161,7 +161,7 @@ static int add_pairs(struct tokenizer *tokenizer, struct error *err)
     int rc;
 
     if (!order)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     for (uint32_t id = 0; id < vocabulary->count; id++)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
             order[count++] = id;

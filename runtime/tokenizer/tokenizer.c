@@ -37,7 +37,7 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
     int rc = -1;
 
     if (!texts || !lengths) {
-        error_set(err, "out of memory for the vocabulary");
+        error_memory(err, "the vocabulary");
     } else {
         for (size_t id = 0; id < vocabulary->count; id++) {
             const struct vocabulary_entry *entry = &vocabulary->entries[id];
@@ -63,7 +63,7 @@ int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct 
     unigram->scores = malloc((count + 1) * sizeof(*scores));
     unigram->added = calloc(count + 1, sizeof(*scores));
     if (!unigram->scores || !unigram->added)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     memcpy(unigram->scores, scores, count * sizeof(*scores));
     unigram->largest = fabs(unigram->unknown_score);
     for (size_t id = 0; id < count; id++) {
@@ -86,7 +86,7 @@ static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 {
     tokenizer->cuts = malloc(65536);
     if (!tokenizer->cuts)
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     for (unsigned first = 0; first < 256; first++)
         for (unsigned second = 0; second < 256; second++)
             tokenizer->cuts[first | second << 8] =
@@ -167,7 +167,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
 
     if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
         specials_init(&tokenizer->late_specials) < 0 || specials_init(&tokenizer->kept) < 0) {
-        error_set(err, "out of memory for the vocabulary");
+        error_memory(err, "the vocabulary");
         goto failed;
     }
     tokenizer->config = *config;
@@ -180,7 +180,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
          set_cuts(tokenizer, err) < 0))
         goto failed;
     if (tokenizer->model == MODEL_UNIGRAM && unigram_finish(&tokenizer->unigram) < 0) {
-        error_set(err, "out of memory for the vocabulary");
+        error_memory(err, "the vocabulary");
         goto failed;
     }
     if (set_around(tokenizer, err) < 0)

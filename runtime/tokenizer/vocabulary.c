@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vocabulary.h"
 #include "bpe.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,7 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
         (vocabulary->byte_count + length > vocabulary->byte_capacity &&
          grow((void **)&vocabulary->bytes, &vocabulary->byte_capacity,
               vocabulary->byte_count + length, 1) < 0))
-        return error_set(err, "out of memory for the vocabulary");
+        return error_memory(err, "the vocabulary");
     if (wanted > vocabulary->count) {
         memset(vocabulary->entries + vocabulary->count, 0,
                (wanted - vocabulary->count) * sizeof(*vocabulary->entries));

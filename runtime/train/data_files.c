@@ -46,7 +46,9 @@ static int read_list(struct arguments *a, struct error *err)
     rc = add_words(&a->data_path, bytes.data, err);
     file_bytes_clear(&bytes);
     if (rc == 0 && a->data_path.count == 0)
-        return error_set_code(err, ERROR_USAGE, "%s names no datasets", a->data_args_path);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s names no datasets; it must list PREFIX or WEIGHT PREFIX",
+                              a->data_args_path);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "cutter.h"
+#include "remedy.h"
 
 #include <string.h>
 
@@ -97,7 +98,7 @@ int cutter_count(struct cutter *cutter, const char *text, size_t size, struct wo
     if (cutter->type == LEARN_UNIGRAM)
         return count_marked(cutter, data, size, counts, err);
     if (rewrites_run(&cutter->rewrites, &cutter->rewriting, &data, &size) < 0)
-        return error_set(err, "out of memory for a text of %zu bytes", size);
+        return error_memory(err, "a text of %zu bytes", size);
     split_begin(splitter, data, size);
     while (split_next(splitter))
         for (size_t i = 0; i < splitter->count; i++) {

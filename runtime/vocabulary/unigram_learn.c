@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "remedy.h"
 #include "unigram_learn.h"
 #include "threads.h"
 #include "trie.h"
@@ -235,7 +236,7 @@ static int build_trie(struct unigram_learning *l, struct error *err)
         const char *text = token_text(&l->pieces->tokens, i, &size);
 
         if (trie_insert(&l->trie, (const uint8_t *)text, size, (uint32_t)i, &former) < 0)
-            return error_set(err, "out of memory for %zu pieces", l->pieces->tokens.count);
+            return error_memory(err, "%zu pieces", l->pieces->tokens.count);
     }
     return 0;
 }
@@ -459,13 +460,13 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
     for (int part = 0; rc == 0 && part < PARTS; part++) {
         l.expected[part] = malloc((pieces.tokens.count + 1) * sizeof(double));
         if (!l.expected[part])
-            rc = error_set(err, "out of memory for %zu pieces", pieces.tokens.count);
+            rc = error_memory(err, "%zu pieces", pieces.tokens.count);
     }
     for (size_t i = 0; i < spans.count; i++)
         l.bytes += (double)spans.words[i].times * (double)spans.words[i].size;
     if (rc == 0) {
         l.weights = malloc((pieces.tokens.count + 1) * sizeof(*l.weights));
-        rc = l.weights ? 0 : error_set(err, "out of memory for %zu pieces", pieces.tokens.count);
+        rc = l.weights ? 0 : error_memory(err, "%zu pieces", pieces.tokens.count);
     }
     if (rc == 0) {
         l.threads = threads_create(rules->threads, err);

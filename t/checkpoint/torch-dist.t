@@ -110,7 +110,7 @@ refused "a chunk without a file" 'storage_data of .* is invalid'
 edit .metadata 's/decoder.final_layernorm.bias/decoder.final_layernorm.boas/g'
 refused "an unknown tensor" 'unknown tensor decoder.final_layernorm.boas; only GPT and Llama models'
 edit .metadata 's/decoder.layers.mlp.linear_fc2.weight/optimizer.laye.mlp.linear_fc2.weight/g'
-refused "a missing tensor" 'contains no GPT layers'
+refused "a missing tensor" 'has no transformer layers; only GPT checkpoints can be imported'
 edit metadata.json 's/torch_dist/zarr/'
 refused "another backend" 'a distributed checkpoint in the format "zarr", which cannot be imported'
 copy; truncate -s 500 broken/common.pt

@@ -50,7 +50,7 @@ is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText mode
 head -c 3000 "$data/hs.ftz" >cut.ftz
 run filter --input lid.jsonl --output lid2.out --rules none --language-model cut.ftz
 is "$rc" 2 "a model that is cut off"
-like "$out" '^megatron data: filter: cut.ftz: its .* is damaged$' "  $out"
+like "$out" '^megatron data: filter: cut.ftz: its .* is damaged; download it again$' "  $out"
 
 # --- Broken lines.
 printf '%s\n' '{"text":"fine one"}' '{"text":"cut' '' '{"other":1}' '{"text":["a","b"]}' '[1]' '{"text":"fine two"}' >bad.jsonl

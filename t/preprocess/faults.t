@@ -126,7 +126,7 @@ rows=(
     'c.jsonl gnu.tar.gz|no|gnu.tar.gz is a tar archive; .*'
     'ustar.tar.xz --input-format files|no|ustar.tar.xz is a tar archive; .*'
     'body.jsonl|no|body.jsonl: none of 1 documents has the key "text"; the first one has: id, body; choose with --json-keys'
-    'short.gz|no|short.gz is truncated: it ends at byte 100 in the middle of its data'
+    'short.gz|no|short.gz is truncated: it ends at byte 100 in the middle of its data; copy it again'
     'damaged.gz|no|damaged.gz is corrupt near byte [0-9]+: .*'
     'none.jsonl|no|cannot read none.jsonl: No such file or directory'
     'none*.jsonl|no|no file matches none\*.jsonl'

@@ -116,8 +116,8 @@ bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+:
 { echo "$head"; page A 1 '1 2'; echo '</mediawiki>'; } >whole.xml
 bzip2 -1 -k many.xml && truncate -s -12 many.xml.bz2
 many="$(stat -c %s many.xml)" packed="$(stat -c %s many.xml.bz2)"
-flaws="megatron: warning: many.xml is truncated: it ends at byte $many without </mediawiki>
-megatron: warning: many.xml.bz2 is truncated: it ends at byte $packed in the middle of its data
+flaws="megatron: warning: many.xml is truncated: it ends at byte $many without </mediawiki>; copy it again
+megatron: warning: many.xml.bz2 is truncated: it ends at byte $packed in the middle of its data; copy it again
 megatron: warning: many.xml.bz2: no complete <siteinfo>; English namespace names are used"
 told() { grep -E 'truncated|siteinfo' <<<"$out" | sort; }
 for size in 100M 600; do

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that consist of one or two of our kernels. */
 #include "cuda.h"
+#include "operation_name.h"
 #include "quantize.h"
 
 #define STREAM stream->native
@@ -237,7 +238,8 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
     const struct operation *operation = &plan->operation;
 
     if ((unsigned)operation->kind >= OPERATION_COUNT || !works[operation->kind])
-        return error_set(err, "the CUDA device has no kernel for operation %d", operation->kind);
+        return error_set(err, "internal error: no CUDA kernel for %s; please report this",
+                         operation_name(operation->kind));
     if (has_mixed_types(operation))
         return error_set(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands "

@@ -13,7 +13,7 @@ static const struct {
     {"hgx4", NULL, NULL, NULL, NULL, 65537, 0, "65537 tasks"},
     {"hgx4", NULL, NULL, "socket", NULL, 4, 0, "use auto, none, gpu, numa, core or CPUs"},
     {"hgx4", NULL, NULL, "0-3/4-7", NULL, 4, 0, "2 lists of CPUs for 4 tasks"},
-    {"hgx4", NULL, NULL, "0-3//4-7", NULL, 3, 0, "empty list"},
+    {"hgx4", NULL, NULL, "0-3//4-7", NULL, 3, 0, "list 2 is empty"},
     {"hgx4", NULL, NULL, "100-103", NULL, 4, 0, "none of the CPUs 100-103 is allocated"},
     {"hgx4", NULL, NULL, "0-3/100-103", NULL, 2, 0, "none of the CPUs listed for task 1"},
     {"hgx4", NULL, "64-127", NULL, NULL, 4, 0, "none of the CPUs that are allocated"},

@@ -197,7 +197,8 @@ static void test_configs(void)
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
-        {LIKE("qwen2", ""), "tensor model.layers.0.self_attn.q_proj.bias is missing"},
+        {LIKE("qwen2", ""),
+         "tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
          IN "layer_types has layers that are not supported"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
@@ -215,8 +216,11 @@ static void test_configs(void)
                               "supported; olmo2 and olmo3 are"},
         {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
         {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
-         IN "partial_rotary_factor 0.5 is not supported"},
-        {LLAMA(",\"partial_rotary_factor\":0.5"), IN "partial_rotary_factor 0.5 is not supported"},
+         IN "partial_rotary_factor 0.5 is not supported; only 1 is (Phi-3, GPT-NeoX: above 0, at "
+            "most 1)"},
+        {LLAMA(",\"partial_rotary_factor\":0.5"),
+         IN "partial_rotary_factor 0.5 is not supported; only 1 is (Phi-3, GPT-NeoX: above 0, at "
+            "most 1)"},
         {LLAMA(",\"rope_theta\":\"500000\""), IN "rope_theta must be a number"},
         {LLAMA(",\"rope_theta\":0"),
          IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
@@ -255,7 +259,11 @@ static void test_tensors(void)
         struct given more;
         const char *sentence;
     } rows[] = {
-        {LLAMA(""), llama, "lm_head.weight", {0}, "tensor lm_head.weight is missing"},
+        {LLAMA(""),
+         llama,
+         "lm_head.weight",
+         {0},
+         "tensor lm_head.weight is missing; copy the checkpoint again"},
         {LLAMA(",\"tie_word_embeddings\":true"), llama, "lm_head.weight", {0}, "(accepted)"},
         {LLAMA(",\"tie_word_embeddings\":true"),
          llama,

@@ -290,7 +290,7 @@ static void test_bad_tokens(void)
        "data with the mask token is an error");
     masking_destroy(masking);
     config.mask = V;
-    ok(!masking_create(&config, &err) && strstr(err.text, "mask token 50265 is not among"),
+    ok(!masking_create(&config, &err) && strstr(err.text, "mask token 50265 is not in"),
        "a mask token outside the vocabulary is an error");
     config = usual(MASK_FAIRSEQ);
     config.probability = 1.5;

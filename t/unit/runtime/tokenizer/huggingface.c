@@ -17,7 +17,7 @@ static void test_refusals(void)
         {"{\"model\":{\"type\":\"Unigram\"}}",
          "tokenizer.json: model Unigram without pre_tokenizer Metaspace is not supported"},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}",
-         "tokenizer.json: model Unigram without unk_id is not supported"},
+         "tokenizer.json: a Unigram model without an unknown token (unk_id) is not supported"},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}",
          "tokenizer.json: unk_id 1 is not in the vocabulary of 1"},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\"]]}}",
@@ -30,7 +30,8 @@ static void test_refusals(void)
         {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"ByteLevel\"}}",
          "tokenizer.json: normalizer ByteLevel is not supported"},
         {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}",
-         "tokenizer.json: normalizer Precompiled: the character map is truncated"},
+         "tokenizer.json: normalizer Precompiled: the character map is truncated; download the "
+         "tokenizer again"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<!a)b\"},\"content\":"
          "\"\"}}",
          "tokenizer.json: normalizer Replace with (?<!a in its pattern is not supported"},
