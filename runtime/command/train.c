@@ -18,9 +18,10 @@ static void print_help(int evaluate)
                "(--load-hf) on\n"
                "validation and test data; the same as `megatron train --skip-train`.\n");
     else
-        printf(
-            "Usage: megatron train [OPTION...]\n"
-            "Train a GPT or Llama model, with one process per rank started by srun or mpirun.\n");
+        printf("Usage: megatron train [OPTION...]\n"
+               "Train a GPT, Llama, RoBERTa or BERT model, with one process per rank started by "
+               "srun or "
+               "mpirun.\n");
     options_print(arguments_table, stdout);
 }
 
@@ -114,7 +115,7 @@ static int run_evaluate(int argc, const char *const *argv, struct error *err)
 
 const struct command command_train = {
     .name = "train",
-    .summary = "train a GPT or Llama model",
+    .summary = "train a GPT, Llama, RoBERTa or BERT model",
     .run = run_train,
 };
 

@@ -75,7 +75,10 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 aborts all ranks: cannot save checkpoints: cannot create the directory /dev/null/x' "a later error ends all ranks"
+is "$rc $(grep -c 'megatron: cannot save checkpoints: cannot create the directory /dev/null/x' <<<"$out")" "2 1" \
+    "a path that cannot work ends all ranks with code 2" || diag "$out"
+try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --metrics-file /dev/null/x
+like "$out" 'rank [0-3] aborts all ranks: --metrics-file: cannot write /dev/null/x' "a later error ends all ranks"
 unlike "$out" 'MPI_ABORT' "without MPI's own messages"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"

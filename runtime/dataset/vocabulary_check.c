@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vocabulary.h"
+#include "vocabulary_check.h"
 
 #include <inttypes.h>
 
