@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate.h"
+#include "calibrate_steps.h"
 #include "commands.h"
 #include "file.h"
 #include "gib.h"
 #include "nearest.h"
+#include "nvml_gpus.h"
 #include "option.h"
 #include "parse.h"
 #include "ranks.h"
@@ -14,6 +16,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct plan_options {
     const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
@@ -65,7 +68,7 @@ static const struct option table[] = {
     {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
 
     {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention and copies on this machine; write a machine file", NULL, 0, 0},
+    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention, copies and training steps on this machine; write a machine file", NULL, 0, 0},
     {"device", OPTION_CHOICE, AT(device), NULL, "device to measure (default: cuda if there is a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
@@ -158,6 +161,24 @@ static int unknown_kind(struct machine *machine, struct device *device, struct e
     return 0;
 }
 
+/* What is known of this node itself rather than of its kind. */
+static int describe_node(struct machine *machine, struct device *device, struct error *err)
+{
+    struct error none;
+    struct nvml_gpus *gpus = nvml_gpus_open(&none);
+    int cpu = strcmp(device->name, "cpu") == 0;
+    struct device_memory memory;
+
+    if (gpus && !cpu && nvml_gpus_count(gpus) > 0)
+        machine->gpus = nvml_gpus_count(gpus);
+    nvml_gpus_close(gpus);
+    if (device_memory(device, &memory, err) < 0)
+        return -1;
+    if (!cpu)
+        machine->gpu.memory_bytes = (double)memory.total;
+    return 0;
+}
+
 static int calibrate_here(const struct plan_options *options, const struct machines *machines,
                           struct device *device, struct error *err)
 {
@@ -170,29 +191,49 @@ static int calibrate_here(const struct plan_options *options, const struct machi
         machine = *kind;
     else if (unknown_kind(&machine, device, err) < 0)
         return -1;
-    if (calibrate(&machine, device, err) < 0)
+    if (describe_node(&machine, device, err) < 0 || calibrate(&machine, device, err) < 0 ||
+        calibrate_steps(&machine, strcmp(device->name, "cpu") != 0, err) < 0)
         return -1;
     snprintf(machine.name, sizeof(machine.name), "calibrated");
     snprintf(machine.gpu.name, sizeof(machine.gpu.name), "%.31s", device->model);
     if (machine_write(&machine, options->calibrate, err) < 0)
         return -1;
-    printf("%s, based on %s: products %.1f TFLOP/s, attention %.1f TFLOP/s, copies %.0f GB/s; "
-           "%s has node kind \"calibrated\"\n",
+    printf("%s, based on %s: products %.4g TFLOP/s, attention %.4g TFLOP/s, copies %.0f GB/s, "
+           "%d models; %s has node kind \"calibrated\"\n",
            device->model, kind ? kind->name : "no known kind",
            machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.product * machine.efficiency / 1e12,
            machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.flash / 1e12,
-           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, options->calibrate);
+           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, machine.gpu.step_count,
+           options->calibrate);
     return 0;
+}
+
+/* Measuring takes minutes: a file that cannot be written is refused before. */
+static int check_directory(const char *path, struct error *err)
+{
+    char directory[PATH_MAX];
+    char *slash;
+
+    if (snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
+        return error_set_code(err, ERROR_USAGE, "--calibrate: the path is too long");
+    slash = strrchr(directory, '/');
+    if (!slash)
+        snprintf(directory, sizeof(directory), ".");
+    else
+        slash[slash == directory] = '\0';
+    return access(directory, W_OK) == 0 ? 0 : error_set_errno(err, errno, "--calibrate %s", path);
 }
 
 static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
                               struct error *err)
 {
     struct device_options choice = {.index = -1};
-    struct device *device =
-        device_open(ranks_device((enum device_choice)options->device), &choice, err);
+    struct device *device;
     int rc;
 
+    if (check_directory(options->calibrate, err) < 0)
+        return -1;
+    device = device_open(ranks_device((enum device_choice)options->device), &choice, err);
     if (!device)
         return -1;
     rc = calibrate_here(options, machines, device, err);

@@ -54,6 +54,7 @@ struct device_options {
     int random_order;      /* cpu: run streams in random legal order, for tests */
     uint64_t order_seed;   /* seed of that order */
     const char *cache_dir; /* directory of tuning results, or NULL */
+    const char *tuning_dir; /* directory of tuning results that were installed, or NULL */
 };
 
 struct device_memory {

@@ -160,9 +160,28 @@ static const struct machine_rates usual_rates = {
     .hbm = 0.85,
 };
 
+static int read_steps(struct json_value list, struct machine_gpu *gpu, struct error *err)
+{
+    static const char *const none[] = {"comment", NULL};
+    struct json_iterator each;
+    struct json_value value;
+
+    if (json_type(list) != JSON_ARRAY || json_iterate(list, &each) < 0)
+        return error_set_code(err, ERROR_USAGE, "expected a list");
+    while (json_next(&each, NULL, NULL, &value)) {
+        if (gpu->step_count == MACHINE_STEPS)
+            return error_set_code(err, ERROR_USAGE, "more than %d measured steps", MACHINE_STEPS);
+        if (read_fields(value, machine_step_fields, none, &gpu->steps[gpu->step_count], err) < 0)
+            return -1;
+        gpu->step_count++;
+    }
+    return 0;
+}
+
 static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
 {
-    static const char *const others[] = {"name", "multiprocessors", "rates", "classic_rates", NULL};
+    static const char *const others[] = {"name",          "multiprocessors", "rates",
+                                         "classic_rates", "steps",           NULL};
     static const char *const none[] = {"comment", NULL};
     struct json_value rates, other;
 
@@ -175,6 +194,8 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
     if (json_member(object, "rates", &rates) == 0 &&
         read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
+    if (json_member(object, "steps", &other) == 0 && read_steps(other, gpu, err) < 0)
+        return error_prefix(err, "\"steps\"");
     gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
     gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
     if (gpu->has_classic && read_fields(rates, machine_rate_fields, none, &gpu->classic, err) < 0)

@@ -57,6 +57,25 @@ const struct field machine_gpu_fields[] = {
     {NULL, 0, 0, 0, 0, 0},
 };
 
+#define STEP(name, member, unit, min, max)                             \
+    {                                                                  \
+        name, offsetof(struct machine_step, member), unit, min, max, 1 \
+    }
+
+const struct field machine_step_fields[] = {
+    STEP("hidden", hidden, 1, 1, 1e6),
+    STEP("ffn", ffn, 1, 1, 1e7),
+    STEP("heads", heads, 1, 1, 1e5),
+    STEP("query_groups", groups, 1, 1, 1e5),
+    STEP("gated", gated, 1, 0, 1),
+    STEP("sequence", sequence, 1, 1, 1e8),
+    STEP("micro_batch", micro_batch, 1, 1, 1e6),
+    STEP("vocabulary", vocabulary, 1, 1, 1e7),
+    STEP("layer_us", layer, 1e-6, 0.1, 1e9),
+    STEP("head_us", head, 1e-6, 0.1, 1e9),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
 #define NODE(name, member, unit, min, max, required)                     \
     {                                                                    \
         name, offsetof(struct machine, member), unit, min, max, required \

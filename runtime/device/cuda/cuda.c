@@ -423,7 +423,7 @@ static int open_libraries(struct cuda_device *device, const struct device_option
             *c = '_';
     }
     device->gemm.candidates = CANDIDATES;
-    device->gemm.tuning = tuning_open(options->cache_dir, name);
+    device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
     if (!device->gemm.tuning)
         return error_set(err, "out of memory");
     return 0;
