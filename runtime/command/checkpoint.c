@@ -5,6 +5,7 @@
 #include "file.h"
 #include "hf.h"
 #include "option.h"
+#include "origin.h"
 #include "parse.h"
 #include "scaling_file.h"
 #include "shard_file.h"
@@ -113,7 +114,7 @@ static int find_one(const struct checkpoint_options *given, const char *director
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
         return report_missing(given, directory, iteration, err);
-    return 0;
+    return directory_has(path, INDEX_NAME) ? 0 : origin_check_megatron(directory, err);
 }
 
 static int64_t elements_of(const struct checkpoint_index *index)
@@ -423,11 +424,14 @@ static int check_source(int format, const char *folder, struct error *err)
                                          : error_set_errno(err, errno, "cannot open %s", folder);
     if (directory_path(path, err, "%s/config.json", folder) < 0)
         return -1;
-    if (access(path, F_OK) < 0)
-        return error_set_errno(
-            err, errno, "cannot open %s (for a Megatron-LM checkpoint, add --format megatron)",
-            path);
-    return 0;
+    if (access(path, F_OK) == 0)
+        return 0;
+    if (access(folder, F_OK) < 0)
+        return error_set_code(err, ERROR_USAGE, "cannot open %s: %s", folder, strerror(errno));
+    return error_set_code(err, ERROR_USAGE,
+                          "%s does not exist, so %s is not a Hugging Face folder; for a "
+                          "Megatron-LM checkpoint, add --format megatron or torch_dist",
+                          path, folder);
 }
 
 static int run_import(const struct checkpoint_options *given, const char *from, const char *to,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate.h"
+#include "calibrate_collectives.h"
 #include "calibrate_steps.h"
 #include "commands.h"
 #include "file.h"
@@ -27,7 +28,7 @@ struct plan_options {
     double price, save_bandwidth, fault_hours, restart_minutes;
 };
 
-enum { PRECISION_BF16, PRECISION_FP16 };
+enum { PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
 
 #define AT(field) offsetof(struct plan_options, field)
 /* clang-format off */
@@ -44,7 +45,7 @@ static const struct option table[] = {
     {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
     {"global-batch-size", OPTION_TEXT, AT(batch), "N", "global batch size, in samples", NULL, 0, 0},
     {"tokens", OPTION_TEXT, AT(tokens), "N", "number of tokens to train on, such as 300B; prints days and cost", NULL, 0, 0},
-    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations (default: bf16; fp16 on a V100)", "bf16|fp16", 0, 0},
+    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations, or fp8 in the products of linear layers (default: bf16; fp16 on a V100)", "bf16|fp16|fp8", 0, 0},
 
     {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
@@ -179,8 +180,22 @@ static int describe_node(struct machine *machine, struct device *device, struct 
     return 0;
 }
 
+/* What was measured between ranks. */
+static void print_links(const struct machine *machine, const struct world *world)
+{
+    const struct machine_rates *rates = &machine->gpu.rates;
+
+    printf("%lld ranks on %lld nodes:", (long long)world->size, (long long)world->nodes);
+    if (world->size > world->nodes)
+        printf(" links of a node %.4g GB/s",
+               machine->nvlink * rates->nvlink * machine->nvlink_efficiency / 1e9);
+    if (world->nodes > 1)
+        printf(" network %.4g GB/s per rank", machine->network * rates->network / 1e9);
+    printf("\n");
+}
+
 static int calibrate_here(const struct plan_options *options, const struct machines *machines,
-                          struct device *device, struct error *err)
+                          struct device *device, const struct world *world, struct error *err)
 {
     const struct machine *kind = find_kind(options, machines, device, err);
     struct machine machine;
@@ -191,6 +206,10 @@ static int calibrate_here(const struct plan_options *options, const struct machi
         machine = *kind;
     else if (unknown_kind(&machine, device, err) < 0)
         return -1;
+    if (world->size > 1 && calibrate_collectives(&machine, kind != NULL, device, world, err) < 0)
+        return -1;
+    if (world->rank > 0)
+        return 0;
     if (describe_node(&machine, device, err) < 0 || calibrate(&machine, device, err) < 0 ||
         calibrate_steps(&machine, strcmp(device->name, "cpu") != 0, err) < 0)
         return -1;
@@ -198,6 +217,8 @@ static int calibrate_here(const struct plan_options *options, const struct machi
     snprintf(machine.gpu.name, sizeof(machine.gpu.name), "%.31s", device->model);
     if (machine_write(&machine, options->calibrate, err) < 0)
         return -1;
+    if (world->size > 1)
+        print_links(&machine, world);
     printf("%s, based on %s: products %.4g TFLOP/s, attention %.4g TFLOP/s, copies %.0f GB/s, "
            "%d models; %s has node kind \"calibrated\"\n",
            device->model, kind ? kind->name : "no known kind",
@@ -227,16 +248,17 @@ static int check_directory(const char *path, struct error *err)
 static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
                               struct error *err)
 {
-    struct device_options choice = {.index = -1};
+    struct ranks_config config = {.device = (enum device_choice)options->device};
     struct device *device;
+    struct world world;
     int rc;
 
-    if (check_directory(options->calibrate, err) < 0)
+    if (world_read(&world, err) < 0 || check_directory(options->calibrate, err) < 0)
         return -1;
-    device = device_open(ranks_device((enum device_choice)options->device), &choice, err);
+    device = ranks_open_device(&config, &world, err);
     if (!device)
         return -1;
-    rc = calibrate_here(options, machines, device, err);
+    rc = calibrate_here(options, machines, device, &world, err);
     device_close(device);
     return rc;
 }
@@ -417,8 +439,8 @@ static void add_word(struct words *words, const char *name, const char *value)
     words->items[words->count++] = value;
 }
 
-static int make_words(const struct plan_options *o, const struct options_result *result,
-                      const char *precision, struct words *words, struct error *err)
+static int make_words(const struct plan_options *o, const struct options_result *result, int fp16,
+                      struct words *words, struct error *err)
 {
     enum { OWN_WORDS = 32 };
 
@@ -439,7 +461,9 @@ static int make_words(const struct plan_options *o, const struct options_result 
     add_word(words, "--seq-length", o->sequence);
     add_word(words, "--max-position-embeddings", o->sequence);
     add_word(words, "--vocab-size", o->vocabulary);
-    words->items[words->count++] = precision;
+    words->items[words->count++] = o->precision == PRECISION_FP16 || fp16 ? "--fp16" : "--bf16";
+    if (o->precision == PRECISION_FP8)
+        add_word(words, "--fp8-format", "hybrid");
     add_word(words, "--global-batch-size", o->batch);
     for (size_t i = 0; i < result->word_count; i++)
         words->items[words->count++] = result->words[i];
@@ -508,7 +532,7 @@ static int plan_layouts(const struct plan_options *options, const struct options
     struct machine machine;
     struct search_request request = {.machine = &machine, .nodes = options->nodes, .recompute = -1};
     struct words words = {0};
-    int fp16, rc;
+    int rc;
 
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
@@ -520,11 +544,14 @@ static int plan_layouts(const struct plan_options *options, const struct options
     if (!found)
         return -1;
     machine = *found;
-    fp16 = options->precision == PRECISION_FP16 || machine.gpu.only_classic;
+    if (options->precision == PRECISION_FP8 && machine.gpu.flops[MACHINE_FP8] <= 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--precision=fp8: GPUs of type %s do not support fp8",
+                              machine.gpu.name);
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))
         return -1;
-    rc = make_words(options, result, fp16 ? "--fp16" : "--bf16", &words, err);
+    rc = make_words(options, result, machine.gpu.only_classic, &words, err);
     if (rc == 0)
         rc = search_and_print(options, &request, &words, err);
     free(words.items);

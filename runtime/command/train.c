@@ -31,7 +31,8 @@ static void note_ignored(const struct options_result *result)
     size_t used = 0;
 
     for (size_t i = 0; i < result->ignored_count && used < sizeof(text); i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, " --%s", result->ignored[i]);
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %.*s",
+                                 (int)strcspn(result->ignored[i], "="), result->ignored[i]);
     if (used > 0)
         log_note("ignored options:%s", text);
 }

@@ -151,8 +151,9 @@ static double tensor_collective(const struct setting *s)
 
     if (s->tp <= 1)
         return 0;
+    /* Links that are slow for large messages are slow for small ones, too. */
     return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth +
-            s->rates->latency * log2(s->tp)) *
+            s->rates->latency / m->nvlink_efficiency * log2(s->tp)) *
            s->rates->tensor_exposed;
 }
 
@@ -216,11 +217,21 @@ static double data_collective(const struct setting *s, double parameters, double
 
 /* The step ------------------------------------------------------------------------------------- */
 
+/* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly. Some
+ * kernels of a layer wait and others do not: the larger of both times rules, with a smooth change.
+ */
+static double launch_delay(const struct setting *s, double passes, double gpu)
+{
+    double host = passes * s->rates->host * (1 + s->rates->host_tensor * log2(s->tp));
+
+    return host > 0 ? pow(pow(gpu, 5) + pow(host, 5), 0.2) - gpu : 0;
+}
+
 /* Seconds that one layer adds to a micro-batch, by cause. */
 static struct plan_time layer_time(const struct setting *s)
 {
     double again = s->run->recompute == PLAN_RECOMPUTE_FULL ? 1 : 0;
-    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1;
+    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1, delay;
     struct plan_time t = {0};
 
     t.products = (1 + again) * products_forward(s) + products_backward(s);
@@ -229,6 +240,9 @@ static struct plan_time layer_time(const struct setting *s)
     t.tensor = (4 + 2 * again) * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
+    delay = launch_delay(s, 3 + again, t.total);
+    t.elementwise += delay;
+    t.total += delay;
     return t;
 }
 

@@ -454,17 +454,37 @@ static const struct machine *find_in(const struct list *list, const char *name)
     return NULL;
 }
 
+/* Append the names and aliases of all machines in the list; 'names' may be NULL, to count them. */
+static size_t add_names(const struct list *list, const char **names, size_t count)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct machine *machine = &list->items[i];
+
+        if (names)
+            names[count] = machine->name;
+        count++;
+        for (size_t k = 0; k < sizeof(machine->aliases) / sizeof(*machine->aliases); k++)
+            if (machine->aliases[k]) {
+                if (names)
+                    names[count] = machine->aliases[k];
+                count++;
+            }
+    }
+    return count;
+}
+
 static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
 {
-    size_t count = machines->with_gpus.count, all = count + (bare ? machines->bare.count : 0);
+    const struct list *gpus = &machines->with_gpus, none = {NULL, 0};
+    const struct list *others = bare ? &machines->bare : &none;
+    size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
     const char **names = calloc(all + 1, sizeof(*names));
     char near[256] = "";
 
-    for (size_t i = 0; names && i < all; i++)
-        names[i] =
-            i < count ? machines->with_gpus.items[i].name : machines->bare.items[i - count].name;
-    if (names)
+    if (names) {
+        add_names(others, names, add_names(gpus, names, 0));
         nearest_names(name, names, all, near, sizeof(near));
+    }
     free(names);
     if (near[0]) {
         error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);

@@ -28,11 +28,14 @@ struct machine_rates {
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
     double layer;          /* fixed time of a layer, forward */
-    double nvlink;         /* all-reduce bus bandwidth within a node */
-    double network;        /* bandwidth of a NIC */
-    double network_group;  /* all-reduce bus bandwidth of one group over several nodes, in NICs */
-    double latency;        /* of a collective, per doubling of its ranks */
-    double hop;            /* of a message between pipeline stages */
+    double host;        /* time that the host takes to launch a layer, forward: a small layer takes
+                           that long ... */
+    double host_tensor; /* ... and this much longer, as a share, per doubling of tp */
+    double nvlink;      /* all-reduce bus bandwidth within a node */
+    double network;     /* bandwidth of a NIC */
+    double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double latency;       /* of a collective, per doubling of its ranks */
+    double hop;           /* of a message between pipeline stages */
     double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of
                               communication that computation does not hide */
     double data_growth;      /* of gradient reduction per doubling of its ranks */

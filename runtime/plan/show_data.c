@@ -178,5 +178,5 @@ void show_record(const struct show *show, FILE *stream)
             RECORDS_VERSION, (long long)c->layout.tp, (long long)c->layout.pp,
             (long long)c->layout.cp, (long long)c->run.layout.dp, (long long)c->layout.micro_batch,
             show_recompute(c->run.recompute), c->time.total, o.tflops, o.tokens_per_second,
-            gib(c->memory.total));
+            gib(c->memory.total - c->memory.context));
 }

@@ -10,6 +10,7 @@
 #include "run.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,18 +26,27 @@ static const double failure_seconds = 60, lost_seconds = 5;
 
 /* --- Before the work -------------------------------------------------------------------------- */
 
-/* The first output file that exists; returns 1 and its name. */
-static int find_output(const struct preprocess_config *config, char *path, struct error *err)
+/* The first output file that exists, or that is missing; returns 1 and its name. */
+static int find_output(const struct preprocess_config *config, bool exists, char *path,
+                       struct error *err)
 {
     for (size_t k = 0; k < config->key_count; k++)
         for (size_t s = 0; s < (size_t)config->shards; s++)
             for (int i = 0; i < 2; i++) {
                 if (output_path(config, k, s, i ? "idx" : "bin", path, err) < 0)
                     return -1;
-                if (disk_exists(path))
+                if (!disk_exists(path) == !exists)
                     return 1;
             }
     return 0;
+}
+
+int preprocess_is_complete(const struct preprocess_config *config, struct error *err)
+{
+    char path[DISK_PATH];
+    int missing = find_output(config, false, path, err);
+
+    return missing < 0 ? -1 : !missing;
 }
 
 static int check_directory(const char *prefix, struct error *err)
@@ -66,7 +76,7 @@ static int begin(struct run *run, struct error *err)
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set_code(err, ERROR_USAGE,
                               "standard input can be read by one rank only; run without srun");
-    exists = find_output(config, path, err);
+    exists = find_output(config, true, path, err);
     if (exists < 0)
         return -1;
     /* Killed while it cleaned up. */

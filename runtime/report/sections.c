@@ -280,9 +280,9 @@ static void placement(const struct extras *e, struct text *html)
             text_escape(html, p->host ? p->host : "");
             text_add(html, "</b>");
         }
-        text_add(html, "<div class=\"task\"><b>");
+        text_printf(html, "<div class=\"task\">%s <b>", p->rank >= 0 ? "rank" : "task");
         text_escape(html, p->task ? p->task : "");
-        text_add(html, "</b> GPU ");
+        text_add(html, p->gpus && p->gpus[0] ? "</b> GPU " : "</b>");
         text_escape(html, p->gpus ? p->gpus : "");
         text_add(html, "<br><small>CPUs ");
         text_escape(html, p->cpus ? p->cpus : "");
@@ -317,7 +317,8 @@ void section_extras(const struct extras *e, const struct run *run, struct text *
         plan_row(html, "step time, s", e->plan_step, run->median / 1000);
         plan_row(html, "TFLOP/s per GPU", e->plan_tflops, run->tflops);
         plan_row(html, "tokens/s", e->plan_tokens, run->tokens_per_second);
-        plan_row(html, "memory, GiB", e->plan_memory, run->attempts[run->count - 1]->memory);
+        plan_row(html, "memory of the fullest rank, GiB", e->plan_memory,
+                 run->attempts[run->count - 1]->memory);
         text_add(html, "</tbody></table></div>\n");
     }
     checks(e, html);

@@ -93,6 +93,7 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
         .local_rank = (int)world->local_rank,
         .threads = config->threads > 0 ? (int)config->threads : 0,
         .deterministic = config->deterministic,
+        .untuned = config->untuned,
         .unfused_attention = config->unfused_attention,
         .random_order = config->random_order,
         .order_seed = config->seed,

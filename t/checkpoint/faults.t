@@ -100,7 +100,7 @@ for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
     refused "a checkpoint of Megatron-LM, $place" 'theirs contains a Megatron-LM checkpoint; import it first' --load theirs
 done
 rm -rf theirs && mkdir -p theirs/iter_0000007 && touch theirs/iter_0000007/metadata.json
-refused "a distributed checkpoint of Megatron-LM" 'theirs contains a Megatron-LM checkpoint; import it first' --load theirs
+refused "a distributed checkpoint of Megatron-LM" 'theirs contains a Megatron-LM checkpoint \(torch_dist\); import it first' --load theirs
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere contains no checkpoint' --load nowhere

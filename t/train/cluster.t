@@ -31,7 +31,7 @@ EOT
 # RoBERTa from words, as a job: the network, the text, the model. Twice: the second run finds data and checkpoint.
 work=$(as_user mktemp -d)
 roberta=(as_user env MEGATRON="$megatron" DATA_BIN="$work/bin" COMM_TEST_BYTES=4k sbatch -W -D "$work" -N2 --ntasks-per-node=2
-    -o "$work/job.log" "$top/sbatch/roberta.sbatch" --cpu-threads 1 --save "$work/ck" --load "$work/ck")
+    -o "$work/job.log" "$top/sbatch/roberta.sbatch" --mock-data --cpu-threads 1 --save "$work/ck" --load "$work/ck")
 try "${roberta[@]}" --max-update 10
 is "$rc" 0 "roberta.sbatch on 2 nodes" || diag "$(tail -n 20 "$work/job.log")"
 out=$(cat "$work/job.log")

@@ -422,10 +422,12 @@ static int open_libraries(struct cuda_device *device, const struct device_option
         if (*c == ' ' || *c == '/')
             *c = '_';
     }
-    device->gemm.candidates = CANDIDATES;
+    device->gemm.candidates = options->untuned ? 1 : CANDIDATES;
     device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
     if (!device->gemm.tuning)
         return error_set(err, "out of memory");
+    if (options->untuned)
+        tuning_read_only(device->gemm.tuning);
     return 0;
 }
 

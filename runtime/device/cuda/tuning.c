@@ -319,6 +319,11 @@ static int write_file(struct tuning *tuning, struct error *err)
     return 0;
 }
 
+void tuning_read_only(struct tuning *tuning)
+{
+    tuning->path[0] = '\0';
+}
+
 int tuning_save(struct tuning *tuning, struct error *err)
 {
     int lock, rc;

@@ -14,6 +14,9 @@ struct tuning;
  * there is none. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
 
+/* Save nothing from now on. */
+void tuning_read_only(struct tuning *tuning);
+
 /* Suffix of a provisional value: not all candidates were tried to find it. */
 #define TUNING_PROVISIONAL '?'
 int tuning_is_provisional(const char *value);
