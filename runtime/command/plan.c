@@ -242,7 +242,10 @@ static int check_directory(const char *path, struct error *err)
         snprintf(directory, sizeof(directory), ".");
     else
         slash[slash == directory] = '\0';
-    return access(directory, W_OK) == 0 ? 0 : error_set_errno(err, errno, "--calibrate %s", path);
+    if (access(directory, W_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "--calibrate %s", path);
+    return file_path_error(err);
 }
 
 static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
@@ -389,6 +392,8 @@ static int write_svg(const struct show *show, const char *path, struct error *er
     show_svg(show, memory);
     rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
                              : error_set(err, "out of memory");
+    if (rc < 0)
+        file_path_error(err);
     free(text);
     return rc;
 }
@@ -397,8 +402,10 @@ static int append_record(const struct show *show, const char *path, struct error
 {
     FILE *file = fopen(path, "ae");
 
-    if (!file)
-        return error_set_errno(err, errno, "--record %s", path);
+    if (!file) {
+        error_set_errno(err, errno, "--record %s", path);
+        return file_path_error(err);
+    }
     show_record(show, file);
     return fclose(file) == 0 ? 0 : error_set_errno(err, errno, "--record %s", path);
 }

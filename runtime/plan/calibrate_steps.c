@@ -169,7 +169,7 @@ static int time_steps(const struct words *words, double *seconds, struct error *
     pid_t pid;
 
     if (pipe(ends) < 0)
-        return error_set_errno(err, errno, "pipe");
+        return error_set_errno(err, errno, "cannot create a pipe");
     fflush(stdout);
     pid = fork();
     if (pid == 0) {

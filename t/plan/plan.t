@@ -144,7 +144,7 @@ is "$rc" 0 "--calibrate on the base of a known kind, with two ranks"
 like "$out" '2 ranks on 1 nodes: links of a node [0-9.]+ GB/s' "measures collectives between ranks"
 is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
 plan --calibrate /nonexistent/x.json --device cpu
-is "$rc" 1 "a file that cannot be written"
+is "$rc" 2 "a file that cannot be written"
 
 # fp8 and names
 plan "${small[@]}" --node p5 --precision fp8 --top 1
