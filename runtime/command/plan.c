@@ -205,6 +205,7 @@ static int calibrate_here(const struct plan_options *options, const struct machi
         machine = *kind;
     else if (unknown_kind(&machine, device, err) < 0)
         return -1;
+    machine.gpu.rates = machine.gpu.own; /* what is measured is this program */
     if (world->size > 1 && calibrate_collectives(&machine, kind != NULL, device, world, err) < 0)
         return -1;
     if (world->rank > 0)

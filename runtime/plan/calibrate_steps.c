@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calibrate_fit.h"
 #include "estimate.h"
 #include "log.h"
 
@@ -311,5 +312,6 @@ int calibrate_steps(struct machine *machine, int gpu, struct error *err)
     for (size_t i = 0; i < count; i++)
         if (outcomes[i].many > 0)
             add_step(machine, &trials[i], &outcomes[i]);
+    calibrate_fit(machine);
     return 0;
 }

@@ -21,7 +21,7 @@ static struct setting make_setting(const struct plan_run *run, const struct mach
     const struct machine_gpu *gpu = &machine->gpu;
     struct setting s = {.run = run, .machine = machine};
 
-    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : &gpu->rates;
+    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : run->own ? &gpu->own : &gpu->rates;
     s.rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
     s.batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
     s.hidden = (double)run->shape.hidden;
@@ -269,7 +269,7 @@ static double computation(const struct plan_time *layer)
     return layer->products + layer->attention + layer->elementwise;
 }
 
-static struct plan_run run_of_step(const struct machine_step *step)
+struct plan_run plan_run_of_step(const struct machine_step *step)
 {
     return (struct plan_run){.shape = {.hidden = (int64_t)step->hidden,
                                        .ffn_hidden = (int64_t)step->ffn,
@@ -279,6 +279,7 @@ static struct plan_run run_of_step(const struct machine_step *step)
                                        .sequence = (int64_t)step->sequence,
                                        .layers = 1},
                              .gated = step->gated > 0.5,
+                             .own = 1,
                              .layout = {.tp = 1, .pp = 1, .cp = 1, .dp = 1},
                              .chunks = 1,
                              .micro_batch = (int64_t)step->micro_batch,
@@ -309,11 +310,11 @@ static struct correction correct(const struct setting *s)
     const struct machine_gpu *gpu = &s->machine->gpu;
     double weights = 0, layer = 0, head = 0;
 
-    if (s->run->software != PLAN_MODERN)
+    if (s->run->software != PLAN_MODERN || !s->run->own)
         return (struct correction){1, 1};
     for (int i = 0; i < gpu->step_count; i++) {
         const struct machine_step *step = &gpu->steps[i];
-        struct plan_run run = run_of_step(step);
+        struct plan_run run = plan_run_of_step(step);
         struct setting other = make_setting(&run, s->machine);
         struct plan_time model = layer_time(&other);
         double weight = pow(distance(s, &other) + 1e-4, -1.5);

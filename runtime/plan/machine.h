@@ -88,8 +88,9 @@ struct machine_gpu {
     int processors;                        /* streaming multiprocessors */
     double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
     double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
-    struct machine_rates rates;
-    struct machine_step steps[MACHINE_STEPS];
+    struct machine_rates rates;            /* of Megatron-core and NeMo */
+    struct machine_rates own;              /* of this program: the same if nothing else is known */
+    struct machine_step steps[MACHINE_STEPS]; /* of this program */
     int step_count;
     struct machine_rates classic; /* of software without fused attention, sequence parallelism and
                                      overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */

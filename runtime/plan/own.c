@@ -83,6 +83,7 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
                              .recompute = layout->recompute,
                              .precision = m->fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
                              .software = PLAN_MODERN,
+                             .own = 1,
                              .offloaded = a->offload ? a->offload_fraction : 0};
     run->shape.vocabulary = m->padded_vocabulary;
 }
