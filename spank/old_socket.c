@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "parse.h"
+
 /* slurmstepd has a socket SPOOL/NODE_JOB.STEP, or SPOOL/NODE_JOB.STEP.COMPONENT in a heterogeneous
  * job. If 'fd' is that one, put SPOOL/ into 'spool'. */
 static bool is_own_socket(int fd, const char *ending, struct sockaddr_un *spool)
@@ -63,14 +65,25 @@ static bool is_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
-bool old_socket_remove(uint32_t job, uint32_t step, char *path, size_t size)
+/* Slurm numbers the components of a heterogeneous job consecutively; MAX_HET_JOB_COMPS is 128. */
+uint32_t old_socket_job(uint32_t job, const char *text)
+{
+    enum { COMPONENTS = 128 };
+    int64_t leader;
+
+    if (parse_int64("SLURM_JOB_ID", text, 1, job, &leader, NULL) < 0 || job - leader >= COMPONENTS)
+        return job;
+    return (uint32_t)leader;
+}
+
+bool old_socket_remove(uint32_t job, uint32_t leader, uint32_t step, char *path, size_t size)
 {
     struct sockaddr_un address;
     char ending[32], name[64];
 
     snprintf(ending, sizeof(ending), "_%u.%u", job, step);
     /* As Slurm's mpi/pmix names it. */
-    snprintf(name, sizeof(name), "stepd.slurm.pmix.%d.%d", (int)job, (int)step);
+    snprintf(name, sizeof(name), "stepd.slurm.pmix.%d.%d", (int)leader, (int)step);
     if (!find_spool(ending, &address) ||
         strlen(address.sun_path) + strlen(name) >= sizeof(address.sun_path))
         return false;

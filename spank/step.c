@@ -18,6 +18,7 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "controller.h"
+#include "facts.h"
 #include "image.h"
 #include "old_socket.h"
 
@@ -51,10 +52,13 @@ static bool uses_plugin(const struct plugin *plugin, spank_t spank)
 bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size)
 {
     uint32_t job, step;
+    char leader[16];
 
-    return uses_plugin(plugin, spank) && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
-           spank_get_item(spank, S_JOB_STEPID, &step) == ESPANK_SUCCESS &&
-           old_socket_remove(job, step, path, size);
+    if (!uses_plugin(plugin, spank) || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
+        return false;
+    facts_variable(spank, "SLURM_JOB_ID", leader, sizeof(leader));
+    return old_socket_remove(job, old_socket_job(job, leader), step, path, size);
 }
 
 void step_user_init(struct plugin *plugin, spank_t spank)

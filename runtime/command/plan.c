@@ -4,6 +4,7 @@
 #include "calibrate_steps.h"
 #include "commands.h"
 #include "file.h"
+#include "gib.h"
 #include "nearest.h"
 #include "nvml_gpus.h"
 #include "option.h"
@@ -94,7 +95,7 @@ static void list_nodes(const struct machines *machines)
         const struct machine *m = machines_at(machines, i);
 
         printf("%-18s %4d  %-15s %9.0f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
-               m->gpu.memory_bytes / 1073741824.0, m->nvlink / 1e9, m->network / 1e9);
+               gib(m->gpu.memory_bytes), m->nvlink / 1e9, m->network / 1e9);
         m->price > 0 ? printf("%.2f\n", m->price) : printf("-\n");
     }
     printf("NVLink and network: GB/s per GPU and direction\n");
@@ -128,7 +129,7 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
  */
 
 /* The machine file's kind for a device: the one named, or the first whose GPU the device's name
- * contains; NULL where there is none. */
+ * contains; NULL if there is none. */
 static const struct machine *find_kind(const struct plan_options *options,
                                        const struct machines *machines, const struct device *device,
                                        struct error *err)
@@ -347,7 +348,6 @@ static int refuse_layout(const struct search *search, const struct search_reques
 static int refuse_memory(const struct search *search, const struct search_request *request,
                          const struct own *own, struct error *err)
 {
-    double gib = 1073741824.0;
     struct search_request open = {
         .machine = request->machine, .nodes = request->nodes, .recompute = -1};
     struct search all;
@@ -357,8 +357,7 @@ static int refuse_memory(const struct search *search, const struct search_reques
         const struct own_layout *best = all.count > 0 ? &all.items[0].layout : NULL;
 
         rc = error_set(err, "no layout fits: the smallest needs %.1f GiB of the GPU's %.1f GiB",
-                       search->smallest.memory.total / gib,
-                       request->machine->gpu.memory_bytes / gib);
+                       gib(search->smallest.memory.total), gib(request->machine->gpu.memory_bytes));
         if (best)
             error_append(
                 err, "; --layout tp=%lld,pp=%lld,vp=%lld,cp=%lld,micro=%lld,recompute=%s fits",

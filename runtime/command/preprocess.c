@@ -14,7 +14,7 @@
 
 struct preprocess_options {
     struct option_list input, json_keys;
-    int mode, append_eod, strict, overwrite, split_sentences, keep_newlines;
+    int mode, append_eod, strict, overwrite, skip_existing, split_sentences, keep_newlines;
     const char *output_prefix, *lang, *punkt_data;
     int nltk;               /* --nltk-rules: 0 is 3.8, 1 is 3.10 */
     char punkt[4096 + 256]; /* directory of punkt's parameters; "" without --split-sentences */
@@ -68,6 +68,8 @@ static const struct option table[] = {
     {"output-shards", OPTION_INT, AT(shards), "N",
      "write N file pairs of about equal size, PREFIX_00000-of-0000N_KEY_document", NULL, 1, 100000},
     {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace existing output", NULL, 0, 0},
+    {"skip-existing", OPTION_FLAG, AT(skip_existing), NULL,
+     "do nothing if all output files exist, as after a restart", NULL, 0, 0},
     {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"workers", OPTION_INT, AT(workers), "N",
      "worker threads per rank (default: the CPUs available to the rank)", NULL, 1, 4096},
@@ -198,6 +200,8 @@ static int check_options(const struct preprocess_options *options,
         return -1;
     if (options->detokenize && options->mode != RECORD_TITLE)
         return error_set(err, "--detokenize requires --input-format titles");
+    if (options->overwrite && options->skip_existing)
+        return error_set(err, "--overwrite and --skip-existing cannot be used together; drop one");
     return check_keys(&options->json_keys, err);
 }
 
@@ -237,6 +241,7 @@ static int run(const struct preprocess_options *options, struct error *err)
         .terminal = isatty(STDERR_FILENO),
     };
     struct world world;
+    int complete;
 
     if (is_fairseq(options)) {
         config.fairseq = config.append_eod = 1;
@@ -245,6 +250,11 @@ static int run(const struct preprocess_options *options, struct error *err)
     }
     if (wiki_words_options(&options->wiki, &config.wiki, err) < 0)
         return -1;
+    complete = options->skip_existing ? preprocess_is_complete(&config, err) : 0;
+    if (complete > 0)
+        printf("Already complete: %s\n", config.output_prefix);
+    if (complete != 0)
+        return complete > 0 ? 0 : -1;
     /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (world_read(&world, err) < 0)

@@ -4,8 +4,7 @@
 #define MEGATRON_MACHINE_FIELDS_H
 
 #include "machine.h"
-
-#define GIB 1073741824.0
+#include "gib.h"
 
 /* A number of a JSON object and where it goes. 'unit' converts it to bytes, seconds or a share. */
 struct field {

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "gib.h"
 #include "remedy.h"
 
 #include <inttypes.h>
-
-static double gib(double bytes)
-{
-    return bytes / 1073741824.0;
-}
 
 static void print_table(const struct show *show, FILE *stream)
 {

@@ -59,6 +59,10 @@ struct preprocess_config {
     int terminal; /* the user watches on a terminal */
 };
 
+/* Do all output files exist? They get their names when the work is done. Returns 1, 0, or -1 with
+ * 'err' set. */
+int preprocess_is_complete(const struct preprocess_config *config, struct error *err);
+
 /* Do this rank's share of the work and wait for the others. Prints Megatron's lines on standard
  * output. Returns 0 when the output is complete, or -1 with 'err' set. */
 int preprocess(const struct preprocess_config *config, const struct world *world,

@@ -310,7 +310,7 @@ static void plan_row(struct text *html, const char *name, double plan, double fa
 void section_extras(const struct extras *e, const struct run *run, struct text *html)
 {
     if (e->plan_layout) {
-        text_add(html, "<h3>Plan against fact</h3><p>");
+        text_add(html, "<h3>Plan and measurement</h3><p>");
         text_escape(html, e->plan_layout);
         text_add(html, "</p><div class=\"scroll\"><table><thead><tr><th></th><th>planned</th><th>"
                        "measured</th><th>difference</th></tr></thead><tbody>\n");

@@ -15,6 +15,19 @@ like "$out" '^Processed 1500 documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$' 
 like "$out" '^  documents: +1500$' "the summary counts documents"
 like "$out" '^  skipped: +0$' "and those skipped"
 
+# A rank that is started again after the others have finished, as by Kubernetes: rank 0 is not there.
+try env RANK=1 WORLD_SIZE=3 "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing
+is "$rc $out" "0 Already complete: o" "output that exists is skipped"
+rm o_text_document.idx
+try "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing
+is "$rc" 1 "but not a part of it"
+like "$out" 'o_text_document.bin exists; use --overwrite' "which is named"
+try "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing --overwrite
+is "$rc" 2 "nor with --overwrite"
+rm o_text_document.bin
+try "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing
+ok "and if there is none, it is written" same c o || diag "$out"
+
 # --- The same documents in other formats
 for pack in 'gzip -1' 'xz -0' 'xz -0 --block-size=20000' 'zstd -q -1' 'bzip2 -1'; do
     command -v ${pack%% *} >/dev/null || continue

@@ -102,7 +102,7 @@ run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\)
 run missing|0|^megatron: warning: cannot read missing: No such file or directory$
 empty|2|^megatron report: empty contains no log
 missing|2|^megatron report: cannot read missing: No such file or directory$
-partly/d.log|2|^megatron report: there is no start and no step of a run in these files$
+partly/d.log|2|^megatron report: these files contain no steps of a training run; name logs or metrics of megatron train or Megatron-LM$
 EOT
 report partly -o partly.html
 is "$rc" 0 "noise, a broken link and an empty file"
@@ -139,7 +139,7 @@ while read -r pattern; do like "$(cat records.html)" "$pattern" "  $pattern"; do
 task <b>0</b> GPU 5<br><small>CPUs 0-11<br>rdmap79s0
 1 of 2 checks passed
 replace &lt;it&gt;
-<h3>Plan against fact</h3>
+<h3>Plan and measurement</h3>
 <b>n4</b><div class="task">rank <b>9</b><br><small>CPUs 2-3
 EOT
 unlike "$(cat records.html)" '<b>n3</b>' "a rank is where it started last"

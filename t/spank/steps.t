@@ -61,6 +61,16 @@ is "$(ranks "$out")" "0 1 2 3 4 5" "het job by sbatch: ranks 0 to 5"
 is "$(one "$out")" 1 "het job by sbatch: one rendezvous"
 is "$(rendezvous "$out")" n3 "het job by sbatch: on n3, the node of rank 0"
 
+# A killed slurmstepd leaves its PMIx socket, which is named after the first component.
+try as_user salloc --no-shell -n1 -w n1 : -n1 -w n2
+job=$(sed -n 's/.*Granted job allocation //p' <<<"$out")
+left=$MEGATRON_CLUSTER/spool/n2/stepd.slurm.pmix.$job.0
+perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die' "$left"
+try as_user srun --jobid="$job" --het-group=1 --mpi=pmix --megatron-tp=1 bash -c 'echo ran on $SLURMD_NODENAME'
+like "$out" '^ran on n2' "a later component starts although a killed slurmstepd left its socket" || diag "$out"
+like "$(cat "$MEGATRON_CLUSTER/log/n2")" "removed $left, which a killed slurmstepd had left" "which is removed"
+try in_cluster scancel "$job"
+
 # --- ports ----------------------------------------------------------------------------------------
 try as_user srun -n1 --mpi=none --resv-ports=2 --megatron-tp=1 bash -c 'echo $MASTER_PORT $SLURM_STEP_RESV_PORTS'
 like "$out" "^(19|20)[0-9]{3} (19|20)[0-9]{3}" "reserved ports are taken"

@@ -15,18 +15,25 @@
 enum kind { NONE, DESERTED, LISTENING, PLAIN };
 
 static const struct {
-    const char *name, *own, *other;
+    const char *name, *variable, *own, *other;
     enum kind kind;
     bool removed;
 } rows[] = {
-    {"a socket without a process", "n1_12.3", "stepd.slurm.pmix.12.3", DESERTED, true},
-    {"also in a heterogeneous job", "n1_12.3.1", "stepd.slurm.pmix.12.3", DESERTED, true},
-    {"a node with underscores", "n_12.3_1_12.3", "stepd.slurm.pmix.12.3", DESERTED, true},
-    {"no such socket", "n1_12.3", "", NONE, false},
-    {"a socket on which a process listens", "n1_12.3", "stepd.slurm.pmix.12.3", LISTENING, false},
-    {"a plain file", "n1_12.3", "stepd.slurm.pmix.12.3", PLAIN, false},
-    {"another step's", "n1_12.3", "stepd.slurm.pmix.12.30", DESERTED, false},
-    {"in the slurmstepd of another step", "n1_12.34", "stepd.slurm.pmix.12.3", DESERTED, false},
+    {"a socket without a process", "12", "n1_12.3", "stepd.slurm.pmix.12.3", DESERTED, true},
+    {"also in a heterogeneous job", "12", "n1_12.3.1", "stepd.slurm.pmix.12.3", DESERTED, true},
+    {"a node with underscores", "12", "n_12.3_1_12.3", "stepd.slurm.pmix.12.3", DESERTED, true},
+    {"without SLURM_JOB_ID", "", "n1_12.3", "stepd.slurm.pmix.12.3", DESERTED, true},
+    {"named after the first component", "10", "n1_12.3.2", "stepd.slurm.pmix.10.3", DESERTED, true},
+    {"the step of one component", "10", "n1_12.3", "stepd.slurm.pmix.10.3", DESERTED, true},
+    {"of a later job", "13", "n1_12.3", "stepd.slurm.pmix.13.3", DESERTED, false},
+    {"of no job", "1x", "n1_12.3", "stepd.slurm.pmix.1.3", DESERTED, false},
+    {"no such socket", "12", "n1_12.3", "", NONE, false},
+    {"a socket on which a process listens", "12", "n1_12.3", "stepd.slurm.pmix.12.3", LISTENING,
+     false},
+    {"a plain file", "12", "n1_12.3", "stepd.slurm.pmix.12.3", PLAIN, false},
+    {"another step's", "12", "n1_12.3", "stepd.slurm.pmix.12.30", DESERTED, false},
+    {"in the slurmstepd of another step", "12", "n1_12.34", "stepd.slurm.pmix.12.3", DESERTED,
+     false},
 };
 
 static int listen_at(const char *directory, const char *name)
@@ -57,7 +64,7 @@ static void try_row(size_t row)
         second = listen_at(directory, rows[row].other);
     if (rows[row].kind == DESERTED)
         close(second);
-    removed = old_socket_remove(12, 3, path, sizeof(path));
+    removed = old_socket_remove(12, old_socket_job(12, rows[row].variable), 3, path, sizeof(path));
     ok(removed == rows[row].removed && (!removed || strcmp(path, other) == 0) &&
            (rows[row].kind == NONE || (access(other, F_OK) < 0) == removed),
        "%s: %s", rows[row].name, rows[row].removed ? "removed" : "kept");
@@ -72,6 +79,8 @@ static void try_row(size_t row)
 
 int main(void)
 {
+    ok(old_socket_job(1128, "1001") == 1001 && old_socket_job(1128, "1000") == 1128,
+       "a heterogeneous job has at most 128 components");
     for (size_t row = 0; row < sizeof(rows) / sizeof(rows[0]); row++)
         try_row(row);
     return done_testing();
