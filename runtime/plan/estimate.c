@@ -141,6 +141,21 @@ static double elementwise_forward(const struct setting *s)
     return (hidden + ffn) / s->bandwidth;
 }
 
+/* Inputs, forward, and gradients of outputs, backward, are cast to fp8; with recomputation the
+ * inputs once more. */
+static double casts(const struct setting *s, double again)
+{
+    struct linear list[4];
+    double elements = 0;
+
+    if (s->run->precision == MACHINE_BF16)
+        return 0;
+    linears(s, list);
+    for (int i = 0; i < 4; i++)
+        elements += (1 + again) * list[i].in + list[i].out;
+    return s->rows * elements * s->rates->cast_bytes / s->bandwidth;
+}
+
 /* Communication -------------------------------------------------------------------------------- */
 
 /* One all-reduce (or all-gather and reduce-scatter) of the hidden states of a micro-batch. */
@@ -237,6 +252,7 @@ static struct plan_time layer_time(const struct setting *s)
     t.products = (1 + again) * products_forward(s) + products_backward(s);
     t.attention = (1 + attention_again) * attention_forward(s) + attention_backward(s);
     t.elementwise = (3 + again) * elementwise_forward(s) + (3 + again) * s->rates->layer;
+    t.elementwise += casts(s, again);
     t.tensor = (4 + 2 * again) * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
@@ -247,10 +263,13 @@ static struct plan_time layer_time(const struct setting *s)
 }
 
 /* The output layer and the loss of a micro-batch, forward and backward. */
-static double head_time(const struct setting *s)
+static double head_time(const struct setting *layers)
 {
+    struct setting wide = *layers, *s = &wide;
     double vocabulary = (double)s->run->shape.vocabulary / s->tp;
 
+    if (s->run->own) /* never in fp8 */
+        s->flops = s->machine->gpu.flops[MACHINE_BF16] * s->rates->product * s->machine->efficiency;
     return product(s, s->rows, vocabulary, s->hidden) + product(s, s->rows, s->hidden, vocabulary) +
            product(s, vocabulary, s->hidden, s->rows) +
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);

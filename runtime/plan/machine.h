@@ -27,7 +27,8 @@ struct machine_rates {
                               products: of hidden size ... */
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
-    double layer;          /* fixed time of a layer, forward */
+    double cast_bytes;  /* with fp8, per element of what a linear layer gets, in both directions */
+    double layer;       /* fixed time of a layer, forward */
     double host;        /* time that the host takes to launch a layer, forward: a small layer takes
                            that long ... */
     double host_tensor; /* ... and this much longer, as a share, per doubling of tp */
