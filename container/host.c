@@ -46,12 +46,11 @@ static int check_fuse(const char *path, const char *fuse, struct error *err)
             "enroot_path= in plugstack.conf",
             path);
     fd = open(fuse, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return error_set_errno(err, errno,
-                               "cannot open %.100s, which is needed to start images; the "
-                               "administrator must load the module fuse and let users open the "
-                               "device (chmod 0666)",
-                               fuse);
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot open %.100s, which is needed to start images", fuse);
+        return error_append(err, "; the administrator must load the module fuse and let users open "
+                                 "the device (chmod 0666)");
+    }
     close(fd);
     return 0;
 }

@@ -41,13 +41,14 @@ static int check_characters(const char *what, const char *text, struct error *er
 {
     for (const char *c = text + skip_token_user(text); *c; c++) {
         if (strchr("'\"`$\\", *c))
-            return error_set(
-                err,
+            return error_set_code(
+                err, ERROR_USAGE,
                 "%s: the character %c in the name of an image is not supported, since Enroot would "
                 "evaluate it%s",
                 what, *c, strstr(text, "://") ? "" : "; rename the file or make a symbolic link");
         if (iscntrl((unsigned char)*c))
-            return error_set(err, "%s: the name of the image contains a control character", what);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s: the name of the image contains a control character", what);
     }
     return 0;
 }
@@ -71,8 +72,9 @@ int image_key_from_digest(const char *digest, char key[IMAGE_KEY_SIZE], struct e
         digest++;
     length = parse_digest(digest, key);
     if (length < 0 || (digest[length] != '\0' && !isspace((unsigned char)digest[length])))
-        return error_set(err, "\"%.80s\" is not a digest of the form sha256:<64 hex digits>",
-                         digest);
+        return error_set_code(err, ERROR_USAGE,
+                              "\"%.80s\" is not a digest of the form sha256:<64 hex digits>",
+                              digest);
     return 0;
 }
 
@@ -84,17 +86,20 @@ static int parse_registry(const char *what, const char *rest, struct image_refer
 
     for (const char *c = rest; *c; c++)
         if (isspace((unsigned char)*c))
-            return error_set(err, "%s=%.200s: a registry reference must not contain spaces", what,
-                             reference->text);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s=%.200s: a registry reference must not contain spaces", what,
+                                  reference->text);
     if (rest[0] == '\0' || rest[0] == '/')
-        return error_set(err, "%s=%.200s has no image name; write docker://[REGISTRY#]IMAGE[:TAG]",
-                         what, reference->text);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.200s has no image name; write docker://[REGISTRY#]IMAGE[:TAG]",
+                              what, reference->text);
     if (!at)
         return 0;
     length = parse_digest(at + 1, reference->pinned);
     if (length < 0 || at[1 + length] != '\0')
-        return error_set(err, "%s=%.200s: a digest has the form @sha256:<64 hex digits>", what,
-                         reference->text);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.200s: a digest has the form @sha256:<64 hex digits>", what,
+                              reference->text);
     return 0;
 }
 
@@ -103,10 +108,12 @@ int image_reference_parse(const char *what, const char *text, struct image_refer
 {
     memset(reference, 0, sizeof(*reference));
     if (text[0] == '\0')
-        return error_set(err, "%s needs an image: docker://IMAGE[:TAG] or /path/image.sqsh", what);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s needs an image: docker://IMAGE[:TAG] or /path/image.sqsh", what);
     if (strlen(text) >= sizeof(reference->text))
-        return error_set(err, "%s: the name of the image is longer than %zu characters", what,
-                         sizeof(reference->text) - 1);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: the name of the image is longer than %zu characters", what,
+                              sizeof(reference->text) - 1);
     if (check_characters(what, text, err) < 0)
         return -1;
     snprintf(reference->text, sizeof(reference->text), "%s", text);
@@ -119,14 +126,15 @@ int image_reference_parse(const char *what, const char *text, struct image_refer
         }
     }
     if (strstr(text, "://"))
-        return error_set(
-            err, "%s=%.200s: unknown scheme; use docker://, dockerd://, podman:// or a path", what,
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s=%.200s: unknown scheme; use docker://, dockerd://, podman:// or a path", what,
             text);
     reference->scheme = IMAGE_FILE;
     if (text[0] == '/' || strncmp(text, "./", 2) == 0 || strncmp(text, "../", 3) == 0)
         return 0;
-    return error_set(
-        err,
+    return error_set_code(
+        err, ERROR_USAGE,
         "%s=%.200s is neither a path nor a registry reference; write docker://%.200s or "
         "./%.200s",
         what, text, text, text);

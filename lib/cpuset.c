@@ -132,8 +132,9 @@ int cpuset_parse(const char *what, const char *text, struct cpuset *set, struct 
         }
         if (first < 0 || last < first || last >= CPUSET_MAX || step < 1 ||
             (*at != '\0' && (*at != ',' || at[1] == '\0')))
-            return error_set(err, "%s=%.100s is not a list of CPUs; write it like 0-11,96-107",
-                             what, text);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s=%.100s is not a list of CPUs; write it like 0-11,96-107",
+                                  what, text);
         for (long cpu = first; cpu <= last; cpu += step)
             cpuset_add(set, (int)cpu);
         if (*at == ',')

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static const int64_t flush_bytes = 32 << 20;
@@ -282,6 +283,13 @@ int file_make_directories(const char *path, mode_t mode)
     return 0;
 }
 
+int64_t file_free_space(const char *path)
+{
+    struct statvfs disk;
+
+    return statvfs(path, &disk) < 0 ? -1 : (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+}
+
 int file_sync_directory(const char *path, struct error *err)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
@@ -337,4 +345,11 @@ int file_error_may_pass(int number)
         if (number == passing[i])
             return 1;
     return 0;
+}
+
+int file_path_error(struct error *err)
+{
+    if (err && !file_error_may_pass(errno))
+        err->code = ERROR_USAGE;
+    return -1;
 }

@@ -77,6 +77,9 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
  * -1 with errno set. */
 int file_make_directories(const char *path, mode_t mode);
 
+/* Bytes free for this user in the file system of 'path', or -1 with errno set. */
+int64_t file_free_space(const char *path);
+
 /* Flush a directory's entries to disk, so that a rename in it survives a power failure. Does
  * nothing on file systems that do not support it. Returns 0 or -1. */
 int file_sync_directory(const char *path, struct error *err);
@@ -100,6 +103,11 @@ int file_is_same(const char *path, const char *other);
  * server is down, a disk is full, too many files are open? A path that does not exist or may not be
  * read is permanently wrong. */
 int file_error_may_pass(int number);
+
+/* 'err' is about a path that the user named. It becomes a usage error, unless errno says that the
+ * operation may succeed later; set errno to 0 before a function that may fail without it. Returns
+ * -1. */
+int file_path_error(struct error *err);
 
 #ifdef __cplusplus
 }

@@ -18,10 +18,11 @@ int parse_int64(const char *what, const char *text, int64_t min, int64_t max, in
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
-        return error_set(err, "%s=%.100s is not a whole number", what, text);
+        return error_set_code(err, ERROR_USAGE, "%s=%.100s is not a whole number", what, text);
     if (errno == ERANGE || number < min || number > max)
-        return error_set(err, "%s=%.100s is out of range; use %" PRId64 " to %" PRId64, what, text,
-                         min, max);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.100s is out of range; use %" PRId64 " to %" PRId64, what, text,
+                              min, max);
     *value = number;
     return 0;
 }
@@ -32,7 +33,7 @@ int parse_double(const char *what, const char *text, double *value, struct error
     double number = strtod(text, &end);
 
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]) || !isfinite(number))
-        return error_set(err, "%s=%.100s is not a number", what, text);
+        return error_set_code(err, ERROR_USAGE, "%s=%.100s is not a number", what, text);
     *value = number;
     return 0;
 }
@@ -55,12 +56,14 @@ int parse_size(const char *what, const char *text, int kilo, int64_t min, int64_
     else if (*rest)
         length = 0;
     if (length == 0 || end != text + length)
-        return error_set(err, "%s=%.50s is not a size such as 500G, 1.5GB or 64MiB", what, text);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.50s is not a size such as 500G, 1.5GB or 64MiB", what, text);
     for (ptrdiff_t i = 0; unit && i <= unit - units; i++)
         number *= kilo;
     if (number >= 0x1p63L || (int64_t)number < min || (int64_t)number > max)
-        return error_set(err, "%s=%.50s is out of range; use %" PRId64 " to %" PRId64, what, text,
-                         min, max);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.50s is out of range; use %" PRId64 " to %" PRId64, what, text,
+                              min, max);
     *value = (int64_t)number;
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "nearest.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -113,6 +114,27 @@ const struct model_shape *preset_at(size_t index)
     return index < PRESETS ? &presets[index] : NULL;
 }
 
+/* Put into 'text' the presets whose name without its family is 'name': 20B is nemo-20b. Return
+ * their number, or 0 if the text is too short. */
+static int other_families(const char *name, char *text, size_t size)
+{
+    int count = 0;
+    size_t used = 0;
+
+    for (size_t i = 0; i < PRESETS; i++) {
+        const char *dash = strrchr(presets[i].name, '-');
+
+        if (dash == NULL || strcasecmp(dash + 1, name) != 0)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%s", count > 0 ? " or " : "",
+                                 presets[i].name);
+        if (used >= size)
+            return 0;
+        count++;
+    }
+    return count;
+}
+
 const struct model_shape *preset_find(const char *what, const char *name, struct error *err)
 {
     const char *names[PRESETS];
@@ -123,7 +145,8 @@ const struct model_shape *preset_find(const char *what, const char *name, struct
             return &presets[i];
         names[i] = presets[i].name;
     }
-    if (nearest_names(name, names, PRESETS, near, sizeof(near)) > 0)
+    if (other_families(name, near, sizeof(near)) > 0 ||
+        nearest_names(name, names, PRESETS, near, sizeof(near)) > 0)
         error_set(err, "%s=%.100s is an unknown model; did you mean %s? %s=list shows all", what,
                   name, near, what);
     else

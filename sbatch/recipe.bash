@@ -14,6 +14,14 @@ training_variables=(
     MIN_LR:--min-lr DATA_PATH:--data-path TOKENIZER_TYPE:--tokenizer-type TOKENIZER_MODEL:--tokenizer-model
     VOCAB_FILE:--vocab-file MERGE_FILE:--merge-file CHECKPOINT_PATH:--save TENSORBOARD_DIR:--tensorboard-dir
 )
+# fairseq's names are those of its README for RoBERTa.
+masked_variables=(
+    MODEL:--megatron-model NUM_LAYERS:--num-layers HIDDEN_SIZE:--hidden-size FFN_HIDDEN_SIZE:--ffn-hidden-size
+    NUM_ATTENTION_HEADS:--num-attention-heads SEQ_LENGTH:--tokens-per-sample TOKENS_PER_SAMPLE:--tokens-per-sample
+    MAX_POSITION_EMBEDDINGS:--max-position-embeddings MICRO_BATCH_SIZE:--max-sentences MAX_SENTENCES:--max-sentences
+    UPDATE_FREQ:--update-freq TRAIN_ITERS:--max-update TOTAL_UPDATES:--total-num-update WARMUP_UPDATES:--warmup-updates
+    LR:--lr PEAK_LR:--lr CHECKPOINT_PATH:--save TENSORBOARD_DIR:--tensorboard-dir
+)
 preprocess_variables=(
     INPUT:--input OUTPUT_PREFIX:--output-prefix TOKENIZER_TYPE:--tokenizer-type TOKENIZER_MODEL:--tokenizer-model
     VOCAB_FILE:--vocab-file MERGE_FILE:--merge-file JSON_KEYS:--json-keys
@@ -23,9 +31,9 @@ launch_variables=(
     TENSOR_PARALLEL:--megatron-tp PIPELINE_PARALLEL:--megatron-pp CONTEXT_PARALLEL:--megatron-cp
     IMAGE:--megatron-image FSX_MOUNT:--megatron-mounts
 )
-known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_SIZ|HIDDEN_DIM|FFN_|SEQ_LEN|MAX_POSITION|MICRO_BATCH'
-known_prefixes+='|GLOBAL_BATCH|TENSOR_(MODEL_)?PARALLEL|PIPELINE_(MODEL_)?PARALLEL|CONTEXT_PARALLEL|TRAIN_ITER|TRAIN_SAMPLE'
-known_prefixes+='|DATA_PATH|DATAPATH|DATASET_PATH|FSX_'
+known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_?SIZ|HIDDEN_DIM|FFN_|SEQ_?LEN|MAX_POSITION|MICRO_?BATCH'
+known_prefixes+='|GLOBAL_?BATCH|TENSOR_(MODEL_)?PAR|PIPELINE_(MODEL_)?PAR|CONTEXT_PAR|TRAIN_ITER|TRAIN_SAMPLE'
+known_prefixes+='|DATA_?PATH|DATASET_PATH|FSX_'
 
 fail() {
     echo "$name: $*" >&2
@@ -41,16 +49,29 @@ given() {
     return 1
 }
 
+# common_prefix WORD WORD: the number of their first characters that are equal.
+common_prefix() {
+    local count=0
+    while [ $count -lt ${#1} ] && [ "${1:count:1}" = "${2:count:1}" ]; do
+        count=$((count + 1))
+    done
+    echo $count
+}
+
+# refuse_unknown [TABLE]: end the job if a variable looks like one of the table but is none.
 refuse_unknown() {
-    local variable row near
+    local -n known=${1:-training_variables}
+    local variable row near common most
     for variable in $(compgen -e); do
         [[ $variable =~ ^($known_prefixes) ]] || continue
-        near=
-        for row in "${training_variables[@]}" "${launch_variables[@]}" FSX_PATH:; do
-            [ "${row%%:*}" != "$variable" ] || continue 2
-            [ "${row:0:5}" != "${variable:0:5}" ] || near=${row%%:*}
+        near='' most=4
+        for row in "${launch_variables[@]}" "${known[@]}" FSX_PATH: DATA_PATH:; do
+            row=${row%%:*}
+            [ "$row" != "$variable" ] || continue 2
+            common=$(common_prefix "${row//_/}" "${variable//_/}")
+            [ "$common" -le $most ] || { near=$row most=$common; }
         done
-        fail "unknown environment variable $variable=${!variable}${near:+; did you mean $near?} Unset it, or use options after the script's name"
+        fail "unknown environment variable $variable=${!variable}${near:+ (did you mean $near?)}; unset it, or use options after the script's name"
     done
 }
 
@@ -87,16 +108,39 @@ find_data() {
 resolve_data() {
     if [ -n "${FSX_PATH:-}" ] && [ -n "${DATA_PATH:-}" ] && [ -e "$FSX_PATH/$DATA_PATH.idx" ]; then
         DATA_PATH=$FSX_PATH/$DATA_PATH
-    elif [ -n "${DATA_PATH:-}" ] && [ -d "$DATA_PATH" ]; then
+    elif [ -n "${DATA_PATH:-}" ] && [ -d "$DATA_PATH" ] && [ ! -e "$DATA_PATH.idx" ]; then
+        # Beside PREFIX.idx, a directory PREFIX is its cache of sample indices.
         find_data "$DATA_PATH" DATA_PATH
     elif [ -n "${FSX_PATH:-}" ] && [ -z "${DATA_PATH:-}" ]; then
         find_data "$FSX_PATH" FSX_PATH
     fi
 }
 
+# note_used VARIABLE...: those that are set are used.
+note_used() {
+    local variable
+    for variable in "$@"; do
+        [ -z "${!variable:-}" ] || used+=("$variable=${!variable}")
+    done
+}
+
 say_environment() {
     [ ${#used[@]} -eq 0 ] || echo "environment variables used: ${used[*]}"
     [ ${#overridden[@]} -eq 0 ] || echo "environment variables overridden by options: ${overridden[*]}"
+}
+
+# Add to 'launch' what the variables of the launch say, and set 'program', what the ranks run.
+launch_options() {
+    local row variable
+    for row in "${launch_variables[@]}"; do
+        variable=${row%%:*}
+        [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
+    done
+    case ${IMAGE:-} in
+    /*) [ -e "$IMAGE" ] || fail "IMAGE=$IMAGE: no such image" ;;
+    esac
+    program=$megatron
+    [ -z "${IMAGE:-}" ] || program=megatron # that of the image
 }
 
 # test_nodes DEVICE: if MEGATRON_PREFLIGHT or MEGATRON_SPARES asks for it, test the nodes of the job. With spares,
@@ -162,13 +206,8 @@ prepare_training() {
     # Newer Slurm waits forever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
     launch=(srun --overlap --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
     [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
-    for row in "${launch_variables[@]}"; do
-        local variable=${row%%:*}
-        [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
-    done
+    launch_options
     test_nodes "$device"
-    program=$megatron
-    [ -z "${IMAGE:-}" ] || program=megatron # that of the image
 
     # Checkpoints: the run resumes from the newest one whenever it is started again, immediately after a crash, and by
     # requeueing the job when its time limit is near; see megatron-supervise(1).

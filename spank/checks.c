@@ -68,7 +68,7 @@ static const struct {
     const char *what;
     enum check_status (*run)(struct settings *, const struct counts *, struct error *);
 } checks[] = {
-    {"the model can be divided so", check_model},
+    {"the model can be divided this way", check_model},
     {"the layout divides the tasks", check_tasks},
     {"tensor-parallel groups stay within nodes", check_node},
     {"every task of a node has a GPU", check_gpus},

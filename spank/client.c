@@ -19,6 +19,7 @@
 #include "checks.h"
 #include "contract.h"
 #include "controller.h"
+#include "file.h"
 #include "image.h"
 #include "handoff.h"
 #include "port.h"
@@ -47,18 +48,19 @@ static char *read_whole(const char *path, size_t max, bool regular, size_t *size
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
     char *text = NULL;
-    ssize_t got = 0;
+    ssize_t got;
 
     *size = 0;
     if (fd < 0)
         return NULL;
     if (!regular || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)))
         text = malloc(max + 1);
-    while (text && *size < max && (got = read(fd, text + *size, max - *size)) > 0)
-        *size += (size_t)got;
-    close(fd);
-    if (text)
-        text[*size] = '\0';
+    if (!text) {
+        close(fd);
+        return NULL;
+    }
+    got = file_read_text_fd(fd, text, max + 1);
+    *size = got > 0 ? (size_t)got : 0;
     return text;
 }
 

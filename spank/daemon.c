@@ -47,10 +47,14 @@ static int make_directory(const char *path, struct error *err)
     slash = strrchr(directory, '/');
     *slash = '\0';
     if (mkdir(directory, 0755) && errno != EEXIST)
-        return error_set_errno(err, errno, "cannot make %s", directory);
+        return error_set_errno(err, errno, "cannot create %s", directory);
     if (lstat(directory, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
         status.st_mode & 022)
-        return error_set(err, "other users can write to the directory %s", directory);
+        return error_set(
+            err,
+            "%s must be a directory of root that nobody else can write to; correct it, "
+            "or name another one with run= in plugstack.conf",
+            directory);
     return 0;
 }
 
@@ -62,7 +66,7 @@ static int export_topology(const struct config *config, struct error *err)
 
     node_name(node, sizeof(node));
     if (!node[0] || strchr(node, '/'))
-        return error_set(err, "this node has no name");
+        return error_set(err, "cannot determine the name of this node");
     place_topology_path(config, node, path, sizeof(path));
     if (make_directory(path, err))
         return -1;

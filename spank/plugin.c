@@ -73,7 +73,7 @@ static void register_options(spank_t spank)
         if (spank_option_register(spank, &option) != ESPANK_SUCCESS) {
             struct error err;
 
-            error_set(&err, "Slurm did not take the option --%s", name);
+            error_set(&err, "Slurm did not accept the option --%s", name);
             plugin_defer(&context, &err);
         }
     }
@@ -162,7 +162,7 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     struct error err;
 
     context.unused = context.unused || is_second_copy();
-    if (context.unused || (spank_context() != S_CTX_SLURMD && is_second_line()))
+    if (context.unused || is_second_line())
         return 0;
     config_parse(&context.config, argc, argv);
     if (spank_context() == S_CTX_SLURMD) {
@@ -272,6 +272,19 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
         close(context.lifetime[1]);
     }
     settings_clear(&context.settings);
+    config_clear(&context.config);
+    memset(&context, 0, sizeof(context));
+    return 0;
+}
+
+/* slurmd may load its plugins again. */
+int slurm_spank_slurmd_exit(spank_t spank, int argc, char **argv)
+{
+    (void)spank;
+    (void)argc;
+    (void)argv;
+    if (context.unused || ++context.exits < context.lines)
+        return 0;
     config_clear(&context.config);
     memset(&context, 0, sizeof(context));
     return 0;

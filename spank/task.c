@@ -122,7 +122,7 @@ static int read_own(struct task *task, struct error *err)
     struct share_found *found = &share->task[task->facts.local].found;
 
     if (task->facts.local >= share->tasks)
-        return error_set(err, "Slurm numbers this task %u of %u tasks on the node",
+        return error_set(err, "Slurm gives this task the number %u, but the node has only %u tasks",
                          task->facts.local, share->tasks);
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))

@@ -136,11 +136,11 @@ static int check_shared(struct checkpoint *c, struct error *err)
     if (rc == 0 && c->leads && mkdir(path, 0777) < 0)
         rc = error_set_errno(err, errno, "cannot write to %s", c->config.save);
     rc = checkpoint_agree(c, rc, err);
-    if (rc == 0 && access(path, W_OK | X_OK) < 0)
-        rc = error_set_errno(err, errno,
-                             "rank %d cannot write to a directory that other ranks can write to; "
-                             "%s must be on a file system that all nodes share",
-                             c->parallel->comm->rank, c->config.save);
+    if (rc == 0 && access(path, W_OK | X_OK) < 0) {
+        error_set_errno(err, errno, "rank %d cannot write to %s, unlike other ranks",
+                        c->parallel->comm->rank, c->config.save);
+        rc = error_append(err, "; it must be on a file system that all nodes share");
+    }
     rc = checkpoint_agree(c, rc, err);
     if (c->leads)
         rmdir(path);

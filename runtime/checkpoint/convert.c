@@ -113,8 +113,9 @@ static int import_to(const char *directory, const struct source *source,
                        (long)getpid()) < 0)
         return -1;
     if (newest >= 0 || directory_has(directory, LATEST))
-        return error_set(err, "%s already contains checkpoints; choose another directory",
-                         directory);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s already contains checkpoints; choose another directory",
+                              directory);
     if (mkdir(temporary, 0777) < 0)
         return error_set_errno(err, errno, "cannot create %s", temporary);
     rc = import_all(source, index, temporary, err);
@@ -203,9 +204,10 @@ int convert_round(enum device_type type, const char *name, float *values, int64_
         uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
 
         if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i])) {
-            error_set(err, "tensor %s contains %g, which overflows %s; export it as %s", name,
-                      (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
-                      bfloat ? "fp32" : "bf16 or fp32");
+            error_set_code(err, ERROR_USAGE,
+                           "tensor %s contains %g, which overflows %s; export it as %s", name,
+                           (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
+                           bfloat ? "fp32" : "bf16 or fp32");
             return error_remedy(err, REMEDY_EXPORT_TYPE);
         }
         memcpy(&out[i], &half, sizeof(half));
@@ -334,7 +336,8 @@ static int export_megatron_to(const char *to, const char *from,
                        (long)getpid()) < 0)
         return -1;
     if (newest >= 0 || directory_has(to, LATEST) || directory_has(to, "release"))
-        return error_set(err, "%s already contains checkpoints; choose another directory", to);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s already contains checkpoints; choose another directory", to);
     if (mkdir(temporary, 0777) < 0)
         return error_set_errno(err, errno, "cannot create %s", temporary);
     rc = megatron_save(temporary, from, index, target, err);

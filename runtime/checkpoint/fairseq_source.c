@@ -165,7 +165,8 @@ static int find_tensors(struct fairseq_source *s, struct error *err)
         if (find(s, "sentence_encoder.embed_tokens", 0, "weight"))
             return 0;
     }
-    return error_set(err, "it is not a RoBERTa model of fairseq: it has no tensor "
+    return error_set_code(err, ERROR_USAGE,
+                          "it is not a RoBERTa model of fairseq: it has no tensor "
                           "model.encoder.sentence_encoder.embed_tokens.weight");
 }
 

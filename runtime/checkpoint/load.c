@@ -410,8 +410,12 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         if (rc == DAMAGED) {
             tried = 1;
             damage = *err;
-            checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
-                            err->text);
+            if (origin_check_megatron(c->config.load, err) < 0)
+                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is one of Megatron-LM",
+                                iteration);
+            else
+                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
+                                damage.text);
         }
         below = iteration;
     }

@@ -105,10 +105,11 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
     if (find_latest(path, out, err) < 0)
         return -1;
     if (access(out, F_OK) < 0)
-        return error_set(err,
-                         "%s is not a Megatron-LM checkpoint: it contains neither mp_rank_00 nor "
-                         "release nor latest_checkpointed_iteration.txt",
-                         path);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s is not a Megatron-LM checkpoint: it contains neither mp_rank_00 nor "
+            "release nor latest_checkpointed_iteration.txt",
+            path);
     if (count_ranks(out, &s->tp, &s->pp, with_pp, err) < 0)
         return -1;
     if (s->tp > 0)

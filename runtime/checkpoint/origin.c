@@ -55,7 +55,8 @@ int origin_check_megatron(const char *directory, struct error *err)
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
         snprintf(name, sizeof(name), "%s/%s", step, marks[i]);
         if (directory_has(directory, name)) {
-            error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint", directory);
+            error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint%s", directory,
+                           strcmp(marks[i], "metadata.json") == 0 ? " (torch_dist)" : "");
             return error_remedy(err, REMEDY_IMPORT);
         }
     }

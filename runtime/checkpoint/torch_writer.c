@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config.h"
-
+#include "crc.h"
 #include "file.h"
 #include "torch_writer.h"
 
@@ -9,25 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef HAVE_ZLIB
-#include <zlib.h>
-#endif
 
 /* Data starts at multiples of this, so that it can be mapped; FILLER names the extra field. */
 enum { ALIGNMENT = 64, FILLER = 0x4246, HEADER_MOST = 256 };
 
 /* --- Records ---------------------------------------------------------------------------------- */
-
-static uint32_t checksum(const void *bytes, size_t size)
-{
-#ifdef HAVE_ZLIB
-    return (uint32_t)crc32_z(crc32_z(0, NULL, 0), bytes, size);
-#else
-    (void)bytes;
-    (void)size;
-    return 0;
-#endif
-}
 
 static size_t put(unsigned char *out, size_t at, uint64_t number, int size)
 {
@@ -91,7 +76,7 @@ static int write_member(struct torch_writer *w, const char *name, const void *by
 {
     unsigned char header[HEADER_MOST + ALIGNMENT] = {0};
     uint64_t at = (uint64_t)(w->at - w->begin);
-    uint32_t crc = checksum(bytes, size);
+    uint32_t crc = crc32_of(0, bytes, size);
     size_t length = strlen(name), n = put(header, 0, 0x04034b50, 4), fill;
 
     fill = (ALIGNMENT - (at + 30 + length + 20 + 4) % ALIGNMENT) % ALIGNMENT;
@@ -121,10 +106,6 @@ int torch_writer_begin(struct torch_writer *w, int fd, const char *path, int64_t
     w->fd = fd;
     w->path = path;
     w->begin = w->at = at;
-#ifndef HAVE_ZLIB
-    return error_set(err, "files of PyTorch need checksums, but this program was built without "
-                          "zlib; install zlib's headers and build it again");
-#endif
     if (pickle->failed)
         return error_set(err, "out of memory");
     if (write_member(w, "archive/data.pkl", pickle->bytes, pickle->size, err) < 0)

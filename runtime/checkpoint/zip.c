@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "config.h"
-
+#include "crc.h"
 #include "zip.h"
 
 #include <stdlib.h>
 #include <string.h>
-#ifdef HAVE_ZLIB
-#include <zlib.h>
-#endif
 
 /* Records and their fixed sizes. */
 enum {
@@ -286,14 +282,12 @@ const struct zip_member *zip_find_tail(const struct zip *z, const char *tail)
 
 int zip_check(const struct zip_member *member, struct error *err)
 {
-#ifdef HAVE_ZLIB
-    uLong crc = crc32_z(0, NULL, 0);
-
-    if ((uint32_t)crc32_z(crc, member->data, member->size) != member->crc)
-        return error_set(err, "%.*s is damaged: wrong checksum", (int)member->length, member->name);
-#else
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION /* a checksum would reject almost every input */
     (void)member;
     (void)err;
+#else
+    if (crc32_of(0, member->data, member->size) != member->crc)
+        return error_set(err, "%.*s is damaged: wrong checksum", (int)member->length, member->name);
 #endif
     return 0;
 }

@@ -156,10 +156,10 @@ static int accept_more(struct reception *r, struct error *err)
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
             if (r->count > 0)
                 return make_room(r, now) ? 0 : 1;
-            return error_set_errno(err, errno,
-                                   "rank %d cannot keep connections to %d ranks open, %d have "
-                                   "connected; raise the limit on open files (ulimit -Hn)",
-                                   r->own, r->size, r->size - r->missing);
+            error_set_errno(err, errno,
+                            "rank %d cannot keep connections to %d ranks open, %d have connected",
+                            r->own, r->size, r->size - r->missing);
+            return error_append(err, "; raise the limit on open files (ulimit -Hn)");
         }
         if (fd < 0)
             return 0;

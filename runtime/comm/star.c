@@ -448,7 +448,10 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
     int result;
 
     if (count > STAR_NUMBERS)
-        return error_set(err, "%d numbers are too many to agree on", count);
+        return error_set(err,
+                         "internal error: %d numbers are too many for one message between ranks; "
+                         "please report it",
+                         count);
     pthread_mutex_lock(&star->reading);
     result = greatest(star, numbers, count, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);

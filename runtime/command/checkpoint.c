@@ -2,8 +2,10 @@
 #include "commands.h"
 #include "convert.h"
 #include "directory.h"
+#include "file.h"
 #include "hf.h"
 #include "option.h"
+#include "origin.h"
 #include "parse.h"
 #include "scaling_file.h"
 #include "shard_file.h"
@@ -81,9 +83,10 @@ static int report_missing(const struct checkpoint_options *given, const char *di
         snprintf(existing + used, sizeof(existing) - used, "; select one with --iteration");
     free(list);
     if (given->iteration >= 0)
-        return error_set(
-            err, "%s does not contain a checkpoint of iteration %" PRId64 "; it contains %s",
-            directory, iteration, existing);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s does not contain a checkpoint of iteration %" PRId64
+                              "; it contains %s",
+                              directory, iteration, existing);
     return error_set(err,
                      "%s/" LATEST " names iteration %" PRId64 ", but iter_%07" PRId64
                      " does not exist; %s contains %s",
@@ -103,15 +106,15 @@ static int find_one(const struct checkpoint_options *given, const char *director
     if (iteration < 0 && directory_newest(directory, -1, &iteration, err) < 0)
         return -1;
     if (iteration < 0)
-        return error_set(err,
-                         "%s is not a checkpoint directory: it contains neither " INDEX_NAME
-                         " nor iter_* directories",
-                         directory);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is not a checkpoint directory: it contains neither " INDEX_NAME
+                              " nor iter_* directories",
+                              directory);
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
         return report_missing(given, directory, iteration, err);
-    return 0;
+    return directory_has(path, INDEX_NAME) ? 0 : origin_check_megatron(directory, err);
 }
 
 static int64_t elements_of(const struct checkpoint_index *index)
@@ -292,15 +295,15 @@ static int run_verify(const struct checkpoint_options *given, const char *direct
         return verify_one(path, err) < 0 ? 1 : 0;
     }
     if (directory_list(directory, &list, &count, err) < 0)
-        return -1;
+        return file_path_error(err);
     for (size_t i = 0; i < count; i++)
         if (directory_path(path, err, "%s/iter_%07" PRId64, directory, list[i]) < 0 ||
             verify_one(path, err) < 0)
             faults++;
     free(list);
     if (count == 0)
-        return error_set(
-            err,
+        return error_set_code(
+            err, ERROR_USAGE,
             "%s contains no checkpoints (iter_* directories); name the --save directory of a run",
             directory);
     return faults ? 1 : 0;
@@ -329,6 +332,10 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
 
     if (given->keep_last < 0)
         return error_set_code(err, ERROR_USAGE, "prune needs --keep-last N");
+    if (access(directory, R_OK | X_OK) < 0) {
+        error_set_errno(err, errno, "cannot read %s", directory);
+        return file_path_error(err);
+    }
     if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
     held = directory_lock(directory, &unlocked, &busy);
@@ -408,17 +415,23 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
 }
 
 /* If config.json is missing, the folder is usually a Megatron-LM checkpoint. */
-static int check_hf(const char *folder, struct error *err)
+static int check_source(int format, const char *folder, struct error *err)
 {
     char path[PATH_MAX];
 
+    if (format != FORMAT_HF)
+        return access(folder, R_OK) == 0 ? 0
+                                         : error_set_errno(err, errno, "cannot open %s", folder);
     if (directory_path(path, err, "%s/config.json", folder) < 0)
         return -1;
-    if (access(path, F_OK) < 0)
-        return error_set_errno(
-            err, errno, "cannot open %s (for a Megatron-LM checkpoint, add --format megatron)",
-            path);
-    return 0;
+    if (access(path, F_OK) == 0)
+        return 0;
+    if (access(folder, F_OK) < 0)
+        return error_set_code(err, ERROR_USAGE, "cannot open %s: %s", folder, strerror(errno));
+    return error_set_code(err, ERROR_USAGE,
+                          "%s does not exist, so %s is not a Hugging Face folder; for a "
+                          "Megatron-LM checkpoint, add --format megatron or torch_dist",
+                          path, folder);
 }
 
 static int run_import(const struct checkpoint_options *given, const char *from, const char *to,
@@ -428,11 +441,11 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     char said[200] = "";
 
     if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
-        return error_set_code(
-            err, ERROR_USAGE,
-            "--num-attention-heads and --vocab-size can only be used with --format megatron or torch_dist");
-    if (given->format == FORMAT_HF && check_hf(from, err) < 0)
-        return -1;
+        return error_set_code(err, ERROR_USAGE,
+                              "--num-attention-heads and --vocab-size can only be used with "
+                              "--format megatron or torch_dist");
+    if (check_source(given->format, from, err) < 0)
+        return file_path_error(err);
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)
          : given->format == FORMAT_FAIRSEQ
              ? convert_import_fairseq(from, to, given->heads, err)

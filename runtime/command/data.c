@@ -2,10 +2,12 @@
 #include "config.h"
 #include "commands.h"
 #include "data_common.h"
+#include "file.h"
 #include "indexed.h"
 #include "option.h"
 #include "tokenizer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,11 +242,13 @@ static int show_document(const struct indexed *indexed, const struct data_option
 static int inspect(const char *prefix, const struct data_options *options,
                    const struct tokenizer *tokenizer, struct error *err)
 {
-    struct indexed *indexed = indexed_open(prefix, err);
+    struct indexed *indexed;
     int rc;
 
+    errno = 0;
+    indexed = indexed_open(prefix, err);
     if (!indexed)
-        return -1;
+        return file_path_error(err);
     rc = options->document >= 0 ? show_document(indexed, options, tokenizer, err)
                                 : show_pair(indexed, err);
     indexed_close(indexed);
@@ -325,9 +329,10 @@ static int run_action(const char *verb, const struct data_options *options,
             err, ERROR_USAGE,
             "%s needs at least one PREFIX: the name of a file pair without .bin or .idx", verb);
     if (inspecting && options->document >= 0 && !options->ids) {
+        errno = 0;
         tokenizer = tokenizer_create(&options->tokenizer, err);
         if (!tokenizer)
-            return -1;
+            return file_path_error(err);
     }
     if (!inspecting)
         return verify_all(result, err);

@@ -36,7 +36,7 @@ int data_words_check(const struct data_words *words, const struct options_result
                               "unexpected argument %.100s; use --input to name files",
                               result->words[0]);
     if (words->input.count == 0)
-        return error_set_code(err, ERROR_USAGE, "--input is missing: the files to read");
+        return error_set_code(err, ERROR_USAGE, "--input is required: the files to read");
     return 0;
 }
 
@@ -48,7 +48,7 @@ int data_words_take(const struct data_words *words, const struct options_result 
     if (data_words_check(words, result, err) < 0)
         return -1;
     if (!words->output)
-        return error_set_code(err, ERROR_USAGE, "--output is missing: the file to write");
+        return error_set_code(err, ERROR_USAGE, "--output is required: the file to write");
     if (words->key[0] == '\0')
         return error_set_code(err, ERROR_USAGE, "--key is empty");
     if (check_output("--output", words->output, err) < 0 ||

@@ -88,7 +88,7 @@ static int add_directory(struct prefixes *prefixes, const char *path, struct err
     }
     free(names);
     return rc == 0 && count == 0
-               ? error_set_code(err, ERROR_USAGE, "%s has no .idx file in it", path)
+               ? error_set_code(err, ERROR_USAGE, "%s contains no .idx file", path)
                : rc;
 }
 
@@ -137,10 +137,11 @@ static int run(void *context, const struct options_result *result, struct error 
                               "unexpected argument %.100s; use --input to name pairs",
                               result->words[0]);
     if (words->input.count == 0)
-        return error_set_code(err, ERROR_USAGE, "--input is missing: the pairs to merge");
+        return error_set_code(err, ERROR_USAGE, "--input is required: the pairs to merge");
     if (!words->output || !words->output[0] || words->output[strlen(words->output) - 1] == '/')
-        return error_set_code(err, ERROR_USAGE,
-                              "--output-prefix is missing, or a directory: where to write");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--output-prefix is required: a path and the beginning of a file name");
     rc = find_prefixes(&prefixes, &words->input, err);
     config.prefixes = (const char *const *)prefixes.items;
     config.count = prefixes.count;

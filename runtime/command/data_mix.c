@@ -61,8 +61,10 @@ static double *take_numbers(const char *option, const struct option_list *list, 
     double *numbers, sum = 0;
 
     if (list->count != sources) {
-        error_set_code(err, ERROR_USAGE, "%s: %zu numbers for the %zu words of --input", option,
-                       list->count, sources);
+        error_set_code(
+            err, ERROR_USAGE,
+            "%s has %zu numbers, but --input names %zu sources; give one number per source", option,
+            list->count, sources);
         return NULL;
     }
     numbers = calloc(sources + 1, sizeof(*numbers));

@@ -64,8 +64,9 @@ static int run(void *context, const struct options_result *result, struct error 
 
     if (!words->common.output || !words->common.output[0] ||
         words->common.output[strlen(words->common.output) - 1] == '/')
-        return error_set_code(err, ERROR_USAGE,
-                              "--output-prefix is missing, or a directory: where to write");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--output-prefix is required: a path and the beginning of a file name");
     if (data_words_take(&words->common, result, "stats", &config.base, err) < 0)
         return -1;
     return stats_run(&config, err);

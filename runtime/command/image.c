@@ -95,6 +95,7 @@ int image_open_cache(const struct image_options *given, struct image_cache *cach
     char directory[2048], absolute[4096 + 2048];
     const char *named = given->cache ? given->cache : getenv("MEGATRON_IMAGE_CACHE");
 
+    errno = 0;
     /* On the command line the path may be relative. */
     if (given->cache && given->cache[0] && given->cache[0] != '/') {
         if (!getcwd(absolute, 4096))
@@ -103,9 +104,10 @@ int image_open_cache(const struct image_options *given, struct image_cache *cach
         named = absolute;
     }
     if (image_cache_default(named, getenv("XDG_CACHE_HOME"), getenv("HOME"), directory,
-                            sizeof(directory), err) < 0)
-        return -1;
-    return image_cache_open(cache, directory, err);
+                            sizeof(directory), err) < 0 ||
+        image_cache_open(cache, directory, err) < 0)
+        return file_path_error(err);
+    return 0;
 }
 
 static int count_processors(void)
@@ -122,12 +124,14 @@ static int check_output(const char *output, struct error *err)
     const char *slash = strrchr(output, '/');
 
     if (access(output, F_OK) == 0)
-        return error_set(err, "%.300s already exists; remove it or choose another file", output);
+        return error_set_code(err, ERROR_USAGE,
+                              "%.300s already exists; remove it or choose another file", output);
     snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - output) : 1,
              slash ? output : ".");
-    if (access(slash == output ? "/" : directory, W_OK | X_OK) < 0)
-        return error_set_errno(err, errno, "cannot write %.300s", output);
-    return 0;
+    if (access(slash == output ? "/" : directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write %.300s", output);
+    return file_path_error(err);
 }
 
 static stop_flag interrupted;
@@ -299,8 +303,9 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
                          "%zu of %zu images are damaged; remove their files and import them again",
                          bad, checked);
     if (checked == 0 && word_count > 0)
-        return error_set(
-            err, "the cache has no image with that key; `megatron image list` shows the keys");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the cache has no image with that key; `megatron image list` shows the keys");
     printf("%zu images are intact\n", checked);
     return 0;
 }

@@ -3,10 +3,12 @@
 #include "get.h"
 #include "image.h"
 #include "enroot.h"
+#include "file.h"
 #include "log.h"
 #include "parse.h"
 #include "scratch.h"
 
+#include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,7 +93,10 @@ int image_run_get(const struct image_options *given, const char *uri, struct err
     if (given->job)
         get.request.timeout_remedy = "raise --megatron-import-timeout, or import the image "
                                      "beforehand with `megatron image import`";
+    errno = 0;
     rc = run_get(given, &get, err);
+    if (rc < 0 && reference.scheme == IMAGE_FILE)
+        file_path_error(err);
     free((void *)get.request.environment);
     return rc;
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate.h"
+#include "calibrate_collectives.h"
+#include "calibrate_steps.h"
 #include "commands.h"
 #include "file.h"
+#include "gib.h"
 #include "nearest.h"
+#include "nvml_gpus.h"
 #include "option.h"
 #include "parse.h"
 #include "ranks.h"
@@ -13,6 +17,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct plan_options {
     const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
@@ -23,7 +28,7 @@ struct plan_options {
     double price, save_bandwidth, fault_hours, restart_minutes;
 };
 
-enum { PRECISION_BF16, PRECISION_FP16 };
+enum { PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
 
 #define AT(field) offsetof(struct plan_options, field)
 /* clang-format off */
@@ -40,7 +45,7 @@ static const struct option table[] = {
     {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
     {"global-batch-size", OPTION_TEXT, AT(batch), "N", "global batch size, in samples", NULL, 0, 0},
     {"tokens", OPTION_TEXT, AT(tokens), "N", "number of tokens to train on, such as 300B; prints days and cost", NULL, 0, 0},
-    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations (default: bf16; fp16 on a V100)", "bf16|fp16", 0, 0},
+    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations, or fp8 in the products of linear layers (default: bf16; fp16 on a V100)", "bf16|fp16|fp8", 0, 0},
 
     {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
@@ -64,7 +69,7 @@ static const struct option table[] = {
     {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
 
     {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
-    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention and copies on this machine; write a machine file", NULL, 0, 0},
+    {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention, copies and training steps on this machine; write a machine file", NULL, 0, 0},
     {"device", OPTION_CHOICE, AT(device), NULL, "device to measure (default: cuda if there is a GPU)", "auto|cpu|cuda", 0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
 };
@@ -90,7 +95,7 @@ static void list_nodes(const struct machines *machines)
         const struct machine *m = machines_at(machines, i);
 
         printf("%-18s %4d  %-15s %9.0f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
-               m->gpu.memory_bytes / 1073741824.0, m->nvlink / 1e9, m->network / 1e9);
+               gib(m->gpu.memory_bytes), m->nvlink / 1e9, m->network / 1e9);
         m->price > 0 ? printf("%.2f\n", m->price) : printf("-\n");
     }
     printf("NVLink and network: GB/s per GPU and direction\n");
@@ -124,7 +129,7 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
  */
 
 /* The machine file's kind for a device: the one named, or the first whose GPU the device's name
- * contains; NULL where there is none. */
+ * contains; NULL if there is none. */
 static const struct machine *find_kind(const struct plan_options *options,
                                        const struct machines *machines, const struct device *device,
                                        struct error *err)
@@ -157,8 +162,40 @@ static int unknown_kind(struct machine *machine, struct device *device, struct e
     return 0;
 }
 
+/* What is known of this node itself rather than of its kind. */
+static int describe_node(struct machine *machine, struct device *device, struct error *err)
+{
+    struct error none;
+    struct nvml_gpus *gpus = nvml_gpus_open(&none);
+    int cpu = strcmp(device->name, "cpu") == 0;
+    struct device_memory memory;
+
+    if (gpus && !cpu && nvml_gpus_count(gpus) > 0)
+        machine->gpus = nvml_gpus_count(gpus);
+    nvml_gpus_close(gpus);
+    if (device_memory(device, &memory, err) < 0)
+        return -1;
+    if (!cpu)
+        machine->gpu.memory_bytes = (double)memory.total;
+    return 0;
+}
+
+/* What was measured between ranks. */
+static void print_links(const struct machine *machine, const struct world *world)
+{
+    const struct machine_rates *rates = &machine->gpu.rates;
+
+    printf("%lld ranks on %lld nodes:", (long long)world->size, (long long)world->nodes);
+    if (world->size > world->nodes)
+        printf(" links of a node %.4g GB/s",
+               machine->nvlink * rates->nvlink * machine->nvlink_efficiency / 1e9);
+    if (world->nodes > 1)
+        printf(" network %.4g GB/s per rank", machine->network * rates->network / 1e9);
+    printf("\n");
+}
+
 static int calibrate_here(const struct plan_options *options, const struct machines *machines,
-                          struct device *device, struct error *err)
+                          struct device *device, const struct world *world, struct error *err)
 {
     const struct machine *kind = find_kind(options, machines, device, err);
     struct machine machine;
@@ -169,32 +206,59 @@ static int calibrate_here(const struct plan_options *options, const struct machi
         machine = *kind;
     else if (unknown_kind(&machine, device, err) < 0)
         return -1;
-    if (calibrate(&machine, device, err) < 0)
+    if (world->size > 1 && calibrate_collectives(&machine, kind != NULL, device, world, err) < 0)
+        return -1;
+    if (world->rank > 0)
+        return 0;
+    if (describe_node(&machine, device, err) < 0 || calibrate(&machine, device, err) < 0 ||
+        calibrate_steps(&machine, strcmp(device->name, "cpu") != 0, err) < 0)
         return -1;
     snprintf(machine.name, sizeof(machine.name), "calibrated");
     snprintf(machine.gpu.name, sizeof(machine.gpu.name), "%.31s", device->model);
     if (machine_write(&machine, options->calibrate, err) < 0)
         return -1;
-    printf("%s, based on %s: products %.1f TFLOP/s, attention %.1f TFLOP/s, copies %.0f GB/s; "
-           "%s has node kind \"calibrated\"\n",
+    if (world->size > 1)
+        print_links(&machine, world);
+    printf("%s, based on %s: products %.4g TFLOP/s, attention %.4g TFLOP/s, copies %.0f GB/s, "
+           "%d models; %s has node kind \"calibrated\"\n",
            device->model, kind ? kind->name : "no known kind",
            machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.product * machine.efficiency / 1e12,
            machine.gpu.flops[MACHINE_BF16] * machine.gpu.rates.flash / 1e12,
-           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, options->calibrate);
+           machine.gpu.memory_bandwidth * machine.gpu.rates.hbm / 1e9, machine.gpu.step_count,
+           options->calibrate);
     return 0;
+}
+
+/* Measuring takes minutes: a file that cannot be written is refused before. */
+static int check_directory(const char *path, struct error *err)
+{
+    char directory[PATH_MAX];
+    char *slash;
+
+    if (snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
+        return error_set_code(err, ERROR_USAGE, "--calibrate: the path is too long");
+    slash = strrchr(directory, '/');
+    if (!slash)
+        snprintf(directory, sizeof(directory), ".");
+    else
+        slash[slash == directory] = '\0';
+    return access(directory, W_OK) == 0 ? 0 : error_set_errno(err, errno, "--calibrate %s", path);
 }
 
 static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
                               struct error *err)
 {
-    struct device_options choice = {.index = -1};
-    struct device *device =
-        device_open(ranks_device((enum device_choice)options->device), &choice, err);
+    struct ranks_config config = {.device = (enum device_choice)options->device};
+    struct device *device;
+    struct world world;
     int rc;
 
+    if (world_read(&world, err) < 0 || check_directory(options->calibrate, err) < 0)
+        return -1;
+    device = ranks_open_device(&config, &world, err);
     if (!device)
         return -1;
-    rc = calibrate_here(options, machines, device, err);
+    rc = calibrate_here(options, machines, device, &world, err);
     device_close(device);
     return rc;
 }
@@ -283,7 +347,6 @@ static int refuse_layout(const struct search *search, const struct search_reques
 static int refuse_memory(const struct search *search, const struct search_request *request,
                          const struct own *own, struct error *err)
 {
-    double gib = 1073741824.0;
     struct search_request open = {
         .machine = request->machine, .nodes = request->nodes, .recompute = -1};
     struct search all;
@@ -293,8 +356,7 @@ static int refuse_memory(const struct search *search, const struct search_reques
         const struct own_layout *best = all.count > 0 ? &all.items[0].layout : NULL;
 
         rc = error_set(err, "no layout fits: the smallest needs %.1f GiB of the GPU's %.1f GiB",
-                       search->smallest.memory.total / gib,
-                       request->machine->gpu.memory_bytes / gib);
+                       gib(search->smallest.memory.total), gib(request->machine->gpu.memory_bytes));
         if (best)
             error_append(
                 err, "; --layout tp=%lld,pp=%lld,vp=%lld,cp=%lld,micro=%lld,recompute=%s fits",
@@ -377,8 +439,8 @@ static void add_word(struct words *words, const char *name, const char *value)
     words->items[words->count++] = value;
 }
 
-static int make_words(const struct plan_options *o, const struct options_result *result,
-                      const char *precision, struct words *words, struct error *err)
+static int make_words(const struct plan_options *o, const struct options_result *result, int fp16,
+                      struct words *words, struct error *err)
 {
     enum { OWN_WORDS = 32 };
 
@@ -399,7 +461,9 @@ static int make_words(const struct plan_options *o, const struct options_result 
     add_word(words, "--seq-length", o->sequence);
     add_word(words, "--max-position-embeddings", o->sequence);
     add_word(words, "--vocab-size", o->vocabulary);
-    words->items[words->count++] = precision;
+    words->items[words->count++] = o->precision == PRECISION_FP16 || fp16 ? "--fp16" : "--bf16";
+    if (o->precision == PRECISION_FP8)
+        add_word(words, "--fp8-format", "hybrid");
     add_word(words, "--global-batch-size", o->batch);
     for (size_t i = 0; i < result->word_count; i++)
         words->items[words->count++] = result->words[i];
@@ -468,7 +532,7 @@ static int plan_layouts(const struct plan_options *options, const struct options
     struct machine machine;
     struct search_request request = {.machine = &machine, .nodes = options->nodes, .recompute = -1};
     struct words words = {0};
-    int fp16, rc;
+    int rc;
 
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
@@ -480,11 +544,14 @@ static int plan_layouts(const struct plan_options *options, const struct options
     if (!found)
         return -1;
     machine = *found;
-    fp16 = options->precision == PRECISION_FP16 || machine.gpu.only_classic;
+    if (options->precision == PRECISION_FP8 && machine.gpu.flops[MACHINE_FP8] <= 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--precision=fp8: GPUs of type %s do not support fp8",
+                              machine.gpu.name);
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))
         return -1;
-    rc = make_words(options, result, fp16 ? "--fp16" : "--bf16", &words, err);
+    rc = make_words(options, result, machine.gpu.only_classic, &words, err);
     if (rc == 0)
         rc = search_and_print(options, &request, &words, err);
     free(words.items);

@@ -31,7 +31,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_PLAIN_TEXT] = "for plain text use --input-format lines, blank-lines, titles or files",
     [REMEDY_STANDARD_INPUT] = "use --input - for a pipe",
     [REMEDY_KEYS] = "choose with --json-keys",
-    [REMEDY_OUTPUT] = "write to another place (--output-prefix or --output)",
+    [REMEDY_OUTPUT] = "choose another --output-prefix or --output",
     [REMEDY_OVERWRITE] = "use --overwrite to replace it",
     [REMEDY_NO_END_OF_DOCUMENT] = "drop --append-eod",
     [REMEDY_BUCKETS] = "use more --buckets",
@@ -87,6 +87,6 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_SHARED_FILES] = "mount the shared file system on this node, or name its directory with "
                             "--shared",
     [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",
-    [REMEDY_PRICE] = "--price gives the cost",
+    [REMEDY_PRICE] = "set --price to see the cost",
     [REMEDY_RUN_NAMES] = "use --name once per run",
 };

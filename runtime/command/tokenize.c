@@ -6,6 +6,7 @@
 #include "parse.h"
 #include "tokenizer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,9 +219,10 @@ static int run_words(struct session *session, const struct options_result *resul
 static int open_session(struct session *session, int decode, struct error *err)
 {
     /* A small cache, because texts typed at a terminal are short. */
+    errno = 0;
     session->tokenizer = tokenizer_create(&session->settings.tokenizer, err);
     if (!session->tokenizer)
-        return -1;
+        return file_path_error(err);
     if (session->settings.append_eod && tokenizer_eod(session->tokenizer) < 0)
         return error_set_code(err, ERROR_USAGE,
                               "--append-eod: the vocabulary has no end-of-document token; drop it");

@@ -115,7 +115,7 @@ static int train(struct words *words, const struct options_result *result, struc
     };
 
     if (!words->common.output || !words->common.output[0])
-        return error_set_code(err, ERROR_USAGE, "--output is missing: the directory to write to");
+        return error_set_code(err, ERROR_USAGE, "--output is required: the directory to write to");
     if (check_type(words, result, err) < 0 ||
         data_words_take(&words->common, result, "tokenizer train", &config.base, err) < 0)
         return -1;

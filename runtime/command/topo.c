@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
+#include "file.h"
 #include "log.h"
 #include "option.h"
 #include "placement.h"
@@ -42,7 +43,7 @@ static const struct option table[] = {
     {"json", OPTION_FLAG, AT(json), NULL, "print JSON: an array with one object per task", NULL, 0,
      0},
     {"svg", OPTION_TEXT, AT(svg), "FILE",
-     "draw the node, coloured by task, as SVG (- writes to standard output)", NULL, 0, 0},
+     "draw the node, colored by task, as SVG (- writes to standard output)", NULL, 0, 0},
     {"save", OPTION_TEXT, AT(save), "FILE", "save the node's topology as used for placement", NULL,
      0, 0},
     {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
@@ -182,8 +183,10 @@ static int write_svg(const char *path, const char *title, const struct topology 
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
     int rc;
 
-    if (!file)
-        return error_set_errno(err, errno, "cannot write %s", path);
+    if (!file) {
+        error_set_errno(err, errno, "cannot write %s", path);
+        return file_path_error(err);
+    }
     rc = topo_draw(title, topology, placement, file, err);
     if (file == stdout)
         return rc;
@@ -213,14 +216,19 @@ static int print_placement(const struct topo_options *options, const struct topo
 
 static struct topology *read_node(const struct topo_options *options, struct error *err)
 {
-    struct topology *topology =
-        options->topology ? topology_load(options->topology, err) : topology_discover(err);
+    struct topology *topology;
 
+    if (!options->topology && !options->nccl_topology)
+        return topology_discover(err);
+    errno = 0;
+    topology = options->topology ? topology_load(options->topology, err) : topology_discover(err);
     if (topology && options->nccl_topology &&
         topology_load_nccl(topology, options->nccl_topology, err) < 0) {
         topology_destroy(topology);
         topology = NULL;
     }
+    if (!topology)
+        file_path_error(err);
     return topology;
 }
 
@@ -277,8 +285,8 @@ static int run_topo(int argc, const char *const *argv, struct error *err)
     } else if (rc == 0) {
         topology = read_node(&options, err);
         rc = topology ? 0 : -1;
-        if (rc == 0 && options.save)
-            rc = topology_save(topology, options.save, err);
+        if (rc == 0 && options.save && topology_save(topology, options.save, err) < 0)
+            rc = file_path_error(err);
         if (rc == 0)
             rc = place(&options, topology, err);
     }

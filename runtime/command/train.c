@@ -18,9 +18,10 @@ static void print_help(int evaluate)
                "(--load-hf) on\n"
                "validation and test data; the same as `megatron train --skip-train`.\n");
     else
-        printf(
-            "Usage: megatron train [OPTION...]\n"
-            "Train a GPT or Llama model, with one process per rank started by srun or mpirun.\n");
+        printf("Usage: megatron train [OPTION...]\n"
+               "Train a GPT, Llama, RoBERTa or BERT model, with one process per rank started by "
+               "srun or "
+               "mpirun.\n");
     options_print(arguments_table, stdout);
 }
 
@@ -30,7 +31,8 @@ static void note_ignored(const struct options_result *result)
     size_t used = 0;
 
     for (size_t i = 0; i < result->ignored_count && used < sizeof(text); i++)
-        used += (size_t)snprintf(text + used, sizeof(text) - used, " --%s", result->ignored[i]);
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %.*s",
+                                 (int)strcspn(result->ignored[i], "="), result->ignored[i]);
     if (used > 0)
         log_note("ignored options:%s", text);
 }
@@ -113,7 +115,7 @@ static int run_evaluate(int argc, const char *const *argv, struct error *err)
 
 const struct command command_train = {
     .name = "train",
-    .summary = "train a GPT or Llama model",
+    .summary = "train a GPT, Llama, RoBERTa or BERT model",
     .run = run_train,
 };
 

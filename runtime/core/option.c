@@ -218,7 +218,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
         return 0;
     }
     case OPTION_IGNORED:
-        result->ignored[result->ignored_count++] = row->name;
+        result->ignored[result->ignored_count++] = cursor->argv[cursor->at - 1];
         if (read_list(inline_value, cursor, &words, err) < 0)
             return -1;
         free(words.items);

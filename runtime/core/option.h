@@ -47,7 +47,8 @@ struct option {
 struct options_result {
     const char **words; /* the words that do not belong to an option, in order */
     size_t word_count;
-    const char **ignored; /* names of the OPTION_IGNORED options given, in order */
+    const char *
+        *ignored; /* the words that gave OPTION_IGNORED options, in order: "--name[=value]" */
     size_t ignored_count;
     unsigned char *given; /* one per table row: was it on the command line */
     const struct option *table;
@@ -59,8 +60,8 @@ struct options_result {
  * whose name is NULL, into the struct at 'target'. Accepts `--name value`, `--name=value`, and `--`
  * before words that start with a dash; '_' and '-' in names are equivalent. If an option is given
  * twice, the last value wins (but see OPTION_TEXTS). The error for an unknown name suggests known
- * ones that are spelled almost the same or consist of the same words. Returns 0, or -1 with code ERROR_USAGE; the caller clears 'result' in both
- * cases. */
+ * ones that are spelled almost the same or consist of the same words. Returns 0, or -1 with code
+ * ERROR_USAGE; the caller clears 'result' in both cases. */
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 

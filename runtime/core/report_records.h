@@ -13,9 +13,12 @@
  *   fault       "time", "iteration", "text"
  *   ranks       step times of all ranks, for the heat map: "iteration", "hosts" and "ms", arrays
  *               with one element per rank
- *   power       over all GPUs: "iteration", "time", "watts", "mhz", "celsius", each [min, mean,
- * max] placement   "host", "tasks": the array that `megatron topo --json` prints preflight   one
- * check: "host", "check", "verdict" ("ok", "warn", "fail"), "value", "expected", "advice" (strings)
+ *   power       over all GPUs: "iteration", "time", "watts", "mhz", "celsius", each an array of the
+ *               minimum, mean and maximum
+ *   placement   "host", "tasks": the array that `megatron topo --json` prints; with "rank", a later
+ *               record of the same rank replaces it
+ *   preflight   one check: "host", "check", "verdict" ("ok", "warn", "fail"), "value", "expected",
+ *               "advice" (strings)
  *   plan        predicted by `megatron plan`: "layout" (string), "step_s", "tflops",
  *               "tokens_per_s", "memory_gib"
  */

@@ -4,8 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
+    HUGE_PAGE = 2 << 20,
     SYMBOLS = 258,
     TABLES = 6,
     LONGEST = 20,             /* bits of a code */
@@ -28,8 +30,15 @@ struct bits {
 
 int bunzip_block_create(struct bunzip_block *block)
 {
+    size_t size = BUNZIP_LIMIT * sizeof(*block->links);
+
     memset(block, 0, sizeof(*block));
-    block->links = malloc(BUNZIP_LIMIT * sizeof(*block->links));
+    size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    block->links = aligned_alloc(HUGE_PAGE, size);
+    /* A walk goes everywhere in the links: with small pages nearly every step also misses the TLB.
+     */
+    if (block->links)
+        madvise(block->links, size, MADV_HUGEPAGE);
     block->bytes = malloc(BUNZIP_LIMIT + 8);
     return block->links && block->bytes ? 0 : -1;
 }
@@ -299,69 +308,102 @@ enum bunzip_result bunzip_read(struct bunzip_block *block, const unsigned char *
 
 /* --- Output ----------------------------------------------------------------------------------- */
 
-static void walk_one(struct bunzip_block *block, uint32_t from, uint32_t at)
+/* The walk back through a block. */
+struct walk {
+    struct bunzip_block *block;
+    uint32_t at, made;
+};
+
+/* GCC does not unroll a loop with few iterations at -O2, and the state would be in memory. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLLED _Pragma("GCC unroll 8")
+#else
+#define UNROLLED
+#endif
+
+/* 'steps' steps of 'count' walks, which is a constant wherever this is called. */
+static inline __attribute__((always_inline)) void step_together(struct walk *walks, const int count,
+                                                                uint32_t steps)
 {
-    for (uint32_t i = from; i < block->count; i++) {
-        at = block->links[at];
-        block->bytes[i] = (unsigned char)at;
-        at >>= 8;
+    const uint32_t *links[BUNZIP_TOGETHER];
+    unsigned char *bytes[BUNZIP_TOGETHER];
+    uint32_t at[BUNZIP_TOGETHER];
+
+    UNROLLED
+    for (int k = 0; k < count; k++) {
+        links[k] = walks[k].block->links;
+        bytes[k] = walks[k].block->bytes + walks[k].made;
+        at[k] = walks[k].at;
     }
-}
-
-static void walk_two(struct bunzip_block *const *blocks)
-{
-    struct bunzip_block *a = blocks[0], *b = blocks[1];
-    uint32_t p = a->links[a->origin] >> 8, q = b->links[b->origin] >> 8, i;
-    uint32_t common = a->count < b->count ? a->count : b->count;
-
-    for (i = 0; i < common; i++) {
-        p = a->links[p];
-        q = b->links[q];
-        a->bytes[i] = (unsigned char)p;
-        b->bytes[i] = (unsigned char)q;
-        p >>= 8;
-        q >>= 8;
-    }
-    walk_one(a, i, p);
-    walk_one(b, i, q);
-}
-
-static void walk_four(struct bunzip_block *const *blocks)
-{
-    uint32_t at[4], common = BUNZIP_LIMIT, i;
-
-    for (int k = 0; k < 4; k++) {
-        at[k] = blocks[k]->links[blocks[k]->origin] >> 8;
-        common = blocks[k]->count < common ? blocks[k]->count : common;
-    }
-    {
-        const uint32_t *l0 = blocks[0]->links, *l1 = blocks[1]->links, *l2 = blocks[2]->links,
-                       *l3 = blocks[3]->links;
-        unsigned char *b0 = blocks[0]->bytes, *b1 = blocks[1]->bytes, *b2 = blocks[2]->bytes,
-                      *b3 = blocks[3]->bytes;
-        uint32_t p0 = at[0], p1 = at[1], p2 = at[2], p3 = at[3];
-
-        for (i = 0; i < common; i++) {
-            p0 = l0[p0];
-            p1 = l1[p1];
-            p2 = l2[p2];
-            p3 = l3[p3];
-            b0[i] = (unsigned char)p0;
-            b1[i] = (unsigned char)p1;
-            b2[i] = (unsigned char)p2;
-            b3[i] = (unsigned char)p3;
-            p0 >>= 8;
-            p1 >>= 8;
-            p2 >>= 8;
-            p3 >>= 8;
+    for (uint32_t i = 0; i < steps; i++) {
+        UNROLLED
+        for (int k = 0; k < count; k++)
+            at[k] = links[k][at[k]];
+        UNROLLED
+        for (int k = 0; k < count; k++) {
+            bytes[k][i] = (unsigned char)at[k];
+            at[k] >>= 8;
         }
-        at[0] = p0;
-        at[1] = p1;
-        at[2] = p2;
-        at[3] = p3;
     }
-    for (int k = 0; k < 4; k++)
-        walk_one(blocks[k], i, at[k]);
+    UNROLLED
+    for (int k = 0; k < count; k++) {
+        walks[k].at = at[k];
+        walks[k].made += steps;
+    }
+}
+
+static void step_walks(struct walk *walks, int count, uint32_t steps)
+{
+    switch (count) {
+    case 1:
+        step_together(walks, 1, steps);
+        break;
+    case 2:
+        step_together(walks, 2, steps);
+        break;
+    case 3:
+        step_together(walks, 3, steps);
+        break;
+    case 4:
+        step_together(walks, 4, steps);
+        break;
+    case 5:
+        step_together(walks, 5, steps);
+        break;
+    case 6:
+        step_together(walks, 6, steps);
+        break;
+    case 7:
+        step_together(walks, 7, steps);
+        break;
+    default:
+        step_together(walks, 8, steps);
+        break;
+    }
+}
+
+/* Walk all blocks at once; the longer ones continue when the shortest is done. */
+static void walk_blocks(struct bunzip_block *const *blocks, int count)
+{
+    struct walk walks[BUNZIP_TOGETHER];
+
+    for (int k = 0; k < count; k++)
+        walks[k] = (struct walk){blocks[k], blocks[k]->links[blocks[k]->origin] >> 8, 0};
+    while (count > 0) {
+        uint32_t steps = UINT32_MAX;
+        int left = 0;
+
+        for (int k = 0; k < count; k++) {
+            uint32_t more = walks[k].block->count - walks[k].made;
+
+            steps = more < steps ? more : steps;
+        }
+        step_walks(walks, count, steps);
+        for (int k = 0; k < count; k++)
+            if (walks[k].made < walks[k].block->count)
+                walks[left++] = walks[k];
+        count = left;
+    }
 }
 
 /* The checksum of bzip2, eight bytes at a time. */
@@ -452,16 +494,10 @@ static int expand_runs(struct bunzip_block *block)
 int bunzip_finish(struct bunzip_block *const *blocks, int count)
 {
     struct crc_tables tables;
-    int k = 0;
 
-    for (; count - k >= 4; k += 4)
-        walk_four(blocks + k);
-    for (; count - k >= 2; k += 2)
-        walk_two(blocks + k);
-    for (; k < count; k++)
-        walk_one(blocks[k], 0, blocks[k]->links[blocks[k]->origin] >> 8);
+    walk_blocks(blocks, count);
     make_crc(&tables);
-    for (k = 0; k < count; k++) {
+    for (int k = 0; k < count; k++) {
         if (expand_runs(blocks[k]) < 0)
             return count;
         if (crc_of(&tables, blocks[k]->output, blocks[k]->size) != blocks[k]->checksum)

@@ -16,7 +16,7 @@ enum {
     BUNZIP_LIMIT = 900000,      /* bytes of a block before its runs are expanded */
     BUNZIP_PACKED = 1200 << 10, /* the size of the longest possible block in bytes */
     BUNZIP_PADDING = 256,       /* bytes after the input that may be read */
-    BUNZIP_TOGETHER = 4,        /* blocks whose walks are interleaved */
+    BUNZIP_TOGETHER = 8,        /* blocks whose walks are interleaved */
 };
 
 struct bunzip_block {

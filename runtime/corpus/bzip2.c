@@ -28,6 +28,7 @@ struct bzip2 {
     int ended;
     struct bunzip_block blocks[BUNZIP_TOGETHER];
     int created, count, current;
+    int verified; /* of those, the first ones that are finished already: 0 or 1 */
     size_t output_at;
 };
 
@@ -155,6 +156,14 @@ static int block_failed(struct source *source, enum bunzip_result rc, struct err
                               : source_corrupt(source, "bzip2 data", err);
 }
 
+/* Does a magic number follow? */
+static int is_magic(const struct bzip2 *bzip2)
+{
+    uint64_t magic = bits_left(bzip2) < 48 ? 0 : bunzip_bits(bzip2->window, bzip2->bit, 48);
+
+    return magic == BUNZIP_BLOCK_MAGIC || magic == BUNZIP_END_MAGIC;
+}
+
 /* Read the block at the current bit into the next place. Returns 1, 0 if it is not one (and was
  * only found by its magic number), -1. */
 static int read_block(struct source *source, struct error *err)
@@ -171,11 +180,12 @@ static int read_block(struct source *source, struct error *err)
         source->memory += BUNZIP_LIMIT * 6;
     }
     rc = bunzip_read(block, bzip2->window, bzip2->have, &bzip2->bit);
-    if (rc == BUNZIP_OK && bzip2->searched) {
-        /* Only its end shows whether it is a block. */
+    if (rc == BUNZIP_OK && bzip2->searched && !is_magic(bzip2)) {
+        /* Only its checksum shows whether it is a block. */
         struct bunzip_block *const one[] = {block};
 
         rc = bunzip_finish(one, 1) < 0 ? BUNZIP_OK : BUNZIP_CORRUPT;
+        bzip2->verified = rc == BUNZIP_OK;
     }
     if (rc == BUNZIP_CORRUPT && bzip2->searched) {
         bzip2->bit = begin + 1;
@@ -206,13 +216,13 @@ static int first_block(struct source *source, struct error *err)
     return rc;
 }
 
-static int finish_blocks(struct source *source, int first, struct error *err)
+static int finish_blocks(struct source *source, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
     struct bunzip_block *list[BUNZIP_TOGETHER];
     int count = 0, bad;
 
-    for (int i = first; i < bzip2->count; i++)
+    for (int i = bzip2->verified; i < bzip2->count; i++)
         list[count++] = &bzip2->blocks[i];
     bad = bunzip_finish(list, count);
     if (bad == count && count > 0)
@@ -233,16 +243,15 @@ static int is_beyond(const struct source *source)
 static int next_blocks(struct source *source, struct error *err)
 {
     struct bzip2 *bzip2 = source->state;
-    int rc = 1, beyond = -1, found = 0;
+    int rc = 1, beyond = -1;
 
-    bzip2->count = bzip2->current = 0;
+    bzip2->count = bzip2->current = bzip2->verified = 0;
     bzip2->output_at = 0;
     if (bzip2->searched) {
         rc = first_block(source, err);
         if (rc < 0)
             return -1;
         bzip2->ended = rc == 0;
-        found = rc;
     }
     while (!bzip2->ended && bzip2->count < BUNZIP_TOGETHER &&
            (source->boundary < 0 || bzip2->count == 0) && beyond < 0) {
@@ -261,7 +270,7 @@ static int next_blocks(struct source *source, struct error *err)
             break;
         bzip2->ended = rc == 0;
     }
-    if (finish_blocks(source, found, err) < 0)
+    if (finish_blocks(source, err) < 0)
         return -1;
     if (beyond >= 0 && beyond < bzip2->count) {
         source->boundary = source->delivered;

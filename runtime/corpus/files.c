@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "file.h"
 #include "files.h"
 #include "remedy.h"
 #include "wiki_site.h"
@@ -245,16 +246,19 @@ int corpus_files_find(struct corpus_files *files, const char *const *words, size
     int rc = 0;
 
     memset(files, 0, sizeof(*files));
+    errno = 0;
     if (output_prefix)
         rc = find_output(&search, output_prefix, err);
     for (size_t i = 0; i < count && rc == 0; i++)
         rc = add_word(&search, words[i], err);
+    if (rc < 0)
+        file_path_error(err);
     free(search.output);
     if (rc < 0)
         return -1;
     for (size_t i = 0; i < files->count; i++)
         if (strcmp(files->items[i].path, "-") == 0 && files->count > 1)
-            return error_set(err, "standard input must be the only input");
+            return error_set_code(err, ERROR_USAGE, "standard input must be the only input");
     return 0;
 }
 

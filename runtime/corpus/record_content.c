@@ -6,24 +6,25 @@
 #include "remedy.h"
 #include "wiki_site.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Does the data begin with a tag, and no line of its first kilobytes with an object of JSON? */
 static int is_markup(const char *data, size_t size)
 {
-    static const char *const begins[] = {"<?xml", "<!doctype", "<html", "<rss", "<feed", "<svg"};
+    enum { LOOK = 4096 };
+    const char *end = data + (size < LOOK ? size : LOOK);
 
-    while (size > 0 && (record_is_blank(data, 1) || (unsigned char)*data >= 0x80)) {
+    while (data < end && (record_is_blank(data, 1) || (unsigned char)*data >= 0x80))
         data++;
-        size--;
-    }
-    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
-        size_t length = strlen(begins[i]);
-
-        if (size > length && wiki_is(wiki_span(data, length), begins[i]))
-            return 1;
-    }
-    return 0;
+    if (end - data < 2 || data[0] != '<' ||
+        !(data[1] == '?' || data[1] == '!' || isalpha((unsigned char)data[1])))
+        return 0;
+    while ((data = memchr(data, '\n', (size_t)(end - data))) != NULL)
+        if (++data < end && *data == '{')
+            return 0;
+    return 1;
 }
 
 int record_check_content(enum record_mode mode, const char *path, const char *data, size_t size,
@@ -73,7 +74,9 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
     char *bytes = NULL;
 
     if (!files->sites)
-        return error_set(err, "a dump is read without a place for its site");
+        return error_set(
+            err,
+            "internal error: a dump is read without room for its <siteinfo>; please report it");
     *site = wiki_sites_get(files->sites, segment->file);
     if (*site)
         return 0;

@@ -82,8 +82,9 @@ int source_check_tar(const char *path, const void *bytes, size_t size, struct er
     if (size < PLACE + LENGTH ||
         (memcmp(magic, "ustar\00000", LENGTH) != 0 && memcmp(magic, "ustar  \0", LENGTH) != 0))
         return 0;
-    return error_set(err, "%s is a tar archive; unpack it first and name the files that were in it",
-                     strcmp(path, "-") == 0 ? "standard input" : path);
+    return error_set_code(err, ERROR_USAGE,
+                          "%s is a tar archive; unpack it first and name the files that were in it",
+                          strcmp(path, "-") == 0 ? "standard input" : path);
 }
 
 int source_probe(const char *path, enum codec *codec, struct error *err)

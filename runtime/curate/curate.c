@@ -5,7 +5,7 @@
 #include "clock.h"
 #include "disk.h"
 #include "file.h"
-#include "guard.h"
+#include "step_guard.h"
 #include "log.h"
 #include "remedy.h"
 
@@ -272,7 +272,10 @@ static int await_end(struct curate *engine, struct error *err)
         if (disk_is_gone(engine->work.base) && work_was_removed(&engine->work))
             return 1;
         if (clock_now() - begin > (double)engine->config->lease + failure_seconds)
-            return error_set(err, "no rank has ended the run within %.0f s", clock_now() - begin);
+            return error_set(err,
+                             "no rank has finished the run within %.0f s; start the command again, "
+                             "it continues where it stopped",
+                             clock_now() - begin);
         clock_sleep(pause);
         pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
     }
@@ -316,13 +319,10 @@ static int check_directory(const char *path, struct error *err)
     if (disk_path(directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") <
         0)
         return -1;
-    if (access(directory, W_OK | X_OK) < 0) {
-        error_set_errno(err, errno, "cannot write to directory %s", directory);
-        if (err)
-            err->code = ERROR_USAGE;
-        return -1;
-    }
-    return 0;
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to directory %s", directory);
+    return file_path_error(err);
 }
 
 static int check_files(const struct curate *engine, struct error *err)
@@ -337,11 +337,13 @@ static int check_files(const struct curate *engine, struct error *err)
                                   config->reads_twice
                                       ? "%s reads its input more than once; give a file instead of "
                                         "standard input"
-                                      : "%s: standard input can be read by one rank only",
+                                      : "%s: standard input can be read by one rank only; run it "
+                                        "without srun, or name a file",
                                   config->command);
         for (size_t k = 0; config->outputs[k]; k++)
             if (file_is_same(path, config->outputs[k]))
-                return error_set_code(err, ERROR_USAGE, "%s is both input and output", path);
+                return error_set_code(err, ERROR_USAGE,
+                                      "%s is both input and output; choose another output", path);
     }
     return 0;
 }
@@ -450,7 +452,7 @@ static int run_all(struct curate *engine, const struct bytes *identity,
     if (engine->world->rank == 0) {
         rc = begin(engine, identity, err);
         if (rc > 0) {
-            log_note("%s is complete already", engine->config->output);
+            log_note("%s is already complete", engine->config->output);
             return say_goodbye(engine, err);
         }
     } else {
@@ -508,7 +510,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
     struct world world;
     int rc;
 
-    /* A limit on file sizes shall be an error of the write, not the end of the process. */
+    /* A limit on file sizes must fail the write, not end the process. */
     signal(SIGXFSZ, SIG_IGN);
     if (!engine)
         return error_set(err, "out of memory");
@@ -520,7 +522,7 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
         engine->config = config;
         engine->world = &world;
         engine->begin = engine->noted = clock_now();
-        guard_start();
+        step_guard_start();
         rc = work_init(&engine->work, config->output, &world, config->lease, err);
     }
     if (rc == 0) {

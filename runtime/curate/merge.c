@@ -43,12 +43,16 @@ static int open_parts(struct merge *merge, struct error *err)
         struct part *part = &merge->parts[i];
         const char *prefix = merge->config->prefixes[i];
 
+        errno = 0;
         part->indexed = indexed_open(prefix, err);
-        if (!part->indexed || disk_path(part->bin, err, "%s.bin", prefix) < 0)
+        if (!part->indexed)
+            return file_path_error(err);
+        if (disk_path(part->bin, err, "%s.bin", prefix) < 0)
             return -1;
         part->info = *indexed_info(part->indexed);
         if (file_is_same(part->bin, merge->paths[0]))
-            return error_set_code(err, ERROR_USAGE, "%s is both input and output", prefix);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s is both input and output; choose another output", prefix);
         if (part->info.multimodal)
             return error_set_code(err, ERROR_USAGE, "%s is multimodal; only texts can be merged",
                                   prefix);

@@ -150,9 +150,11 @@ static int set_targets(struct mix *mix, struct error *err)
                 config->weights[i] / weights * size /
                 (double)(config->unit == MIX_BYTES ? mix->all[i].bytes : mix->all[i].documents);
         if (epochs > 0 && documents == 0)
-            return error_set_code(err, ERROR_USAGE, "%s has no documents", config->base.inputs[i]);
+            return error_set_code(err, ERROR_USAGE, "%s has no documents; leave it out",
+                                  config->base.inputs[i]);
         if (epochs * documents > 1e15)
-            return error_set_code(err, ERROR_USAGE, "%s would be repeated %.0f times",
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s would be repeated %.0f times; lower its weight",
                                   config->base.inputs[i], epochs);
         mix->targets[i] = (int64_t)(epochs * documents + 0.5);
         if (mix->all[i].documents > 0)

@@ -43,7 +43,7 @@ static size_t email_begin(const char *text, size_t from, size_t at)
     return at > from && text[at - 1] != '.' ? begin : at;
 }
 
-/* Where it ends; 0: what follows the @ is no domain. */
+/* Where it ends; 0: what follows the @ is not a domain. */
 static size_t email_end(const char *text, size_t size, size_t at)
 {
     size_t label = at + 1, end = 0;

@@ -98,7 +98,7 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
             strncmp(entry->name, word, (size_t)(equal - word)) != 0)
             continue;
         if (!strstr(entry->help, "%g"))
-            return error_set_code(err, ERROR_USAGE, "rule %s has no number to set", entry->name);
+            return error_set_code(err, ERROR_USAGE, "rule %s has no threshold to set", entry->name);
         rules->on[i] = 1;
         if (parse_double(entry->name, equal + 1, &rules->value[i], err) == 0)
             return 0;

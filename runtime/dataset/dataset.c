@@ -16,7 +16,7 @@
 #include "masked.h"
 #include "remedy.h"
 #include "threads.h"
-#include "vocabulary.h"
+#include "vocabulary_check.h"
 
 /* For a wrong blend of each split, and of the data that is split. */
 static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,

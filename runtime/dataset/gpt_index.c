@@ -31,7 +31,9 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
     }
     if (sizes->epochs > INT32_MAX || __builtin_mul_overflow(sizes->epochs, tokens, &all) ||
         __builtin_mul_overflow(sizes->epochs, sequences, &sizes->documents))
-        return error_set(err, "%" PRId64 " tokens would have to be repeated %" PRId64 " times",
+        return error_set(err,
+                         "%" PRId64 " tokens would have to be repeated %" PRId64
+                         " times; use more data, or train for fewer steps",
                          tokens, sizes->epochs);
     sizes->samples = all > 0 ? (all - 1) / sequence_length : 0;
     if (sizes->epochs > 1) {

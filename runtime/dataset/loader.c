@@ -87,8 +87,9 @@ static int check_config(const struct batch_loader_config *config, struct error *
         return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);
     if (config->buffer_count < 2 || config->consumed < 0)
-        return error_set(err, "a loader needs 2 buffers, has %d, and starts at sample %" PRId64,
-                         config->buffer_count, config->consumed);
+        return error_set(
+            err, "internal error: a loader needs 2 buffers, has %d, and starts at sample %" PRId64,
+            config->buffer_count, config->consumed);
     return 0;
 }
 

@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       9   /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       10  /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
@@ -50,10 +50,12 @@ struct device_options {
     int local_rank;        /* of this process among the ranks of its node */
     int threads;           /* cpu: threads of this rank; 0: all cores the process may use */
     int deterministic;     /* no result may depend on timing */
+    int untuned;           /* do not search for the fastest kernels: the first guess will do */
     int unfused_attention; /* keep scores in memory; dropout is the same on all layouts */
     int random_order;      /* cpu: run streams in random legal order, for tests */
     uint64_t order_seed;   /* seed of that order */
     const char *cache_dir; /* directory of tuning results, or NULL */
+    const char *tuning_dir; /* directory of tuning results that were installed, or NULL */
 };
 
 struct device_memory {

@@ -221,14 +221,16 @@ struct residual_norm_operands {
  * dresidual = d; dx = dropout'(d); dbias = column sums of dx. If dropout is 0, dx would equal
  * dresidual: it is not written, and the caller uses dresidual. Without 'residual' in the shape
  * dresidual is scratch memory only. dsum NULL counts as 0 (the last norm of the model); dy is
- * unused with NORM_NONE. */
+ * unused with NORM_NONE. With a second reader of y, dy is dy + dy_more, rounded to 'type'; then
+ * there is no dsum. */
 struct residual_norm_backward_operands {
     const void *dy;           /* (rows, cols) */
+    const void *dy_more;      /* (rows, cols) gradient of y by its second reader, or NULL */
     const void *dsum;         /* (rows, cols) gradient of sum by its other readers, or NULL */
     const void *sum;          /* (rows, cols) of the forward pass */
     const void *weight;       /* (cols) */
     const float *mean, *rstd; /* (rows) of the forward pass */
-    void *dresidual;          /* (rows, cols); may be the memory of dsum or dy */
+    void *dresidual;          /* (rows, cols); may be the memory of dsum, dy or dy_more */
     void *dx;                 /* (rows, cols); not the memory of dresidual */
     float *dweight, *dnorm_bias, *dbias; /* (cols) main gradients */
     int accumulate;                      /* of these three */

@@ -104,12 +104,10 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
         if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
             shared_directory_create(path, "MEGATRON_IMAGE_CACHE", err) < 0)
             return -1;
-    if (access(path, W_OK) < 0)
-        return error_set_errno(err, errno,
-                               "cannot write to the image cache %.300s; set MEGATRON_IMAGE_CACHE "
-                               "to a directory that you can write to",
-                               directory);
-    return 0;
+    if (access(path, W_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to the image cache %.300s", directory);
+    return error_append(err, "; set MEGATRON_IMAGE_CACHE to a directory that you can write to");
 }
 
 int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
@@ -145,8 +143,10 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open %.300s", path);
     if (fstat(fd, &info) < 0 || (info.st_uid != cache->owner && info.st_uid != 0))
-        rc = error_set(err, "%.300s belongs to user %u and is not trusted", path,
-                       (unsigned)info.st_uid);
+        rc = error_set(err,
+                       "%.300s belongs to user %u, whom this cache does not trust; ask the owner "
+                       "of the cache to remove it",
+                       path, (unsigned)info.st_uid);
     else
         rc = squashfs_check(fd, path, NULL, err) < 0 ? -1 : 1;
     /* Pruning uses the time of the last use; failing to set it is not an error. */

@@ -95,7 +95,7 @@ static int begin_import(struct getting *getting, struct error *err)
         return 0;
     begun = announcement_begin(&getting->announcement, !any, err);
     if (begun == 0 && !any) {
-        error_set(err, "another node already imports the image for step %.100s",
+        error_set(err, "another node is already importing the image for step %.100s",
                   getting->get->step);
         return error_remedy(err, REMEDY_IMPORT_WAIT);
     }

@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "import_private.h"
 #include "enroot.h"
+#include "file.h"
 #include "lease.h"
 #include "log.h"
 #include "process.h"
@@ -20,7 +21,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,11 +96,13 @@ static void explain_space(const struct work *work, struct error *err)
     const char *const directories[] = {work->request->cache->directory, work->request->temporary};
     char room[2][32] = {"?", "?"}, need[32];
     struct error said = *err;
-    struct statvfs disk;
 
-    for (int i = 0; i < 2; i++)
-        if (statvfs(directories[i], &disk) == 0)
-            format_size((double)disk.f_bavail * (double)disk.f_frsize, room[i], sizeof(room[i]));
+    for (int i = 0; i < 2; i++) {
+        int64_t bytes = file_free_space(directories[i]);
+
+        if (bytes >= 0)
+            format_size((double)bytes, room[i], sizeof(room[i]));
+    }
     format_size(work->progress.total, need, sizeof(need));
     error_set(err, "%.600s (no space left: %s free in %.100s, %s in %.100s%s%s)", said.text,
               room[0], directories[0], room[1], directories[1],
@@ -339,13 +341,9 @@ static int check_space(const struct image_request *request, const char *what, co
                        const char *remedy, int64_t need, struct error *err)
 {
     char need_text[32], room_text[32];
-    struct statvfs disk;
-    int64_t room;
+    int64_t room = file_free_space(directory);
 
-    if (statvfs(directory, &disk) < 0)
-        return 0;
-    room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
-    if (room >= need)
+    if (room < 0 || room >= need)
         return 0;
     format_size((double)need, need_text, sizeof(need_text));
     format_size((double)room, room_text, sizeof(room_text));

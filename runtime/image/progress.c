@@ -25,18 +25,14 @@ void format_size(double bytes, char *text, size_t size)
 static int writes_draft(const char *pid, const char *draft)
 {
     char path[64], text[8192];
-    FILE *file;
-    size_t got;
+    ssize_t got;
 
     snprintf(path, sizeof(path), "/proc/%.20s/comm", pid);
     if (file_read_text(path, text, sizeof(text)) < 0 || strcmp(text, "mksquashfs\n") != 0)
         return 0;
     snprintf(path, sizeof(path), "/proc/%.20s/cmdline", pid);
-    file = fopen(path, "re");
-    got = file ? fread(text, 1, sizeof(text), file) : 0;
-    if (file)
-        fclose(file);
-    return memmem(text, got, draft, strlen(draft)) != NULL;
+    got = file_read_text(path, text, sizeof(text));
+    return got > 0 && memmem(text, (size_t)got, draft, strlen(draft)) != NULL;
 }
 
 /* Bytes that process 'pid' has read; -1 if it is not running. */

@@ -110,7 +110,8 @@ static int use_last(const struct image_request *request, char key[IMAGE_KEY_SIZE
 {
     if (image_recalled(request, key) < 0 || !is_cached(request, key))
         return -1;
-    log_warning("%s; using the image that the name meant last time, %.20s...", why->text, key);
+    log_warning("%s; using the image that the name referred to last time, %.20s...", why->text,
+                key);
     return 0;
 }
 

@@ -63,8 +63,6 @@ int shared_directory_create(const char *directory, const char *variable, struct 
 {
     if (file_make_directories(directory, 0700) == 0)
         return 0;
-    return error_set_errno(err, errno,
-                           "cannot create the directory %.300s; set %s to a directory that you can "
-                           "write to",
-                           directory, variable);
+    error_set_errno(err, errno, "cannot create the directory %.300s", directory);
+    return error_append(err, "; set %s to a directory that you can write to", variable);
 }

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* How often a waiting process checks whether it was stopped. */
@@ -27,20 +26,16 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
                      struct error *err)
 {
     struct image_entry *entries;
-    struct statvfs disk;
+    int64_t total = 0, room;
     size_t count;
-    int64_t total = 0;
 
     if (image_cache_list(stage, &entries, &count, err) < 0)
         return -1;
     for (size_t i = 0; i < count; i++)
         total += entries[i].size;
     for (size_t i = 0; i < count; i++) {
-        int64_t room = statvfs(stage->directory, &disk) == 0
-                           ? (int64_t)disk.f_bavail * (int64_t)disk.f_frsize
-                           : INT64_MAX;
-
-        if ((limit == 0 || total + need <= limit) && need < room)
+        room = file_free_space(stage->directory);
+        if ((limit == 0 || total + need <= limit) && (need < room || room < 0))
             break;
         if (image_entry_remove(stage, &entries[i], err) < 0)
             break;
@@ -49,12 +44,11 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     free(entries);
     if (limit > 0 && total + need > limit)
         return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
-    if (statvfs(stage->directory, &disk) == 0 &&
-        need >= (int64_t)disk.f_bavail * (int64_t)disk.f_frsize)
+    room = file_free_space(stage->directory);
+    if (room >= 0 && need >= room)
         return error_set(err,
                          "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
-                         stage->directory, need / 1000000,
-                         (int64_t)disk.f_bavail * (int64_t)disk.f_frsize / 1000000);
+                         stage->directory, need / 1000000, room / 1000000);
     return 0;
 }
 

@@ -13,7 +13,7 @@ struct post_norm_common {
     struct device_plan *forward[MODES], *backward;
     struct device_plan *again;                      /* y from the sum alone; for recomputation */
     struct device_plan *dropout, *dropout_backward; /* of the embeddings; NULL: none */
-    struct device_plan *add;                        /* gradients of the two readers of y */
+    struct device_plan *add; /* gradients of the two readers of y; of other blocks than norms */
 };
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -83,7 +83,6 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     planner_make(&p, &common->forward[MODE_EVALUATE], &op);
     op.residual_norm.input = op.residual_norm.bias = 0;
     planner_make(&p, &common->again, &op);
-    plan_add(&p, m, &common->add);
     return p.failed ? -1 : 0;
 }
 
@@ -202,8 +201,9 @@ static void *output_gradient(struct pass *p, const struct post_norm_common *comm
     return p->dy;
 }
 
-/* From dy: scratch.d, the gradient of the sum, and with dropout scratch.dx, that of the branch. */
-static void differentiate(struct pass *p, struct block *block, void *dy)
+/* From dy, and 'more' unless it is NULL: scratch.d, the gradient of the sum, and with dropout
+ * scratch.dx, that of the branch. */
+static void differentiate(struct pass *p, struct block *block, void *dy, void *more)
 {
     struct model *m = p->m;
     const struct post_norm_common *common = block->common;
@@ -213,6 +213,7 @@ static void differentiate(struct pass *p, struct block *block, void *dy)
     run_residual_norm_backward(common->backward, compute(m),
                                &(struct residual_norm_backward_operands){
                                    .dy = dy,
+                                   .dy_more = more,
                                    .sum = a->sum,
                                    .weight = weight(m, block->tensors[NORM_WEIGHT]),
                                    .mean = a->mean,
@@ -233,7 +234,7 @@ static void backward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
 
-    differentiate(p, block, output_gradient(p, block->common));
+    differentiate(p, block, p->dy ? p->dy : p->dsum, p->dy ? p->dsum : NULL);
     p->dsum = m->scratch.d;
     p->dx = m->config.hidden_dropout > 0 ? m->scratch.dx : m->scratch.d;
 }
@@ -256,7 +257,7 @@ static void backward_embedding(struct pass *p, struct block *block)
                                    });
         dy = m->scratch.dx;
     }
-    differentiate(p, block, dy);
+    differentiate(p, block, dy, NULL);
     p->dx = m->scratch.d;
 }
 

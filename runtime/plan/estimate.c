@@ -151,8 +151,9 @@ static double tensor_collective(const struct setting *s)
 
     if (s->tp <= 1)
         return 0;
+    /* Links that are slow for large messages are slow for small ones, too. */
     return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth +
-            s->rates->latency * log2(s->tp)) *
+            s->rates->latency / m->nvlink_efficiency * log2(s->tp)) *
            s->rates->tensor_exposed;
 }
 
@@ -216,11 +217,21 @@ static double data_collective(const struct setting *s, double parameters, double
 
 /* The step ------------------------------------------------------------------------------------- */
 
+/* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly. Some
+ * kernels of a layer wait and others do not: the larger of both times rules, with a smooth change.
+ */
+static double launch_delay(const struct setting *s, double passes, double gpu)
+{
+    double host = passes * s->rates->host * (1 + s->rates->host_tensor * log2(s->tp));
+
+    return host > 0 ? pow(pow(gpu, 5) + pow(host, 5), 0.2) - gpu : 0;
+}
+
 /* Seconds that one layer adds to a micro-batch, by cause. */
 static struct plan_time layer_time(const struct setting *s)
 {
     double again = s->run->recompute == PLAN_RECOMPUTE_FULL ? 1 : 0;
-    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1;
+    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1, delay;
     struct plan_time t = {0};
 
     t.products = (1 + again) * products_forward(s) + products_backward(s);
@@ -229,6 +240,9 @@ static struct plan_time layer_time(const struct setting *s)
     t.tensor = (4 + 2 * again) * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
+    delay = launch_delay(s, 3 + again, t.total);
+    t.elementwise += delay;
+    t.total += delay;
     return t;
 }
 
@@ -242,6 +256,84 @@ static double head_time(const struct setting *s)
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
 }
 
+/* Measured steps ---------------------------------------------------------------------------------
+ */
+
+/* What the measured steps of a machine file take, relative to the model. */
+struct correction {
+    double layer, head;
+};
+
+static double computation(const struct plan_time *layer)
+{
+    return layer->products + layer->attention + layer->elementwise;
+}
+
+static struct plan_run run_of_step(const struct machine_step *step)
+{
+    return (struct plan_run){.shape = {.hidden = (int64_t)step->hidden,
+                                       .ffn_hidden = (int64_t)step->ffn,
+                                       .heads = (int64_t)step->heads,
+                                       .query_groups = (int64_t)step->groups,
+                                       .vocabulary = (int64_t)step->vocabulary,
+                                       .sequence = (int64_t)step->sequence,
+                                       .layers = 1},
+                             .gated = step->gated > 0.5,
+                             .layout = {.tp = 1, .pp = 1, .cp = 1, .dp = 1},
+                             .chunks = 1,
+                             .micro_batch = (int64_t)step->micro_batch,
+                             .global_batch = (int64_t)step->micro_batch};
+}
+
+/* How different the kernels of two runs are: squares of the logarithms of what sizes them. */
+static double distance(const struct setting *a, const struct setting *b)
+{
+    double heads =
+        (b->hidden * (double)a->run->shape.heads) / (a->hidden * (double)b->run->shape.heads);
+    const double ratios[] = {a->hidden / b->hidden,
+                             a->ffn * b->tp / (b->ffn * a->tp),
+                             sqrt(a->rows / b->rows),
+                             sqrt((double)a->run->shape.sequence / (double)b->run->shape.sequence),
+                             heads,
+                             a->run->gated == b->run->gated ? 1 : 2};
+    double sum = 0;
+
+    for (size_t i = 0; i < sizeof(ratios) / sizeof(*ratios); i++)
+        sum += log(ratios[i]) * log(ratios[i]);
+    return sum;
+}
+
+/* The geometric mean over the measured steps, of which near ones count most. */
+static struct correction correct(const struct setting *s)
+{
+    const struct machine_gpu *gpu = &s->machine->gpu;
+    double weights = 0, layer = 0, head = 0;
+
+    if (s->run->software != PLAN_MODERN)
+        return (struct correction){1, 1};
+    for (int i = 0; i < gpu->step_count; i++) {
+        const struct machine_step *step = &gpu->steps[i];
+        struct plan_run run = run_of_step(step);
+        struct setting other = make_setting(&run, s->machine);
+        struct plan_time model = layer_time(&other);
+        double weight = pow(distance(s, &other) + 1e-4, -1.5);
+
+        weights += weight;
+        layer += weight * log(step->layer / computation(&model));
+        head += weight * log(step->head / head_time(&other));
+    }
+    return weights > 0 ? (struct correction){exp(layer / weights), exp(head / weights)}
+                       : (struct correction){1, 1};
+}
+
+static void correct_layer(struct plan_time *t, double by)
+{
+    t->total += (by - 1) * computation(t);
+    t->products *= by;
+    t->attention *= by;
+    t->elementwise *= by;
+}
+
 /* Offloaded state: its bytes per parameter, and bytes per second in each direction between a GPU
  * and pinned host memory while all GPUs of a node copy (PCIe 4; faster ones are not assumed). */
 static const double STATE_BYTES = 12, HOST_COPIES = 20e9;
@@ -250,11 +342,13 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
 {
     struct setting s = make_setting(run, machine);
     double stages = (double)run->layout.pp, layers = (double)run->shape.layers / stages;
-    double parameters = plan_stage_parameters(run), head = head_time(&s);
+    struct correction measured = correct(&s);
+    double parameters = plan_stage_parameters(run), head = measured.head * head_time(&s);
     double messages = pipeline_messages(&s), accumulate, stage;
     struct plan_time layer = layer_time(&s), t;
     double count = s.batches * layers;
 
+    correct_layer(&layer, measured.layer);
     accumulate = layers * layer_parameters(&s) / s.tp * s.rates->accumulate_bytes / s.bandwidth;
     stage = layers * layer.total + accumulate + messages;
     t.products = count * layer.products;

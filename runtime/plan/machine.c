@@ -160,9 +160,28 @@ static const struct machine_rates usual_rates = {
     .hbm = 0.85,
 };
 
+static int read_steps(struct json_value list, struct machine_gpu *gpu, struct error *err)
+{
+    static const char *const none[] = {"comment", NULL};
+    struct json_iterator each;
+    struct json_value value;
+
+    if (json_type(list) != JSON_ARRAY || json_iterate(list, &each) < 0)
+        return error_set_code(err, ERROR_USAGE, "expected a list");
+    while (json_next(&each, NULL, NULL, &value)) {
+        if (gpu->step_count == MACHINE_STEPS)
+            return error_set_code(err, ERROR_USAGE, "more than %d measured steps", MACHINE_STEPS);
+        if (read_fields(value, machine_step_fields, none, &gpu->steps[gpu->step_count], err) < 0)
+            return -1;
+        gpu->step_count++;
+    }
+    return 0;
+}
+
 static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
 {
-    static const char *const others[] = {"name", "multiprocessors", "rates", "classic_rates", NULL};
+    static const char *const others[] = {"name",          "multiprocessors", "rates",
+                                         "classic_rates", "steps",           NULL};
     static const char *const none[] = {"comment", NULL};
     struct json_value rates, other;
 
@@ -175,6 +194,8 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
     if (json_member(object, "rates", &rates) == 0 &&
         read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
+    if (json_member(object, "steps", &other) == 0 && read_steps(other, gpu, err) < 0)
+        return error_prefix(err, "\"steps\"");
     gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
     gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
     if (gpu->has_classic && read_fields(rates, machine_rate_fields, none, &gpu->classic, err) < 0)
@@ -433,17 +454,37 @@ static const struct machine *find_in(const struct list *list, const char *name)
     return NULL;
 }
 
+/* Append the names and aliases of all machines in the list; 'names' may be NULL, to count them. */
+static size_t add_names(const struct list *list, const char **names, size_t count)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct machine *machine = &list->items[i];
+
+        if (names)
+            names[count] = machine->name;
+        count++;
+        for (size_t k = 0; k < sizeof(machine->aliases) / sizeof(*machine->aliases); k++)
+            if (machine->aliases[k]) {
+                if (names)
+                    names[count] = machine->aliases[k];
+                count++;
+            }
+    }
+    return count;
+}
+
 static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
 {
-    size_t count = machines->with_gpus.count, all = count + (bare ? machines->bare.count : 0);
+    const struct list *gpus = &machines->with_gpus, none = {NULL, 0};
+    const struct list *others = bare ? &machines->bare : &none;
+    size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
     const char **names = calloc(all + 1, sizeof(*names));
     char near[256] = "";
 
-    for (size_t i = 0; names && i < all; i++)
-        names[i] =
-            i < count ? machines->with_gpus.items[i].name : machines->bare.items[i - count].name;
-    if (names)
+    if (names) {
+        add_names(others, names, add_names(gpus, names, 0));
         nearest_names(name, names, all, near, sizeof(near));
+    }
     free(names);
     if (near[0]) {
         error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);

@@ -28,11 +28,14 @@ struct machine_rates {
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
     double layer;          /* fixed time of a layer, forward */
-    double nvlink;         /* all-reduce bus bandwidth within a node */
-    double network;        /* bandwidth of a NIC */
-    double network_group;  /* all-reduce bus bandwidth of one group over several nodes, in NICs */
-    double latency;        /* of a collective, per doubling of its ranks */
-    double hop;            /* of a message between pipeline stages */
+    double host;        /* time that the host takes to launch a layer, forward: a small layer takes
+                           that long ... */
+    double host_tensor; /* ... and this much longer, as a share, per doubling of tp */
+    double nvlink;      /* all-reduce bus bandwidth within a node */
+    double network;     /* bandwidth of a NIC */
+    double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double latency;       /* of a collective, per doubling of its ranks */
+    double hop;           /* of a message between pipeline stages */
     double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of
                               communication that computation does not hide */
     double data_growth;      /* of gradient reduction per doubling of its ranks */
@@ -71,12 +74,23 @@ struct machine_limits {
     double locked_memory; /* bytes that a process must be able to lock if there are RDMA NICs */
 };
 
+/* Measured training steps of one GPU: what a layer and the output layer of such a model take. The
+ * time model is scaled to the nearest ones. */
+struct machine_step {
+    double hidden, ffn, heads, groups, gated, sequence, micro_batch, vocabulary;
+    double layer, head; /* seconds per micro-batch, forward and backward */
+};
+
+enum { MACHINE_STEPS = 16 };
+
 struct machine_gpu {
     char name[32];
     int processors;                        /* streaming multiprocessors */
     double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
     double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
     struct machine_rates rates;
+    struct machine_step steps[MACHINE_STEPS];
+    int step_count;
     struct machine_rates classic; /* of software without fused attention, sequence parallelism and
                                      overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */
     double time_error;            /* of the model, as a share: the range that is printed */

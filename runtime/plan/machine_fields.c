@@ -24,6 +24,8 @@ const struct field machine_rate_fields[] = {
     RATE(ffn_traffic, 1, 0, 200),
     RATE(logit_bytes, 1, 0, 200),
     RATE(layer, 1e-6, 0, 100000),
+    RATE(host, 1e-6, 0, 100000),
+    RATE(host_tensor, 1, 0, 10),
     RATE(nvlink, 1, 0.01, 2),
     RATE(network, 1, 0.01, 2),
     RATE(network_group, 1, 0.01, 16),
@@ -54,6 +56,25 @@ const struct field machine_gpu_fields[] = {
     GPU("memory_gib", memory_bytes, GIB, 0.1, 1e5, 1),
     GPU("time_error", time_error, 1, 0, 1, 0),
     GPU("memory_gb_per_s", memory_bandwidth, 1e9, 0.1, 1e6, 1),
+    {NULL, 0, 0, 0, 0, 0},
+};
+
+#define STEP(name, member, unit, min, max)                             \
+    {                                                                  \
+        name, offsetof(struct machine_step, member), unit, min, max, 1 \
+    }
+
+const struct field machine_step_fields[] = {
+    STEP("hidden", hidden, 1, 1, 1e6),
+    STEP("ffn", ffn, 1, 1, 1e7),
+    STEP("heads", heads, 1, 1, 1e5),
+    STEP("query_groups", groups, 1, 1, 1e5),
+    STEP("gated", gated, 1, 0, 1),
+    STEP("sequence", sequence, 1, 1, 1e8),
+    STEP("micro_batch", micro_batch, 1, 1, 1e6),
+    STEP("vocabulary", vocabulary, 1, 1, 1e7),
+    STEP("layer_us", layer, 1e-6, 0.1, 1e9),
+    STEP("head_us", head, 1e-6, 0.1, 1e9),
     {NULL, 0, 0, 0, 0, 0},
 };
 

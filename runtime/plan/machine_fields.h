@@ -4,8 +4,7 @@
 #define MEGATRON_MACHINE_FIELDS_H
 
 #include "machine.h"
-
-#define GIB 1073741824.0
+#include "gib.h"
 
 /* A number of a JSON object and where it goes. 'unit' converts it to bytes, seconds or a share. */
 struct field {
@@ -20,6 +19,7 @@ enum { MACHINE_FIELDS = 16 };
 
 extern const struct field machine_rate_fields[]; /* of struct machine_rates */
 extern const struct field machine_gpu_fields[];  /* of struct machine_gpu; at most MACHINE_FIELDS */
+extern const struct field machine_step_fields[]; /* of struct machine_step */
 extern const struct field machine_node_fields[]; /* of struct machine */
 extern const struct field machine_memory_fields[]; /* of struct machine_memory */
 extern const struct field machine_limit_fields[];  /* of struct machine_limits */

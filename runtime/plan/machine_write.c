@@ -27,6 +27,19 @@ static void write_object(const char *name, const struct field *fields, const voi
     fprintf(out, "}");
 }
 
+static void write_steps(const struct machine_gpu *gpu, FILE *out)
+{
+    if (gpu->step_count == 0)
+        return;
+    fprintf(out, ",\n    \"steps\": [");
+    for (int i = 0; i < gpu->step_count; i++) {
+        fprintf(out, "%s\n    {\"comment\": \"\"", i > 0 ? "," : "");
+        write_fields(machine_step_fields, &gpu->steps[i], out);
+        fprintf(out, "}");
+    }
+    fprintf(out, "]");
+}
+
 static void write_text(const char *text, FILE *out)
 {
     fputc('"', out);
@@ -47,6 +60,7 @@ static void write_machine(const struct machine *machine, FILE *out)
     fprintf(out, ",\n    \"multiprocessors\": %d", gpu->processors);
     write_fields(machine_gpu_fields, gpu, out);
     write_object("rates", machine_rate_fields, &gpu->rates, out);
+    write_steps(gpu, out);
     fprintf(out, "\n  },\n  \"nodes\": [{\n    \"name\": ");
     write_text(machine->name, out);
     fprintf(out, ",\n    \"gpus\": %d", machine->gpus);

@@ -81,7 +81,7 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
                              .micro_batch = m->micro_batch,
                              .global_batch = a->global_batch_size,
                              .recompute = layout->recompute,
-                             .precision = MACHINE_BF16,
+                             .precision = m->fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
                              .software = PLAN_MODERN,
                              .offloaded = a->offload ? a->offload_fraction : 0};
     run->shape.vocabulary = m->padded_vocabulary;

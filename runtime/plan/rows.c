@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "file.h"
+#include "gib.h"
 #include "log.h"
 #include "parse.h"
 #include "sources.h"
@@ -300,7 +301,7 @@ static void print_row(const char *line, const struct prediction *p, FILE *stream
 {
     if (p)
         fprintf(stream, "%s,%.6g,%.5g,%.5g\n", line, p->seconds,
-                p->flops / p->seconds / (double)p->gpus / 1e12, p->memory / 1073741824.0);
+                p->flops / p->seconds / (double)p->gpus / 1e12, gib(p->memory));
     else
         fprintf(stream, "%s,,,\n", line);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "search.h"
+#include "gib.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +50,7 @@ static void leave_for_memory(struct search *search, const struct candidate *cand
     snprintf(why, sizeof(why), "tp %lld, pp %lld, cp %lld, micro-batch %lld needs %.1f of %.1f GiB",
              (long long)candidate->layout.tp, (long long)candidate->layout.pp,
              (long long)candidate->layout.cp, (long long)candidate->layout.micro_batch,
-             candidate->memory.total / 1073741824.0, available / 1073741824.0);
+             gib(candidate->memory.total), gib(available));
     leave(search, LEFT_MEMORY, why);
     if (search->smallest.layout.tp == 0 || candidate->memory.total < search->smallest.memory.total)
         search->smallest = *candidate;

@@ -35,7 +35,7 @@ struct search {
     size_t count;
     size_t left[SEARCH_REASONS];
     char why[SEARCH_REASONS][1024]; /* an example of each */
-    struct candidate smallest; /* of those that do not fit; layout.tp is 0 where there is none */
+    struct candidate smallest; /* of those that do not fit; layout.tp is 0 if there is none */
 };
 
 /* Search all. Returns 0, also where nothing fits, or -1. search_clear in both cases. */

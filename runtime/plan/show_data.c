@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "gib.h"
 #include "report_records.h"
 
 #include <stdlib.h>
@@ -177,5 +178,5 @@ void show_record(const struct show *show, FILE *stream)
             RECORDS_VERSION, (long long)c->layout.tp, (long long)c->layout.pp,
             (long long)c->layout.cp, (long long)c->run.layout.dp, (long long)c->layout.micro_batch,
             show_recompute(c->run.recompute), c->time.total, o.tflops, o.tokens_per_second,
-            c->memory.total / 1073741824.0);
+            gib(c->memory.total - c->memory.context));
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
+#include "gib.h"
 #include "remedy.h"
 
 #include <inttypes.h>
-
-static double gib(double bytes)
-{
-    return bytes / 1073741824.0;
-}
 
 static void print_table(const struct show *show, FILE *stream)
 {
@@ -79,16 +75,22 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
     }
 }
 
-static void print_left(const struct search *search, FILE *stream)
+static void print_left(const struct show *show, FILE *stream)
 {
+    const struct search *search = show->search;
+    const struct machine_gpu *gpu = &show->request->machine->gpu;
+    const struct candidate *best = search->count > 0 ? &search->items[0] : &search->smallest;
+
     fprintf(stream, "left out:\n");
     for (int i = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
             fprintf(stream, "  %6zu  %s, such as: %s\n", search->left[i],
                     search_reason((enum search_reason)i), search->why[i]);
-    fprintf(stream,
-            "  always on: sequence parallelism (with tp) and the distributed optimizer; not "
-            "available: fp8\n");
+    fprintf(stream, "  always on: sequence parallelism (with tp) and the distributed optimizer");
+    if (gpu->flops[MACHINE_FP8] > 0)
+        fprintf(stream, "; not compared: %s",
+                best->run.precision == MACHINE_FP8 ? "16-bit products" : "fp8");
+    fprintf(stream, "\n");
 }
 
 void show_text(const struct show *show, FILE *stream)
@@ -116,5 +118,5 @@ void show_text(const struct show *show, FILE *stream)
         show_command(show, best, 0, stream);
         fprintf(stream, "\n");
     }
-    print_left(search, stream);
+    print_left(show, stream);
 }

@@ -119,14 +119,17 @@ static int open_fabric(struct fabric *f, struct device *device, const struct wor
                                    .size = (int)world->size,
                                    .master = world->master_addr,
                                    .port = (int)world->master_port,
+                                   .secret = world->secret,
                                    .deadline = f->deadline,
                                    .device = device};
+    const char *backend;
 
     f->count = (size_t)(gpu ? 256 : 4) << 18; /* 256 or 4 MiB */
     f->ranks = calloc((size_t)world->size, sizeof(*f->ranks));
     if (!f->ranks)
         return error_set(err, "out of memory");
-    f->comm = comm_open(world->size == 1 ? "self" : gpu ? "nccl" : "mpi", &options, err);
+    backend = comm_choose((int)world->size, gpu, err);
+    f->comm = backend ? comm_open(backend, &options, err) : NULL;
     if (f->comm)
         f->stream = device_stream_create(device, 0, err);
     if (f->stream)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "gib.h"
 #include "judge_private.h"
 
 #include <math.h>
@@ -245,7 +246,7 @@ static void judge_device(const struct job *job, int r, struct findings *findings
                   m->wrong_blocks > 0 ? VERDICT_FAIL : VERDICT_OK, "no wrong bits",
                   "drain the node and have the GPU replaced",
                   "rank %d: %lld wrong blocks in %.1f GiB", r, (long long)m->wrong_blocks,
-                  m->tested_bytes / 1073741824.0);
+                  gib(m->tested_bytes));
     if (m->copy_rate > 0 && job->machine->limits.host_bandwidth > 0) {
         char expected[64];
 

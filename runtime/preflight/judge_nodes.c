@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Verdicts about versions, counts, limits, clocks and files of the nodes. */
 #include "config.h"
+#include "gib.h"
 #include "judge_private.h"
 #include "remedy.h"
 
@@ -189,12 +190,11 @@ static void judge_files(const struct job *job, int r, double usual_rate, struct 
                   m->sees_files ? VERDICT_OK : VERDICT_FAIL, "sees a file that rank 0 created",
                   remedy_words(REMEDY_SHARED_FILES), m->sees_files ? "seen" : "not seen");
     if (m->disk_free >= 0) {
-        snprintf(expected, sizeof(expected), "at least %.3g GiB free",
-                 limits->disk_bytes / 1073741824);
+        snprintf(expected, sizeof(expected), "at least %.3g GiB free", gib(limits->disk_bytes));
         judge_say(findings, job->hosts[r], "disk space",
                   (double)m->disk_free < limits->disk_bytes ? VERDICT_WARN : VERDICT_OK, expected,
                   "remove old files from the temporary directory", "%.1f GiB free",
-                  (double)m->disk_free / 1073741824);
+                  gib((double)m->disk_free));
     }
     snprintf(expected, sizeof(expected), "at least %.3g MB/s", limits->disk_bandwidth / 1e6);
     if (m->disk_rate <= 0)

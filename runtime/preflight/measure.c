@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -91,13 +90,10 @@ static void measure_disk(struct run *run)
 {
     struct measures *m = &run->measures;
     char path[1100], *data = calloc(1, DISK_BYTES);
-    struct statvfs space;
     double begin;
     int fd;
 
-    m->disk_free = -1;
-    if (statvfs(run->options->scratch, &space) == 0)
-        m->disk_free = (int64_t)(space.f_bavail * space.f_frsize);
+    m->disk_free = file_free_space(run->options->scratch);
     snprintf(path, sizeof(path), "%.1000s/.megatron-preflight.XXXXXX", run->options->scratch);
     fd = data ? mkostemp(path, O_CLOEXEC) : -1;
     if (fd >= 0) {

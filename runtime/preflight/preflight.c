@@ -70,7 +70,10 @@ static void read_facts(struct run *run)
 /* A device that cannot be opened is a verdict, not the end of the test. */
 static void open_device(struct run *run)
 {
-    struct ranks_config config = {.device = run->options->device, .threads = 1, .deterministic = 1};
+    struct ranks_config config = {.device = run->options->device,
+                                  .threads = 1,
+                                  .deterministic = 1,
+                                  .untuned = !run->options->full};
     struct error err = {0};
 
     if (strcmp(ranks_device(config.device), "cpu") != 0)

@@ -2,13 +2,11 @@
 #include "config.h"
 #include "xid.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "kernel_log.h"
 
 /* NVIDIA's catalog of Xids, those that are not caused by the program. */
 static const struct {
@@ -43,16 +41,12 @@ const char *xid_advice(enum xid_action action)
     return texts[action];
 }
 
-/* "NVRM: Xid (PCI:0000:53:00): 79, pid=..." */
-static void take_line(struct node_facts *node, const char *line)
+static void take_xid(void *context, const char *bus, int number)
 {
-    const char *at = strstr(line, "NVRM: Xid (PCI:");
+    struct node_facts *node = context;
     struct xid_facts *xid = node->xids;
-    char bus[16];
-    int number, i;
+    int i;
 
-    if (!at || sscanf(at, "NVRM: Xid (PCI:%15[0-9a-fA-F:.]): %d", bus, &number) != 2)
-        return;
     for (i = 0; i < node->xid_count; i++, xid++)
         if (xid->number == number && strcmp(xid->bus, bus) == 0)
             break;
@@ -60,35 +54,20 @@ static void take_line(struct node_facts *node, const char *line)
         return;
     if (i == node->xid_count) {
         node->xid_count++;
-        memcpy(xid->bus, bus, sizeof(bus));
+        snprintf(xid->bus, sizeof(xid->bus), "%s", bus);
         xid->number = number;
         xid->count = 0;
     }
     xid->count++;
 }
 
-/* A read of /dev/kmsg returns one record; of a file, which tests use, many lines. */
 void xid_read(struct node_facts *node, const char *root)
 {
-    enum { SIZE = 65536, MOST = 1 << 20 };
-    char path[PATH_MAX], *text = malloc(SIZE), *rest, *line;
-    ssize_t length;
-    int fd;
+    int log = kernel_log_open(root, 0);
 
-    snprintf(path, sizeof(path), "%s/dev/kmsg", root);
-    fd = text ? open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
-    node->xid_count = fd < 0 ? -1 : 0;
-    for (int i = 0; fd >= 0 && i < MOST; i++) {
-        length = read(fd, text, SIZE - 1);
-        if (length < 0 && errno == EPIPE) /* the record was overwritten; the next read continues */
-            continue;
-        if (length <= 0)
-            break;
-        text[length] = '\0';
-        for (rest = text; (line = strsep(&rest, "\n"));)
-            take_line(node, line);
-    }
-    if (fd >= 0)
-        close(fd);
-    free(text);
+    node->xid_count = log < 0 ? -1 : 0;
+    if (log < 0)
+        return;
+    kernel_log_xids(log, take_xid, node);
+    close(log);
 }

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_PREPROCESS_CHUNK_H
 #define MEGATRON_PREPROCESS_CHUNK_H
 
-#include "block.h"
+#include "document_block.h"
 #include "encode.h"
 
 struct chunk {

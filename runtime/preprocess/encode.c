@@ -393,8 +393,8 @@ static int work(void *context, int64_t thread, struct error *err)
     struct encode_team *team = encode->team;
     struct worker *worker = &team->workers[thread];
     struct chunk *chunk;
+    int failed;
 
-    (void)err;
     pthread_mutex_lock(&team->lock);
     while ((chunk = choose(worker))) {
         struct block *block = team->free, *freed = NULL;
@@ -424,8 +424,11 @@ static int work(void *context, int64_t thread, struct error *err)
         pthread_cond_broadcast(&team->changed);
     }
     pthread_cond_broadcast(&team->changed);
+    failed = team->failed;
+    if (failed)
+        *err = team->err;
     pthread_mutex_unlock(&team->lock);
-    return 0;
+    return failed ? -1 : 0;
 }
 
 int encode_open(struct encode *encode, struct error *err)
@@ -487,6 +490,7 @@ void encode_stop(struct encode *encode)
 int encode_run(struct encode *encode, const size_t *first, struct error *err)
 {
     struct encode_team *team = encode->team;
+    int rc;
 
     team->first = first;
     team->no_more = team->failed = 0;
@@ -504,14 +508,12 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     }
     for (size_t i = 0; i < encode->threads; i++) /* threads look at each other's */
         team->workers[i].mine = NULL;
-    threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, NULL);
+    rc = threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, err);
     while (team->chunks) {
         struct chunk *chunk = team->chunks;
 
         team->chunks = chunk->next;
         chunk_abandon(chunk);
     }
-    if (team->failed)
-        *err = team->err;
-    return team->failed ? -1 : 0;
+    return rc;
 }

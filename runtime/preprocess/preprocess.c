@@ -4,7 +4,8 @@
 #include "clock.h"
 #include "cpuset.h"
 #include "dictionary.h"
-#include "guard.h"
+#include "file.h"
+#include "step_guard.h"
 #include "remedy.h"
 #include "run.h"
 
@@ -56,9 +57,10 @@ static int check_directory(const char *prefix, struct error *err)
     if (disk_path(directory, err, "%.*s", slash ? (int)(slash - prefix) + 1 : 1,
                   slash ? prefix : ".") < 0)
         return -1;
-    if (access(directory, W_OK | X_OK) < 0)
-        return error_set_errno(err, errno, "cannot write to directory %s", directory);
-    return 0;
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to directory %s", directory);
+    return file_path_error(err);
 }
 
 /* Rank 0: examine input and output, and let the others begin. */
@@ -72,7 +74,8 @@ static int begin(struct run *run, struct error *err)
     if (input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
-        return error_set(err, "standard input can be read by one rank only; run without srun");
+        return error_set_code(err, ERROR_USAGE,
+                              "standard input can be read by one rank only; run without srun");
     exists = find_output(config, true, path, err);
     if (exists < 0)
         return -1;
@@ -93,7 +96,7 @@ static int begin(struct run *run, struct error *err)
         input_plan_clear(&before);
         if (!same) {
             work_forget_words(&run->work);
-            error_set(err, "%s exists", path);
+            error_set_code(err, ERROR_USAGE, "%s exists", path);
             return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
@@ -200,7 +203,7 @@ static int check_tokenizer(const struct run *run, struct error *err)
 {
     if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
         return 0;
-    error_set(err, "this tokenizer has no end-of-document token to append");
+    error_set_code(err, ERROR_USAGE, "this tokenizer has no end-of-document token to append");
     return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
 }
 
@@ -212,9 +215,7 @@ static int open_punkt(struct run *run, struct error *err)
     run->punkt = punkt_open(run->config->punkt, err);
     if (run->punkt)
         return 0;
-    if (!file_error_may_pass(errno))
-        err->code = ERROR_USAGE;
-    return -1;
+    return file_path_error(err);
 }
 
 static int make_dictionary(const struct run *run, struct error *err)
@@ -239,9 +240,9 @@ static int run_all(struct run *run, struct error *err)
         return -1;
     errno = 0;
     run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
-    if (!run->tokenizer && !file_error_may_pass(errno))
-        err->code = ERROR_USAGE;
-    if (!run->tokenizer || check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
+    if (!run->tokenizer)
+        return file_path_error(err);
+    if (check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
         return -1;
     if (run->work.world->rank == 0) {
         if (begin(run, err) < 0)
@@ -323,7 +324,7 @@ int preprocess(const struct preprocess_config *config, const struct world *world
     struct run run = {.config = config};
     int rc;
 
-    guard_start();
+    step_guard_start();
     raise_descriptors();
     pthread_mutex_init(&run.redo_lock, NULL);
     pthread_mutex_init(&run.monitor_lock, NULL);
@@ -352,8 +353,10 @@ int preprocess(const struct preprocess_config *config, const struct world *world
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
             work_acknowledge(&run.work, 0);
-        /* Nothing can be continued; but without --strict the parts are of use. */
-        else if (err->code == ERROR_USAGE && !config->strict && !lost)
+        /* Nothing of this run can be continued. Before it has begun, there may be parts of an
+         * earlier one, which a corrected command line continues; with --strict, a corrected input.
+         */
+        else if (err->code == ERROR_USAGE && run.work.base[0] && !config->strict && !lost)
             work_remove(&run.work);
         else if (world->size > 1)
             work_forget_launch(&run.work);

@@ -47,7 +47,7 @@ struct attempt {
     double time;        /* at which it began, NAN if unknown */
     double first_step;  /* seconds from the start to the end of the first step, NAN if unknown */
     int64_t resumed;    /* iteration of the checkpoint it resumed from, -1 if none or unknown */
-    int64_t total;      /* iterations that the run shall have, -1 if unknown */
+    int64_t total;      /* planned number of iterations, -1 if unknown */
     int64_t seq_length; /* -1 if unknown */
     int64_t world_size; /* -1 if unknown */
     double memory;      /* GiB on the fullest rank, NAN if unknown */

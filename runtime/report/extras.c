@@ -119,6 +119,52 @@ static int take_power(struct extras *e, struct json_value root, struct error *er
     return 1;
 }
 
+static void clear_place(struct place *p)
+{
+    free(p->host), free(p->task), free(p->gpus), free(p->nics), free(p->cpus);
+}
+
+static int same_place(const struct place *a, const struct place *b)
+{
+    if (a->rank >= 0 || b->rank >= 0)
+        return a->rank == b->rank;
+    return strcmp(a->task, b->task) == 0 && strcmp(a->host, b->host) == 0;
+}
+
+/* Where a task is in the list: after a restart, a rank may run elsewhere. Only tasks that a page
+ * shows are looked for. */
+static size_t find_place(const struct extras *e, const struct place *place)
+{
+    enum { SHOWN = 1024 };
+    size_t i = 0;
+
+    while (i < e->place_count && i < SHOWN && !same_place(&e->places[i], place))
+        i++;
+    return i < SHOWN ? i : e->place_count;
+}
+
+/* The last placement of each task counts. */
+static int add_place(struct extras *e, const struct place *place, struct error *err)
+{
+    struct place *places;
+    size_t at;
+
+    if (!place->task || !place->host)
+        return no_memory(err);
+    at = find_place(e, place);
+    if (at < e->place_count) {
+        clear_place(&e->places[at]);
+        e->places[at] = *place;
+        return 0;
+    }
+    places = room(e->places, e->place_count, sizeof(*places));
+    if (!places)
+        return no_memory(err);
+    e->places = places;
+    e->places[e->place_count++] = *place;
+    return 0;
+}
+
 static int take_placement(struct extras *e, struct json_value root, struct error *err)
 {
     struct json_value tasks, task;
@@ -127,18 +173,19 @@ static int take_placement(struct extras *e, struct json_value root, struct error
     if (json_member(root, "tasks", &tasks) < 0 || json_iterate(tasks, &at) < 0)
         return 1;
     while (json_next(&at, NULL, NULL, &task) && e->place_count < MOST_PLACES) {
-        struct place *places = room(e->places, e->place_count, sizeof(*places));
-
-        if (!places)
-            return no_memory(err);
-        e->places = places;
-        e->places[e->place_count++] = (struct place){
+        struct place place = {
             .host = member_text(root, "host"),
             .task = member_text(task, "task"),
             .gpus = list_text(task, "gpus"),
             .nics = list_text(task, "nics"),
             .cpus = member_text(task, "cpus"),
+            .rank = member_integer(task, "rank", -1),
         };
+
+        if (add_place(e, &place, err) < 0) {
+            clear_place(&place);
+            return -1;
+        }
     }
     return 1;
 }
@@ -197,11 +244,8 @@ void extras_clear(struct extras *e)
 {
     for (size_t i = 0; i < e->rank_count; i++)
         free(e->ranks[i].host);
-    for (size_t i = 0; i < e->place_count; i++) {
-        struct place *p = &e->places[i];
-
-        free(p->host), free(p->task), free(p->gpus), free(p->nics), free(p->cpus);
-    }
+    for (size_t i = 0; i < e->place_count; i++)
+        clear_place(&e->places[i]);
     for (size_t i = 0; i < e->check_count; i++) {
         struct check *c = &e->checks[i];
 

@@ -24,6 +24,7 @@ struct power {
 
 struct place {
     char *host, *task, *gpus, *nics, *cpus;
+    int64_t rank; /* -1: not known */
 };
 
 struct check {

@@ -301,7 +301,7 @@ void figure_heat(const struct extras *e, struct text *html)
         return;
     text_printf(html,
                 "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
-                "class=\"unit\">mean, %.4g ms (pale) to %.4g ms (dark)</span></figcaption>\n<svg "
+                "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
                 "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
                 "step times\">",
                 h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL,

@@ -173,7 +173,8 @@ int input_read(struct input *input, const struct input_options *o, struct error 
         return error_set_code(err, ERROR_USAGE, "%s",
                               input->notes.count > 0
                                   ? input->notes.items[0]
-                                  : "there is no start and no step of a run in these files");
+                                  : "these files contain no steps of a training run; name logs or "
+                                    "metrics of megatron train or Megatron-LM");
     for (; input->runs.count > MOST_RUNS; input->runs.count--) {
         if (input->runs.count == MOST_RUNS + 1)
             notes_add(&input->notes, "only the first %d runs are shown", MOST_RUNS);

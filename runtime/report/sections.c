@@ -280,9 +280,9 @@ static void placement(const struct extras *e, struct text *html)
             text_escape(html, p->host ? p->host : "");
             text_add(html, "</b>");
         }
-        text_add(html, "<div class=\"task\"><b>");
+        text_printf(html, "<div class=\"task\">%s <b>", p->rank >= 0 ? "rank" : "task");
         text_escape(html, p->task ? p->task : "");
-        text_add(html, "</b> GPU ");
+        text_add(html, p->gpus && p->gpus[0] ? "</b> GPU " : "</b>");
         text_escape(html, p->gpus ? p->gpus : "");
         text_add(html, "<br><small>CPUs ");
         text_escape(html, p->cpus ? p->cpus : "");
@@ -310,14 +310,15 @@ static void plan_row(struct text *html, const char *name, double plan, double fa
 void section_extras(const struct extras *e, const struct run *run, struct text *html)
 {
     if (e->plan_layout) {
-        text_add(html, "<h3>Plan against fact</h3><p>");
+        text_add(html, "<h3>Plan and measurement</h3><p>");
         text_escape(html, e->plan_layout);
         text_add(html, "</p><div class=\"scroll\"><table><thead><tr><th></th><th>planned</th><th>"
                        "measured</th><th>difference</th></tr></thead><tbody>\n");
         plan_row(html, "step time, s", e->plan_step, run->median / 1000);
         plan_row(html, "TFLOP/s per GPU", e->plan_tflops, run->tflops);
         plan_row(html, "tokens/s", e->plan_tokens, run->tokens_per_second);
-        plan_row(html, "memory, GiB", e->plan_memory, run->attempts[run->count - 1]->memory);
+        plan_row(html, "memory of the fullest rank, GiB", e->plan_memory,
+                 run->attempts[run->count - 1]->memory);
         text_add(html, "</tbody></table></div>\n");
     }
     checks(e, html);

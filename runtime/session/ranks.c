@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 #include "file.h"
+#include "locate.h"
 #include "log.h"
 #include "remedy.h"
 
@@ -63,6 +64,18 @@ static const char *cache_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size ? path : NULL;
 }
 
+/* The directory of tuning results that come with the program: $MEGATRON_TUNING_DIR ("": none), or
+ * the installed one. */
+static const char *tuning_directory(char *path, size_t size)
+{
+    const char *own = getenv("MEGATRON_TUNING_DIR");
+    struct error none;
+
+    if (own)
+        return own[0] ? own : NULL;
+    return locate_data("tuning", path, size, &none) == 0 ? path : NULL;
+}
+
 /* The GPU assigned by the launcher: the first number of its list. */
 static int gpu_index(const struct world *world)
 {
@@ -72,13 +85,15 @@ static int gpu_index(const struct world *world)
 struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
                                  struct error *err)
 {
-    char cache[PATH_MAX];
+    char cache[PATH_MAX], installed[PATH_MAX];
     struct device_options options = {
         .cache_dir = cache_directory(cache, sizeof(cache)),
+        .tuning_dir = tuning_directory(installed, sizeof(installed)),
         .index = gpu_index(world),
         .local_rank = (int)world->local_rank,
         .threads = config->threads > 0 ? (int)config->threads : 0,
         .deterministic = config->deterministic,
+        .untuned = config->untuned,
         .unfused_attention = config->unfused_attention,
         .random_order = config->random_order,
         .order_seed = config->seed,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BERT's vocab.txt: a token on each line, its number is the id. Megatron's BertWordPieceLowerCase
  * and BertWordPieceCase, with the ids of Hugging Face's BertTokenizerFast. */
-#include "model.h"
+#include "tokenizer_private.h"
 #include "file.h"
 #include "remedy.h"
 

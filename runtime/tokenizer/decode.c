@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids to text. */
-#include "model.h"
+#include "tokenizer_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* The engine: words from the splitter go through the cache in batches, so that the memory of a
  * whole batch is being fetched before the first word is read; words that are not in the cache are
  * encoded and stored. */
-#include "model.h"
+#include "tokenizer_private.h"
 #include "encoder.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_ENCODER_H
 #define MEGATRON_ENCODER_H
 
-#include "model.h"
+#include "tokenizer_private.h"
 #include "nfc.h"
 #include "words.h"
 

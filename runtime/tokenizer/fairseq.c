@@ -3,7 +3,7 @@
  * with RoBERTa's ids. */
 #include "fairseq.h"
 #include "locate.h"
-#include "model.h"
+#include "tokenizer_private.h"
 #include "remedy.h"
 
 #include <stdlib.h>

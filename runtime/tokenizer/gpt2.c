@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* GPT-2's two files: vocab.json (tokens and ids) and merges.txt (pairs, lowest rank first). */
-#include "model.h"
+#include "tokenizer_private.h"
 #include "file.h"
 #include "json.h"
 #include "locate.h"

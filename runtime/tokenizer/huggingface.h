@@ -3,7 +3,7 @@
 #ifndef MEGATRON_HUGGINGFACE_H
 #define MEGATRON_HUGGINGFACE_H
 
-#include "model.h"
+#include "tokenizer_private.h"
 #include "json.h"
 
 #define HUGGINGFACE_FILE_LIMIT (UINT64_C(1) << 30)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NullTokenizer: texts are numbers with single spaces between them. */
-#include "model.h"
+#include "tokenizer_private.h"
 
 static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, int64_t id)
 {

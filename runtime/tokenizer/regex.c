@@ -4,7 +4,7 @@
  * seen when no transition is left is the one that a backtracking engine would find. Matches and
  * look-aheads are decided when the next character is known. */
 #include "regex.h"
-#include "model.h"
+#include "tokenizer_private.h"
 #include "property.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A SentencePiece model: a protocol buffer of pieces with scores, of how it was trained and of how
  * texts are normalized. */
-#include "model.h"
+#include "tokenizer_private.h"
 #include "file.h"
 #include "protobuf.h"
 #include "remedy.h"

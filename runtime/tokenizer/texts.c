@@ -20,23 +20,25 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
 
-/* The first 'id' from 'from' on, or the end; of narrow ids, four at a time. */
+/* The first 'id' from 'from' on, or the end. Narrow ids are compared 32 at a time, as vectors. */
 static size_t find_id(const struct token_buffer *out, size_t from, uint32_t id, int wide)
 {
-    const uint64_t ones = UINT64_C(0x0001000100010001), high = ones << 15;
+    const uint16_t *narrow = out->ids, wanted = (uint16_t)id;
 
     if (wide) {
         while (from < out->count && ((const uint32_t *)out->ids)[from] != id)
             from++;
         return from;
     }
-    for (uint64_t four; out->count - from >= 4; from += 4) {
-        memcpy(&four, (const uint16_t *)out->ids + from, sizeof(four));
-        four ^= ones * id;
-        if ((four - ones) & ~four & high)
+    for (; out->count - from >= 32; from += 32) {
+        uint16_t found = 0;
+
+        for (unsigned i = 0; i < 32; i++)
+            found |= narrow[from + i] == wanted ? UINT16_MAX : 0;
+        if (found)
             break;
     }
-    while (from < out->count && ((const uint16_t *)out->ids)[from] != id)
+    while (from < out->count && narrow[from] != wanted)
         from++;
     return from;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rank files: tiktoken's text format (per line a token in base64 and its rank), in which Llama 3 is
  * distributed, and Megatron's JSON list of the same. */
-#include "model.h"
+#include "tokenizer_private.h"
 #include "base64.h"
 #include "file.h"
 #include "json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model.h"
+#include "tokenizer_private.h"
 
 #include <math.h>
 #include <stdio.h>

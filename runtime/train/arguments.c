@@ -293,11 +293,18 @@ static int check_numbers(const struct arguments *a, const struct options_result 
     return 0;
 }
 
+/* A dry run is for GPUs, which this node may not have, unless --device is cpu. */
+static int trains_on_cpus(const struct arguments *a)
+{
+    if (a->dry_run)
+        return a->device == DEVICE_CPU;
+    return strcmp(ranks_device((enum device_choice)a->device), "cpu") == 0;
+}
+
 /* CPUs compute in fp32, with weights that are rounded to fp16. */
 static int emulates(const struct arguments *a)
 {
-    return a->mlm.memory_efficient_fp16 && !a->dry_run &&
-           strcmp(ranks_device((enum device_choice)a->device), "cpu") == 0;
+    return a->mlm.memory_efficient_fp16 && trains_on_cpus(a);
 }
 
 static int derive_model(struct arguments *a, struct error *err)
@@ -471,11 +478,8 @@ static int read_files(struct arguments *a, const struct options_result *given, s
     errno = 0;
     if (data_files_read(a, err) < 0 || ask_tokenizer(a, given, err) < 0 ||
         network_from_weights(a, given, err) < 0 || check_vocabulary(a, given, err) < 0 ||
-        arguments_recipe_files(a, given, err) < 0) {
-        if (!file_error_may_pass(errno))
-            err->code = ERROR_USAGE;
-        return -1;
-    }
+        arguments_recipe_files(a, given, err) < 0)
+        return file_path_error(err);
     a->reads_files = 0;
     return 0;
 }
@@ -483,9 +487,7 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 /* With --device auto, the device may differ between nodes. */
 static int check_device(struct arguments *a, struct error *err)
 {
-    const char *name = ranks_device((enum device_choice)a->device);
-
-    if (a->dry_run || strcmp(name, "cpu") != 0 || (!a->bf16 && !a->fp16) || emulates(a))
+    if (!trains_on_cpus(a) || (!a->bf16 && !a->fp16) || emulates(a))
         return 0;
     a->reads_files = a->device == DEVICE_AUTO;
     if (a->device == DEVICE_AUTO)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `megatron train --dry-run`: on which GPUs the run fits, then what its ranks need. */
 #include "rank_memory.h"
+#include "gib.h"
 #include "ranks.h"
 #include "train.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-
-#define GIB 1073741824.0
 
 /* Memory that a process can use on these GPUs, in GiB (ECC and the driver take some). */
 static const struct card {
@@ -62,10 +61,10 @@ static double uses_of(const struct arguments *a, const struct rank_memory *memor
 {
     const struct model_memory *m = &memory->device;
     const struct use all[USES] = {
-        {"weights", (double)m->weights / GIB},
-        {"gradients", (double)m->gradients / GIB},
-        {"optimizer", (double)m->optimizer / GIB},
-        {"activations", (double)m->activations / GIB},
+        {"weights", gib((double)m->weights)},
+        {"gradients", gib((double)m->gradients)},
+        {"optimizer", gib((double)m->optimizer)},
+        {"activations", gib((double)m->activations)},
         {"attention workspace", attention_workspace(a)},
         {"CUDA context", CONTEXT},
         {"NCCL", nccl_buffers(&a->layout)},

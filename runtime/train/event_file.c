@@ -3,6 +3,7 @@
  * a protocol buffer of type Event. Only what scalars need is encoded here. */
 #include "append_file.h"
 #include "clock.h"
+#include "crc.h"
 #include "event_file.h"
 #include "file.h"
 #include "message.h"
@@ -15,12 +16,11 @@
 
 struct event_file {
     struct append_file *records;
-    uint32_t table[256];
 };
 
-static uint32_t masked_crc(const uint32_t table[256], const unsigned char *data, size_t size)
+static uint32_t masked_crc(const unsigned char *data, size_t size)
 {
-    uint32_t c = crc_of(table, 0, data, size);
+    uint32_t c = crc32c_of(0, data, size);
 
     return (c >> 15 | c << 17) + 0xA282EAD8u;
 }
@@ -31,8 +31,8 @@ static void write_record(struct event_file *file, const struct message *data)
     unsigned char record[sizeof(data->data) + 16];
 
     put_fixed(&head, data->size, 8);
-    put_fixed(&head, masked_crc(file->table, head.data, 8), 4);
-    put_fixed(&tail, masked_crc(file->table, data->data, data->size), 4);
+    put_fixed(&head, masked_crc(head.data, 8), 4);
+    put_fixed(&tail, masked_crc(data->data, data->size), 4);
     memcpy(record, head.data, head.size);
     memcpy(record + head.size, data->data, data->size);
     memcpy(record + head.size + data->size, tail.data, tail.size);
@@ -49,7 +49,6 @@ struct event_file *event_file_create(const char *directory, struct error *err)
         error_set(err, "out of memory");
         return NULL;
     }
-    crc_make_table(file->table, CRC_CASTAGNOLI);
     gethostname(host, sizeof(host) - 1);
     if (file_make_directories(directory, 0777) < 0) {
         error_set_errno(err, errno, "--tensorboard-dir: cannot create %s", directory);

@@ -20,12 +20,10 @@ int feeds_check(const struct arguments *a, struct error *err)
         return 0;
     if (err->code == ERROR_VOCABULARY) {
         err->code = ERROR_USAGE;
-        return error_append(err, ", which is that of %s; the data were made with another tokenizer",
+        return error_append(err, " (from %s); the data were made with another tokenizer",
                             a->vocabulary_origin);
     }
-    if (!file_error_may_pass(errno))
-        err->code = ERROR_USAGE;
-    return -1;
+    return file_path_error(err);
 }
 
 static int create_splits(const struct dataset_config *config, struct feeds *feeds,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages of protocol buffers, field by field, and the checksums of the files that contain them.
- * What does not fit is left out; messages here are small. */
+/* Messages of protocol buffers, field by field. What does not fit is left out; messages here are
+ * small. */
 #ifndef MEGATRON_MESSAGE_H
 #define MEGATRON_MESSAGE_H
 
@@ -64,32 +64,6 @@ static inline void put_double(struct message *m, unsigned number, double value)
     memcpy(&bits, &value, sizeof(bits));
     put_varint(m, number << 3 | 1);
     put_fixed(m, bits, 8);
-}
-
-/* A CRC of 32 bits: the table of a polynomial with its bits reversed, and the checksum of 'data'
- * appended to what has the checksum 'before' (0: nothing). */
-#define CRC_ZLIB       0xEDB88320u
-#define CRC_CASTAGNOLI 0x82F63B78u
-
-static inline void crc_make_table(uint32_t table[256], uint32_t polynomial)
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-
-        for (int bit = 0; bit < 8; bit++)
-            c = c & 1 ? c >> 1 ^ polynomial : c >> 1;
-        table[i] = c;
-    }
-}
-
-static inline uint32_t crc_of(const uint32_t table[256], uint32_t before, const unsigned char *data,
-                              size_t size)
-{
-    uint32_t c = before ^ 0xFFFFFFFFu;
-
-    for (size_t i = 0; i < size; i++)
-        c = table[(c ^ data[i]) & 0xFF] ^ c >> 8;
-    return c ^ 0xFFFFFFFFu;
 }
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "outputs.h"
+#include "file.h"
 #include "log.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
     if (a->tensorboard_dir) {
         outputs->events = event_file_create(a->tensorboard_dir, err);
         if (!outputs->events)
-            return -1;
+            return file_path_error(err);
     }
     if (a->wandb_project) {
         const struct wandb_names names = {a->wandb_project, a->wandb_name, a->wandb_entity};
@@ -25,14 +26,16 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
 
         outputs->wandb = wandb_file_create(directory, &names, err);
         if (!outputs->wandb)
-            return -1;
+            return file_path_error(err);
         log_note("Weights & Biases: `wandb sync %s` uploads this run",
                  wandb_file_directory(outputs->wandb));
     }
     if (a->metrics_file) {
         outputs->metrics = append_file_open(a->metrics_file, 0, err);
-        if (!outputs->metrics)
+        if (!outputs->metrics) {
+            file_path_error(err);
             return error_prefix(err, "--metrics-file");
+        }
     }
     return 0;
 }

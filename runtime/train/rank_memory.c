@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rank_memory.h"
 #include "configure.h"
+#include "gib.h"
 #include "log.h"
 #include "ranks.h"
 #include "train.h"
@@ -12,11 +13,6 @@
 
 /* A run of this many steps or more should save checkpoints. */
 enum { LONG_RUN = 1000 };
-
-static double gib(size_t bytes)
-{
-    return (double)bytes / (1 << 30);
-}
 
 static size_t device_total(const struct model_memory *m)
 {

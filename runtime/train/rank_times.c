@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "contract.h"
 #include "cpuset.h"
+#include "kernel_log.h"
 #include "log.h"
 #include "report_records.h"
 
@@ -75,15 +77,27 @@ static void find_gpu(struct rank_times *t, const struct rank_place *place)
 {
     struct gpu_state state;
 
-    t->index = -1;
+    t->index = t->kernel_log = -1;
     if (!place->gpu)
         return;
     t->nvml = nvml_gpus_open(NULL);
     for (int i = 0; t->nvml && i < nvml_gpus_count(t->nvml); i++)
         if (nvml_gpus_read(t->nvml, i, &state) == 0 &&
             (place->pci[0] ? strncmp(place->pci, state.bus, strlen(state.bus)) == 0
-                           : i == t->local_rank))
+                           : i == t->local_rank)) {
             t->index = i;
+            memcpy(t->bus, state.bus, sizeof(t->bus));
+        }
+    t->kernel_log = kernel_log_open("", 1);
+}
+
+/* The log names a GPU without its function: 0000:53:00. */
+static void take_xid(void *context, const char *bus, int number)
+{
+    struct rank_times *t = context;
+
+    if (strncasecmp(t->bus, bus, strlen(bus)) == 0)
+        t->xid = number;
 }
 
 static void take_sample(struct rank_times *t, double seconds, struct rank_sample *sample)
@@ -93,12 +107,15 @@ static void take_sample(struct rank_times *t, double seconds, struct rank_sample
 
     if (t->index >= 0)
         nvml_gpus_sample(t->nvml, t->index, &state);
+    if (t->kernel_log >= 0)
+        kernel_log_xids(t->kernel_log, take_xid, t);
     *sample = (struct rank_sample){.milliseconds = (float)(1000 * seconds),
                                    .watts = (float)state.watts,
                                    .mhz = (float)state.megahertz,
                                    .celsius = (float)state.celsius,
                                    .slow_reasons = (uint32_t)state.slow_reasons,
-                                   .retransmitted = (uint32_t)(retransmitted - t->retransmitted)};
+                                   .retransmitted = (uint32_t)(retransmitted - t->retransmitted),
+                                   .xid = t->xid};
     t->retransmitted = retransmitted;
 }
 
@@ -146,7 +163,7 @@ static void write_places(const struct rank_times *t, FILE *out)
 
             if (strcmp(place->host, host) != 0)
                 continue;
-            fprintf(out, "%s{\"task\":%d,\"gpus\":", count++ ? "," : "", r);
+            fprintf(out, "%s{\"task\":%d,\"rank\":%d,\"gpus\":", count++ ? "," : "", r, r);
             write_list(out, place->gpus);
             fprintf(out, ",\"nics\":");
             write_list(out, place->nics);
@@ -263,7 +280,9 @@ const char *rank_times_cause(const struct rank_sample *sample, const struct rank
     const char *reason = gpu_slow_reason(sample->slow_reasons);
     double usual = median_of(NULL, samples, size, -1, offsetof(struct rank_sample, mhz));
 
-    if (reason[0])
+    if (sample->xid > 0)
+        snprintf(text, length, "its GPU reported Xid %d", sample->xid);
+    else if (reason[0])
         snprintf(text, length, "its clocks are lowered by %s", reason);
     else if (sample->mhz > 0 && sample->mhz < 0.95 * usual)
         snprintf(text, length, "its clock is %.0f MHz, the median is %.0f MHz", (double)sample->mhz,
@@ -342,7 +361,8 @@ int rank_times_open(struct rank_times *t, const struct parallel *parallel,
                              .rank = comm->rank,
                              .size = comm->size,
                              .local_rank = (int)world->local_rank,
-                             .index = -1};
+                             .index = -1,
+                             .kernel_log = -1};
     if (interval == 0)
         return 0;
     describe_place(&mine, parallel);
@@ -369,6 +389,8 @@ int rank_times_open(struct rank_times *t, const struct parallel *parallel,
 void rank_times_close(struct rank_times *t)
 {
     nvml_gpus_close(t->nvml);
+    if (t->kernel_log > 0)
+        close(t->kernel_log);
     free(t->places);
     free(t->samples);
     free(t->slow);

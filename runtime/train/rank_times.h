@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rank delays the others: every so many steps the logging rank collects a few numbers of
- * each rank (time of its forward and backward passes, power, clock, reasons for lower clocks, TCP
- * retransmissions of its node), compares them and names stragglers. The numbers are read when the
- * log line waits for the device anyway, so that a step itself is never delayed. */
+ * each rank (time of its forward and backward passes, power, clock, reasons for lower clocks, Xid
+ * errors, TCP retransmissions of its node), compares them and names stragglers. The numbers are
+ * read when the log line waits for the device anyway, so that a step itself is never delayed. */
 #ifndef MEGATRON_RANK_TIMES_H
 #define MEGATRON_RANK_TIMES_H
 
@@ -25,6 +25,7 @@ struct rank_sample {
     float watts, mhz, celsius; /* -1: unknown */
     uint32_t slow_reasons;     /* see nvml_gpus.h */
     uint32_t retransmitted;    /* TCP segments of the node since the last sample */
+    int32_t xid;               /* the last error of the GPU in the kernel log; 0: none */
 };
 
 struct rank_times {
@@ -33,6 +34,9 @@ struct rank_times {
     struct nvml_gpus *nvml; /* NULL: there is none, or this rank has no GPU */
     int index;              /* of this rank's GPU in NVML; -1: unknown */
     uint64_t retransmitted; /* so far, on this node */
+    int kernel_log;         /* descriptor; -1: not readable, or this rank has no GPU */
+    char bus[24];           /* of this rank's GPU; "": unknown */
+    int32_t xid;            /* the last one */
     int64_t compared;       /* how often */
     /* on the logging rank */
     struct rank_place *places;

@@ -6,6 +6,7 @@
 #include "file.h"
 #include "index.h"
 #include "log.h"
+#include "remedy.h"
 #include "tokenizer_files.h"
 
 #include <inttypes.h>
@@ -86,9 +87,13 @@ int saving_check(const struct arguments *a, struct error *err)
     int64_t *list = NULL;
     size_t count = 0;
 
+    if (a->save && directory_prepare(a->save, err) < 0) {
+        file_path_error(err);
+        error_prefix(err, "cannot save checkpoints");
+        return error_remedy(err, REMEDY_SAVE_DIRECTORY);
+    }
     if (!a->save || (a->load && file_is_same(a->load, a->save)))
         return 0;
-    /* A directory that cannot be read is reported when it is prepared for saving. */
     if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 ||
         (a->load && !a->finetune && is_same_run(a))) {
         free(list);

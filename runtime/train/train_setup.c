@@ -13,6 +13,7 @@
 #include "hf.h"
 #include "log.h"
 #include "configure.h"
+#include "gib.h"
 #include "rank_memory.h"
 #include "ranks.h"
 #include "start_lines.h"
@@ -81,7 +82,7 @@ static void register_memory(struct train *t)
     if (t->world->rank != 0)
         return;
     if (taken > 0)
-        printf(" > %.3f GiB registered with NCCL on this rank\n", (double)taken / (1 << 30));
+        printf(" > %.3f GiB registered with NCCL on this rank\n", gib((double)taken));
     else
         log_warning("--nccl-ub has no effect: it needs data- or tensor-parallel ranks on GPUs");
 }

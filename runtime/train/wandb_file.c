@@ -5,6 +5,7 @@
 #include "wandb_file.h"
 #include "append_file.h"
 #include "clock.h"
+#include "crc.h"
 #include "file.h"
 #include "message.h"
 
@@ -33,7 +34,6 @@ enum {
 
 struct wandb_file {
     struct append_file *records;
-    uint32_t table[256];
     size_t at; /* in the file */
     uint64_t number;
     double began;
@@ -47,7 +47,7 @@ struct wandb_file {
 static void add_part(struct wandb_file *file, int kind, const unsigned char *data, size_t size)
 {
     const unsigned char type = (unsigned char)kind;
-    uint32_t sum = crc_of(file->table, crc_of(file->table, 0, &type, 1), data, size);
+    uint32_t sum = crc32_of(crc32_of(0, &type, 1), data, size);
     unsigned char part[BLOCK];
 
     for (int i = 0; i < 4; i++)
@@ -155,7 +155,6 @@ struct wandb_file *wandb_file_create(const char *directory, const struct wandb_n
         error_set(err, "out of memory");
         return NULL;
     }
-    crc_make_table(file->table, CRC_ZLIB);
     file->began = clock_now();
     make_id(id);
     if (open_file(file, directory, id, err) < 0) {

@@ -157,7 +157,7 @@ check import hf-large large
 cp -r fitting kept
 for folder in kept fresh; do
     check export large $folder --dtype fp16
-    is "$rc $out" "1 megatron checkpoint: tensor layers.0.attention.query.bias contains -70000, which overflows fp16 (maximum 65504); export it as bf16 or fp32; choose the type with --dtype" \
+    is "$rc $out" "2 megatron checkpoint: tensor layers.0.attention.query.bias contains -70000, which overflows fp16 (maximum 65504); export it as bf16 or fp32; choose the type with --dtype" \
         "export of what fp16 cannot hold"
 done
 same kept fitting "  leaves an earlier export as it was"
@@ -175,14 +175,14 @@ bad() {
 }
 bad "an unknown action" 'unknown action look; use inspect' look run
 bad "no directory" 'inspect takes one directory' inspect
-bad "a directory that is none" 'nowhere is not a checkpoint directory' inspect nowhere
+bad "a directory without checkpoints" 'nowhere is not a checkpoint directory' inspect nowhere
 bad "an iteration that is not there" 'run does not contain a checkpoint of iteration 5; it contains 8; select one' verify run --iteration 5
 mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
 bad "a latest one that is not there" \
     'gone/latest_checkpointed_iteration.txt names iteration 100, but iter_0000100 does not exist; gone contains 14, 13, 12, 11, 10, 8, 6, 4 and 1 older ones; select one with --iteration$' inspect gone
 rm -r gone/iter_*
 bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone
-bad "a folder without config.json" 'cannot open run/config.json .*add --format megatron' import run x
+bad "a folder without config.json" 'run/config.json does not exist, .*; for a Megatron-LM checkpoint, add --format megatron' import run x
 mkdir odd && echo '{"model_type": "t5"}' >odd/config.json
 bad "another kind of model" 'model_type t5 is not supported; only gpt2, llama, mistral, .* are' import odd x
 cp -r hf cut && truncate -s 5000 cut/model.safetensors

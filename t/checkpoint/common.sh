@@ -14,12 +14,12 @@ common=(--seq-length 32 --micro-batch-size 2 --global-batch-size 16 --lr 1e-3 --
     --eval-iters 1 --eval-interval 3 --device cpu --cpu-threads 1 --distributed-timeout-minutes 1)
 t=--tensor-model-parallel-size p=--pipeline-model-parallel-size c=--context-parallel-size
 
-# train RANKS OPTION...: the output is in $out, the exit status in $rc.
+# train RANKS OPTION...: the output is in $out, the exit status in $rc. TRAIN_LIMIT: seconds (120).
 train() {
     local ranks=$1 run=()
     shift
     [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
-    out=$(timeout 120 "${run[@]}" "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 "$@" 2>&1)
+    out=$(timeout "${TRAIN_LIMIT:-120}" "${run[@]}" "$megatron" train "${model[@]}" "${common[@]}" --train-iters 8 "$@" 2>&1)
     rc=$?
 }
 

@@ -100,11 +100,11 @@ for place in iter_0000007/mp_rank_00_000 release/mp_rank_00; do
     refused "a checkpoint of Megatron-LM, $place" 'theirs contains a Megatron-LM checkpoint; import it first' --load theirs
 done
 rm -rf theirs && mkdir -p theirs/iter_0000007 && touch theirs/iter_0000007/metadata.json
-refused "a distributed checkpoint of Megatron-LM" 'theirs contains a Megatron-LM checkpoint; import it first' --load theirs
+refused "a distributed checkpoint of Megatron-LM" 'theirs contains a Megatron-LM checkpoint \(torch_dist\); import it first' --load theirs
 train 1 --load whole --ckpt-step 3
 like "$out" 'loaded checkpoint from whole at iteration 3' "--ckpt-step takes the one that it names"
 refused "no directory" 'nowhere contains no checkpoint' --load nowhere
-code=1 refused "no directory to save in" 'cannot create the directory /dev/null/x' --save /dev/null/x
+refused "no directory to save in" 'cannot create the directory /dev/null/x' --save /dev/null/x
 refused "--save-interval alone" '--save-interval requires --save' --save-interval 5
 refused "another model" \
     'iter_0000008: the checkpoint belongs to another model: hidden-size \(32, here 64\).*embedding.word.weight \(300 x 32, here 300 x 64\)' \
@@ -481,10 +481,10 @@ like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteratio
 
 # SIGKILL at random times, during training and saving, until the run finishes.
 rm -rf run whole
-train 2 $t 2 --save whole --train-iters 600
+TRAIN_LIMIT=400 train 2 $t 2 --save whole --train-iters 300
 kills=0
 for ((try = 0; try < 40; try++)); do
-    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 600 --save run --load run \
+    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 300 --save run --load run \
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then
@@ -506,5 +506,5 @@ done
 diag "$kills kills, $((try + 1)) starts"
 ok "a run is killed" test $kills -ge 1
 ok "a run that was killed again and again ends" test $try -lt 40
-same whole/iter_0000600 run/iter_0000600 "with the same checkpoint"
+same whole/iter_0000300 run/iter_0000300 "with the same checkpoint"
 done_testing

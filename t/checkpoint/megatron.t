@@ -146,8 +146,8 @@ refused "some other file" 'it was not written by torch.save'
 (cd from && perl -MIO::Compress::Zip=zip -e 'zip ["release/mp_rank_00/model_optim_rng.pt"] => "outer.zip"' 2>/dev/null)
 [ ! -e from/outer.zip ] || path=from/outer.zip refused "an archive around it" 'unpack'
 rm -rf from && mkdir from
-refused "an empty directory" 'from is not a Megatron-LM checkpoint'
-path=nowhere refused "no directory" 'cannot open nowhere'
+code=2 refused "an empty directory" 'from is not a Megatron-LM checkpoint'
+code=2 path=nowhere refused "no directory" 'cannot open nowhere'
 check export gpt x --format fairseq
 like "$out" 'export supports --format hf, megatron and torch_dist only' "no export to fairseq"
 check import gpt-hf x --vocab-size 5

@@ -68,7 +68,11 @@ ok "a run's iteration is kept" test -f trained/iter_0000001/.metadata
 is "$(cat trained/latest_checkpointed_iteration.txt)" 1 "  and named"
 train 1 --load trained
 is "$rc" 2 "train --load of one"
-like "$out" 'trained contains a Megatron-LM checkpoint; import it first: megatron checkpoint import' "  says how"
+like "$out" 'trained contains a Megatron-LM checkpoint \(torch_dist\); import it first: megatron checkpoint import' "  says how"
+unlike "$out" damaged "  and nothing is damaged"
+try "$megatron" checkpoint inspect trained
+is "$rc" 2 "inspect of one"
+like "$out" 'trained contains a Megatron-LM checkpoint \(torch_dist\); import it first' "  says the same"
 
 # Damaged and hostile files: one line, and nothing is left.
 refused() {

@@ -20,7 +20,7 @@ is "$(imports "$(image import "${registry}small:1")")" 0 "once"
 registry_down
 out=$(image import "${registry}small:1"); rc=$?
 is "$rc" 0 "if the registry is down, the cached image is used"
-like "$out" 'warning: .*; using the image that the name meant last time' "with a warning"
+like "$out" 'warning: .*; using the image that the name referred to last time' "with a warning"
 out=$(image import "${registry}other:1"); rc=$?
 is "$rc" 1 "if the registry is down, a new image fails"
 like "$out" 'check that the registry is running' "with the remedy"

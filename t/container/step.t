@@ -139,7 +139,7 @@ refused 'megatron: n[1-4]: --megatron-mounts: cannot mount /nowhere: No such fil
 unlike "$out" 'importing' "before anything is imported"
 refused 'megatron: n[1-4]: --megatron-image: cannot open /nowhere.sqsh' "a file that is missing" --megatron-image=/nowhere.sqsh true
 echo text >"$home/text"
-refused 'is not a squashfs image' "a file that is no image" --megatron-image="$home/text" true
+refused 'is not a squashfs image' "a file that is not an image" --megatron-image="$home/text" true
 refused '404 Not Found; check the image.s name and tag' "no such image" --megatron-image="${registry}none:1" true
 is "$(grep -c '404 Not Found' <<<"$out")" 1 "reported by one node"
 refused 'cannot change to the directory .* in the container' "no such working directory" --megatron-image="${registry}small:1" --megatron-workdir=/nowhere true

@@ -38,7 +38,7 @@ rm -rf "$stage"/*
 chown 65534 "$entry"
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(imports)" 0:1 "an image that somebody else owns is not started, but imported"
-like "$out" 'belongs to user 65534 and is not trusted' "and it is reported"
+like "$out" 'belongs to user 65534, whom this cache does not trust' "and it is reported"
 chown root "$entry"
 rm -rf "$home/.cache" "$stage"/*
 mv "$entry" "$entry.real" && ln -s "$entry.real" "$entry"
@@ -93,7 +93,7 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "with the registry down an administrator's image starts by name"
-like "$out" 'using the image that the name meant last time' "with a warning"
+like "$out" 'using the image that the name referred to last time' "with a warning"
 chown 65534 "$admin"/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
@@ -110,7 +110,7 @@ registry_down
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd
 is "$rc:$(tail -n 1 <<<"$out"):$(imports)" 0:/usr/src:0 "an image and a name of a publisher's that is not root"
-like "$out" 'using the image that the name meant last time' "with a warning"
+like "$out" 'using the image that the name referred to last time' "with a warning"
 chown "$(as_user id -u)" "$registry_dir"/published/names/*
 fresh
 job srun -n1 --megatron-image="${registry}small:1" pwd

@@ -46,7 +46,7 @@ like "$out" '^    1 +language ' "others are counted"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/hs.ftz" --languages xx
 is "$rc $out" "2 megatron data: filter: $data/hs.ftz has no language \"xx\" among its 4; correct --languages" "a language that the model lacks"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/languages.txt"
-is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model" "a file that is no model"
+is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model" "a file that is not a model"
 head -c 3000 "$data/hs.ftz" >cut.ftz
 run filter --input lid.jsonl --output lid2.out --rules none --language-model cut.ftz
 is "$rc" 2 "a model that is cut off"
@@ -76,12 +76,12 @@ while IFS='|' read -r words text; do
     is "$rc" 2 "filter $words"
     like "$out" "^megatron data: filter: $text" "  $out"
 done <<'ROWS'
---output x.jsonl|--input is missing
---input in.jsonl|--output is missing
+--output x.jsonl|--input is required
+--input in.jsonl|--output is required
 --input in.jsonl --output x.jsonl.gz|x.jsonl.gz: output is written as .jsonl or .jsonl.zst
 --input in.jsonl --output x/|--output=x/: name a file
 --input in.jsonl --output no/x.jsonl|cannot write to directory no/
---input in.jsonl --output in.jsonl|in.jsonl is both input and output
+--input in.jsonl --output in.jsonl|in.jsonl is both input and output; choose another output
 --input in.jsonl --output x.jsonl --keep-dropped x.jsonl|--keep-dropped and --output are the same
 --input in.jsonl --output x.jsonl --rules nonsense|there is no rule nonsense
 --input in.jsonl --output x.jsonl --set min-words=a|--set: min-words=a is not a number
@@ -89,7 +89,7 @@ done <<'ROWS'
 --input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 is not between
 ROWS
 run filter --input nowhere.jsonl --output x.jsonl
-is "$rc $out" "1 megatron data: filter: cannot read nowhere.jsonl: No such file or directory" "a file that is not there" || diag "$out"
+is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory" "a file that is not there" || diag "$out"
 run filter --list-rules
 is "$rc $(grep -c ' drop: ' <<<"$out")" "0 36" "--list-rules"
 

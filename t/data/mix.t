@@ -34,7 +34,7 @@ while IFS='|' read -r words text; do
     is "$rc" 2 "mix $words"
     like "$out" "^megatron data: mix: $text" "  $out"
 done <<'ROWS'
---input a.jsonl b.jsonl --weights 1|--weights: 1 numbers for the 2 words of --input
+--input a.jsonl b.jsonl --weights 1|--weights has 1 numbers, but --input names 2 sources; give one number per source
 --input a.jsonl --weights x|--weights: x is not a number of 0 or more
 --input a.jsonl --weights -1|--weights: -1 is not a number
 --input a.jsonl --weights 0|--weights: all numbers are 0
@@ -44,7 +44,7 @@ done <<'ROWS'
 ROWS
 : >empty.jsonl
 run mix --input a.jsonl empty.jsonl --weights 1 1 --output x.jsonl
-is "$rc $out" "2 megatron data: mix: empty.jsonl has no documents" "a source without documents"
+is "$rc $out" "2 megatron data: mix: empty.jsonl has no documents; leave it out" "a source without documents"
 
 # --- Merge: as one run over all of the input writes it, which is Megatron's form byte for byte.
 make_corpus 1 300 x; make_corpus 2 1 y; make_corpus 3 200 z; make_corpus 4 0 none
@@ -69,7 +69,7 @@ ok "  both files" cmp m1.bin m3.bin
 run verify m3
 like "$rc $out" "^0 m3: intact, 501 documents" "  which verify finds intact"
 run merge --input pairs --output-prefix pairs/x_text_document --overwrite
-is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output" "output over input"
+is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output; choose another output" "output over input"
 run merge --input pairs --output-prefix m3
 is "$rc $out" "2 megatron data: merge: m3.bin exists; use --overwrite to replace it" "existing output"
 "$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --input y.jsonl --output-prefix wide >/dev/null 2>&1
@@ -81,7 +81,7 @@ is "$rc" 1 "a .bin file with bytes of no sequence"
 like "$out" 'pairs/x_text_document.bin has [0-9]+ bytes and its sequences [0-9]+' "  $out"
 ok "  leaves no output" [ ! -e m5.bin ]
 run merge --input nowhere --output-prefix m6
-like "$rc $out" '^1 megatron data: merge: nowhere.idx: cannot open' "a pair that is not there"
+like "$rc $out" '^2 megatron data: merge: nowhere.idx: cannot open' "a pair that is not there"
 
 # --- Stats.
 { cat a.jsonl b.jsonl; head -n 30 b.jsonl; printf '{"text":"der die das"}\nbroken\n'; } >st.jsonl

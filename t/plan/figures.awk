@@ -29,7 +29,7 @@ value("predicted_step_s") == "" { missing++; next }
     over += error > 0.2
     worst = error > worst ? error : worst
     key = value("source") "," value("gpu") "," value("gpus") "," value("layers") "," value("hidden") "," \
-          value("heads") "," value("gbs") "," value("precision")
+          value("heads") "," value("seq") "," value("gbs") "," value("precision")
     count[key]++
     if (!(key in best) || measured < best[key])
         best[key] = measured

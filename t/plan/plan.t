@@ -99,7 +99,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
---megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is no number
+--megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is not a number
 --node p5 --global-batch-size 8|--num-layers is required|no model
 --node p5 --nodes 0|--nodes|no nodes
 --node p5 --machines /nonexistent --global-batch-size 8|cannot read the machine files in /nonexistent|a missing directory of machine files
@@ -135,15 +135,24 @@ END
 mkdir "$work/measured"
 plan --calibrate "$work/measured/here.json" --device cpu
 is "$rc" 0 "--calibrate measures the CPU"
-like "$out" 'products [0-9.]+ TFLOP/s, attention [0-9.]+ TFLOP/s, copies [0-9]+ GB/s' "and prints the rates"
+like "$out" 'products [0-9.e-]+ TFLOP/s, attention [0-9.e-]+ TFLOP/s, copies [0-9]+ GB/s' "and prints the rates"
 plan "${small[@]}" --machines "$work/measured" --node calibrated --top 1
 is "$rc" 0 "its file is read"
 like "$out" 'on 1 calibrated nodes' "and planned with"
-plan --calibrate "$work/measured/based.json" --device cpu --node p5
-is "$rc" 0 "--calibrate on the base of a known kind"
+try "$megatron" launch --nproc-per-node 2 -- "$megatron" plan --calibrate "$work/measured/based.json" --device cpu --node p5
+is "$rc" 0 "--calibrate on the base of a known kind, with two ranks"
+like "$out" '2 ranks on 1 nodes: links of a node [0-9.]+ GB/s' "measures collectives between ranks"
 is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
 plan --calibrate /nonexistent/x.json --device cpu
 is "$rc" 1 "a file that cannot be written"
+
+# fp8 and names
+plan "${small[@]}" --node p5 --precision fp8 --top 1
+like "$out" '^megatron train .*--bf16 --fp8-format hybrid ' "--precision fp8 plans fp8"
+plan "${small[@]}" --node p4d --precision fp8
+is "$rc" 2 "on GPUs that have it"
+plan "${small[@]}" --node p5x
+like "$out" 'unknown node kind p5x; did you mean p5[ ,?]' "short names of nodes are suggested, too"
 
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-plan.1

@@ -148,10 +148,10 @@ for row in "${rows[@]}"; do
     set -f
     try "${pre[@]}" --input $input --output-prefix "$prefix"
     set +f
-    # An option that is wrong is a usage error.
+    # A wrong option or path is a usage error; a damaged file may be replaced.
     case $message in
-    --* | unknown* | *"must be used together"* | *"none of "*) code=2 ;;
-    *) code=1 ;;
+    *"is truncated"* | *"is corrupt"*) code=1 ;;
+    *) code=2 ;;
     esac
     is "$rc" $code "$input is refused"
     like "$out" "^megatron preprocess: $message\$" "with the reason"
@@ -160,7 +160,7 @@ for row in "${rows[@]}"; do
     is $? 2 "and without output"
 done
 try bash -c '"$@" <gnu.tar.gz' - "${pre[@]}" --input - --output-prefix no
-is "$rc $(grep "^megatron [a-z]" <<<"$out")" "1 megatron preprocess: standard input is a tar archive; unpack it first and name the files that were in it" \
+is "$rc $(grep "^megatron [a-z]" <<<"$out")" "2 megatron preprocess: standard input is a tar archive; unpack it first and name the files that were in it" \
     "an archive on standard input"
 chmod 0 c.jsonl.gz
 if [ "$(id -u)" != 0 ]; then
@@ -186,6 +186,11 @@ ok "and is right" same c r
 tr 12 21 <c.jsonl >d.jsonl
 try bash -c "ulimit -f 20; ${pre[*]} --input d.jsonl --output-prefix q --chunk-bytes 500"
 is "$rc $(ls q.work/*/part-* | head -n1 | wc -l)" "1 1" "parts of the old content are kept" || diag "$out"
+for wrong in "--input nowhere.jsonl" "--input d.jsonl --tokenizer-type HuggingFaceTokenizer --tokenizer-model nowhere"; do
+    # shellcheck disable=SC2086
+    try "${pre[@]}" $wrong --output-prefix q --chunk-bytes 500
+    is "$rc $(ls q.work/*/part-* | head -n1 | wc -l)" "2 1" "  also after a wrong path: $wrong" || diag "$out"
+done
 cp c.jsonl d.jsonl
 try "${pre[@]}" --input d.jsonl --output-prefix q --chunk-bytes 500
 unlike "$out" Resuming "changed content under the same name is another run"
@@ -229,7 +234,7 @@ for input in texts 'texts/*'; do
     done
 done
 try "${pre[@]}" --input texts/out_text_document.bin --input-format files --output-prefix texts/out --overwrite
-is "$rc $out" "1 megatron preprocess: texts/out_text_document.bin is an output file of this run, but also its input; write to another place (--output-prefix or --output)" "nor if it is named as input"
+is "$rc $out" "2 megatron preprocess: texts/out_text_document.bin is an output file of this run, but also its input; choose another --output-prefix or --output" "nor if it is named as input"
 
 # --- A tokenizer that accepts only ids
 printf '{"text":"1 2"}\n{"text":"1 x"}\n{"text":"60001"}\n{"text":"3"}\n' >ids.jsonl
@@ -297,13 +302,13 @@ ranks 3 --input c.jsonl damaged.gz --output-prefix no --chunk-bytes 500
 is $? 1 "three ranks fail together"
 is "$(cat rank*.log | grep -c 'corrupt near')" 3 "and each reports why" || cat rank*.log | sed 's/^/# /'
 ranks 2 --input c.jsonl --output-prefix c
-is $? 1 "output that exists stops all ranks"
+is "$ranked" "2 1" "output that exists stops all ranks"
 whole c
 ok "and leaves no work directory"
 # The second one starts long after the first has failed.
 struck=1 blow=(sh -c 'sleep 8; exec "$@"' late)
 ranks 2 --input c.jsonl --output-prefix c
-is "$ranked $(grep -c 'c_text_document.bin exists; use --overwrite' rank1.log)" "1 1 1" "also one that starts late"
+is "$ranked $(grep -c 'c_text_document.bin exists; use --overwrite' rank1.log)" "2 1 1" "also one that starts late"
 whole c
 ok "which leaves no files, either"
 # Each finds the same error: the others acknowledge the first one that reports it.

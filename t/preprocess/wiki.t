@@ -163,6 +163,10 @@ printf '<?xml version="1.0"?>\n<feed><x/></feed>\n' >feed.xml
 try "${pre[@]}" --input feed.xml --output-prefix feed
 is "$rc" 2 "XML that is not a dump"
 like "$out" 'feed\.xml is XML or HTML, not JSON lines' "is recognized at its first bytes"
+for ((i = 0; i < 100; i++)); do printf '<doc id="%d">\ntext\n</doc>\n' $i; done >tags.jsonl
+try "${pre[@]}" --input tags.jsonl --output-prefix feed
+is "$rc" 2 "lines of tags"
+like "$out" 'tags\.jsonl is XML or HTML, not JSON lines' "are recognized, too"
 try "${pre[@]}" --input ids.jsonl --input-format mediawiki --output-prefix feed
 is "$rc" 2 "JSON lines given as a dump"
 like "$out" 'ids\.jsonl is not a MediaWiki XML dump' "are recognized, too"

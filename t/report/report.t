@@ -102,7 +102,7 @@ run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\)
 run missing|0|^megatron: warning: cannot read missing: No such file or directory$
 empty|2|^megatron report: empty contains no log
 missing|2|^megatron report: cannot read missing: No such file or directory$
-partly/d.log|2|^megatron report: there is no start and no step of a run in these files$
+partly/d.log|2|^megatron report: these files contain no steps of a training run; name logs or metrics of megatron train or Megatron-LM$
 EOT
 report partly -o partly.html
 is "$rc" 0 "noise, a broken link and an empty file"
@@ -123,6 +123,8 @@ cat >records/b.jsonl <<'EOT'
 {"record":"power","version":1,"iteration":1,"watts":[600,650,690],"mhz":[1600,1700,1980]}
 {"record":"power","version":1,"iteration":2,"watts":[601,651,691],"mhz":[1600,1700,1980]}
 {"record":"placement","version":1,"host":"n2","tasks":[{"task":0,"gpus":[{"index":5,"pci":"0000:53:00.0"}],"nics":["rdmap79s0"],"cpus":"0-11","numa":[0]}]}
+{"record":"placement","version":1,"host":"n3","tasks":[{"task":9,"rank":9,"gpus":[],"nics":[],"cpus":"0-1"}]}
+{"record":"placement","version":1,"host":"n4","tasks":[{"task":9,"rank":9,"gpus":[],"nics":[],"cpus":"2-3"}]}
 {"record":"preflight","version":1,"host":"n2","check":"ECC","verdict":"fail","value":"3","expected":"0","advice":"replace <it>"}
 {"record":"preflight","version":1,"host":"n1","check":"ECC","verdict":"ok"}
 {"record":"plan","version":1,"layout":"tp 8","step_s":1.0}
@@ -134,11 +136,13 @@ while read -r pattern; do like "$(cat records.html)" "$pattern" "  $pattern"; do
 <title>rank 3: 13 ms</title>
 <figure class="chart" id="power">
 <figure class="chart" id="clock">
-<b>0</b> GPU 5<br><small>CPUs 0-11<br>rdmap79s0
+task <b>0</b> GPU 5<br><small>CPUs 0-11<br>rdmap79s0
 1 of 2 checks passed
 replace &lt;it&gt;
-<h3>Plan against fact</h3>
+<h3>Plan and measurement</h3>
+<b>n4</b><div class="task">rank <b>9</b><br><small>CPUs 2-3
 EOT
+unlike "$(cat records.html)" '<b>n3</b>' "a rank is where it started last"
 unlike "$(cat run.html)" 'Preflight|Placement|Plan against|class="wide heat"|id="power"' "no section without records"
 
 # --- Size: a long run is thinned out

@@ -41,7 +41,7 @@ nothing=$(printf '#!/bin/sh\ntrue\n' | batch nothing)
 for client in "srun -n2" "sbatch -n2" "salloc -n2"; do
     name=${client%% *}
     command=$([ $name = sbatch ] && echo "$nothing" || echo true)
-    refused "$name: a value that is no number" "--megatron-tp=two is not a whole number" $client --megatron-tp=two "$command"
+    refused "$name: a value that is not a number" "--megatron-tp=two is not a whole number" $client --megatron-tp=two "$command"
     refused "$name: out of range" "--megatron-pp=0 " $client --megatron-pp=0 "$command"
     refused "$name: an unknown model" "did you mean llama3-8b" $client --megatron-model=llama3-8 "$command"
     refused "$name: an unknown policy" "--megatron-bind=gpus" $client --megatron-bind=gpus "$command"

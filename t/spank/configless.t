@@ -40,12 +40,13 @@ unlike "$out" "provided by both" "  and Slurm has nothing to say"
 
 # Two lines that name one file.
 ln -s "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/link.so"
-plugstack "$line" "${line/required */optional $MEGATRON_CLUSTER/tmp/link.so}"
+plugstack "$line" "${line/required */optional $MEGATRON_CLUSTER/tmp/link.so nonsense=1}"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two lines for one file, through a link: each task is placed once" || diag "$out"
 is "$(grep -c "loads the plugin .*spank_megatron.so twice; only the first line is used" <<<"$out")" 1 "  and one line reports it" ||
     diag "$out"
 unlike "$out" "provided by both" "  and Slurm has nothing to say"
+unlike "$out $(cat "$MEGATRON_CLUSTER"/log/n?)" nonsense "  and the arguments of the second line are not read"
 plugstack "$line"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "and everything works again without it" || diag "$out"

@@ -74,7 +74,7 @@ fails '41 pieces besides special tokens and bytes are too few: .*; use a larger 
 fails 'vocabulary of 60 tokens is too small: special tokens and bytes already take 259' "fewer pieces than bytes" --type unigram --input "$corpus" --output x --vocab-size 60
 fails '--split has no effect with --type=unigram' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
 fails 'must contain \[UNK\]' "WordPiece without [UNK]" --type wordpiece --special-tokens '[A]' --input "$corpus" --output x
-fails '--output is missing' "no output" --input "$corpus"
+fails '--output is required' "no output" --input "$corpus"
 try "$megatron" tokenizer learn
 like "$rc: $out" '2: .*unknown action learn; use train' "another action"
 : >empty.jsonl

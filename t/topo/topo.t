@@ -72,16 +72,16 @@ refused() {
     is "$rc $(wc -l <<<"$out")" "${code:-2} 1" "$name: one line and the exit status"
     like "$out" "^megatron topo: .*$wanted" "$name: names the problem"
 }
-code=1 refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
+refused "no such file" "cannot open /nonexistent: No such file" --topology /nonexistent
 refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
 : >"$scratch/empty.xml"
 refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
 refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
-refused "a list that is none" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
-refused "a policy that is none" "use auto, none, gpu" --topology "$p5" --bind sockets
-refused "an option that is none" "did you mean --topology" --topolgy "$p5"
+refused "CPUs that are not a list" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
+refused "an unknown policy" "use auto, none, gpu" --topology "$p5" --bind sockets
+refused "an unknown option" "did you mean --topology" --topolgy "$p5"
 refused "a word too many" "--topology" "$p5"
 refused "no task" "out of range" --topology "$p5" --tasks 0
 chmod 755 "$scratch" && : >"$scratch/libhwloc.so.15"

@@ -31,7 +31,7 @@ EOT
 # RoBERTa from words, as a job: the network, the text, the model. Twice: the second run finds data and checkpoint.
 work=$(as_user mktemp -d)
 roberta=(as_user env MEGATRON="$megatron" DATA_BIN="$work/bin" COMM_TEST_BYTES=4k sbatch -W -D "$work" -N2 --ntasks-per-node=2
-    -o "$work/job.log" "$top/sbatch/roberta.sbatch" --cpu-threads 1 --save "$work/ck" --load "$work/ck")
+    -o "$work/job.log" "$top/sbatch/roberta.sbatch" --mock-data --cpu-threads 1 --save "$work/ck" --load "$work/ck")
 try "${roberta[@]}" --max-update 10
 is "$rc" 0 "roberta.sbatch on 2 nodes" || diag "$(tail -n 20 "$work/job.log")"
 out=$(cat "$work/job.log")
@@ -75,7 +75,10 @@ else
     skip "  and under mpirun" "no mpirun"
 fi
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
-like "$out" 'rank 0 aborts all ranks: cannot save checkpoints: cannot create the directory /dev/null/x' "a later error ends all ranks"
+is "$rc $(grep -c 'megatron: cannot save checkpoints: cannot create the directory /dev/null/x' <<<"$out")" "2 1" \
+    "a path that cannot work ends all ranks with code 2" || diag "$out"
+try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --metrics-file /dev/null/x
+like "$out" 'rank [0-3] aborts all ranks: --metrics-file: cannot write /dev/null/x' "a later error ends all ranks"
 unlike "$out" 'MPI_ABORT' "without MPI's own messages"
 try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"

@@ -56,7 +56,7 @@ for form in new old; do
     close "$(numbers out | cut -d ' ' -f 1,3)" "$(cut -d ' ' -f 1,3 "$models/roberta/expected")" "  loss and logits"
 done
 try "$megatron" checkpoint import "$models/roberta/batch" none --format fairseq
-is "$rc" 1 "a file that is no model of fairseq"
+is "$rc" 1 "a file that is not a model of fairseq"
 
 # --- fill-mask
 words=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$models/bert-pairs/vocab.txt" --device cpu --cpu-threads 1)

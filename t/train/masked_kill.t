@@ -55,10 +55,14 @@ train() {
 # one_life KIND DIRECTORY [STEPS]: run to the end, or kill a rank after so many steps. Returns 1 if it was killed.
 one_life() {
     local left=${3:-0} line pid rc victims
-    train "$1" "$2" &
+    # With a pipe of one page the run is at most 15 lines ahead of the kill, so it cannot have finished before.
+    exec 4<>lines
+    perl -e 'fcntl(STDIN, 1031, 4096) or die "F_SETPIPE_SZ: $!\n"' <&4
+    train "$1" "$2" 4>&- &
     pid=$!
     exec 3<lines
     while read -r -t 120 line <&3; do
+        exec 4>&- # the run has opened it by now, and its end is the end of the pipe
         [[ $line =~ " iteration " ]] || continue
         if [ "$left" -eq 1 ]; then
             victims=("$pid")
@@ -67,7 +71,7 @@ one_life() {
         fi
         left=$((left - 1))
     done
-    exec 3<&-
+    exec 3<&- 4>&-
     wait $pid 2>/dev/null
     rc=$?
     return $((rc != 0))
@@ -90,7 +94,7 @@ for kind in ${KINDS:-fairseq packed bert}; do
     is "$(cat got)" "$(cat expected)" "  killed $kills times: the same losses and norms"
     differs=$(for file in "whole-$kind"/iter_*"$steps"/*.safetensors; do cmp "$file" "${file#whole-}"; done 2>&1)
     is "$differs" "" "  and the same checkpoint"
-    # Of two kills, both may come after the end on a busy machine; not of many.
-    [ "$rounds" -le 5 ] || unlike "$kills" '^0$' "  it was killed"
+    # The first kill always comes in time; later ones may come after the end, as may those of mpirun's ranks.
+    [ "$ranks" -gt 1 ] && [ "$rounds" -le 5 ] || unlike "$kills" '^0$' "  it was killed"
 done
 done_testing

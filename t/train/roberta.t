@@ -86,6 +86,9 @@ like "$(tail -n 1 out)" 'loss scale: 128\.0' "--memory-efficient-fp16 has a loss
 is "$(paste <(tr ' ' '\n' <<<"$wide") <(tr ' ' '\n' <<<"$expected") |
     awk '{ d = ($1 - $2) / $1; near += d * d < 1e-6; same += $1 == $2 } END { print near, same < 3 }')" "6 1" \
     "  losses are close to those of fp32, but not the same" || diag "$wide; $expected"
+planned=$(grep -m1 'memory (GiB)' out)
+train 1 "${half[@]}" --dry-run --vocab-size "$(sed -n 's/.*padded vocab (size: \([0-9]*\)).*/\1/p' out)"
+is "$(grep -m1 'memory (GiB)' out)" "$planned" "  --dry-run --device cpu prints the memory of the run"
 train 1 "${half[@]}" --save half --exit-interval 3
 first=$(nats)
 "$megatron" checkpoint export half exported >log 2>&1 || diag "$(tail -n 3 log)"

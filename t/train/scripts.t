@@ -9,7 +9,7 @@ cd "$scratch" || exit 1
 unset DATA_PATH FSX_PATH MODEL SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
 printf '#!/bin/bash\necho "$*"\n' >shown
 chmod +x shown
-mkdir -p one/gpt2 two
+mkdir -p one/gpt2 two/a_text_document/cache
 touch one/gpt2/my-gpt2_text_document.idx two/{a,b}_text_document.idx
 mock=--mock-data
 # words SCRIPT WORD...: the words of `megatron train`.
@@ -60,7 +60,11 @@ EOT
     done <<EOT
 |2|no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data
 DATAPATH=x|2|unknown environment variable DATAPATH=x
-NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4; did you mean NUM_LAYERS\\?
+NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4 \\(did you mean NUM_LAYERS\\?\\); unset it
+HIDDENSIZE=4 DATA_PATH=x|2|unknown environment variable HIDDENSIZE=4 \\(did you mean HIDDEN_SIZE\\?\\)
+TENSOR_PARALEL=4 DATA_PATH=x|2|\\(did you mean TENSOR_PARALLEL\\?\\)
+IMAGE=$scratch/none.sqsh DATA_PATH=x|2|IMAGE=$scratch/none.sqsh: no such image
+DATA_PATH=$scratch/two/a_text_document|0|--data-path $scratch/two/a_text_document
 DATA_PATH=x/y|0|--data-path x/y
 DATA_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document
 FSX_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document .*--save $scratch/one/checkpoints-0
@@ -100,6 +104,30 @@ EOT
         like "$out" 'rank \(0, 0\): 6738415616$' "  all parameters of that model"
     done
 done
+
+# The other scripts know the same variables.
+printf '#!/bin/bash\n' >srun
+chmod +x srun
+mkdir bin
+touch bin/{train,valid,test}.idx
+while IFS='|' read -r script variables code expected; do
+    # shellcheck disable=SC2086
+    try env $variables PATH="$scratch:$PATH" MEGATRON="$scratch/shown" bash "$top/sbatch/$script"
+    is "$rc" "$code" "$script ${variables:-without data}"
+    like "$out" "$expected" "  says why or uses it" || diag "$out"
+done <<EOT
+roberta.sbatch||2|no data: set TEXT to .*; --mock-data trains on made-up data
+roberta.sbatch|DATA_BIN=bin NUM_LAYERS=3 PEAK_LR=1e-4 MODEL=roberta-base|0|environment variables used: DATA_BIN=bin MODEL=roberta-base NUM_LAYERS=3 PEAK_LR=1e-4
+roberta.sbatch|DATA_BIN=bin UPDATE_FREQ=16 IMAGE=a.sqsh|0|srun .*--megatron-image=a.sqsh megatron train .*--update-freq 16
+roberta.sbatch|DATA_BIN=bin GLOBAL_BATCH_SIZE=8|2|unknown environment variable GLOBAL_BATCH_SIZE=8
+roberta.sbatch|DATA_BIN=bin WARMUP_UPDATE=8|2|did you mean WARMUP_UPDATES
+pile.sbatch|NUM_LAYER=3 DATA_PATH=x|2|did you mean NUM_LAYERS
+pile.sbatch|NUM_LAYERS=3 DATA_PATH=$scratch/one|0|used: DATA_PATH=$scratch/one NUM_LAYERS=3
+wikipedia.sbatch|DUMP=a.xml HIDDENSIZE=3|2|did you mean HIDDEN_SIZE
+wikipedia.sbatch|DUMP=a.xml HIDDEN_SIZE=3|0|used: DUMP=a.xml
+preprocess.sbatch|INPUTS=a.jsonl|2|unknown environment variable INPUTS=a.jsonl .did you mean INPUT
+preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b NUM_LAYERS=3|0|used: INPUT=a.jsonl OUTPUT_PREFIX=b
+EOT
 
 # The documented commands, on the number of ranks that they request, without the files that they
 # name. told FILE: its sbatch training commands, one per line.

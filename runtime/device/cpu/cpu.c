@@ -6,6 +6,7 @@
 #include "cpu_open.h"
 #include "fp8.h"
 #include "gemm.h"
+#include "gib.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,7 +73,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     void *memory = NULL;
 
     if (posix_memalign(&memory, alignment, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
-        error_set(err, "cannot allocate another %.2f GiB", (double)bytes / (1 << 30));
+        error_set(err, "cannot allocate another %.2f GiB", gib((double)bytes));
         if (device)
             device->ran_out = 1;
         return NULL;

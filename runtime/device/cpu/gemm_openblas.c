@@ -13,9 +13,11 @@ const size_t gemm_workspace_bytes = 0;
 
 int blas_thread_shutdown_(void) __attribute__((weak));
 
-/* Products are divided among our own threads. When OpenBLAS is loaded, it starts a thread for each
- * other CPU, which spins for about 30 ms: more than a short command takes. What ends them before a
- * fork ends them here. */
+/* Products are divided among our own threads. An OpenBLAS with pthreads (measured: Debian 12's
+ * 0.3.21) starts a thread for each other CPU when it is loaded, which spins for about 30 ms: more
+ * than a short command takes. OpenBLAS itself calls blas_thread_shutdown_ before a fork; it exports
+ * that function, but does not document it. Where it is missing, as in a build for a single thread,
+ * only the number of threads is set. */
 __attribute__((constructor)) static void stop_threads(void)
 {
     openblas_set_num_threads(1);

@@ -187,6 +187,13 @@ CPU_CLONES static void backward_norm_row(const struct backward *b, int64_t row, 
     float rstd = b->o->rstd[row], mean = layer ? b->o->mean[row] : 0;
     float sum_g = 0, sum_gx = 0, lane_g[LANES] = {0}, lane_gx[LANES] = {0};
 
+    if (b->o->dy_more) {
+        const float *more = (const float *)b->o->dy_more + row * n;
+
+        for (int64_t k = 0; k < n; k++)
+            out[k] = dy[k] + more[k];
+        dy = out;
+    }
     for (; i + LANES <= n; i += LANES)
         for (int l = 0; l < LANES; l++) {
             float g = dy[i + l] * weight[i + l], normal = (x[i + l] - mean) * rstd;

@@ -6,10 +6,17 @@
 namespace
 {
 
+/* Start with what the product before has written last, and end with what the product after reads
+ * first: both are still in the cache. */
+__device__ inline unsigned block_from_end(void)
+{
+    return gridDim.x - 1 - blockIdx.x;
+}
+
 template <typename T, activation ACTIVATION>
 __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
 {
-    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    const int64_t i = ((int64_t)block_from_end() * THREADS + threadIdx.x) * VECTOR;
     float v[VECTOR];
 
     if (i >= count)
@@ -18,7 +25,7 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
     if (ACTIVATION == ACTIVATION_GELU_TANH)
         gelu_tanh<VECTOR>(v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-        gelu_erf<VECTOR>(v);
+        gelu_erf<VECTOR, sizeof(T) == 4>(v);
     else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
         squared_relu<VECTOR>(v);
     else
@@ -29,7 +36,7 @@ __global__ void activation_kernel(const T *x, T *y, int64_t count, bool wide)
 template <typename T, activation ACTIVATION>
 __global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_t count, bool wide)
 {
-    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    const int64_t i = ((int64_t)block_from_end() * THREADS + threadIdx.x) * VECTOR;
     float before[VECTOR], v[VECTOR];
 
     if (i >= count)
@@ -39,7 +46,7 @@ __global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_
     if (ACTIVATION == ACTIVATION_GELU_TANH)
         gelu_tanh_gradient<VECTOR>(before, v);
     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-        gelu_erf_gradient<VECTOR>(before, v);
+        gelu_erf_gradient<VECTOR, sizeof(T) == 4>(before, v);
     else if (ACTIVATION == ACTIVATION_SQUARED_RELU)
         squared_relu_gradient<VECTOR>(before, v);
     else
@@ -110,8 +117,8 @@ __global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t 
     constexpr int TOGETHER = 2;
     const int64_t walk = (int64_t)blockDim.x * VECTOR;
 
-    x += 2 * cols * blockIdx.x;
-    y += cols * blockIdx.x;
+    x += 2 * cols * block_from_end();
+    y += cols * block_from_end();
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += TOGETHER * walk) {
         packed<T> gates[TOGETHER], ups[TOGETHER];
 
@@ -136,9 +143,9 @@ template <typename T, gate GATE>
 __global__ void __launch_bounds__(ROW_THREADS)
     swiglu_backward(const T *dy, const T *x, T *dx, int64_t cols, bool wide)
 {
-    dy += cols * blockIdx.x;
-    x += 2 * cols * blockIdx.x;
-    dx += 2 * cols * blockIdx.x;
+    dy += cols * block_from_end();
+    x += 2 * cols * block_from_end();
+    dx += 2 * cols * block_from_end();
     for (int64_t c = (int64_t)threadIdx.x * VECTOR; c < cols; c += (int64_t)blockDim.x * VECTOR) {
         const int64_t count = cols - c;
         float gate[VECTOR], up[VECTOR], d[VECTOR];

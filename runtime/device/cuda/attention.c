@@ -295,7 +295,8 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
     };
 
     if (s->head_size % 8)
-        return error_set(why, "heads have %" PRId64 " channels; multiples of 8 avoid it",
+        return error_set(why,
+                         "heads of %" PRId64 " channels have no fused kernel; use a multiple of 8",
                          s->head_size);
     /* Both directions must drop the same elements: either the library does both, or we do. */
     if (s->dropout > 0) {
@@ -336,7 +337,7 @@ static int is_plain(const struct cuda_device *device, const struct attention_sha
 static void advise(struct device *device, const struct error *why)
 {
     error_set(&device->advice,
-              "attention keeps its scores in memory, which is slower and takes more of it: %s",
+              "attention stores its scores in memory, which is slower and uses more memory: %s",
               why->text);
 }
 

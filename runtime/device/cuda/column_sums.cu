@@ -22,7 +22,10 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
     __shared__ float shared[SUM_WARPS][SUM_COLUMNS];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int64_t c = (int64_t)blockIdx.x * SUM_COLUMNS + lane * VECTOR, count = cols - c;
-    const int64_t first = blockIdx.y * rows_per_block;
+    /* The last rows first: the product before has just written them, and the product after starts
+     * with the first ones; both are then in the cache. */
+    const unsigned share = gridDim.y - 1 - blockIdx.y;
+    const int64_t first = share * rows_per_block;
     const int64_t last = first + rows_per_block < rows ? first + rows_per_block : rows;
     float sum[VECTOR] = {0};
 
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
                     if (ACTIVATION == ACTIVATION_GELU_TANH)
                         gelu_tanh_gradient<VECTOR>(before, now);
                     else if (ACTIVATION == ACTIVATION_GELU_ERF)
-                        gelu_erf_gradient<VECTOR>(before, now);
+                        gelu_erf_gradient<VECTOR, sizeof(T) == 4>(before, now);
                     else
                         squared_relu_gradient<VECTOR>(before, now);
                     v[r] = pack<T>(now);
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(SUM_WARPS *WARP)
 #pragma unroll
         for (int w = 0; w < SUM_WARPS; w++)
             total += shared[w][threadIdx.x];
-        partial[blockIdx.y * cols + column] = total;
+        partial[share * cols + column] = total;
     }
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda.h"
+#include "gib.h"
 #include "nvml.h"
 
 #include <stdio.h>
@@ -50,8 +51,8 @@ static int lack(struct cuda_device *device, size_t bytes, struct error *err)
     return error_set(err,
                      "GPU %d (%s) has %.2f of its %.2f GiB left, and %.2f GiB are needed; "
                      "nvidia-smi shows whether other processes use the rest",
-                     device->index, device->base.model, (double)available / (1 << 30),
-                     (double)total / (1 << 30), (double)bytes / (1 << 30));
+                     device->index, device->base.model, gib((double)available), gib((double)total),
+                     gib((double)bytes));
 }
 
 void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status)
@@ -109,7 +110,7 @@ static int health_call(struct device *base, char *text, size_t size, struct erro
     if (taken > CONTEXT_BYTES)
         snprintf(text + used, size - used,
                  "%.1f of its %.1f GiB are in use by other processes; check nvidia-smi\n",
-                 (double)taken / (1 << 30), (double)memory.total / (1 << 30));
+                 gib((double)taken), gib((double)memory.total));
     return 0;
 }
 
@@ -134,7 +135,7 @@ static void *allocate(struct device *device, size_t bytes, struct error *err)
     }
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot allocate %.2f GiB of GPU memory: %s", (double)bytes / (1 << 30),
+        error_set(err, "cannot allocate %.2f GiB of GPU memory: %s", gib((double)bytes),
                   cudaGetErrorString(status));
         return NULL;
     }
@@ -155,8 +156,8 @@ static void *host_allocate(struct device *device, size_t bytes, struct error *er
     (void)device;
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot allocate %.2f GiB of pinned host memory: %s",
-                  (double)bytes / (1 << 30), cudaGetErrorString(status));
+        error_set(err, "cannot allocate %.2f GiB of pinned host memory: %s", gib((double)bytes),
+                  cudaGetErrorString(status));
         return NULL;
     }
     return memory;
@@ -421,10 +422,12 @@ static int open_libraries(struct cuda_device *device, const struct device_option
         if (*c == ' ' || *c == '/')
             *c = '_';
     }
-    device->gemm.candidates = CANDIDATES;
-    device->gemm.tuning = tuning_open(options->cache_dir, name);
+    device->gemm.candidates = options->untuned ? 1 : CANDIDATES;
+    device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
     if (!device->gemm.tuning)
         return error_set(err, "out of memory");
+    if (options->untuned)
+        tuning_read_only(device->gemm.tuning);
     return 0;
 }
 

@@ -155,7 +155,7 @@ int flash_forward(const struct flash *flash, const void *q, const void *k, const
 
     if (!flash->graph) {
         if (cudnnGetStream(flash->handle, &stream) ||
-            hopper_attention(stream, &flash->shape, q, k, v, o, lse, bounds.start, workspace))
+            hopper_attention(stream, &flash->shape, q, k, v, o, lse, bounds, workspace))
             return ours_failed(err);
         return 0;
     }
@@ -180,7 +180,7 @@ int flash_backward(const struct flash *flash, const void *q, const void *k, cons
     if (!flash->graph) {
         if (cudnnGetStream(flash->handle, &stream) ||
             hopper_attention_gradient(stream, &flash->shape, q, k, v, o, lse, d_o, dq, dk, dv,
-                                      bounds.start, workspace))
+                                      bounds, workspace))
             return ours_failed(err);
         return 0;
     }

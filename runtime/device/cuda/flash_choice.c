@@ -130,6 +130,14 @@ struct choice {
     int number;
 };
 
+static int add_choice(struct choice *choices, int count, struct cuda_device *device,
+                      const struct flash_shape *shape, int backward, int number, struct error *err)
+{
+    choices[count] =
+        (struct choice){flash_create(device->cudnn, shape, backward, number, err), number};
+    return count + (choices[count].flash != NULL);
+}
+
 /* List the candidates; returns their number, and if there is none, why cuDNN's best guess failed.
  */
 static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *device,
@@ -137,18 +145,15 @@ static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *devic
 {
     /* Dropout must be the same in both directions, which cuDNN does not guarantee for two kernels.
      */
-    int most = shape->dropout > 0 ? 1 : MAX_CUDNN, count = 0;
+    int untuned = device->gemm.candidates == 1, count = 0;
+    int most = shape->dropout > 0 || untuned ? 1 : MAX_CUDNN;
 
-    for (int i = 0; i < TRIED && count < most; i++) {
-        choices[count] = (struct choice){
-            flash_create(device->cudnn, shape, backward, i, i == 0 ? err : NULL), i};
-        count += choices[count].flash != NULL;
-    }
-    if (ours) {
-        choices[count] = (struct choice){
-            flash_create(device->cudnn, shape, backward, FLASH_OURS, NULL), FLASH_OURS};
-        count += choices[count].flash != NULL;
-    }
+    if (untuned && ours)
+        count = add_choice(choices, count, device, shape, backward, FLASH_OURS, NULL);
+    for (int i = 0; i < TRIED && count < most; i++)
+        count = add_choice(choices, count, device, shape, backward, i, i == 0 ? err : NULL);
+    if (ours && !untuned)
+        count = add_choice(choices, count, device, shape, backward, FLASH_OURS, NULL);
     return count;
 }
 

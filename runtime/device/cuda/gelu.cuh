@@ -47,12 +47,45 @@ template <int N> __device__ inline void gelu_tanh_gradient(const float *x, float
     }
 }
 
-/* x = x * normal CDF(x). erfcf keeps the relative precision in the left tail. */
-template <int N> __device__ inline void gelu_erf(float *x)
+/* The normal CDF of N numbers, and e = exp(-x^2 / 2), for 16-bit results: with t = 1 / (1 + 0.31
+ * |x|) the tail is e times a polynomial of t, within 5e-6 of its value everywhere. erfcf costs
+ * three times as much, which is then more than reading and writing the numbers. */
+template <int N> __device__ inline void normal_cdf(const float *x, float *cdf, float *e)
 {
+    float t[N];
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const float power = x[i] * x[i] * -0.72134752f; /* -x^2 / 2 / ln 2 */
+
+        asm volatile("ex2.approx.ftz.f32 %0, %1;" : "=f"(e[i]) : "f"(power));
+        asm volatile("rcp.approx.ftz.f32 %0, %1;" : "=f"(t[i]) : "f"(1.0f + 0.31f * fabsf(x[i])));
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        float tail = -0.073926933f;
+
+        tail = tail * t[i] + 0.18044375f;
+        tail = tail * t[i] + 0.015752371f;
+        tail = tail * t[i] + 0.13342546f;
+        tail = tail * t[i] + 0.12044246f;
+        tail = tail * t[i] + 0.12386058f;
+        tail *= t[i] * e[i];
+        cdf[i] = x[i] < 0.0f ? tail : 1.0f - tail;
+    }
+}
+
+/* x = x * normal CDF(x). FINE: for fp32 results; erfcf keeps the relative precision in the left
+ * tail. */
+template <int N, bool FINE> __device__ inline void gelu_erf(float *x)
+{
+    float cdf[N], e[N];
+
+    if (!FINE)
+        normal_cdf<N>(x, cdf, e);
 #pragma unroll
     for (int i = 0; i < N; i++)
-        x[i] *= 0.5f * erfcf(-0.70710678f * x[i]);
+        x[i] *= FINE ? 0.5f * erfcf(-0.70710678f * x[i]) : cdf[i];
 }
 
 /* x = tanh(x) */
@@ -75,12 +108,20 @@ template <int N> __device__ inline void tanh_gradient(const float *x, float *y)
 }
 
 /* y *= CDF(x) + x * density(x) */
-template <int N> __device__ inline void gelu_erf_gradient(const float *x, float *y)
+template <int N, bool FINE> __device__ inline void gelu_erf_gradient(const float *x, float *y)
 {
+    float cdf[N], e[N];
+
+    if (!FINE)
+        normal_cdf<N>(x, cdf, e);
 #pragma unroll
-    for (int i = 0; i < N; i++)
-        y[i] *=
-            0.5f * erfcf(-0.70710678f * x[i]) + x[i] * 0.39894228f * __expf(-0.5f * x[i] * x[i]);
+    for (int i = 0; i < N; i++) {
+        if (FINE) {
+            cdf[i] = 0.5f * erfcf(-0.70710678f * x[i]);
+            e[i] = __expf(-0.5f * x[i] * x[i]);
+        }
+        y[i] *= cdf[i] + x[i] * 0.39894228f * e[i];
+    }
 }
 
 /* x = max(x, 0)^2 */

@@ -84,8 +84,6 @@ extern "C" int hopper_attention_fits(const struct flash_shape *s)
 {
     const int64_t most = INT32_MAX / 4;
 
-    if (s->ends || (s->documents && !s->causal))
-        return 0;
     if (s->width != WIDTH || s->dropout > 0 || !(s->scale > 0) ||
         (s->type != CUDNN_DATA_BFLOAT16 && s->type != CUDNN_DATA_HALF))
         return 0;
@@ -108,12 +106,13 @@ extern "C" size_t hopper_attention_workspace(const struct flash_shape *s, int ba
 
 extern "C" int hopper_attention(cudaStream_t stream, const struct flash_shape *s, const void *q,
                                 const void *k, const void *v, void *o, float *lse,
-                                const int32_t *start, void *workspace)
+                                struct flash_bounds bounds, void *workspace)
 {
     struct attention_arguments a = {};
 
     a.lse_out = lse;
-    a.start = s->documents ? start : NULL;
+    a.start = s->documents ? bounds.start : NULL;
+    a.end = s->ends ? bounds.end : NULL;
     a.next = (int32_t *)workspace;
     if (!describe_common(&a, s, q, k, v, o, SLICE) ||
         cudaMemsetAsync(a.next, 0, sizeof(*a.next), stream))
@@ -124,13 +123,14 @@ extern "C" int hopper_attention(cudaStream_t stream, const struct flash_shape *s
 extern "C" int hopper_attention_gradient(cudaStream_t stream, const struct flash_shape *s,
                                          const void *q, const void *k, const void *v, const void *o,
                                          const float *lse, const void *d_o, void *dq, void *dk,
-                                         void *dv, const int32_t *start, void *workspace)
+                                         void *dv, struct flash_bounds bounds, void *workspace)
 {
     const int64_t b = s->batch, h = s->heads, g = s->groups;
     struct attention_arguments a = {};
 
     a.lse = lse;
-    a.start = s->documents ? start : NULL;
+    a.start = s->documents ? bounds.start : NULL;
+    a.end = s->ends ? bounds.end : NULL;
     a.next = (int32_t *)workspace;
     a.facts = (struct row_facts *)((char *)workspace + DEVICE_ALIGNMENT);
     if (!describe_common(&a, s, q, k, v, o, TILE) ||

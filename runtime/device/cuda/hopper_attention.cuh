@@ -29,7 +29,8 @@ constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* re
 struct row_facts {
     float minus_lse[TILE]; /* times log2(e) */
     float minus_delta[TILE];
-    int32_t start[TILE]; /* with documents */
+    int32_t start[TILE]; /* with documents or ends */
+    int32_t end[TILE];   /* with ends */
 };
 
 struct attention_arguments {
@@ -38,7 +39,8 @@ struct attention_arguments {
     CUtensorMap dq, dk, dv;   /* stored in slices */
     float *lse_out;           /* forward */
     const float *lse;         /* for the gradient */
-    const int32_t *start;     /* or NULL */
+    const int32_t *start;     /* or NULL: a query sees no keys before it */
+    const int32_t *end;       /* or NULL: a query sees no keys from here on */
     struct row_facts *facts;  /* (batch, heads, query_tiles) */
     int32_t *next;            /* work counters, one for each kernel of a run */
     float scale;
@@ -371,16 +373,22 @@ int launch(cudaStream_t stream, void (*kernel)(struct attention_arguments),
 __device__ inline void find_keys(const struct attention_arguments &a, struct piece *piece)
 {
     const int first = piece->tile * TILE, last = min(first + TILE, a.queries) - 1;
-    int start = a.start ? INT32_MAX : 0;
+    const int64_t sample = (int64_t)piece->sample * a.queries;
+    int start = a.start ? INT32_MAX : 0, end = a.end ? 0 : a.keys;
 
     if (a.start) {
         for (int i = first + lane(); i <= last; i += WARP)
-            start = min(start, a.start[(int64_t)piece->sample * a.queries + i]);
+            start = min(start, a.start[sample + i]);
         start = __reduce_min_sync(~0u, start);
+    }
+    if (a.end) {
+        for (int i = first + lane(); i <= last; i += WARP)
+            end = max(end, a.end[sample + i]);
+        end = min(__reduce_max_sync(~0u, end), a.keys);
     }
     piece->first = start / TILE;
     /* At least one: none would mean the end of work. */
-    piece->count = max(min(last + a.ahead, a.keys - 1) / TILE - piece->first + 1, 1);
+    piece->count = max(min(last + a.ahead, end - 1) / TILE - piece->first + 1, 1);
 }
 
 /* Load the tiles of queries that SHARED holds, and the keys and values they see. Called by one
@@ -432,9 +440,11 @@ __device__ inline void load_sight(const struct attention_arguments &a, const str
     for (int i = 0; i < 2; i++) {
         const int query = piece.tile * TILE + in_tile + 8 * i;
         const bool there = query < a.queries;
+        const int64_t row = (int64_t)piece.sample * a.queries + query;
+        const int end = there && a.end ? min(a.end[row], a.keys) : a.keys;
 
-        sight[i].first = there && a.start ? a.start[(int64_t)piece.sample * a.queries + query] : 0;
-        sight[i].last = there ? min(query + a.ahead, a.keys - 1) : -1;
+        sight[i].first = there && a.start ? a.start[row] : 0;
+        sight[i].last = there ? min(query + a.ahead, end - 1) : -1;
     }
 }
 

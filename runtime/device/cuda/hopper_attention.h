@@ -26,12 +26,12 @@ size_t hopper_attention_workspace(const struct flash_shape *shape, int backward)
 
 /* Like flash_forward and flash_backward in flash.h. Return -1 if they cannot be launched. */
 int hopper_attention(cudaStream_t stream, const struct flash_shape *shape, const void *q,
-                     const void *k, const void *v, void *o, float *lse, const int32_t *start,
+                     const void *k, const void *v, void *o, float *lse, struct flash_bounds bounds,
                      void *workspace);
 int hopper_attention_gradient(cudaStream_t stream, const struct flash_shape *shape, const void *q,
                               const void *k, const void *v, const void *o, const float *lse,
-                              const void *d_o, void *dq, void *dk, void *dv, const int32_t *start,
-                              void *workspace);
+                              const void *d_o, void *dq, void *dk, void *dv,
+                              struct flash_bounds bounds, void *workspace);
 
 #ifdef __cplusplus
 }

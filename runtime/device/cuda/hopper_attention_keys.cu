@@ -19,24 +19,32 @@ struct keys_shared {
 __device__ inline void find_queries(const struct attention_arguments &a, struct piece *piece)
 {
     const int first = piece->tile * TILE, last = first + TILE - 1;
-    int seeing = a.queries - 1;
+    const int64_t sample = (int64_t)piece->sample * a.queries;
+    int seeing = a.queries - 1, earliest = a.queries;
 
     piece->first = max(first - a.ahead, 0) / TILE;
-    if (a.start) {
+    if (a.start || a.end) {
         seeing = -1;
 #pragma unroll 4
         for (int i = piece->first * TILE + lane(); i < a.queries; i += WARP)
-            if (a.start[(int64_t)piece->sample * a.queries + i] <= last)
+            if ((!a.start || a.start[sample + i] <= last) &&
+                (!a.end || a.end[sample + i] > first)) {
                 seeing = i;
+                earliest = min(earliest, i);
+            }
         seeing = __reduce_max_sync(~0u, seeing);
+        earliest = __reduce_min_sync(~0u, earliest);
+        if (seeing >= 0)
+            piece->first = earliest / TILE;
     }
     piece->count = max(seeing / TILE - piece->first + 1, 1); /* at least one, to write zeros */
 }
 
 __device__ inline void load_keys(const struct attention_arguments &a, struct keys_shared *shared)
 {
-    const int facts_bytes =
-        (int)(a.start ? sizeof(struct row_facts) : offsetof(struct row_facts, start));
+    const int facts_bytes = (int)(a.end     ? sizeof(struct row_facts)
+                                  : a.start ? offsetof(struct row_facts, end)
+                                            : offsetof(struct row_facts, start));
     const int sharing = a.heads / a.groups;
     ring<PLACES> held;
     ring<STAGES> passing;
@@ -107,6 +115,28 @@ __device__ inline void hide_documents(float (&scores)[SCORES], int key, const in
     }
 }
 
+/* The same for queries whose keys end at or before the key. */
+__device__ inline void hide_ended(float (&scores)[SCORES], int key, const int32_t *end)
+{
+#pragma unroll
+    for (int i = 0; i < SCORES / 4; i++) {
+        const int2 at = *reinterpret_cast<const int2 *>(&end[8 * i + first_column()]);
+
+        scores[4 * i] = at.x > key ? scores[4 * i] : -INFINITY;
+        scores[4 * i + 1] = at.y > key ? scores[4 * i + 1] : -INFINITY;
+        scores[4 * i + 2] = at.x > key + 8 ? scores[4 * i + 2] : -INFINITY;
+        scores[4 * i + 3] = at.y > key + 8 ? scores[4 * i + 3] : -INFINITY;
+    }
+}
+
+/* The least end of a tile of queries. Called by all threads of a warp. */
+__device__ inline int least_end(const int32_t *end)
+{
+    const int4 four = reinterpret_cast<const int4 *>(end)[lane()];
+
+    return __reduce_min_sync(~0u, min(min(four.x, four.y), min(four.z, four.w)));
+}
+
 /* Two of the facts, of adjacent columns. */
 __device__ inline float2 two_of(const float *facts, int block)
 {
@@ -157,6 +187,8 @@ template <typename T> struct key_worker : worker_place<struct keys_shared> {
             hide_queries(p, key + first_row(), query, a.ahead);
         if (a.start)
             hide_documents(p, key + first_row(), facts->start);
+        if (a.end && key + SLICE > least_end(facts->end))
+            hide_ended(p, key + first_row(), facts->end);
 #pragma unroll
         for (int i = 0; i < SCORES; i += 4) {
             const float2 lse = two_of(facts->minus_lse, i / 4);

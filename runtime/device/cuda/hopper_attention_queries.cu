@@ -90,6 +90,9 @@ __device__ inline void finish_rows(const struct attention_arguments &a, const st
             facts->minus_delta[at] = rows->minus_delta[i];
         else if (lane() % 4 == 2)
             facts->start[at] = rows->sight[i].first;
+        else /* rows after the last query need no mask */
+            facts->end[at] =
+                piece.tile * TILE + at < a.queries ? rows->sight[i].last + 1 : INT32_MAX;
     }
 }
 

@@ -48,6 +48,18 @@ __device__ inline void share_sums(float *shared, const float (*own)[VECTOR], int
     }
 }
 
+/* g += more, rounded to T. */
+template <typename T> __device__ inline void add_rounded(const packed<T> &more, float (&g)[VECTOR])
+{
+    float addend[VECTOR];
+
+    unpack(more, addend);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++)
+        g[i] += addend[i];
+    unpack(pack<T>(g), g);
+}
+
 /* FULL: every warp has WARP_COLS columns. */
 template <typename T, bool DROP, enum norm NORM, bool FULL>
 __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
@@ -78,7 +90,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     auto fetch = [&](int64_t next, int64_t from, int to) {
         if (next < rows) {
             const T *dy = (const T *)o.dy + from, *sum = (const T *)o.sum + from;
-            const T *dsum = (const T *)o.dsum + from;
+            const T *third = (const T *)(o.dsum ? o.dsum : o.dy_more);
 
 #pragma unroll
             for (int k = 0; k < VECTORS; k++) {
@@ -88,8 +100,8 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
                     continue;
                 copy_async<SIZE>(place, dy + k * WARP * VECTOR);
                 copy_async<SIZE>(place + tensor, sum + k * WARP * VECTOR);
-                if (o.dsum)
-                    copy_async<SIZE>(place + 2 * tensor, dsum + k * WARP * VECTOR);
+                if (third)
+                    copy_async<SIZE>(place + 2 * tensor, third + from + k * WARP * VECTOR);
             }
         }
         copy_commit();
@@ -138,6 +150,8 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
                 x = *(const packed<T> *)(own + used + tensor + k * beside);
             }
             unpack(dy, g);
+            if (o.dy_more && inside(k))
+                add_rounded(*(const packed<T> *)(own + used + 2 * tensor + k * beside), g);
             unpack(x, xhat[k]);
             unpack(weight[k], scaled[k]);
 #pragma unroll
@@ -242,6 +256,16 @@ template <bool WIDE> __device__ inline void add_sums(float *to, const float *v, 
     store_part<WIDE>(to, pack<float>(old), count);
 }
 
+/* The gradient of y at an offset. */
+template <typename T, bool WIDE>
+__device__ inline void load_gradient(const residual_norm_backward_operands &o, int64_t at,
+                                     int count, float (&g)[VECTOR])
+{
+    unpack(load_part<WIDE>((const T *)o.dy + at, count), g);
+    if (o.dy_more)
+        add_rounded(load_part<WIDE>((const T *)o.dy_more + at, count), g);
+}
+
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(ANY_BLOCK)
     residual_norm_backward_any(residual_norm_backward_operands o, int64_t rows, int cols,
@@ -263,7 +287,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
         for (int c = start; c < cols; c += walk) {
             float g[VECTOR], x[VECTOR], weight[VECTOR];
 
-            unpack(load_part<WIDE>((const T *)o.dy + base + c, cols - c), g);
+            load_gradient<T, WIDE>(o, base + c, cols - c, g);
             unpack(load_part<WIDE>((const T *)o.sum + base + c, cols - c), x);
             unpack(load_part<WIDE>((const T *)o.weight + c, cols - c), weight);
             if (out.norm_bias)
@@ -297,7 +321,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
 
             if (o.dsum)
                 dsum = load_part<WIDE>((const T *)o.dsum + base + c, cols - c);
-            unpack(load_part<WIDE>((const T *)o.dy + base + c, cols - c), g);
+            load_gradient<T, WIDE>(o, base + c, cols - c, g);
             unpack(load_part<WIDE>((const T *)o.sum + base + c, cols - c), x);
             unpack(load_part<WIDE>((const T *)o.weight + c, cols - c), weight);
             unpack(dsum, d);
@@ -447,8 +471,8 @@ bool in_vectors(const call *c)
                            (!c->write.residual || is_wide(o->dresidual)) &&
                            (!c->write.x || is_wide(o->dx));
 
-    return gradients && (c->shape->norm == NORM_NONE ||
-                         (is_wide(o->dy) && is_wide(o->sum) && is_wide(o->weight)));
+    return gradients && (c->shape->norm == NORM_NONE || (is_wide(o->dy) && is_wide(o->dy_more) &&
+                                                         is_wide(o->sum) && is_wide(o->weight)));
 }
 
 template <typename T> void launch_any(cudaStream_t stream, call *c)

@@ -20,6 +20,7 @@ struct entry {
     int own;     /* put by this process */
     int fresh;   /* put, or taken to keep, by this process and not in the file yet */
     int agreed;  /* taken to keep: no other value is acceptable in the file */
+    int shipped; /* of the file that was installed with the program: not written */
 };
 
 /* How long to wait for the lock, and how often to check whether other processes have already
@@ -76,7 +77,7 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     entry->key = strdup(key);
     entry->value = copy;
     entry->early = entry->there = NULL;
-    entry->used = entry->own = entry->fresh = entry->agreed = 0;
+    entry->used = entry->own = entry->fresh = entry->agreed = entry->shipped = 0;
     if (!entry->key) {
         free(copy);
         return -1;
@@ -150,7 +151,27 @@ static int anything_fresh(const struct tuning *tuning)
     return 0;
 }
 
-struct tuning *tuning_open(const char *directory, const char *name)
+/* The complete lines of an installed file, for keys that are not known yet. */
+static void read_shipped(struct tuning *tuning, const char *directory, const char *name)
+{
+    char path[PATH_MAX], line[1024], key[512], value[512];
+    size_t before = tuning->count;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    file = fopen(path, "re");
+    if (!file)
+        return;
+    while (fgets(line, sizeof(line), file))
+        if (strchr(line, '\n') && sscanf(line, "%511s %511s", key, value) == 2 && key[0] != '#' &&
+            strcmp(value, TRYING) != 0)
+            put(tuning, key, value, 0);
+    for (size_t i = before; i < tuning->count; i++)
+        tuning->entries[i].shipped = 1;
+    fclose(file);
+}
+
+struct tuning *tuning_open(const char *directory, const char *shipped, const char *name)
 {
     struct tuning *tuning = calloc(1, sizeof(*tuning));
 
@@ -165,6 +186,8 @@ struct tuning *tuning_open(const char *directory, const char *name)
         for (size_t i = 0; i < tuning->count; i++)
             tuning->entries[i].early = strdup(tuning->entries[i].value);
     }
+    if (shipped)
+        read_shipped(tuning, shipped, name);
     return tuning;
 }
 
@@ -186,7 +209,7 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
         return error_set(err, "out of memory");
     entry = find(tuning, key);
     entry->used = entry->own = entry->fresh = 1;
-    entry->agreed = 0;
+    entry->agreed = entry->shipped = 0;
     return 0;
 }
 
@@ -238,7 +261,7 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
             return error_set(err, "out of memory");
         entry = find(tuning, key);
         entry->used = 1;
-        entry->own = 0;
+        entry->own = entry->shipped = 0;
         entry->fresh = entry->agreed = keep;
     }
     return 0;
@@ -279,6 +302,8 @@ static int write_file(struct tuning *tuning, struct error *err)
     for (size_t i = 0; file && i < tuning->count; i++) {
         const struct entry *entry = &tuning->entries[i];
 
+        if (entry->shipped && !entry->there)
+            continue;
         fprintf(file, "%s %s\n", entry->key,
                 entry->there && !entry->fresh ? entry->there : entry->value);
     }
@@ -292,6 +317,11 @@ static int write_file(struct tuning *tuning, struct error *err)
     for (size_t i = 0; i < tuning->count; i++)
         tuning->entries[i].fresh = 0;
     return 0;
+}
+
+void tuning_read_only(struct tuning *tuning)
+{
+    tuning->path[0] = '\0';
 }
 
 int tuning_save(struct tuning *tuning, struct error *err)

@@ -9,8 +9,13 @@
 struct tuning;
 
 /* Read 'directory'/'name' if it exists; a file that cannot be read or parsed counts as empty.
- * 'directory' NULL: nothing is stored. Returns NULL only if out of memory. */
-struct tuning *tuning_open(const char *directory, const char *name);
+ * 'directory' NULL: nothing is stored. For keys that are not there, values come from
+ * 'shipped'/'name', a file that was installed with the program and is only read; 'shipped' NULL:
+ * there is none. Returns NULL only if out of memory. */
+struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
+
+/* Save nothing from now on. */
+void tuning_read_only(struct tuning *tuning);
 
 /* Suffix of a provisional value: not all candidates were tried to find it. */
 #define TUNING_PROVISIONAL '?'

@@ -73,6 +73,9 @@ static void test_directories(void)
     is_int(file_make_directories(scratch_path("a/b/c"), 0777), 0, "directories and their parents");
     is_int(file_make_directories(scratch_path("a/b/c/"), 0777), 0, "which exist, with a slash");
     is_int(file_make_directories("/", 0777), 0, "the root");
+    ok(file_free_space("/") > 0, "free space");
+    ok(file_free_space(scratch_path("nowhere")) == -1 && errno == ENOENT,
+       "of a path that does not exist");
     write_file(scratch_path("plain"), "x", 1);
     ok(file_make_directories(scratch_path("plain/x"), 0777) == -1 && errno == ENOTDIR,
        "below a file there are none");

@@ -40,6 +40,11 @@ static void test_parameters(void)
        "--megatron-model=lama2-7b is an unknown model; did you mean llama2-7b, llama2-70b or "
        "llama2-13b? --megatron-model=list shows all",
        "nearest names");
+    ok(!preset_find("-m", "20B", &err), "a size of another family");
+    is(err.text, "-m=20B is an unknown model; did you mean nemo-20b? -m=list shows all", "is named");
+    ok(!preset_find("-m", "8B", &err), "a size of several families");
+    ok(strstr(err.text, "did you mean gpt2-8b or nemo-8b or llama3-8b or qwen3-8b?") != NULL,
+       "all are named");
 }
 
 static void test_divide(void)

@@ -35,10 +35,12 @@ static size_t get(const char *path, unsigned char *data, size_t room)
     return size;
 }
 
-/* Read all of a file. Returns its size, or -1 with the error. */
-static ssize_t read_all(const char *path, unsigned char *to, size_t room, struct error *err)
+/* Read a file from the first block after the byte 'begin' on. Returns its size, or -1 with the
+ * error. */
+static ssize_t read_from(const char *path, int64_t begin, unsigned char *to, size_t room,
+                         struct error *err)
 {
-    struct source *source = source_open(path, CODEC_BZIP2, -1, 0, SOURCE_TO_END, err);
+    struct source *source = source_open(path, CODEC_BZIP2, -1, begin, SOURCE_TO_END, err);
     ssize_t count = source ? 1 : -1;
     size_t have = 0;
 
@@ -50,6 +52,11 @@ static ssize_t read_all(const char *path, unsigned char *to, size_t room, struct
     return count < 0 ? -1 : (ssize_t)have;
 }
 
+static ssize_t read_all(const char *path, unsigned char *to, size_t room, struct error *err)
+{
+    return read_from(path, 0, to, room, err);
+}
+
 int main(void)
 {
     enum { SIZE = 1200000, ROOM = 4 << 20 };
@@ -57,7 +64,7 @@ int main(void)
     char plain[64], file[64], command[256];
     struct error err = {.text = ""};
     size_t size;
-    int silent = 0, unnamed = 0;
+    int silent = 0, unnamed = 0, wrong = 0;
 
     if (!mkdtemp(directory))
         return 1;
@@ -82,6 +89,16 @@ int main(void)
            "%s", names[kind]);
     }
     size = get(file, packed, ROOM / 2);
+    for (int i = 1; i < 12; i++) {
+        ssize_t have = read_from(file, (int64_t)size * i / 12, out, ROOM, &err);
+
+        wrong += have < 0 || have > SIZE || memcmp(out, text + SIZE - have, (size_t)have) != 0;
+    }
+    ok(wrong == 0, "from any block on (%d wrong)", wrong);
+    packed[size / 2] ^= 1;
+    put(file, packed, size);
+    ok(read_from(file, (int64_t)size / 3, out, ROOM, &err) < 0, "damage after the first block");
+    packed[size / 2] ^= 1;
     memcpy(packed + size, packed, size);
     put(file, packed, 2 * size);
     ok(read_all(file, out, ROOM, &err) == 2 * SIZE && memcmp(out + SIZE, text, SIZE) == 0,

@@ -61,7 +61,7 @@ static void test_batching(void)
     } rows[] = {
         {"full batches", 24, 8, 0, 8, "8 16 24"},
         {"a ragged end", 21, 8, 0, 8, "8 16 21"},
-        {"a limit that is no multiple", 30, 12, 0, 8, "8 16 24 30"},
+        {"a limit that is not a multiple", 30, 12, 0, 8, "8 16 24 30"},
         {"a small limit", 7, 3, 0, 8, "3 6 7"},
         {"a tail of its own", 29, 16, 0, 8, "16 24 29"},
         /* lengths 1 to 20 */

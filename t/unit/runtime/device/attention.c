@@ -489,6 +489,8 @@ void attention_end_cases(void)
     test_attention_ends(1, 400, 2, 2, 64, 0, 1, 0);
     test_attention_ends(1, 384, 2, 2, 64, 1, 1, 0);
     test_attention_ends(2, 200, 2, 2, 64, 0, 0, 0);
+    test_attention_ends(2, 520, 4, 1, 64, 0, 1, 0);
+    test_attention_ends(3, 300, 6, 2, 64, 0, 0, 0);
     test_attention_ends(1, 256, 2, 1, 128, 0, 1, 0);
     test_attention_ends(1, 130, 2, 2, 128, 1, 0, 0);
     test_attention_ends(1, 130, 2, 2, 25, 0, 1, 0);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct norm_case {
     struct residual_norm_shape shape;
@@ -161,11 +162,23 @@ static void test_residual_norm(struct residual_norm_shape shape, int accumulate)
         memset(d.v + all, 0, (size_t)all * sizeof(double));
     op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
     backward = plan(&op);
-    run_residual_norm_backward(backward, stream,
-                               &(struct residual_norm_backward_operands){
-                                   (char *)d.d + (size_t)all * type_size(type), d.d, kept, weight.d,
-                                   mean.d, rstd.d, dresidual.d, dx.d, dweight.d, dnorm.d, dbias.d,
-                                   accumulate, index_d, state, 0x30002});
+    run_residual_norm_backward(
+        backward, stream,
+        &(struct residual_norm_backward_operands){.dy = (char *)d.d + (size_t)all * type_size(type),
+                                                  .dsum = d.d,
+                                                  .sum = kept,
+                                                  .weight = weight.d,
+                                                  .mean = mean.d,
+                                                  .rstd = rstd.d,
+                                                  .dresidual = dresidual.d,
+                                                  .dx = dx.d,
+                                                  .dweight = dweight.d,
+                                                  .dnorm_bias = dnorm.d,
+                                                  .dbias = dbias.d,
+                                                  .accumulate = accumulate,
+                                                  .row_index = index_d,
+                                                  .state = state,
+                                                  .purpose = 0x30002});
     compare_gradients(&c, d.v, accumulate, &dresidual, &dx, &dbias, &dweight, &dnorm);
     if (shape.residual && all <= FEW)
         gradient_agrees(&probe, &residual, &dresidual, "gradient of the residual");
@@ -186,8 +199,79 @@ static void test_residual_norm(struct residual_norm_shape shape, int accumulate)
     tensor_free(&dweight), tensor_free(&dnorm), tensor_free(&dbias);
 }
 
+static void same_values(const struct tensor *a, const struct tensor *b, const char *name)
+{
+    double *x = download(a), *y = download(b);
+
+    ok(memcmp(x, y, (size_t)a->n * sizeof(*x)) == 0, "two readers of a norm: %s, exactly", name);
+    free(x), free(y);
+}
+
+/* Two readers of y: dy_more gives the bits of an addition beforehand, also in place. */
+static void test_two_readers(int64_t rows, int64_t n, enum norm norm, double dropout)
+{
+    int64_t all = rows * n;
+    struct residual_norm_shape shape = {rows, n, type, type, norm, 1e-5, 1, 1, 1, dropout};
+    struct operation op = {.kind = OPERATION_RESIDUAL_NORM_BACKWARD, .residual_norm = shape};
+    struct operation addition = {.kind = OPERATION_ADD, .add = {all, type}};
+    struct device_plan *backward = plan(&op), *add = plan(&addition);
+    struct tensor sum = tensor(all, 1), weight = tensor_as(type, n, 0.3, 1);
+    struct tensor mean = tensor_as(TYPE_FP32, rows, 0.1, 0),
+                  rstd = tensor_as(TYPE_FP32, rows, 0, 1);
+    struct tensor dy = tensor(all, 1), more = tensor(all, 1), added = tensor(all, 1);
+    struct tensor d[2], dx[2], dweight[2], dnorm[2], dbias[2];
+    int64_t *index = calloc((size_t)rows, sizeof(*index));
+    int64_t *index_d = upload(index, (size_t)rows * sizeof(*index));
+    struct step_state *state = state_on_device();
+
+    tensor_put(&added, dy.v);
+    run_add(add, stream, &(struct add_operands){more.d, added.d});
+    for (int k = 0; k < 2; k++) {
+        d[k] = tensor(all, 9), dx[k] = tensor(all, 9);
+        dweight[k] = tensor_as(TYPE_FP32, n, 1, 0), dnorm[k] = tensor_as(TYPE_FP32, n, 1, 0);
+        dbias[k] = tensor_as(TYPE_FP32, n, 1, 0);
+    }
+    tensor_put(&d[1], more.v);
+    for (int k = 0; k < 2; k++)
+        run_residual_norm_backward(
+            backward, stream,
+            &(struct residual_norm_backward_operands){.dy = k ? dy.d : added.d,
+                                                      .dy_more = k ? d[1].d : NULL,
+                                                      .sum = sum.d,
+                                                      .weight = weight.d,
+                                                      .mean = mean.d,
+                                                      .rstd = rstd.d,
+                                                      .dresidual = d[k].d,
+                                                      .dx = dx[k].d,
+                                                      .dweight = dweight[k].d,
+                                                      .dnorm_bias = dnorm[k].d,
+                                                      .dbias = dbias[k].d,
+                                                      .row_index = index_d,
+                                                      .state = state,
+                                                      .purpose = 0x30002});
+    same_values(&d[0], &d[1], "gradient of the sum");
+    same_values(&dweight[0], &dweight[1], "gradient of the weight");
+    same_values(&dbias[0], &dbias[1], "gradient of the bias");
+    if (norm == NORM_LAYER)
+        same_values(&dnorm[0], &dnorm[1], "gradient of the norm's bias");
+    if (dropout > 0)
+        same_values(&dx[0], &dx[1], "gradient of x");
+    plan_destroy(backward), plan_destroy(add);
+    device_release(device, index_d), device_release(device, state);
+    free(index);
+    for (int k = 0; k < 2; k++) {
+        tensor_free(&d[k]), tensor_free(&dx[k]), tensor_free(&dweight[k]);
+        tensor_free(&dnorm[k]), tensor_free(&dbias[k]);
+    }
+    tensor_free(&sum), tensor_free(&weight), tensor_free(&mean), tensor_free(&rstd);
+    tensor_free(&dy), tensor_free(&more), tensor_free(&added);
+}
+
 void norm_cases(void)
 {
+    test_two_readers(5, 1024, NORM_LAYER, 0);
+    test_two_readers(gpu_rows(600), 776, NORM_RMS, 0.1);
+    test_two_readers(3, 37, NORM_LAYER, 0.2); /* odd: not in vectors */
     for (int norm = NORM_NONE; norm <= NORM_RMS; norm++)
         for (int flags = 1; flags < 8; flags++) {
             struct residual_norm_shape s = {.rows = 5,

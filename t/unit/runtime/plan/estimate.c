@@ -127,11 +127,41 @@ static void test_overlap(void)
     ok(t.data > 0.5 * t.total - t.pipeline, "a slow network is not hidden");
 }
 
+/* A measured step is predicted as it was measured, and moves the prediction of its neighbors. */
+static void test_measured(void)
+{
+    struct machine plain = machine, measured;
+    struct plan_run run = base, near = base;
+    struct plan_time t, without, with;
+
+    plain.gpu.classic = plain.gpu.rates;
+    measured = plain;
+    measured.gpu.steps[0] = (struct machine_step){4096, 16384, 32, 32, 0, 2048, 4, 51200, .04, .01};
+    measured.gpu.steps[1] = (struct machine_step){1024, 4096, 16, 16, 0, 2048, 4, 51200, .04, .01};
+    measured.gpu.step_count = 2;
+    run.layout = near.layout = (struct layout){.tp = 1, .cp = 1, .dp = 1, .pp = 1};
+    run.micro_batch = run.global_batch = near.micro_batch = near.global_batch = 4;
+    near.shape.hidden = 3072;
+    near.shape.ffn_hidden = 12288;
+    t = plan_estimate(&run, &measured);
+    ok(fabs(t.products + t.attention + t.elementwise - 32 * .04) < 0.01 * 32 * .04 &&
+           fabs(t.head - .01) < 0.01 * .01,
+       "measured layers and heads are predicted as measured");
+    without = plan_estimate(&near, &plain);
+    with = plan_estimate(&near, &measured);
+    ok(with.total > 1.2 * without.total, "and correct what is near them");
+    ok(fabs(with.optimizer - without.optimizer) < 1e-12, "but not the optimizer");
+    near.software = PLAN_CLASSIC;
+    ok(plan_estimate(&near, &measured).total == plan_estimate(&near, &plain).total,
+       "and not other software");
+}
+
 int main(void)
 {
     test_changes();
     test_parts();
     test_bound();
     test_overlap();
+    test_measured();
     return done_testing();
 }

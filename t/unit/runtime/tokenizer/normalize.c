@@ -37,6 +37,7 @@ static const struct {
      "b",
      "joined"},
     {"\xE3\x80\x80", " "},
+    {"\n", " "},
 };
 
 /* A map of the entries: a darts-clone array in which each node has a block of its own. */
@@ -74,32 +75,37 @@ static int set_map(struct normalizer *normalizer)
 /* Letters, spaces, U+2581, characters of two to four bytes, and bytes that are not UTF-8. */
 static size_t make_text(char *text, size_t size, unsigned *random)
 {
-    static const char *const parts[] = {"a",
-                                        "b",
-                                        " ",
-                                        "  ",
-                                        "\n",
-                                        "word",
-                                        "\xE2\x96\x81",
-                                        "\xC3\xA9",
-                                        "\x7F",
-                                        "\xE4\xBD\xA0",
-                                        "\xF0\x9F\x98\x80",
-                                        "\xFF",
-                                        "\xE4",
-                                        "\xC3",
-                                        "a\xCC\x80",
-                                        "\xCC\x82",
-                                        "\xE3\x81\x8B",
-                                        "\xE3\x82\x99",
-                                        "\xE3\x81\xAA",
-                                        "\xE3\x80\x80",
-                                        "\xD0\xB8",
-                                        "eight by",
-                                        " of words and more "};
+    static const char *const parts[] = {
+        "a",
+        "b",
+        " ",
+        "  ",
+        "\n",
+        "word",
+        "\xE2\x96\x81",
+        "\xC3\xA9",
+        "\x7F",
+        "\xE4\xBD\xA0",
+        "\xF0\x9F\x98\x80",
+        "\xFF",
+        "\xE4",
+        "\xC3",
+        "a\xCC\x80",
+        "\xCC\x82",
+        "\xE3\x81\x8B",
+        "\xE3\x82\x99",
+        "\xE3\x81\xAA",
+        "\xE3\x80\x80",
+        "\xD0\xB8",
+        "eight by",
+        " of words and more ",
+        "a line of more bytes than a block has, with  two spaces,\n"
+        "\n    an empty line, and the next one indented;\n  ",
+        "two-blocks-of-64-bytes-without-any-space-that-could-be-dropped"
+        "-or-kept,-so-that-they-are-copied-as-they-are,-up-to-here-"};
     size_t length = 0;
 
-    while (length + 32 < size) {
+    while (length + 160 < size) {
         const char *part;
 
         *random = *random * 1103515245U + 12345U;
@@ -125,7 +131,7 @@ static size_t normalize(const struct normalizer *normalizer, const char *text, s
 
 int main(void)
 {
-    enum { SIZE = 9000 };
+    enum { SIZE = 20000 };
     static char text[SIZE];
     static uint8_t quick[4 * SIZE], slow[4 * SIZE];
     unsigned random = 3;
@@ -141,7 +147,7 @@ int main(void)
             normalizer_keep(&normalizer, (const uint8_t *)rows[i].kept, strlen(rows[i].kept));
         if (rows[i].map && set_map(&normalizer) < 0)
             same = 0;
-        for (size_t size = 33; size <= SIZE && same; size += size / 4 + 1) {
+        for (size_t size = 161; size <= SIZE && same; size += size / 4 + 1) {
             struct normalizer each = normalizer;
             size_t length = make_text(text, size, &random), quick_length, slow_length;
 

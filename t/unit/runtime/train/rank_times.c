@@ -66,5 +66,8 @@ int main(void)
     samples[1].slow_reasons = SLOW_SOFT_HEAT;
     is(rank_times_cause(&samples[1], samples, RANKS, text, sizeof(text)),
        "its clocks are lowered by heat (software limit)", "throttling");
+    samples[1].xid = 94;
+    is(rank_times_cause(&samples[1], samples, RANKS, text, sizeof(text)), "its GPU reported Xid 94",
+       "an error in the kernel log");
     return done_testing();
 }

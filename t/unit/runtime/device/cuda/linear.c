@@ -23,7 +23,7 @@ struct layer {
 static void begin(struct layer *l, int deterministic)
 {
     memset(l, 0, sizeof(*l));
-    l->device.gemm.tuning = tuning_open(directory, "file");
+    l->device.gemm.tuning = tuning_open(directory, NULL, "file");
     l->device.gemm.workspace = workspace;
     l->device.gemm.candidates = 8;
     l->device.deterministic = deterministic;

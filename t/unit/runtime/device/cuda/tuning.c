@@ -49,7 +49,7 @@ static void test_files(void)
         const char *value;
 
         write_file("rows", rows[i].text);
-        tuning = tuning_open(directory, "rows");
+        tuning = tuning_open(directory, NULL, "rows");
         value = tuning_get(tuning, rows[i].key);
         ok(rows[i].value ? value && strcmp(value, rows[i].value) == 0 : !value, "file %zu", i);
         tuning_destroy(tuning);
@@ -58,7 +58,7 @@ static void test_files(void)
 
 static void test_two_processes(void)
 {
-    struct tuning *a = tuning_open(directory, "shared"), *b = tuning_open(directory, "shared"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "shared"), *b = tuning_open(directory, NULL, "shared"), *c;
     struct error err;
 
     is_int(tuning_put(a, "x", "1", &err), 0, "put");
@@ -69,7 +69,7 @@ static void test_two_processes(void)
     is_int(tuning_save(b, &err), 0, "save the other");
     tuning_put(a, "x", "3", &err);
     is(tuning_get(a, "x"), "3", "put again");
-    c = tuning_open(directory, "shared");
+    c = tuning_open(directory, NULL, "shared");
     is(tuning_get(c, "x"), "1", "found by a third");
     is(tuning_get(c, "y"), "2", "found by a third, of the other");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
@@ -79,12 +79,12 @@ static void test_two_processes(void)
  * their results stay. */
 static void test_trying(void)
 {
-    struct tuning *a = tuning_open(directory, "trying"), *b = tuning_open(directory, "trying"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "trying"), *b = tuning_open(directory, NULL, "trying"), *c;
 
     is_int(tuning_try(b, "x"), 0, "try");
     is_int(tuning_put(a, "w", "1", NULL) || tuning_save(a, NULL), 0, "another process saves");
     ok(!tuning_get(a, "x"), "a key that is being tried has no value");
-    c = tuning_open(directory, "trying");
+    c = tuning_open(directory, NULL, "trying");
     is_int(tuning_try(c, "x"), -1, "what was being tried before is left alone");
     is_int(tuning_put(b, "x", "2", NULL) || tuning_save(b, NULL), 0, "a value is found");
     is_int(tuning_put(a, "v", "3", NULL) || tuning_save(a, NULL), 0, "the other one saves again");
@@ -117,7 +117,7 @@ static void test_many(void)
     struct tuning *a, *b, *c;
 
     write_file("many", "bad 1\n");
-    a = tuning_open(directory, "many"), b = tuning_open(directory, "many");
+    a = tuning_open(directory, NULL, "many"), b = tuning_open(directory, NULL, "many");
     is_int(tuning_try(a, "x"), 0, "one rank tries");
     is_int(tuning_put(b, "x", "trying", NULL) || replaces(b, "many"), 0,
            "another one need not say it");
@@ -132,7 +132,7 @@ static void test_many(void)
     is_int(replaces(b, "many"), 0, "once");
     tuning_put(b, "y", "4", NULL);
     is_int(replaces(b, "many"), 1, "what is new in one of them is written");
-    c = tuning_open(directory, "many");
+    c = tuning_open(directory, NULL, "many");
     is(tuning_get(c, "y"), "4", "found by a third");
     is(tuning_get(c, "x"), "1", "in addition to the first one's results");
     tuning_destroy(a), tuning_destroy(b), tuning_destroy(c);
@@ -140,7 +140,7 @@ static void test_many(void)
 
 static void is_in_file(const char *name, const char *key, const char *value, const char *text)
 {
-    struct tuning *tuning = tuning_open(directory, name);
+    struct tuning *tuning = tuning_open(directory, NULL, name);
     const char *found = tuning_get(tuning, key);
 
     is(found ? found : "nothing", value, text);
@@ -151,12 +151,12 @@ static void is_in_file(const char *name, const char *key, const char *value, con
 static void test_agreed(void)
 {
     static const char text[] = "for agreed\np 1\nq trying\n";
-    struct tuning *a = tuning_open(directory, "agreed"), *b = tuning_open(directory, "agreed"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "agreed"), *b = tuning_open(directory, NULL, "agreed"), *c;
 
     tuning_put(a, "p", "1", NULL), tuning_put(b, "p", "2", NULL), tuning_put(b, "x", "1", NULL);
     tuning_save(b, NULL), tuning_save(a, NULL);
     is_in_file("agreed", "p", "2", "one rank is the first");
-    c = tuning_open(directory, "agreed");
+    c = tuning_open(directory, NULL, "agreed");
     is_int(tuning_take(c, text, 0, NULL), 0, "they agree on what the other one found");
     is_int(replaces(c, "agreed"), 0, "one that is not to keep it does not");
     is_int(tuning_take(a, text, 1, NULL) || tuning_take(b, text, 1, NULL), 0, "others are");
@@ -166,7 +166,7 @@ static void test_agreed(void)
     is_in_file("agreed", "p", "1", "it is what the next run finds");
     is_in_file("agreed", "x", "1", "beside what was there");
     tuning_destroy(c);
-    c = tuning_open(directory, "agreed");
+    c = tuning_open(directory, NULL, "agreed");
     is_int(tuning_try(c, "q"), 0, "a trial is nothing to agree on");
     write_file("agreed",
                "p 3\np 1\nx 2\n"); /* by one that had read it before; the first p counts */
@@ -181,7 +181,7 @@ static void test_agreed(void)
 /* The file may be cleared at any time. */
 static void test_cleared(void)
 {
-    struct tuning *tuning = tuning_open(directory, "cleared");
+    struct tuning *tuning = tuning_open(directory, NULL, "cleared");
     char path[128];
 
     snprintf(path, sizeof(path), "%s/cleared", directory);
@@ -198,14 +198,14 @@ static void test_cleared(void)
  * not replace a result that this process has. */
 static void test_overwritten(void)
 {
-    struct tuning *tuning = tuning_open(directory, "overwritten"), *other;
+    struct tuning *tuning = tuning_open(directory, NULL, "overwritten"), *other;
 
     tuning_try(tuning, "x");
     tuning_put(tuning, "x", "7", NULL), tuning_save(tuning, NULL);
     write_file("overwritten", "x trying\n");
     tuning_put(tuning, "y", "8", NULL), tuning_save(tuning, NULL);
     is_in_file("overwritten", "x", "7", "what was found takes the place of a trial again");
-    other = tuning_open(directory, "overwritten");
+    other = tuning_open(directory, NULL, "overwritten");
     tuning_get(other, "x");
     write_file("overwritten", "x trying\n");
     tuning_put(other, "z", "9", NULL), tuning_save(other, NULL);
@@ -217,14 +217,14 @@ static void test_overwritten(void)
  * are replaced. */
 static void test_provisional(void)
 {
-    struct tuning *a = tuning_open(directory, "provisional"), *b, *c;
+    struct tuning *a = tuning_open(directory, NULL, "provisional"), *b, *c;
 
     is_int(tuning_try(a, "x") || tuning_try(a, "y"), 0, "one process tries");
-    b = tuning_open(directory, "provisional");
+    b = tuning_open(directory, NULL, "provisional");
     is_int(tuning_try(b, "x"), -1, "which another one takes for dead");
     tuning_put(b, "x", "1?", NULL), tuning_put(b, "y", "1?", NULL);
     is_int(replaces(b, "provisional"), 1, "and leaves what it finds");
-    c = tuning_open(directory, "provisional");
+    c = tuning_open(directory, NULL, "provisional");
     is(tuning_get(c, "x"), "1?", "for others to use");
     tuning_put(a, "w", "2", NULL), tuning_save(a, NULL);
     is_in_file("provisional", "x", "1?", "until the first one finds something");
@@ -244,7 +244,7 @@ enum { WRITERS = 6, LINES = 12 };
 /* Put a line and save it, again and again. */
 static void write_lines(int writer)
 {
-    struct tuning *tuning = tuning_open(directory, "crowd");
+    struct tuning *tuning = tuning_open(directory, NULL, "crowd");
     int failed = 0;
     char key[32];
 
@@ -269,7 +269,7 @@ static void test_crowd(void)
     while (wait(&status) > 0)
         failed |= status;
     is_int(failed, 0, "many processes save");
-    tuning = tuning_open(directory, "crowd");
+    tuning = tuning_open(directory, NULL, "crowd");
     for (int i = 0; i < WRITERS * LINES; i++) {
         snprintf(key, sizeof(key), "%d:%d", i / LINES, i % LINES);
         lost += tuning_get(tuning, key) == NULL;
@@ -282,7 +282,7 @@ static void test_crowd(void)
 static void test_held(void)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct tuning *tuning = tuning_open(directory, "held");
+    struct tuning *tuning = tuning_open(directory, NULL, "held");
     char path[128], key[32];
     int fd;
 
@@ -302,7 +302,7 @@ static void test_held(void)
 
 static void test_places(void)
 {
-    struct tuning *none = tuning_open(NULL, "x"), *deep, *bad;
+    struct tuning *none = tuning_open(NULL, NULL, "x"), *deep, *bad;
     char path[128];
     struct error err;
 
@@ -311,12 +311,12 @@ static void test_places(void)
     is_int(tuning_save(none, &err), 0, "and saving does nothing");
     is_int(tuning_try(none, "y"), -1, "nothing is tried that nobody would hear of");
     snprintf(path, sizeof(path), "%s/a/b/c", directory);
-    deep = tuning_open(path, "x");
+    deep = tuning_open(path, NULL, "x");
     tuning_put(deep, "x", "1", &err);
     is_int(tuning_save(deep, &err), 0, "directories are made");
     write_file("file", "");
     snprintf(path, sizeof(path), "%s/file/d", directory);
-    bad = tuning_open(path, "x");
+    bad = tuning_open(path, NULL, "x");
     tuning_put(bad, "x", "1", &err);
     ok(tuning_save(bad, &err) == -1 &&
            strstr(err.text, "cannot save the tuning results: cannot create "),
@@ -332,13 +332,13 @@ static void test_text(void)
     char *text;
 
     write_file("rows", "a 1\nb 2\nc 3\n");
-    one = tuning_open(directory, "rows");
+    one = tuning_open(directory, NULL, "rows");
     tuning_get(one, "b");
     tuning_put(one, "d", "4,fast", NULL);
     tuning_try(one, "e");
     text = tuning_text(one);
     is(text, "for rows\nb 2\nd 4,fast\n", "the text contains what was used");
-    two = tuning_open(NULL, "rows");
+    two = tuning_open(NULL, NULL, "rows");
     tuning_put(two, "b", "9", NULL);
     is_int(tuning_take(two, text, 0, &err), 0, "and can be taken");
     free(text);
@@ -347,7 +347,7 @@ static void test_text(void)
     is(tuning_get(two, "b"), "2", "replacing what was known");
     is(tuning_get(two, "d"), "4,fast", "or was not");
     tuning_destroy(two);
-    two = tuning_open(NULL, "other");
+    two = tuning_open(NULL, NULL, "other");
     is_int(tuning_take(two, text, 0, &err), -1, "but not for another GPU");
     is(err.text, "the saved choices of algorithms are for rows, and this is other",
        "and it is reported");
@@ -357,6 +357,38 @@ static void test_text(void)
     free(text);
     tuning_destroy(one);
     tuning_destroy(two);
+}
+
+/* Values that come with the program: used, but never copied into the user's file, which overrides
+ * them. */
+static void test_shipped(void)
+{
+    char path[128], line[128] = "";
+    struct tuning *one;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/installed", directory);
+    mkdir(path, 0755);
+    write_file("installed/gpu", "# measured\na 1\nb 2\nc trying\nd 4\ncut");
+    write_file("gpu", "b 3\n");
+    one = tuning_open(directory, path, "gpu");
+    is(tuning_get(one, "a"), "1", "an installed value is used");
+    is(tuning_get(one, "b"), "3", "the user's own value comes first");
+    ok(!tuning_get(one, "c") && !tuning_get(one, "#"), "what is no value is not");
+    tuning_put(one, "d", "5", NULL);
+    tuning_put(one, "e", "6", NULL);
+    is_int(tuning_save(one, NULL), 0, "new values are saved");
+    tuning_put(one, "f", "7", NULL);
+    is_int(tuning_save(one, NULL), 0, "and newer ones");
+    tuning_destroy(one);
+    snprintf(path, sizeof(path), "%s/gpu", directory);
+    file = fopen(path, "r");
+    if (file && fread(line, 1, sizeof(line) - 1, file) > 0)
+        fclose(file);
+    is(line, "b 3\nd 5\ne 6\nf 7\n", "without the installed ones");
+    one = tuning_open(NULL, directory, "gpu");
+    is(tuning_get(one, "d"), "5", "installed values do not need a directory of one's own");
+    tuning_destroy(one);
 }
 
 int main(void)
@@ -377,12 +409,14 @@ int main(void)
     test_held();
     test_places();
     test_text();
+    test_shipped();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
     for (const char *const *name =
              (const char *const[]){"a/b/c/.tuning.lock", "a/b/c", "a/b", "a", "rows", "shared",
                                    "trying", "many", "agreed", "cleared", "overwritten",
-                                   "provisional", "crowd", "held", "file", ".tuning.lock", "",
+                                   "provisional", "crowd", "held", "file", "installed/gpu", "installed",
+                                   "gpu", ".tuning.lock", "",
                                    NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "guard.h"
+#include "step_guard.h"
+#include "file.h"
 #include "last_resort.h"
 
 #include <poll.h>
@@ -17,16 +18,10 @@
 static int look_at(long pid, char *name, size_t size, long *parent)
 {
     char path[64], line[512], *open, *close;
-    size_t length;
-    FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    file = fopen(path, "re");
-    if (!file)
+    if (file_read_text(path, line, sizeof(line)) < 0)
         return -1;
-    length = fread(line, 1, sizeof(line) - 1, file);
-    fclose(file);
-    line[length] = '\0';
     open = strchr(line, '(');
     close = strrchr(line, ')');
     if (!open || !close || sscanf(close + 1, " %*c %ld", parent) != 1)
@@ -44,7 +39,7 @@ static void *watch(void *argument)
     last_resort("slurmstepd has ended; this rank ends, too");
 }
 
-void guard_start(void)
+void step_guard_start(void)
 {
     char name[64];
     long pid = getppid(), parent;

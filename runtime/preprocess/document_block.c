@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "block.h"
+#include "document_block.h"
 #include "document.h"
 #include "mediawiki.h"
 #include "remedy.h"

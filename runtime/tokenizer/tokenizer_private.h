@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of a tokenizer; private to this folder. */
-#ifndef MEGATRON_TOKENIZER_MODEL_H
-#define MEGATRON_TOKENIZER_MODEL_H
+#ifndef MEGATRON_TOKENIZER_PRIVATE_H
+#define MEGATRON_TOKENIZER_PRIVATE_H
 
 #include "tokenizer.h"
 #include "bpe.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to preprocess/: a block of documents between a chunk's reader and its part. */
-#ifndef MEGATRON_PREPROCESS_BLOCK_H
-#define MEGATRON_PREPROCESS_BLOCK_H
+#ifndef MEGATRON_DOCUMENT_BLOCK_H
+#define MEGATRON_DOCUMENT_BLOCK_H
 
 #include <pthread.h>
 #include "document.h"

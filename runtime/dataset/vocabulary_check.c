@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vocabulary.h"
+#include "vocabulary_check.h"
 
 #include <inttypes.h>
 
@@ -20,7 +20,7 @@ int vocabulary_check(const struct indexed *corpus, int64_t vocabulary, struct er
             if (tokens[j] < 0 || tokens[j] >= vocabulary)
                 return error_set_code(err, ERROR_VOCABULARY,
                                       "%s.bin contains token %" PRId32 " (sequence %" PRId64
-                                      "), which is not in a vocabulary of %" PRId64,
+                                      "), but the vocabulary has %" PRId64 " tokens",
                                       indexed_prefix(corpus), tokens[j], sequence, vocabulary);
     }
     return 0;
