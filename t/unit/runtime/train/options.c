@@ -18,6 +18,9 @@ static const char *text_of(const char *word, struct error *err)
     if (target)
         options_parse(arguments_table, target, 1, &word, &result, err);
     options_result_clear(&result);
+    for (const struct option *row = arguments_table; target && row->name; row++)
+        if (row->type == OPTION_LIST)
+            free(((struct option_list *)((char *)target + row->offset))->items);
     free(target);
     return err->text;
 }
