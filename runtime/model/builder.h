@@ -18,8 +18,12 @@ struct builder {
 /* The dimension that tensor parallelism splits. */
 enum split { SPLIT_NONE, SPLIT_ROWS, SPLIT_COLS };
 
+/* Random draws of one layer, or of all blocks outside the layers. */
+enum { PARAMETER_DRAWS = 8 };
+
 /* One parameter: a matrix, or a vector as one row. Its first values are normally distributed with
- * 'deviation', or all 'start'. 'draw' tells apart the random draws of one layer. */
+ * 'deviation', or all 'start'. 'draw', less than PARAMETER_DRAWS, tells apart the random draws of
+ * one layer: two parameters with the same number start with the same values. */
 struct parameter_spec {
     const char *name; /* without the layer */
     int64_t rows, cols;

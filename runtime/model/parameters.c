@@ -2,6 +2,7 @@
 #include "builder.h"
 #include "rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static void add_named(struct builder *b, const struct block *block, const char *
     struct range rows = {0, spec->rows}, cols = {0, spec->cols};
     int64_t layer = block->number < 0 ? OUTER_LAYER : block->number;
 
+    assert(spec->draw >= 0 && spec->draw < PARAMETER_DRAWS);
     if (spec->split == SPLIT_ROWS)
         rows = range_tensor(b->layout, b->at, spec->rows);
     if (spec->split == SPLIT_COLS)
@@ -62,7 +64,7 @@ static void add_named(struct builder *b, const struct block *block, const char *
         .class = p->tensors[p->tensor_count - 1].class,
         .deviation = spec->deviation,
         .start = spec->start,
-        .purpose = (uint32_t)(RNG_INIT + layer * 8 + spec->draw),
+        .purpose = (uint32_t)(RNG_INIT + layer * PARAMETER_DRAWS + spec->draw),
     };
     snprintf(p->list[p->count].name, sizeof(p->list[p->count].name), "%s", name);
     p->count++;
