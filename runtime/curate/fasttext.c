@@ -3,6 +3,7 @@
  * in it is believed before it is checked. */
 #include "config.h"
 #include "fasttext_private.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -304,10 +305,10 @@ static int read_model(struct fasttext *model, struct error *err)
     for (uint32_t i = 0; model->kept && i <= model->kept_mask; i++)
         if (model->kept[i].to >= model->input.rows - model->word_count)
             return error_set(err, "its list of n-grams is damaged; download it again");
-    if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0)
-        return error_set(
-            err, "its counts of labels are damaged, or out of memory; download it again, or "
-                 "raise the memory limit of the job (--mem)");
+    if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0) {
+        error_set(err, "its counts of labels are damaged (download it again), or out of memory");
+        return error_remedy(err, REMEDY_MEMORY);
+    }
     return 0;
 }
 

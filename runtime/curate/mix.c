@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "documents.h"
 #include "lines.h"
+#include "remedy.h"
 #include "rng.h"
 #include "sections.h"
 
@@ -317,13 +318,13 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
     }
     if (rc == 0) {
         items = index_lines(&bytes, &count);
-        rc = items
-                 ? 0
-                 : error_set(
-                       err,
-                       "out of memory, or bucket %zu is damaged; raise the memory limit of the job "
-                       "(--mem), or remove the work directory and run again",
-                       job->number);
+        if (!items) {
+            error_set(err,
+                      "bucket %zu is damaged (remove the work directory and run again), or out of "
+                      "memory",
+                      job->number);
+            rc = error_remedy(err, REMEDY_MEMORY);
+        }
     }
     if (rc == 0) {
         qsort(items, count, sizeof(*items), by_key);

@@ -33,7 +33,8 @@ named() {
 }
 known=$(for command in $("$megatron" --help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p'); do help "$command"; done | named)
 plugin=$(sed -n 's/^ *\[OPTION_[A-Z_]*\] = {"\([a-z-]*\)".*/--megatron-\1/p' spank/settings.c)
-is "$(named runtime/command/remedies.c | grep -vxF -f <(printf '%s\n' "$known" "$plugin"))" "" \
+# --mem is Slurm's.
+is "$(named runtime/command/remedies.c | grep -vxF -f <(printf '%s\n' "$known" "$plugin" --mem))" "" \
     "every option in the table of remedies exists"
 
 # --- Every remedy has words, and is used.

@@ -105,7 +105,7 @@ refused '35 tokens, but the model has 32 positions' "a prompt that is too long" 
     fill-mask --load bert-pairs "${words[@]}" --prompt "[MASK]$(printf ' w%d' {10..41})"
 refused 'the tokenizer has no mask token .*use --mask-id' "a tokenizer without a mask" \
     fill-mask --load bert-pairs --tokenizer-type NullTokenizer --prompt '5 <mask>' --device cpu
-refused 'the mask token 61 is not in the vocabulary; use --mask-id' "a mask that is not a token" \
+refused 'the mask token 61 is not in the vocabulary of 61 tokens; use --mask-id' "a mask that is not a token" \
     fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 [MASK]' --mask-id 61
 refused '--post-norm requires --masked-lm' "an option of masked models" "${train[@]}" "${small[@]}" --post-norm
 refused '--swiglu cannot be used with a masked language model' "SwiGLU" "${train[@]}" "${small[@]}" --masked-lm --swiglu
