@@ -169,6 +169,17 @@ static void repair_tmpdir(const struct task *task)
         spank_setenv(task->spank, "TMPDIR", "/tmp", 1);
 }
 
+/* PMIx 5 offers ranks the job's data in a file of slurmstepd's that is not in the image, where
+ * MPI_Init would fail: have them keep their own copy instead, unless the user chose something. */
+static void avoid_pmix_file(const struct task *task)
+{
+    char modules[128];
+
+    if (spank_getenv(task->spank, "PMIX_GDS_MODULE", modules, sizeof(modules)) == ESPANK_SUCCESS &&
+        strstr(modules, "shmem"))
+        spank_setenv(task->spank, "PMIX_MCA_gds", "hash", 0);
+}
+
 /* The last thing before the user's program: from here on, this process sees the image's files. */
 int task_enter_container(struct task *task, struct error *err)
 {
@@ -180,7 +191,9 @@ int task_enter_container(struct task *task, struct error *err)
     rc = container_join(task->plugin->share->holder, image->entrypoint, image->workdir, &entered,
                         err);
     task->inside = entered;
-    if (rc == 0)
+    if (rc == 0) {
         repair_tmpdir(task);
+        avoid_pmix_file(task);
+    }
     return rc < 0 ? error_prefix(err, "%s", task->facts.node) : 0;
 }

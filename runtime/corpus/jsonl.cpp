@@ -369,6 +369,11 @@ static document_fault parse_line(jsonl &state, const char *data, size_t size)
     object root;
     std::vector<path> paths;
     document_fault fault;
+
+    /* Newer releases of simdjson skip a byte order mark; the reader has removed that of the
+     * file. */
+    if (size >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0)
+        return FAULT_JSON;
     auto code = state.parser->iterate(data, size, size + JSONL_PADDING).get(line);
 
     if (code)

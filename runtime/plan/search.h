@@ -11,6 +11,7 @@ struct search_request {
     int64_t nodes;
     int64_t tp, pp, cp, chunks, micro_batch;
     int recompute; /* enum plan_recompute, or -1 */
+    int fp8_too;   /* compare all layouts with fp8, too */
 };
 
 struct candidate {

@@ -79,6 +79,11 @@ job env ENROOT_SYSCONF_PATH="$registry_dir/sysconf" srun -n2 --megatron-image="$
 is "$rc:$(tail -n 1 "$registry_dir/tmp/told")" "0:NVIDIA_VISIBLE_DEVICES=$([ -e /proc/driver/nvidia/version ] && echo all || echo void)" \
     "none without, though the image asks for all, where there is no driver"
 
+# PMIx 5 has a file that is not in the image; other releases have none.
+for modules in shmem2,hash:hash ds21,hash:; do
+    job env PMIX_GDS_MODULE="${modules%:*}" srun -n1 --mpi=none "$image" sh -c 'echo "gds $PMIX_MCA_gds"'
+    like "$out" "^gds ${modules#*:}$" "PMIX_GDS_MODULE=${modules%:*}: what clients use"
+done
 # A real client of PMIx, with the host's libraries.
 if "$MEGATRON_BUILD/runtime/megatron" version | grep -q '^built with:.* mpi'; then
     mounts=/usr:/usr:ro,/etc:/etc:ro,$top:$top:ro

@@ -149,6 +149,8 @@ is "$rc" 2 "a file that cannot be written"
 # fp8 and names
 plan "${small[@]}" --node p5 --precision fp8 --top 1
 like "$out" '^megatron train .*--bf16 --fp8-format hybrid ' "--precision fp8 plans fp8"
+plan "${small[@]}" --node p5 --precision all --csv --top 100000
+is "$(cut -d, -f3 <<<"$out" | sort -u | paste -sd' ')" "bf16 fp8 precision" "--precision all ranks both"
 plan "${small[@]}" --node p4d --precision fp8
 is "$rc" 2 "on GPUs that have it"
 plan "${small[@]}" --node p5x
