@@ -238,7 +238,7 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
         return -1;
     fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return error_set_errno(err, errno, "cannot create %s", draft);
+        return error_set_errno(err, errno, "cannot write %s", path);
     if (file_write_at(fd, data, size, 0) < 0 || fsync(fd) < 0)
         failed = errno;
     if (close(fd) < 0 && !failed)

@@ -176,7 +176,7 @@ prepare_training() {
         ! given "$row" "${options[@]}" || data=()
     done
     say_environment
-    [ ${#data[@]} -eq 0 ] || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data"
+    [ ${#data[@]} -eq 0 ] || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data"
 
     # A few iterations, if no length is given.
     if given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then

@@ -60,8 +60,7 @@ int controller_step_hosts(uint32_t job, uint32_t step, char *hosts, size_t size)
     slurm_step_layout_t *layout = slurm_job_step_layout_get(&id);
     int rc = -1;
 
-    if (layout && layout->node_list &&
-        snprintf(hosts, size, "%s", layout->node_list) < (int)size)
+    if (layout && layout->node_list && snprintf(hosts, size, "%s", layout->node_list) < (int)size)
         rc = 0;
     if (layout)
         slurm_job_step_layout_free(layout);

@@ -184,7 +184,8 @@ static int share(struct binding *binding, struct pool *pool, struct error *err)
     if (each > 0 && keep_fixed(pool, each, err) < 0)
         return -1;
     if (pool->task_count > pool->gpu_count)
-        binding_warn(binding, "%zu tasks share %zu GPUs", pool->task_count, pool->gpu_count);
+        binding_warn(binding, "%zu tasks share %zu GPU%s", pool->task_count, pool->gpu_count,
+                     pool->gpu_count == 1 ? "" : "s");
     if (binding->cpus_first)
         return share_nearest(binding, pool, err);
     if (pool->gpu_count >= pool->task_count)

@@ -39,13 +39,17 @@ int directory_prepare(const char *path, struct error *err)
     char probe[PATH_MAX];
     int fd;
 
-    if (file_make_directories(path, 0777) < 0)
-        return error_set_errno(err, errno, "cannot create the directory %s", path);
+    if (file_make_directories(path, 0777) < 0) {
+        error_set_errno(err, errno, "cannot create the directory %s", path);
+        return file_path_error(err);
+    }
     if (directory_path(probe, err, "%s/.probe-XXXXXX", path) < 0)
         return -1;
     fd = mkstemp(probe);
-    if (fd < 0)
-        return error_set_errno(err, errno, "cannot write to %s", path);
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot write to %s", path);
+        return file_path_error(err);
+    }
     close(fd);
     unlink(probe);
     return 0;

@@ -411,7 +411,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             tried = 1;
             damage = *err;
             if (origin_check_megatron(c->config.load, err) < 0)
-                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is one of Megatron-LM",
+                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM",
                                 iteration);
             else
                 checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration,

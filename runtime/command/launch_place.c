@@ -8,6 +8,7 @@
 #include "node.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,9 +66,10 @@ int launch_count_gpus(const struct launch_options *given, int64_t *count, struct
     int rc;
 
     if (given->topology) {
+        errno = 0;
         topology = topology_load(given->topology, err);
         if (!topology)
-            return -1;
+            return file_path_error(err);
         *count = (int64_t)topology->gpu_count;
         topology_destroy(topology);
         return 0;
@@ -175,8 +177,9 @@ int launch_place(const struct launch_options *given, int64_t ranks, struct launc
         return -1;
     }
     if (given->topology) {
+        errno = 0;
         places->topology = topology_load(given->topology, err);
-        return places->topology ? place(given, ranks, places, err) : -1;
+        return places->topology ? place(given, ranks, places, err) : file_path_error(err);
     }
     places->topology = topology_discover(&why);
     if (!places->topology || place(given, ranks, places, &why) < 0) {

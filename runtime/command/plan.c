@@ -28,7 +28,7 @@ struct plan_options {
     double price, save_bandwidth, fault_hours, restart_minutes;
 };
 
-enum { PRECISION_BF16, PRECISION_FP16, PRECISION_FP8 };
+enum { PRECISION_BF16, PRECISION_FP16, PRECISION_FP8, PRECISION_ALL };
 
 #define AT(field) offsetof(struct plan_options, field)
 /* clang-format off */
@@ -45,7 +45,7 @@ static const struct option table[] = {
     {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
     {"global-batch-size", OPTION_TEXT, AT(batch), "N", "global batch size, in samples", NULL, 0, 0},
     {"tokens", OPTION_TEXT, AT(tokens), "N", "number of tokens to train on, such as 300B; prints days and cost", NULL, 0, 0},
-    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations, or fp8 in the products of linear layers (default: bf16; fp16 on a V100)", "bf16|fp16|fp8", 0, 0},
+    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations; fp8: in linear layers; all: compare bf16 and fp8 (default: bf16; fp16 on a V100)", "bf16|fp16|fp8|all", 0, 0},
 
     {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
@@ -206,6 +206,7 @@ static int calibrate_here(const struct plan_options *options, const struct machi
         machine = *kind;
     else if (unknown_kind(&machine, device, err) < 0)
         return -1;
+    machine.gpu.rates = machine.gpu.own; /* what is measured is this program */
     if (world->size > 1 && calibrate_collectives(&machine, kind != NULL, device, world, err) < 0)
         return -1;
     if (world->rank > 0)
@@ -242,7 +243,10 @@ static int check_directory(const char *path, struct error *err)
         snprintf(directory, sizeof(directory), ".");
     else
         slash[slash == directory] = '\0';
-    return access(directory, W_OK) == 0 ? 0 : error_set_errno(err, errno, "--calibrate %s", path);
+    if (access(directory, W_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "--calibrate %s", path);
+    return file_path_error(err);
 }
 
 static int open_and_calibrate(const struct plan_options *options, const struct machines *machines,
@@ -389,6 +393,8 @@ static int write_svg(const struct show *show, const char *path, struct error *er
     show_svg(show, memory);
     rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
                              : error_set(err, "out of memory");
+    if (rc < 0)
+        file_path_error(err);
     free(text);
     return rc;
 }
@@ -397,8 +403,10 @@ static int append_record(const struct show *show, const char *path, struct error
 {
     FILE *file = fopen(path, "ae");
 
-    if (!file)
-        return error_set_errno(err, errno, "--record %s", path);
+    if (!file) {
+        error_set_errno(err, errno, "--record %s", path);
+        return file_path_error(err);
+    }
     show_record(show, file);
     return fclose(file) == 0 ? 0 : error_set_errno(err, errno, "--record %s", path);
 }
@@ -544,6 +552,7 @@ static int plan_layouts(const struct plan_options *options, const struct options
     if (!found)
         return -1;
     machine = *found;
+    request.fp8_too = options->precision == PRECISION_ALL && machine.gpu.flops[MACHINE_FP8] > 0;
     if (options->precision == PRECISION_FP8 && machine.gpu.flops[MACHINE_FP8] <= 0)
         return error_set_code(err, ERROR_USAGE,
                               "--precision=fp8: GPUs of type %s do not support fp8",

@@ -167,8 +167,10 @@ static int append_records(const char *path, const struct findings *findings, str
     if (fclose(memory) != 0 || !text)
         return error_set(err, "out of memory");
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0 || write(fd, text, size) != (ssize_t)size)
-        rc = error_set_errno(err, errno, "cannot append to %s", path);
+    if (fd < 0 || write(fd, text, size) != (ssize_t)size) {
+        error_set_errno(err, errno, "cannot append to %s", path);
+        rc = file_path_error(err);
+    }
     if (fd >= 0 && close(fd) < 0 && rc == 0)
         rc = error_set_errno(err, errno, "cannot append to %s", path);
     free(text);
@@ -189,6 +191,8 @@ static int write_excluded(const char *path, const struct findings *findings, str
         fputc('\n', memory);
     rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
                              : error_set(err, "out of memory");
+    if (rc < 0)
+        file_path_error(err);
     free(text);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "option.h"
 #include "../report/page.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,8 +65,8 @@ static int write_page(const struct report_options *given, const struct options_r
         log_warning("%s", input.notes.items[i]);
     if (rc == 0 && strcmp(given->output, "-") == 0)
         fwrite(html.data, 1, html.length, stdout);
-    else if (rc == 0)
-        rc = file_write_whole(given->output, html.data, html.length, 0, err);
+    else if (rc == 0 && file_write_whole(given->output, html.data, html.length, 0, err) < 0)
+        rc = file_path_error(err);
     text_clear(&html);
     input_clear(&input);
     return rc;

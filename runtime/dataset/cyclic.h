@@ -10,8 +10,8 @@
 
 struct cyclic;
 
-/* For a dataset of 'samples' samples. Returns NULL with 'err', also if they do not make one batch of
- * all ranks. */
+/* For a dataset of 'samples' samples. Returns NULL with 'err', also if they do not make one batch
+ * of all ranks. */
 struct cyclic *cyclic_create(int64_t samples, int64_t micro_batch, int64_t ranks,
                              struct error *err);
 void cyclic_destroy(struct cyclic *cyclic);

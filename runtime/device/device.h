@@ -45,16 +45,16 @@ struct device_plan {
 };
 
 struct device_options {
-    int index;             /* index among the GPUs visible to the process; -1: by local_rank,
-                              round-robin */
-    int local_rank;        /* of this process among the ranks of its node */
-    int threads;           /* cpu: threads of this rank; 0: all cores the process may use */
-    int deterministic;     /* no result may depend on timing */
-    int untuned;           /* do not search for the fastest kernels: the first guess will do */
-    int unfused_attention; /* keep scores in memory; dropout is the same on all layouts */
-    int random_order;      /* cpu: run streams in random legal order, for tests */
-    uint64_t order_seed;   /* seed of that order */
-    const char *cache_dir; /* directory of tuning results, or NULL */
+    int index;              /* index among the GPUs visible to the process; -1: by local_rank,
+                               round-robin */
+    int local_rank;         /* of this process among the ranks of its node */
+    int threads;            /* cpu: threads of this rank; 0: all cores the process may use */
+    int deterministic;      /* no result may depend on timing */
+    int untuned;            /* do not search for the fastest kernels: the first guess will do */
+    int unfused_attention;  /* keep scores in memory; dropout is the same on all layouts */
+    int random_order;       /* cpu: run streams in random legal order, for tests */
+    uint64_t order_seed;    /* seed of that order */
+    const char *cache_dir;  /* directory of tuning results, or NULL */
     const char *tuning_dir; /* directory of tuning results that were installed, or NULL */
 };
 

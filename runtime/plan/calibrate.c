@@ -60,7 +60,7 @@ static int bench_open(struct bench *b, struct device *device, struct error *err)
 
     *b = (struct bench){.device = device,
                         .type = device_supports(device, TYPE_BF16) ? TYPE_BF16 : TYPE_FP32,
-                        .seconds = fast ? 0.3 : 0.03,
+                        .seconds = fast ? 0.3 : 0.01,
                         .unit = fast ? 8192 : 512,
                         .size = fast ? (size_t)1 << 30 : (size_t)64 << 20};
     b->memory = device_allocate(device, b->size, err);

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calibrate_fit.h"
 #include "estimate.h"
 #include "log.h"
 
@@ -37,8 +38,8 @@ static const struct trial gpu_trials[] = {
 };
 
 static const struct trial cpu_trials[] = {
-    {64, 256, 4, 4, 0, 64, 4, 512, 1, 3, 1},
-    {128, 384, 4, 2, 1, 64, 4, 512, 1, 3, 1},
+    {64, 256, 4, 4, 0, 32, 4, 256, 1, 3, 1},
+    {64, 192, 4, 2, 1, 32, 4, 256, 1, 3, 0},
 };
 
 /* Runs of `megatron train` --------------------------------------------------------------------- */
@@ -169,7 +170,7 @@ static int time_steps(const struct words *words, double *seconds, struct error *
     pid_t pid;
 
     if (pipe(ends) < 0)
-        return error_set_errno(err, errno, "pipe");
+        return error_set_errno(err, errno, "cannot create a pipe");
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
@@ -311,5 +312,6 @@ int calibrate_steps(struct machine *machine, int gpu, struct error *err)
     for (size_t i = 0; i < count; i++)
         if (outcomes[i].many > 0)
             add_step(machine, &trials[i], &outcomes[i]);
+    calibrate_fit(machine);
     return 0;
 }

@@ -7,10 +7,10 @@
 
 #include "machine.h"
 
-/* Fill the machine's measured steps and its memory traffic of the optimizer. 'gpu': the device is a
- * GPU rather than the CPUs. Models that cannot be run, for example because the device has too
- * little memory, are left out with a warning. Returns -1 if none can. Takes two to three minutes on
- * a GPU.
+/* Fill the machine's measured steps and fit its rates to them, that of the optimizer included.
+ * 'gpu': the device is a GPU rather than the CPUs. Models that cannot be run, for example because
+ * the device has too little memory, are left out with a warning. Returns -1 if none can. Takes two
+ * to three minutes on a GPU.
  */
 int calibrate_steps(struct machine *machine, int gpu, struct error *err);
 

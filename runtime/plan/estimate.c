@@ -21,7 +21,7 @@ static struct setting make_setting(const struct plan_run *run, const struct mach
     const struct machine_gpu *gpu = &machine->gpu;
     struct setting s = {.run = run, .machine = machine};
 
-    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : &gpu->rates;
+    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : run->own ? &gpu->own : &gpu->rates;
     s.rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
     s.batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
     s.hidden = (double)run->shape.hidden;
@@ -141,6 +141,21 @@ static double elementwise_forward(const struct setting *s)
     return (hidden + ffn) / s->bandwidth;
 }
 
+/* Inputs, forward, and gradients of outputs, backward, are cast to fp8; with recomputation the
+ * inputs once more. */
+static double casts(const struct setting *s, double again)
+{
+    struct linear list[4];
+    double elements = 0;
+
+    if (s->run->precision == MACHINE_BF16)
+        return 0;
+    linears(s, list);
+    for (int i = 0; i < 4; i++)
+        elements += (1 + again) * list[i].in + list[i].out;
+    return s->rows * elements * s->rates->cast_bytes / s->bandwidth;
+}
+
 /* Communication -------------------------------------------------------------------------------- */
 
 /* One all-reduce (or all-gather and reduce-scatter) of the hidden states of a micro-batch. */
@@ -237,6 +252,7 @@ static struct plan_time layer_time(const struct setting *s)
     t.products = (1 + again) * products_forward(s) + products_backward(s);
     t.attention = (1 + attention_again) * attention_forward(s) + attention_backward(s);
     t.elementwise = (3 + again) * elementwise_forward(s) + (3 + again) * s->rates->layer;
+    t.elementwise += casts(s, again);
     t.tensor = (4 + 2 * again) * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
@@ -247,10 +263,13 @@ static struct plan_time layer_time(const struct setting *s)
 }
 
 /* The output layer and the loss of a micro-batch, forward and backward. */
-static double head_time(const struct setting *s)
+static double head_time(const struct setting *layers)
 {
+    struct setting wide = *layers, *s = &wide;
     double vocabulary = (double)s->run->shape.vocabulary / s->tp;
 
+    if (s->run->own) /* never in fp8 */
+        s->flops = s->machine->gpu.flops[MACHINE_BF16] * s->rates->product * s->machine->efficiency;
     return product(s, s->rows, vocabulary, s->hidden) + product(s, s->rows, s->hidden, vocabulary) +
            product(s, vocabulary, s->hidden, s->rows) +
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
@@ -269,7 +288,7 @@ static double computation(const struct plan_time *layer)
     return layer->products + layer->attention + layer->elementwise;
 }
 
-static struct plan_run run_of_step(const struct machine_step *step)
+struct plan_run plan_run_of_step(const struct machine_step *step)
 {
     return (struct plan_run){.shape = {.hidden = (int64_t)step->hidden,
                                        .ffn_hidden = (int64_t)step->ffn,
@@ -279,6 +298,7 @@ static struct plan_run run_of_step(const struct machine_step *step)
                                        .sequence = (int64_t)step->sequence,
                                        .layers = 1},
                              .gated = step->gated > 0.5,
+                             .own = 1,
                              .layout = {.tp = 1, .pp = 1, .cp = 1, .dp = 1},
                              .chunks = 1,
                              .micro_batch = (int64_t)step->micro_batch,
@@ -309,11 +329,11 @@ static struct correction correct(const struct setting *s)
     const struct machine_gpu *gpu = &s->machine->gpu;
     double weights = 0, layer = 0, head = 0;
 
-    if (s->run->software != PLAN_MODERN)
+    if (s->run->software != PLAN_MODERN || !s->run->own)
         return (struct correction){1, 1};
     for (int i = 0; i < gpu->step_count; i++) {
         const struct machine_step *step = &gpu->steps[i];
-        struct plan_run run = run_of_step(step);
+        struct plan_run run = plan_run_of_step(step);
         struct setting other = make_setting(&run, s->machine);
         struct plan_time model = layer_time(&other);
         double weight = pow(distance(s, &other) + 1e-4, -1.5);

@@ -31,6 +31,7 @@ struct plan_run {
     enum plan_recompute recompute;
     enum machine_precision precision;
     enum plan_software software;
+    int own;          /* of this program, with its own rates and measured steps */
     double offloaded; /* fraction of the optimizer's state in host memory */
 };
 
@@ -44,6 +45,9 @@ struct plan_time {
 /* Estimate a step. The run must be divisible (layout_check_model) and global_batch a multiple of
  * dp * micro_batch. */
 struct plan_time plan_estimate(const struct plan_run *run, const struct machine *machine);
+
+/* The run of one layer and the output layer that a measured step tells the time of. */
+struct plan_run plan_run_of_step(const struct machine_step *step);
 
 /* Floating-point operations of a step that the model needs, without recomputation, with causal
  * attention counted in full, as Megatron-LM and NeMo report them. */

@@ -180,8 +180,8 @@ static int read_steps(struct json_value list, struct machine_gpu *gpu, struct er
 
 static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
 {
-    static const char *const others[] = {"name",          "multiprocessors", "rates",
-                                         "classic_rates", "steps",           NULL};
+    static const char *const others[] = {"name",      "multiprocessors", "rates", "classic_rates",
+                                         "own_rates", "steps",           NULL};
     static const char *const none[] = {"comment", NULL};
     struct json_value rates, other;
 
@@ -194,6 +194,10 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
     if (json_member(object, "rates", &rates) == 0 &&
         read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
+    gpu->own = gpu->rates;
+    if (json_member(object, "own_rates", &other) == 0 &&
+        read_fields(other, machine_rate_fields, none, &gpu->own, err) < 0)
+        return error_prefix(err, "\"own_rates\"");
     if (json_member(object, "steps", &other) == 0 && read_steps(other, gpu, err) < 0)
         return error_prefix(err, "\"steps\"");
     gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
@@ -233,15 +237,17 @@ static void clear_machine(struct machine *machine)
 
 struct machine machine_usual(void)
 {
-    return (struct machine){
-        .gpu = {.rates = usual_rates, .classic = usual_rates, .time_error = 0.2},
-        .gpus = 1,
-        .efficiency = 1,
-        .nvlink_efficiency = 1,
-        .fault_hours = USUAL_FAULT_HOURS,
-        .save_bandwidth = USUAL_SAVE_BANDWIDTH,
-        .memory = usual_memory,
-        .limits = machine_usual_limits(1)};
+    return (struct machine){.gpu = {.rates = usual_rates,
+                                    .own = usual_rates,
+                                    .classic = usual_rates,
+                                    .time_error = 0.2},
+                            .gpus = 1,
+                            .efficiency = 1,
+                            .nvlink_efficiency = 1,
+                            .fault_hours = USUAL_FAULT_HOURS,
+                            .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+                            .memory = usual_memory,
+                            .limits = machine_usual_limits(1)};
 }
 
 /* A node without GPUs: what preflight expects of it, and nothing to plan with. */

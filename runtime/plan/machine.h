@@ -27,7 +27,8 @@ struct machine_rates {
                               products: of hidden size ... */
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
-    double layer;          /* fixed time of a layer, forward */
+    double cast_bytes;  /* with fp8, per element of what a linear layer gets, in both directions */
+    double layer;       /* fixed time of a layer, forward */
     double host;        /* time that the host takes to launch a layer, forward: a small layer takes
                            that long ... */
     double host_tensor; /* ... and this much longer, as a share, per doubling of tp */
@@ -88,8 +89,9 @@ struct machine_gpu {
     int processors;                        /* streaming multiprocessors */
     double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
     double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
-    struct machine_rates rates;
-    struct machine_step steps[MACHINE_STEPS];
+    struct machine_rates rates;            /* of Megatron-core and NeMo */
+    struct machine_rates own;              /* of this program: the same if nothing else is known */
+    struct machine_step steps[MACHINE_STEPS]; /* of this program */
     int step_count;
     struct machine_rates classic; /* of software without fused attention, sequence parallelism and
                                      overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */

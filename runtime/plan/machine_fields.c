@@ -23,6 +23,7 @@ const struct field machine_rate_fields[] = {
     RATE(hidden_traffic, 1, 0, 200),
     RATE(ffn_traffic, 1, 0, 200),
     RATE(logit_bytes, 1, 0, 200),
+    RATE(cast_bytes, 1, 0, 200),
     RATE(layer, 1e-6, 0, 100000),
     RATE(host, 1e-6, 0, 100000),
     RATE(host_tensor, 1, 0, 10),

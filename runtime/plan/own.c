@@ -37,6 +37,9 @@ void own_close(struct own *own)
     free(a->test_data_path.items);
 }
 
+/* The second word of --fp8-format. */
+enum { OWN_HYBRID = 1 };
+
 static int derive(const struct own *own, const struct own_layout *layout, int64_t ranks,
                   struct arguments *a, struct error *err)
 {
@@ -52,6 +55,8 @@ static int derive(const struct own *own, const struct own_layout *layout, int64_
                                    ? GRANULARITY_SELECTIVE
                                    : -1;
     a->recompute_method = layout->recompute == PLAN_RECOMPUTE_FULL ? METHOD_UNIFORM : -1;
+    if (layout->fp8)
+        a->fp8.format = OWN_HYBRID;
     /* arguments_derive knows the layers of a preset; here they are needed before. */
     if (layout->chunks > 1) {
         const struct model_shape *preset =
@@ -83,13 +88,14 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
                              .recompute = layout->recompute,
                              .precision = m->fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
                              .software = PLAN_MODERN,
+                             .own = 1,
                              .offloaded = a->offload ? a->offload_fraction : 0};
     run->shape.vocabulary = m->padded_vocabulary;
 }
 
 int own_model(const struct own *own, struct plan_run *run, struct error *err)
 {
-    const struct own_layout alone = {1, 1, 1, 1, 1, PLAN_RECOMPUTE_NONE};
+    const struct own_layout alone = {1, 1, 1, 1, 1, PLAN_RECOMPUTE_NONE, 0};
     struct arguments a;
 
     if (derive(own, &alone, 1, &a, err) < 0)

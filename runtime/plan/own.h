@@ -19,6 +19,7 @@ struct own {
 struct own_layout {
     int64_t tp, pp, cp, chunks, micro_batch;
     enum plan_recompute recompute;
+    int fp8; /* in linear layers, although the command line does not say so */
 };
 
 /* Read 'count' words (which must outlive 'own') for 'ranks' ranks. Returns 0 or -1; own_close in

@@ -131,8 +131,9 @@ static int try_schedules(struct state *s, struct own_layout layout, int64_t of_r
             if (request->recompute >= 0 && recompute != request->recompute)
                 continue;
             layout.recompute = (enum plan_recompute)recompute;
-            if (try_batches(s, layout, of_rank, err) < 0)
-                return -1;
+            for (layout.fp8 = 0; layout.fp8 <= request->fp8_too; layout.fp8++)
+                if (try_batches(s, layout, of_rank, err) < 0)
+                    return -1;
         }
     }
     return 0;
@@ -140,7 +141,7 @@ static int try_schedules(struct state *s, struct own_layout layout, int64_t of_r
 
 static int try_sizes(struct state *s, int64_t tp, int64_t pp, int64_t cp, struct error *err)
 {
-    struct own_layout layout = {tp, pp, cp, 1, 1, PLAN_RECOMPUTE_NONE};
+    struct own_layout layout = {tp, pp, cp, 1, 1, PLAN_RECOMPUTE_NONE, 0};
     struct layout sizes = {.tp = tp, .cp = cp, .pp = pp, .dp = s->ranks / (tp * pp * cp)};
     struct error why;
     char text[160];

@@ -11,6 +11,7 @@ struct search_request {
     int64_t nodes;
     int64_t tp, pp, cp, chunks, micro_batch;
     int recompute; /* enum plan_recompute, or -1 */
+    int fp8_too;   /* compare all layouts with fp8, too */
 };
 
 struct candidate {
@@ -35,7 +36,7 @@ struct search {
     size_t count;
     size_t left[SEARCH_REASONS];
     char why[SEARCH_REASONS][1024]; /* an example of each */
-    struct candidate smallest; /* of those that do not fit; layout.tp is 0 if there is none */
+    struct candidate smallest;      /* of those that do not fit; layout.tp is 0 if there is none */
 };
 
 /* Search all. Returns 0, also where nothing fits, or -1. search_clear in both cases. */

@@ -30,6 +30,11 @@ const char *show_recompute(enum plan_recompute recompute)
                                                    : "none";
 }
 
+const char *show_precision(const struct plan_run *run)
+{
+    return run->precision == MACHINE_FP8 ? "fp8" : run->bf16 ? "bf16" : "fp16";
+}
+
 /* Words that a shell would divide or change are put in single quotes. */
 static void print_word(const char *word, FILE *stream)
 {
@@ -105,6 +110,8 @@ void show_command(const struct show *show, const struct candidate *candidate, in
         fprintf(stream, " --num-layers-per-virtual-pipeline-stage %" PRId64,
                 candidate->run.shape.layers / (l->pp * l->chunks));
     fprintf(stream, " --micro-batch-size %" PRId64, l->micro_batch);
+    if (l->fp8)
+        fputs(" --fp8-format hybrid", stream);
     if (l->recompute == PLAN_RECOMPUTE_SELECTIVE)
         fputs(" --recompute-granularity selective", stream);
     if (l->recompute == PLAN_RECOMPUTE_FULL)

@@ -28,6 +28,9 @@ void show_parts(const struct plan_time *time, struct show_part parts[SHOW_PARTS]
 /* "none", "selective" or "full". */
 const char *show_recompute(enum plan_recompute recompute);
 
+/* "bf16", "fp16" or "fp8". */
+const char *show_precision(const struct plan_run *run);
+
 void show_text(const struct show *show, FILE *stream);
 void show_json(const struct show *show, FILE *stream);
 void show_csv(const struct show *show, FILE *stream);

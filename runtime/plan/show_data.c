@@ -100,7 +100,7 @@ static void print_candidate(const struct show *show, const struct candidate *c, 
     fill_fields(show, c, fields);
     show_parts(&c->time, parts);
     fprintf(stream, "    {\"recompute\": \"%s\", \"precision\": \"%s\"",
-            show_recompute(c->layout.recompute), c->run.bf16 ? "bf16" : "fp16");
+            show_recompute(c->layout.recompute), show_precision(&c->run));
     for (int i = 0; i < FIELDS; i++) {
         fprintf(stream, ", \"%s\": ", fields[i].name);
         print_number(fields[i].value, stream);
@@ -157,7 +157,7 @@ void show_csv(const struct show *show, FILE *stream)
             fprintf(stream, "\n");
         }
         fprintf(stream, "%zu,%s,%s", i + 1, show_recompute(c->layout.recompute),
-                c->run.bf16 ? "bf16" : "fp16");
+                show_precision(&c->run));
         for (int k = 0; k < FIELDS; k++) {
             fputc(',', stream);
             print_number(fields[k].value, stream);

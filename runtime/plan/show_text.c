@@ -9,9 +9,9 @@ static void print_table(const struct show *show, FILE *stream)
 {
     const struct search *search = show->search;
 
-    fprintf(stream, "%3s %4s %4s %3s %4s %5s %5s  %-9s %7s %22s %8s %6s %8s %8s\n", "", "tp", "pp",
-            "vp", "cp", "dp", "micro", "recompute", "GiB", "step s (range)", "TFLOP/s", "MFU",
-            "bubble", "exposed");
+    fprintf(stream, "%3s %4s %4s %3s %4s %5s %5s  %-9s %7s %22s %8s %6s %8s %8s  %s\n", "", "tp",
+            "pp", "vp", "cp", "dp", "micro", "recompute", "GiB", "step s (range)", "TFLOP/s", "MFU",
+            "bubble", "exposed", "precision");
     for (size_t i = 0; i < search->count && i < show->top; i++) {
         const struct candidate *c = &search->items[i];
         struct outlook o = outlook_of(c, show->request, &show->outlook);
@@ -20,10 +20,11 @@ static void print_table(const struct show *show, FILE *stream)
         snprintf(range, sizeof(range), "%.3g (%.3g - %.3g)", c->time.total, o.low, o.high);
         fprintf(stream,
                 "%3zu %4" PRId64 " %4" PRId64 " %3" PRId64 " %4" PRId64 " %5" PRId64 " %5" PRId64
-                "  %-9s %7.1f %22s %8.1f %5.1f%% %7.1f%% %7.1f%%\n",
+                "  %-9s %7.1f %22s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
                 i + 1, c->layout.tp, c->layout.pp, c->layout.chunks, c->layout.cp, c->run.layout.dp,
                 c->layout.micro_batch, show_recompute(c->layout.recompute), gib(c->memory.total),
-                range, o.tflops, 100 * o.mfu, 100 * o.bubble, 100 * o.exposed);
+                range, o.tflops, 100 * o.mfu, 100 * o.bubble, 100 * o.exposed,
+                show_precision(&c->run));
     }
 }
 
@@ -87,7 +88,7 @@ static void print_left(const struct show *show, FILE *stream)
             fprintf(stream, "  %6zu  %s, such as: %s\n", search->left[i],
                     search_reason((enum search_reason)i), search->why[i]);
     fprintf(stream, "  always on: sequence parallelism (with tp) and the distributed optimizer");
-    if (gpu->flops[MACHINE_FP8] > 0)
+    if (gpu->flops[MACHINE_FP8] > 0 && !show->request->fp8_too)
         fprintf(stream, "; not compared: %s",
                 best->run.precision == MACHINE_FP8 ? "16-bit products" : "fp8");
     fprintf(stream, "\n");

@@ -158,6 +158,7 @@ static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tok
     bytes_put_u64(bytes, (uint64_t)tokenizer->special_as_text);
     bytes_put_u64(bytes, (uint64_t)tokenizer->add_bos);
     bytes_put_u64(bytes, (uint64_t)tokenizer->add_specials);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->llama3_release);
     if (put_file(bytes, tokenizer->vocab_file, err) < 0 ||
         put_file(bytes, tokenizer->merge_file, err) < 0)
         return -1;

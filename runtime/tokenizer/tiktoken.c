@@ -80,15 +80,23 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     return 0;
 }
 
-/* Llama 3's 256 special tokens follow its ranks. */
+/* Llama 3's 256 special tokens follow its ranks. Llama 3.1 gave names to some of the reserved ones.
+ */
 static int add_llama3_specials(struct tokenizer *tokenizer, struct error *err)
 {
     static const struct {
         int at;
+        int since; /* enum llama3_release */
         const char *name;
     } named[] = {
-        {0, "<|begin_of_text|>"}, {1, "<|end_of_text|>"}, {6, "<|start_header_id|>"},
-        {7, "<|end_header_id|>"}, {9, "<|eot_id|>"},
+        {0, LLAMA_3_0, "<|begin_of_text|>"},
+        {1, LLAMA_3_0, "<|end_of_text|>"},
+        {4, LLAMA_3_1, "<|finetune_right_pad_id|>"},
+        {6, LLAMA_3_0, "<|start_header_id|>"},
+        {7, LLAMA_3_0, "<|end_header_id|>"},
+        {8, LLAMA_3_1, "<|eom_id|>"},
+        {9, LLAMA_3_0, "<|eot_id|>"},
+        {10, LLAMA_3_1, "<|python_tag|>"},
     };
     int64_t first = (int64_t)tokenizer->vocabulary.count;
     size_t next = 0;
@@ -97,6 +105,9 @@ static int add_llama3_specials(struct tokenizer *tokenizer, struct error *err)
     for (int i = 0; i < 256; i++) {
         char name[64];
 
+        while (next < sizeof(named) / sizeof(named[0]) &&
+               (named[next].at < i || named[next].since > tokenizer->config.llama3_release))
+            next++;
         if (next < sizeof(named) / sizeof(named[0]) && named[next].at == i)
             snprintf(name, sizeof(name), "%s", named[next++].name);
         else

@@ -32,6 +32,9 @@ enum tokenizer_type {
     "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
     "BertWordPieceCase|FairseqWords|FairseqBPE|NullTokenizer"
 
+/* Releases of Llama 3 by the names of their special tokens, which tokenizer.model does not have. */
+enum llama3_release { LLAMA_3_0, LLAMA_3_1 };
+
 /* What to create. All zero is GPT-2. */
 struct tokenizer_config {
     int type;               /* enum tokenizer_type */
@@ -42,6 +45,7 @@ struct tokenizer_config {
     int special_as_text;    /* treat special tokens within a text as plain text */
     int add_bos;            /* prepend the beginning-of-sequence token to each text */
     int add_specials;       /* HuggingFaceTokenizer: add the special tokens of its post-processor */
+    int llama3_release;     /* Llama3Tokenizer: enum llama3_release */
     int fast;               /* ids of fast tokenizers are asked for; others do not exist here */
 };
 
@@ -99,6 +103,14 @@ struct tokenizer_config {
          NULL,                                                                                \
          "treat special tokens in a text, such as <|endoftext|>, as plain text",              \
          NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-llama3-release",                                                          \
+         OPTION_CHOICE,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, llama3_release),                                 \
+         NULL,                                                                                \
+         "release that names the special tokens of a Llama3Tokenizer (default: 3)",           \
+         "3|3.1",                                                                             \
          0,                                                                                   \
          0},                                                                                  \
         {"tokenizer-hf-include-special-tokens",                                               \

@@ -22,6 +22,7 @@ struct unigram {
     double *scores; /* by id; NAN: never matched in a text */
     double *added;  /* by id: what an emitted id adds to the sum */
     float *scores_single, *added_single;
+    float *scores_short; /* by id + 1, for the search in short words; NULL if it cannot be used */
     double unknown_score;
     double largest; /* no piece changes a sum by more than this */
     double lead;    /* of each path, for each rounding, that makes a word sure */

@@ -88,7 +88,6 @@ int saving_check(const struct arguments *a, struct error *err)
     size_t count = 0;
 
     if (a->save && directory_prepare(a->save, err) < 0) {
-        file_path_error(err);
         error_prefix(err, "cannot save checkpoints");
         return error_remedy(err, REMEDY_SAVE_DIRECTORY);
     }

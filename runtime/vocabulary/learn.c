@@ -12,6 +12,7 @@
 #include "unigram_learn.h"
 #include "write.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -381,8 +382,10 @@ int learn_vocabulary(struct learn_config *config, struct error *err)
     const char *const *names = write_names(config->type);
     int rc = 0;
 
-    if (file_make_directories(config->base.output, 0777) < 0)
-        return error_set_code(err, ERROR_USAGE, "cannot create directory %s", config->base.output);
+    if (file_make_directories(config->base.output, 0777) < 0) {
+        error_set_errno(err, errno, "cannot create directory %s", config->base.output);
+        return file_path_error(err);
+    }
     for (size_t i = 0; rc == 0 && names[i]; i++) {
         rc = disk_path(learning.paths[i], err, "%.3900s/%s", config->base.output, names[i]);
         config->base.outputs[i] = learning.paths[i];

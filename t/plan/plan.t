@@ -144,11 +144,13 @@ is "$rc" 0 "--calibrate on the base of a known kind, with two ranks"
 like "$out" '2 ranks on 1 nodes: links of a node [0-9.]+ GB/s' "measures collectives between ranks"
 is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
 plan --calibrate /nonexistent/x.json --device cpu
-is "$rc" 1 "a file that cannot be written"
+is "$rc" 2 "a file that cannot be written"
 
 # fp8 and names
 plan "${small[@]}" --node p5 --precision fp8 --top 1
 like "$out" '^megatron train .*--bf16 --fp8-format hybrid ' "--precision fp8 plans fp8"
+plan "${small[@]}" --node p5 --precision all --csv --top 100000
+is "$(cut -d, -f3 <<<"$out" | sort -u | paste -sd' ')" "bf16 fp8 precision" "--precision all ranks both"
 plan "${small[@]}" --node p4d --precision fp8
 is "$rc" 2 "on GPUs that have it"
 plan "${small[@]}" --node p5x

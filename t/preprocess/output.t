@@ -20,7 +20,7 @@ try env RANK=1 WORLD_SIZE=3 "${pre[@]}" --input c.jsonl --output-prefix o --skip
 is "$rc $out" "0 Already complete: o" "output that exists is skipped"
 rm o_text_document.idx
 try "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing
-is "$rc" 1 "but not a part of it"
+is "$rc" 2 "but not a part of it"
 like "$out" 'o_text_document.bin exists; use --overwrite' "which is named"
 try "${pre[@]}" --input c.jsonl --output-prefix o --skip-existing --overwrite
 is "$rc" 2 "nor with --overwrite"

@@ -146,7 +146,7 @@ is "$(ls o.work | sed 's/-.*//' | sort | tr '\n' ' ')" "ack end " "leaves the wo
 launch=$((launch - 1)) struck= blow=()
 cp -r o.work kept.work
 ranks 3 --input nowhere.jsonl --output-prefix o --overwrite
-is "$ranked" "1 1 1" "another launch of its name that fails"
+is "$ranked" "2 1 1" "another launch of its name that fails"
 like "$(cat rank0.log)" 'nowhere.jsonl' "says why"
 rm -rf o.work && mv kept.work o.work
 launch=$((launch - 1))

@@ -8,7 +8,7 @@ pages=$top/runtime/command
 commands=$("$megatron" --help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p')
 is "$("$megatron" --help | grep -c '^  [a-z]')" "$(wc -w <<<"$commands")" "--help lists the commands"
 
-# --- A usage error is one line and exit code 2 in every command.
+# --- A usage error, also a path that cannot work, is one line and exit code 2 in every command.
 for command in $commands; do
     try "$megatron" "$command" --no-such-option
     is "$rc $(wc -l <<<"$out")" "2 1" "$command: an unknown option is a usage error"
@@ -43,6 +43,21 @@ comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --ma
 topo file.xml|unexpected argument file.xml
 topo --cpus x|--cpus=x
 version 2|unexpected argument 2
+preprocess --input /nowhere --output-prefix /nowhere/o|cannot write to directory /nowhere/: No such file
+data inspect /nowhere|/nowhere.idx: cannot open: No such file
+data filter --input /nowhere --output /nowhere/o.jsonl|filter: cannot read /nowhere: No such file
+data merge --input /nowhere --output-prefix /nowhere/o|merge: /nowhere.idx: cannot open: No such file
+tokenize --tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere x|cannot open /nowhere: No such file
+detokenize x|id=x is not a whole number
+topo --topology /nowhere|cannot open /nowhere: No such file
+checkpoint inspect /nowhere|/nowhere is not a checkpoint directory
+checkpoint prune /nowhere --keep-last 1|cannot read /nowhere: No such file
+checkpoint import /nowhere /nowhere/o --format megatron|cannot open /nowhere: No such file
+generate --load /nowhere --prompt x|directory /nowhere does not exist
+image import docker://|URI=docker:// has no image name
+report /nowhere -o /nowhere/o.html|cannot read /nowhere: No such file
+plan --rows /nowhere|cannot open /nowhere: No such file
+train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file
 EOT
 
 # --- Man pages: one per command, named in megatron(1), which lists the exit codes.

@@ -22,6 +22,16 @@ is "$("$megatron" tokenize --tokenizer-type=NullTokenizer --vocab-size 10 --appe
 is "$("$megatron" detokenize 15496 995)" "Hello world" "and back"
 is "$(printf '15496\n995\n' | "$megatron" detokenize --lines)" $'Hello\n world' "line by line"
 
+# A tokenizer.model of Llama 3 has ranks only; its special tokens depend on the release.
+perl -MMIME::Base64 -e 'print encode_base64(chr, ""), " $_\n" for 0 .. 255' >"$work/llama3"
+llama3=(tokenize --tokenizer-type Llama3Tokenizer --tokenizer-model "$work/llama3")
+is "$("$megatron" "${llama3[@]}" --pieces '<|eot_id|><|reserved_special_token_5|>')" \
+    $'265\t"<|eot_id|>"\n266\t"<|reserved_special_token_5|>"' "special tokens of Llama 3"
+is "$("$megatron" "${llama3[@]}" --tokenizer-llama3-release 3.1 \
+    '<|begin_of_text|><|finetune_right_pad_id|><|reserved_special_token_2|><|eom_id|><|eot_id|><|python_tag|><|reserved_special_token_3|>')" \
+    "256 260 261 264 265 266 267" "  and of 3.1"
+is "$("$megatron" "${llama3[@]}" --count '<|python_tag|>')" 14 "  whose names are text in 3"
+
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' hello '##s' world '!' >"$work/vocab.txt"
 bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt")
 is "$("$megatron" tokenize "${bert[@]}" --append-eod 'HELLOS, World!')" "5 6 1 7 8 3" "BERT's words"
@@ -52,11 +62,11 @@ fails() { # SENTENCE ARGUMENTS...
     out=$("$megatron" "$@" 2>&1 </dev/null)
     is "$?: $out" "${code:-1}: megatron $sentence" "$sentence"
 }
-fails "detokenize: id 50257 is not in the vocabulary of 50257" detokenize 50257
-fails "detokenize: id=x is not a whole number" detokenize x
+code=2 fails "detokenize: id 50257 is not in the vocabulary of 50257" detokenize 50257
+code=2 fails "detokenize: id=x is not a whole number" detokenize x
 code=2 fails "tokenize: Llama2Tokenizer needs a SentencePiece model; name it with --tokenizer-model" \
     tokenize --tokenizer-type Llama2Tokenizer a
-fails "tokenize: cannot open $work/none: No such file or directory" \
+code=2 fails "tokenize: cannot open $work/none: No such file or directory" \
     tokenize --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/none" a
 code=2 fails "tokenize: BertWordPieceCase needs a vocabulary file, BERT's vocab.txt; name it with --vocab-file" \
     tokenize --tokenizer-type BertWordPieceCase a

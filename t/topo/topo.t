@@ -100,6 +100,19 @@ ok "doc/p5.48xlarge.svg is current" cmp "$top/doc/p5.48xlarge.svg" "$scratch/p5.
 page=$top/runtime/command/megatron-topo.1
 is "$("$megatron" topo --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
     "$(sed -n 's/^\.It Fl -\([a-z-]*\).*/--\1/p' "$page" | sort | xargs)" "the man page is complete"
+# What was done for a GPU that is far from the tasks.
+while IFS='|' read -r options expected; do
+    # shellcheck disable=SC2086
+    try "$megatron" topo --topology "$nodes/dgx.xml" --gpus 0 $options
+    like "$out" "^megatron: warning: $expected$" "topo --gpus 0 $options" || diag "$out"
+done <<'EOT'
+--tasks 4|4 tasks share 1 GPU
+--tasks 16|8 of 16 tasks are not on their GPU's NUMA node: too few CPUs were allocated there; they run on the nearest ones
+--tasks 2 --cpus 0-7|2 of 2 tasks are not on their GPU's NUMA node: .*
+--tasks 8 --bind core|7 of 8 tasks use a GPU of another NUMA node: there is none near their cores
+--tasks 128|128 tasks share 64 cores, each with its own hardware thread
+EOT
+
 if command -v mandoc >/dev/null; then
     is "$(mandoc -T lint -W warning "$page")" "" "and clean"
 else

@@ -58,7 +58,7 @@ EOT
         is "$rc" "$code" "$script ${variables:-without data}"
         like "$out" "$expected" "  says why or uses it" || diag "$out"
     done <<EOT
-|2|no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on made-up data
+|2|no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data
 DATAPATH=x|2|unknown environment variable DATAPATH=x
 NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4 \\(did you mean NUM_LAYERS\\?\\); unset it
 HIDDENSIZE=4 DATA_PATH=x|2|unknown environment variable HIDDENSIZE=4 \\(did you mean HIDDEN_SIZE\\?\\)
@@ -116,7 +116,7 @@ while IFS='|' read -r script variables code expected; do
     is "$rc" "$code" "$script ${variables:-without data}"
     like "$out" "$expected" "  says why or uses it" || diag "$out"
 done <<EOT
-roberta.sbatch||2|no data: set TEXT to .*; --mock-data trains on made-up data
+roberta.sbatch||2|no data: set TEXT to .*; --mock-data trains on random data
 roberta.sbatch|DATA_BIN=bin NUM_LAYERS=3 PEAK_LR=1e-4 MODEL=roberta-base|0|environment variables used: DATA_BIN=bin MODEL=roberta-base NUM_LAYERS=3 PEAK_LR=1e-4
 roberta.sbatch|DATA_BIN=bin UPDATE_FREQ=16 IMAGE=a.sqsh|0|srun .*--megatron-image=a.sqsh megatron train .*--update-freq 16
 roberta.sbatch|DATA_BIN=bin GLOBAL_BATCH_SIZE=8|2|unknown environment variable GLOBAL_BATCH_SIZE=8

@@ -231,7 +231,7 @@ struct device *cpu_device_open(const struct device_options *options, struct erro
     device->threads = threads_create(options->threads, err);
     if (device->threads)
         device->product_space =
-            cpu_allocate(NULL, gemm_workspace_bytes * (size_t)threads_count(device->threads), err);
+            cpu_allocate(NULL, cpu_product_bytes() * (size_t)threads_count(device->threads), err);
     if (!device->product_space) {
         threads_destroy(device->threads);
         free(device);

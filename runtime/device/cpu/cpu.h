@@ -23,7 +23,7 @@ struct cpu_stream;
 struct cpu_device {
     struct device base;
     struct threads *threads;
-    char *product_space; /* gemm_workspace_bytes for each thread; operations run one at a time */
+    char *product_space; /* cpu_product_bytes for each thread; operations run one at a time */
     int random_order;    /* work stays in the streams until a caller waits for it */
     uint64_t order_seed; /* state of the random choice among streams */
     struct cpu_stream *streams;
@@ -84,6 +84,9 @@ int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 size_t cpu_cast_workspace(const struct quantize_shape *shape);
 void cpu_cast(struct cpu_plan *plan, const struct quantize_shape *shape, const float *matrix,
               const struct quantize_operands *operands);
+
+/* Bytes of workspace that a product needs in each thread. */
+size_t cpu_product_bytes(void);
 
 /* Parts of about equal size: part i of 'parts' of 'total' starts here, where part i-1 ends. */
 static inline int64_t cpu_part(int64_t total, int64_t parts, int64_t i)

@@ -4,6 +4,7 @@
 #include "cpu.h"
 #include "fp8.h"
 #include "gemm.h"
+#include "gemm_amx.h"
 #include "math.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ struct product {
     float alpha, beta;
     int64_t parts;
     int by_columns; /* parts are columns of C instead of rows */
+    int amx;        /* by gemm_amx */
     const float *bias;
     float *pre;             /* output for the value before the activation, or NULL */
     const float *saved_pre; /* multiply by the activation's derivative at these values, or NULL */
@@ -74,9 +76,10 @@ CPU_CLONES static void epilogue(const struct product *p, int64_t row, int64_t ro
 }
 
 /* Align parts to the tile size of the products. */
-static int64_t part_first(int64_t total, int64_t parts, int64_t i)
+static int64_t part_first(const struct product *p, int64_t i)
 {
-    int64_t first = PRODUCT_TILE * cpu_part((total + PRODUCT_TILE - 1) / PRODUCT_TILE, parts, i);
+    int64_t total = p->by_columns ? p->n : p->m, tile = p->amx ? GEMM_AMX_TILE : PRODUCT_TILE;
+    int64_t first = tile * cpu_part((total + tile - 1) / tile, p->parts, i);
 
     return first < total ? first : total;
 }
@@ -84,19 +87,25 @@ static int64_t part_first(int64_t total, int64_t parts, int64_t i)
 static void product_part(void *context, int64_t i)
 {
     const struct product *p = context;
-    int64_t total = p->by_columns ? p->n : p->m;
-    int64_t first = part_first(total, p->parts, i),
-            size = part_first(total, p->parts, i + 1) - first;
+    int64_t first = part_first(p, i), size = part_first(p, i + 1) - first;
     int64_t row = p->by_columns ? 0 : first, rows = p->by_columns ? p->m : size;
     int64_t col = p->by_columns ? first : 0, cols = p->by_columns ? size : p->n;
 
     if (size == 0)
         return;
-    gemm(p->a_transposed, p->b_transposed, rows, cols, p->k, p->alpha,
-         p->a + row * (p->a_transposed ? 1 : p->lda), p->lda,
-         p->b + col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta, p->c + row * p->n + col,
-         p->n, (char *)p->workspace + (size_t)i * gemm_workspace_bytes);
+    (p->amx ? gemm_amx : gemm)(p->a_transposed, p->b_transposed, rows, cols, p->k, p->alpha,
+                               p->a + row * (p->a_transposed ? 1 : p->lda), p->lda,
+                               p->b + col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta,
+                               p->c + row * p->n + col, p->n,
+                               (char *)p->workspace + (size_t)i * cpu_product_bytes());
     epilogue(p, row, rows, col, cols);
+}
+
+size_t cpu_product_bytes(void)
+{
+    return gemm_amx_available() && gemm_amx_workspace_bytes > gemm_workspace_bytes
+               ? gemm_amx_workspace_bytes
+               : gemm_workspace_bytes;
 }
 
 static void product_run(struct cpu_plan *plan, struct product *p)
@@ -104,6 +113,7 @@ static void product_run(struct cpu_plan *plan, struct product *p)
     struct threads *threads = plan->threads;
 
     p->by_columns = p->n > p->m;
+    p->amx = gemm_amx_fits(p->m, p->n, p->k);
     p->parts = threads_count(threads);
     p->workspace = plan->product_space;
     threads_run(threads, p->parts, product_part, p);

@@ -10,10 +10,11 @@
  *     gpt1.3b      215.18    215.24   -0.03 %
  *     llama8b-l8   none: no product of Llama has an epilogue
  * The search is for products with an epilogue (bias, GELU, its gradient) in small models, for which
- * the library offers few algorithms. In larger models, such as gpt1.3b, it changes nothing; it costs
- * at most SEARCH_SECONDS or SEARCH_RUNS per product, once, since results are cached. Plain products
- * gain nothing and are not searched: of 23 products of gpt1.3b and llama8b-l8, tried with up to 680
- * neighbors each, the best neighbor was 1.4 % slower in the median at sustained clocks. */
+ * the library offers few algorithms. In larger models, such as gpt1.3b, it changes nothing; it
+ * costs at most SEARCH_SECONDS or SEARCH_RUNS per product, once, since results are cached. Plain
+ * products gain nothing and are not searched: of 23 products of gpt1.3b and llama8b-l8, tried with
+ * up to 680 neighbors each, the best neighbor was 1.4 % slower in the median at sustained clocks.
+ */
 #include "gemm_private.h"
 
 #include <string.h>

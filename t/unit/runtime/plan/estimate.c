@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time model: what must hold on every machine. */
 #include <math.h>
+#include "calibrate_fit.h"
 #include "estimate.h"
 #include "tap.h"
 
@@ -134,13 +135,14 @@ static void test_measured(void)
     struct plan_run run = base, near = base;
     struct plan_time t, without, with;
 
-    plain.gpu.classic = plain.gpu.rates;
+    plain.gpu.classic = plain.gpu.own = plain.gpu.rates;
     measured = plain;
     measured.gpu.steps[0] = (struct machine_step){4096, 16384, 32, 32, 0, 2048, 4, 51200, .04, .01};
     measured.gpu.steps[1] = (struct machine_step){1024, 4096, 16, 16, 0, 2048, 4, 51200, .04, .01};
     measured.gpu.step_count = 2;
     run.layout = near.layout = (struct layout){.tp = 1, .cp = 1, .dp = 1, .pp = 1};
     run.micro_batch = run.global_batch = near.micro_batch = near.global_batch = 4;
+    run.own = near.own = 1;
     near.shape.hidden = 3072;
     near.shape.ffn_hidden = 12288;
     t = plan_estimate(&run, &measured);
@@ -156,6 +158,46 @@ static void test_measured(void)
        "and not other software");
 }
 
+/* Steps of a machine with other constants are enough to find what it predicts. */
+static void test_fit(void)
+{
+    static const double widths[][2] = {{1024, 16}, {2048, 16}, {4096, 32}, {8192, 64}};
+    struct machine real = machine, fitted;
+    struct plan_run run = base;
+    double error, want, got;
+
+    real.gpu.rates.product = 0.62;
+    real.gpu.rates.hidden_traffic = 3;
+    real.gpu.rates.ffn_traffic = 2;
+    real.gpu.rates.flash = 0.5;
+    real.gpu.rates.logit_bytes = 6;
+    real.gpu.own = real.gpu.rates;
+    fitted = machine;
+    for (int i = 0; i < 4; i++) {
+        struct machine_step step = {
+            widths[i][0], 4 * widths[i][0], widths[i][1], widths[i][1], 0, 2048, 4, 51200, 1, 1};
+        struct plan_run one = plan_run_of_step(&step);
+        struct plan_time t = plan_estimate(&one, &real);
+
+        step.layer = t.products + t.attention + t.elementwise;
+        step.head = t.head;
+        fitted.gpu.steps[i] = step;
+    }
+    fitted.gpu.step_count = 4;
+    error = calibrate_fit(&fitted);
+    ok(error < 0.01, "rates are fitted to steps: %.2f %%", 100 * error);
+    run.own = 1;
+    run.shape.hidden = 3072;
+    run.shape.ffn_hidden = 12288;
+    run.shape.heads = run.shape.query_groups = 24;
+    want = plan_estimate(&run, &real).total;
+    got = plan_estimate(&run, &fitted).total;
+    ok(fabs(got / want - 1) < 0.01, "other models are then predicted: %+.2f %%",
+       100 * (got / want - 1));
+    fitted.gpu.step_count = 0;
+    ok(calibrate_fit(&fitted) == 0, "without steps there is nothing to fit");
+}
+
 int main(void)
 {
     test_changes();
@@ -163,5 +205,6 @@ int main(void)
     test_bound();
     test_overlap();
     test_measured();
+    test_fit();
     return done_testing();
 }
