@@ -317,9 +317,10 @@ hasty='#define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-unsigned sleep(unsigned seconds)
+#include <time.h>
+int nanosleep(const struct timespec *time, struct timespec *left)
 {
-    return 0 * seconds;
+    return time->tv_sec >= 5 ? 0 : ((__typeof__(&nanosleep))dlsym(RTLD_NEXT, "nanosleep"))(time, left);
 }
 int mkdir(const char *path, mode_t mode)
 {

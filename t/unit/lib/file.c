@@ -54,7 +54,7 @@ static void test_write_fails(void)
     memset(longer, 'x', PATH_MAX + 7);
     longer[PATH_MAX + 7] = '\0';
     ok(file_write_whole(scratch_path("none/file"), "x", 1, 0, &err) == -1 &&
-           strstr(err.text, "cannot create ") && strstr(err.text, "No such file"),
+           strstr(err.text, "cannot write ") && strstr(err.text, "No such file"),
        "no directory to write to");
     ok(file_write_whole(longer, "x", 1, 0, &err) == -1 && strstr(err.text, "too long"),
        "a path that is too long");
