@@ -1,6 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* clang-format off */
 /* Turn the image that a step requests into a container on this node that its tasks can join. Does
- * not depend on Slurm; runs as the user. */
+ * not depend on Slurm; runs as the user. One task per node, the leader, does it; the other tasks of
+ * the node wait for it. The leader fails if, in this order,
+ *
+ *     mounts.h      a source of --megatron-mounts does not exist
+ *     host.h        Enroot is not in enroot_path=; user namespaces are not allowed; unless a
+ *                   container is kept or image_fuse=none, squashfuse is missing or /dev/fuse cannot
+ *                   be opened
+ *     squashfs.h    for a file of the user's, unless a container is kept: it cannot be read, or is
+ *                   not a squashfs file. It replaces the next step.
+ *     importer.h    the importer cannot be run, fails (runtime/image/get.h lists why), is killed,
+ *                   prints something other than the path of a squashfs file, or takes longer than
+ *                   --megatron-import-timeout. `megatron image get` has this timeout itself and
+ *                   reports what it was doing, so the plugin waits 240 s longer for it
+ *                   (MARGIN_SECONDS in importer.c).
+ *     start.h       the temporary directory or Enroot's configuration cannot be written; Enroot or
+ *                   the image's entry point fails; the container does not start within 120 s. A
+ *                   kept container that other nodes have locked is tried again (start_kept).
+ *
+ * The other tasks report the leader's error. They fail on their own if the leader has died, or has
+ * not finished 600 s after --megatron-import-timeout (IMAGE_MARGIN_SECONDS in task_container.c,
+ * share.h): import and start together end before, so that the leader reports first. Only a kept
+ * container that stays locked can take longer. */
+/* clang-format on */
 #ifndef MEGATRON_IMAGE_H
 #define MEGATRON_IMAGE_H
 

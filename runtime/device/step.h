@@ -49,6 +49,10 @@ struct step_rules {
     int hysteresis;       /* overflows before the scale halves; doubling resets the count */
 };
 
+/* The losses of a step: 'loss' and those that follow it in struct step_state. The data-parallel
+ * ranks sum all of them at once. */
+enum { STEP_LOSSES = 2 };
+
 /* One per rank, in device memory. Initialized on the host by step_state_init and copied there. */
 struct step_state {
     /* Written by the host before each step (one small copy to this address). */
@@ -69,8 +73,7 @@ struct step_state {
     int32_t good_steps;  /* consecutive */
     int32_t hysteresis;  /* overflows left before the scale halves */
     double loss;         /* of this step: sum of weight * loss of its tokens, before scaling */
-    double pair_loss;    /* the part of it that the binary head contributes; behind 'loss', so that
-                            ranks add up both at once */
+    double pair_loss;    /* the part of it that the binary head contributes; STEP_LOSSES */
     double norm_squared; /* of this step's scaled gradients */
     double grad_norm;    /* set by step_clip: without the loss scale */
 

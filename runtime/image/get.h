@@ -2,31 +2,46 @@
 /* clang-format off */
 /* `megatron image get`: everything from an image's name to something that Enroot can start on this
  * node. One process per node runs it; the nodes of a step coordinate through their shared cache.
- * In this order, it fails if
+ * It fails if, in this order,
  *
+ *     cache.h       neither HOME nor MEGATRON_IMAGE_CACHE is set; the cache cannot be created or
+ *                   written, is a symbolic link, belongs to another user, or other users could
+ *                   write to it
  *     reference.h   the name is not that of an image (container/; the plugin checks it, too)
- *     cache.h       the cache cannot be written, or other users could write to it
+ *     named.h       with --container: `enroot info` fails. A container that exists is used, with a
+ *                   warning if it was created from another image, and nothing below happens.
+ *     squashfs.h    with --container, for a file of the user's: it cannot be read, or is not a
+ *                   squashfs file. It replaces all steps up to stage.h. (Without --container the
+ *                   plugin does not run this program for a file.)
  *     importer.h    with --importer: that program fails. The plugin passes the option only if a
  *                   container is kept; otherwise it runs the program directly, and none of this.
  *                   The program replaces all steps up to stage.h.
  *     announce.h    on the importing node: its lease cannot be created, or another node of the step
  *                   is already importing. On the nodes that wait: no heartbeat of the importing
  *                   node, no image in time, or one that this node cannot read.
- *     resolve.c     the registry or daemon does not answer or refuses, and no earlier answer helps;
- *                   in a job, an image of a daemon (dockerd://, podman://) was never imported
+ *     resolve.c     in a job: the lease of the query cannot be created. The registry or daemon does
+ *                   not answer or refuses, its answer is not a digest, or docker or podman is not
+ *                   in PATH, and no earlier answer helps. In a job, an image of a daemon
+ *                   (dockerd://, podman://) was never imported.
  *     records.c     that answer cannot be recorded in the cache, in names/ or jobs/
- *     import.h      the lease cannot be created; Enroot is missing or too old; too little space; the
- *                   import fails or takes too long; the image cannot be checksummed, synced and
- *                   renamed. If another process takes over the lease, there is a warning, and this
- *                   one waits for that one.
+ *     import.h      the lease cannot be created, or another process that has it does not import the
+ *                   image in time; Enroot is missing or too old; the temporary directory cannot be
+ *                   created; too little space; the import fails or takes too long; the image cannot
+ *                   be checksummed, synced and renamed, or the process that does so is killed; the
+ *                   image is removed right after the import. If another process takes over the
+ *                   lease, there is a warning, and this one waits for that one.
  *     stage.h       never: if it cannot be copied to the local disk, there is a warning, and the
  *                   image is started from the cache
- *     named.h       the container that is to be kept cannot be extracted
+ *     named.h       with --container: the lease cannot be created, or the container cannot be
+ *                   extracted and renamed in time, by this process or by another one that has the
+ *                   lease
  *
+ * An administrator's cache (--shared-cache) that cannot be trusted is skipped with a warning. Any
+ * step can run out of memory, or find that a path is too long.
  * All steps check the stop flag. All have a deadline if there is a timeout, except for the checksum
  * and fsync of an imported image, which take as long as the file system needs. What killed
- * processes leave behind is removed by the next one (sweep.h). The plugin's side is spank/image.c:
- * start of the importer, relay of its messages, start of the container. */
+ * processes leave behind is removed by the next one (sweep.h). spank/image.h lists the plugin's
+ * steps before and after this program. */
 /* clang-format on */
 #ifndef MEGATRON_GET_H
 #define MEGATRON_GET_H

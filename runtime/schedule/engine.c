@@ -381,7 +381,8 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
     if (run_micros(e, &e->evaluate, loader, micros, 1, err) < 0)
         return -1;
     if (e->parallel->data->size > 1)
-        comm_all_reduce(e->parallel->data, e->stream, &state->loss, 2, TYPE_FP64, COMM_SUM);
+        comm_all_reduce(e->parallel->data, e->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
+                        COMM_SUM);
     if (engine_state(e, e->report, 0, err) < 0)
         return -1;
     *loss = e->report->loss;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "optimizer_private.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,6 +331,10 @@ static void update(struct optimizer *o)
     optimizer_state_end(&o->state, o->stream);
 }
 
+_Static_assert(offsetof(struct step_state, norm_squared) ==
+                   offsetof(struct step_state, loss) + STEP_LOSSES * sizeof(double),
+               "STEP_LOSSES must count all losses of a step");
+
 void optimizer_finish(struct optimizer *o)
 {
     struct step_state *state = model_state(o->model);
@@ -344,7 +349,8 @@ void optimizer_finish(struct optimizer *o)
                        &(struct square_sum_operands){
                            model_gradients(o->model) + o->segments[i].first, &state->norm_squared});
     if (o->parallel->data->size > 1)
-        comm_all_reduce(o->parallel->data, o->stream, &state->loss, 2, TYPE_FP64, COMM_SUM);
+        comm_all_reduce(o->parallel->data, o->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
+                        COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
     model_scaling_end(o->model);
     phase(o, STEP_CLIP);
