@@ -29,6 +29,9 @@ enum { TIMEOUT_SECONDS = 60, TEXT_MAX = 64 << 20, NOBODY = 65534 };
 /* The child's reply starts with this, or is a topology. */
 static const char error_mark[] = "error ";
 
+/* Why there is no reply. */
+enum { READ_LATE = -1, READ_MEMORY = -2, READ_LONG = -3, READ_FAILED = -4 };
+
 static int drop_privileges(void)
 {
     const struct rlimit no_core = {0, 0}, cpu = {TIMEOUT_SECONDS, TIMEOUT_SECONDS};
@@ -51,11 +54,16 @@ static void read_in_child(const char *name, const char *text, size_t size, int a
 
     /* Only root may be able to read the library. */
     (void)dlopen(HWLOC_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (!stream || drop_privileges() < 0)
+    if (!stream)
         _exit(1);
     /* hwloc prints a page about invalid files; one sentence is enough. */
     setenv("HWLOC_HIDE_ERRORS", "2", 1);
-    topology = topology_read_hwloc(name, text, size, &err);
+    if (drop_privileges() < 0) {
+        error_set_errno(&err, errno, "hwloc cannot read %s: cannot drop root's privileges", name);
+        topology = NULL;
+    } else {
+        topology = topology_read_hwloc(name, text, size, &err);
+    }
     if (topology)
         topology_write_text(topology, stream);
     else
@@ -63,7 +71,7 @@ static void read_in_child(const char *name, const char *text, size_t size, int a
     _exit(fclose(stream) == 0 ? 0 : 1);
 }
 
-/* Read the child's whole reply until the deadline. Returns its length, or -1. */
+/* Read the child's whole reply until the deadline. Returns its length, or READ_.... */
 static ssize_t read_answer(int from, char **answer)
 {
     struct pollfd ready = {.fd = from, .events = POLLIN};
@@ -75,14 +83,18 @@ static ssize_t read_answer(int from, char **answer)
         ssize_t got;
 
         if (length + 1 >= room) {
-            char *grown = realloc(*answer, room = room ? 2 * room : 65536);
+            char *grown;
 
-            if (!grown || room > TEXT_MAX)
-                return -1;
+            room = room ? 2 * room : 65536;
+            if (room > TEXT_MAX)
+                return READ_LONG;
+            grown = realloc(*answer, room);
+            if (!grown)
+                return READ_MEMORY;
             *answer = grown;
         }
         if (clock_now() >= end)
-            return -1;
+            return READ_LATE;
         if (poll(&ready, 1, 1000) <= 0)
             continue;
         got = read(from, *answer + length, room - length - 1);
@@ -90,10 +102,27 @@ static ssize_t read_answer(int from, char **answer)
             continue;
         if (got <= 0) {
             (*answer)[length] = '\0';
-            return got < 0 ? -1 : (ssize_t)length;
+            return got < 0 ? READ_FAILED : (ssize_t)length;
         }
         length += (size_t)got;
     }
+}
+
+/* There is no reply, or an empty one from a child that could not even begin. */
+static void say_unread(const char *name, ssize_t length, struct error *err)
+{
+    if (length == READ_LATE)
+        error_set(err,
+                  "hwloc cannot read %s: no result within %d seconds; check the load of this "
+                  "node",
+                  name, TIMEOUT_SECONDS);
+    else if (length == READ_LONG)
+        error_set(err, "hwloc cannot read %s: its topology is larger than %d MiB", name,
+                  TEXT_MAX >> 20);
+    else if (length == READ_MEMORY)
+        error_set(err, "hwloc cannot read %s: out of memory", name);
+    else
+        error_set(err, "hwloc cannot read %s: the process that reads it failed", name);
 }
 
 static struct topology *take_answer(const char *name, const char *answer, ssize_t length,
@@ -109,7 +138,7 @@ static struct topology *take_answer(const char *name, const char *answer, ssize_
                        "with `lstopo FILE.xml`",
                        name, WTERMSIG(status));
     else if (length < 1)
-        error_set(err, "hwloc cannot read %s: no result within %d seconds", name, TIMEOUT_SECONDS);
+        say_unread(name, length, err);
     else if (strncmp(answer, error_mark, mark) != 0)
         return topology_from_text(name, answer, (size_t)length, err);
     else {

@@ -126,15 +126,17 @@ static int import_to(const char *directory, const struct source *source,
     return rc;
 }
 
-static int import(const struct source *source, const char *directory, struct error *err)
+static int import(const struct source *source, const char *from, const char *directory,
+                  struct error *err)
 {
     struct checkpoint_index index = {0};
     /* As if every layer were a pipeline stage: only one is in memory at a time. */
     struct layout layout = {1, 1, 1, source->model->shape.layers};
-    int rc = index_check_sizes(source->model, err);
+    int rc;
 
-    if (rc == 0)
-        rc = index_create(&index, source->model, &layout, err);
+    if (index_check_sizes(source->model, err) < 0)
+        return error_prefix(err, "%s", from);
+    rc = index_create(&index, source->model, &layout, err);
     if (rc == 0)
         rc = import_to(directory, source, &index, err);
     index_clear(&index);
@@ -154,7 +156,7 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
         source.tensors = tensors = safetensors_open(from, err);
     rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
     if (rc == 0)
-        rc = import(&source, directory, err);
+        rc = import(&source, from, directory, err);
     else if (tensors)
         error_prefix(err, "%s", from);
     safetensors_destroy(tensors);
@@ -172,7 +174,7 @@ int convert_import_megatron(const char *from, const char *directory,
         return -1;
     source.model = megatron_source_model(source.megatron);
     snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
-    rc = import(&source, directory, err);
+    rc = import(&source, from, directory, err);
     megatron_source_destroy(source.megatron);
     return rc;
 }
@@ -187,7 +189,7 @@ int convert_import_fairseq(const char *from, const char *directory, int64_t head
     if (!source.fairseq)
         return -1;
     source.model = fairseq_source_model(source.fairseq);
-    rc = import(&source, directory, err);
+    rc = import(&source, from, directory, err);
     fairseq_source_destroy(source.fairseq);
     return rc;
 }

@@ -109,8 +109,10 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         return error_set(err, "activation_function %.40s is not supported; only gelu_new is",
                          activation);
     if (!tied || !scaled || by_layer)
-        return error_set(
-            err, "GPT-2 with untied embeddings or other attention scaling is not supported");
+        return error_set(err, "%s is not supported for GPT-2",
+                         !tied     ? "tie_word_embeddings=false"
+                         : !scaled ? "scale_attn_weights=false"
+                                   : "scale_attn_by_inverse_layer_idx=true");
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;

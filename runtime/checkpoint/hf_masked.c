@@ -103,7 +103,7 @@ static int size_of(struct json_value root, const char *name, int64_t other, int6
     if (json_member(root, name, &value) < 0 || json_type(value) == JSON_NULL)
         return other < 0 ? error_set(err, "%s is missing", name) : 0;
     if (json_integer(value, out) < 0 || *out < 0 || *out > INT32_MAX)
-        return error_set(err, "%s must be an integer that is not negative", name);
+        return error_set(err, "%s must be an integer from 0 to %d", name, INT32_MAX);
     return 0;
 }
 
@@ -266,7 +266,6 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
         {c->shape.heads == c->shape.query_groups, "as many query groups as attention heads"},
         {c->shape.heads * c->shape.kv_channels == c->shape.hidden,
          "a hidden size that is the number of heads times their size"},
-        {!c->binary_head || !kind || kind->two, "no binary head, which RoBERTa does not have"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -276,6 +275,10 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
                       rows[i].condition);
             return NULL;
         }
+    if (c->binary_head && !kind->two) {
+        error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have");
+        return NULL;
+    }
     return kind->table;
 }
 

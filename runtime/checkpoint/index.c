@@ -149,17 +149,25 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
 int index_check_sizes(const struct model_config *model, struct error *err)
 {
     const struct model_shape *s = &model->shape;
-    const int64_t sizes[] = {s->hidden, s->ffn_hidden, s->heads, s->query_groups, s->kv_channels};
-    /* Any value that an option accepts: most models do not store position embeddings. */
-    const int64_t lengths[] = {s->vocabulary, model->positions, s->sequence};
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rows[] = {
+        {"hidden size", s->hidden, SIZE_LIMIT},
+        {"FFN hidden size", s->ffn_hidden, SIZE_LIMIT},
+        {"number of attention heads", s->heads, SIZE_LIMIT},
+        {"number of query groups", s->query_groups, SIZE_LIMIT},
+        {"size of an attention head", s->kv_channels, SIZE_LIMIT},
+        /* Any value that an option accepts: most models do not store position embeddings. */
+        {"vocabulary size", s->vocabulary, INT32_MAX},
+        {"number of positions", model->positions, INT32_MAX},
+        {"sequence length", s->sequence, INT32_MAX},
+    };
 
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-        if (sizes[i] < 1 || sizes[i] > SIZE_LIMIT)
-            return error_set(err, "invalid model size %" PRId64, sizes[i]);
-    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
-        if (lengths[i] < 1 || lengths[i] > INT32_MAX)
-            return error_set(err, "invalid sequence length or number of positions %" PRId64,
-                             lengths[i]);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].value < 1 || rows[i].value > rows[i].most)
+            return error_set(err, "the %s is %" PRId64 ", not between 1 and %" PRId64, rows[i].name,
+                             rows[i].value, rows[i].most);
     if (s->heads * s->kv_channels > SIZE_LIMIT || s->layers < 1 || s->layers > LAYERS_MOST ||
         s->heads % s->query_groups != 0)
         return error_set(err,

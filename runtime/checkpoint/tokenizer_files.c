@@ -3,6 +3,7 @@
 #include "directory.h"
 #include "file.h"
 #include "json.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -200,8 +201,10 @@ static int read_record(struct json_value root, const char *directory,
     for (int i = 0; i < (int)(sizeof(types) / sizeof(types[0])); i++)
         if (strcmp(type, types[i]) == 0)
             known = i;
-    if (known < 0)
-        return error_set_code(err, ERROR_USAGE, "unknown tokenizer type %.50s", type);
+    if (known < 0) {
+        error_set_code(err, ERROR_USAGE, "unknown tokenizer type %.50s", type);
+        return error_remedy(err, REMEDY_TOKENIZER);
+    }
     config->type = known;
     model = read_name(root, "model", directory, first, err);
     vocab = model == 0 ? read_name(root, "vocab", directory, first, err) : 0;

@@ -254,7 +254,11 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     struct nccl_group *group = calloc(1, sizeof(*group));
 
     if (!group || comm->group_count == MAX_GROUPS) {
-        error_set(err, group ? "too many groups" : "out of memory");
+        if (group)
+            error_set(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
+                      MAX_GROUPS);
+        else
+            error_set(err, "out of memory");
         free(group);
         return NULL;
     }

@@ -497,7 +497,8 @@ static int adjust_machine(const struct plan_options *o, struct machine *machine,
         *rows[i].value = rows[i].given * rows[i].unit;
     }
     if (!(o->restart_minutes >= 0))
-        return error_set_code(err, ERROR_USAGE, "--restart-minutes must not be negative");
+        return error_set_code(err, ERROR_USAGE, "--restart-minutes=%g must not be negative",
+                              o->restart_minutes);
     return 0;
 }
 

@@ -37,7 +37,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_NO_END_OF_DOCUMENT] = "drop --append-eod",
     [REMEDY_BUCKETS] = "use more --buckets",
     [REMEDY_TEST_SETS] = "choose other test sets with --against",
-    [REMEDY_TEST_KEYS] = "choose with --against-keys",
+    [REMEDY_TEST_KEYS] = "name the keys of the test sets with --against-keys",
     [REMEDY_LANGUAGES] = "correct --languages",
     [REMEDY_RULES] = "`megatron data filter --list-rules` lists all rules",
 

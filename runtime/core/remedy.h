@@ -45,7 +45,7 @@ enum remedy {
     REMEDY_NO_END_OF_DOCUMENT, /* do not append an end-of-document token */
     REMEDY_BUCKETS,            /* divide the hashes into more buckets */
     REMEDY_TEST_SETS,          /* choose other test sets */
-    REMEDY_TEST_KEYS,          /* choose the JSON keys of the test sets */
+    REMEDY_TEST_KEYS,          /* name the JSON keys of the test sets */
     REMEDY_LANGUAGES,          /* correct the list of languages */
     REMEDY_RULES,              /* look the rules up */
     /* Tokenizers */

@@ -51,9 +51,8 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
 static int wrong_line(const struct decontaminate *run, const char *path, int64_t line,
                       struct error *err)
 {
-    error_set_code(
-        err, ERROR_USAGE, "%s: line %" PRId64 " is not JSON with a text under the key \"%s\"%s",
-        path, line, run->config->keys[0], run->config->key_count > 1 ? " or the other keys" : "");
+    error_set_code(err, ERROR_USAGE, "%s, line %" PRId64 ": no text under \"%s\"%s", path, line,
+                   run->config->keys[0], run->config->key_count > 1 ? " or the other keys" : "");
     return error_remedy(err, REMEDY_TEST_KEYS);
 }
 

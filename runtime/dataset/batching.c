@@ -107,7 +107,8 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
 
     *batching = (struct batching){0};
     if (blocks->count > INT32_MAX)
-        return error_set(err, "%" PRId64 " samples are too many", blocks->count);
+        return error_set(err, "%" PRId64 " samples, but at most %d can be batched; split the data",
+                         blocks->count, INT32_MAX);
     if (config->max_tokens > 0 && config->max_tokens < config->longest) {
         error_set(err, "a batch of %" PRId64 " tokens cannot hold a sample of %" PRId64 " tokens",
                   config->max_tokens, config->longest);

@@ -126,7 +126,7 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
     if (c->pack)
         config.max_sentences = 1;
     if (batching_make(&m->batching, &m->blocks, &config, err) < 0)
-        return -1;
+        return error_prefix(err, "%s", prefix);
     if (m->batching.blocks == 0) {
         error_set_code(err, ERROR_USAGE,
                        "%s: none of its %" PRId64 " samples fits into %" PRId64 " tokens", prefix,

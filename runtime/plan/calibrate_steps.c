@@ -2,6 +2,7 @@
 #include "calibrate_steps.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,20 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Why a run has no times: its status, the last line it said, and how many steps it logged. */
+static int say_failure(int status, const char *said, int count, struct error *err)
+{
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        return error_set(err, "megatron train took longer than %d seconds", RUN_SECONDS);
+    if (WIFSIGNALED(status))
+        return error_set(err, "megatron train was killed by signal %d", WTERMSIG(status));
+    if (said[0])
+        return error_set(err, "%s", said);
+    if (status != 0)
+        return error_set(err, "megatron train failed (exit code %d)", WEXITSTATUS(status));
+    return error_set(err, "megatron train logged %d of %d steps", count, STEPS);
+}
+
 /* Seconds of a step: the median after the warm-up. */
 static int time_steps(const struct words *words, double *seconds, struct error *err)
 {
@@ -188,7 +203,7 @@ static int time_steps(const struct words *words, double *seconds, struct error *
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (status != 0 || count < STEPS)
-        return error_set(err, "%s", said[0] ? said : "megatron train did not finish");
+        return say_failure(status, said, count, err);
     qsort(times + WARM_UP, STEPS - WARM_UP, sizeof(*times), compare);
     *seconds = times[(WARM_UP + STEPS) / 2];
     return 0;

@@ -211,8 +211,7 @@ static int check_around(const struct tokenizer *tokenizer, const struct around *
 {
     for (size_t i = 0; i < around->count; i++)
         if (tokenizer->vocabulary.entries[around->ids[i]].kind == VOCABULARY_ABSENT)
-            return error_set(err,
-                             "post_processor: the id of a special token is not in the vocabulary");
+            return template_unknown_id(around->ids[i], err);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "template.h"
 #include "remedy.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static int type_is(struct json_value component, const char *wanted)
@@ -26,12 +27,23 @@ static int refuse(struct json_value component, const char *what, struct error *e
     return error_set(err, "post_processor %.60s%s is not supported", text, what);
 }
 
+int template_unknown_id(int64_t id, struct error *err)
+{
+    return error_set(err,
+                     "post_processor: special token id %" PRId64
+                     " is not in the vocabulary; get tokenizer.json again from its source",
+                     id);
+}
+
 static int add_id(struct around *around, struct json_value value, int64_t limit, struct error *err)
 {
     int64_t id;
 
-    if (json_integer(value, &id) < 0 || id < 0 || id >= limit)
-        return error_set(err, "post_processor: the id of a special token is not in the vocabulary");
+    if (json_integer(value, &id) < 0)
+        return error_set(err, "post_processor: the id of a special token is not an integer; get "
+                              "tokenizer.json again from its source");
+    if (id < 0 || id >= limit)
+        return template_unknown_id(id, err);
     if (around->count == AROUND_IDS) {
         error_set(err, "post_processor adds more than %d special tokens", AROUND_IDS);
         return error_remedy(err, REMEDY_NO_SPECIALS);

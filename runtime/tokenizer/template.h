@@ -20,4 +20,7 @@ struct around {
 int template_read(struct json_value component, int64_t limit, struct around *before,
                   struct around *after, struct error *err);
 
+/* Report a special token whose id has no token. Returns -1. */
+int template_unknown_id(int64_t id, struct error *err);
+
 #endif

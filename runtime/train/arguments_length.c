@@ -146,7 +146,10 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
     if (*taken <= 0)
         return *taken;
     if (!a->skip_train && theirs.decay_samples <= 0)
-        return error_set(err, "the checkpoint in %s contains no learning-rate schedule", a->load);
+        return error_set(err,
+                         "the checkpoint in %s contains no learning-rate schedule; drop "
+                         "--use-checkpoint-opt_param-scheduler and set --lr and the decay yourself",
+                         a->load);
     a->lr = r->lr = theirs.lr;
     a->min_lr = r->min_lr = theirs.min_lr;
     a->weight_decay = r->weight_decay = theirs.weight_decay;

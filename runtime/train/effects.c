@@ -35,7 +35,6 @@ static const struct {
     {"profile-step-end", "profile"},
     {"profile-ranks", "profile"},
     {"profile-dir", "profile"},
-    {"sgd-momentum", "optimizer"},
     {"fp8-recipe", "fp8-format"},
     {"fp8-margin", "fp8-format"},
     {"fp8-amax-history-len", "fp8-format"},
@@ -47,17 +46,25 @@ static const struct {
     {"num-layers-at-start-in-bf16", "first-last-layers-bf16"},
     {"num-layers-at-end-in-bf16", "first-last-layers-bf16"},
     {"optimizer-offload-fraction", "optimizer-cpu-offload"},
-    {"muon-momentum", "optimizer"},
-    {"muon-use-nesterov", "optimizer"},
-    {"muon-num-ns-steps", "optimizer"},
-    {"muon-coefficient-type", "optimizer"},
-    {"muon-scale-mode", "optimizer"},
-    {"muon-extra-scale-factor", "optimizer"},
-    {"muon-no-split-qkv", "optimizer"},
-    {"muon-tp-mode", "optimizer"},
-    {"muon-fp32-matmul-prec", "optimizer"},
     {"verbose", "dry-run"},
     {"world-size", "dry-run"},
+};
+
+/* 'option' needs this optimizer. */
+static const struct {
+    const char *option, *optimizer;
+    enum optimizer_kind kind;
+} of_optimizers[] = {
+    {"sgd-momentum", "sgd", OPTIMIZER_SGD},
+    {"muon-momentum", "muon", OPTIMIZER_MUON},
+    {"muon-use-nesterov", "muon", OPTIMIZER_MUON},
+    {"muon-num-ns-steps", "muon", OPTIMIZER_MUON},
+    {"muon-coefficient-type", "muon", OPTIMIZER_MUON},
+    {"muon-scale-mode", "muon", OPTIMIZER_MUON},
+    {"muon-extra-scale-factor", "muon", OPTIMIZER_MUON},
+    {"muon-no-split-qkv", "muon", OPTIMIZER_MUON},
+    {"muon-tp-mode", "muon", OPTIMIZER_MUON},
+    {"muon-fp32-matmul-prec", "muon", OPTIMIZER_MUON},
 };
 
 static int is_given(const struct options_result *given, const char *names)
@@ -80,10 +87,12 @@ void effects_check(const struct arguments *a, const struct options_result *given
             !(a->network_taken && strcmp(rows[i].needs, "use-rope-scaling") == 0))
             log_warning("--%s has no effect without --%.*s", rows[i].option,
                         (int)strcspn(rows[i].needs, "|"), rows[i].needs);
-        else if (strncmp(rows[i].option, "muon-", 5) == 0 && a->rules.optimizer != OPTIMIZER_MUON &&
-                 options_given(given, rows[i].option))
-            log_warning("--%s has no effect without --optimizer muon", rows[i].option);
     }
+    for (size_t i = 0; i < sizeof(of_optimizers) / sizeof(of_optimizers[0]); i++)
+        if (options_given(given, of_optimizers[i].option) &&
+            a->rules.optimizer != of_optimizers[i].kind)
+            log_warning("--%s has no effect without --optimizer %s", of_optimizers[i].option,
+                        of_optimizers[i].optimizer);
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning("--recompute-method has no effect with --recompute-granularity selective");
     if (a->rotary_interleaved && a->position_embedding != POSITION_ROPE)

@@ -55,7 +55,7 @@ while IFS='|' read -r words text; do
     like "$out" "^megatron data: decontaminate: $text" "  $out"
 done <<'ROWS'
 --input in.jsonl --output x.jsonl|--against is required
---input in.jsonl --output x.jsonl --against tests.jsonl|tests.jsonl: line 1 is not JSON with a text under the key
+--input in.jsonl --output x.jsonl --against tests.jsonl|tests.jsonl, line 1: no text under "text"; name the keys of the test sets with --against-keys
 --input in.jsonl --output x.jsonl --against few.jsonl|the test sets contain no text of 8 words or more; choose other test sets with --against
 --input in.jsonl --output x.jsonl --against tests.txt --against-text --ngram 5 --min-ngram 6|--min-ngram=6 is more than --ngram=5
 ROWS

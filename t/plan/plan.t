@@ -99,6 +99,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
+--megatron-model 1.7B --node p5 --global-batch-size 64 --restart-minutes -2|--restart-minutes=-2 must not be negative|a negative time to restart
 --megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is not a number
 --node p5 --global-batch-size 8|--num-layers is required|no model
 --node p5 --nodes 0|--nodes|no nodes

@@ -107,6 +107,8 @@ refused 'the tokenizer has no mask token .*use --mask-id' "a tokenizer without a
     fill-mask --load bert-pairs --tokenizer-type NullTokenizer --prompt '5 <mask>' --device cpu
 refused 'the mask token 61 is not in the vocabulary of 61 tokens; use --mask-id' "a mask that is not a token" \
     fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 [MASK]' --mask-id 61
+refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa does not have" "RoBERTa with a binary head" \
+    "${train[@]}" "${small[@]}" --masked-lm --post-norm --exact-gelu --position-offset 2 --bert-binary-head --save-hf pairs
 refused '--post-norm requires --masked-lm' "an option of masked models" "${train[@]}" "${small[@]}" --post-norm
 refused '--swiglu cannot be used with a masked language model' "SwiGLU" "${train[@]}" "${small[@]}" --masked-lm --swiglu
 refused '--post-norm requires --normalization LayerNorm' "RMSNorm after branches" \

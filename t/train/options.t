@@ -83,10 +83,10 @@ like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
 # --- Options without effect are named.
 try "$megatron" train "${small[@]}" --ckpt-step 3 --recompute-method uniform --exit-on-missing-checkpoint --wandb-entity x \
-    --optimizer adam --muon-momentum 0.9
+    --optimizer adam --muon-momentum 0.9 --sgd-momentum 0.9
 for text in '--ckpt-step has no effect without --load' '--recompute-method has no effect without --recompute-granularity' \
     '--exit-on-missing-checkpoint has no effect without --load' '--wandb-entity has no effect without --wandb-project' \
-    '--muon-momentum has no effect without --optimizer muon'; do
+    '--muon-momentum has no effect without --optimizer muon' '--sgd-momentum has no effect without --optimizer sgd'; do
     like "$out" "^megatron: warning: $text" "a warning: $text"
 done
 

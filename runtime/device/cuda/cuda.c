@@ -100,9 +100,15 @@ static int health_call(struct device *base, char *text, size_t size, struct erro
     struct device_memory memory;
     char bus[32];
     size_t used, taken;
+    cudaError_t status = cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index);
 
-    if (cudaDeviceGetPCIBusId(bus, sizeof(bus), device->index) || memory_call(base, &memory, err))
-        return error_set(err, "GPU %d (%s) does not respond", device->index, base->model);
+    if (!status)
+        status = cudaMemGetInfo(&memory.available, &memory.total);
+    if (status)
+        return error_set(err,
+                         "GPU %d (%s) does not respond: %s; check nvidia-smi and dmesg (Xid), or "
+                         "exclude this node",
+                         device->index, base->model, cudaGetErrorString(status));
     if (nvml_check(NULL, bus, device->local_rank == 0, text, size, err))
         return -1;
     used = strlen(text);

@@ -313,7 +313,7 @@ static int write_file(struct tuning *tuning, struct error *err)
         rc = file_write_whole(tuning->path, text, size, 0, err);
     free(text);
     if (rc < 0)
-        return error_prefix(err, "cannot save the tuning results");
+        return -1;
     for (size_t i = 0; i < tuning->count; i++)
         tuning->entries[i].fresh = 0;
     return 0;

@@ -442,6 +442,23 @@ static void test_model(void)
     index_clear(&index);
 }
 
+static void test_sizes(void)
+{
+    struct layout one = {1, 1, 1, 1};
+    struct model_config good = fitted(&gpt, &one, 1), wide = good, short_one = good;
+    struct error err = {.text = ""};
+
+    wide.shape.kv_channels = (1 << 23) + 1;
+    short_one.positions = 0;
+    is_int(index_check_sizes(&good, &err), 0, "sizes are accepted");
+    is_int(index_check_sizes(&wide, &err), -1, "heads that are too wide");
+    is(err.text, "the size of an attention head is 8388609, not between 1 and 8388608",
+       "  the error names the size and its limits");
+    is_int(index_check_sizes(&short_one, &err), -1, "no positions");
+    is(err.text, "the number of positions is 0, not between 1 and 2147483647",
+       "  the error names them, too");
+}
+
 /* A directory that cannot be read is not an empty one. */
 static void test_newest(void)
 {
@@ -482,6 +499,7 @@ int main(void)
     test_trouble();
     test_hostile();
     test_model();
+    test_sizes();
     test_newest();
     {
         char path[PATH_MAX];

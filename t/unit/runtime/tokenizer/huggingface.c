@@ -216,9 +216,10 @@ static void test_post_processor(void)
 #define SPECIAL(name)  "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":0}}"
 #define TEXT           "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}"
 #define TEMPLATE(list) "{\"type\":\"TemplateProcessing\",\"single\":[" list "]," NAMED "}"
-#define NAMED                                                                             \
-    "\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[3,4],\"tokens\":[]},\"y\":{\"id\":" \
-    "\"y\",\"ids\":[9],\"tokens\":[]},\"gap\":{\"id\":\"gap\",\"ids\":[5],\"tokens\":[]}}"
+#define NAMED                                                                              \
+    "\"special_tokens\":{\"x\":{\"id\":\"x\",\"ids\":[3,4],\"tokens\":[]},\"y\":{\"id\":"  \
+    "\"y\",\"ids\":[9],\"tokens\":[]},\"gap\":{\"id\":\"gap\",\"ids\":[5],\"tokens\":[]}," \
+    "\"word\":{\"id\":\"word\",\"ids\":[\"x\"],\"tokens\":[]}}"
     static const struct {
         const char *component, *ids; /* of "ab", or the refusal */
     } rows[] = {
@@ -235,9 +236,14 @@ static void test_post_processor(void)
          "tokenizer.json: post_processor TemplateProcessing after another one that adds tokens is "
          "not supported"},
         {TEMPLATE(SPECIAL("y") "," TEXT),
-         "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
+         "tokenizer.json: post_processor: special token id 9 is not in the vocabulary; get "
+         "tokenizer.json again from its source"},
         {TEMPLATE(SPECIAL("gap") "," TEXT),
-         "tokenizer.json: post_processor: the id of a special token is not in the vocabulary"},
+         "tokenizer.json: post_processor: special token id 5 is not in the vocabulary; get "
+         "tokenizer.json again from its source"},
+        {TEMPLATE(SPECIAL("word") "," TEXT),
+         "tokenizer.json: post_processor: the id of a special token is not an integer; get "
+         "tokenizer.json again from its source"},
         {TEMPLATE(SPECIAL("z") "," TEXT),
          "tokenizer.json: post_processor: a special token of the template has no ids"},
         {TEMPLATE(SPECIAL("x")),

@@ -318,8 +318,7 @@ static void test_places(void)
     snprintf(path, sizeof(path), "%s/file/d", directory);
     bad = tuning_open(path, NULL, "x");
     tuning_put(bad, "x", "1", &err);
-    ok(tuning_save(bad, &err) == -1 &&
-           strstr(err.text, "cannot save the tuning results: cannot write "),
+    ok(tuning_save(bad, &err) == -1 && strstr(err.text, "cannot write "),
        "a failed write is an error");
     tuning_destroy(none), tuning_destroy(deep), tuning_destroy(bad);
 }
