@@ -33,7 +33,7 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
 
     if (!row)
         return error_set(err,
-                         "Hugging Face's %s architecture has no counterpart of %s; the weights "
+                         "Hugging Face's %s architecture has no equivalent of %s; the weights "
                          "cannot be loaded with these model options",
                          map->name, p->name);
     tensor = find_tensor(tensors, theirs);

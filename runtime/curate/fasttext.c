@@ -306,7 +306,8 @@ static int read_model(struct fasttext *model, struct error *err)
         if (model->kept[i].to >= model->input.rows - model->word_count)
             return error_set(err, "its list of n-grams is damaged; download it again");
     if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0) {
-        error_set(err, "its counts of labels are damaged (download it again), or out of memory");
+        error_set(err, "cannot build its label tree: its label counts are damaged (download it "
+                       "again), or there is not enough memory");
         return error_remedy(err, REMEDY_MEMORY);
     }
     return 0;
