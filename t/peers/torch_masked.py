@@ -109,7 +109,8 @@ def main():
                 torch._foreach_copy_([x.grad for x in masters], [x.grad if x.grad is not None else torch.zeros_like(x)
                                                                   for x in params])
             own = masters or params
-            torch._foreach_div_([x.grad for x in own if x.grad is not None], scale)
+            if scale != 1.0:
+                torch._foreach_div_([x.grad for x in own if x.grad is not None], scale)
             torch.nn.utils.clip_grad_norm_(own, 1.0, foreach=True)
         adam.step()
         if masters:

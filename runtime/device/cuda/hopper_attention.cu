@@ -7,36 +7,17 @@
  * kernel. With heads this small, however, the products are the smaller part of the time, and
  * nothing is accumulated in memory: there is no fp32 copy of dQ to clear, to add to atomically and
  * to convert, and results are bit-identical in every run. */
-#include <cudaTypedefs.h>
-
 #include "hopper_attention.cuh"
 
 namespace
 {
-
-PFN_cuTensorMapEncodeTiled_v12000 find_encode(void)
-{
-    void *function = NULL;
-    cudaDriverEntryPointQueryResult found;
-#if CUDART_VERSION >= 12050
-    const cudaError_t status = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                                12000, cudaEnableDefault, &found);
-#else
-    const cudaError_t status =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
-#endif
-
-    if (status || found != cudaDriverEntryPointSuccess)
-        return NULL;
-    return (PFN_cuTensorMapEncodeTiled_v12000)function;
-}
 
 /* Describe the rows of one head after the other, copied 'rows' at a time. */
 bool describe(CUtensorMap *map, cudnnDataType_t type, const void *tensor,
               struct flash_strides strides, int64_t positions, int64_t heads, int64_t batch,
               int rows)
 {
-    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encode();
+    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_tensor_map_encode();
     const cuuint64_t dims[4] = {WIDTH, (cuuint64_t)positions, (cuuint64_t)heads, (cuuint64_t)batch};
     const cuuint64_t pitch[3] = {(cuuint64_t)strides.position * 2, (cuuint64_t)strides.head * 2,
                                  (cuuint64_t)strides.batch * 2};

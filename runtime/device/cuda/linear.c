@@ -2,6 +2,7 @@
 /* Linear layers: a product, with everything around it either in the library's epilogue or in our
  * own kernel, whichever is faster for this shape. */
 #include "cuda.h"
+#include "hopper_linear.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@ enum variant {
     SPLIT,      /* all of it in our own kernels */
     FUSED,      /* all of it in the product's epilogue */
     FUSED_PART, /* the activation's gradient in the epilogue, the column sums in our kernel */
+    OWN,        /* the product, too, in our kernel */
     VARIANTS,
 };
 
 struct linear {
-    struct gemm *gemm;
+    struct gemm *gemm; /* NULL: OWN */
     enum variant variant;
     enum device_type sum_type; /* type of the sums that an epilogue computes */
     int on_trial;              /* a product that fails then is not a failure of the device */
@@ -60,6 +62,24 @@ static void check(struct cuda_plan *plan, cublasStatus_t status)
         cuda_fail_product(plan, status);
 }
 
+/* Forward, or the gradient of the input, all of it by our kernel. */
+static void own(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
+                const void *operands)
+{
+    const struct linear_shape *s = shape_of(plan);
+    struct linear *linear = plan->parts;
+    int status = plan->base.kind == OPERATION_LINEAR_FORWARD
+                     ? hopper_linear_forward(stream->native, s, operands)
+                     : hopper_linear_gradient(stream->native, s, operands, workspace);
+
+    if (!status)
+        return;
+    if (linear->on_trial)
+        linear->failed = 1;
+    else
+        cuda_fail_text(cuda_device_of(plan), "cannot launch our kernel of a linear layer");
+}
+
 /* Forward ------------------------------------------------------------------------------------ */
 
 static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
@@ -97,6 +117,9 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
                                .epilogue = s->bias ? GEMM_BIAS : GEMM_PLAIN};
     struct gemm_operands scratch = {0};
 
+    plan->workspace = GEMM_WORKSPACE;
+    if (linear->variant == OWN)
+        return 0;
     if (linear->variant == FUSED && s->save_pre)
         shape.epilogue = s->bias ? GEMM_GELU_AUX_BIAS : GEMM_GELU_AUX;
     else if (linear->variant == FUSED)
@@ -105,7 +128,6 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
         scratch = (struct gemm_operands){
             .a = t->weight, .b = t->x, .d = t->y, .bias = t->bias, .aux = t->pre};
     linear->gemm = gemm_create(&cuda_device_of(plan)->gemm, &shape, t ? &scratch : NULL, err);
-    plan->workspace = GEMM_WORKSPACE;
     return linear->gemm ? 0 : -1;
 }
 
@@ -171,6 +193,9 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
                                .epilogue = GEMM_PLAIN};
     struct gemm_operands scratch = {0};
 
+    plan->workspace = GEMM_WORKSPACE + sums;
+    if (linear->variant == OWN)
+        return 0;
     if (linear->variant == FUSED)
         shape.epilogue = s->bias ? GEMM_DGELU_BGRAD : GEMM_DGELU;
     else if (linear->variant == FUSED_PART)
@@ -179,7 +204,6 @@ static int make_dgrad(struct cuda_plan *plan, struct linear *linear, const struc
         scratch = (struct gemm_operands){
             .a = t->weight, .b = t->y, .d = t->x, .bias = t->dbias, .aux = t->pre};
     linear->gemm = gemm_create(&device->gemm, &shape, t ? &scratch : NULL, err);
-    plan->workspace = GEMM_WORKSPACE + sums;
     return linear->gemm ? 0 : -1;
 }
 
@@ -240,9 +264,13 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
 static int possible(const struct cuda_plan *plan, enum variant variant)
 {
     const struct linear_shape *s = shape_of(plan);
+    int gradient = plan->base.kind == OPERATION_LINEAR_DGRAD;
 
     if (variant == SPLIT)
         return 1;
+    if (variant == OWN)
+        return plan->base.kind != OPERATION_LINEAR_WGRAD && hopper_linear_fits(s, gradient) &&
+               hopper_linear_workspace(s, gradient) <= GEMM_WORKSPACE;
     if (s->types.x == TYPE_FP32 || s->in % 8 || s->out % 8)
         return 0;
     switch (plan->base.kind) {
@@ -255,18 +283,28 @@ static int possible(const struct cuda_plan *plan, enum variant variant)
     }
 }
 
+static void set_work(struct cuda_plan *plan, const struct linear *linear)
+{
+    if (linear->variant == OWN)
+        plan->work = own;
+    else if (plan->base.kind == OPERATION_LINEAR_FORWARD)
+        plan->work = forward;
+    else if (plan->base.kind == OPERATION_LINEAR_DGRAD)
+        plan->work = dgrad;
+    else
+        plan->work = wgrad;
+}
+
 static int make(struct cuda_plan *plan, struct linear *linear, const struct scratch *scratch,
                 struct error *err)
 {
+    set_work(plan, linear);
     switch (plan->base.kind) {
     case OPERATION_LINEAR_FORWARD:
-        plan->work = forward;
         return make_forward(plan, linear, scratch, err);
     case OPERATION_LINEAR_DGRAD:
-        plan->work = dgrad;
         return make_dgrad(plan, linear, scratch, err);
     default:
-        plan->work = wgrad;
         return make_wgrad(plan, linear, scratch, err);
     }
 }
@@ -298,6 +336,7 @@ static int run_trial(void *argument)
     struct cuda_stream stream = {.native = cuda_device_of(plan)->gemm.stream};
 
     plan->parts = trial->linear;
+    set_work(plan, trial->linear);
     trial->linear->on_trial = 1;
     trial->linear->failed = 0;
     if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
@@ -363,10 +402,13 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
 static void make_key(const struct cuda_plan *plan, char *key, size_t size)
 {
     const struct linear_shape *s = shape_of(plan);
+    char ours[16] = "";
 
-    snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d",
+    if (possible(plan, OWN))
+        snprintf(ours, sizeof(ours), ":ours%d", HOPPER_LINEAR_VERSION);
+    snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d%s",
              (int)plan->base.kind, s->rows, s->in, s->out, (int)s->types.x, s->bias,
-             (int)s->activation, s->save_pre);
+             (int)s->activation, s->save_pre, ours);
 }
 
 /* Remember the variant. The text after it is for people who read the file. */
@@ -423,10 +465,11 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     for (int i = 0; i < count; i++) {
         trials[i] = (struct trial){plan, scratch, &made[i]};
         candidates[i] = (struct timing_candidate){run_trial, &trials[i], 1, 0, 0};
-        provisional |= gemm_is_provisional(made[i].gemm);
+        provisional |= made[i].gemm && gemm_is_provisional(made[i].gemm);
     }
     gemm_rank_candidates(&device->gemm, candidates, count);
     plan->parts = linear;
+    linear->variant = VARIANTS;
     for (int i = 0; i < count; i++) {
         struct linear *one = ((struct trial *)candidates[i].argument)->linear;
         double seconds = candidates[i].seconds;
@@ -438,12 +481,13 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
         else
             gemm_destroy(one->gemm);
     }
-    if (!linear->gemm) {
+    if (linear->variant == VARIANTS) {
         cudaError_t status = cudaStreamSynchronize(device->gemm.stream);
 
         return error_set(err, "no kernel for a linear layer runs%s%s", status ? ": " : "",
                          status ? cudaGetErrorString(status) : "");
     }
+    set_work(plan, linear);
     if (provisional)
         snprintf(times + strlen(times), sizeof(times) - strlen(times), "%c", TUNING_PROVISIONAL);
     return remember(plan, linear, times, err);
@@ -466,7 +510,8 @@ static int recall(struct cuda_plan *plan, struct linear *linear)
         return -1;
     for (size_t i = 0; i < sizeof(sum_types) / sizeof(*sum_types); i++) {
         *linear = (struct linear){.variant = variant, .sum_type = sum_types[i]};
-        if (make(plan, linear, NULL, NULL) == 0 && gemm_is_remembered(linear->gemm))
+        if (make(plan, linear, NULL, NULL) == 0 &&
+            (variant == OWN || gemm_is_remembered(linear->gemm)))
             return 0;
         gemm_destroy(linear->gemm);
         linear->gemm = NULL;

@@ -112,6 +112,7 @@ void gate_cases(void);
 void softcap_cases(void);
 void squared_relu_cases(void);
 void linear_erf_cases(void);
+void linear_deep_cases(void);
 void activation_cases(void);
 void quantize_cases(void);
 

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct linear_case {
     int64_t rows, in, out;
@@ -167,6 +168,21 @@ void linear_erf_cases(void)
     test_linear_backward(9, 8, 24, ACTIVATION_GELU_ERF, 0);
     test_linear_tiles(256, 512, 256, 1, 1, ACTIVATION_GELU_ERF);
     test_linear_tiles(256, 256, 384, 0, 0, ACTIVATION_GELU_ERF);
+}
+
+/* For the kernel that activates a tile during the products of the next one: shallow and deep
+ * products, parts of tiles, and on a GPU several tiles for each of its processors. */
+void linear_deep_cases(void)
+{
+    const char *device = getenv("MEGATRON_TEST_DEVICE");
+    int64_t wide = device && strcmp(device, "cpu") ? 133 * 256 : 256;
+
+    test_linear_forward(40, 512, wide, 1, ACTIVATION_GELU_ERF);
+    test_linear_forward(300, 1088, 256, 0, ACTIVATION_GELU_ERF);
+    test_linear_forward(300, 576, 512, 1, ACTIVATION_GELU_TANH);
+    test_linear_tiles(40, wide, 512, 1, 1, ACTIVATION_GELU_ERF);
+    test_linear_tiles(300, 256, 1088, 0, 0, ACTIVATION_GELU_ERF);
+    test_linear_tiles(520, 256, 576, 1, 0, ACTIVATION_GELU_TANH);
 }
 
 void squared_relu_cases(void)
