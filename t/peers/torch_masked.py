@@ -79,6 +79,7 @@ def main():
     p.add_argument("--transformers", action="store_true")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=5)
+    p.add_argument("--loss-scale", type=float, default=65536.0, help="with fp16")
     a = p.parse_args()
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
@@ -96,7 +97,7 @@ def main():
     run = model if a.mode == "off" else torch.compile(model, dynamic=False,
                                                       mode=None if a.mode == "default" else a.mode)
     count = int(0.15 * a.seq) * a.micro_batch
-    scale = 1.0 if a.type == "bf16" else 1024.0
+    scale = 1.0 if a.type == "bf16" else a.loss_scale
 
     def step():
         tokens = torch.randint(4, vocabulary, (a.micro_batch, a.seq), device="cuda")
