@@ -184,6 +184,6 @@ int container_join(pid_t holder, int entrypoint, const char *workdir, int *enter
     /* The holder's PID may belong to another process by now, with the same namespaces as this one.
      */
     if (rc == 0 && !*entered)
-        rc = error_set(err, "the container has ended");
+        rc = error_set(err, "the container has ended; the log of slurmd on this node says why");
     return rc < 0 ? -1 : enter_workdir(holders, entrypoint, workdir, err);
 }

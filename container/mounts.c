@@ -42,10 +42,11 @@ static int check_path(const char *what, const char *name, char *path, struct err
     size_t length = strlen(path);
 
     if (path[0] != '/')
-        return error_set(err, "%s: the %s \"%.200s\" is not an absolute path", what, name, path);
+        return error_set(err, "%s: the %s \"%.200s\" is not an absolute path; begin it with /",
+                         what, name, path);
     for (const char *c = path; *c; c++)
         if (iscntrl((unsigned char)*c))
-            return error_set(err, "%s: the %s contains a control character", what, name);
+            return error_set(err, "%s: the %s contains a control character; remove it", what, name);
     while (length > 1 && path[length - 1] == '/')
         path[--length] = '\0';
     return 0;
@@ -107,7 +108,7 @@ static char *complete_flags(const char *what, const char *given, struct error *e
         used += length;
         flags[used] = '\0';
         if (given[length] == '+' && given[length + 1] == '\0') {
-            error_set(err, "%s: no mount flag after the last +", what);
+            error_set(err, "%s: no mount flag after the last +; add one, or drop the +", what);
             return NULL;
         }
         given += length + (given[length] == '+');
@@ -166,11 +167,12 @@ static int parse_entries(const char *what, const char *text, char *space,
             next += strlen(next) + 1;
         } while (*text == ':' && *text++);
         if (mounts->count == MOST_MOUNTS)
-            return error_set(err, "%s: more than %d mounts", what, MOST_MOUNTS);
+            return error_set(err, "%s: more than %d mounts; mount their parent directories instead",
+                             what, MOST_MOUNTS);
         if (add_mount(what, mounts, fields, count, err) < 0)
             return -1;
         if (*text == ',' && *++text == '\0')
-            return error_set(err, "%s ends with a comma", what);
+            return error_set(err, "%s ends with a comma; drop it", what);
     }
     return 0;
 }

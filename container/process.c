@@ -276,8 +276,9 @@ int process_run(const struct process_request *request, struct process_result *re
 
     memset(result, 0, sizeof(*result));
     if (process_find(request->argv[0], request->path, program, sizeof(program)) < 0)
-        return error_set(err, "cannot find the program %s in %.300s", request->argv[0],
-                         request->path ? request->path : "(no PATH)");
+        return error_set(err,
+                         "cannot find the program %s in %.300s; install it, or correct the path",
+                         request->argv[0], request->path ? request->path : "(no PATH)");
     if (start(request, program, &child, err) < 0)
         return -1;
     watch(request, &child, result);

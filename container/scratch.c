@@ -82,7 +82,7 @@ int scratch_create(struct scratch *scratch, const char *parent, struct error *er
     scratch->path[0] = '\0';
     if (snprintf(draft, sizeof(draft), "%s/" DRAFT "%sXXXXXX", parent, prefix) >=
         (int)sizeof(draft))
-        return error_set(err, "the path %.100s... is too long", parent);
+        return error_set(err, "the path %.100s... is too long; use a shorter one", parent);
     if (!mkdtemp(draft))
         return error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
     number = draft + strlen(draft) - 6;

@@ -75,6 +75,6 @@ int squashfs_find(const char *name, char *path, size_t size, struct error *err)
     rc = squashfs_check(fd, resolved, NULL, err);
     close(fd);
     if (rc == 0 && snprintf(path, size, "%s", resolved) >= (int)size)
-        rc = error_set(err, "the path %.100s... is too long", resolved);
+        rc = error_set(err, "the path %.100s... is too long; use a shorter one", resolved);
     return rc;
 }

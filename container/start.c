@@ -55,8 +55,9 @@ static int write_mounts(FILE *file, const char *holder, const struct container_m
         const struct container_mount *mount = i == 0 ? &own : &mounts->items[i - 1];
 
         if (mount_format(mount, line, sizeof(line)) < 0)
-            return error_set(err, "the paths and flags of the mount of %.200s are too long",
-                             mount->source);
+            return error_set(
+                err, "the paths and flags of the mount of %.200s are too long; use shorter ones",
+                mount->source);
         fprintf(file, "%s\n", line);
     }
     fprintf(file, "MEGATRON_END\n}\n");
@@ -70,7 +71,7 @@ static int write_settings(FILE *file, const struct container_request *request, s
         fprintf(file, "SHELL=%s\n", HOLDER_PATH);
     for (size_t i = 0; request->settings && request->settings[i]; i++) {
         if (strchr(request->settings[i], '\n'))
-            return error_set(err, "the value of %.*s contains a newline",
+            return error_set(err, "the value of %.*s contains a newline; remove it",
                              (int)strcspn(request->settings[i], "="), request->settings[i]);
         fprintf(file, "%s\n", request->settings[i]);
     }

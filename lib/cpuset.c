@@ -177,7 +177,7 @@ int cpuset_of_thread(struct cpuset *set, struct error *err)
     cpuset_clear(set);
     CPU_ZERO_S(size, mask);
     if (sched_getaffinity(0, size, mask) < 0)
-        rc = error_set_errno(err, errno, "cannot read the CPU affinity");
+        rc = error_set_errno(err, errno, "cannot read the CPU affinity of this process");
     for (int cpu = 0; rc == 0 && cpu < CPUSET_MAX; cpu++)
         if (CPU_ISSET_S((size_t)cpu, size, mask))
             cpuset_add(set, cpu);
@@ -201,7 +201,8 @@ int cpuset_bind_thread(const struct cpuset *set, struct error *err)
         char text[200];
 
         cpuset_format(set, text, sizeof(text));
-        rc = error_set_errno(err, number, "cannot bind to the CPUs %s", text);
+        error_set_errno(err, number, "cannot bind to the CPUs %s", text);
+        rc = error_append(err, "; check that the job's cgroup has them (cpuset.cpus.effective)");
     }
     CPU_FREE(mask);
     return rc;

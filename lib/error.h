@@ -21,7 +21,12 @@ enum error_code {
 struct error {
     char text[1024];
     enum error_code code;
+    int advice; /* how many bytes at the end of 'text' are a general remedy, as described below */
 };
+
+/* General remedies: what a user can usually do about an errno value (ENOSPC: free disk space), and
+ * about a failed allocation, which is a format that ends with "out of memory". They follow the text
+ * after "; ". A specific remedy is better: error_append(err, "; ...") replaces a general one. */
 
 /* Format a sentence into 'err' (which may be NULL), with code ERROR_FAILURE. Always returns -1, so
  * that a function can end with `return error_set(err, ...)`. Text that does not fit is cut and ends
@@ -32,11 +37,24 @@ int error_set(struct error *err, const char *format, ...) __attribute__((format(
 int error_set_code(struct error *err, enum error_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Like error_set, followed by ": " and the text of errno value 'number'. */
+/* Like error_set, followed by ": ", the text of errno value 'number' and its general remedy. */
 int error_set_errno(struct error *err, int number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Append formatted text to 'err', such as a remedy; the code does not change. Returns -1. */
+/* Like error_set_errno, with a code. */
+int error_set_code_errno(struct error *err, enum error_code code, int number, const char *format,
+                         ...) __attribute__((format(printf, 4, 5)));
+
+/* A mistake in the program itself: "internal error: ", the formatted text, and a request to report
+ * it. */
+int error_bug(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* What a user can usually do about errno value 'number', as an imperative clause; "" if unknown. */
+const char *error_advice(int number);
+
+/* Append formatted text to 'err'; the code does not change. A text that begins with ";" is a remedy
+ * and replaces a general one; any other goes before it. If both do not fit, the former text is cut.
+ * Returns -1. */
 int error_append(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Prefix the text in 'err' with formatted text and ": "; the code does not change. Returns -1. */

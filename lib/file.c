@@ -48,7 +48,8 @@ static int read_all(int fd, const char *path, size_t capacity, size_t limit,
             break;
         bytes->length += (size_t)got;
         if (bytes->length > limit) {
-            error_set(err, "%s is larger than the limit of %zu bytes", path, limit);
+            error_set(err, "%s is larger than the limit of %zu bytes; is it the right file?", path,
+                      limit);
             errno = EFBIG;
             return -1;
         }
@@ -214,7 +215,9 @@ static int name_draft(char draft[PATH_MAX], const char *path, unsigned flags, st
         length = snprintf(draft, PATH_MAX, "%s.new", path);
     else
         length = snprintf(draft, PATH_MAX, "%s.%s.%ld.tmp", path, host, (long)gettid());
-    return length < PATH_MAX ? 0 : error_set(err, "the path %.200s... is too long", path);
+    return length < PATH_MAX
+               ? 0
+               : error_set(err, "the path %.200s... is too long; use a shorter one", path);
 }
 
 int file_sync_parent(const char *path, struct error *err)

@@ -38,7 +38,8 @@ int layout_divide(struct layout *layout, int64_t world, const struct layout_name
     if (__builtin_mul_overflow(layout->tp, layout->pp, &part) ||
         __builtin_mul_overflow(part, layout->cp, &part))
         return error_set(err,
-                         "%s=%" PRId64 " times %s=%" PRId64 " times %s=%" PRId64 " is too large",
+                         "%s=%" PRId64 " times %s=%" PRId64 " times %s=%" PRId64
+                         " is too large; use smaller sizes",
                          names->tp, layout->tp, names->pp, layout->pp, names->cp, layout->cp);
     if (world < 1 || world % part != 0) {
         int64_t more = (world / part + 1) * part, less = world / part * part;

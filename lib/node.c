@@ -47,7 +47,9 @@ static int grow(void *items, size_t count, size_t size, struct error *err)
     void **array = items, *grown;
 
     if (count >= MAX_GPUS)
-        return error_set(err, "the driver lists more than %d GPUs or instances", MAX_GPUS);
+        return error_set(err,
+                         "the driver lists more than %d GPUs or instances; use fewer MIG instances",
+                         MAX_GPUS);
     grown = realloc(*array, (count + 1) * size);
     if (!grown)
         return error_set(err, "out of memory");

@@ -275,7 +275,8 @@ static void warn_missing(const struct image_settings *image)
                 "nodes must have it",
                 source);
         else
-            slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: %s",
+            slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: "
+                            "%s; the nodes will try",
                             source, strerror(errno));
     }
 }
@@ -532,7 +533,8 @@ static int test_nodes(struct plugin *plugin, spank_t spank, struct error *err)
         spank_get_item(spank, S_JOB_TOTAL_TASK_COUNT, &step.tasks) != ESPANK_SUCCESS ||
         spank_get_item(spank, S_JOB_NNODES, &step.nodes) != ESPANK_SUCCESS ||
         controller_step_hosts(step.job, id, hosts, sizeof(hosts)) < 0) {
-        error_set(&why, "Slurm does not name the nodes of this step");
+        error_set(&why, "Slurm does not name the nodes of this step; run `srun megatron preflight` "
+                        "to test them");
         answer = PREFLIGHT_UNKNOWN;
     } else {
         answer = preflight_step_run(&step, plugin->settings.preflight, say_preflight, NULL, &why);

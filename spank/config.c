@@ -40,7 +40,7 @@ static void read_text(struct config *config, const struct given *given, void *ta
     char **text = target;
 
     if (!given->value) {
-        reject(config, given, "needs a value");
+        reject(config, given, "needs a value: use NAME=VALUE");
         return;
     }
     free(*text);
@@ -66,7 +66,7 @@ static void read_device(struct config *config, const struct given *given, void *
 static void read_switch(struct config *config, const struct given *given, void *target)
 {
     if (settings_switch(given->value, target))
-        reject(config, given, "is neither yes nor no");
+        reject(config, given, "is invalid; use yes or no");
 }
 
 static void read_user(struct config *config, const struct given *given, void *target)
@@ -80,7 +80,8 @@ static void read_user(struct config *config, const struct given *given, void *ta
     else if (given->value && parse_int64("", given->value, 0, UINT32_MAX - 1, &number, NULL) == 0)
         *uid = (uid_t)number;
     else
-        reject(config, given, "is not a user");
+        reject(config, given,
+               "names a user that does not exist on this host; use a user name or a number");
 }
 
 /* "500G", "1.5T" */
@@ -100,7 +101,7 @@ static void read_off(struct config *config, const struct given *given, void *tar
         return;
     }
     if (snprintf(copy, sizeof(copy), "%s", given->value) >= (int)sizeof(copy)) {
-        reject(config, given, "is too long");
+        reject(config, given, "is too long; use off=all to switch all parts off");
         return;
     }
     while ((word = strsep(&rest, ","))) {
@@ -146,7 +147,7 @@ static void read_failure(struct config *config, const struct given *given, void 
 
     if (!colon || (size_t)(colon - given->value) >= sizeof(fail->context) ||
         strlen(colon + 1) >= sizeof(fail->callback)) {
-        reject(config, given, "is not fail=CONTEXT:CALLBACK");
+        reject(config, given, "is invalid; use fail=CONTEXT:CALLBACK");
         return;
     }
     snprintf(fail->context, sizeof(fail->context), "%.*s", (int)(colon - given->value),
@@ -163,7 +164,7 @@ static void read_preflight_failure(struct config *config, const struct given *gi
     else if (given->value && strcmp(given->value, "fail") == 0)
         *failure = PREFLIGHT_FAIL;
     else
-        reject(config, given, "is neither report nor fail");
+        reject(config, given, "is invalid; use report or fail");
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -231,7 +232,7 @@ static void read_argument(struct config *config, const char *text)
         if (!option_table[i].in_plugstack || strcmp(option_table[i].name, name) != 0)
             continue;
         if (!given.value && option_table[i].kind != OPTION_KIND_SWITCH)
-            reject(config, &given, "needs a value");
+            reject(config, &given, "needs a value: use NAME=VALUE");
         free(config->defaults[i]);
         config->defaults[i] = strdup(given.value ? given.value : "yes");
         return;

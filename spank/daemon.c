@@ -66,7 +66,8 @@ static int export_topology(const struct config *config, struct error *err)
 
     node_name(node, sizeof(node));
     if (!node[0] || strchr(node, '/'))
-        return error_set(err, "cannot determine the name of this node");
+        return error_set(err,
+                         "cannot determine the name of this node; check NodeName in slurm.conf");
     place_topology_path(config, node, path, sizeof(path));
     if (make_directory(path, err))
         return -1;

@@ -185,6 +185,7 @@ int environment_export(spank_t spank, const struct facts *facts, const struct se
     }
     set_fact(&exporter, CONTRACT_EXPORTED, exporter.exported);
     if (exporter.failed)
-        return error_set(err, "cannot set the task's environment in Slurm");
+        return error_set(err, "Slurm rejects variables for the environment of a task, which may be "
+                              "too large; reduce it with --export");
     return 0;
 }

@@ -41,7 +41,8 @@ int facts_read(struct facts *facts, spank_t spank, struct error *err)
         spank_get_item(spank, S_JOB_TOTAL_TASK_COUNT, &world) ||
         spank_get_item(spank, S_JOB_NODEID, &node) || spank_get_item(spank, S_JOB_NNODES, &nodes) ||
         spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &facts->local_size))
-        return error_set(err, "Slurm does not provide the rank of this task");
+        return error_set(err, "Slurm does not provide the rank of this task; see the log of slurmd "
+                              "on this node, or use --megatron-off");
     facts->local = (uint32_t)local;
     facts->job = number_of(spank, "SLURM_JOB_ID", job);
     facts->rank = number_of(spank, "SLURM_PROCID", rank);

@@ -195,9 +195,9 @@ static void say_unknown(const struct grants *grants, const char *word, struct pl
 
     place_say(unexpected ? notes->warnings : notes->text,
               mig ? "the GPU of %s is unknown, since the task can open several; tasks are placed "
-                    "without GPUs\n"
+                    "without GPUs; set ConstrainDevices=yes in cgroup.conf\n"
                   : "GPU %s assigned by Slurm is unknown to the NVIDIA driver; tasks are placed "
-                    "without GPUs\n",
+                    "without GPUs; compare nvidia-smi with gres.conf on this node\n",
               word);
 }
 
@@ -207,10 +207,12 @@ static void grant_unnamed(struct grants *grants, int64_t gpus_on_node, struct pl
     size_t count = grants->topology->gpu_count;
 
     if ((size_t)gpus_on_node != count || count > GRANTS_MAX) {
-        place_say(count > 0 ? notes->warnings : notes->text,
-                  "Slurm does not name the %" PRId64
-                  " GPUs of the step; tasks are placed without GPUs\n",
-                  gpus_on_node);
+        place_say(
+            count > 0 ? notes->warnings : notes->text,
+            "Slurm does not name the %" PRId64
+            " GPUs of the step; tasks are placed without GPUs; drop --gpu-bind=none, or request "
+            "all GPUs of the node\n",
+            gpus_on_node);
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -240,7 +242,7 @@ void grants_find(struct grants *grants, const struct topology *topology, const c
             place_say(
                 notes->warnings,
                 "task %u can open GPUs %s, so the list %s is ambiguous; tasks are placed without "
-                "GPUs\n",
+                "GPUs; unset CUDA_VISIBLE_DEVICES, or name as many GPUs as are allocated\n",
                 i, found->reach, found->gpus[0] ? found->gpus : found->visible);
         else if ((bad = add_gpus(grants, found, unknown) != 0))
             say_unknown(grants, unknown, notes);

@@ -54,7 +54,8 @@ static int check_without_image(const struct settings *settings, struct error *er
 static int check_container_name(const char *what, const char *name, struct error *err)
 {
     if (strlen(name) > NAME_MAX_LENGTH)
-        return error_set(err, "%s: the name is longer than %d characters", what, NAME_MAX_LENGTH);
+        return error_set(err, "%s: the name is longer than %d characters; use a shorter one", what,
+                         NAME_MAX_LENGTH);
     for (const char *c = name; *c; c++)
         if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
             return error_set(err, "%s=%s: use letters, digits and ._+-", what, name);
@@ -89,7 +90,7 @@ static int resolve_texts(struct image_settings *image, const struct settings *se
         mounts_parse(name_of(settings, OPTION_MOUNTS, name), mounts, &image->mounts, err) < 0)
         return -1;
     if (image->workdir && image->workdir[0] != '/')
-        return error_set(err, "%s=%.200s is not an absolute path",
+        return error_set(err, "%s=%.200s is not an absolute path; begin it with /",
                          name_of(settings, OPTION_WORKDIR, name), image->workdir);
     if (image->keep &&
         check_names(name_of(settings, OPTION_CONTAINER_ENV, name), image->keep, err) < 0)

@@ -73,7 +73,10 @@ static void register_options(spank_t spank)
         if (spank_option_register(spank, &option) != ESPANK_SUCCESS) {
             struct error err;
 
-            error_set(&err, "Slurm did not accept the option --%s", name);
+            error_set(&err,
+                      "Slurm did not accept the option --%s; another plugin in plugstack.conf may "
+                      "have an option of this name: remove one of the two",
+                      name);
             plugin_defer(&context, &err);
         }
     }

@@ -65,9 +65,13 @@ enum preflight_answer preflight_step_run(const struct preflight_step *step,
     } else if (process_run(&request, result, err) == 0) {
         process_complaint(result->errors, complaint, sizeof(complaint));
         if (result->timed_out)
-            error_set(err, "it did not end within %.0f s", request.timeout);
+            error_set(err,
+                      "the test did not end within %.0f s; run `srun megatron preflight` to see "
+                      "where it hangs",
+                      request.timeout);
         else if (!result->output[0])
-            error_set(err, "exit code %d: %s", result->status, complaint);
+            error_set(err, "`megatron preflight` failed with exit code %d: %s", result->status,
+                      complaint);
         else
             answer = result->status == 0 ? PREFLIGHT_PASSED : PREFLIGHT_SICK;
         say_lines(result->output, say, argument);

@@ -158,12 +158,13 @@ static int check_text(const struct settings *settings, struct error *err)
         if (!text)
             continue;
         if (settings->too_long[i])
-            return error_set(err, PREFIX "%s: the value is longer than %d bytes",
+            return error_set(err, PREFIX "%s: the value is longer than %d bytes; shorten it",
                              option_table[i].name, OPTION_VALUE_MAX);
         for (; *text; text++)
             if ((unsigned char)*text < ' ' || *text == 127)
-                return error_set(err, PREFIX "%s: the value contains a control character (code %d)",
-                                 option_table[i].name, (unsigned char)*text);
+                return error_set(
+                    err, PREFIX "%s: the value contains a control character (code %d); remove it",
+                    option_table[i].name, (unsigned char)*text);
     }
     return 0;
 }

@@ -38,8 +38,8 @@ struct share *share_create(size_t tasks, struct error *err)
     struct share *share;
 
     if (tasks < 1 || tasks > SHARE_TASKS_MAX) {
-        error_set(err, "cannot place %zu tasks on a node; the maximum is %d", tasks,
-                  SHARE_TASKS_MAX);
+        error_set(err, "cannot place %zu tasks on a node; use at most %d (--ntasks-per-node)",
+                  tasks, SHARE_TASKS_MAX);
         return NULL;
     }
     share = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

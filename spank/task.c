@@ -59,8 +59,9 @@ static void bind_memory(const struct task *task, const struct share_result *resu
     /* Not fatal: a kernel without NUMA, or memory that a cgroup does not allow. */
     if (task->plugin->settings.verbose &&
         __atomic_exchange_n(&task->plugin->share->unbound, 1, __ATOMIC_RELAXED) == 0)
-        slurm_spank_log("megatron: %s: warning: cannot bind memory: %s", task->facts.node,
-                        strerror(errno));
+        slurm_spank_log("megatron: %s: warning: cannot bind memory to the NUMA nodes of the task, "
+                        "so it is allocated on any: %s",
+                        task->facts.node, strerror(errno));
 }
 
 /* Variables that the user exported take precedence. Warn if they change the layout that was
@@ -101,7 +102,7 @@ static int apply(struct task *task, struct error *err)
         (plugin->settings.layout.tp * plugin->settings.layout.pp * plugin->settings.layout.cp);
     if (environment_export(task->spank, &task->facts, &plugin->settings, &plugin->config,
                            plugin->share, left, err))
-        return -1;
+        return error_prefix(err, "%s", task->facts.node);
     if (task->facts.local == 0)
         report_kept(task, left);
     return 0;
@@ -122,11 +123,13 @@ static int read_own(struct task *task, struct error *err)
     struct share_found *found = &share->task[task->facts.local].found;
 
     if (task->facts.local >= share->tasks)
-        return error_set(err, "Slurm gives this task the number %u, but the node has only %u tasks",
-                         task->facts.local, share->tasks);
+        return error_set(err,
+                         "Slurm gives a task of %s the number %u, but the node has only %u tasks; see "
+                         "the log of slurmd on this node, or use --megatron-off",
+                         task->facts.node, task->facts.local, share->tasks);
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
-        return -1;
+        return error_prefix(err, "%s", task->facts.node);
     read_list(task, "SLURM_STEP_GPUS", found->gpus);
     read_list(task, "CUDA_VISIBLE_DEVICES", found->visible);
     found->confined = node_reachable_gpus(found->reach, sizeof(found->reach));
@@ -145,7 +148,7 @@ static int meet(struct task *task, struct error *err)
         share->image_leader = getpid();
         share_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_wait(share, MEET_SECONDS, err))
-        return -1;
+        return error_prefix(err, "%s", task->facts.node);
     if (share->state == SHARE_FAILED)
         return error_set(err, "%s", share->error.text);
     return 0;
@@ -190,7 +193,7 @@ int task_init(struct plugin *plugin, spank_t spank)
         return 0;
     task = calloc(1, sizeof(*task));
     if (!task) {
-        slurm_error("megatron: out of memory");
+        slurm_error("megatron: out of memory; raise the memory limit of the job (--mem)");
         return -1;
     }
     task->plugin = plugin;

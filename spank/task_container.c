@@ -88,7 +88,10 @@ static int start_container(struct task *task, struct error *err)
     int rc;
 
     if (spank_get_item(task->spank, S_JOB_ENV, &environment) != ESPANK_SUCCESS)
-        return error_set(err, "cannot read the task's environment from Slurm");
+        return error_set(err,
+                         "%s: cannot read the task's environment from Slurm; see the log of slurmd "
+                         "on this node",
+                         facts->node);
     node.environment = environment;
     /* Job ids are reused; with the job's start time, or srun's random mark, names are unique. */
     snprintf(step, sizeof(step), "%.200s-%u-%u-%u-%" PRIx64, facts->cluster, facts->job,
@@ -136,7 +139,7 @@ static int wait_for_container(struct task *task, struct error *err)
             share->error = *err;
         share_image_finish(share, rc ? SHARE_FAILED : SHARE_DONE);
     } else if (share_image_wait(share, image->timeout + IMAGE_MARGIN_SECONDS, err))
-        return -1;
+        return error_prefix(err, "%s", task->facts.node);
     return share->image_state == SHARE_FAILED ? error_set(err, "%s", share->error.text) : 0;
 }
 

@@ -42,6 +42,7 @@ static int check_versions(const struct task *task, struct error *err)
     if (handoff->contract != CONTRACT_VERSION)
         return error_set(err, "incompatible plugin versions: %s; install one version everywhere",
                          text);
+    snprintf(text + strlen(text), sizeof(text) - strlen(text), "; install one version everywhere");
     task_warn(task, text);
     return 0;
 }

@@ -371,7 +371,9 @@ static int use_list(struct binding *binding, size_t task, struct error *err)
     at->cpus = binding->lists[task];
     cpuset_intersect(&at->cpus, &binding->cpus);
     if (cpuset_is_empty(&at->cpus))
-        return error_set(err, "none of the CPUs listed for task %zu is allocated to this step",
+        return error_set(err,
+                         "none of the CPUs listed for task %zu is allocated to this step; list "
+                         "CPUs that are, or request the whole node (--exclusive)",
                          task);
     if (!cpuset_equal(&at->cpus, &binding->lists[task]))
         binding_warn(binding,
@@ -431,11 +433,15 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
     for (size_t i = 0; i < binding->core_count; i++)
         threads += binding_threads(binding, &binding->cores[i]);
     if (tasks > threads)
-        binding_warn(binding, "%zu tasks share %zu hardware threads of %zu cores", tasks, threads,
-                     binding->core_count);
+        binding_warn(binding,
+                     "%zu tasks share %zu hardware threads of %zu cores; use fewer tasks, or "
+                     "request more CPUs (--cpus-per-task)",
+                     tasks, threads, binding->core_count);
     else if (tasks > binding->core_count)
-        binding_warn(binding, "%zu tasks share %zu cores, each with its own hardware thread", tasks,
-                     binding->core_count);
+        binding_warn(binding,
+                     "%zu tasks share %zu cores, each with its own hardware thread; for a core "
+                     "each, use fewer tasks or request more CPUs (--cpus-per-task)",
+                     tasks, binding->core_count);
 }
 
 /* Tasks with GPUs get cores near them; the others share all cores evenly. */
@@ -496,13 +502,14 @@ void binding_warn_distance(struct binding *binding)
     if (count[FAR] > 0 && binding->cpus_first)
         binding_warn(binding,
                      "%zu of %zu tasks use a GPU of another NUMA node: there is none near their "
-                     "cores",
+                     "cores; request CPUs near the GPUs (--gres-flags=enforce-binding)",
                      count[FAR], binding->tasks);
     else if (count[FAR] > 0)
         binding_warn(
             binding,
             "%zu of %zu tasks are not on their GPU's NUMA node: too few CPUs were allocated "
-            "there; they run on the nearest ones",
+            "there, so they run on the nearest ones; use --gres-flags=enforce-binding, or request "
+            "more CPUs",
             count[FAR], binding->tasks);
     if (count[NO_CPUS] > 0)
         binding_warn(

@@ -35,8 +35,8 @@ int hwloc_api_open(struct hwloc_api *api, const char *library, struct error *err
         unsigned version = api->get_api_version();
 
         hwloc_api_close(api);
-        return error_set(err, "%s has version %u.%u; version %u is required", library,
-                         version >> 16, version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
+        return error_set(err, "%s has version %u.%u; install hwloc %u.x", library, version >> 16,
+                         version >> 8 & 0xff, HWLOC_API_VERSION >> 16);
     }
     return 0;
 }

@@ -80,7 +80,9 @@ static int find_gpus(struct binding *binding, struct error *err)
         binding->gpus[i].device =
             gpu->index < 0 ? NULL : topology_gpu(binding->topology, (size_t)gpu->index);
         if (!binding->gpus[i].device)
-            return error_set(err, "the topology has no GPU at %s; is it that of another node?",
+            return error_set(err,
+                             "the topology has no GPU at PCI address %s; export its file again on "
+                             "this node with lstopo, or restart slurmd",
                              pci_format(&request->gpus[i].pci, text));
         gpu->pci = binding->gpus[i].device->pci;
     }
@@ -101,9 +103,8 @@ static int find_cpus(struct binding *binding, struct error *err)
     if (binding->request->cpus)
         cpuset_intersect(&binding->cpus, binding->request->cpus);
     if (cpuset_is_empty(&binding->cpus))
-        return error_set(err,
-                         "the topology has none of the CPUs that are allocated to this step; is it "
-                         "that of another node?");
+        return error_set(err, "the topology has none of the CPUs that are allocated to this step; "
+                              "export its file again on this node with lstopo, or restart slurmd");
     return 0;
 }
 

@@ -135,7 +135,9 @@ int binding_read_bind(struct binding *binding, struct error *err)
     cpuset_intersect(&binding->cpus, sets);
     free(sets);
     if (cpuset_is_empty(&binding->cpus))
-        return error_set(err, "none of the CPUs %.100s is allocated to this step on this node",
+        return error_set(err,
+                         "none of the CPUs %.100s is allocated to this step on this node; list "
+                         "CPUs that are, or request the whole node (--exclusive)",
                          text);
     return 0;
 }

@@ -84,7 +84,10 @@ static int grow(void *items, size_t count, size_t size, size_t max, struct error
     void **array = items, *grown;
 
     if (count >= max)
-        return error_set(err, "the topology has more than %zu objects of a kind", max);
+        return error_set(err,
+                         "the topology has more than %zu objects of a kind, which is a limit of "
+                         "megatron: please report it",
+                         max);
     if (count & (count - 1) || (count && count < 16))
         return 0;
     grown = realloc(*array, (count ? 2 * count : 16) * size);
@@ -299,7 +302,8 @@ static int read_topology(const char *path, struct file_bytes *file, struct error
     struct stat status;
 
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return error_set_code(err, ERROR_USAGE, "%s is not a regular file", path);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is not a regular file; name an XML file of hwloc or NCCL", path);
     return file_read(path, FILE_MAX, file, err);
 }
 

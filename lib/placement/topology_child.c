@@ -117,12 +117,17 @@ static void say_unread(const char *name, ssize_t length, struct error *err)
                   "node",
                   name, TIMEOUT_SECONDS);
     else if (length == READ_LONG)
-        error_set(err, "hwloc cannot read %s: its topology is larger than %d MiB", name,
-                  TEXT_MAX >> 20);
+        error_set(err,
+                  "hwloc cannot read %s: its topology is larger than %d MiB; export it again with "
+                  "`lstopo FILE.xml`",
+                  name, TEXT_MAX >> 20);
     else if (length == READ_MEMORY)
         error_set(err, "hwloc cannot read %s: out of memory", name);
     else
-        error_set(err, "hwloc cannot read %s: the process that reads it failed", name);
+        error_set(err,
+                  "hwloc cannot read %s: the process that reads it failed; see dmesg on this node "
+                  "(was it killed for memory?)",
+                  name);
 }
 
 static struct topology *take_answer(const char *name, const char *answer, ssize_t length,
@@ -158,7 +163,7 @@ struct topology *topology_from_hwloc(const char *name, const char *text, size_t 
     pid_t child;
 
     if (pipe2(ends, O_CLOEXEC) < 0) {
-        error_set_errno(err, errno, "cannot read %s", name);
+        error_set_errno(err, errno, "cannot read %s: cannot create a pipe", name);
         return NULL;
     }
     child = fork();

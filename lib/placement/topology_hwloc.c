@@ -177,14 +177,16 @@ static struct topology *read_tree(const struct hwloc_api *api, const char *name,
     }
     leave_out_gpu_libraries(api, tree);
     if (set_filters(api, tree) < 0) {
-        error_set(err, "cannot set the type filters of hwloc");
+        error_set(err, "cannot set the type filters of hwloc; reinstall libhwloc15");
     } else if (!text && api->topology_set_flags(tree, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0) {
-        error_set(err, "hwloc cannot show CPUs outside of this process's cpuset");
+        error_set(err,
+                  "hwloc cannot show CPUs outside of this process's cpuset; reinstall libhwloc15");
     } else if ((text && api->topology_set_xmlbuffer(tree, text, (int)size) < 0) ||
                api->topology_load(tree) < 0) {
         error_set_code(err, text ? ERROR_USAGE : ERROR_FAILURE,
-                       text ? "%s is not an hwloc XML file"
-                            : "hwloc cannot discover the topology of %s",
+                       text ? "%s is not an hwloc XML file; write one with `lstopo FILE.xml`"
+                            : "hwloc cannot discover the topology of %s; check that /sys is "
+                              "mounted and `lstopo` works here",
                        name);
     } else {
         walk.topology = topology_create(err);
@@ -257,7 +259,9 @@ struct topology *topology_read_hwloc(const char *name, const char *text, size_t 
 
     /* hwloc expects the size to include the terminating NUL. */
     if (size >= INT_MAX) {
-        error_set(err, "%s is too large for an hwloc XML file", name);
+        error_set(err,
+                  "%s is too large for an hwloc XML file; export it again with `lstopo FILE.xml`",
+                  name);
         return NULL;
     }
     copy = strndup(text, size);

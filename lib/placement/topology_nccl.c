@@ -68,7 +68,9 @@ static int handle(void *context, const struct xml_element *element, int open, st
         return 0;
     }
     if (merge->depth == 0 && strcmp(element->name, "system") != 0)
-        return error_set(err, "the root element is <%s>, not <system> as in NCCL topologies",
+        return error_set(err,
+                         "the root element is <%s>, not <system> as in NCCL topologies; write one "
+                         "with NCCL_TOPO_DUMP_FILE",
                          element->name);
     place = enter(merge, element, merge->places[merge->depth], err);
     if (place < 0)

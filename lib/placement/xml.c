@@ -204,7 +204,12 @@ int xml_read(const char *name, const char *text, size_t size, xml_handler *handl
             .at = text, .end = text + size, .line = 1, .handler = handler, .context = context};
         rc = read_document(reader, element, err);
         if (rc == 0)
-            error_set(err, "%s: line %d is not valid XML of an NCCL topology", name, reader->line);
+            error_set(err,
+                      "%s: line %d is not valid XML of an NCCL topology; write it again with "
+                      "NCCL_TOPO_DUMP_FILE",
+                      name, reader->line);
+        else if (rc < 0)
+            error_prefix(err, "%s: line %d", name, reader->line);
         rc = rc == 1 ? 0 : -1;
     }
     free(reader);

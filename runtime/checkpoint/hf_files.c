@@ -285,8 +285,7 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
            !(entry = safetensors_layout_find(&files->list[i].layout, theirs)))
         i++;
     if (!entry)
-        return error_set(err, "internal error: no output file contains %s; please report it",
-                         p->name);
+        return error_bug(err, "no output file contains %s", p->name);
     file = &files->list[i];
     size = type_size(file->layout.type);
     if (row->how & HF_TRANSPOSED && !vector)

@@ -193,9 +193,7 @@ int megatron_dist_load(struct megatron_source *s, const struct megatron_name *na
     int rc = 0;
 
     if (!find(s, name, layer, &found))
-        return error_set(err,
-                         "internal error: %s was found before and is missing now; please report it",
-                         name->ours);
+        return error_bug(err, "%s was found before and is missing now", name->ours);
     snprintf(key, sizeof(key), "%.*s %" PRId64,
              (int)(found.parts[0]->name.length < 120 ? found.parts[0]->name.length : 120),
              found.parts[0]->name.at, layer);

@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 6
+#define COMM_ABI 7
 
 struct comm;
 struct comm_group;

@@ -38,7 +38,8 @@ void cpu_fail_timeout(const struct comm_group *group, enum cpu_kind kind)
 
     cpu_fail(comm,
              "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
-             "rank of the group has ended or hangs",
+             "rank of the group has ended or hangs: see the output of the other ranks, or raise "
+             "the timeout",
              comm->base.rank, cpu_kind_name(kind), group->name, group->size, comm->base.deadline,
              (long long)comm_step(&comm->base));
 }
@@ -153,8 +154,10 @@ static void exchange(struct comm_group *group, struct device_stream *stream,
     if (count == 0)
         return;
     if (count > COMM_MESSAGES) {
-        cpu_fail(comm, "cannot exchange %zu messages at once; the limit is %d", count,
-                 COMM_MESSAGES);
+        cpu_fail(comm,
+                 "internal error: cannot exchange %zu messages at once, but at most %d; please "
+                 "report this bug with the command and its output",
+                 count, COMM_MESSAGES);
         return;
     }
     memcpy(call.messages, messages, count * sizeof(*messages));

@@ -56,7 +56,10 @@ int launcher_barrier(struct error *err)
     if (fence)
         rc = fence(NULL, 0, &info, 1);
     if (rc != PMIX_SUCCESS)
-        return error_set(err, "the PMIx fence after MPI_Init failed: PMIx error %d", (int)rc);
+        return error_set(err,
+                         "the PMIx fence after MPI_Init failed: PMIx error %d; see the output of "
+                         "the other ranks, and the log of slurmd on their nodes",
+                         (int)rc);
     return 0;
 }
 

@@ -169,8 +169,10 @@ void mesh_destroy(struct mesh *mesh)
 
 static int disagree(struct mesh *mesh, int peer, size_t bytes, size_t expected)
 {
-    return error_set(&mesh->trouble, "rank %d sent %zu bytes, but rank %d expected %zu", peer,
-                     bytes, mesh->rank, expected);
+    return error_set(&mesh->trouble,
+                     "rank %d sent %zu bytes, but rank %d expected %zu; start all ranks with the "
+                     "same options and the same version of megatron",
+                     peer, bytes, mesh->rank, expected);
 }
 
 /* Take the first expected message of a channel, or NULL. */
@@ -213,7 +215,7 @@ static struct stray *add_stray(struct mesh *mesh, struct peer *p, uint32_t chann
     struct stray *stray = malloc(sizeof(*stray) + bytes);
 
     if (!stray) {
-        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message", bytes);
+        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory", bytes);
         return NULL;
     }
     *stray = (struct stray){.channel = channel, .bytes = bytes};

@@ -48,7 +48,8 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
     }
     guard = guard_begin(base->deadline, err,
                         "rank %d: creating the %s groups of %d ranks timed out after %.0f s at "
-                        "step %lld; another rank has ended or hangs",
+                        "step %lld; another rank has ended or hangs: see the output of the other "
+                        "ranks, or raise the timeout",
                         base->rank, name, base->size, base->deadline, (long long)comm_step(base));
     if (!guard) {
         free(group);
@@ -62,7 +63,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                         &group->comm);
     guard_end(guard);
     if (rc != MPI_SUCCESS) {
-        error_set(err, "MPI cannot create the %s groups", name);
+        error_set(err, "MPI cannot create the %s groups; see the output of the other ranks", name);
         free(group);
         return NULL;
     }
@@ -81,7 +82,7 @@ static struct guard *guard_at_end(const struct mpi_comm *comm)
     return guard_begin(
         comm->cpu.base.deadline, &ignored,
         "rank %d: not all of the %d ranks reached the end within %.0f s; another rank has "
-        "ended or hangs",
+        "ended or hangs: see the output of the other ranks, or raise the timeout",
         comm->cpu.base.rank, comm->cpu.base.size, comm->cpu.base.deadline);
 }
 
@@ -128,7 +129,8 @@ static void abort_all(struct comm *base, const char *reason)
         _exit(1);
     }
     guard = guard_begin(ABORT_SECONDS, &ignored,
-                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone",
+                        "rank %d: MPI_Abort did not end the other ranks; this one exits alone; end "
+                        "them with scancel",
                         base->rank);
     fflush(stdout);
     /* Rank 0 reports a failure of all ranks: the others are ended before they would report it. */
@@ -166,7 +168,7 @@ static void on_lost(void *context, const char *text)
 {
     struct mpi_comm *comm = context;
 
-    cpu_fail(&comm->cpu, "%s, at step %lld", text, (long long)comm_step(&comm->cpu.base));
+    cpu_fail(&comm->cpu, "at step %lld: %s", (long long)comm_step(&comm->cpu.base), text);
 }
 
 static void on_over(void *context)
@@ -220,7 +222,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         struct guard *guard = guard_begin(
             options->deadline, err,
             "rank %d of %d: MPI_Init did not return within %.0f s; another rank has ended, "
-            "hangs or was not started",
+            "hangs or was not started: see the output of the other ranks",
             options->rank, options->size, options->deadline);
 
         if (!guard)
@@ -234,7 +236,8 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         guard_end(guard);
     }
     if (rc != MPI_SUCCESS)
-        return error_set(err, "cannot initialize MPI");
+        return error_set(err, "cannot initialize MPI; see its own messages above, and check that "
+                              "`srun --mpi=list` has pmix");
     if (met < 0)
         return -1;
     *started = !initialized;

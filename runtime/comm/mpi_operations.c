@@ -86,7 +86,9 @@ static void report(struct mpi_group *group, enum cpu_kind kind, int rc, int done
         return;
     if (rc != MPI_SUCCESS) {
         MPI_Error_string(rc, text, &length);
-        cpu_fail(&comm->cpu, "rank %d: %s in group %s of %d ranks failed at step %lld: %s",
+        cpu_fail(&comm->cpu,
+                 "rank %d: %s in group %s of %d ranks failed at step %lld: %s; see the output of "
+                 "the other ranks, and check the network of these nodes",
                  comm->cpu.base.rank, cpu_kind_name(kind), group->base.name, group->base.size,
                  (long long)comm_step(&comm->cpu.base), text);
     } else if (!done) {
@@ -141,7 +143,8 @@ static int poll_call(void *operands, int waits)
     if (c->progress.count == 0) {
         if (mpi_type(c->what.type, &type) < 0 || c->what.count > INT32_MAX) {
             cpu_fail(&comm->cpu,
-                     "rank %d: %s of %zu elements of this type is larger than MPI allows",
+                     "rank %d: %s of %zu elements of this type is larger than MPI allows; set "
+                     "MEGATRON_COMM=tcp",
                      comm->cpu.base.rank, cpu_kind_name(c->what.kind), c->what.count);
             return 1;
         }
@@ -168,7 +171,8 @@ static int start_exchange(struct exchange_call *c)
 
         if (mpi_type(m->type, &type) < 0 || m->count > INT32_MAX) {
             cpu_fail(&comm->cpu,
-                     "rank %d: a message of %zu elements of this type is larger than MPI allows",
+                     "rank %d: a message of %zu elements of this type is larger than MPI allows; "
+                     "set MEGATRON_COMM=tcp",
                      comm->cpu.base.rank, m->count);
             return rc;
         }
@@ -212,7 +216,7 @@ static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, s
         return comm_check(base, err);
     cpu_fail(&comm->cpu,
              "rank %d: not all of the %d ranks arrived within %.0f s at step %lld; another rank "
-             "has ended or hangs",
+             "has ended or hangs: see the output of the other ranks, or raise the timeout",
              base->rank, base->size, base->deadline, (long long)comm_step(base));
     return comm_check(base, err);
 }

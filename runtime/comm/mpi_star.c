@@ -34,9 +34,10 @@ static struct star *rendezvous(const struct comm_options *options, struct error 
 int mpi_star(const struct comm_options *options, struct star **star, struct error *warning,
              struct error *err)
 {
-    struct guard *guard =
-        guard_begin(options->deadline, err, "rank %d of %d: not all ranks arrived within %.0f s",
-                    options->rank, options->size, options->deadline);
+    struct guard *guard = guard_begin(
+        options->deadline, err,
+        "rank %d of %d: not all ranks arrived within %.0f s; see the output of the other ranks",
+        options->rank, options->size, options->deadline);
     struct error why = {.text = ""};
     int own, first = 0; /* this rank if it did not connect, and the lowest such rank; else the
                            size */

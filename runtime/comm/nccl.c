@@ -56,7 +56,10 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm, "rank %d: %s in group %s could not start within %.0f s at step %lld",
+            nccl_fail(comm,
+                      "rank %d: %s in group %s could not start within %.0f s at step %lld; another "
+                      "rank of the group has ended or hangs: see the output of the other ranks, or "
+                      "raise the timeout",
                       comm->base.rank, what, group, comm->base.deadline,
                       (long long)comm_step(&comm->base));
             return -1;
@@ -67,8 +70,10 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         return -1;
     if (result) {
         nccl_explain(result, why, sizeof(why));
-        nccl_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank, what,
-                  group, (long long)comm_step(&comm->base), why);
+        nccl_fail(
+            comm,
+            "rank %d: %s in group %s failed at step %lld: %s; set NCCL_DEBUG=INFO for details",
+            comm->base.rank, what, group, (long long)comm_step(&comm->base), why);
         return -1;
     }
     return 0;
@@ -255,7 +260,7 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
 
     if (!group || comm->group_count == MAX_GROUPS) {
         if (group)
-            error_set(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
+            error_bug(err, "cannot create the NCCL group %s: this rank already has %d groups", name,
                       MAX_GROUPS);
         else
             error_set(err, "out of memory");
@@ -306,7 +311,7 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
     if (nccl_failure(comm, err))
         return -1;
     if (star_gather(comm->star, part, all, bytes, base->deadline, err)) {
-        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
         return -1;
     }
     return 0;
@@ -320,7 +325,7 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
     if (nccl_failure(comm, err))
         return -1;
     if (star_collect(comm->star, part, all, bytes, root, base->deadline, err)) {
-        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
         return -1;
     }
     return 0;
@@ -333,7 +338,7 @@ static int host_broadcast(struct comm *base, void *data, size_t bytes, int root,
     if (nccl_failure(comm, err))
         return -1;
     if (star_broadcast(comm->star, data, bytes, root, base->deadline, err)) {
-        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
         return -1;
     }
     return 0;
@@ -346,7 +351,7 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
     if (nccl_failure(comm, err))
         return -1;
     if (star_max(comm->star, numbers, count, base->deadline, err)) {
-        nccl_fail(comm, "%s (at step %lld)", err->text, (long long)comm_step(base));
+        nccl_fail(comm, "at step %lld: %s", (long long)comm_step(base), err->text);
         return -1;
     }
     return 0;
@@ -411,7 +416,8 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     _Static_assert(COUNT % STAR_NUMBERS == 0, "an id goes in whole rounds");
     memset(&id, 0, sizeof(id));
     if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id)))
-        return error_set(err, "cannot initialize NCCL: %s", ncclGetErrorString(result));
+        return error_set(err, "cannot initialize NCCL: %s; set NCCL_DEBUG=INFO for details",
+                         ncclGetErrorString(result));
     memcpy(numbers, &id, sizeof(id));
     for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
         numbers[i] = INT64_MIN;

@@ -60,14 +60,13 @@ static void await_leave(struct nccl_comm *comm)
 void nccl_fail(struct nccl_comm *comm, const char *format, ...)
 {
     ncclComm_t taken[MAX_GROUPS + 1];
-    struct error err;
+    struct error err = {.code = ERROR_RANK};
     va_list args;
     int first, count = 0;
 
     va_start(args, format);
     vsnprintf(err.text, sizeof(err.text), format, args);
     va_end(args);
-    err.code = ERROR_RANK;
     pthread_mutex_lock(&comm->lock);
     first = !comm->failed;
     if (first) {
@@ -191,8 +190,8 @@ static void *watch(void *argument)
         if (news) {
             say_waiting(comm, NULL, waiting, sizeof(waiting));
             if (news == STAR_LOST)
-                nccl_fail(comm, "%s, at step %lld%s", err.text, (long long)comm_step(&comm->base),
-                          waiting);
+                nccl_fail(comm, "at step %lld%s: %s", (long long)comm_step(&comm->base), waiting,
+                          err.text);
             else
                 nccl_fail(comm, "%s", err.text);
             return NULL;
@@ -201,14 +200,17 @@ static void *watch(void *argument)
         if (result) {
             say_waiting(comm, name, waiting, sizeof(waiting));
             nccl_explain(result, why, sizeof(why));
-            nccl_fail(comm, "rank %d: NCCL reports an error in group %s at step %lld%s: %s",
+            nccl_fail(comm,
+                      "rank %d: NCCL reports an error in group %s at step %lld%s: %s; set "
+                      "NCCL_DEBUG=INFO for details",
                       comm->base.rank, name, (long long)comm_step(&comm->base), waiting, why);
             return NULL;
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
             nccl_fail(comm,
                       "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; "
-                      "another rank of the group has ended or hangs",
+                      "another rank of the group has ended or hangs: see the output of the other "
+                      "ranks, or raise the timeout",
                       comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
                       (long long)late.step);
             return NULL;

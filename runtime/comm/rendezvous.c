@@ -127,7 +127,11 @@ int rendezvous_listen(int port, const char *master, struct rendezvous_address *a
     allow_many_files();
     fd = bind_to(port);
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&bound, &length) < 0) {
-        error_set_errno(err, errno, "cannot listen on port %d for the other ranks", port);
+        int number = errno;
+
+        error_set_errno(err, number, "cannot listen on port %d for the other ranks", port);
+        if (number == EADDRINUSE)
+            error_append(err, "; set MASTER_PORT to a free port");
         if (fd >= 0)
             close(fd);
         return -1;
@@ -263,7 +267,8 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
                          own, other, address->hosts, address->port, deadline,
                          d.refused ? "; a process there did not accept this rank: is "
                                      "MEGATRON_SECRET the same for all ranks?"
-                                   : "");
+                                   : "; see that rank's output, and check that no firewall blocks "
+                                     "the port");
     rendezvous_prepare(fd);
     return fd;
 }

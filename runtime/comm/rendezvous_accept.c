@@ -224,6 +224,9 @@ static int report_missing(const struct reception *r, double deadline, struct err
                      "; connections without the right secret were refused (%d); is "
                      "MEGATRON_SECRET the same for all ranks?",
                      r->refused);
+    else
+        error_append(err, "; see their output, and check that no firewall blocks connections to "
+                          "this node");
     return -1;
 }
 

@@ -59,7 +59,9 @@ int secret_derive(const char *text, struct secret_key *key, struct error *err)
     if (!HMAC(EVP_sha256(), text ? text : "", text ? (int)strlen(text) : 0, purpose,
               sizeof(purpose), key->bytes, &made) ||
         made != SECRET_BYTES)
-        return error_set(err, "OpenSSL cannot compute HMAC-SHA256");
+        return error_set(
+            err,
+            "OpenSSL cannot compute HMAC-SHA256; check its configuration (openssl.cnf, FIPS mode)");
     return 0;
 }
 

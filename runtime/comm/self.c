@@ -16,7 +16,10 @@ static struct comm_group *self_group_create(struct comm *comm, const char *name,
     struct comm_group *group = calloc(1, sizeof(*group));
 
     if (!group || count > 1 || (count == 1 && ranks[0] != 0)) {
-        error_set(err, group ? "group %s: there is only rank 0" : "out of memory", name);
+        if (group)
+            error_bug(err, "group %s: there is only rank 0", name);
+        else
+            error_set(err, "out of memory");
         free(group);
         return NULL;
     }
@@ -56,9 +59,10 @@ static void self_exchange(struct comm_group *group, struct device_stream *stream
 {
     (void)stream, (void)messages;
     if (count > 0)
-        device_fail(group->comm->device,
-                    &(struct error){
-                        .text = "cannot send a message to another rank: there is only one rank"});
+        device_fail(
+            group->comm->device,
+            &(struct error){.text = "internal error: a message to another rank, but there is only "
+                                    "one; please report this bug with the command and its output"});
 }
 
 static int self_host_gather(struct comm *comm, const void *part, void *all, size_t bytes,
@@ -106,7 +110,10 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
     struct comm *comm = malloc(sizeof(*comm));
 
     if (!comm || options->size != 1) {
-        error_set(err, comm ? "%d ranks need MPI, TCP or NCCL" : "out of memory", options->size);
+        error_set(err,
+                  comm ? "%d ranks need MPI, TCP or NCCL; set MEGATRON_COMM=tcp, or start one task"
+                       : "out of memory",
+                  options->size);
         free(comm);
         return NULL;
     }

@@ -190,6 +190,7 @@ static int lost(const struct star *star, int i, int number, struct error *err)
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
+    error_append(err, "; see the output of rank %d, and sacct for how it ended", peer);
     if (err)
         err->code = ERROR_RANK;
     return STAR_LOST;
@@ -448,10 +449,7 @@ int star_max(struct star *star, int64_t *numbers, int count, double deadline, st
     int result;
 
     if (count > STAR_NUMBERS)
-        return error_set(err,
-                         "internal error: %d numbers are too many for one message between ranks; "
-                         "please report it",
-                         count);
+        return error_bug(err, "%d numbers are too many for one message between ranks", count);
     pthread_mutex_lock(&star->reading);
     result = greatest(star, numbers, count, clock_now() + deadline, err);
     pthread_mutex_unlock(&star->reading);

@@ -61,7 +61,7 @@ static int host_result(struct tcp_comm *comm, int rc, struct error *err)
 {
     if (rc == 0)
         return 0;
-    cpu_fail(&comm->cpu, "%.900s, at step %lld", err->text, (long long)comm_step(&comm->cpu.base));
+    cpu_fail(&comm->cpu, "at step %lld: %.900s", (long long)comm_step(&comm->cpu.base), err->text);
     return comm_check(&comm->cpu.base, err);
 }
 
@@ -139,7 +139,7 @@ static void on_lost(void *context, const char *text)
 {
     struct tcp_comm *comm = context;
 
-    cpu_fail(&comm->cpu, "%s, at step %lld", text, (long long)comm_step(&comm->cpu.base));
+    cpu_fail(&comm->cpu, "at step %lld: %s", (long long)comm_step(&comm->cpu.base), text);
     /* Only rank 0 is connected to all and must tell them. */
     if (comm->cpu.base.rank == 0)
         star_abort(comm->cpu.star, text);

@@ -74,7 +74,9 @@ static struct tcp_work *take_work(struct tcp_group *group)
     if (work)
         *work = (struct tcp_work){.count = 0};
     else
-        cpu_fail(&comm_of(group)->cpu, "rank %d: out of memory", comm_of(group)->cpu.base.rank);
+        cpu_fail(&comm_of(group)->cpu,
+                 "rank %d: out of memory; raise the memory limit of the job (--mem)",
+                 comm_of(group)->cpu.base.rank);
     return work;
 }
 
@@ -103,7 +105,9 @@ static char *space(struct tcp_group *group, size_t bytes)
         group->space_bytes = group->space ? bytes : 0;
     }
     if (!group->space && bytes > 0)
-        cpu_fail(&comm_of(group)->cpu, "rank %d: cannot allocate %zu bytes for a reduction",
+        cpu_fail(&comm_of(group)->cpu,
+                 "rank %d: cannot allocate %zu bytes for a reduction; raise the memory limit of "
+                 "the job (--mem)",
                  comm_of(group)->cpu.base.rank, bytes);
     return group->space;
 }
@@ -294,7 +298,8 @@ static void start(struct call *c)
     if ((c->what.kind == CPU_ALL_REDUCE || c->what.kind == CPU_REDUCE_SCATTER) &&
         !is_reducible(c->what.type))
         cpu_fail(&comm_of(group_of(c))->cpu,
-                 "rank %d: %s of a data type that CPU ranks cannot reduce",
+                 "internal error: rank %d: %s of a data type that CPU ranks cannot reduce; please "
+                 "report this bug with the command and its output",
                  c->what.group->comm->rank, cpu_kind_name(c->what.kind));
     else if (c->what.kind == CPU_ALL_REDUCE && is_small(c))
         start_reduction(c, c->what.to, 0, bytes);

@@ -275,11 +275,8 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
         return -1;
     b->from = device_allocate(b->device, bytes, err);
     b->to = b->from ? device_allocate(b->device, bytes, err) : NULL;
-    if (!b->to) {
-        struct error why = *err;
-
-        return error_set(err, "%.900s; use a smaller --max-bytes", why.text);
-    }
+    if (!b->to)
+        return error_append(err, "; use a smaller --max-bytes");
     b->host = device_host_allocate(b->device, CHECKED * sizeof(float), err);
     return b->host ? 0 : -1;
 }

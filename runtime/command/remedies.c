@@ -72,6 +72,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TRAIN_PREFIX] = "or use --train-data-path PREFIX",
     [REMEDY_SAMPLE_TOKENS] = "raise --tokens-per-sample, or use --sample-break-mode none",
     [REMEDY_BATCH_TOKENS] = "raise --max-tokens",
+    [REMEDY_MASKED_TOKENS] = "raise --max-masked-tokens",
     [REMEDY_MASK_PROBABILITY] = "correct --mask-prob",
     [REMEDY_MASK_SHARES] = "correct --leave-unmasked-prob and --random-token-prob",
 

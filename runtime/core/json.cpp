@@ -76,7 +76,8 @@ struct json *json_read(const char *text, size_t length, struct error *err)
     if (!code)
         code = json->parser.parse(text, length).get(json->root);
     if (code) {
-        error_set(err, "is not valid JSON: %s", simdjson::error_message(code));
+        error_set(err, "is not valid JSON: %s; check that the file is complete",
+                  simdjson::error_message(code));
         delete json;
         return NULL;
     }
@@ -229,7 +230,9 @@ int json_next(struct json_iterator *iterator, const char **name, size_t *name_le
 struct json *json_read(const char *text, size_t length, struct error *err)
 {
     (void)text, (void)length;
-    error_set(err, "cannot be read: this build has no JSON support (simdjson was missing at configure time)");
+    error_set(
+        err,
+        "cannot be read: this build has no JSON support; install libsimdjson-dev and build again");
     return NULL;
 }
 

@@ -60,7 +60,8 @@ static const char *remedy(const char *why)
     if (strstr(why, "cannot open shared object file"))
         return "; install that library, or name its directory in LD_LIBRARY_PATH";
     if (strstr(why, "undefined symbol") || strstr(why, "version `"))
-        return "; that library is not of the version that this program was built with";
+        return "; that library is not of the version that this program was built with: reinstall "
+               "megatron, or build it on this system";
     return "";
 }
 
@@ -85,7 +86,8 @@ void *module_symbol(const char *file, const char *symbol, const char *what, stru
     }
     address = dlsym(handle, symbol);
     if (!address)
-        error_set(err, "%s: %s has no %s; it belongs to another version of megatron", what, path,
-                  symbol);
+        error_set(err,
+                  "%s: %s has no %s; it belongs to another version of megatron: reinstall megatron",
+                  what, path, symbol);
     return address;
 }

@@ -102,11 +102,13 @@ static int start(struct nvml_gpus *g, struct error *err)
 
     g->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!g->library)
-        return error_set(err, "%s", dlerror());
+        return error_set(err, "cannot load NVML: %s; install the NVIDIA driver", dlerror());
     missing = find_calls(g);
     if (missing)
-        return error_set(err, "libnvidia-ml.so.1 has no %s; it is not the driver's library",
-                         missing);
+        return error_set(
+            err,
+            "libnvidia-ml.so.1 has no %s; it is not the driver's library: reinstall the driver",
+            missing);
     status = g->init();
     if (status != SUCCESS)
         return error_set(err, "cannot initialize NVML (error %d); check nvidia-smi", status);

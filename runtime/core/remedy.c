@@ -3,7 +3,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char *const *words;
 
@@ -19,16 +18,7 @@ const char *remedy_words(enum remedy remedy)
 
 int error_remedy(struct error *err, enum remedy remedy)
 {
-    struct error before;
-    const char *after = remedy_words(remedy);
-
-    if (!err)
-        return -1;
-    /* If the text is too long, cut it, not the remedy. */
-    before = *err;
-    return error_set_code(err, before.code, "%.*s; %s",
-                          (int)(sizeof(err->text) - strlen(after) - sizeof("; ")), before.text,
-                          after);
+    return error_append(err, "; %s", remedy_words(remedy));
 }
 
 int error_memory(struct error *err, const char *format, ...)

@@ -79,6 +79,7 @@ enum remedy {
     REMEDY_TRAIN_PREFIX,     /* name the training data by its prefix */
     REMEDY_SAMPLE_TOKENS,    /* set another length or another kind of samples */
     REMEDY_BATCH_TOKENS,     /* allow larger batches */
+    REMEDY_MASKED_TOKENS,    /* plan memory for more masked tokens */
     REMEDY_MASK_PROBABILITY, /* correct the masking probability */
     REMEDY_MASK_SHARES,      /* correct the shares of unmasked and random tokens */
     /* Generation */

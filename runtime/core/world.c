@@ -149,6 +149,7 @@ int world_die_with_parent(struct error *err)
         return error_set_errno(err, errno, "cannot set the parent-death signal");
     /* The parent may have died before the call. Its PID reads as 0 in a separate PID namespace. */
     if (getppid() != parent)
-        return error_set(err, "the process that started this rank has ended");
+        return error_set(err, "the process that started this rank has ended; see the output of "
+                              "srun, mpirun or megatron launch");
     return 0;
 }

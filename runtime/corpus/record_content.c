@@ -74,9 +74,7 @@ int record_learn_site(const struct corpus_files *files, const struct segment *se
     char *bytes = NULL;
 
     if (!files->sites)
-        return error_set(
-            err,
-            "internal error: a dump is read without room for its <siteinfo>; please report it");
+        return error_bug(err, "a dump is read without room for its <siteinfo>");
     *site = wiki_sites_get(files->sites, segment->file);
     if (*site)
         return 0;

@@ -433,9 +433,7 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
     if (count < 0)
         count = length - offset < capacity ? length - offset : capacity;
     if (count > capacity)
-        return error_set(err,
-                         "internal error: %s: %" PRId64 " tokens requested into a buffer for "
-                         "%" PRId64 "; please report it",
+        return error_bug(err, "%s: %" PRId64 " tokens requested into a buffer for %" PRId64,
                          indexed->idx.path, count, capacity);
     pointer += offset * (int64_t)indexed->token_size;
     return read_tokens(indexed, pointer, out, count, err) < 0 ? -1 : count;

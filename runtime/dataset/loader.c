@@ -87,9 +87,7 @@ static int check_config(const struct batch_loader_config *config, struct error *
         return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);
     if (config->buffer_count < 2 || config->consumed < 0)
-        return error_set(err,
-                         "internal error: batch loader with %d buffers (at least 2) from sample "
-                         "%" PRId64 "; please report this",
+        return error_bug(err, "batch loader with %d buffers (at least 2) from sample %" PRId64,
                          config->buffer_count, config->consumed);
     return 0;
 }

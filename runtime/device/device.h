@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       10  /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       11  /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 

@@ -57,8 +57,8 @@ int parallel_create(struct parallel *parallel, struct comm *comm, const struct l
     memset(parallel, 0, sizeof(*parallel));
     if (layout->tp * layout->cp * layout->dp * layout->pp != comm->size)
         return error_set(err,
-                         "tp %lld x cp %lld x dp %lld x pp %lld needs another number of ranks than "
-                         "the %d of this run",
+                         "tp %lld x cp %lld x dp %lld x pp %lld is not the %d ranks of this run; "
+                         "start that many ranks, or change the layout",
                          (long long)layout->tp, (long long)layout->cp, (long long)layout->dp,
                          (long long)layout->pp, comm->size);
     parallel->comm = comm;

@@ -229,11 +229,13 @@ static int finish_masked(const struct fill *f, struct error *err)
     const struct model_sizes *z = model_sizes_of(b->model);
     struct model_batch *out = f->out;
 
-    if (f->selected > z->masked)
-        return error_set(err,
-                         "a micro-batch has %lld tokens selected for prediction on this rank, but "
-                         "memory was planned for %lld",
-                         (long long)f->selected, (long long)z->masked);
+    if (f->selected > z->masked) {
+        error_set(err,
+                  "a micro-batch has %lld tokens selected for prediction on this rank, but "
+                  "memory was planned for %lld",
+                  (long long)f->selected, (long long)z->masked);
+        return error_remedy(err, REMEDY_MASKED_TOKENS);
+    }
     if (f->strange != 0) {
         error_set_code(err, ERROR_USAGE,
                        "the data has token type %d, but the model has %lld token types",

@@ -152,7 +152,6 @@ static void add_head(const struct arguments *a, struct error *lack)
 
 int rank_memory_advise(const struct arguments *a, struct error *err)
 {
-    struct error lack = *err;
     int smaller = a->micro_batch_size > 1;
     int full = a->recompute_granularity == GRANULARITY_FULL;
     const char *recompute = a->skip_train                         ? ""
@@ -161,12 +160,12 @@ int rank_memory_advise(const struct arguments *a, struct error *err)
                                                                   : "";
 
     if (a->masked)
-        add_head(a, &lack);
-    return error_set(err,
-                     "%s; use %s%s%smore model parallelism (--tensor-model-parallel-size, "
-                     "--pipeline-model-parallel-size)",
-                     lack.text, smaller ? "a smaller --micro-batch-size, " : "", recompute,
-                     smaller || recompute[0] ? "or " : "");
+        add_head(a, err);
+    return error_append(err,
+                        "; use %s%s%smore model parallelism (--tensor-model-parallel-size, "
+                        "--pipeline-model-parallel-size)",
+                        smaller ? "a smaller --micro-batch-size, " : "", recompute,
+                        smaller || recompute[0] ? "or " : "");
 }
 
 int rank_memory_check(const struct arguments *a, const struct world *world, struct device *device,

@@ -155,8 +155,8 @@ like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after 6 s
 minutes=10
 hit "$top/t/cluster" kill-stepd n2
 ended "a killed slurmstepd ends the run"
-like "$out" 'rank 0: rank [23] on n2 has ended, at step [0-9]+' "with rank, node and step"
+like "$out" 'at step [0-9]+: rank 0: rank [23] on n2 has ended; see the output of rank [23], and sacct' "with rank, node and step"
 hit "$top/t/cluster" kill-stepd n1
 ended "and so does that of rank 0"
-like "$out" 'rank [23]: rank 0 has ended, at step [0-9]+' "which the others notice"
+like "$out" 'at step [0-9]+: rank [23]: rank 0 has ended' "which the others notice"
 done_testing

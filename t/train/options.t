@@ -68,7 +68,7 @@ limited=(bash -c 'ulimit -v 800000; exec "$@"' limited)
 if "${limited[@]}" "$megatron" --version >/dev/null 2>&1; then
     try "${limited[@]}" "$megatron" train "${small[@]}" --seq-length 1024 --micro-batch-size 256
     is "$rc $(grep '^megatron train' <<<"$out" | sed 's/ 1\.[0-9]* GiB/ 1.X GiB/')" \
-        "1 megatron train: activations: cannot allocate another 1.X GiB; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
+        "1 megatron train: activations: cannot allocate another 1.X GiB: out of memory; use a smaller --micro-batch-size, --recompute-granularity full, or more model parallelism (--tensor-model-parallel-size, --pipeline-model-parallel-size)" \
         "memory that runs out: for what, how much, what to do"
 else
     skip "memory that runs out" "this build does not start with little address space"

@@ -323,13 +323,13 @@ int cpu_plan_attention(struct cpu_plan *plan, struct error *err)
     if (s->type != TYPE_FP32)
         return cpu_refuse_type(err);
     if (s->kv_rows < s->q_rows || s->heads % s->kv_heads != 0)
-        return error_set(
+        return error_bug(
             err, "attention of %lld queries on %lld keys, %lld heads on %lld, is not supported",
             (long long)s->q_rows, (long long)s->kv_rows, (long long)s->heads,
             (long long)s->kv_heads);
     if (s->cached &&
         (plan->operation.kind != OPERATION_ATTENTION || !s->causal || s->ends || s->dropout > 0))
-        return error_set(err,
+        return error_bug(err,
                          "attention on a KV cache must be causal, forward, without dropout and "
                          "without document ends");
     plan->work = plan->operation.kind == OPERATION_ATTENTION ? work_forward : work_backward;

@@ -7,6 +7,7 @@
 #include "fp8.h"
 #include "gemm.h"
 #include "gib.h"
+#include "remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,8 @@ static int cpu_memory(struct device *device, struct device_memory *memory, struc
 
 int cpu_refuse_type(struct error *err)
 {
-    return error_set_code(err, ERROR_USAGE, "the CPU device supports fp32 only");
+    error_set_code(err, ERROR_USAGE, "the CPU device supports fp32 only");
+    return error_remedy(err, REMEDY_PRECISION);
 }
 
 static int cpu_supports(struct device *device, enum device_type type)
@@ -73,7 +75,7 @@ static void *cpu_allocate(struct device *device, size_t bytes, struct error *err
     void *memory = NULL;
 
     if (posix_memalign(&memory, alignment, bytes ? bytes : DEVICE_ALIGNMENT) != 0) {
-        error_set(err, "cannot allocate another %.2f GiB", gib((double)bytes));
+        error_set(err, "cannot allocate another %.2f GiB: out of memory", gib((double)bytes));
         if (device)
             device->ran_out = 1;
         return NULL;

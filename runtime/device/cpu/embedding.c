@@ -117,8 +117,10 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
     if (shape->type != TYPE_FP32)
         return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->table_rows > INT32_MAX)
-        return error_set(err, "an embedding of %lld rows is too large for the CPU device",
-                         (long long)shape->table_rows);
+        return error_set(
+            err,
+            "an embedding of %lld rows is too large for the CPU device; use a smaller vocabulary",
+            (long long)shape->table_rows);
     if (plan->operation.kind == OPERATION_EMBEDDING) {
         plan->work = work_embedding;
         return 0;

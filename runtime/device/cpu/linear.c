@@ -186,7 +186,7 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
         s->types.pre != TYPE_FP32 || (wgrad && s->bias))
         return cpu_refuse_type(err);
     if (other == TYPE_E5M2 && (wgrad ? s->types.y : s->types.weight) == TYPE_E5M2)
-        return error_set_code(err, ERROR_USAGE, "a product of two e5m2 factors is not supported");
+        return error_bug(err, "a product of two e5m2 factors is not supported");
     return cpu_workspace(plan,
                          sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
                                                   : forward ? s->in * (s->rows + s->out)

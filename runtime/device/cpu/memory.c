@@ -2,6 +2,7 @@
 /* Memory available to a process on CPUs: that of the machine, limited by its cgroups. */
 #include "cpu.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ int cpu_memory_under(const char *root, struct device_memory *memory, struct erro
     snprintf(line, sizeof(line), "%s/proc/meminfo", root);
     file = fopen(line, "r");
     if (!file)
-        return error_set(err, "cannot open /proc/meminfo");
+        return error_set_errno(err, errno, "cannot open /proc/meminfo");
     while (fgets(line, sizeof(line), file)) {
         sscanf(line, "MemTotal: %llu", &total);
         sscanf(line, "MemAvailable: %llu", &available);

@@ -298,7 +298,7 @@ int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err)
     if (shape->type != TYPE_FP32 || (shape->y_type != TYPE_FP32 && !casts))
         return cpu_refuse_type(err);
     if (!shape->input && !shape->residual)
-        return error_set(err, "a step of the residual stream needs an input or a residual");
+        return error_bug(err, "a step of the residual stream needs an input or a residual");
     if (casts) {
         plan->work = work_forward_cast;
         return cpu_workspace(

@@ -75,7 +75,10 @@ static struct task *append(struct device_stream *base, enum task_kind kind)
     struct task *task = calloc(1, sizeof(*task));
 
     if (!task) {
-        device_fail(base->device, &(struct error){.text = "out of memory"});
+        struct error err;
+
+        error_set(&err, "out of memory");
+        device_fail(base->device, &err);
         return NULL;
     }
     task->kind = kind;
@@ -212,7 +215,7 @@ static int stream_wait(struct device_stream *base, double seconds, struct error 
     (void)seconds;
     while (stream_of(base)->tasks.head)
         if (!run_any(device_of(base), 1))
-            return error_set(err, "a stream waits for an event that nothing will record");
+            return error_bug(err, "a stream waits for an event that nothing will record");
     return cpu_failure(device_of(base), err);
 }
 
@@ -242,7 +245,10 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
     struct task *task;
 
     if (stream_of(stream)->recording) {
-        device_fail(stream->device, &(struct error){.text = "communication in recorded work"});
+        struct error err;
+
+        error_bug(&err, "communication in recorded work");
+        device_fail(stream->device, &err);
         return;
     }
     task = append(stream, TASK_POLL);
@@ -279,9 +285,12 @@ static void event_destroy(struct device_event *event)
 /* A captured graph does not depend on other streams. */
 static int refuse_event(struct device_stream *stream)
 {
+    struct error err;
+
     if (!stream_of(stream)->recording)
         return 0;
-    device_fail(stream->device, &(struct error){.text = "an event in recorded work"});
+    error_bug(&err, "an event in recorded work");
+    device_fail(stream->device, &err);
     return 1;
 }
 
@@ -309,7 +318,7 @@ static int pass_event(struct cpu_event *event, struct error *err)
 {
     while (event->passed < event->recorded)
         if (!run_any((struct cpu_device *)event->base.device, 1))
-            return error_set(err, "an event waits for another that nothing will record");
+            return error_bug(err, "an event waits for another that nothing will record");
     return 0;
 }
 

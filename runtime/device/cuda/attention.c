@@ -2,6 +2,7 @@
 /* Attention: by cuDNN or our own kernels if they support the shape; otherwise, or on request, with
  * the scores in memory, one sample at a time. */
 #include "cuda.h"
+#include "cuda_error.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static void product(struct cuda_plan *plan, cudaStream_t stream, enum product wh
     struct gemm_operands o = {.a = a, .b = b, .d = (void *)d};
 
     if (gemm_run(attention->gemm[which], stream, &o, accumulate, workspace))
-        cuda_fail_text(cuda_device_of(plan), "cuBLASLt failed in attention");
+        cuda_fail_text(cuda_device_of(plan), "cuBLASLt failed in attention" CUDA_CHECK_NODE);
 }
 
 /* Each product is batched over the key heads, once per query head of a group. */
@@ -349,11 +350,11 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
 
     if (s->cached &&
         (plan->base.kind != OPERATION_ATTENTION || !s->causal || s->ends || s->dropout > 0))
-        return error_set(err,
+        return error_bug(err,
                          "attention on a KV cache must be causal, forward, without dropout and "
                          "without document ends");
     if (type_size(s->type) == 1)
-        return error_set(err, "the CUDA device has no attention in fp8");
+        return error_bug(err, "the CUDA device has no attention in fp8");
     attention = calloc(1, sizeof(*attention));
     if (!attention)
         return error_set(err, "out of memory");

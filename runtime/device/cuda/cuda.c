@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda.h"
+#include "cuda_error.h"
 #include "gib.h"
 #include "nvml.h"
 
@@ -46,7 +47,8 @@ static int lack(struct cuda_device *device, size_t bytes, struct error *err)
     device->base.ran_out = 1;
     if (cudaMemGetInfo(&available, &total)) {
         cudaGetLastError();
-        return error_set(err, "GPU %d (%s) is out of memory", device->index, device->base.model);
+        return error_set(err, "GPU %d (%s) is out of memory%s", device->index, device->base.model,
+                         cuda_remedy(cudaErrorMemoryAllocation));
     }
     return error_set(err,
                      "GPU %d (%s) has %.2f of its %.2f GiB left, and %.2f GiB are needed; "
@@ -61,8 +63,8 @@ void cuda_fail(struct cuda_device *device, const char *what, cudaError_t status)
 
     if (status == cudaErrorMemoryAllocation && !device->recording)
         device->base.ran_out = 1;
-    snprintf(text, sizeof(text), "GPU %d (%s): %s: %s", device->index, device->base.model, what,
-             cudaGetErrorString(status));
+    snprintf(text, sizeof(text), "GPU %d (%s): %s: %s%s", device->index, device->base.model, what,
+             cudaGetErrorString(status), cuda_remedy(status));
     cuda_fail_text(device, text);
 }
 
@@ -89,7 +91,7 @@ static int memory_call(struct device *base, struct device_memory *memory, struct
 
     (void)base;
     if (status)
-        return error_set(err, "cannot query the memory of the GPU: %s", cudaGetErrorString(status));
+        return cuda_error(err, status, "cannot query the memory of the GPU");
     return 0;
 }
 
@@ -141,8 +143,7 @@ static void *allocate(struct device *device, size_t bytes, struct error *err)
     }
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot allocate %.2f GiB of GPU memory: %s", gib((double)bytes),
-                  cudaGetErrorString(status));
+        cuda_error(err, status, "cannot allocate %.2f GiB of GPU memory", gib((double)bytes));
         return NULL;
     }
     return memory;
@@ -162,8 +163,10 @@ static void *host_allocate(struct device *device, size_t bytes, struct error *er
     (void)device;
     if (status) {
         cudaGetLastError();
-        error_set(err, "cannot allocate %.2f GiB of pinned host memory: %s", gib((double)bytes),
-                  cudaGetErrorString(status));
+        error_set(err,
+                  "cannot allocate %.2f GiB of pinned host memory: %s; raise the memory limit of "
+                  "the job (--mem)",
+                  gib((double)bytes), cudaGetErrorString(status));
         return NULL;
     }
     return memory;
@@ -346,7 +349,10 @@ static int find_gpu(const struct device_options *options, struct error *err)
                          "%d.%d; update the driver",
                          driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     if (status)
-        return error_set(err, "no GPU can be used on this node: %s", cudaGetErrorString(status));
+        return error_set(err,
+                         "no GPU can be used on this node: %s; run nvidia-smi here, and request "
+                         "GPUs (srun --gpus)",
+                         cudaGetErrorString(status));
     if (options->index >= count || count == 0)
         return error_set(err,
                          "GPU %d was requested, but this process sees %d GPUs; check "
@@ -365,8 +371,8 @@ static int check_code(struct cuda_device *device, const struct cudaDeviceProp *p
         return 0;
     cudaGetLastError();
     if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction)
-        return error_set(err, "GPU %d (%s) cannot load this program's kernels: %s", device->index,
-                         device->base.model, cudaGetErrorString(status));
+        return cuda_error(err, status, "GPU %d (%s) cannot load this program's kernels",
+                          device->index, device->base.model);
     if (properties->major < LEAST_MAJOR)
         return error_set(err,
                          "GPU %d (%s) has compute capability %d.%d, and this program's kernels "
@@ -416,12 +422,17 @@ static int open_libraries(struct cuda_device *device, const struct device_option
     cudnnStatus_t cudnn;
 
     if (cublasLtCreate(&device->gemm.handle))
-        return error_set(err, "cannot initialize cuBLASLt on GPU %d (%s)", device->index,
-                         device->base.model);
+        return error_set(err,
+                         "cannot initialize cuBLASLt on GPU %d (%s); check that the GPU has free "
+                         "memory (nvidia-smi) and that libcublasLt is of the driver's CUDA version",
+                         device->index, device->base.model);
     cudnn = cudnnCreate(&device->cudnn);
     if (cudnn)
-        return error_set(err, "cannot initialize cuDNN %zu on GPU %d (%s): %s", cudnnGetVersion(),
-                         device->index, device->base.model, cudnnGetErrorString(cudnn));
+        return error_set(err,
+                         "cannot initialize cuDNN %zu on GPU %d (%s): %s; check that the GPU has "
+                         "free memory (nvidia-smi) and that all libcudnn*.so are of one version",
+                         cudnnGetVersion(), device->index, device->base.model,
+                         cudnnGetErrorString(cudnn));
     snprintf(name, sizeof(name), "tuning%d-%s-%d-cublaslt%zu", TUNING_METHOD, device->base.model,
              device->processors, cublasLtGetVersion());
     for (char *c = name; *c; c++) {

@@ -44,8 +44,9 @@ static int fail(struct build *build, const char *what, cudnnStatus_t status)
 
     cudnnGetLastErrorString(text, sizeof(text));
     text[strcspn(text, "\n")] = '\0'; /* the first line is the reason, the others its location */
-    return error_set(build->err, "cuDNN %zu cannot plan %s: %s: %s (%s)", cudnnGetVersion(),
-                     build->name, what, cudnnGetErrorString(status), text);
+    return error_set(build->err,
+                     "cuDNN %zu cannot plan %s: %s: %s (%s); another version of cuDNN may",
+                     cudnnGetVersion(), build->name, what, cudnnGetErrorString(status), text);
 }
 
 static cudnnBackendDescriptor_t make(struct build *build, cudnnBackendDescriptorType_t type)
@@ -285,8 +286,10 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
     if (status != CUDNN_STATUS_SUCCESS)
         return fail(build, "no engine", status);
     if (found == 0)
-        return error_set(build->err, "cuDNN %zu has no kernel for %s of this shape",
-                         cudnnGetVersion(), build->name);
+        return error_set(
+            build->err,
+            "cuDNN %zu has no kernel for %s of this shape; another version of cuDNN may",
+            cudnnGetVersion(), build->name);
     if (choice < 0 || choice >= found)
         return error_set(build->err, "cuDNN has no other kernel for %s", build->name);
     return plan_candidate(build, graph, configs[choice]);
@@ -340,7 +343,7 @@ struct cudnn_graph *cudnn_graph_create(cudnnHandle_t handle, const char *name,
         return NULL;
     }
     if (tensor_count > MAX_TENSORS) {
-        error_set(err, "the graph of %s has %d tensors; at most %d are supported", name,
+        error_bug(err, "the graph of %s has %d tensors; at most %d are supported", name,
                   tensor_count, MAX_TENSORS);
         free(graph);
         return NULL;

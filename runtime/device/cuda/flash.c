@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flash.h"
+#include "cuda_error.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>
@@ -30,7 +31,7 @@ static int make_lengths(struct flash *flash, struct error *err)
         status = cudaMemcpy(flash->lengths, host, count * sizeof(*host), cudaMemcpyHostToDevice);
     free(host);
     if (status != cudaSuccess)
-        return error_set(err, "attention's lengths: %s", cudaGetErrorString(status));
+        return cuda_error(err, status, "cannot copy the lengths of attention to the GPU");
     return 0;
 }
 
@@ -141,9 +142,9 @@ static int ours_failed(struct error *err)
 {
     cudaError_t status = cudaGetLastError();
 
-    return error_set(err, "cannot launch the built-in attention kernel: %s",
-                     status ? cudaGetErrorString(status)
-                            : "the memory layout of its operands does not allow TMA loads");
+    if (status)
+        return cuda_error(err, status, "cannot launch the built-in attention kernel");
+    return error_bug(err, "the operands of the built-in attention kernel do not allow TMA loads");
 }
 
 int flash_forward(const struct flash *flash, const void *q, const void *k, const void *v, void *o,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gemm_private.h"
+#include "cuda_error.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -272,7 +273,8 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
             key, around ? "; it will be skipped" : "");
     }
     if (failed)
-        return error_set(err, "none of cuBLASLt's kernels for the product %s runs", key);
+        return error_set(err, "none of cuBLASLt's kernels for the product %s runs" CUDA_CHECK_NODE,
+                         key);
     return 0;
 }
 
@@ -287,7 +289,10 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
         return 0;
     found = candidates(gemm, results, wanted > GEMM_MOST_OFFERED ? GEMM_MOST_OFFERED : wanted);
     if (found == 0)
-        return error_set(err, "cuBLASLt has no kernel for the product %s", key);
+        return error_set(err,
+                         "cuBLASLt has no kernel for the matrix product %s; install another "
+                         "version of CUDA, or change the model's sizes to multiples of 8",
+                         key);
     gemm->algorithm = results[0].algo;
     gemm->provisional = 1;
     if (!scratch)
@@ -337,7 +342,7 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
     gemm->shape.alignment_b = usual_at_most(shape->alignment_b);
     gemm->shape.alignment_d = usual_at_most(shape->alignment_d);
     if (describe(gemm)) {
-        error_set(err, "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64,
+        error_bug(err, "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64,
                   shape->m, shape->n, shape->k);
         goto fail;
     }

@@ -2,6 +2,7 @@
 /* Linear layers: a product, with everything around it either in the library's epilogue or in our
  * own kernel, whichever is faster for this shape. */
 #include "cuda.h"
+#include "cuda_error.h"
 #include "hopper_linear.h"
 
 #include <inttypes.h>
@@ -40,12 +41,12 @@ static const struct linear_shape *shape_of(const struct cuda_plan *plan)
 
 void cuda_fail_product(struct cuda_plan *plan, cublasStatus_t status)
 {
-    char text[256];
+    char text[512];
     const struct linear_shape *s = shape_of(plan);
 
     snprintf(text, sizeof(text),
              "cuBLASLt: status %d in a linear layer (kind %d) of %" PRId64 " rows, %" PRId64
-             " in, %" PRId64 " out",
+             " in, %" PRId64 " out" CUDA_CHECK_NODE,
              (int)status, (int)plan->base.kind, s->rows, s->in, s->out);
     cuda_fail_text(cuda_device_of(plan), text);
 }
@@ -484,8 +485,7 @@ static int choose(struct cuda_plan *plan, struct linear *linear, const struct sc
     if (linear->variant == VARIANTS) {
         cudaError_t status = cudaStreamSynchronize(device->gemm.stream);
 
-        return error_set(err, "no kernel for a linear layer runs%s%s", status ? ": " : "",
-                         status ? cudaGetErrorString(status) : "");
+        return cuda_error(err, status, "no kernel of cuBLASLt runs a linear layer of this model");
     }
     set_work(plan, linear);
     if (provisional)
@@ -547,7 +547,7 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
     int result;
 
     if (!linear_types_equal(&shape_of(plan)->types) || type_size(shape_of(plan)->types.x) == 1)
-        return error_set(err,
+        return error_bug(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands of "
                          "a linear layer");
     linear = calloc(1, sizeof(*linear));

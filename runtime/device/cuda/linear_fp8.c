@@ -180,17 +180,19 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
     enum device_type result = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->types.y : s->types.x;
 
     if (g->fp8_a == TYPE_E5M2 && g->fp8_b == TYPE_E5M2)
-        return error_set(err, "a product of two e5m2 factors is not supported");
+        return error_bug(err, "a product of two e5m2 factors is not supported");
     if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||
         (!wgrad_kind && result != s->types.pre) || (wgrad_kind && s->bias))
-        return error_set(err,
+        return error_bug(err,
                          "the CUDA device needs two fp8 factors and bf16 or fp16 for all other "
                          "operands of an fp8 linear layer");
-    if (g->m % UNIT || g->n % UNIT || g->k % UNIT)
-        return error_set(err,
-                         "an fp8 linear layer of %" PRId64 " rows, %" PRId64 " in, %" PRId64
-                         " out: all must be multiples of %d",
-                         s->rows, s->in, s->out, UNIT);
+    if (g->m % UNIT || g->n % UNIT || g->k % UNIT) {
+        error_set(err,
+                  "an fp8 linear layer of %" PRId64 " rows, %" PRId64 " in, %" PRId64
+                  " out: all must be multiples of %d",
+                  s->rows, s->in, s->out, UNIT);
+        return error_append(err, "; change these sizes of the model, or train without fp8");
+    }
     return 0;
 }
 

@@ -238,14 +238,13 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
     const struct operation *operation = &plan->operation;
 
     if ((unsigned)operation->kind >= OPERATION_COUNT || !works[operation->kind])
-        return error_set(err, "internal error: no CUDA kernel for %s; please report this",
-                         operation_name(operation->kind));
+        return error_bug(err, "no CUDA kernel for %s", operation_name(operation->kind));
     if (has_mixed_types(operation))
-        return error_set(err,
+        return error_bug(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands "
                          "of a norm or an activation");
     if (operation->kind == OPERATION_QUANTIZE && !casts(&operation->quantize))
-        return error_set(err, "the CUDA device casts bf16 or fp16 matrices whose sizes are "
+        return error_bug(err, "the CUDA device casts bf16 or fp16 matrices whose sizes are "
                               "multiples of 16 to fp8, also GELU by tanh and SwiGLU of them");
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);

@@ -3,6 +3,7 @@
  * Nsight Systems each is an NVTX range, and `nsys profile -c cudaProfilerApi` records only profiled
  * steps. */
 #include "cuda.h"
+#include "cuda_error.h"
 #include "operation_name.h"
 
 #include <cuda_profiler_api.h>
@@ -48,7 +49,7 @@ void cuda_profile_begin(struct cuda_device *device, cudaStream_t stream,
     struct mark *mark = add_mark(device->profile);
 
     if (!mark) {
-        cuda_fail_text(device, "out of memory while profiling");
+        cuda_fail_text(device, "out of host memory while profiling; profile fewer steps");
         return;
     }
     mark->operation = operation;
@@ -77,7 +78,7 @@ static int profile_start(struct device *base,
     device->profile->each = each;
     device->profile->context = context;
     if (cudaEventCreate(&device->profile->start) || cudaEventRecord(device->profile->start, 0))
-        return error_set(err, "profiling: %s", cudaGetErrorString(cudaGetLastError()));
+        return cuda_error(err, cudaGetLastError(), "cannot start profiling");
     cudaProfilerStart();
     return 0;
 }
@@ -90,7 +91,7 @@ static int profile_stop(struct device *base, struct error *err)
 
     device->profile = NULL;
     if (!profile)
-        return error_set(err, "profiling was not started");
+        return error_bug(err, "profiling was not started");
     cudaProfilerStop();
     for (size_t i = 0; i < profile->count; i++) {
         struct mark *mark = &profile->marks[i];
@@ -107,7 +108,7 @@ static int profile_stop(struct device *base, struct error *err)
     cudaEventDestroy(profile->start);
     free(profile->marks);
     free(profile);
-    return status ? error_set(err, "profiling: %s", cudaGetErrorString(status)) : 0;
+    return status ? cuda_error(err, status, "cannot finish profiling") : 0;
 }
 
 void cuda_profile_calls(struct device *device)

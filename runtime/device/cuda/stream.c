@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, copies and graphs. */
 #include "cuda.h"
+#include "cuda_error.h"
 #include "clock.h"
 
 #include <sched.h>
@@ -51,7 +52,7 @@ static struct device_stream *stream_create(struct device *device, int high_prior
     status = cudaStreamCreateWithPriority(&stream->native, cudaStreamNonBlocking,
                                           high_priority ? highest : lowest);
     if (status) {
-        error_set(err, "cannot create a stream: %s", cudaGetErrorString(status));
+        cuda_error(err, status, "cannot create a CUDA stream");
         free(stream);
         return NULL;
     }
@@ -86,7 +87,10 @@ static int wait_for(struct device *device, cudaError_t (*query)(void *what), voi
         if (cuda_failure(device_of(device), err))
             return -1;
         if (waited > seconds)
-            return error_set(err, "the GPU has not finished within %.0f seconds", seconds);
+            return error_set(err,
+                             "the GPU has not finished within %.0f seconds; check nvidia-smi and "
+                             "dmesg (Xid) on this node",
+                             seconds);
         if (waited < 0.001)
             sched_yield();
         else
@@ -136,7 +140,8 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
     (void)later;
     if (!copy || size > sizeof(copy->operands)) {
         free(copy);
-        cuda_fail_text(device_of(stream->device), "a host call does not fit");
+        cuda_fail_text(device_of(stream->device),
+                       "out of host memory; raise the memory limit of the job (--mem)");
         return;
     }
     copy->poll = poll;
@@ -157,7 +162,7 @@ static struct device_event *event_create(struct device *device, int timing, stru
     status = cudaEventCreateWithFlags(&event->native,
                                       timing ? cudaEventDefault : cudaEventDisableTiming);
     if (status) {
-        error_set(err, "cannot create an event: %s", cudaGetErrorString(status));
+        cuda_error(err, status, "cannot create a CUDA event");
         free(event);
         return NULL;
     }
@@ -244,7 +249,7 @@ static int graph_begin(struct device_stream *stream, struct error *err)
 
     if (status) {
         cudaGetLastError(); /* reported here, not at the next launch */
-        return error_set(err, "cannot record a graph: %s", cudaGetErrorString(status));
+        return cuda_error(err, status, "cannot record a CUDA graph");
     }
     device->recorder = pthread_self();
     device->recording = RECORDING;
@@ -272,8 +277,10 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
         cudaGraphExecDestroy(graph->native);
     if (status || !graph) {
         cudaGetLastError(); /* reported here, not at the next launch */
-        error_set(err, "cannot record a graph: %s",
-                  graph ? cudaGetErrorString(status) : "out of memory");
+        if (graph)
+            cuda_error(err, status, "cannot record a CUDA graph");
+        else
+            error_set(err, "out of memory");
         free(graph);
         return NULL;
     }

@@ -248,7 +248,7 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     int length;
 
     if (sscanf(text, "%511s %511s%n", key, value, &length) != 2 || strcmp(key, "for") != 0)
-        return error_set(err, "the saved choices of algorithms cannot be parsed");
+        return error_set(err, "the saved choices of algorithms are damaged");
     if (strcmp(value, tuning->name) != 0)
         return error_set(err, "the saved choices of algorithms are for %s, and this is %s", value,
                          tuning->name);

@@ -42,7 +42,10 @@ static void test_processes(void)
 
         is_int(process_run(&request, &result, &err), rows[i].rc, rows[i].argv[0]);
         if (rows[i].rc < 0) {
-            is(err.text, "cannot find the program no-such-program in /usr/bin:/bin", "sentence");
+            is(err.text,
+               "cannot find the program no-such-program in /usr/bin:/bin; install it, or correct "
+               "the path",
+               "sentence");
             continue;
         }
         is_int(result.status, rows[i].status, "status");
@@ -128,7 +131,8 @@ static void test_join_ended(void)
     is_int(entered, 0, "and nothing was entered");
     is_int(container_join(getpid(), 0, "/", &entered, &err), -1,
            "nor is a process outside that has its number");
-    is(err.text, "the container has ended", "and it is reported");
+    is(err.text, "the container has ended; the log of slurmd on this node says why",
+       "and it is reported");
 }
 
 /* Another process of the user sweeps continuously: directories in use must survive, and all others

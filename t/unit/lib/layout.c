@@ -41,7 +41,8 @@ static void test_parameters(void)
        "llama2-13b? --megatron-model=list shows all",
        "nearest names");
     ok(!preset_find("-m", "20B", &err), "a size of another family");
-    is(err.text, "-m=20B is an unknown model; did you mean nemo-20b? -m=list shows all", "is named");
+    is(err.text, "-m=20B is an unknown model; did you mean nemo-20b? -m=list shows all",
+       "is named");
     ok(!preset_find("-m", "8B", &err), "a size of several families");
     ok(strstr(err.text, "did you mean gpt2-8b or nemo-8b or llama3-8b or qwen3-8b?") != NULL,
        "all are named");
@@ -69,7 +70,7 @@ static void test_divide(void)
          8,
          0,
          "--megatron-tp=9223372036854775807 times --megatron-pp=2 times --megatron-cp=1 is too "
-         "large"},
+         "large; use smaller sizes"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -17,9 +17,11 @@ static void test_errors(void)
     is(err.text, "a=1", "and formats");
     is_int(error_set(NULL, "nobody listens"), -1, "nobody need listen");
     is_int(error_set_errno(&err, ENOENT, "%s cannot be read", "f"), -1, "with errno");
-    is(err.text, "f cannot be read: No such file or directory", "the reason follows");
+    is(err.text, "f cannot be read: No such file or directory; check the path",
+       "the reason and what to do follow");
     is_int(error_prefix(&err, "line %d", 3), -1, "error_prefix returns -1");
-    is(err.text, "line 3: f cannot be read: No such file or directory", "the prefix is before");
+    is(err.text, "line 3: f cannot be read: No such file or directory; check the path",
+       "the prefix is before");
     memset(long_text, 'x', sizeof(long_text) - 1);
     long_text[sizeof(long_text) - 1] = '\0';
     error_set(&err, "%s", long_text);
@@ -27,6 +29,47 @@ static void test_errors(void)
     is(err.text + strlen(err.text) - 4, "x...", "and shows it");
     error_prefix(&err, "before");
     ok(strncmp(err.text, "before: xxx", 11) == 0, "a prefix before cut text");
+    error_append(&err, "; %s", "do this");
+    is_int((long long)strlen(err.text), (long long)sizeof(err.text) - 1, "it is cut for a remedy");
+    is(err.text + strlen(err.text) - 11, "xx; do this", "  which is complete");
+}
+
+/* General remedies, which give way to specific ones. */
+static void test_remedies(void)
+{
+    struct error err;
+    char long_text[1020];
+
+    error_set_errno(&err, ENOSPC, "cannot write f");
+    error_append(&err, "; use %s", "g");
+    is(err.text, "cannot write f: No space left on device; use g", "a specific remedy is better");
+    error_append(&err, "; or h");
+    is(err.text, "cannot write f: No space left on device; use g; or h", "and is kept");
+    error_set_code_errno(&err, ERROR_USAGE, EISDIR, "cannot read %s", "f");
+    error_append(&err, " (%d bytes)", 5);
+    error_prefix(&err, "--input");
+    is(err.text, "--input: cannot read f: Is a directory (5 bytes); name a file instead",
+       "what is not a remedy goes before it");
+    is_int(err.code, ERROR_USAGE, "the code is kept");
+    error_append(&err, "; use f/g");
+    is(err.text, "--input: cannot read f: Is a directory (5 bytes); use f/g",
+       "after a prefix it can be replaced as well");
+    error_set_errno(&err, EDOM, "f");
+    ok(!strchr(err.text, ';'), "no remedy for an errno value that has none");
+    error_set(&err, "%s: out of memory", "f");
+    is(err.text,
+       "f: out of memory; raise the memory limit of the job (--mem), or run fewer tasks per node",
+       "a failed allocation has one");
+    error_append(&err, "; use more buckets");
+    is(err.text, "f: out of memory; use more buckets", "  which can be replaced");
+    memset(long_text, 'x', sizeof(long_text) - 1);
+    long_text[sizeof(long_text) - 1] = '\0';
+    error_set_errno(&err, ENOENT, "%s", long_text);
+    error_append(&err, "; y");
+    is(err.text + strlen(err.text) - 5, "x:; y", "a text without room for the general one");
+    err.text[0] = '\0';
+    error_append(&err, "; z");
+    is(err.text, "; z", "a text that was emptied");
 }
 
 static const struct {
@@ -180,6 +223,7 @@ static void test_nearest(void)
 int main(void)
 {
     test_errors();
+    test_remedies();
     test_numbers();
     test_sizes();
     test_nearest();

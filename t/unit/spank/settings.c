@@ -90,7 +90,7 @@ static const struct {
     {"ports=5", "tp=2", "not a range of ports"},
     {"ports=30000-30010", "tp=2", "64 or more ports"},
     {"ports=20000-21000 off=memory run=/run/x sysroot=/r always=no", "tp=2", NULL},
-    {"always=perhaps", "tp=2", "'always=perhaps' is neither yes nor no"},
+    {"always=perhaps", "tp=2", "'always=perhaps' is invalid; use yes or no"},
     {"fail=x", "tp=2", "fail=CONTEXT:CALLBACK"},
     {"fale=x", "tp=2", "'fale=x' is unknown; see spank_megatron(8)"},
     {"client-versio=x", "tp=2", "is unknown; see spank_megatron(8)"},
@@ -101,7 +101,7 @@ static const struct {
     {"image_stage_max=0", "tp=2", "is not a size such as 500G or 1.5T"},
     {"image_min_free", "tp=2", "is not a size such as 500G or 1.5T"},
     {"importer=relative", "tp=2", "needs an absolute path"},
-    {"image_publisher=no-such-user", "tp=2", "is not a user"},
+    {"image_publisher=no-such-user", "tp=2", "names a user that does not exist"},
     {"image_fuse=fuse", "tp=2", "is neither the path of a device nor none"},
     {"tp", "tp=2", "'tp' needs a value"},
 };

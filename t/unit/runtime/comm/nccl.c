@@ -229,31 +229,42 @@ struct scene {
 
 static const struct scene scenes[] = {
     {"a good end", NO_TROUBLE, "", ""},
-    {"a rank that is killed while the world starts", STARTS, "rank 0: rank 1 on * has ended", NULL},
+    {"a rank that is killed while the world starts", STARTS,
+     "rank 0: rank 1 on * has ended; see the output of rank 1, and sacct for how it ended", NULL},
     {"a rank that is killed", DIES,
-     "rank 0: rank 1 on * has ended, at step 7, in all-reduce in group tensor of 2 ranks", NULL},
+     "at step 7, in all-reduce in group tensor of 2 ranks: rank 0: rank 1 on * has ended; see the "
+     "output of rank 1, and sacct for how it ended",
+     NULL},
     {"a collective that hangs", HANGS,
      "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
-     "of the group has ended or hangs",
+     "of the group has ended or hangs: see the output of the other ranks, or raise the timeout",
      "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
-     "of the group has ended or hangs"},
+     "of the group has ended or hangs: see the output of the other ranks, or raise the timeout"},
     {"one that hangs before a stream that is full", FULL,
      "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
-     "of the group has ended or hangs",
+     "of the group has ended or hangs: see the output of the other ranks, or raise the timeout",
      "rank 0: all-reduce in group tensor of 2 ranks timed out after 1 s at step 7; another rank "
-     "of the group has ended or hangs"},
+     "of the group has ended or hangs: see the output of the other ranks, or raise the timeout"},
     {"a group that does not come about", CUT,
-     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0",
-     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0"},
+     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0; another rank of "
+     "the group has ended or hangs: see the output of the other ranks, or raise the timeout",
+     "rank 0: ncclCommSplit in group tensor could not start within 1 s at step 0; another rank of "
+     "the group has ended or hangs: see the output of the other ranks, or raise the timeout"},
     {"one that does not begin", STUCK,
-     "rank 0: all-reduce in group tensor could not start within 1 s at step 7",
-     "rank 0: all-reduce in group tensor could not start within 1 s at step 7"},
+     "rank 0: all-reduce in group tensor could not start within 1 s at step 7; another rank of the "
+     "group has ended or hangs: see the output of the other ranks, or raise the timeout",
+     "rank 0: all-reduce in group tensor could not start within 1 s at step 7; another rank of the "
+     "group has ended or hangs: see the output of the other ranks, or raise the timeout"},
     {"one that is refused", REFUSED,
-     "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU)",
-     "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU)"},
+     "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU); "
+     "set NCCL_DEBUG=INFO for details",
+     "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU); "
+     "set NCCL_DEBUG=INFO for details"},
     {"an error of the network", REPORTED,
-     "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error",
-     "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error"},
+     "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error; set "
+     "NCCL_DEBUG=INFO for details",
+     "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error; set "
+     "NCCL_DEBUG=INFO for details"},
     {"a rank that gives up", TOLD, "rank 1: the disk is full", "rank 1: the disk is full"},
 };
 

@@ -103,7 +103,10 @@ static int names_host(const struct error *err)
     char host[256] = "", expected[512];
 
     gethostname(host, sizeof(host) - 1);
-    snprintf(expected, sizeof(expected), "rank 0: rank 3 on %.63s has ended", host);
+    snprintf(
+        expected, sizeof(expected),
+        "rank 0: rank 3 on %.63s has ended; see the output of rank 3, and sacct for how it ended",
+        host);
     return strcmp(err->text, expected) == 0;
 }
 
