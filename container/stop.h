@@ -8,7 +8,7 @@
 
 typedef volatile sig_atomic_t stop_flag;
 
-#define STOPPED "ended before it was done"
+#define STOPPED "ended by a signal before it was done; run it again"
 
 /* Is the flag set? A NULL 'flag' is never set. */
 static inline int is_stopped(const stop_flag *flag)

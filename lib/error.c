@@ -152,6 +152,11 @@ int error_set_code_errno(struct error *err, enum error_code code, int number, co
     return -1;
 }
 
+int error_advise(struct error *err, const char *words)
+{
+    return !err || strstr(err->text, "; ") ? -1 : advise(err, words);
+}
+
 int error_bug(struct error *err, const char *format, ...)
 {
     struct error sentence;

@@ -52,6 +52,11 @@ int error_bug(struct error *err, const char *format, ...) __attribute__((format(
 /* What a user can usually do about errno value 'number', as an imperative clause; "" if unknown. */
 const char *error_advice(int number);
 
+/* Add a general remedy, unless 'err' has a remedy already: text after "; ". For a place that many
+ * errors pass, such as a reader of files: "copy the file again". 'words' is an imperative clause.
+ * Returns -1. */
+int error_advise(struct error *err, const char *words);
+
 /* Append formatted text to 'err'; the code does not change. A text that begins with ";" is a remedy
  * and replaces a general one; any other goes before it. If both do not fit, the former text is cut.
  * Returns -1. */

@@ -42,6 +42,9 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_RULES] = "`megatron data filter --list-rules` lists all rules",
 
     [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
+    [REMEDY_TOKENIZER_FILES] =
+        "get the tokenizer's files again from their source, or choose another "
+        "tokenizer (--tokenizer-type)",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
     [REMEDY_PUNKT] = "correct --lang, or give --punkt-data",
     [REMEDY_LANGUAGE] = "give --lang, such as english",
@@ -53,6 +56,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_BOS_OR_SPECIALS] = "drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_SPECIALS] = "drop --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_MERGES] = "drop --merge-file",
+    [REMEDY_MAX_WORDS] = "lower --max-words",
     [REMEDY_FAIRSEQ_WORDS] = "for a dictionary of words use --tokenizer-type FairseqWords",
 
     [REMEDY_DATA] = "use --data-path PREFIX, or --mock-data",
@@ -82,6 +86,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_END_TOKEN] = "change --eod-id",
     [REMEDY_TEXT_LENGTH] = "raise --out-seq-length",
     [REMEDY_PRECISION] = "drop --bf16 or --fp16",
+    [REMEDY_LOAD_OR_PRECISION] = "use other weights (--load), or drop --bf16 or --fp16",
     [REMEDY_NO_FP8] = "drop --fp8-format",
     [REMEDY_FP8] = "use --fp8-format and --fp8-recipe as before",
     [REMEDY_CPU] = "or compute on the CPUs with --device cpu",

@@ -50,6 +50,7 @@ enum remedy {
     REMEDY_RULES,              /* look the rules up */
     /* Tokenizers */
     REMEDY_TOKENIZER,       /* choose another tokenizer */
+    REMEDY_TOKENIZER_FILES, /* get the tokenizer's files again, or choose another tokenizer */
     REMEDY_TOKENIZER_MODEL, /* name the tokenizer's model */
     REMEDY_PUNKT,           /* name the directory of punkt's parameters */
     REMEDY_LANGUAGE,        /* name a language of punkt's */
@@ -61,6 +62,7 @@ enum remedy {
     REMEDY_BOS_OR_SPECIALS, /* add either the one or the others */
     REMEDY_NO_SPECIALS,     /* do not add special tokens */
     REMEDY_NO_MERGES,       /* use the built-in merges */
+    REMEDY_MAX_WORDS,       /* learn from fewer words */
     REMEDY_FAIRSEQ_WORDS,   /* read the dictionary as one of words */
     /* Data to train on */
     REMEDY_DATA,             /* name the data */
@@ -83,15 +85,16 @@ enum remedy {
     REMEDY_MASK_PROBABILITY, /* correct the masking probability */
     REMEDY_MASK_SHARES,      /* correct the shares of unmasked and random tokens */
     /* Generation */
-    REMEDY_PROMPT,      /* give a prompt */
-    REMEDY_PROMPT_FILE, /* name another file of prompts */
-    REMEDY_MASK_TOKEN,  /* choose the mask token */
-    REMEDY_END_TOKEN,   /* choose the token that ends a text */
-    REMEDY_TEXT_LENGTH, /* allow longer texts */
-    REMEDY_PRECISION,   /* compute in another precision */
-    REMEDY_NO_FP8,      /* do not compute in fp8 */
-    REMEDY_FP8,         /* compute in fp8, as before */
-    REMEDY_CPU,         /* as an alternative, compute on the CPUs */
+    REMEDY_PROMPT,            /* give a prompt */
+    REMEDY_PROMPT_FILE,       /* name another file of prompts */
+    REMEDY_MASK_TOKEN,        /* choose the mask token */
+    REMEDY_END_TOKEN,         /* choose the token that ends a text */
+    REMEDY_TEXT_LENGTH,       /* allow longer texts */
+    REMEDY_PRECISION,         /* compute in another precision */
+    REMEDY_LOAD_OR_PRECISION, /* use other weights, or another precision */
+    REMEDY_NO_FP8,            /* do not compute in fp8 */
+    REMEDY_FP8,               /* compute in fp8, as before */
+    REMEDY_CPU,               /* as an alternative, compute on the CPUs */
     /* Images and plans */
     REMEDY_IMPORT_WAIT,  /* let all nodes but one wait for the image */
     REMEDY_SHARED_FILES, /* mount or name the shared file system */

@@ -219,12 +219,13 @@ static int add_word(struct search *search, const char *word, struct error *err)
     if (stat(word, &status) == 0 || !strpbrk(word, "*?[")) {
         rc = add_path(search, word, 0, err);
         if (rc == 0 && files->count == before)
-            return error_set(err, "directory %s contains no files", word);
+            return error_set(err, "directory %s contains no files; name one with input files",
+                             word);
         return rc;
     }
     rc = glob(word, 0, NULL, &found);
     if (rc == GLOB_NOMATCH)
-        return error_set(err, "no file matches %s", word);
+        return error_set(err, "no file matches %s; check the pattern and its directories", word);
     if (rc != 0)
         return rc == GLOB_NOSPACE
                    ? error_set(err, "out of memory")
@@ -235,7 +236,7 @@ static int add_word(struct search *search, const char *word, struct error *err)
         rc = add_path(search, found.gl_pathv[i], 1, err);
     globfree(&found);
     if (rc == 0 && files->count == before)
-        return error_set(err, "no file matches %s", word);
+        return error_set(err, "no file matches %s; check the pattern and its directories", word);
     return rc;
 }
 
@@ -258,7 +259,9 @@ int corpus_files_find(struct corpus_files *files, const char *const *words, size
         return -1;
     for (size_t i = 0; i < files->count; i++)
         if (strcmp(files->items[i].path, "-") == 0 && files->count > 1)
-            return error_set_code(err, ERROR_USAGE, "standard input must be the only input");
+            return error_set_code(
+                err, ERROR_USAGE,
+                "standard input must be the only input; drop the other files, or the -");
     return 0;
 }
 

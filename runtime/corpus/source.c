@@ -256,7 +256,9 @@ static int open_file(struct source *source, int64_t size, struct error *err)
         return error_set_errno(err, errno, "cannot open %s", source->path);
     source->size = status.st_size;
     if (size >= 0 && size != source->size)
-        return error_set(err, "%s has changed since the run began: %lld bytes, now %lld",
+        return error_set(err,
+                         "%s has changed since the run began: %lld bytes, now %lld; restore it, or "
+                         "start again with another output",
                          source->path, (long long)size, (long long)source->size);
     if (source->end > source->size)
         source->end = source->size;

@@ -27,8 +27,9 @@ int wiki_options_namespaces(struct wiki_options *options, const char *list, stru
             return error_set_code(err, ERROR_USAGE,
                                   "%.100s is not a list of namespace numbers such as 0,14", list);
         if (options->namespace_count == WIKI_NAMESPACES)
-            return error_set_code(err, ERROR_USAGE, "%.100s has more than %d namespace numbers",
-                                  list, WIKI_NAMESPACES);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%.100s has more than %d namespace numbers; give fewer", list,
+                                  WIKI_NAMESPACES);
         options->namespaces[options->namespace_count++] = (int)value;
         if (*end == '\0')
             return 0;

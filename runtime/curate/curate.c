@@ -484,7 +484,9 @@ static int close_run(struct curate *engine, int rc, struct error *err)
     if (rc >= 0)
         return 0;
     if (work_lost(&engine->work)) {
-        error_set(err, "another run has taken over (or removed) %.900s, so this one ends",
+        error_set(err,
+                  "another run has taken over (or removed) %.900s, so this one ends; start only "
+                  "one run for an output",
                   engine->work.root);
         return -1;
     }

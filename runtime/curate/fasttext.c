@@ -76,7 +76,10 @@ static int read_arguments(struct fasttext *model, struct cursor *cursor, struct 
     if (cursor->failed || magic != MAGIC)
         return error_set(err, "not a fastText model");
     if (version < 11 || version > 12)
-        return error_set(err, "fastText model of version %d; 11 and 12 can be read", version);
+        return error_set(err,
+                         "fastText model of version %d; 11 and 12 can be read: use a model of "
+                         "another fastText version",
+                         version);
     model->dimension = take_int32(cursor);
     take(cursor, 16); /* window, epochs, least count, negatives */
     model->word_ngrams = take_int32(cursor);
@@ -327,6 +330,7 @@ struct fasttext *fasttext_open(const char *path, struct error *err)
     }
     if (read_model(model, err) < 0) {
         error_prefix(err, "%s", path);
+        error_advise(err, "use a model that classifies texts, such as lid.176.bin");
         fasttext_close(model);
         return NULL;
     }

@@ -120,7 +120,9 @@ static int flush(struct lines *lines, struct error *err)
                                           lines->data, size, LEVEL);
 
         if (ZSTD_isError(packed))
-            return error_set(err, "%s: zstd: %s", lines->draft, ZSTD_getErrorName(packed));
+            return error_set(
+                err, "%s: zstd: %s; raise the memory limit of the job (--mem), and run again",
+                lines->draft, ZSTD_getErrorName(packed));
         return write_out(lines, lines->frame, packed, err);
     }
 #endif

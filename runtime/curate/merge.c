@@ -181,7 +181,8 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
     if (pointer - part->bytes != part->info.bin_size)
         return error_set(err,
                          "%s.bin has %" PRId64 " bytes and its sequences %" PRId64
-                         "; merged, what follows would be in the wrong place",
+                         "; merged, what follows would be in the wrong place; run `megatron data "
+                         "verify` on it, or tokenize the corpus again",
                          indexed_prefix(part->indexed), part->info.bin_size, pointer - part->bytes);
     return 0;
 }

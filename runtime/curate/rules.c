@@ -97,8 +97,10 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
         if (strlen(entry->name) != (size_t)(equal - word) ||
             strncmp(entry->name, word, (size_t)(equal - word)) != 0)
             continue;
-        if (!strstr(entry->help, "%g"))
-            return error_set_code(err, ERROR_USAGE, "rule %s has no threshold to set", entry->name);
+        if (!strstr(entry->help, "%g")) {
+            error_set_code(err, ERROR_USAGE, "rule %s has no threshold to set", entry->name);
+            return error_remedy(err, REMEDY_RULES);
+        }
         rules->on[i] = 1;
         if (parse_double(entry->name, equal + 1, &rules->value[i], err) == 0)
             return 0;

@@ -71,7 +71,7 @@ static int put_bert(const struct dataset *dataset, int64_t i, struct batch *batc
     int64_t sample;
 
     if (i < 0 || i >= dataset->samples)
-        return error_set(err, "sample %lld of the %s data does not exist; there are %lld",
+        return error_bug(err, "sample %lld of the %s data does not exist; there are %lld",
                          (long long)i, dataset_split_name(dataset->split),
                          (long long)dataset->samples);
     if (dataset_find(dataset, i, &member, &sample, err) < 0)
@@ -89,7 +89,8 @@ int dataset_batch(const struct dataset *dataset, int64_t first, int64_t micro_ba
 
     if (array == 0)
         return error_set(
-            err, "a micro-batch of %lld samples of %lld tokens is too large; use a smaller one",
+            err,
+            "a micro-batch of %lld samples of %lld tokens is too large; use a smaller micro-batch",
             (long long)micro_batch, (long long)dataset->sequence_length);
     memset(batch, 0, sizeof(*batch));
     batch->first = first;

@@ -88,7 +88,7 @@ struct index_file *bert_index_get(const struct indexed *corpus, int64_t first, i
     char *description;
 
     if (info->sequences >= UINT32_MAX) {
-        error_set(err, "%s: more than 2^32 sentences", indexed_prefix(corpus));
+        error_set(err, "%s: more than 2^32 sentences; split the corpus", indexed_prefix(corpus));
         return NULL;
     }
     if (asprintf(&description,

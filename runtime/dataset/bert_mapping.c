@@ -140,8 +140,10 @@ int64_t bert_mapping(const struct bert_request *r, struct bert_range **ranges, s
     int64_t before;
 
     *ranges = NULL;
-    if (r->target < 2)
-        return error_set(err, "a pair of sentences needs a sequence length of 5 or more");
+    if (r->target < 2) {
+        error_set(err, "a pair of sentences needs a sequence length of 5 or more");
+        return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
+    }
     if (r->short_probability > 0)
         m.ratio = (uint32_t)round(1 / r->short_probability);
     mt19937_seed(&m.rng, r->seed);

@@ -175,7 +175,8 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
         if (sample->tokens[i] < 0 || sample->tokens[i] >= config->mask.vocabulary)
             return error_set(err,
                              "token %" PRId32 " is outside the vocabulary of %" PRId64
-                             "; the data was made with another tokenizer",
+                             "; the data was made with another tokenizer: tokenize it again, or "
+                             "use that tokenizer",
                              sample->tokens[i], config->mask.vocabulary);
         sample->labels[i] = BATCH_IGNORE;
     }

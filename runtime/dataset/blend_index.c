@@ -39,7 +39,8 @@ static int check_taken(struct blend_work *work, struct error *err)
         if (work->taken[i] > work->sizes[i])
             return error_set(err,
                              "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
-                             "; the weights cannot be rounded to so few samples",
+                             "; the weights cannot be rounded to so few samples; use more data, or "
+                             "other weights",
                              dataset_split_name(dataset->split), work->taken[i],
                              indexed_prefix(dataset->members[i].corpus), work->sizes[i]);
     return 0;

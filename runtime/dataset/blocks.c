@@ -8,7 +8,8 @@
 static int add_block(struct blocks *b, int64_t begin, int64_t length, struct error *err)
 {
     if (length > INT32_MAX)
-        return error_set(err, "a line of %" PRId64 " tokens is too long for a sample", length);
+        return error_set(
+            err, "a line of %" PRId64 " tokens is too long for a sample; split the line", length);
     if (b->count == b->capacity) {
         int64_t capacity = b->capacity ? 2 * b->capacity : 1024;
         int64_t *begins = realloc(b->begins, (size_t)capacity * sizeof(*begins));

@@ -171,7 +171,9 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     if (wanted == 0 || blend->count == 0 || !builder->ranges[split].present)
         return 0;
     if (wanted < 0 && blend->weights && !is_single(builder, split))
-        return error_set(err, "%s data: a blend with weights needs a number of samples",
+        return error_set(err,
+                         "%s data: a blend with weights needs a number of samples; drop the "
+                         "weights, or use one corpus",
                          dataset_split_name(split));
     dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
@@ -474,7 +476,7 @@ int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct
     const char *split = dataset_split_name(dataset->split);
 
     if (i < 0 || i >= dataset->samples)
-        return error_set(err,
+        return error_bug(err,
                          "sample %" PRId64 " of the %s data does not exist; there are %" PRId64, i,
                          split, dataset->samples);
     if (dataset->mock) {

@@ -329,8 +329,9 @@ static int build_sample_array(struct work *work, struct error *err)
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
         return -1;
     if (add_up(work) != sizes->tokens)
-        return error_set(err, "%s.idx changed while it was read",
-                         indexed_prefix(work->request->corpus));
+        return error_set(
+            err, "%s.idx changed while it was read; run again when nothing else writes to it",
+            indexed_prefix(work->request->corpus));
     if (cut(work, sizes->documents, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)
         return -1;
@@ -345,8 +346,9 @@ static int lay_out(struct work *work, struct error *err)
     struct index_layout layout = {0};
 
     if (request->first + request->count > INT32_MAX)
-        return error_set(err, "%" PRId64 " sequences are more than Megatron's index can hold",
-                         request->first + request->count);
+        return error_set(
+            err, "%" PRId64 " sequences are more than Megatron's index can hold; split the corpus",
+            request->first + request->count);
     if (cut(work, request->count, err) < 0 ||
         threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
         gpt_sizes(add_up(work), request->count, request->sequence_length, request->samples, sizes,

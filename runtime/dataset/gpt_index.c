@@ -20,11 +20,13 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
     sizes->epochs = 1;
     if (samples >= 0) {
         if (__builtin_mul_overflow(samples, sequence_length, &wanted) || wanted == INT64_MAX)
-            return error_set(err, "%" PRId64 " samples of %" PRId64 " tokens are too many", samples,
-                             sequence_length);
+            return error_set(err,
+                             "%" PRId64 " samples of %" PRId64
+                             " tokens are too many; train for fewer steps",
+                             samples, sequence_length);
         wanted++;
         if (tokens == 0)
-            return error_set(err, "the data contains no tokens");
+            return error_set(err, "the data contains no tokens; tokenize it again, or drop it");
         sizes->epochs = wanted / tokens + (wanted % tokens != 0);
         if (sizes->epochs < 1)
             sizes->epochs = 1;
@@ -68,7 +70,9 @@ static int describe(const struct gpt_request *request, const char *split, char *
                  request->first, info->sequences, split, request->sequence_length, request->samples,
                  request->seed);
     free(absolute);
-    return length < (int)size ? 0 : error_set(err, "%s: the path is too long", prefix);
+    return length < (int)size
+               ? 0
+               : error_set(err, "%s: the path is too long; use a shorter one", prefix);
 }
 
 int index_threads(int wanted)

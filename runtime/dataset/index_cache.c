@@ -30,7 +30,8 @@ static int find_target(const struct index_request *request, const char *director
 
     checksum_name(request->description, strlen(request->description), hash);
     if (snprintf(target->directory, PATH_SIZE, "%s", directory) >= PATH_SIZE - 1)
-        return error_set(err, "%.64s...: the path of the index cache is too long", directory);
+        return error_set(
+            err, "%.64s...: the path of the index cache is too long; use a shorter one", directory);
     snprintf(name, sizeof(name), "%s-%.80s.index", hash, request->kind);
     snprintf(target->path, sizeof(target->path), "%s/%s", target->directory, name);
     snprintf(target->lock, sizeof(target->lock), "%s.lock", target->path);

@@ -64,7 +64,9 @@ static int read_all(const struct index_file *file, void *out, size_t size, int64
                                offset);
     if ((size_t)got < size)
         return error_set(
-            err, "%s: unexpected end at offset %" PRId64 "; it was truncated after it was opened",
+            err,
+            "%s: unexpected end at offset %" PRId64
+            "; it was truncated after it was opened: run again when nothing else writes to it",
             file->path, offset + got);
     return 0;
 }
@@ -188,7 +190,9 @@ int index_writer_layout(struct index_writer *writer, const struct index_layout *
 {
     writer->file.layout = *layout;
     if (place_arrays(&writer->file) < 0)
-        return error_set(err, "%s: the index would be too large", writer->file.path);
+        return error_set(
+            err, "%s: the index would be too large; train for fewer steps, or use less data",
+            writer->file.path);
     if (ftruncate(writer->file.fd, writer->file.size) < 0)
         return error_set(err,
                          "cannot reserve %" PRId64 " bytes for %s: %s; free space, or choose "

@@ -72,7 +72,8 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
     if (fstat(file->fd, &status) < 0)
         return error_set_errno(err, errno, "%s: cannot read its size", file->path);
     if (!S_ISREG(status.st_mode))
-        return error_set(err, "%s is not a regular file", file->path);
+        return error_set(err, "%s is not a regular file; give the prefix of a .bin and .idx file",
+                         file->path);
     file->size = status.st_size;
     if (time)
         *time = status.st_mtim.tv_sec * INT64_C(1000000000) + status.st_mtim.tv_nsec;
@@ -99,7 +100,8 @@ static int read_at(const struct file *file, void *out, size_t size, int64_t offs
     if ((size_t)got < size)
         return error_set(err,
                          "%s: unexpected end at offset %" PRId64
-                         ", %zu more bytes expected; it was truncated after it was opened",
+                         ", %zu more bytes expected; it was truncated after it was opened: run "
+                         "again when nothing else writes to it",
                          file->path, offset + got, size - (size_t)got);
     return 0;
 }
@@ -149,7 +151,8 @@ static int check_counts(struct indexed *d, uint64_t sequences, uint64_t entries,
     if ((uint64_t)d->idx.size != size && (uint64_t)d->idx.size != size + sequences)
         return error_set(err,
                          "%s: %" PRIu64 " sequences and %" PRIu64 " document entries need %" PRIu64
-                         " bytes, the file has %" PRId64 "; it is %s",
+                         " bytes, the file has %" PRId64
+                         "; it is %s: copy the file again, or run `megatron preprocess` again",
                          d->idx.path, sequences, entries, size, d->idx.size,
                          (uint64_t)d->idx.size < size ? "truncated" : "damaged");
     d->info.multimodal = sequences > 0 && (uint64_t)d->idx.size == size + sequences;
@@ -179,7 +182,9 @@ static int read_header(struct indexed *d, struct error *err)
     if (read_at(&d->idx, header, size, 0, err) < 0)
         return -1;
     if (memcmp(header, IDX_MAGIC, IDX_MAGIC_SIZE) != 0)
-        return error_set(err, "%s: offset 0: not an index of tokens (it must begin with MMIDIDX)",
+        return error_set(err,
+                         "%s: offset 0: not an index of tokens (it must begin with MMIDIDX); give "
+                         "the prefix of a .bin and .idx file",
                          d->idx.path);
     if (get_u64(header + IDX_VERSION_AT) != IDX_VERSION)
         return error_set(err,
@@ -189,11 +194,11 @@ static int read_header(struct indexed *d, struct error *err)
     d->info.dtype = header[IDX_DTYPE_AT];
     d->token_size = idx_dtype_size(header[IDX_DTYPE_AT]);
     if (d->token_size == 0)
-        return error_set(err, "%s: offset %d: token type %d is unknown; expected 1 to 10",
+        return error_set(err, "%s: offset %d: token type %d is unknown; expected 1 to 10" AGAIN,
                          d->idx.path, IDX_DTYPE_AT, header[IDX_DTYPE_AT]);
     if (d->info.dtype == IDX_F32 || d->info.dtype == IDX_F64)
-        return error_set(err, "%s: offset %d: token type %d (%s) cannot hold tokens", d->idx.path,
-                         IDX_DTYPE_AT, d->info.dtype, idx_dtype_name(d->info.dtype));
+        return error_set(err, "%s: offset %d: token type %d (%s) cannot hold tokens" AGAIN,
+                         d->idx.path, IDX_DTYPE_AT, d->info.dtype, idx_dtype_name(d->info.dtype));
     d->info.fairseq = is_fairseq(d, get_u64(header + IDX_SEQUENCES_AT));
     if (d->info.fairseq) {
         d->info.sequences = d->info.documents = (int64_t)get_u64(header + IDX_SEQUENCES_AT);
@@ -219,7 +224,8 @@ static int check_sequence(const struct indexed *d, int64_t sequence, int64_t poi
         length * (int64_t)d->token_size > d->bin.size - pointer)
         return error_set(err,
                          "%s: offset %" PRId64 ": sequence %" PRId64 " of %" PRId64
-                         " tokens at byte %" PRId64 " is not within the %" PRId64 " bytes of %s",
+                         " tokens at byte %" PRId64 " is not within the %" PRId64
+                         " bytes of %s" AGAIN,
                          d->idx.path, pointers_at(d) + sequence * IDX_POINTER_SIZE, sequence,
                          length, pointer, d->bin.size, d->bin.path);
     return 0;
@@ -233,13 +239,14 @@ static int check_ends(const struct indexed *d, struct error *err)
     if (indexed_documents(d, 0, 1, &first, err) < 0 || indexed_documents(d, m, 1, &last, err) < 0)
         return -1;
     if (first != 0)
-        return error_set(
-            err, "%s: offset %" PRId64 ": the first document begins at sequence %" PRId64 ", not 0",
-            d->idx.path, documents_at(d), first);
+        return error_set(err,
+                         "%s: offset %" PRId64 ": the first document begins at sequence %" PRId64
+                         ", not 0" AGAIN,
+                         d->idx.path, documents_at(d), first);
     if (last != n)
         return error_set(err,
                          "%s: offset %" PRId64 ": the last document ends at sequence %" PRId64
-                         " of %" PRId64,
+                         " of %" PRId64 AGAIN,
                          d->idx.path, documents_at(d) + m * IDX_DOCUMENT_SIZE, last, n);
     if (n == 0)
         return 0;
@@ -302,8 +309,9 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
                       int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
 {
     if (first < 0 || count < 0 || first > entries || count > entries - first)
-        return error_set(err, "%s: %s [%" PRId64 ", +%" PRId64 ") do not exist; there are %" PRId64,
-                         d->idx.path, what, first, count, entries);
+        return error_set(
+            err, "%s: %s [%" PRId64 ", +%" PRId64 ") do not exist; there are %" PRId64 AGAIN,
+            d->idx.path, what, first, count, entries);
     return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
 }
 
@@ -328,7 +336,8 @@ int indexed_documents(const struct indexed *indexed, int64_t first, int64_t coun
         int64_t entries = indexed->info.sequences + 1;
 
         if (first < 0 || count < 0 || first > entries || count > entries - first)
-            return error_set(err, "%s: document entries [%" PRId64 ", +%" PRId64 ") do not exist",
+            return error_set(err,
+                             "%s: document entries [%" PRId64 ", +%" PRId64 ") do not exist" AGAIN,
                              indexed->idx.path, first, count);
         for (int64_t i = 0; i < count; i++)
             out[i] = first + i;
@@ -362,7 +371,8 @@ static int widen_i64(const struct indexed *d, int64_t byte, int32_t *out, int64_
             return -1;
         for (int64_t i = 0; i < take; i++) {
             if (block[i] < INT32_MIN || block[i] > INT32_MAX)
-                return error_set(err, "%s: offset %" PRId64 ": token %" PRId64 " is out of range",
+                return error_set(err,
+                                 "%s: offset %" PRId64 ": token %" PRId64 " is out of range" AGAIN,
                                  d->bin.path, byte + i * (int64_t)sizeof(block[0]), block[i]);
             out[i] = (int32_t)block[i];
         }
@@ -405,7 +415,8 @@ static int read_tokens(const struct indexed *d, int64_t byte, int32_t *out, int6
             break;
         case IDX_U32:
             if (out[i] < 0)
-                return error_set(err, "%s: offset %" PRId64 ": token %" PRIu32 " is out of range",
+                return error_set(err,
+                                 "%s: offset %" PRId64 ": token %" PRIu32 " is out of range" AGAIN,
                                  d->bin.path, byte + 4 * i, (uint32_t)out[i]);
             break;
         default:
@@ -428,7 +439,7 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
     if (offset < 0 || offset > length || count > length - offset)
         return error_set(err,
                          "%s: tokens [%" PRId64 ", +%" PRId64 ") of sequence %" PRId64
-                         " do not exist; it has %" PRId32,
+                         " do not exist; it has %" PRId32 AGAIN,
                          indexed->idx.path, offset, count, sequence, length);
     if (count < 0)
         count = length - offset < capacity ? length - offset : capacity;
@@ -445,9 +456,9 @@ int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, 
     int64_t size = (int64_t)indexed->token_size, total = indexed->bin.size / size;
 
     if (first < 0 || count < 0 || first > total || count > total - first)
-        return error_set(err,
-                         "%s: tokens [%" PRId64 ", +%" PRId64 ") do not exist; it has %" PRId64,
-                         indexed->bin.path, first, count, total);
+        return error_set(
+            err, "%s: tokens [%" PRId64 ", +%" PRId64 ") do not exist; it has %" PRId64 AGAIN,
+            indexed->bin.path, first, count, total);
     return read_tokens(indexed, first * size, out, count, err);
 }
 
@@ -470,7 +481,8 @@ static int verify_sequences(const struct indexed *d, int32_t *lengths, int64_t *
             if (entries[i] != expected)
                 return error_set(err,
                                  "%s: offset %" PRId64 ": sequence %" PRId64
-                                 " begins at byte %" PRId64 ", the one before it ends at %" PRId64,
+                                 " begins at byte %" PRId64
+                                 ", the one before it ends at %" PRId64 AGAIN,
                                  d->idx.path, pointers_at(d) + (first + i) * IDX_POINTER_SIZE,
                                  first + i, entries[i], expected);
             expected += lengths[i] * (int64_t)d->token_size;
@@ -478,9 +490,9 @@ static int verify_sequences(const struct indexed *d, int32_t *lengths, int64_t *
         }
     }
     if (expected != d->bin.size)
-        return error_set(err,
-                         "%s: the sequences of %s end at byte %" PRId64 ", the file at %" PRId64,
-                         d->bin.path, d->idx.path, expected, d->bin.size);
+        return error_set(
+            err, "%s: the sequences of %s end at byte %" PRId64 ", the file at %" PRId64 AGAIN,
+            d->bin.path, d->idx.path, expected, d->bin.size);
     if (tokens)
         *tokens = total;
     return 0;
@@ -500,7 +512,7 @@ static int verify_documents(const struct indexed *d, int64_t *entries, struct er
                 return error_set(err,
                                  "%s: offset %" PRId64 ": document %" PRId64
                                  " begins at sequence %" PRId64 "; expected %" PRId64
-                                 " to %" PRId64,
+                                 " to %" PRId64 AGAIN,
                                  d->idx.path, documents_at(d) + (first + i) * IDX_DOCUMENT_SIZE,
                                  first + i, entries[i], before, d->info.sequences);
             before = entries[i];

@@ -84,7 +84,7 @@ static int check_config(const struct batch_loader_config *config, struct error *
         return error_remedy(err, REMEDY_MICRO_BATCH);
     }
     if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
-        return error_set(err, "there is no data-parallel rank %d of %d", config->rank,
+        return error_bug(err, "there is no data-parallel rank %d of %d", config->rank,
                          config->ranks);
     if (config->buffer_count < 2 || config->consumed < 0)
         return error_bug(err, "batch loader with %d buffers (at least 2) from sample %" PRId64,
@@ -188,7 +188,7 @@ int batch_loader_next(struct batch_loader *loader, struct batch *batch, struct e
     number = loader->to_give;
     slot = &loader->slots[number % slots];
     if (number >= loader->to_release + slots)
-        status = error_set(err, "all %d buffers of the loader are in use; release one", slots);
+        status = error_bug(err, "all %d buffers of the loader are in use", slots);
     else if ((loader->to_fill <= number || slot->state == SLOT_FILLING) &&
              wait_filled(loader, slot, number) < 0)
         status =

@@ -66,9 +66,9 @@ static int make_blocks(struct masked *m, const char *prefix, struct error *err)
         return -1;
     info = indexed_info(m->corpus);
     if (info->multimodal)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s.idx: multimodal data cannot train a masked language model",
-                              prefix);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s.idx: multimodal data cannot train a masked language model; use text data", prefix);
     if (tokens == 0)
         return error_set_code(err, ERROR_USAGE, "%s: it contains no tokens; tokenize it again",
                               prefix);

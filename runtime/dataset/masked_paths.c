@@ -50,7 +50,7 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
         return error_remedy(err, REMEDY_TRAIN_PREFIX);
     }
     if (length >= PATH_MAX - 4)
-        return error_set(err, "the path of the %s data is too long", name);
+        return error_set(err, "the path of the %s data is too long; use a shorter one", name);
     if (length == 0 || own->count == 1 || split == DATASET_TRAIN)
         return 0;
     /* In a directory, validation and test data are optional. */

@@ -45,8 +45,9 @@ static int check_text(const struct fill_mask *f, const struct masked_text *t, st
         c->position == POSITION_LEARNED ? c->positions - c->position_offset : c->positions;
 
     if (t->mask_count == 0 && !f->o->pseudo_perplexity)
-        return error_set_code(err, ERROR_USAGE, "the prompt \"%.60s\" has no %s", t->text,
-                              f->ids.mask_text);
+        return error_set_code(err, ERROR_USAGE,
+                              "the prompt \"%.60s\" has no %s; write %s where a token is missing",
+                              t->text, f->ids.mask_text, f->ids.mask_text);
     if (t->mask_count > 0 && f->o->pseudo_perplexity)
         return error_set_code(err, ERROR_USAGE,
                               "the text \"%.60s\" has a %s; remove it: the pseudo-perplexity masks "

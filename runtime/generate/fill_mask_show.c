@@ -2,6 +2,7 @@
 #include "fill_mask_private.h"
 #include "output.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,5 +81,5 @@ int fill_mask_show(const struct fill_mask_show *s, const struct masked_text *t,
             fprintf(s->stream, "]");
     }
     fprintf(s->stream, s->json ? several ? "]\n" : "\n" : "\n");
-    return ferror(s->stream) ? error_set(err, "cannot write the result") : 0;
+    return ferror(s->stream) ? error_set_errno(err, errno, "cannot write the result") : 0;
 }

@@ -5,6 +5,7 @@
 #include "prompts.h"
 #include "weights.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -183,7 +184,7 @@ static void show(void *context)
 
     if (g->ranks.comm->rank == 0 && g->trouble.text[0] == '\0' &&
         output_show(&g->output, &g->trouble) < 0 && g->trouble.text[0] == '\0')
-        error_set(&g->trouble, "cannot write the text");
+        error_set_errno(&g->trouble, errno, "cannot write the text to standard output");
 }
 
 static int run_round(struct generate *g, int64_t round, struct error *err)

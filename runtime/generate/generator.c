@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generator.h"
+#include "remedy.h"
 #include "clock.h"
 
 #include <math.h>
@@ -312,9 +313,11 @@ static int choose(struct generator *g, struct window *w, const struct text *text
 
         if (t < count && texts[t].finish == FINISH_NOT) {
             id = pick(g, &texts[t], t, together);
-            if (id < 0)
-                rc = error_set(err, "the model's logits are NaN for every token: its weights are "
-                                    "damaged or overflow their data type");
+            if (id < 0) {
+                error_set(err, "the model's logits are NaN for every token: its weights are "
+                               "damaged or overflow their data type");
+                rc = error_remedy(err, REMEDY_LOAD_OR_PRECISION);
+            }
         }
         g->host_picked[t] = (int32_t)id;
     }

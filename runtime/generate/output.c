@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "output.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +139,6 @@ int output_show(struct output *o, struct error *err)
         o->begun = 0;
     }
     if (fflush(o->stream) != 0 || ferror(o->stream))
-        return error_set(err, "cannot write to standard output");
+        return error_set_errno(err, errno, "cannot write to standard output");
     return 0;
 }

@@ -16,7 +16,10 @@ int announcement_open(struct announcement *announcement, const struct image_cach
 {
     if (strchr(step, '/') || snprintf(announcement->path, sizeof(announcement->path),
                                       "%s/work/step-%s.lease", cache->directory, step) >= 3000)
-        return error_set(err, "the name %.100s of the step cannot be used as a file name", step);
+        return error_set(err,
+                         "the name %.100s of the step cannot be used as a file name; use letters, "
+                         "digits, dots and dashes",
+                         step);
     return 0;
 }
 

@@ -40,8 +40,8 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     else if (home && home[0] == '/')
         length = snprintf(directory, size, "%s/.cache/megatron/images", home);
     else
-        return error_set(
-            err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME is set");
+        return error_set(err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME "
+                              "is set; set one of them");
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
         return error_set(
             err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
@@ -59,8 +59,10 @@ static int reject_owner(const char *what, enum directory_kind kind, uid_t owner,
                          "%s belongs to user %u, not to you; set MEGATRON_IMAGE_CACHE to a "
                          "directory of your own",
                          what, (unsigned)found);
-    return error_set(err, "%s%s belongs to user %u; only %s may own it", what,
-                     kind == PARENT ? "," : "", (unsigned)found,
+    return error_set(err,
+                     "%s%s belongs to user %u; only %s may own it; ask the administrator to "
+                     "correct its owner (chown)",
+                     what, kind == PARENT ? "," : "", (unsigned)found,
                      owner ? "the publisher of the images and root" : "root");
 }
 
@@ -80,7 +82,7 @@ static int check_directory(const char *path, enum directory_kind kind, uid_t own
         return error_set(err, "%s%s is not a directory%s", what, kind == PARENT ? "," : "",
                          S_ISLNK(info.st_mode)
                              ? " but a symbolic link; name the directory that it points to"
-                             : "");
+                             : "; name another path");
     if (info.st_uid != owner && info.st_uid != 0)
         return reject_owner(what, kind, owner, info.st_uid, err);
     if ((info.st_mode & 022) && !(kind == PARENT && (info.st_mode & S_ISVTX)))
@@ -136,7 +138,9 @@ int image_cache_find(const struct image_cache *cache, const char *key, char *pat
     int fd, rc;
 
     if (join(path, size, cache->directory, key, ".sqsh") < 0)
-        return error_set(err, "the path of the image cache is too long");
+        return error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return 0;
@@ -224,7 +228,9 @@ static int publish(const struct image_cache *cache, const char *key, const char 
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open the imported image %.300s", draft);
     if (join(path, size, cache->directory, key, ".sqsh") < 0)
-        rc = error_set(err, "the path of the image cache is too long");
+        rc = error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     else
         rc = publish_open(cache, key, draft, fd, origin, known, path, err);
     close(fd);

@@ -150,7 +150,7 @@ static int succeeded(const struct work *work)
 
 static int say_lost(const struct image_request *request, struct error *err)
 {
-    return error_set(err, "another process took over the import of %.500s",
+    return error_set(err, "another process took over the import of %.500s; run the command again",
                      request->reference->text);
 }
 
@@ -338,7 +338,9 @@ static int prepare(struct work *work, const char *key, struct error *err)
     remove_drafts(request, key);
     snprintf(name, sizeof(name), "%s@%s.draft", key, work->lease.owner);
     if (image_cache_unfinished(request->cache, name, work->draft, sizeof(work->draft)) < 0)
-        return error_set(err, "the path of the image cache is too long");
+        return error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     rc = enroot_check(&call, err);
     if (rc == 0)
         rc = scratch_create(&work->scratch, request->temporary, err);
@@ -449,7 +451,9 @@ static int obtain(struct work *work, const char *key, char *path, size_t size, s
 
     snprintf(name, sizeof(name), "%s.lease", key);
     if (image_cache_unfinished(request->cache, name, lease, sizeof(lease)) < 0)
-        return error_set(err, "the path of the image cache is too long");
+        return error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     for (;;) {
         int rc = find_anywhere(request, key, path, size, err);
 

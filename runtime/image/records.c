@@ -65,7 +65,9 @@ int image_cache_remember(const struct image_cache *cache, const char *name, cons
     char path[4096];
 
     if (name_path(cache, name, path, sizeof(path)) < 0)
-        return error_set(err, "the path of the image cache is too long");
+        return error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     return remember(cache, path, name, key, err);
 }
 

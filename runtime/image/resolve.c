@@ -205,7 +205,9 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
 
     name_record(request, name);
     if (image_cache_lease_job(request->cache, request->job, name, path, sizeof(path)) < 0)
-        return error_set(err, "the path of the image cache is too long");
+        return error_set(
+            err,
+            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
     while (image_cache_recall_job(request->cache, request->job, name, key) < 0 && taken == 0 &&
            clock_now() - begun < DIGEST_TIMEOUT && !is_stopped(request->stop)) {
         taken = lease_take(&lease, path, request->patience, &watch, err);

@@ -45,11 +45,14 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     if (rc < 0)
         return -1;
     if (limit > 0 && total + need > limit)
-        return error_set(err, "an image of %" PRId64 " MB exceeds image_stage_max", need / 1000000);
+        return error_set(
+            err, "an image of %" PRId64 " MB exceeds image_stage_max; raise it in plugstack.conf",
+            need / 1000000);
     room = file_free_space(stage->directory);
     if (room >= 0 && need >= room)
         return error_set(err,
-                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64 " MB free",
+                         "not enough space in %.300s: %" PRId64 " MB needed, %" PRId64
+                         " MB free; free space there",
                          stage->directory, need / 1000000, room / 1000000);
     return 0;
 }
@@ -61,8 +64,10 @@ static int has_timed_out(const struct stage_request *request, double begun)
 
 static int take_too_long(const struct stage_request *request, struct error *err)
 {
-    return error_set(err, "copying the image to %.300s took longer than %.0f seconds",
-                     request->directory, request->timeout);
+    return error_set(
+        err,
+        "copying the image to %.300s took longer than %.0f seconds; check the load of its disk",
+        request->directory, request->timeout);
 }
 
 /* A copy in progress. */
@@ -190,7 +195,8 @@ static int check_directories(const char *directory, const char *own, struct erro
     if (lstat(directory, &info) < 0)
         return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
     if (!S_ISDIR(info.st_mode))
-        return error_set(err, "image_stage=%.300s is not a directory", directory);
+        return error_set(err, "image_stage=%.300s is not a directory; correct it in plugstack.conf",
+                         directory);
     if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
         return error_set(err,
                          "image_stage=%.300s is not used: other users could replace its contents; "

@@ -85,7 +85,9 @@ int64_t board_scan(struct work *work, struct board *board, struct error *err)
     int64_t left = 0;
 
     if (!directory)
-        return error_set(err, "%s is gone: another run has taken over", work->base);
+        return error_set(err,
+                         "%s is gone: another run has taken over; start only one run for an output",
+                         work->base);
     pthread_mutex_lock(&board->lock);
     while ((entry = readdir(directory)))
         read_entry(work, board, entry->d_name);
@@ -124,7 +126,9 @@ static int create_claim(struct work *work, struct board *board, size_t number, i
             return 0;
         }
         if (fd < 0 && errno == ENOENT)
-            return error_set(err, "%s is gone: another run has taken over", work->base);
+            return error_set(
+                err, "%s is gone: another run has taken over; start only one run for an output",
+                work->base);
         if (fd < 0)
             return error_set_errno(err, errno, "cannot create %s", path);
         close(fd);

@@ -127,7 +127,7 @@ static int count_input(const struct preprocess_config *config, struct error *err
     if (rc == 0)
         rc = threads_loop(threads, (int64_t)plan.chunk_count, count_chunk, &counting, err);
     if (rc == 0 && counting.words.count == 0)
-        rc = error_set_code(err, ERROR_USAGE, "the input contains no words");
+        rc = error_set_code(err, ERROR_USAGE, "the input contains no words; check the input files");
     if (rc == 0)
         rc =
             fairseq_dict_write(&counting.words, &config->dictionary_rules, config->dictionary, err);

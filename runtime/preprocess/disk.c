@@ -19,7 +19,7 @@ int disk_path(char *buffer, struct error *err, const char *format, ...)
     length = vsnprintf(buffer, DISK_PATH, format, args);
     va_end(args);
     if (length < 0 || length >= DISK_PATH)
-        return error_set(err, "the path %.200s... is too long", buffer);
+        return error_set(err, "the path %.200s... is too long; use a shorter one", buffer);
     return 0;
 }
 

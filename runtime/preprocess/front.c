@@ -231,6 +231,8 @@ static int open_file(struct front *front, size_t key, struct error *err)
 int front_open(struct front *front, const struct preprocess_config *config, struct work *work,
                struct board *board, size_t id_size, struct error *err)
 {
+    int rc;
+
     if (front->open || work->world->size > 1 || config->shards > 1 || config->max_documents > 0)
         return 0;
     front->work = work;
@@ -246,9 +248,10 @@ int front_open(struct front *front, const struct preprocess_config *config, stru
         if (open_file(front, front->keys, err) < 0)
             return -1;
     front->buffer = front->buffers + config->key_count * BUFFER_SIZE;
-    front->writing = pthread_create(&front->writer, NULL, write_thread, front) == 0;
+    rc = pthread_create(&front->writer, NULL, write_thread, front);
+    front->writing = rc == 0;
     if (!front->writing)
-        return error_set(err, "cannot start a thread");
+        return error_set_errno(err, rc, "cannot start a thread");
     return front_pass(front, front->next, err);
 }
 

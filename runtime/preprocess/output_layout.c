@@ -160,8 +160,8 @@ static int check_taken(const struct output_layout *layout, const char *path, str
     if (layout->begins[layout->chunks].documents > 0)
         return 0;
     if (skipped == 0)
-        return error_set_code(err, ERROR_USAGE, "%s contains no documents%s", path,
-                              layout->bytes == 0 ? ": the input is empty" : "");
+        return error_set_code(err, ERROR_USAGE, "%s contains no documents%s; check the input files",
+                              path, layout->bytes == 0 ? ": the input is empty" : "");
     error_set_code(
         err, ERROR_USAGE, "%s: none of %lld documents is valid (%s)%s", path, (long long)skipped,
         document_fault_text((enum document_fault)most),

@@ -363,7 +363,7 @@ struct part_reader *part_open(const char *path, uint64_t identity, uint64_t chun
         return reader;
     if (rc > 0) {
         *torn = 1;
-        error_set(err, "%s is incomplete", path);
+        error_set(err, "%s is incomplete; check the disk and run again", path);
     }
     part_close(reader);
     return NULL;
@@ -441,7 +441,8 @@ static int take_block(struct part_reader *reader, const struct block_header *hea
 static int torn_block(struct part_reader *reader, int *torn, struct error *err)
 {
     *torn = 1;
-    return error_set(err, "%s is damaged at byte %lld", reader->path, (long long)reader->at);
+    return error_set(err, "%s is damaged at byte %lld; check the disk and run again", reader->path,
+                     (long long)reader->at);
 }
 
 /* Read a part whose blocks are small at once. Returns 0, 1 if it is torn, -1. */

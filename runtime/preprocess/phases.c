@@ -191,7 +191,9 @@ static int do_finish(struct run *run, struct error *err)
             return 0;
         /* The end message was written and removed before this rank saw it. */
         if (disk_is_gone(run->work.base))
-            return error_set(err, "%s is gone: another run has taken over", run->work.base);
+            return error_set(
+                err, "%s is gone: another run has taken over; start only one run for an output",
+                run->work.base);
         rc = take_single(run, err);
         if (rc < 0)
             return -1;

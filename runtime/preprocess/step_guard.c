@@ -36,7 +36,7 @@ static void *watch(void *argument)
 
     while (poll(&step, 1, -1) < 1)
         ;
-    last_resort("slurmstepd has ended; this rank ends, too");
+    last_resort("slurmstepd has ended; this rank ends, too; see the log of slurmd on this node");
 }
 
 void step_guard_start(void)

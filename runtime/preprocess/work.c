@@ -181,7 +181,8 @@ static int read_plan(struct work *work, struct input_plan *plan, const char *ide
         rc = 1;
     if (rc > 0) {
         input_plan_clear(plan);
-        return error_set(err, "another run has taken over %s", work->root);
+        return error_set(err, "another run has taken over %s; start only one run for an output",
+                         work->root);
     }
     work->owned = rc == 0;
     return rc;

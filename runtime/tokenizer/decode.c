@@ -109,8 +109,10 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
             (tokenizer->decode != DECODE_NUMBERS &&
              tokenizer->vocabulary.entries[ids[i]].kind == VOCABULARY_ABSENT)) {
             out->length = before;
-            return error_set_code(err, ERROR_USAGE, "id %lld is not in the vocabulary of %lld",
-                                  (long long)ids[i], (long long)tokenizer->vocab_size);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "id %lld is not in the vocabulary of %lld; was it made with another tokenizer?",
+                (long long)ids[i], (long long)tokenizer->vocab_size);
         }
         if (tokenizer->decode == DECODE_NUMBERS) {
             rc = put_number(out, ids[i], i == 0);

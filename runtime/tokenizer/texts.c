@@ -17,7 +17,9 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
                      struct error *err)
 {
     if (id < 0 || id >= encoder->tokenizer->vocab_size)
-        return error_set(err, "id %lld is not in the vocabulary", (long long)id);
+        return error_set(err,
+                         "id %lld is not in the vocabulary; was it made with another tokenizer?",
+                         (long long)id);
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
 
@@ -154,7 +156,7 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     if (tokenizer->map)
         word_strip(&text, &length);
     if (length >= limit)
-        return error_set(err, "a text of %zu bytes; at most %llu can be encoded", length,
+        return error_set(err, "a text of %zu bytes; at most %llu can be encoded: split it", length,
                          (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)

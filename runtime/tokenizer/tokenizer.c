@@ -193,6 +193,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
     return tokenizer;
 failed:
+    error_advise(err, remedy_words(REMEDY_TOKENIZER_FILES));
     tokenizer_destroy(tokenizer);
     return NULL;
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "bpe_private.h"
 #include "byte_level.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <stdlib.h>
@@ -158,8 +159,10 @@ int bpe_write_words(struct bpe_learning *l, const struct lexicon *lexicon, struc
 
     l->words = calloc(lexicon->count + 1, sizeof(*l->words));
     l->symbols = malloc((lexicon->text.size + 1) * sizeof(*l->symbols));
-    if (!l->words || !l->symbols)
-        return error_set(err, "out of memory for %zu words; keep fewer of them", lexicon->count);
+    if (!l->words || !l->symbols) {
+        error_set(err, "out of memory for %zu words", lexicon->count);
+        return error_remedy(err, REMEDY_MAX_WORDS);
+    }
     find_bytes(l, bytes);
     l->word_count = lexicon->count;
     for (size_t i = 0; i < lexicon->count && !l->failed; i++) {

@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "bpe_private.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -330,19 +331,22 @@ int bpe_learn(const struct lexicon *lexicon, const struct bpe_rules *rules,
     int rc;
 
     memset(learned, 0, sizeof(*learned));
-    if (lexicon->count >= UINT32_MAX)
-        return error_set(err, "%zu different words are too many; keep fewer of them",
-                         lexicon->count);
+    if (lexicon->count >= UINT32_MAX) {
+        error_set(err, "%zu different words are too many", lexicon->count);
+        return error_remedy(err, REMEDY_MAX_WORDS);
+    }
     rc = bpe_add_alphabet(&l, lexicon, err);
     if (rc == 0 && (int64_t)learned->tokens.count > rules->vocab_size)
         rc = error_set_code(err, ERROR_USAGE,
                             "a vocabulary of %lld tokens is too small: the special tokens and the "
-                            "alphabet already take %zu",
+                            "alphabet already take %zu; use a larger vocabulary",
                             (long long)rules->vocab_size, learned->tokens.count);
     if (rc == 0)
         rc = bpe_write_words(&l, lexicon, err);
-    if (rc == 0 && (grow_pairs(&l) < 0 || count_pairs(&l) < 0))
-        rc = error_set(err, "out of memory for %zu words; keep fewer of them", lexicon->count);
+    if (rc == 0 && (grow_pairs(&l) < 0 || count_pairs(&l) < 0)) {
+        error_set(err, "out of memory for %zu words", lexicon->count);
+        rc = error_remedy(err, REMEDY_MAX_WORDS);
+    }
     if (rc == 0)
         rc = merge_all(&l, err);
     clear(&l);

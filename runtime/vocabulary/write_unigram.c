@@ -168,7 +168,7 @@ int write_unigram_files(const struct learn_config *config, const struct unigram_
                         struct error *err)
 {
     if (config->special_count > MOST_SPECIALS - CONTROLS)
-        return error_set_code(err, ERROR_USAGE, "%zu special tokens are more than %d",
+        return error_set_code(err, ERROR_USAGE, "%zu special tokens are more than %d; use fewer",
                               config->special_count, MOST_SPECIALS - CONTROLS);
     return write_model(config, learned, err) < 0 ? -1 : write_json(config, learned, err);
 }

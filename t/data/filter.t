@@ -89,7 +89,7 @@ done <<'ROWS'
 --input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 is not between
 ROWS
 run filter --input nowhere.jsonl --output x.jsonl
-is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory" "a file that is not there" || diag "$out"
+is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory; check the path" "a file that is not there" || diag "$out"
 run filter --list-rules
 is "$rc $(grep -c ' drop: ' <<<"$out")" "0 36" "--list-rules"
 

@@ -62,11 +62,11 @@ fails() { # SENTENCE ARGUMENTS...
     out=$("$megatron" "$@" 2>&1 </dev/null)
     is "$?: $out" "${code:-1}: megatron $sentence" "$sentence"
 }
-code=2 fails "detokenize: id 50257 is not in the vocabulary of 50257" detokenize 50257
+code=2 fails "detokenize: id 50257 is not in the vocabulary of 50257; was it made with another tokenizer?" detokenize 50257
 code=2 fails "detokenize: id=x is not a whole number" detokenize x
 code=2 fails "tokenize: Llama2Tokenizer needs a SentencePiece model; name it with --tokenizer-model" \
     tokenize --tokenizer-type Llama2Tokenizer a
-code=2 fails "tokenize: cannot open $work/none: No such file or directory" \
+code=2 fails "tokenize: cannot open $work/none: No such file or directory; check the path" \
     tokenize --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/none" a
 code=2 fails "tokenize: BertWordPieceCase needs a vocabulary file, BERT's vocab.txt; name it with --vocab-file" \
     tokenize --tokenizer-type BertWordPieceCase a

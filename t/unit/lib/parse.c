@@ -67,6 +67,13 @@ static void test_remedies(void)
     error_set_errno(&err, ENOENT, "%s", long_text);
     error_append(&err, "; y");
     is(err.text + strlen(err.text) - 5, "x:; y", "a text without room for the general one");
+    error_set(&err, "line 3 of f is damaged");
+    error_advise(&err, "copy it again");
+    is(err.text, "line 3 of f is damaged; copy it again", "a reader of files adds a remedy");
+    error_advise(&err, "download it");
+    is(err.text, "line 3 of f is damaged; copy it again", "  if there is none");
+    error_append(&err, "; use g");
+    is(err.text, "line 3 of f is damaged; use g", "  and a specific one replaces it");
     err.text[0] = '\0';
     error_append(&err, "; z");
     is(err.text, "; z", "a text that was emptied");

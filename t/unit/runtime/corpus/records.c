@@ -509,10 +509,10 @@ static void test_files(void)
         {{"d/*.jsonl"}, "d/a.jsonl d/b.jsonl d/x[1].jsonl "},
         {{"d/b.jsonl", "d/a.jsonl"}, "d/b.jsonl d/a.jsonl "},
         {{"d/x[1].jsonl"}, "d/x[1].jsonl "},
-        {{"d/z*"}, "no file matches d/z*"},
-        {{"d/none"}, "cannot read d/none: No such file or directory"},
-        {{"-", "d"}, "standard input must be the only input"},
-        {{"empty"}, "directory empty contains no files"},
+        {{"d/z*"}, "no file matches d/z*; check the pattern and its directories"},
+        {{"d/none"}, "cannot read d/none: No such file or directory; check the path"},
+        {{"-", "d"}, "standard input must be the only input; drop the other files, or the -"},
+        {{"empty"}, "directory empty contains no files; name one with input files"},
         {{"/dev/null"}, "/dev/null is neither a file nor a directory; see the manual"},
     };
 

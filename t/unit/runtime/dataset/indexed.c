@@ -57,14 +57,18 @@ static const struct {
     {"header cut", 0, 0, 0, 33, 0,
      ".idx has 33 bytes, less than the header of 34; it is truncated" AGAIN},
     {"magic", 3, 1, 'x', -1, 0,
-     ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX)"},
+     ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX); give the prefix of a "
+     ".bin and .idx file"},
     {"magic's last zero", 8, 1, 1, -1, 0,
-     ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX)"},
+     ".idx: offset 0: not an index of tokens (it must begin with MMIDIDX); give the prefix of a "
+     ".bin and .idx file"},
     {"version", 9, 8, 2, -1, 0,
      ".idx: index version 2 is not supported, only 1; tokenize the corpus again"},
-    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; expected 1 to 10"},
-    {"type 11", 17, 1, 11, -1, 0, ".idx: offset 17: token type 11 is unknown; expected 1 to 10"},
-    {"type float", 17, 1, 7, -1, 0, ".idx: offset 17: token type 7 (float32) cannot hold tokens"},
+    {"type 0", 17, 1, 0, -1, 0, ".idx: offset 17: token type 0 is unknown; expected 1 to 10" AGAIN},
+    {"type 11", 17, 1, 11, -1, 0,
+     ".idx: offset 17: token type 11 is unknown; expected 1 to 10" AGAIN},
+    {"type float", 17, 1, 7, -1, 0,
+     ".idx: offset 17: token type 7 (float32) cannot hold tokens" AGAIN},
     {"sequences overflow", 18, 8, INT64_MAX, -1, 0,
      ".idx: offset 18: damaged: the header claims 9223372036854775807 sequences" AGAIN},
     {"sequences wrap", 18, 8, INT64_C(0x5555555555555556), -1, 0,
@@ -74,15 +78,18 @@ static const struct {
     {"no document entry", 26, 8, 0, -1, 0,
      ".idx: offset 26: damaged: the header claims 0 entries in the document array" AGAIN},
     {"more sequences than bytes", 18, 8, 7, -1, 0,
-     ".idx: 7 sequences and 7 document entries need 174 bytes, the file has 162; it is truncated"},
+     ".idx: 7 sequences and 7 document entries need 174 bytes, the file has 162; it is truncated: "
+     "copy the file again, or run `megatron preprocess` again"},
     {"cut", 0, 0, 0, 161, 0,
-     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 161; it is truncated"},
+     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 161; it is truncated: "
+     "copy the file again, or run `megatron preprocess` again"},
     {"longer", 0, 0, 0, 163, 0,
-     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 163; it is damaged"},
+     ".idx: 6 sequences and 7 document entries need 162 bytes, the file has 163; it is damaged: "
+     "copy the file again, or run `megatron preprocess` again"},
     {"first document", DOCUMENTS, 8, 1, -1, 0,
-     ".idx: offset 106: the first document begins at sequence 1, not 0"},
+     ".idx: offset 106: the first document begins at sequence 1, not 0" AGAIN},
     {"last document", DOCUMENTS + 48, 8, 5, -1, 0,
-     ".idx: offset 154: the last document ends at sequence 5 of 6"},
+     ".idx: offset 154: the last document ends at sequence 5 of 6" AGAIN},
     {"last length negative", 34 + 20, 4, -1, -1, 0,
      ".idx: offset 54: sequence 5 has length -1; the file is damaged" AGAIN},
     {"last pointer far", POINTERS + 40, 8, INT64_MAX, -1, 0,
@@ -96,11 +103,11 @@ static const struct {
     {"pointer negative", POINTERS + 8, 8, -2, -1, 1,
      ".idx: offset 66: sequence 1 of 7 tokens at byte -2 is not within the 62 bytes of "},
     {"pointer moved", POINTERS + 8, 8, 8, -1, 1,
-     ".idx: offset 66: sequence 1 begins at byte 8, the one before it ends at 10"},
+     ".idx: offset 66: sequence 1 begins at byte 8, the one before it ends at 10" AGAIN},
     {"documents out of order", DOCUMENTS + 16, 8, 0, -1, 1,
-     ".idx: offset 122: document 2 begins at sequence 0; expected 1 to 6"},
+     ".idx: offset 122: document 2 begins at sequence 0; expected 1 to 6" AGAIN},
     {"document beyond", DOCUMENTS + 16, 8, 99, -1, 1,
-     ".idx: offset 122: document 2 begins at sequence 99; expected 1 to 6"},
+     ".idx: offset 122: document 2 begins at sequence 99; expected 1 to 6" AGAIN},
 };
 
 static void test_hostile(void)
@@ -121,7 +128,8 @@ static void test_hostile(void)
             perror(path);
         snprintf(expected, sizeof(expected), "%s%s", scratch_path("h"), hostile[i].text);
         if (hostile[i].text[strlen(hostile[i].text) - 1] == ' ')
-            strcat(expected, scratch_path("h.bin"));
+            snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%s%s",
+                     scratch_path("h.bin"), AGAIN);
         d = indexed_open(scratch_path("h"), &err);
         ok((d != NULL) == hostile[i].late, "%s: %s", hostile[i].name,
            hostile[i].late ? "opens" : "is refused");
@@ -150,14 +158,15 @@ static void test_bin(void)
     ok(indexed_tokens(d, 3, 0, -1, out, TOKENS, &err) == -1, "the missing data cannot");
     snprintf(expected, sizeof(expected),
              "%s: unexpected end at offset 30, 12 more bytes expected; it was truncated after it "
-             "was opened",
+             "was opened: run again when nothing else writes to it",
              scratch_path("b.bin"));
     is(err.text, expected, "with the sentence");
     ok(truncate(scratch_path("b.idx"), 40) == 0 && indexed_length(d, 5, &err) == -1,
        "the same for the .idx file");
     indexed_close(d);
     ok(!indexed_open(scratch_path("nothing"), &err), "no file");
-    snprintf(expected, sizeof(expected), "%s: cannot open: No such file or directory",
+    snprintf(expected, sizeof(expected),
+             "%s: cannot open: No such file or directory; check the path",
              scratch_path("nothing.idx"));
     is(err.text, expected, "with the sentence");
     corpus_write(scratch_path("e"), IDX_I32, lengths, 0);

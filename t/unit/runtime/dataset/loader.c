@@ -236,16 +236,16 @@ static void test_end(void)
     }
     is_int(got, samples, "all samples come");
     snprintf(expected, sizeof(expected),
-             "sample %lld of the train data does not exist; there are %lld", (long long)samples,
-             (long long)samples);
-    is(err.text, expected, "then an error");
+             "internal error: sample %lld of the train data does not exist; there are %lld; ",
+             (long long)samples, (long long)samples);
+    ok(strncmp(err.text, expected, strlen(expected)) == 0, "then an error: %s", err.text);
     ok(batch_loader_next(loading.loader, &batch, &err) == -1, "which stays");
     ok(batch_loader_waited(loading.loader) < 30, "no deadline was waited for");
     unload(&loading);
     load(&loading, dataset, 0, 1, 0, 1, 1);
     for (int i = 0; i < 4; i++)
         batch_loader_next(loading.loader, &batch, &err);
-    ok(batch_loader_next(loading.loader, &batch, &err) == -1 && strstr(err.text, "release one"),
+    ok(batch_loader_next(loading.loader, &batch, &err) == -1 && strstr(err.text, "are in use"),
        "all buffers in use");
     unload(&loading);
     dataset_destroy(dataset);

@@ -37,7 +37,7 @@ static inline const char *write_text(const char *name, const char *text)
     return write_file(name, text, strlen(text));
 }
 
-/* The error of creating a tokenizer, with the directory cut out. */
+/* The error of creating a tokenizer, with the directory and the general remedy cut out. */
 static inline const char *refusal(struct tokenizer_config config)
 {
     static char text[2048];
@@ -48,7 +48,7 @@ static inline const char *refusal(struct tokenizer_config config)
         tokenizer_destroy(tokenizer);
         return "(accepted)";
     }
-    snprintf(text, sizeof(text), "%s", err.text);
+    snprintf(text, sizeof(text), "%.*s", (int)(strlen(err.text) - (size_t)err.advice), err.text);
     while ((at = strstr(text, directory)))
         memmove(at, at + strlen(directory) + 1, strlen(at + strlen(directory) + 1) + 1);
     return text;
