@@ -8,8 +8,9 @@
 
 static const char out_of_memory[] = "out of memory";
 
-static const char memory_advice[] = "raise the memory limit of the job (--mem), or run fewer "
-                                    "tasks per node";
+static const char memory_advice[] =
+    "raise the memory limit of the job (sbatch --mem), or run fewer "
+    "tasks per node";
 
 static const struct {
     int number;
@@ -34,7 +35,7 @@ static const struct {
     {ENETUNREACH, "check the network between the nodes"},
     {ENFILE, "close other programs on this node, or raise sysctl fs.file-max"},
     {ENOENT, "check the path"},
-    {ENOEXEC, "it is no program for this CPU architecture"},
+    {ENOEXEC, "it is not a program for this CPU architecture"},
     {ENOMEM, memory_advice},
     {ENOSPC, "free disk space there, or choose another directory"},
     {ENOSYS, "this kernel does not support it: use a newer one"},

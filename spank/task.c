@@ -123,10 +123,11 @@ static int read_own(struct task *task, struct error *err)
     struct share_found *found = &share->task[task->facts.local].found;
 
     if (task->facts.local >= share->tasks)
-        return error_set(err,
-                         "Slurm gives a task of %s the number %u, but the node has only %u tasks; see "
-                         "the log of slurmd on this node, or use --megatron-off",
-                         task->facts.node, task->facts.local, share->tasks);
+        return error_set(
+            err,
+            "Slurm gives a task of %s the number %u, but the node has only %u tasks; see "
+            "the log of slurmd on this node, or use --megatron-off",
+            task->facts.node, task->facts.local, share->tasks);
     found->rank = task->facts.rank;
     if (cpuset_of_thread(&found->cpus, err))
         return error_prefix(err, "%s", task->facts.node);
@@ -193,7 +194,7 @@ int task_init(struct plugin *plugin, spank_t spank)
         return 0;
     task = calloc(1, sizeof(*task));
     if (!task) {
-        slurm_error("megatron: out of memory; raise the memory limit of the job (--mem)");
+        slurm_error("megatron: out of memory; raise the memory limit of the job (sbatch --mem)");
         return -1;
     }
     task->plugin = plugin;

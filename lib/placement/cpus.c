@@ -373,7 +373,7 @@ static int use_list(struct binding *binding, size_t task, struct error *err)
     if (cpuset_is_empty(&at->cpus))
         return error_set(err,
                          "none of the CPUs listed for task %zu is allocated to this step; list "
-                         "CPUs that are, or request the whole node (--exclusive)",
+                         "CPUs that are, or request the whole node (sbatch --exclusive)",
                          task);
     if (!cpuset_equal(&at->cpus, &binding->lists[task]))
         binding_warn(binding,
@@ -435,12 +435,12 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
     if (tasks > threads)
         binding_warn(binding,
                      "%zu tasks share %zu hardware threads of %zu cores; use fewer tasks, or "
-                     "request more CPUs (--cpus-per-task)",
+                     "request more CPUs (sbatch --cpus-per-task)",
                      tasks, threads, binding->core_count);
     else if (tasks > binding->core_count)
         binding_warn(binding,
                      "%zu tasks share %zu cores, each with its own hardware thread; for a core "
-                     "each, use fewer tasks or request more CPUs (--cpus-per-task)",
+                     "each, use fewer tasks or request more CPUs (sbatch --cpus-per-task)",
                      tasks, binding->core_count);
 }
 
@@ -502,13 +502,14 @@ void binding_warn_distance(struct binding *binding)
     if (count[FAR] > 0 && binding->cpus_first)
         binding_warn(binding,
                      "%zu of %zu tasks use a GPU of another NUMA node: there is none near their "
-                     "cores; request CPUs near the GPUs (--gres-flags=enforce-binding)",
+                     "cores; request CPUs near the GPUs (sbatch --gres-flags=enforce-binding)",
                      count[FAR], binding->tasks);
     else if (count[FAR] > 0)
         binding_warn(
             binding,
             "%zu of %zu tasks are not on their GPU's NUMA node: too few CPUs were allocated "
-            "there, so they run on the nearest ones; use --gres-flags=enforce-binding, or request "
+            "there, so they run on the nearest ones; use sbatch --gres-flags=enforce-binding, or "
+            "request "
             "more CPUs",
             count[FAR], binding->tasks);
     if (count[NO_CPUS] > 0)

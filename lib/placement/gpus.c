@@ -30,7 +30,7 @@ static int follow_wishes(struct binding *binding, unsigned char *taken, struct e
             if (gpu == binding->gpu_count)
                 return error_set(err,
                                  "task %zu of this node has a GPU that is not allocated to the "
-                                 "step; check CUDA_VISIBLE_DEVICES and --gpu-bind",
+                                 "step; check CUDA_VISIBLE_DEVICES and srun --gpu-bind",
                                  task);
             give(binding, task, gpu);
             taken[gpu] = 1;
@@ -99,7 +99,7 @@ static int keep_fixed(struct pool *pool, size_t each, struct error *err)
     if (each > gpus / tasks)
         return error_set(err,
                          "%zu tasks with %zu GPUs each need %zu GPUs; this node has %zu left "
-                         "for them; use fewer tasks per node, or fewer --gpus-per-task",
+                         "for them; use fewer tasks per node, or a smaller sbatch --gpus-per-task",
                          tasks, each, tasks * each, gpus);
     for (size_t i = 0; i < tasks; i++)
         for (size_t k = 0; k < each; k++)
@@ -186,10 +186,11 @@ static int share(struct binding *binding, struct pool *pool, struct error *err)
     if (each > 0 && keep_fixed(pool, each, err) < 0)
         return -1;
     if (pool->task_count > pool->gpu_count)
-        binding_warn(binding,
-                     "%zu tasks share %zu GPU%s; request a GPU for each (--gpus-per-task=1) if "
-                     "that is not intended",
-                     pool->task_count, pool->gpu_count, pool->gpu_count == 1 ? "" : "s");
+        binding_warn(
+            binding,
+            "%zu tasks share %zu GPU%s; request a GPU for each (sbatch --gpus-per-task=1) if "
+            "that is not intended",
+            pool->task_count, pool->gpu_count, pool->gpu_count == 1 ? "" : "s");
     if (binding->cpus_first)
         return share_nearest(binding, pool, err);
     if (pool->gpu_count >= pool->task_count)

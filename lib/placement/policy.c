@@ -137,7 +137,7 @@ int binding_read_bind(struct binding *binding, struct error *err)
     if (cpuset_is_empty(&binding->cpus))
         return error_set(err,
                          "none of the CPUs %.100s is allocated to this step on this node; list "
-                         "CPUs that are, or request the whole node (--exclusive)",
+                         "CPUs that are, or request the whole node (sbatch --exclusive)",
                          text);
     return 0;
 }

@@ -177,9 +177,8 @@ static int create_save(struct checkpoint *c, struct error *err)
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
     c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
     if (!c->snapshot || !c->state || !c->files)
-        return error_set(
-            err, "out of memory: cannot allocate %.1f MiB of host memory for saving checkpoints",
-            (double)elements * 4 / (1 << 20));
+        return error_memory(err, "saving checkpoints: %.1f MiB of host memory are needed",
+                            (double)elements * 4 / (1 << 20));
     /* Touching memory for the first time is slow; no training step should wait for that. */
     memset(c->snapshot, 0, elements * sizeof(float));
     /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */

@@ -143,6 +143,12 @@ static int import(const struct source *source, const char *from, const char *dir
     return rc;
 }
 
+/* What a source lacks or has twice, it usually lost on its way. */
+static int import_failed(struct error *err)
+{
+    return error_advise(err, "copy the checkpoint again from its source");
+}
+
 int convert_import_hf(const char *from, const char *directory, struct error *err)
 {
     struct model_config model;
@@ -151,7 +157,7 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
     int rc = hf_config_read(from, &model, err);
 
     if (rc < 0)
-        return -1;
+        return import_failed(err);
     if (hf_map_of(&model, &source.map, err) == 0)
         source.tensors = tensors = safetensors_open(from, err);
     rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
@@ -160,7 +166,7 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
     else if (tensors)
         error_prefix(err, "%s", from);
     safetensors_destroy(tensors);
-    return rc;
+    return rc < 0 ? import_failed(err) : 0;
 }
 
 int convert_import_megatron(const char *from, const char *directory,
@@ -171,12 +177,12 @@ int convert_import_megatron(const char *from, const char *directory,
 
     source.megatron = megatron_source_open(from, hints, err);
     if (!source.megatron)
-        return -1;
+        return import_failed(err);
     source.model = megatron_source_model(source.megatron);
     snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
     rc = import(&source, from, directory, err);
     megatron_source_destroy(source.megatron);
-    return rc;
+    return rc < 0 ? import_failed(err) : 0;
 }
 
 int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
@@ -187,11 +193,11 @@ int convert_import_fairseq(const char *from, const char *directory, int64_t head
 
     source.fairseq = fairseq_source_open(from, heads, err);
     if (!source.fairseq)
-        return -1;
+        return import_failed(err);
     source.model = fairseq_source_model(source.fairseq);
     rc = import(&source, from, directory, err);
     fairseq_source_destroy(source.fairseq);
-    return rc;
+    return rc < 0 ? import_failed(err) : 0;
 }
 
 /* --- Export ---------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ int directory_path(char out[PATH_MAX], struct error *err, const char *format, ..
     length = vsnprintf(out, PATH_MAX, format, args);
     va_end(args);
     if (length < 0 || length >= PATH_MAX)
-        return error_set(err, "path too long: %.60s...", out);
+        return error_set(err, "path too long: %.60s...; use a shorter one", out);
     return 0;
 }
 

@@ -96,9 +96,11 @@ static int check_arguments(const struct fairseq_source *s, struct error *err)
     const struct pickle_value *before = argument(s, "encoder_normalize_before");
 
     if (activation && !pickle_is_text(activation, "gelu"))
-        return error_set(err, "an activation_fn other than gelu is not supported");
+        return error_set(
+            err, "an activation_fn other than gelu is not supported; the model cannot be imported");
     if (before && before->type == PICKLE_BOOL && before->integer)
-        return error_set(err, "encoder_normalize_before is not supported");
+        return error_set(err,
+                         "encoder_normalize_before is not supported; the model cannot be imported");
     return 0;
 }
 

@@ -109,7 +109,7 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         return error_set(err, "activation_function %.40s is not supported; only gelu_new is",
                          activation);
     if (!tied || !scaled || by_layer)
-        return error_set(err, "%s is not supported for GPT-2",
+        return error_set(err, "%s is not supported for GPT-2; use another model",
                          !tied     ? "tie_word_embeddings=false"
                          : !scaled ? "scale_attn_weights=false"
                                    : "scale_attn_by_inverse_layer_idx=true");
@@ -139,7 +139,7 @@ static int read_yarn(struct json_value object, double positions, struct rope_sca
         return -1;
     if (!truncate || mscale != all)
         return error_set(err, "yarn with truncate false, or with mscale different from "
-                              "mscale_all_dim, is not supported");
+                              "mscale_all_dim, is not supported; use another model");
     if (mscale != 0 && s->attention == 0)
         s->attention = 1;
     return s->low > 0 && s->high > 0 && s->original > 0 && s->attention >= 0
@@ -195,7 +195,9 @@ static int read_local(struct json_value root, struct json_value parameters, stru
     if (text(local, "rope_type", "default", &type, err) < 0)
         return -1;
     if (strcmp(type, "default") != 0)
-        return error_set(err, "rope scaling of layers with a sliding window is not supported");
+        return error_set(
+            err,
+            "rope scaling of layers with a sliding window is not supported; use another model");
     return real(local, "rope_theta", 10000, &c->local_rotary_base, err);
 }
 
@@ -229,7 +231,7 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
                ? 0
                : error_set(err,
                            "partial_rotary_factor %g of heads of size %lld is an odd number "
-                           "of channels, which is not supported",
+                           "of channels, which is not supported; use another model",
                            c->rotary_percent, (long long)c->shape.kv_channels);
 }
 
@@ -267,7 +269,9 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
                          (long long)layer, (long long)c->shape.layers);
     if (!windows)
         c->window = c->window_every = 0;
-    return rc < 0 ? error_set(err, "layer_types has layers that are not supported") : 0;
+    return rc < 0
+               ? error_set(err, "layer_types has layers that are not supported; use another model")
+               : 0;
 }
 
 /* "sliding_window"; null: none. Absent: transformers' default. */
@@ -315,10 +319,11 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
     if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
         return error_set(err, "hidden_act %.40s is not supported; only silu is", activation);
     if (attention_bias || mlp_bias)
-        return error_set(err, "%s with biases is not supported", name_of(c));
+        return error_set(err, "%s with biases is not supported; use another model", name_of(c));
     if (s->kv_channels % 2 != 0)
         return error_set(err,
-                         "its head size of %lld is odd and cannot be used with rotary embeddings",
+                         "its head size of %lld is odd and cannot be used with rotary embeddings; "
+                         "use another model",
                          (long long)s->kv_channels);
     s->family = MODEL_LLAMA;
     c->norm = NORM_RMS;
@@ -359,7 +364,7 @@ static int read_qwen(struct json_value root, struct model_config *c, struct erro
     if (first > 0)
         return error_set(err,
                          "a sliding window that starts only at layer %lld "
-                         "(max_window_layers) is not supported",
+                         "(max_window_layers) is not supported; use another model",
                          (long long)first);
     c->window = window;
     return 0;
@@ -388,7 +393,8 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
         real(root, "attention_dropout", 0, &c->attention_dropout, err) < 0)
         return -1;
     if (!c->linear_bias)
-        return error_set(err, "GPT-NeoX without biases (attention_bias) is not supported");
+        return error_set(
+            err, "GPT-NeoX without biases (attention_bias) is not supported; use another model");
     if (strcmp(activation, "gelu") == 0)
         c->gelu_erf = 1;
     else if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_fast") != 0 &&
@@ -502,7 +508,8 @@ static int read_any(struct json_value root, struct model_config *c, struct error
     family = hf_family_of_type(type);
     if (json_member(root, "quantization_config", &quantized) == 0 &&
         json_type(quantized) != JSON_NULL)
-        return error_set(err, "quantized weights (quantization_config) are not supported");
+        return error_set(err, "quantized weights (quantization_config) are not supported; get the "
+                              "unquantized weights");
     if (hf_masked_is_type(type)) {
         rc = hf_masked_read(root, type, c, err);
     } else if (!family) {
@@ -543,5 +550,9 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     c->shape.sequence = c->positions - c->position_offset;
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
-    return rc < 0 ? error_prefix(err, "%s", path) : 0;
+    if (rc < 0) {
+        error_prefix(err, "%s", path);
+        error_advise(err, "correct config.json, or copy the folder again from its source");
+    }
+    return rc;
 }

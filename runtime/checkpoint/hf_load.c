@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char COPY_AGAIN[] = "copy the weights again from their source";
+
 static const char prefix[] = "transformer.";
 
 /* The Hugging Face tensor for a parameter, with or without the model's name as a prefix. GPT-NeoX's
@@ -46,7 +48,9 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
             theirs, tensor->kind);
     hf_shape(map, row, p, &rows, &cols);
     if (tensor->rows != rows || tensor->cols != cols)
-        return error_set(err, "tensor %s is %lld x %lld, but this model expects %lld x %lld",
+        return error_set(err,
+                         "tensor %s is %lld x %lld, but this model expects %lld x %lld; use the "
+                         "model options of the weights",
                          theirs, (long long)tensor->rows, (long long)tensor->cols, (long long)rows,
                          (long long)cols);
     step = row->how & HF_TRANSPOSED && !vector ? cols : 1;
@@ -212,7 +216,8 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
         return -1;
     if (hf_check_tensors(&map, tensors, config, err) < 0) {
         safetensors_destroy(tensors);
-        return error_prefix(err, "%s", path);
+        error_prefix(err, "%s", path);
+        return error_advise(err, COPY_AGAIN);
     }
     host = device_host_allocate(device, bytes, err);
     if (!host) {
@@ -227,6 +232,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
         rc = device_stream_wait(model_stream(model), 600, err);
     } else {
         error_prefix(err, "%s", path);
+        error_advise(err, COPY_AGAIN);
     }
     device_host_release(device, host);
     safetensors_destroy(tensors);

@@ -144,9 +144,9 @@ static int expect_flag(struct json_value root, const char *name, int expected, s
         return 0;
     if (json_bool(value, &given) < 0)
         return error_set(err, "%s must be true or false", name);
-    return given == expected
-               ? 0
-               : error_set(err, "%s %s is not supported", name, given ? "true" : "false");
+    return given == expected ? 0
+                             : error_set(err, "%s %s is not supported; use another model", name,
+                                         given ? "true" : "false");
 }
 
 /* Is the class one with a binary head? */
@@ -271,12 +271,14 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (!rows[i].met) {
             error_set(err,
-                      "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s",
+                      "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s; "
+                      "it cannot be exported",
                       rows[i].condition);
             return NULL;
         }
     if (c->binary_head && !kind->two) {
-        error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have");
+        error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have; "
+                       "it cannot be exported");
         return NULL;
     }
     return kind->table;
@@ -353,7 +355,9 @@ static int check_same(const struct safetensors *tensors, const char *first,
         same = memcmp(a, b, (size_t)count * sizeof(*a)) == 0;
     }
     return same ? 0
-                : error_set(err, "%s differs from %s, but this model has one tensor for both",
+                : error_set(err,
+                            "%s differs from %s, but this model has one tensor for both; it cannot "
+                            "be loaded",
                             second->name, first);
 }
 

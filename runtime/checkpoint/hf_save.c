@@ -85,8 +85,10 @@ static int agree(const struct parallel *parallel, int rc, struct error *err)
     if (comm_host_max(parallel->comm, &bad, 1, rc < 0 ? &ignored : err) < 0)
         return -1;
     if (rc == 0 && bad >= 0)
-        return error_set_code(err, ERROR_RANK, "rank %d could not write its part of the weights",
-                              (int)bad);
+        return error_set_code(
+            err, ERROR_RANK,
+            "rank %d could not write its part of the weights; see the output of that rank",
+            (int)bad);
     return rc;
 }
 

@@ -245,7 +245,11 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
         shown++;
     }
     index_clear(&ours);
-    return differ ? error_set(err, "the checkpoint belongs to another model: %s", text) : 0;
+    return differ ? error_set(err,
+                              "the checkpoint belongs to another model: %s; use the model options "
+                              "that it was trained with",
+                              text)
+                  : 0;
 }
 
 int index_check_rules(const struct checkpoint_index *index, const struct step_rules *rules,

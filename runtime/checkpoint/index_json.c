@@ -494,7 +494,11 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
         rc = json ? read_root(index, json_root(json), err) : -1;
     }
     json_destroy(json);
-    return rc < 0 ? error_prefix(err, "%s", name) : 0;
+    if (rc < 0) {
+        error_prefix(err, "%s", name);
+        error_advise(err, "restore it from a copy, or use another checkpoint");
+    }
+    return rc;
 }
 
 int index_fault(int number)

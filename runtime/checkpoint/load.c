@@ -359,8 +359,8 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
                   c->config.step, c->config.load, TEXT, last->text);
         return error_remedy(err, REMEDY_ITERATION);
     }
-    return error_set(err, "%s contains no intact checkpoint; the last one tried: %.*s",
-                     c->config.load, TEXT, last->text);
+    error_set(err, "%s contains no intact checkpoint: %.*s", c->config.load, TEXT, last->text);
+    return error_remedy(err, REMEDY_START_AGAIN);
 }
 
 /* The buffers to read into. On the CPU, moments are read directly into their arrays. */
@@ -411,11 +411,12 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             tried = 1;
             damage = *err;
             if (origin_check_megatron(c->config.load, err) < 0)
-                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM",
-                                iteration);
+                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM; %s",
+                                iteration, remedy_words(REMEDY_IMPORT));
             else
-                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration,
-                                damage.text);
+                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s%s", iteration,
+                                damage.text,
+                                c->config.step < 0 ? "; trying the one before it" : "");
         }
         below = iteration;
     }

@@ -109,24 +109,26 @@ static int check_kind(const struct pickle_value *args, struct error *err)
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
         if (is_said(args, refused[i]))
-            return error_set(err, "it was trained with %s, which is not supported", refused[i]);
+            return error_set(
+                err, "it was trained with %s, which is not supported; it cannot be imported",
+                refused[i]);
     if (has_window(args))
-        return error_set(
-            err,
-            "it was trained with window_size (sliding-window attention), which is not supported");
+        return error_set(err, "it was trained with window_size (sliding-window attention), which "
+                              "is not supported; it cannot be imported");
     if (!is_plain(args, "softmax_type", "vanilla"))
-        return error_set(
-            err, "it was trained with a softmax_type other than vanilla, which is not supported");
+        return error_set(err, "it was trained with a softmax_type other than vanilla, which is not "
+                              "supported; it cannot be imported");
     if (!is_plain(args, "position_embedding_type", "learned_absolute") &&
         !is_plain(args, "position_embedding_type", "rope") &&
         !is_plain(args, "position_embedding_type", "none"))
         return error_set(err, "its position_embedding_type is not supported; only "
                               "learned_absolute, rope and none are");
     if (whole(args, "num_experts", 0) > 0)
-        return error_set(err, "it has experts (MoE), which are not supported");
+        return error_set(err,
+                         "it has experts (MoE), which are not supported; it cannot be imported");
     if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
         return error_set(err, "it was trained with rotary_seq_len_interpolation_factor, which is "
-                              "not supported");
+                              "not supported; it cannot be imported");
     return 0;
 }
 
@@ -194,7 +196,9 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
     /* Megatron-LM then rotates one more channel than specified. */
     if (c->position == POSITION_ROPE &&
         (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
-        return error_set(err, "its rotary_percent of %g results in an odd number of %lld channels",
+        return error_set(err,
+                         "its rotary_percent of %g results in an odd number of %lld channels; it "
+                         "cannot be imported",
                          c->rotary_percent, (long long)c->shape.kv_channels);
     if (c->position == POSITION_ROPE && flag(args, "rotary_interleaved", 0))
         s->pairs = (int64_t)((double)c->shape.kv_channels * c->rotary_percent) / 2;
@@ -256,9 +260,9 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
         return error_remedy(err, REMEDY_VOCABULARY);
     }
     if (whole(args, "num_layers", m->layers) != m->layers)
-        return error_set(err,
-                         "it contains %lld of %lld layers: the files of some ranks are missing",
-                         (long long)m->layers, (long long)whole(args, "num_layers", 0));
+        return error_set(
+            err, "it contains %lld of %lld layers: the files of some ranks are missing; copy them",
+            (long long)m->layers, (long long)whole(args, "num_layers", 0));
     return 0;
 }
 
@@ -266,11 +270,15 @@ static int read_version(struct megatron_source *s, struct error *err)
 {
     s->version = s->dist ? 3 : real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
     if (s->version != 0 && s->version != 1 && s->version != 2 && s->version != 3)
-        return error_set(err, "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported",
+        return error_set(err,
+                         "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported; it "
+                         "cannot be imported",
                          s->version);
     if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
-        return error_set(err, "checkpoint_version %g does not support grouped-query attention",
-                         s->version);
+        return error_set(
+            err,
+            "checkpoint_version %g does not support grouped-query attention; it cannot be imported",
+            s->version);
     return 0;
 }
 

@@ -57,23 +57,26 @@ int megatron_save_check(const struct model_config *m, const struct megatron_targ
                          part);
     if (m->position == POSITION_ROPE && m->rope_scaling.kind == ROPE_LLAMA3 &&
         !is_llama3_scaling(&m->rope_scaling))
-        return error_set(err, "the model scales rotary positions with other values than Llama 3.1, "
-                              "which Megatron-LM does not support");
+        return error_set(
+            err, "the model scales rotary positions with other values than Llama 3.1, "
+                 "which Megatron-LM does not support; export it in the Hugging Face format");
     if (target->interleaved && m->position != POSITION_ROPE)
         return error_set_code(err, ERROR_USAGE,
                               "the model has no rotary position embeddings that "
-                              "could be interleaved");
+                              "could be interleaved; export it without interleaving");
     if (target->dist)
         return 0;
     if (shape->layers % target->pp != 0)
-        return error_set_code(err, ERROR_USAGE, "%lld layers cannot be divided into %lld stages",
-                              (long long)shape->layers, (long long)target->pp);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%lld layers cannot be divided into %lld stages; choose another number of stages",
+            (long long)shape->layers, (long long)target->pp);
     if (shape->query_groups % target->tp != 0 || shape->heads % target->tp != 0 ||
         shape->ffn_hidden % target->tp != 0)
         return error_set_code(
             err, ERROR_USAGE,
             "%lld attention heads, %lld query groups and an ffn hidden size of %lld cannot be "
-            "divided among %lld tensor-parallel ranks",
+            "divided among %lld tensor-parallel ranks; choose another number",
             (long long)shape->heads, (long long)shape->query_groups, (long long)shape->ffn_hidden,
             (long long)target->tp);
     return 0;

@@ -59,7 +59,7 @@ static int count_ranks(const char *path, int64_t *tp, int64_t *pp, int *with_pp,
     if (found != *tp * *pp || found > RANKS_MOST)
         return error_set(err,
                          "%s has %" PRId64 " mp_rank directories, but tp %" PRId64 " x pp %" PRId64
-                         " are expected",
+                         " are expected; copy the missing ones, or remove those of another layout",
                          path, found, *tp, *pp);
     return 0;
 }
@@ -108,7 +108,7 @@ static int find_ranks(struct megatron_source *s, const char *path, char out[PATH
         return error_set_code(
             err, ERROR_USAGE,
             "%s is not a Megatron-LM checkpoint: it contains neither mp_rank_00 nor "
-            "release nor latest_checkpointed_iteration.txt",
+            "release nor latest_checkpointed_iteration.txt; name the directory that contains them",
             path);
     if (count_ranks(out, &s->tp, &s->pp, with_pp, err) < 0)
         return -1;

@@ -31,8 +31,10 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
 
     if (rc == 0)
         rc = index_load(&index, path, err);
-    if (rc == 0 && check_model(&index.model, err) < 0)
+    if (rc == 0 && check_model(&index.model, err) < 0) {
         rc = error_prefix(err, "%s", path);
+        error_advise(err, "restore it from a copy, or use another checkpoint");
+    }
     if (rc == 0) {
         *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};
         origin->model.shape.name = "the model";
@@ -109,10 +111,10 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
         rc = error_set_code(err, ERROR_USAGE, "%s is a single checkpoint; use its parent directory",
                             directory);
     } else {
-        rc = error_set_code(
-            err, ERROR_USAGE,
-            "%s contains neither checkpoints (iter_*) nor Hugging Face weights (config.json)",
-            directory);
+        rc = error_set_code(err, ERROR_USAGE,
+                            "%s contains neither checkpoints (iter_*) nor Hugging Face weights "
+                            "(config.json); name the directory that contains them",
+                            directory);
         origin_check_megatron(directory, err);
     }
     free(list);

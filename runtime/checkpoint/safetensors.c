@@ -209,7 +209,8 @@ static int map_file(struct safetensors *s, const char *path, const char *name, s
                                 : MAP_FAILED;
     close(fd);
     if (memory == MAP_FAILED)
-        return error_set(err, "cannot map %s into memory", path);
+        return status.st_size > 0 ? error_set_errno(err, errno, "cannot map %s into memory", path)
+                                  : error_set(err, "%s is empty" AGAIN, path);
     more = &s->files[s->file_count++];
     *more = (struct mapping){"", memory, (size_t)status.st_size};
     snprintf(more->name, sizeof(more->name), "%s", name);
@@ -233,7 +234,7 @@ static int map_named(struct safetensors *s, const char *directory, struct json_v
     if (s->file_count == FILES_MOST)
         return error_set(err, "it names more than %d files", FILES_MOST);
     if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
-        return error_set(err, "path too long: %.60s...", directory);
+        return error_set(err, "path too long: %.60s...; use a shorter one", directory);
     return map_file(s, path, name, err);
 }
 
@@ -279,7 +280,7 @@ static int map_directory(struct safetensors *s, const char *path, struct error *
     if (snprintf(whole, sizeof(whole), "%s/model.safetensors", path) >= (int)sizeof(whole) ||
         snprintf(index, sizeof(index), "%s/model.safetensors.index.json", path) >=
             (int)sizeof(index))
-        return error_set(err, "path too long: %.60s...", path);
+        return error_set(err, "path too long: %.60s...; use a shorter one", path);
     return access(whole, F_OK) < 0 && access(index, F_OK) == 0 ? map_indexed(s, path, index, err)
                                                                : map_file(s, whole, "", err);
 }
@@ -303,6 +304,7 @@ struct safetensors *safetensors_open(const char *path, struct error *err)
     if (rc == 0 && sort_tensors(s, err) < 0)
         rc = error_prefix(err, "%s", path);
     if (rc < 0) {
+        error_advise(err, "copy the file again");
         safetensors_destroy(s);
         return NULL;
     }

@@ -60,11 +60,17 @@ static int check(const struct file_bytes *bytes, const char *path, struct scalin
                " checksum %" SCNx64,
                format, recipe, count, &found->length, &sum) != 5 ||
         *count <= 0 || *count > LIMIT || found->length <= 0 || found->length > LIMIT / *count - 1)
-        return error_set(err, "%s is not a file of fp8 scales", path);
+        return error_set(
+            err,
+            "%s is not a file of fp8 scales; restore it from a copy, or use another checkpoint",
+            path);
     numbers = (size_t)(*count * (1 + found->length));
     if (bytes->length != SCALING_HEADER + numbers * sizeof(float) ||
         checksum_of(bytes->data + SCALING_HEADER, numbers * sizeof(float)) != sum)
-        return error_set(err, "%s has a wrong size or checksum", path);
+        return error_set(
+            err,
+            "%s has a wrong size or checksum; restore it from a copy, or use another checkpoint",
+            path);
     found->present = 1;
     found->hybrid = strcmp(format, "hybrid") == 0;
     found->delayed = strcmp(recipe, "delayed") == 0;
@@ -100,8 +106,10 @@ int scaling_file_read(const char *directory, const struct scaling_rules *rules, 
         return errno == ENOENT ? 0 : index_fault(errno);
     rc = check(&bytes, path, found, &count, err);
     if (rc == 0 && kept && count != rules->count)
-        rc = error_set(err, "%s has %" PRId64 " tensors instead of %" PRId64, path, count,
-                       rules->count);
+        rc = error_set(err,
+                       "%s has %" PRId64 " tensors instead of %" PRId64
+                       "; restore it from a copy, or use another checkpoint",
+                       path, count, rules->count);
     if (rc == 0 && kept && rules->delayed && found->delayed && found->hybrid == rules->hybrid)
         take_over(rules, found, bytes.data + SCALING_HEADER, kept);
     file_bytes_clear(&bytes);

@@ -248,5 +248,9 @@ int tokenizer_files_find(const char *directory, struct tokenizer_config *config,
     json = json_read_file(path, 1 << 16, err);
     rc = json ? read_record(json_root(json), directory, config, first, second, err) : -1;
     json_destroy(json);
-    return rc < 0 ? error_prefix(err, "%s", path) : rc;
+    if (rc < 0) {
+        error_prefix(err, "%s", path);
+        error_advise(err, remedy_words(REMEDY_TOKENIZER_FILES));
+    }
+    return rc;
 }

@@ -75,7 +75,7 @@ static struct tcp_work *take_work(struct tcp_group *group)
         *work = (struct tcp_work){.count = 0};
     else
         cpu_fail(&comm_of(group)->cpu,
-                 "rank %d: out of memory; raise the memory limit of the job (--mem)",
+                 "rank %d: out of memory; raise the memory limit of the job (sbatch --mem)",
                  comm_of(group)->cpu.base.rank);
     return work;
 }
@@ -107,7 +107,7 @@ static char *space(struct tcp_group *group, size_t bytes)
     if (!group->space && bytes > 0)
         cpu_fail(&comm_of(group)->cpu,
                  "rank %d: cannot allocate %zu bytes for a reduction; raise the memory limit of "
-                 "the job (--mem)",
+                 "the job (sbatch --mem)",
                  comm_of(group)->cpu.base.rank, bytes);
     return group->space;
 }

@@ -243,7 +243,8 @@ static int check_cover(const struct checkpoint_index *index, struct error *err)
 static void print_fault(const char *path, int rc, const struct error *err)
 {
     if (rc == CHECKPOINT_DAMAGED)
-        printf("%s: damaged: %s\n", path, err->text);
+        printf("%s: damaged: %s; delete this directory if there is no copy of it\n", path,
+               err->text);
     else if (rc == CHECKPOINT_UNREADABLE)
         printf("%s: not checked: %s; check the disk or file server, then verify again on another "
                "node\n",

@@ -9,6 +9,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
                           "--save",
     [REMEDY_LOAD] = "correct --load",
     [REMEDY_ITERATION] = "choose another iteration with --ckpt-step",
+    [REMEDY_START_AGAIN] = "to start from scratch, use another directory for --load and --save",
     [REMEDY_LOAD_HF] = "use --load-hf",
     [REMEDY_NO_OPTIMIZER] = "use --no-load-optim or --finetune",
     [REMEDY_SCHEDULE] = "use the same values, --override-opt_param-scheduler to use these values, "
@@ -22,7 +23,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TOKEN_TYPES] = "drop --num-token-types",
     [REMEDY_MORE_TOKEN_TYPES] = "raise --num-token-types",
     [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
-    [REMEDY_MEMORY] = "raise the memory limit of the job (--mem)",
+    [REMEDY_MEMORY] = "raise the memory limit of the job (sbatch --mem)",
 
     [REMEDY_STRICT] = "drop --strict to skip what is invalid",
     [REMEDY_LINE_BYTES] = "raise --max-line-bytes",

@@ -18,6 +18,7 @@ enum remedy {
     REMEDY_SAVE_THERE,       /* start a run that saves to the directory it loads from */
     REMEDY_LOAD,             /* load from another directory */
     REMEDY_ITERATION,        /* choose another iteration to load */
+    REMEDY_START_AGAIN,      /* start again without these checkpoints */
     REMEDY_LOAD_HF,          /* load a Hugging Face folder as such */
     REMEDY_NO_OPTIMIZER,     /* load without the state of the optimizer */
     REMEDY_SCHEDULE,         /* decide which learning-rate schedule applies */

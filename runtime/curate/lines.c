@@ -121,7 +121,8 @@ static int flush(struct lines *lines, struct error *err)
 
         if (ZSTD_isError(packed))
             return error_set(
-                err, "%s: zstd: %s; raise the memory limit of the job (--mem), and run again",
+                err,
+                "%s: zstd: %s; raise the memory limit of the job (sbatch --mem), and run again",
                 lines->draft, ZSTD_getErrorName(packed));
         return write_out(lines, lines->frame, packed, err);
     }

@@ -46,7 +46,7 @@ like "$out" '^    1 +language ' "others are counted"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/hs.ftz" --languages xx
 is "$rc $out" "2 megatron data: filter: $data/hs.ftz has no language \"xx\" among its 4; correct --languages" "a language that the model lacks"
 run filter --input lid.jsonl --output lid2.out --rules none --language-model "$data/languages.txt"
-is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model" "a file that is not a model"
+is "$rc $out" "2 megatron data: filter: $data/languages.txt: not a fastText model; use a model that classifies texts, such as lid.176.bin" "a file that is not a model"
 head -c 3000 "$data/hs.ftz" >cut.ftz
 run filter --input lid.jsonl --output lid2.out --rules none --language-model cut.ftz
 is "$rc" 2 "a model that is cut off"

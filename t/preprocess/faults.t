@@ -106,7 +106,7 @@ EOT
 rm -rf n_* n.work
 try "${pre[@]}" --input nothing.jsonl --output-prefix n
 is "$rc $(ls -d n.work n_* 2>/dev/null) $(grep "^megatron [a-z]" <<<"$out")" \
-    "2  megatron preprocess: nothing.jsonl contains no documents: the input is empty" "an empty corpus is an error, and leaves nothing"
+    "2  megatron preprocess: nothing.jsonl contains no documents: the input is empty; check the input files" "an empty corpus is an error, and leaves nothing"
 
 # --- Errors of one line
 make_corpus 1 50 c

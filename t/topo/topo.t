@@ -106,11 +106,11 @@ while IFS='|' read -r options expected; do
     try "$megatron" topo --topology "$nodes/dgx.xml" --gpus 0 $options
     like "$out" "^megatron: warning: $expected$" "topo --gpus 0 $options" || diag "$out"
 done <<'EOT'
---tasks 4|4 tasks share 1 GPU; request a GPU for each \(--gpus-per-task=1\) if that is not intended
---tasks 16|8 of 16 tasks are not on their GPU's NUMA node: too few CPUs were allocated there, so they run on the nearest ones; use --gres-flags=enforce-binding, or request more CPUs
+--tasks 4|4 tasks share 1 GPU; request a GPU for each \(sbatch --gpus-per-task=1\) if that is not intended
+--tasks 16|8 of 16 tasks are not on their GPU's NUMA node: too few CPUs were allocated there, so they run on the nearest ones; use sbatch --gres-flags=enforce-binding, or request more CPUs
 --tasks 2 --cpus 0-7|2 of 2 tasks are not on their GPU's NUMA node: .*
---tasks 8 --bind core|7 of 8 tasks use a GPU of another NUMA node: there is none near their cores; request CPUs near the GPUs \(--gres-flags=enforce-binding\)
---tasks 128|128 tasks share 64 cores, each with its own hardware thread; for a core each, use fewer tasks or request more CPUs \(--cpus-per-task\)
+--tasks 8 --bind core|7 of 8 tasks use a GPU of another NUMA node: there is none near their cores; request CPUs near the GPUs \(sbatch --gres-flags=enforce-binding\)
+--tasks 128|128 tasks share 64 cores, each with its own hardware thread; for a core each, use fewer tasks or request more CPUs \(sbatch --cpus-per-task\)
 EOT
 
 if command -v mandoc >/dev/null; then

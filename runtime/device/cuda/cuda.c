@@ -165,7 +165,7 @@ static void *host_allocate(struct device *device, size_t bytes, struct error *er
         cudaGetLastError();
         error_set(err,
                   "cannot allocate %.2f GiB of pinned host memory: %s; raise the memory limit of "
-                  "the job (--mem)",
+                  "the job (sbatch --mem)",
                   gib((double)bytes), cudaGetErrorString(status));
         return NULL;
     }

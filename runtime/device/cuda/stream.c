@@ -141,7 +141,7 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
     if (!copy || size > sizeof(copy->operands)) {
         free(copy);
         cuda_fail_text(device_of(stream->device),
-                       "out of host memory; raise the memory limit of the job (--mem)");
+                       "out of host memory; raise the memory limit of the job (sbatch --mem)");
         return;
     }
     copy->poll = poll;

@@ -58,7 +58,8 @@ static void test_remedies(void)
     ok(!strchr(err.text, ';'), "no remedy for an errno value that has none");
     error_set(&err, "%s: out of memory", "f");
     is(err.text,
-       "f: out of memory; raise the memory limit of the job (--mem), or run fewer tasks per node",
+       "f: out of memory; raise the memory limit of the job (sbatch --mem), or run fewer tasks per "
+       "node",
        "a failed allocation has one");
     error_append(&err, "; use more buckets");
     is(err.text, "f: out of memory; use more buckets", "  which can be replaced");

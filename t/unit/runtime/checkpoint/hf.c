@@ -133,7 +133,7 @@ static void write_text(const char *name, const char *text)
         ok(0, "cannot write %s", name);
 }
 
-/* The error of importing "in", without directory names. */
+/* The error of importing "in", without directory names and the general remedy. */
 static const char *import(void)
 {
     char text[sizeof(err.text)], *at;
@@ -145,6 +145,7 @@ static const char *import(void)
         snprintf(text, sizeof(text), "%s", at + strlen(scratch) + 1);
         snprintf(at, sizeof(err.text) - (size_t)(at - err.text), "%s", text);
     }
+    err.text[strlen(err.text) - (size_t)err.advice] = '\0';
     return err.text;
 }
 
@@ -178,8 +179,8 @@ static void test_configs(void)
         {LLAMA(ROPE("\"rope_type\":\"yarn\"")),
          IN "rope_scaling: factor is missing or not greater than 0"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"truncate\":false")),
-         IN "yarn with truncate false, or with mscale different from mscale_all_dim, is "
-            "not supported"},
+         IN "yarn with truncate false, or with mscale different from mscale_all_dim, is not "
+            "supported; use another model"},
         {LLAMA(ROPE("\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":0")),
          IN "yarn: beta_slow, beta_fast and original_max_position_embeddings must be greater "
             "than 0"},
@@ -189,18 +190,19 @@ static void test_configs(void)
          IN "rope_scaling of type longrope is not supported; only linear, llama3 and yarn are"},
         {LIKE("phi3", ",\"partial_rotary_factor\":0.5"),
          IN "partial_rotary_factor 0.5 of heads of size 2 is an odd number of channels, which is "
-            "not supported"},
+            "not supported; use another model"},
         {LIKE("mistral", ",\"sliding_window\":3"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
-        {LIKE("qwen3", ",\"attention_bias\":true"), IN "Qwen3 with biases is not supported"},
+        {LIKE("qwen3", ",\"attention_bias\":true"),
+         IN "Qwen3 with biases is not supported; use another model"},
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
         {LIKE("qwen2", ""),
          "tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
-         IN "layer_types has layers that are not supported"},
+         IN "layer_types has layers that are not supported; use another model"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
          IN "the order of layer_types is not supported: only a repeated pattern "
             "of sliding-window layers and then one with full attention is"},
@@ -226,21 +228,22 @@ static void test_configs(void)
          IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
         {LLAMA(",\"rms_norm_eps\":\"1e-5\""), IN "rms_norm_eps must be a number"},
         {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
-        {LLAMA(",\"attention_bias\":true"), IN "Llama with biases is not supported"},
+        {LLAMA(",\"attention_bias\":true"),
+         IN "Llama with biases is not supported; use another model"},
         {LIKE("roberta", ",\"type_vocab_size\":2147483648"),
          IN "type_vocab_size must be an integer from 0 to 2147483647"},
         {GPT2(",\"tie_word_embeddings\":false"),
-         IN "tie_word_embeddings=false is not supported for GPT-2"},
+         IN "tie_word_embeddings=false is not supported for GPT-2; use another model"},
         {GPT2(",\"scale_attn_weights\":false"),
-         IN "scale_attn_weights=false is not supported for GPT-2"},
+         IN "scale_attn_weights=false is not supported for GPT-2; use another model"},
         {GPT2(",\"scale_attn_by_inverse_layer_idx\":true"),
-         IN "scale_attn_by_inverse_layer_idx=true is not supported for GPT-2"},
+         IN "scale_attn_by_inverse_layer_idx=true is not supported for GPT-2; use another model"},
         {LLAMA(",\"tie_word_embeddings\":null"), IN "tie_word_embeddings must be true or false"},
-        {LLAMA(",\"head_dim\":3"),
-         IN "its head size of 3 is odd and cannot be used with rotary embeddings"},
+        {LLAMA(",\"head_dim\":3"), IN
+         "its head size of 3 is odd and cannot be used with rotary embeddings; use another model"},
         {LLAMA(",\"hidden_act\":null"), IN "hidden_act must be a string"},
-        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"),
-         IN "quantized weights (quantization_config) are not supported"},
+        {LLAMA(",\"quantization_config\":{\"quant_method\":\"fp8\"}"), IN
+         "quantized weights (quantization_config) are not supported; get the unquantized weights"},
         {LLAMA(",\"tie_word_embeddings\":true"),
          "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
