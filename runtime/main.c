@@ -5,6 +5,7 @@
 #include "remedies.h"
 #include "world.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,7 +78,8 @@ static int run_command(const struct command *command, int argc, const char *cons
         return rc;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "megatron %s: cannot write to standard output\n", command->name);
+        error_set_errno(&err, errno, "cannot write to standard output");
+        fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
         return 1;
     }
     return rc;

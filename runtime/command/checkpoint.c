@@ -108,7 +108,7 @@ static int find_one(const struct checkpoint_options *given, const char *director
     if (iteration < 0)
         return error_set_code(err, ERROR_USAGE,
                               "%s is not a checkpoint directory: it contains neither " INDEX_NAME
-                              " nor iter_* directories",
+                              " nor iter_* directories; name the --save directory of a run",
                               directory);
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
@@ -428,7 +428,7 @@ static int check_source(int format, const char *folder, struct error *err)
     if (access(path, F_OK) == 0)
         return 0;
     if (access(folder, F_OK) < 0)
-        return error_set_code(err, ERROR_USAGE, "cannot open %s: %s", folder, strerror(errno));
+        return error_set_code_errno(err, ERROR_USAGE, errno, "cannot open %s", folder);
     return error_set_code(err, ERROR_USAGE,
                           "%s does not exist, so %s is not a Hugging Face folder; for a "
                           "Megatron-LM checkpoint, add --format megatron or torch_dist",

@@ -271,7 +271,8 @@ static int verify(const char *prefix, struct error *err)
     if (rc == 0 && used != info->bin_size)
         rc = error_set(err,
                        "%s.bin has %" PRId64 " bytes, %" PRId64
-                       " of which belong to no sequence; the .bin and .idx files do not match",
+                       " of which belong to no sequence; the .bin and .idx files do not match; "
+                       "tokenize the corpus again",
                        prefix, info->bin_size, info->bin_size - used);
     if (rc == 0)
         printf("%s: intact, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, info->documents,
@@ -310,7 +311,7 @@ static int verify_all(const struct options_result *result, struct error *err)
             fprintf(stderr, "megatron data: %s\n", err->text);
     }
     if (bad > 0 && count > 1)
-        error_set(err, "%zu of %zu are damaged or cannot be read", bad, count);
+        error_set(err, "%zu of %zu are damaged or cannot be read; see above", bad, count);
     return bad > 0 ? -1 : 0;
 }
 

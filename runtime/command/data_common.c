@@ -56,7 +56,8 @@ int data_words_take(const struct data_words *words, const struct options_result 
         return -1;
     if (words->keep_dropped && (strcmp(words->keep_dropped, words->output) == 0 ||
                                 file_is_same(words->keep_dropped, words->output)))
-        return error_set_code(err, ERROR_USAGE, "--keep-dropped and --output are the same file");
+        return error_set_code(err, ERROR_USAGE,
+                              "--keep-dropped and --output are the same file; choose another one");
     *config = (struct curate_config){
         .command = command,
         .inputs = words->input.items,

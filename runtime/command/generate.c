@@ -56,7 +56,8 @@ static int check(const struct generate_options *o, struct error *err)
         return error_set(err,
                          "--load is required: a checkpoint directory or a Hugging Face folder");
     if (o->greedy && (heated || o->top_k != -1 || with_top_p))
-        return error_set(err, "--greedy cannot be used with --temperature, --top-k or --top-p");
+        return error_set(err,
+                         "--greedy cannot be used with --temperature, --top-k or --top-p; drop it");
     if (heated && !(o->temperature >= 0 && o->temperature < 1e6))
         return error_set(err, "--temperature=%g must be 0 or greater", o->temperature);
     if (with_top_p && !(o->top_p >= 0 && o->top_p <= 1))

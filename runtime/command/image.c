@@ -169,7 +169,7 @@ static int put_output(const char *path, const char *output, struct error *err)
     int from, to, rc = 0, shared;
 
     if (snprintf(draft, sizeof(draft), "%s.XXXXXX", output) >= (int)sizeof(draft))
-        return error_set(err, "the name %.100s... is too long", output);
+        return error_set(err, "the name %.100s... is too long; use a shorter one", output);
     from = open(path, O_RDONLY | O_CLOEXEC);
     to = mkostemp(draft, O_CLOEXEC);
     if (from < 0 || to < 0)

@@ -22,7 +22,9 @@ static int read_publisher(const char *text, uid_t *publisher, struct error *err)
     int64_t number = 0;
 
     if (text && !user && parse_int64("--publisher", text, 0, UINT32_MAX - 1, &number, NULL) < 0)
-        return error_set_code(err, ERROR_USAGE, "--publisher=%.100s is not a user", text);
+        return error_set_code(err, ERROR_USAGE,
+                              "--publisher=%.100s is not a user; use a user name or a number",
+                              text);
     *publisher = user ? user->pw_uid : (uid_t)number;
     return 0;
 }

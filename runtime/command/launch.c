@@ -93,8 +93,7 @@ static int read_secret(const char *path, char *secret, size_t size, struct error
     FILE *file = fopen(path, "re");
 
     if (!file)
-        return error_set_code(err, ERROR_USAGE, "--secret-file: cannot open %s: %s", path,
-                              strerror(errno));
+        return error_set_code_errno(err, ERROR_USAGE, errno, "--secret-file: cannot open %s", path);
     if (!fgets(secret, (int)size, file))
         secret[0] = '\0';
     fclose(file);
@@ -128,7 +127,8 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
     }
     if (strlen(secret) >= LEAST_SECRET)
         return 0;
-    return error_set_code(err, ERROR_USAGE, "the secret in %s has fewer than %d characters",
+    return error_set_code(err, ERROR_USAGE,
+                          "the secret in %s has fewer than %d characters; use a longer one",
                           path && path[0] ? path : name, LEAST_SECRET);
 }
 

@@ -184,8 +184,9 @@ static int read_master(const struct launch_options *given, const struct kind *ki
     if (!master)
         master = value_of("MASTER_ADDR");
     if (master && strlen(master) >= sizeof(pod->master))
-        return error_set_code(err, ERROR_USAGE, "the name of the master node is too long: %.60s...",
-                              master);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the name of the master node is too long: %.60s...; use a shorter one", master);
     if (master)
         strcpy(pod->master, master);
     else if (strcmp(kind->name, "mpijob") == 0)
@@ -222,9 +223,10 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
                               "an elastic PyTorchJob (PET_RDZV_ENDPOINT) does not number its pods; "
                               "give it a Master, or set --nnodes, --node-rank and --master-addr");
     if (!is_present(kind) && given->node_rank < 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--kind=%s, but %s is not set: %s has not started this process",
-                              given->kind, kind->node_rank, kind->what);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--kind=%s, but %s is not set: %s has not started this process; use --kind auto",
+            given->kind, kind->node_rank, kind->what);
     if (check_alone(kind, err) < 0 ||
         read_number(kind->world_size, 1, INT32_MAX, &pod->world_size, err) < 0 ||
         read_number(kind->node_rank, 0, INT32_MAX, &pod->node_rank, err) < 0)
@@ -253,7 +255,8 @@ int launch_check_world(const struct launch_pod *pod, int64_t nproc, struct error
         return 0;
     return error_set_code(err, ERROR_USAGE,
                           "WORLD_SIZE=%" PRId64 " contradicts %" PRId64 " pods with %" PRId64
-                          " ranks each, which are %" PRId64 " ranks",
+                          " ranks each, which are %" PRId64
+                          " ranks; unset it, or correct --nproc-per-node",
                           pod->world_size, pod->nodes, nproc, ranks);
 }
 

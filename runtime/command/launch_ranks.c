@@ -343,7 +343,9 @@ int launch_ranks(const struct launch_run *run, const char *const *words,
     pod.polls = calloc(2 * (size_t)run->ranks + 1, sizeof(*pod.polls));
     pod.signal_fd = signalfd(-1, &signals->waited, SFD_CLOEXEC | SFD_NONBLOCK);
     if (!pod.ranks || !pod.polls || pod.signal_fd < 0)
-        rc = error_set(err, "cannot start %" PRId64 " ranks: out of memory or file descriptors",
+        rc = error_set(err,
+                       "cannot start %" PRId64 " ranks: out of memory or file descriptors; raise "
+                                               "their limits (memory of the pod, ulimit -n)",
                        run->ranks);
     for (int64_t i = 0; rc == 0 && i < run->ranks; i++)
         rc = start_rank(&pod, i, words, err);

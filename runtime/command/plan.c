@@ -110,7 +110,7 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
     char digits[64];
 
     if (length >= sizeof(digits))
-        return error_set_code(err, ERROR_USAGE, "--tokens is too long");
+        return error_set_code(err, ERROR_USAGE, "--tokens is too long; write 300B, 1.5T or 26M");
     memcpy(digits, text, length + 1);
     if (suffix)
         digits[length - 1] = '\0';
@@ -237,7 +237,8 @@ static int check_directory(const char *path, struct error *err)
     char *slash;
 
     if (snprintf(directory, sizeof(directory), "%s", path) >= (int)sizeof(directory))
-        return error_set_code(err, ERROR_USAGE, "--calibrate: the path is too long");
+        return error_set_code(err, ERROR_USAGE,
+                              "--calibrate: the path is too long; use a shorter one");
     slash = strrchr(directory, '/');
     if (!slash)
         snprintf(directory, sizeof(directory), ".");
@@ -555,9 +556,10 @@ static int plan_layouts(const struct plan_options *options, const struct options
     machine = *found;
     request.fp8_too = options->precision == PRECISION_ALL && machine.gpu.flops[MACHINE_FP8] > 0;
     if (options->precision == PRECISION_FP8 && machine.gpu.flops[MACHINE_FP8] <= 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "--precision=fp8: GPUs of type %s do not support fp8",
-                              machine.gpu.name);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--precision=fp8: GPUs of type %s do not support fp8; use --precision bf16",
+            machine.gpu.name);
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))
         return -1;

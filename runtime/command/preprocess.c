@@ -117,8 +117,9 @@ static int check_keys(const struct option_list *keys, struct error *err)
         return error_set(err, "--json-keys takes at most %d keys", PART_KEYS);
     for (size_t i = 0; i < keys->count; i++) {
         if (keys->items[i][0] == '\0' || strchr(keys->items[i], '/'))
-            return error_set(err, "--json-keys: \"%.100s\" cannot be used in a file name",
-                             keys->items[i]);
+            return error_set(
+                err, "--json-keys: \"%.100s\" cannot be used in a file name; rename the key",
+                keys->items[i]);
         for (size_t k = 0; k < i; k++)
             if (strcmp(keys->items[i], keys->items[k]) == 0)
                 return error_set(err, "--json-keys: %.100s is given twice; drop one",
@@ -152,7 +153,7 @@ static int set_fairseq(struct preprocess_options *options, const struct options_
     length = snprintf(options->dict_path, sizeof(options->dict_path), "%.*sdict.txt",
                       slash ? (int)(slash - prefix) + 1 : 0, slash ? prefix : "");
     if (length >= (int)sizeof(options->dict_path))
-        return error_set(err, "--output-prefix is too long");
+        return error_set(err, "--output-prefix is too long; use a shorter one");
     options->tokenizer.vocab_file = options->dict_path;
     return 0;
 }
@@ -165,7 +166,7 @@ static int set_sentences(struct preprocess_options *options, const struct option
 
     if (options->split_sentences && is_fairseq(options))
         return error_set(err, "--split-sentences cannot be used with Fairseq*, whose sequences are "
-                              "lines");
+                              "lines; drop it");
     if (options->split_sentences)
         return punkt_find(options->punkt_data, options->lang ? options->lang : "english",
                           options->punkt, sizeof(options->punkt), err) < 0

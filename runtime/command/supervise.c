@@ -152,7 +152,7 @@ static int find_visible(const char *save, int64_t *iteration, struct error *err)
     if (directory_newest(save, -1, &found, err) < 0)
         return -1;
     if (found < 0 && *iteration >= 0) {
-        error_set(err, "the checkpoints in %s have disappeared", save);
+        error_set(err, "the checkpoints in %s have disappeared; check its file system", save);
         errno = ENOENT;
         return -1;
     }
@@ -296,8 +296,12 @@ static int requeue(const char *job, int code, struct supervise_signals *signals,
     rc = run_command(words, -1, signals, err);
     /* Slurm may also end scontrol before it gets its answer. */
     if (rc != 0 && rc <= 128)
-        return rc < 0 ? -1
-                      : error_set(err, "`scontrol requeue %s` failed with exit code %d", job, rc);
+        return rc < 0
+                   ? -1
+                   : error_set(
+                         err,
+                         "`scontrol requeue %s` failed with exit code %d; requeue the job by hand",
+                         job, rc);
     for (int i = 0; i < 60 && !signals->received; i++)
         supervise_signals_sleep(signals, 1);
     return code;

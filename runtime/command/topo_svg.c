@@ -4,6 +4,7 @@
  * created and measured from the inside out, then positioned and drawn from the outside in. */
 #include "topo.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -554,7 +555,7 @@ int topo_draw(const char *title, const struct topology *topology, const struct p
         measure(&drawing, 0, PAGE);
         draw_page(&drawing, title);
         if (ferror(file))
-            rc = error_set(err, "cannot write the drawing");
+            rc = error_set_errno(err, errno, "cannot write the drawing");
     }
     free(drawing.boxes);
     free(drawing.home);

@@ -165,14 +165,20 @@ static int compare(const void *a, const void *b)
 static int say_failure(int status, const char *said, int count, struct error *err)
 {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
-        return error_set(err, "megatron train took longer than %d seconds", RUN_SECONDS);
+        return error_set(err, "megatron train took longer than %d seconds; run it on an idle node",
+                         RUN_SECONDS);
     if (WIFSIGNALED(status))
-        return error_set(err, "megatron train was killed by signal %d", WTERMSIG(status));
+        return error_set(err,
+                         "megatron train was killed by signal %d; see dmesg on this node (was it "
+                         "killed for memory?)",
+                         WTERMSIG(status));
     if (said[0])
         return error_set(err, "%s", said);
     if (status != 0)
-        return error_set(err, "megatron train failed (exit code %d)", WEXITSTATUS(status));
-    return error_set(err, "megatron train logged %d of %d steps", count, STEPS);
+        return error_set(err, "megatron train failed (exit code %d); see its output above",
+                         WEXITSTATUS(status));
+    return error_set(err, "megatron train logged %d of %d steps; run it again on an idle node",
+                     count, STEPS);
 }
 
 /* Seconds of a step: the median after the warm-up. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
+#include <errno.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -354,8 +355,10 @@ static int read_machine_file(struct machines *all, const char *path, struct erro
     while (rc == 0 && json_next(&each, NULL, NULL, &node))
         rc = read_node(all, node, bare ? NULL : &gpu, err);
 out:
-    if (rc < 0)
+    if (rc < 0) {
         error_prefix(err, "%s", path);
+        error_advise(err, "correct the file; megatron-plan(1) describes it");
+    }
     json_destroy(json);
     return rc;
 }
@@ -379,8 +382,8 @@ struct machines *machines_read(const char *directory, struct error *err)
     }
     count = scandir(directory, &names, is_json, alphasort);
     if (count < 0) {
-        error_set(err, "cannot read the machine files in %s", directory);
-        err->code = ERROR_USAGE;
+        error_set_code_errno(err, ERROR_USAGE, errno, "cannot read the machine files in %s",
+                             directory);
         machines_destroy(all);
         return NULL;
     }
@@ -394,7 +397,10 @@ struct machines *machines_read(const char *directory, struct error *err)
     }
     free(names);
     if (rc == 0 && all->with_gpus.count + all->bare.count == 0)
-        rc = error_set_code(err, ERROR_USAGE, "%s contains no machine files (*.json)", directory);
+        rc = error_set_code(err, ERROR_USAGE,
+                            "%s contains no machine files (*.json); reinstall megatron, or name a "
+                            "directory that has them",
+                            directory);
     if (rc < 0) {
         machines_destroy(all);
         return NULL;
@@ -506,7 +512,8 @@ const struct machine *machines_find(const struct machines *machines, const char 
     const struct machine *found = find_in(&machines->with_gpus, name);
 
     if (!found && find_in(&machines->bare, name))
-        error_set_code(err, ERROR_USAGE, "nodes of kind %s have no GPUs", name);
+        error_set_code(err, ERROR_USAGE, "nodes of kind %s have no GPUs; choose a kind with GPUs",
+                       name);
     else if (!found)
         unknown(machines, 0, name, err);
     return found;

@@ -15,7 +15,8 @@ int own_open(struct own *own, const char *const *words, int count, int64_t ranks
     if (options_parse(arguments_table, &own->arguments, count, words, &own->given, err) < 0)
         return -1;
     if (own->given.word_count > 0)
-        return error_set_code(err, ERROR_USAGE, "unexpected word %s", own->given.words[0]);
+        return error_set_code(err, ERROR_USAGE, "unexpected word %s; options begin with two dashes",
+                              own->given.words[0]);
     /* Neither the schedule of the learning rate nor the data changes the plan. */
     own->arguments.dry_run = 1;
     if (own->arguments.lr < 0)

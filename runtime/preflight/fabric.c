@@ -54,8 +54,10 @@ static int check_sum(struct fabric *f, int size, struct error *err)
             return -1;
         for (int i = 0; i < CHECKED; i++)
             if (f->host[i] != (float)size)
-                return error_set(err, "an all-reduce over %d ranks returned %g instead of %d", size,
-                                 (double)f->host[i], size);
+                return error_set(err,
+                                 "an all-reduce over %d ranks returned %g instead of %d; check the "
+                                 "GPUs and NICs of these nodes",
+                                 size, (double)f->host[i], size);
     }
     return 0;
 }

@@ -154,7 +154,8 @@ int history_update(const char *path, struct findings *findings, double now, cons
     int fd, rc;
 
     if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
-        return error_set_code(err, ERROR_USAGE, "the path of the history file is too long");
+        return error_set_code(err, ERROR_USAGE,
+                              "the path of the history file is too long; use a shorter one");
     slash = strrchr(lock, '/');
     if (slash && slash != lock) {
         *slash = '\0';

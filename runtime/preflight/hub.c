@@ -134,6 +134,7 @@ static int lost_rank_0(const struct hub *hub, struct error *err)
 {
     error_set(err, "rank %d lost its connection to rank 0: %s", hub->rank,
               errno ? strerror(errno) : "rank 0 has ended");
+    error_append(err, "; see the output of rank 0");
     if (err)
         err->code = ERROR_RANK;
     return -1;

@@ -90,7 +90,8 @@ static int measure_memory(struct processor *p, double until, struct error *err)
     if (!from || !to) {
         free(from);
         free(to);
-        return error_set(err, "cannot allocate %d MiB for the memory test", 2 * COPY >> 20);
+        return error_set(err, "cannot allocate %d MiB for the memory test: out of memory",
+                         2 * COPY >> 20);
     }
     memset(from, 1, COPY);
     memset(to, 2, COPY);

@@ -180,9 +180,10 @@ static int derive_shape(struct arguments *a, struct error *err)
     if (a->num_query_groups < 0)
         return error_set(err, "--group-query-attention needs --num-query-groups");
     if (a->num_attention_heads % a->num_query_groups != 0)
-        return error_set(
-            err, "--num-query-groups=%" PRId64 " does not divide --num-attention-heads=%" PRId64,
-            a->num_query_groups, a->num_attention_heads);
+        return error_set(err,
+                         "--num-query-groups=%" PRId64
+                         " does not divide --num-attention-heads=%" PRId64 "; change one of them",
+                         a->num_query_groups, a->num_attention_heads);
     if (arguments_masked(a, err) < 0)
         return -1;
     if (a->max_position_embeddings < 0)
@@ -420,7 +421,8 @@ static int check_layout(struct arguments *a, struct error *err)
     if (rows % a->layout.tp != 0)
         return error_set(err,
                          "--micro-batch-size x --seq-length / --context-parallel-size = %" PRId64
-                         " is not a multiple of --tensor-model-parallel-size=%" PRId64,
+                         " is not a multiple of --tensor-model-parallel-size=%" PRId64
+                         "; change one of them",
                          rows, a->layout.tp);
     return 0;
 }

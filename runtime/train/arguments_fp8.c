@@ -36,7 +36,7 @@ static int check_recipe(const struct arguments *a, struct error *err)
         return error_set(err,
                          "--num-layers-at-start-in-bf16=%" PRId64
                          " and --num-layers-at-end-in-bf16=%" PRId64 " leave none of the %" PRId64
-                         " layers in fp8",
+                         " layers in fp8; lower them",
                          a->fp8.start_layers, a->fp8.end_layers, a->num_layers);
     return 0;
 }
@@ -79,7 +79,8 @@ int arguments_fp8(struct arguments *a, struct error *err)
     if (sizes.rows % FP8_UNIT)
         return error_set(err,
                          "fp8 needs a number of tokens per rank that is a multiple of %d; "
-                         "--micro-batch-size x --seq-length / --context-parallel-size is %" PRId64,
+                         "--micro-batch-size x --seq-length / --context-parallel-size is %" PRId64
+                         "; change one of them",
                          FP8_UNIT, sizes.rows);
     if (!any)
         return error_set(err,

@@ -96,7 +96,7 @@ static int count_steps(struct arguments *a, struct error *err)
         return error_set(err,
                          "--global-batch-size=%" PRId64
                          " is not a multiple of --micro-batch-size=%" PRId64
-                         " x data-parallel size %" PRId64,
+                         " x data-parallel size %" PRId64 "; change one of them",
                          a->global_batch_size, a->micro_batch_size, a->layout.dp);
     if ((a->train_iters < 0) == (a->train_samples < 0))
         return error_set(err, "use either --train-iters or --train-samples");
@@ -105,13 +105,16 @@ static int count_steps(struct arguments *a, struct error *err)
     if (a->train_iters > 0) {
         a->total_iterations = a->train_iters;
         if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
-            return error_set(err, "--train-iters=%" PRId64 " is too large", a->train_iters);
+            return error_set(err, "--train-iters=%" PRId64 " is too large; lower it",
+                             a->train_iters);
         return 0;
     }
     a->total_samples = a->train_samples;
     a->total_iterations = steps_left(a, 0);
     if (a->total_iterations == 0)
-        return error_set(err, "--train-samples=%" PRId64 " is less than one global batch",
+        return error_set(err,
+                         "--train-samples=%" PRId64
+                         " is less than one global batch; raise it, or lower --global-batch-size",
                          a->train_samples);
     return 0;
 }
@@ -175,7 +178,7 @@ static int count_samples(struct arguments *a, struct error *err)
     int by_samples = a->train_samples > 0;
 
     if (a->lr < 0)
-        return error_set(err, "--lr is required");
+        return error_set(err, "--lr is required: the peak learning rate");
     if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
         return error_set(err, "--train-samples cannot be combined with --lr-decay-iters or "
                               "--lr-warmup-iters; use --lr-decay-samples and --lr-warmup-samples");

@@ -63,12 +63,12 @@ static int set_rule(struct newton_schulz_rule *rule, const struct coefficients *
     if (set->repeats && steps % set->steps != 0)
         return error_set(err,
                          "--muon-num-ns-steps=%" PRId64 " is not a multiple of the %d steps of "
-                         "--muon-coefficient-type %s",
+                         "--muon-coefficient-type %s; change it",
                          steps, set->steps, set->name);
     if (steps < set->steps)
         return error_set(err,
                          "--muon-num-ns-steps=%" PRId64
-                         " is less than the %d steps of --muon-coefficient-type %s",
+                         " is less than the %d steps of --muon-coefficient-type %s; raise it",
                          steps, set->steps, set->name);
     rule->steps = (int)steps;
     for (int i = 0; i < (int)steps; i++) {

@@ -27,7 +27,7 @@ static int count_chunks(struct arguments *a, struct error *err)
     if (m->shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
         return error_set(err,
                          "--num-layers-per-virtual-pipeline-stage=%" PRId64
-                         " does not divide the %" PRId64 " layers of a pipeline stage",
+                         " does not divide the %" PRId64 " layers of a pipeline stage; change it",
                          a->layers_per_virtual_stage, stage);
     m->chunks = stage / a->layers_per_virtual_stage;
     return 0;

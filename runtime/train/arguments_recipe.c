@@ -151,9 +151,10 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     if (a->vocab_size < 0 || (!options_given(given, "vocab-size") && !a->load && !a->load_hf))
         a->vocab_size = size;
     if (size > a->vocab_size)
-        return error_set(
-            err, "%s has %" PRId64 " ids, the model only %" PRId64 "; they do not belong together",
-            what, size, a->vocab_size);
+        return error_set(err,
+                         "%s has %" PRId64 " ids, the model only %" PRId64
+                         "; use the tokenizer of the model, or correct --vocab-size",
+                         what, size, a->vocab_size);
     if (a->mlm.mask_id < 0)
         a->mlm.mask_id = find_token(tokenizer, "<mask>", "[MASK]");
     if (a->mlm.mask_id < 0)
@@ -165,11 +166,13 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     pad = find_token(tokenizer, "<pad>", "[PAD]");
     bos = find_token(tokenizer, "<s>", "[CLS]");
     if (pad < 0 || bos < 0 || (a->mlm.data.sep < 0 && is_bert(a)))
-        return error_set(err, "%s has no token %s, which samples of a masked language model need",
-                         what,
-                         pad < 0   ? "<pad> or [PAD]"
-                         : bos < 0 ? "<s> or [CLS]"
-                                   : "</s> or [SEP]");
+        return error_set(
+            err,
+            "%s has no token %s, which samples of a masked language model need; use another one",
+            what,
+            pad < 0   ? "<pad> or [PAD]"
+            : bos < 0 ? "<s> or [CLS]"
+                      : "</s> or [SEP]");
     a->mlm.data.pad = (int32_t)pad;
     a->mlm.data.bos = (int32_t)bos;
     /* fairseq's specials come first; BERT's are spread over the first thousand ids. */
@@ -261,11 +264,12 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(given, names[i]))
-            return error_set(err, "--%s cannot be used with --masked-data bert", names[i]);
+            return error_set(err, "--%s cannot be used with --masked-data bert; drop it", names[i]);
     if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
         return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
     if (a->seq_length < 5)
-        return error_set(err, "--seq-length=%" PRId64 " is too short for pairs of sentences",
+        return error_set(err,
+                         "--seq-length=%" PRId64 " is too short for pairs of sentences; raise it",
                          a->seq_length);
     if (a->mock_data)
         return error_set(err, "--mock-data has no sentences; use --masked-data fairseq");
@@ -290,7 +294,7 @@ static int check_data(const struct arguments *a, struct error *err)
         return error_set(err, "--pack fills all rows; drop --max-tokens");
     if (a->rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
-                              "whose micro-batches are made before training");
+                              "whose micro-batches are made before training; drop it");
     if (a->reset_attention_mask || a->reset_position_ids || a->eod_mask_loss)
         return error_set(err, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss "
                               "are for causal models; drop them");

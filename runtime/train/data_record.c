@@ -72,13 +72,14 @@ static void compare(const char *before, const char *now)
         const char *same = find_line(now, before);
 
         if (!same)
-            log_warning("the data differs from that of the resumed run: it was %.*s",
+            log_warning("the data differs from that of the resumed run: it was %.*s; restore it if "
+                        "that was not intended",
                         line_length(before), before);
         else if (strcspn(same, "\n") != strcspn(before, "\n") ||
                  strncmp(same, before, strcspn(before, "\n")) != 0)
-            log_warning(
-                "the data differs from that of the resumed run: it was %.*s; now it is %.*s",
-                line_length(before), before, line_length(same), same);
+            log_warning("the data differs from that of the resumed run: it was %.*s; now it is "
+                        "%.*s; restore it if that was not intended",
+                        line_length(before), before, line_length(same), same);
     }
 }
 

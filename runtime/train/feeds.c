@@ -154,7 +154,7 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
         open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
         return -1;
     if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
-        return error_set(err, "no training data: --split assigns none to training");
+        return error_set(err, "no training data: --split assigns none to training; change --split");
     return 0;
 }
 

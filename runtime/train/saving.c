@@ -257,7 +257,8 @@ static int save(struct saving *s, const struct progress *progress, struct error 
     }
     if (s->comm->rank == s->comm->size - 1)
         log_warning("not saving a checkpoint at iteration %lld: the gradients of the last steps "
-                    "were inf or NaN, so it would be no better than the previous checkpoint",
+                    "were inf or NaN, so it would be no better than the previous checkpoint; lower "
+                    "--lr, or check the data",
                     (long long)progress->iteration);
     return 0;
 }

@@ -19,7 +19,7 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
             return error_set_code(
                 err, ERROR_USAGE,
                 "--full-validation: the validation data have fewer samples (%" PRId64
-                ") than a global batch",
+                ") than a global batch; lower --global-batch-size",
                 dataset_samples(t->feeds.splits[split]));
         if (feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
             return -1;
@@ -92,8 +92,9 @@ int train_evaluate_end(struct train *t, struct error *err)
 int train_evaluate_only(struct train *t, struct error *err)
 {
     if (!t->feeds.loaders[DATASET_VALID] && !t->feeds.loaders[DATASET_TEST])
-        return error_set(err,
-                         "no data to evaluate on: --split assigns none to validation and test");
+        return error_set(
+            err,
+            "no data to evaluate on: --split assigns none to validation and test; change --split");
     if (t->feeds.loaders[DATASET_VALID] &&
         evaluate(t, DATASET_VALID, "the start for validation data", err) < 0)
         return -1;

@@ -122,7 +122,8 @@ static void warn_overflow(struct train *t, const struct step_state *state)
     t->overflowed = 1;
     if (t->prints)
         log_warning("an input, weight or gradient of an fp8 layer was inf or NaN before iteration "
-                    "%" PRId64 ": such steps are skipped, like steps with inf or NaN gradients",
+                    "%" PRId64 ": such steps are skipped, like steps with inf or NaN gradients; if "
+                               "that happens often, drop --fp8-format",
                     t->iteration);
 }
 

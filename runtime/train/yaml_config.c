@@ -190,7 +190,8 @@ int yaml_parse(const char *path, const char *text, const struct option *table,
         size_t length = strcspn(text, "\n");
 
         if (length >= sizeof(line))
-            return error_set_code(err, ERROR_USAGE, "%s:%d: the line is too long", path, number);
+            return error_set_code(err, ERROR_USAGE, "%s:%d: the line is too long; shorten it", path,
+                                  number);
         memcpy(line, text, length);
         line[length] = '\0';
         if (take_line(words, table, line, open, err) < 0)
