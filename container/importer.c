@@ -145,7 +145,7 @@ static int explain(const struct importer *importer, const struct process_request
     if (!relay->reason[0] && process_check_signal(what, result->status, err) < 0)
         return -1;
     return error_set(err, "%s failed (exit code %d)%s%s", what, result->status,
-                     relay->reason[0] ? ": " : "", relay->reason);
+                     relay->reason[0] ? ": " : "; run it by hand to see why", relay->reason);
 }
 
 /* The one line that was printed, an absolute path. */

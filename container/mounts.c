@@ -100,7 +100,7 @@ static char *complete_flags(const char *what, const char *given, struct error *e
             return NULL;
         }
         if (used + length + 2 > sizeof(flags)) {
-            error_set(err, "%s: too many mount flags", what);
+            error_set(err, "%s: too many mount flags; give each flag once", what);
             return NULL;
         }
         flags[used++] = ',';

@@ -47,8 +47,9 @@ static int check_characters(const char *what, const char *text, struct error *er
                 "evaluate it%s",
                 what, *c, strstr(text, "://") ? "" : "; rename the file or make a symbolic link");
         if (iscntrl((unsigned char)*c))
-            return error_set_code(err, ERROR_USAGE,
-                                  "%s: the name of the image contains a control character", what);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "%s: the name of the image contains a control character; remove it", what);
     }
     return 0;
 }
@@ -111,9 +112,10 @@ int image_reference_parse(const char *what, const char *text, struct image_refer
         return error_set_code(err, ERROR_USAGE,
                               "%s needs an image: docker://IMAGE[:TAG] or /path/image.sqsh", what);
     if (strlen(text) >= sizeof(reference->text))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s: the name of the image is longer than %zu characters", what,
-                              sizeof(reference->text) - 1);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s: the name of the image is longer than %zu characters; use a shorter one", what,
+            sizeof(reference->text) - 1);
     if (check_characters(what, text, err) < 0)
         return -1;
     snprintf(reference->text, sizeof(reference->text), "%s", text);

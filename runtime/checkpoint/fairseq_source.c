@@ -114,9 +114,11 @@ static int read_heads(struct fairseq_source *s, int64_t hint, struct error *err)
         error_set(err, "the file does not contain the number of attention heads");
         return error_remedy(err, REMEDY_HEADS);
     }
-    if (m->hidden % m->heads != 0)
-        return error_set(err, "%lld attention heads do not divide the hidden size %lld",
-                         (long long)m->heads, (long long)m->hidden);
+    if (m->hidden % m->heads != 0) {
+        error_set(err, "%lld attention heads do not divide the hidden size %lld",
+                  (long long)m->heads, (long long)m->hidden);
+        return error_remedy(err, REMEDY_HEADS);
+    }
     m->query_groups = m->heads;
     m->kv_channels = m->hidden / m->heads;
     return 0;
@@ -153,7 +155,11 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
     c->chunks = c->micro_batch = 1;
     c->shape.family = model_family(c);
     if (c->shape.sequence < 1 || positions[1] != c->shape.hidden)
-        return error_set(err, "embed_positions does not fit the model");
+        return error_set(err,
+                         "embed_positions is %lld x %lld, but the hidden size is %lld; copy the "
+                         "checkpoint again",
+                         (long long)positions[0], (long long)positions[1],
+                         (long long)c->shape.hidden);
     return check_arguments(s, err) < 0 ? -1 : read_heads(s, heads, err);
 }
 

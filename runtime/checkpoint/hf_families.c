@@ -152,7 +152,7 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
             err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "
                  "GPT-NeoX, OLMo 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
                  "layers can be "
-                 "exported");
+                 "exported; export it in the Megatron-LM format");
     *map = (struct hf_map){found,
                            found->names,
                            found->name,

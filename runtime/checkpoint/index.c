@@ -109,7 +109,7 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
             .offset = file->elements,
         };
 
-        rc = piece.tensor < 0 ? error_set(err, "there is no tensor called %s", q->name)
+        rc = piece.tensor < 0 ? error_bug(err, "there is no tensor called %s", q->name)
                               : index_add_piece(index, &piece, err);
         file->elements += piece.count;
         file->pieces++;

@@ -424,7 +424,7 @@ static int read_masked(struct model_config *model, struct json_value root, struc
         return error_prefix(err, "masked model");
     if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
         model->position_offset < 0 || model->position_offset > INT32_MAX)
-        return error_set(err, "masked model: invalid values");
+        return error_set(err, "the values of \"masked model\" are invalid");
     model->masked_max = 1;
     return 0;
 }
@@ -443,7 +443,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
                          ", but this program reads only versions 1 and 2; update this program",
                          version);
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
-        return error_set(err, "arrays must be 1 or 3");
+        return error_set(err, "\"arrays\" must be 1 or 3");
     index->arrays = (int)arrays;
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
@@ -459,7 +459,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
         index->progress.consumed_valid < 0)
-        return error_set(err, "progress is negative");
+        return error_set(err, "a number of \"progress\" is negative");
     if (index_check_sizes(&index->model, err) < 0)
         return -1;
     return read_lists(index, root, err);

@@ -24,9 +24,8 @@ static int in_use(int fd, const char *path, struct error *err)
     holder[got > 0 ? got : 0] = '\0';
     holder[strcspn(holder, "\n")] = '\0';
     close(fd);
-    return error_set(
-        err, "another run is saving to %s%s%s; wait until it ends, or save to another directory",
-        path, holder[0] ? ": " : "", holder);
+    return error_set(err, "another run is saving to %s%s%s, which must end first", path,
+                     holder[0] ? ": " : "", holder);
 }
 
 /* For information only, so errors are ignored. */

@@ -465,9 +465,10 @@ int megatron_source_load(struct megatron_source *s, const struct parameter *p, f
 
     l.name = megatron_name_of(p->name, &layer);
     if (!l.name)
-        return error_set(err, "Megatron-LM has no tensor for %s", p->name);
+        return error_set(err, "Megatron-LM has no tensor for %s; the model cannot be imported",
+                         p->name);
     if (p->rows != p->all_rows || p->cols != p->all_cols)
-        return error_set(err, "%s must be read as a whole", p->name);
+        return error_bug(err, "%s must be read as a whole", p->name);
     l.rows = l.vector ? p->cols : p->true_rows < p->rows ? p->true_rows : p->rows;
     l.cols = l.vector ? 1 : p->cols;
     l.parts = calloc((size_t)s->tp, sizeof(*l.parts));

@@ -92,7 +92,8 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
     int rc;
 
     if (stat(directory, &status) < 0 && errno == ENOENT)
-        return error_set_code(err, ERROR_USAGE, "directory %s does not exist", directory);
+        return error_set_code(err, ERROR_USAGE, "directory %s does not exist; check the path",
+                              directory);
     if (stat(directory, &status) < 0)
         return error_set_errno(err, errno, "cannot open %s", directory);
     if (!S_ISDIR(status.st_mode))

@@ -155,7 +155,9 @@ static int open_zip(struct torch_file *f, struct error *err)
         return -1;
     member = find_member(f, "byteorder", (struct pickle_text){"", 0});
     if (member && (member->size != 6 || memcmp(member->data, "little", 6) != 0))
-        return error_set(err, "it is big-endian, which is not supported");
+        return error_set(
+            err,
+            "it is big-endian, which is not supported; save it again on a little-endian machine");
     for (size_t i = 0; i < f->storage_count; i++) {
         struct storage *s = &f->storages[i];
 
@@ -200,9 +202,11 @@ static int read_stream_head(const struct torch_file *f, size_t *at, struct error
             good = value->type == PICKLE_BOOL && value->integer;
         pickle_destroy(pickle);
         if (!good)
-            return error_set(err, i == 0   ? "it was not written by torch.save"
-                                  : i == 1 ? "its stream version is not 1001"
-                                           : "it is big-endian, which is not supported");
+            return error_set(
+                err, i == 0   ? "it was not written by torch.save"
+                     : i == 1 ? "its stream version is not 1001; save it again with torch.save"
+                              : "it is big-endian, which is not supported; save it again on a "
+                                "little-endian machine");
     }
     return 0;
 }

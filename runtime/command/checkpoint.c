@@ -242,17 +242,16 @@ static int check_cover(const struct checkpoint_index *index, struct error *err)
 /* Only wrong bytes prove damage; a file that cannot be read proves nothing. */
 static void print_fault(const char *path, int rc, const struct error *err)
 {
+    struct error said = *err;
+
     if (rc == CHECKPOINT_DAMAGED)
-        printf("%s: damaged: %s; delete this directory if there is no copy of it\n", path,
-               err->text);
+        error_append(&said, "; delete this directory if there is no copy of it");
     else if (rc == CHECKPOINT_UNREADABLE)
-        printf("%s: not checked: %s; check the disk or file server, then verify again on another "
-               "node\n",
-               path, err->text);
+        error_append(&said, "; check the disk or file server, then verify again on another node");
     else
-        printf("%s: not checked: %s; it may be intact: verify again as a user and on a node that "
-               "can read it\n",
-               path, err->text);
+        error_append(&said, "; it may be intact: verify again as a user and on a node that can "
+                            "read it");
+    printf("%s: %s: %s\n", path, rc == CHECKPOINT_DAMAGED ? "damaged" : "not checked", said.text);
 }
 
 static int verify_one(const char *path, struct error *err)
@@ -376,7 +375,7 @@ static int check_export(const struct checkpoint_options *given, struct error *er
     if (given->format == FORMAT_MEGATRON && given->shard_size)
         return error_set_code(err, ERROR_USAGE,
                               "--max-shard-size cannot be used with --format megatron, which has a "
-                              "file per rank");
+                              "file per rank; drop it");
     return 0;
 }
 

@@ -50,7 +50,7 @@ int data_words_take(const struct data_words *words, const struct options_result 
     if (!words->output)
         return error_set_code(err, ERROR_USAGE, "--output is required: the file to write");
     if (words->key[0] == '\0')
-        return error_set_code(err, ERROR_USAGE, "--key is empty");
+        return error_set_code(err, ERROR_USAGE, "--key is empty; name the JSON key of the text");
     if (check_output("--output", words->output, err) < 0 ||
         (words->keep_dropped && check_output("--keep-dropped", words->keep_dropped, err) < 0))
         return -1;

@@ -88,7 +88,9 @@ static int add_directory(struct prefixes *prefixes, const char *path, struct err
     }
     free(names);
     return rc == 0 && count == 0
-               ? error_set_code(err, ERROR_USAGE, "%s contains no .idx file", path)
+               ? error_set_code(err, ERROR_USAGE,
+                                "%s contains no .idx file; name a directory of .bin and .idx pairs",
+                                path)
                : rc;
 }
 

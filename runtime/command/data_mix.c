@@ -78,7 +78,7 @@ static double *take_numbers(const char *option, const struct option_list *list, 
         sum += numbers[i];
     }
     if (numbers && sum <= 0) {
-        error_set_code(err, ERROR_USAGE, "%s: all numbers are 0", option);
+        error_set_code(err, ERROR_USAGE, "%s: all numbers are 0; raise one of them", option);
         free(numbers);
         return NULL;
     }

@@ -78,7 +78,8 @@ static void become_rank(const struct pod *pod, const struct rank *rank, int64_t 
                         char **environment, const char *const *words)
 {
     const struct launch_run *run = pod->run;
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), number;
+    struct error why;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setpgid(0, 0); /* the terminal's Ctrl-C goes to the launcher, which forwards it once */
@@ -94,8 +95,12 @@ static void become_rank(const struct pod *pod, const struct rank *rank, int64_t 
         bind_to_place(&run->places->placement->tasks[local]);
     sigprocmask(SIG_SETMASK, &pod->signals->before, NULL);
     execvp(words[0], (char *const *)(uintptr_t)words);
-    fprintf(stderr, "megatron launch: cannot start %s: %s\n", words[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    number = errno;
+    error_set_errno(&why, number, "cannot start %s", words[0]);
+    if (number == ENOENT)
+        error_append(&why, "; check its name and PATH");
+    fprintf(stderr, "megatron launch: %s\n", why.text);
+    _exit(number == ENOENT ? 127 : 126);
 }
 
 static int open_channels(struct rank *rank, struct error *err)
@@ -345,7 +350,7 @@ int launch_ranks(const struct launch_run *run, const char *const *words,
     if (!pod.ranks || !pod.polls || pod.signal_fd < 0)
         rc = error_set(err,
                        "cannot start %" PRId64 " ranks: out of memory or file descriptors; raise "
-                                               "their limits (memory of the pod, ulimit -n)",
+                       "their limits (memory of the pod, ulimit -n)",
                        run->ranks);
     for (int64_t i = 0; rc == 0 && i < run->ranks; i++)
         rc = start_rank(&pod, i, words, err);

@@ -71,7 +71,9 @@ static int run_command(const char *const *words, int output, struct supervise_si
         if (output >= 0)
             dup2(output, STDOUT_FILENO);
         execvp(words[0], (char *const *)(uintptr_t)words);
-        fprintf(stderr, "megatron supervise: cannot start %s: %s\n", words[0], strerror(errno));
+        error_set_errno(err, errno, "cannot start %s", words[0]);
+        error_append(err, "; check its name and PATH");
+        fprintf(stderr, "megatron supervise: %s\n", err->text);
         _exit(127);
     }
     while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
@@ -152,7 +154,7 @@ static int find_visible(const char *save, int64_t *iteration, struct error *err)
     if (directory_newest(save, -1, &found, err) < 0)
         return -1;
     if (found < 0 && *iteration >= 0) {
-        error_set(err, "the checkpoints in %s have disappeared; check its file system", save);
+        error_set(err, "the checkpoints in %s have disappeared", save);
         errno = ENOENT;
         return -1;
     }

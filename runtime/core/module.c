@@ -62,7 +62,7 @@ static const char *remedy(const char *why)
     if (strstr(why, "undefined symbol") || strstr(why, "version `"))
         return "; that library is not of the version that this program was built with: reinstall "
                "megatron, or build it on this system";
-    return "";
+    return "; reinstall megatron";
 }
 
 void *module_symbol(const char *file, const char *symbol, const char *what, struct error *err)

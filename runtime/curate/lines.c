@@ -42,9 +42,10 @@ int lines_codec(const char *path, struct error *err)
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (ends_with(path, others[i]))
-            return error_set_code(err, ERROR_USAGE,
-                                  "%s: output is written as .jsonl or .jsonl.zst, not %s", path,
-                                  others[i]);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "%s: output is written as .jsonl or .jsonl.zst, not %s; choose such a name", path,
+                others[i]);
     if (!ends_with(path, ".zst"))
         return 0;
 #ifdef HAVE_ZSTD

@@ -318,8 +318,10 @@ static int predict_line(struct table *table, const char *line, const struct mach
         return error_set(err, "out of memory");
     known =
         cut_line(table, copy, &wrong) == 0 && predict(table, machines, &prediction, &wrong) == 0;
-    if (!known)
+    if (!known) {
+        error_advise(&wrong, "correct the row");
         log_warning("%s, line %zu: %s", path, number, wrong.text);
+    }
     print_row(line, known ? &prediction : NULL, stream);
     free(copy);
     return 0;
@@ -344,8 +346,10 @@ int rows_predict(const char *path, const struct machines *machines, FILE *stream
     rc = header ? find_columns(&table, header, err) : error_set(err, "out of memory");
     if (rc == 0)
         fprintf(stream, "%s,predicted_step_s,predicted_tflops_per_gpu,predicted_mem_gb\n", line);
-    else
+    else {
         error_prefix(err, "%s", path);
+        error_advise(err, "megatron-plan(1) lists the columns");
+    }
     while (rc == 0 && (line = strsep(&next, "\n"))) {
         number++;
         line[strcspn(line, "\r")] = '\0';

@@ -102,7 +102,8 @@ static struct open_file *free_slot(struct assembly *assembly, struct error *err)
     }
     /* assembly_sync will not see it any more. */
     if (fsync(oldest->fd) < 0) {
-        error_set_errno(err, errno, "cannot write the output to disk");
+        error_set_errno(err, errno, "cannot write the output %s to disk",
+                        assembly->config->output_prefix);
         return NULL;
     }
     close(oldest->fd);
@@ -519,7 +520,8 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 {
     for (size_t i = 0; i < assembly->open_count; i++)
         if (assembly->open[i].fd >= 0 && file_flush(assembly->open[i].fd, moved, context) < 0)
-            return error_set_errno(err, errno, "cannot write the output to disk");
+            return error_set_errno(err, errno, "cannot write the output %s to disk",
+                                   assembly->config->output_prefix);
     return 0;
 }
 

@@ -66,7 +66,10 @@ static int read_lines(struct reader *r, int fd, char *buffer, struct error *err)
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            notes_add(r->notes, "cannot read all of %s: %s", r->name, strerror(errno));
+            struct error why;
+
+            error_set_errno(&why, errno, "cannot read all of %s", r->name);
+            notes_add(r->notes, "%s", why.text);
             return 0;
         }
         if (got == 0)
@@ -113,7 +116,10 @@ int reader_file(const char *path, struct attempts *attempts, struct extras *extr
         return error_set(err, "out of memory");
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
-        notes_add(notes, "cannot read %s: %s", path, strerror(errno));
+        struct error why;
+
+        error_set_errno(&why, errno, "cannot read %s", path);
+        notes_add(notes, "%s", why.text);
         free(buffer);
         return 0;
     }

@@ -29,7 +29,9 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                                  at);
             id = id * 10 + (text[at] - '0');
             if (id >= tokenizer->vocab_size)
-                return error_set(err, "NullTokenizer: the id at byte %zu is not less than %lld",
+                return error_set(err,
+                                 "NullTokenizer: the id at byte %zu is not less than %lld; raise "
+                                 "the vocabulary size",
                                  begin, (long long)tokenizer->vocab_size);
         }
         if (at == begin || at + 1 == length)

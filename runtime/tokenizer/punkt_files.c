@@ -66,8 +66,10 @@ static int read_table(struct word_table *table, const char *directory, const cha
             length--;
         if (length > 0)
             rc = add_line(table, shape, line, length, err);
-        if (rc < 0)
+        if (rc < 0) {
             error_prefix(err, "%s, line %zu", path, number);
+            error_advise(err, "download it again (python3 -m nltk.downloader punkt_tab)");
+        }
         line = newline ? newline + 1 : end;
     }
     file_bytes_clear(&bytes);

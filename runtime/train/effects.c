@@ -85,18 +85,20 @@ void effects_check(const struct arguments *a, const struct options_result *given
         /* What follows from the weights needs no option of its own. */
         if (options_given(given, rows[i].option) && !is_given(given, rows[i].needs) &&
             !(a->network_taken && strcmp(rows[i].needs, "use-rope-scaling") == 0))
-            log_warning("--%s has no effect without --%.*s", rows[i].option,
+            log_warning("--%s has no effect without --%.*s; drop it", rows[i].option,
                         (int)strcspn(rows[i].needs, "|"), rows[i].needs);
     }
     for (size_t i = 0; i < sizeof(of_optimizers) / sizeof(of_optimizers[0]); i++)
         if (options_given(given, of_optimizers[i].option) &&
             a->rules.optimizer != of_optimizers[i].kind)
-            log_warning("--%s has no effect without --optimizer %s", of_optimizers[i].option,
-                        of_optimizers[i].optimizer);
+            log_warning("--%s has no effect without --optimizer %s; drop it",
+                        of_optimizers[i].option, of_optimizers[i].optimizer);
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
-        log_warning("--recompute-method has no effect with --recompute-granularity selective");
+        log_warning(
+            "--recompute-method has no effect with --recompute-granularity selective; drop it");
     if (a->rotary_interleaved && a->position_embedding != POSITION_ROPE)
-        log_warning("--rotary-interleaved has no effect without --position-embedding-type rope");
+        log_warning(
+            "--rotary-interleaved has no effect without --position-embedding-type rope; drop it");
     else if (a->rotary_interleaved)
         log_note(
             "--rotary-interleaved: the network is the same, only the channels of each head are "
@@ -104,5 +106,5 @@ void effects_check(const struct arguments *a, const struct options_result *given
     if (a->position_embedding != POSITION_ROPE &&
         (options_given(given, "rotary-base") || options_given(given, "rotary-percent")))
         log_warning("--rotary-base and --rotary-percent have no effect without "
-                    "--position-embedding-type rope");
+                    "--position-embedding-type rope; drop them");
 }

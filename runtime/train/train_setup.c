@@ -84,7 +84,8 @@ static void register_memory(struct train *t)
     if (taken > 0)
         printf(" > %.3f GiB registered with NCCL on this rank\n", gib((double)taken));
     else
-        log_warning("--nccl-ub has no effect: it needs data- or tensor-parallel ranks on GPUs");
+        log_warning(
+            "--nccl-ub has no effect: it needs data- or tensor-parallel ranks on GPUs; drop it");
 }
 
 /* Print performance advice on the first rank that has any: usually all have, sometimes only one

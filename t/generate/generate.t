@@ -180,7 +180,7 @@ while IFS='|' read -r words text; do
 done <<EOT
 --load gpt $t 3|--tensor-model-parallel-size=3 does not divide the 4 attention heads of the model; use 1, 2 or 4
 --load gpt --top-p 2|--top-p=2 must be between 0 and 1
---load nowhere|directory nowhere does not exist
+--load nowhere|directory nowhere does not exist; check the path
 EOT
 generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
 is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16 or --fp16" "a type that the device does not support"

@@ -136,7 +136,7 @@ rows=(
     'letters.jsonl|no|letters.jsonl: none of .*'
     'c.jsonl --max-line-bytes 1073741825|no|--max-line-bytes=1073741825 .*'
     'c.jsonl --json-keys a a|no|--json-keys: a is given twice; drop one'
-    'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name'
+    'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name; rename the key'
     'c.jsonl --split-sentences --punkt-data none|no|--punkt-data: .*'
     'c.jsonl --punkt-data none|no|--punkt-data requires --split-sentences'
     'c.jsonl --input-format files --json-keys a|no|--json-keys cannot be used with plain-text input; .*'

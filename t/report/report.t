@@ -111,7 +111,7 @@ is "$rc $out" "2 megatron report: name the file to write with -o FILE" "without 
 report -o x.html
 is "$rc $out" "2 megatron report: name the directory of a run, or its logs and metrics files" "without a run"
 report run -o missing/x.html
-is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or directory" "a file that cannot be written"
+is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or directory; check the path" "a file that cannot be written"
 report run --peak-tflops 0 -o x.html
 is "$rc" 2 "a peak of zero"
 

@@ -100,7 +100,7 @@ refused 'cannot generate text; use megatron fill-mask' "generate with a masked m
     generate --load roberta "${words[@]}" --prompt w5
 refused 'no masks to fill; use megatron generate' "fill-mask with a causal model" \
     fill-mask --load causal "${words[@]}" --prompt 'w5 [MASK]'
-refused 'has no \[MASK\]$' "a prompt without a mask" fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 w6'
+refused 'has no \[MASK\]; write \[MASK\] where a token is missing$' "a prompt without a mask" fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 w6'
 refused '35 tokens, but the model has 32 positions' "a prompt that is too long" \
     fill-mask --load bert-pairs "${words[@]}" --prompt "[MASK]$(printf ' w%d' {10..41})"
 refused 'the tokenizer has no mask token .*use --mask-id' "a tokenizer without a mask" \

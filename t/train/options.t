@@ -135,7 +135,7 @@ like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of th
 data=()
 for word in "${small[@]}"; do [ "$word" = --mock-data ] || data+=("$word"); done
 try "$megatron" train "${data[@]}" --data-path "$scratch/nope"
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory" "data that is not there"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron: $scratch/nope.idx: cannot open: No such file or directory; check the path" "data that is not there"
 unlike "$out" "number of parameters" "  before weights are made or read"
 try "$megatron" train "${data[@]}" --data-path 1 "$scratch/nope" x "$scratch/nope"
 like "$out" '^megatron: "x" is not a weight.*; correct --data-path$' "a weight that is not a number"
@@ -144,7 +144,7 @@ is "$rc" 2 "  as a usage error"
 try "$megatron" train "${small[@]}" --split 99,2,a
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron: data split 99,2,a: give up to three numbers, such as 949,50,1; change --split" "a split that is not a list of numbers"
 try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory" "a tokenizer that is not there"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory; check the path" "a tokenizer that is not there"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
 

@@ -281,8 +281,10 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     if (!is_fp8(plan) && (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types)))
         return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
-        return error_set(err, "a matrix of %lld x %lld x %lld is too large", (long long)shape->rows,
-                         (long long)shape->in, (long long)shape->out);
+        return error_set(err,
+                         "a matrix product of %lld x %lld x %lld is too large for the CPU device; "
+                         "use a smaller batch",
+                         (long long)shape->rows, (long long)shape->in, (long long)shape->out);
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;

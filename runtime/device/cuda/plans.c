@@ -244,8 +244,8 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands "
                          "of a norm or an activation");
     if (operation->kind == OPERATION_QUANTIZE && !casts(&operation->quantize))
-        return error_bug(err, "the CUDA device casts bf16 or fp16 matrices whose sizes are "
-                              "multiples of 16 to fp8, also GELU by tanh and SwiGLU of them");
+        return error_bug(err,
+                         "no CUDA kernel casts a matrix of this type, size or activation to fp8");
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;
