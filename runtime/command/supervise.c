@@ -176,7 +176,8 @@ static int find_newest(const char *save, const char *job, struct supervise_signa
         if (is_permanent(errno))
             return error_prefix(err, "--save");
         if (pause == 1) {
-            printf("megatron supervise: %s; waiting for the file system\n", err->text);
+            error_append(err, "; waiting for the file system");
+            printf("megatron supervise: %s\n", err->text);
             fflush(stdout);
         }
         supervise_signals_sleep(signals, pause);
