@@ -50,7 +50,8 @@ static const struct {
     {ETXTBSY, "another process is using it (see lsof)"},
 };
 
-const char *error_advice(int number)
+/* What to do about errno value 'number'; "" if it has no general remedy. */
+static const char *remedy_of(int number)
 {
     for (size_t i = 0; i < sizeof(general) / sizeof(general[0]); i++)
         if (general[i].number == number)
@@ -134,7 +135,7 @@ int error_set_errno(struct error *err, int number, const char *format, ...)
     set_text(&sentence, format, args);
     va_end(args);
     error_set(err, "%s: %s", sentence.text, strerror(number));
-    return advise(err, error_advice(number));
+    return advise(err, remedy_of(number));
 }
 
 int error_set_code_errno(struct error *err, enum error_code code, int number, const char *format,

@@ -49,9 +49,6 @@ int error_set_code_errno(struct error *err, enum error_code code, int number, co
  * it. */
 int error_bug(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* What a user can usually do about errno value 'number', as an imperative clause; "" if unknown. */
-const char *error_advice(int number);
-
 /* Add a general remedy, unless 'err' has a remedy already: text after "; ". For a place that many
  * errors pass, such as a reader of files: "copy the file again". 'words' is an imperative clause.
  * Returns -1. */

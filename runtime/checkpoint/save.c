@@ -65,11 +65,8 @@ static int write_index(struct checkpoint *c, struct error *err)
         const struct index_file *file = &c->files[i];
 
         if (file->elements != index.files[i].elements)
-            rc = error_set_code(
-                err, ERROR_RANK,
-                "internal error: rank %d wrote %" PRId64 " elements, but %" PRId64
-                " were expected; please report this bug with the command and its output",
-                i, file->elements, index.files[i].elements);
+            rc = error_bug(err, "rank %d wrote %" PRId64 " elements, but %" PRId64 " were expected",
+                           i, file->elements, index.files[i].elements);
         index.files[i].data = file->data;
         index.files[i].bytes = file->bytes;
         index.files[i].checksum = file->checksum;

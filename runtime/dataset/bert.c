@@ -157,7 +157,7 @@ int bert_fill(const struct masked_config *config, const struct index_file *index
     if (index_file_read(index, 0, number, 1, &range, err) < 0)
         return -1;
     if (range.end <= range.first || (int64_t)range.target > sequence_length - 3)
-        return error_set(err, "%s is damaged; remove it", index_file_path(index));
+        return error_set(err, "%s is damaged; remove it and run again", index_file_path(index));
     ends = malloc((size_t)(range.end - range.first) * sizeof(*ends));
     room = malloc(3 * (size_t)sequence_length * sizeof(*room));
     if (!ends || !room)

@@ -452,7 +452,8 @@ int dataset_find(const struct dataset *dataset, int64_t i, const struct blend_me
             index_file_read(dataset->blend, BLEND_SAMPLE, i, 1, sample, err) < 0)
             return -1;
         if (corpus < 0 || (size_t)corpus >= dataset->member_count)
-            return error_set(err, "%s names corpus %d of %zu; it is damaged, remove it",
+            return error_set(err,
+                             "%s names corpus %d of %zu; it is damaged; remove it and run again",
                              index_file_path(dataset->blend), corpus, dataset->member_count);
         *member += corpus;
     }

@@ -173,7 +173,7 @@ int gpt_index_text(const struct index_file *index, const struct indexed *corpus,
     if (filled != sequence_length + 1)
         return error_set(err,
                          "%s: sample %" PRId64 " has %" PRId64 " tokens, not %" PRId64
-                         "; the index does not belong to %s, remove it",
+                         "; the index does not belong to %s, remove it and run again",
                          index_file_path(index), i, filled, sequence_length + 1,
                          indexed_prefix(corpus));
     return 0;

@@ -43,21 +43,21 @@ comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --ma
 topo file.xml|unexpected argument file.xml
 topo --cpus x|--cpus=x
 version 2|unexpected argument 2
-preprocess --input /nowhere --output-prefix /nowhere/o|cannot write to directory /nowhere/: No such file
-data inspect /nowhere|/nowhere.idx: cannot open: No such file
-data filter --input /nowhere --output /nowhere/o.jsonl|filter: cannot read /nowhere: No such file
-data merge --input /nowhere --output-prefix /nowhere/o|merge: /nowhere.idx: cannot open: No such file
-tokenize --tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere x|cannot open /nowhere: No such file
+preprocess --input /nowhere --output-prefix /nowhere/o|cannot write to directory /nowhere/: No such file or directory; check the path$
+data inspect /nowhere|/nowhere.idx: cannot open: No such file or directory; check the path$
+data filter --input /nowhere --output /nowhere/o.jsonl|filter: cannot read /nowhere: No such file or directory; check the path$
+data merge --input /nowhere --output-prefix /nowhere/o|merge: /nowhere.idx: cannot open: No such file or directory; check the path$
+tokenize --tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere x|cannot open /nowhere: No such file or directory; check the path$
 detokenize x|id=x is not a whole number
-topo --topology /nowhere|cannot open /nowhere: No such file
+topo --topology /nowhere|cannot open /nowhere: No such file or directory; check the path$
 checkpoint inspect /nowhere|/nowhere is not a checkpoint directory
-checkpoint prune /nowhere --keep-last 1|cannot read /nowhere: No such file
-checkpoint import /nowhere /nowhere/o --format megatron|cannot open /nowhere: No such file
+checkpoint prune /nowhere --keep-last 1|cannot read /nowhere: No such file or directory; check the path$
+checkpoint import /nowhere /nowhere/o --format megatron|cannot open /nowhere: No such file or directory; check the path$
 generate --load /nowhere --prompt x|directory /nowhere does not exist
 image import docker://|URI=docker:// has no image name
-report /nowhere -o /nowhere/o.html|cannot read /nowhere: No such file
-plan --rows /nowhere|cannot open /nowhere: No such file
-train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file
+report /nowhere -o /nowhere/o.html|cannot read /nowhere: No such file or directory; check the path$
+plan --rows /nowhere|cannot open /nowhere: No such file or directory; check the path$
+train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file or directory; check the path$
 EOT
 
 # --- Man pages: one per command, named in megatron(1), which lists the exit codes.
