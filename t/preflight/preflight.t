@@ -19,7 +19,7 @@ done <<EOT
 slow|unexpected argument slow; write quick or full
 quick full|unexpected argument full; write quick or full
 --node p5.48xlrge|unknown node kind p5.48xlrge; did you mean p5.48xlarge, p5e.48xlarge or p5en.48xlarge?
---shared $dir/none|--shared $dir/none: No such file or directory
+--shared $dir/none|--shared $dir/none: No such file or directory; check the path
 EOT
 mkdir machines
 echo '{"nodes":[{"name":"bad","preflight":{"layer_fail":6}}]}' >machines/bad.json
@@ -27,7 +27,7 @@ try "$megatron" preflight --machines machines
 is "$rc $out" "2 megatron preflight: machines/bad.json: node \"bad\": \"preflight\": \"layer_fail\" must be a number from 0 to 1; is its unit right?" \
     "a limit in a wrong unit is rejected"
 try "$megatron" plan --megatron-model 1.3B --node cpu --nodes 1 --global-batch-size 8
-is "$rc $out" "2 megatron plan: nodes of kind cpu have no GPUs" "plan does not take nodes without GPUs"
+is "$rc $out" "2 megatron plan: nodes of kind cpu have no GPUs; choose a kind with GPUs" "plan does not take nodes without GPUs"
 
 # --- One rank ------------------------------------------------------------------------------------
 try "$megatron" preflight --device cpu --all --records records.jsonl

@@ -33,7 +33,7 @@ is "$rc" 0 "verify"
 like "$out" '^d_text_document: intact, 3 documents, 8 tokens$' "a whole pair"
 try "$megatron" data verify nowhere d_text_document nothing e_text_document
 is "$rc $(grep -c ': intact, ' <<<"$out") $(grep -c '^megatron data: no[a-z]*\.idx: cannot open' <<<"$out") $(tail -n 1 <<<"$out")" \
-    "1 2 2 megatron data: 2 of 4 are damaged or cannot be read" "verify goes on behind what is not whole" || diag "$out"
+    "1 2 2 megatron data: 2 of 4 are damaged or cannot be read; see above" "verify goes on behind what is not whole" || diag "$out"
 for damage in 'truncate -s -2 d_text_document.bin' 'truncate -s +2 d_text_document.bin' \
     'truncate -s -1 d_text_document.idx' 'dd of=d_text_document.idx bs=1 seek=34 conv=notrunc status=none' \
     'rm d_text_document.bin'; do

@@ -77,6 +77,6 @@ code=2 fails "tokenize: the vocabulary file must be used together with the merge
 ok "--help"
 [ ! -w /dev/full ] || {
     out=$(seq 100000 | "$megatron" tokenize 2>&1 >/dev/full)
-    is "$out" "megatron tokenize: cannot write to standard output" "a full disk is an error"
+    is "$out" "megatron tokenize: cannot write to standard output: No space left on device; free disk space there, or choose another directory" "a full disk is an error"
 }
 done_testing
