@@ -174,6 +174,12 @@ static void drop_contract(void)
         unsetenv(contract_name((enum contract_variable)i));
 }
 
+static void drop_marks(void)
+{
+    unsetenv(CONTRACT_MARK_JOB);
+    unsetenv(CONTRACT_MARK_STEP);
+}
+
 void client_leave(int rc)
 {
     fflush(stdout);
@@ -375,17 +381,17 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     (void)spank;
     plugin->within = getenv("SLURM_JOB_ID") || is_given("--jobid");
     drop_contract();
-    unsetenv(CONTRACT_MARK_JOB);
-    unsetenv(CONTRACT_MARK_STEP);
     if (!settings_used(settings, &plugin->config)) {
+        drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))
             slurm_spank_log("megatron: warning: the plugin is switched off in plugstack.conf; "
                             "--megatron options have no effect");
         return 0;
     }
     read_request(&request, false);
-    if (request.interactive)
+    if (request.interactive) /* its shell keeps the mark of the job */
         return 0;
+    drop_marks();
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
     if (settings_resolve(settings, &plugin->config, err))
