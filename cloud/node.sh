@@ -159,9 +159,10 @@ build() {
 
 # Add the plugin's line, last of all, and only if Slurm accepts the plugin. The temporary file is not in
 # plugstack.conf.d: some clusters include every file of that folder. The line is in plugstack.conf itself, which
-# a configless Slurm sends to its nodes; it does not send included files.
+# a configless Slurm sends to its nodes; it does not send included files. It says `optional`: with `required`, a node
+# that is not ready would fail all jobs.
 load_plugin() {
-    local word=$1 file=$slurm/etc/plugstack.conf others message
+    local file=$slurm/etc/plugstack.conf others message
     [ -f "$plugin" ] || die "$plugin does not exist; plugstack.conf is unchanged"
     others=$(grep -lsE '^[[:space:]]*(required|optional)[[:space:]]+[^[:space:]]*spank_megatron\.so' "$file" "$slurm"/etc/plugstack.conf.d/* |
         xargs -r grep -hE '^[[:space:]]*(required|optional)[[:space:]]+[^[:space:]]*spank_megatron\.so' | awk '{ print $2 }' | grep -vxF "$plugin" || true)
@@ -169,7 +170,7 @@ load_plugin() {
     if grep -qsE "^[[:space:]]*(required|optional)[[:space:]]+$plugin([[:space:]]|\$)" "$file"; then
         say "$file already loads the plugin"
     else
-        { cat "$file" 2>/dev/null || true; echo "$word $plugin"; } >"$work/plugstack.conf"
+        { cat "$file" 2>/dev/null || true; echo "optional $plugin"; } >"$work/plugstack.conf"
         # Try it before anyone else does.
         sed '/^[[:space:]]*PlugStackConfig=/Id' "$slurm/etc/slurm.conf" >"$work/slurm.conf"
         echo "PlugStackConfig=$work/plugstack.conf" >>"$work/slurm.conf"
@@ -177,7 +178,7 @@ load_plugin() {
             die "Slurm does not accept the plugin; plugstack.conf is unchanged: $(head -n 1 <<<"$message")"
         install -m 644 "$work/plugstack.conf" "$file.new.$$"
         mv "$file.new.$$" "$file"
-        say "added to $file: $word $plugin"
+        say "added to $file: optional $plugin"
     fi
     scontrol reconfigure 2>/dev/null || say "slurmctld does not answer yet; it reads plugstack.conf when it starts"
 }
@@ -199,7 +200,7 @@ case $kind in
 head)
     build "$@"
     prepare_node
-    load_plugin required ;;
+    load_plugin ;;
 compute | login)
     # The head is ready before other nodes boot. If it is not, the node works, without the plugin.
     [ -f "$plugin" ] || say "$plugin does not exist: the head node has not built it"
@@ -207,6 +208,5 @@ compute | login)
 worker | controller)
     build "$@"
     prepare_node
-    # Workers come and go in any order. With `required`, one that is not ready would fail all jobs.
-    [ $kind = worker ] || load_plugin optional ;;
+    [ $kind = worker ] || load_plugin ;;
 esac

@@ -174,10 +174,13 @@ static void drop_contract(void)
         unsetenv(contract_name((enum contract_variable)i));
 }
 
-/* Exit a client that was only asked for information. exit() would deadlock: Slurm's handlers would
- * wait for the lock that is held around this callback. */
-static void leave(int rc) __attribute__((noreturn));
-static void leave(int rc)
+static void drop_marks(void)
+{
+    unsetenv(CONTRACT_MARK_JOB);
+    unsetenv(CONTRACT_MARK_STEP);
+}
+
+void client_leave(int rc)
 {
     fflush(stdout);
     fflush(stderr);
@@ -187,7 +190,7 @@ static void leave(int rc)
 void client_list_models(void)
 {
     preset_print(stdout);
-    leave(0);
+    client_leave(0);
 }
 
 /* With --export=NONE, which a job passes on to its steps, tasks have no HOME; here it can be looked
@@ -216,7 +219,7 @@ static void write_handoff(struct plugin *plugin, unsigned wishes)
     if (plugin->settings.image.used)
         find_home(handoff.home, sizeof(handoff.home));
     handoff_format_client(&handoff, text);
-    setenv(HANDOFF_CLIENT, text, 1);
+    setenv(CONTRACT_MARK_STEP, text, 1);
     unsetenv(HANDOFF_STEP);
     /* Left over from the enclosing step if this srun runs inside one. */
     if (getenv("SLURM_STEP_ID"))
@@ -380,14 +383,16 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     plugin->within = getenv("SLURM_JOB_ID") || is_given("--jobid");
     drop_contract();
     if (!settings_used(settings, &plugin->config)) {
+        drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))
             slurm_spank_log("megatron: warning: the plugin is switched off in plugstack.conf; "
                             "--megatron options have no effect");
         return 0;
     }
     read_request(&request, false);
-    if (request.interactive)
+    if (request.interactive) /* its shell keeps the mark of the job */
         return 0;
+    drop_marks();
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
     if (settings_resolve(settings, &plugin->config, err))
@@ -404,12 +409,14 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
                               &plugin->config, &counts);
 
         print_plan(plugin, &counts);
-        leave(rc);
+        client_leave(rc);
     }
     if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
         return -1;
     if (!(plugin->config.off & PART_CHECKS) && !plugin->within && !is_het(&request))
         warn_memory(plugin, &counts);
+    if (spank_context() == S_CTX_ALLOCATOR)
+        setenv(CONTRACT_MARK_JOB, "1", 1);
     if (spank_context() == S_CTX_LOCAL) {
         struct request inside;
 
@@ -571,14 +578,17 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
 
 /* The step exists by now. If srun fails here, the step is not ended, and it has no tasks that
  * scancel could end: in a job that continues, its CPUs and GPUs would be lost to all later steps.
- * So the step is launched anyway, and its tasks fail on the nodes without another message. */
-int client_refuse_step(const struct plugin *plugin)
+ * So the step is launched anyway, and its tasks fail on the nodes without another message. A job of
+ * srun's own ends with it. */
+int client_refuse_step(const struct plugin *plugin, spank_t spank)
 {
     struct handoff handoff = {.refused = 1};
     char text[HANDOFF_TEXT];
+    uint32_t job;
 
-    if (!plugin->within)
-        return -1;
     handoff_format_step(&handoff, text);
+    if (!plugin->within && spank_get_item(spank, S_JOB_ID, &job) == ESPANK_SUCCESS &&
+        controller_fail_job(job) == 0)
+        client_leave(1);
     return setenv(HANDOFF_STEP, text, 1);
 }

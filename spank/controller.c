@@ -121,6 +121,18 @@ int64_t controller_job_end(uint32_t job)
     return (int64_t)end;
 }
 
+int controller_fail_job(uint32_t job)
+{
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+    slurm_step_id_t id = step_of(job, NO_VAL, NO_VAL);
+    int rc = slurm_complete_job(&id, 1);
+#else
+    int rc = slurm_complete_job(job, 1);
+#endif
+
+    return rc == SLURM_SUCCESS ? 0 : -1;
+}
+
 int64_t controller_job_start(uint32_t job)
 {
     job_info_msg_t *answer = NULL;

@@ -32,6 +32,9 @@ int64_t controller_job_end(uint32_t job);
  * unknown. */
 int64_t controller_job_start(uint32_t job);
 
+/* Release the allocation of a job, as one that failed. Returns 0 or -1. */
+int controller_fail_job(uint32_t job);
+
 /* Asks the tasks of a step that have not reached their program to exit. Between the fork and the
  * plugin's handler a task has the default actions, whatever a plugin sets before (slurmstepd resets
  * them): with proctrack/cgroup, SIGTERM would terminate it there, and srun would report a signal

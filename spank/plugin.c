@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SPANK's callbacks: determine which process this is, and dispatch. Nothing in the plugin ever
- * exits or aborts, except in a client that was only asked to check. */
+/* SPANK's callbacks: determine which process this is, and dispatch.
+ *
+ * The line in plugstack.conf says `optional`, so that a missing plugin, or one built for another
+ * Slurm, fails no jobs that do not use it. But then Slurm ignores what callbacks return. So a
+ * client whose request is refused exits, and so does a task that cannot start: both are processes
+ * of the user that have nothing else to do. The daemons never exit because of the plugin. */
 #include "plugin.h"
 
 #include <dlfcn.h>
@@ -199,7 +203,7 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
             plugin_defer(&context, &err);
         if (client_init_post_opt(&context, spank, &err)) {
             slurm_error("megatron: %s", err.text);
-            return -1;
+            client_leave(1); /* nothing has been requested from Slurm yet */
         }
         return 0;
     case S_CTX_REMOTE:
@@ -225,7 +229,7 @@ int slurm_spank_local_user_init(spank_t spank, int argc, char **argv)
         plugin_defer(&context, &err);
     if (client_local_user_init(&context, spank, &err)) {
         slurm_error("megatron: %s", err.text);
-        return client_refuse_step(&context);
+        return client_refuse_step(&context, spank);
     }
     return 0;
 }
@@ -254,7 +258,9 @@ int slurm_spank_task_init(spank_t spank, int argc, char **argv)
         return 0;
     if (asked_to_fail("task_init", &err))
         plugin_defer(&context, &err);
-    return task_init(&context, spank);
+    if (task_init(&context, spank))
+        _exit(1); /* as slurmstepd does here if a required plugin fails */
+    return 0;
 }
 
 int slurm_spank_exit(spank_t spank, int argc, char **argv)

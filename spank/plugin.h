@@ -51,14 +51,19 @@ const char *plugin_slurm_text(void);
 /* Record an error for later; the first one counts. */
 void plugin_defer(struct plugin *plugin, const struct error *err);
 
+/* Exit the process, which is a client. exit() would deadlock: Slurm's handlers would wait for the
+ * lock that is held around callbacks. */
+void client_leave(int rc) __attribute__((noreturn));
+
 /* Answer --megatron-model=list and exit the process, which is a client. */
 void client_list_models(void) __attribute__((noreturn));
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);
 
-/* What the callback returns after client_local_user_init has failed and the error was reported. */
-int client_refuse_step(const struct plugin *plugin);
+/* After client_local_user_init has failed and the error was reported: exit, or have the step's
+ * tasks fail, if the job continues after it. Returns what the callback returns. */
+int client_refuse_step(const struct plugin *plugin, spank_t spank);
 
 void daemon_init(struct plugin *plugin);
 

@@ -6,10 +6,7 @@
 #
 # Slurm is configless here (slurmd --conf-server): the nodes get plugstack.conf from the controller, but no file
 # that it includes. So the plugin's line is in plugstack.conf itself. It says `optional`: nodes join in any order,
-# and slurmd does not start where a `required` plugin is missing. When all nodes have it, change the word on the
-# controller, so that a job cannot run unplaced on a node without it:
-#
-#   sed -i 's|^optional \(.*/spank_megatron.so\)|required \1|' /opt/slurm/etc/plugstack.conf && scontrol reconfigure
+# and slurmd does not start where a `required` plugin is missing.
 set -eu
 here=$(dirname "$(readlink -f "$0")")
 log=${MEGATRON_LOG:-/var/log/provision/megatron.log}

@@ -408,6 +408,22 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
     return read_rope(root, 0, c, err);
 }
 
+/* OLMo 1: its LayerNorm has no weights and a fixed epsilon. */
+static int read_first_olmo(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct json_value clip;
+
+    if (read_llama(root, c, err) < 0 || optional(root, "clip_qkv", 0, &c->qkv_clip, err) < 0)
+        return -1;
+    if (!(c->qkv_clip > 0) && json_member(root, "clip_qkv", &clip) == 0 &&
+        json_type(clip) != JSON_NULL)
+        return error_set(err, "clip_qkv must be null or greater than 0");
+    c->norm = NORM_LAYER;
+    c->plain_norm = 1;
+    c->epsilon = HF_OLMO_EPSILON;
+    return 0;
+}
+
 static int read_olmo(struct json_value root, struct model_config *c, struct error *err)
 {
     int windows = c->architecture == ARCHITECTURE_OLMO3;
@@ -475,6 +491,7 @@ static int (*const readers[ARCHITECTURES])(struct json_value root, struct model_
     [ARCHITECTURE_GPT_NEOX] = read_neox,   [ARCHITECTURE_OLMO2] = read_olmo,
     [ARCHITECTURE_OLMO3] = read_olmo,      [ARCHITECTURE_GEMMA] = read_gemma,
     [ARCHITECTURE_GEMMA2] = read_gemma,    [ARCHITECTURE_GEMMA3] = read_gemma,
+    [ARCHITECTURE_OLMO] = read_first_olmo,
 };
 
 static int refuse_type(const char *type, struct error *err)
@@ -488,9 +505,6 @@ static int refuse_type(const char *type, struct error *err)
     if (strcmp(type, "gemma3") == 0)
         return error_set(err, "model_type gemma3 has a vision tower, which is not supported; only "
                               "its text models (gemma3_text) are");
-    if (strcmp(type, "olmo") == 0)
-        return error_set(err, "model_type olmo has norms without weights, which are not supported; "
-                              "olmo2 and olmo3 are");
     return error_set(
         err, "model_type %.40s is not supported; only %s, roberta, bert and megatron-bert are",
         type, known);

@@ -174,6 +174,10 @@ static void print_special(const struct model_config *c, enum architecture archit
                 word(c->window > 0), (long long)(c->window > 0 ? 0 : c->shape.layers));
         print_window(c, f);
         break;
+    case ARCHITECTURE_OLMO:
+        fprintf(f, "  \"pad_token_id\": null,\n");
+        print_cap(f, "clip_qkv", c->qkv_clip);
+        break;
     case ARCHITECTURE_OLMO2:
     case ARCHITECTURE_GEMMA:
         fprintf(f, "  \"pad_token_id\": null,\n");

@@ -32,6 +32,8 @@ enum feature {
     PARTIAL_ROTARY = 1 << 20,
     SCORES_SCALED = 1 << 21,
     UNKNOWN = 1 << 22, /* in no architecture */
+    PLAIN_NORM = 1 << 23,
+    CLIPPED = 1 << 24,
 };
 
 #define ANY_HEADS (TIED | GROUPED | WIDE)
@@ -50,6 +52,8 @@ static const struct hf_family families[] = {
      TIED | GROUPED | WINDOW | PARTIAL_ROTARY},
     {ARCHITECTURE_GPT_NEOX, "GPT-NeoX", "gpt_neox", "GPTNeoXForCausalLM", hf_neox_names, 0,
      LAYER_NORM | NO_GATE | BIASES, TIED | PARALLEL | GELU_ERF | PARTIAL_ROTARY},
+    {ARCHITECTURE_OLMO, "OLMo", "olmo", "OlmoForCausalLM", hf_llama_names, 50304,
+     LAYER_NORM | PLAIN_NORM, TIED | GROUPED | CLIPPED},
     {ARCHITECTURE_OLMO2, "OLMo2", "olmo2", "Olmo2ForCausalLM", hf_olmo_names, 0,
      OUTPUT_NORM | QK_NORM_ALL, TIED | GROUPED},
     {ARCHITECTURE_OLMO3, "OLMo3", "olmo3", "Olmo3ForCausalLM", hf_olmo_names, 0,
@@ -85,6 +89,9 @@ static unsigned positions_and_norms(const struct model_config *c)
            (c->position == POSITION_NONE ? UNKNOWN : 0) |
            (c->position == POSITION_ROPE && c->rotary_percent < 1 ? PARTIAL_ROTARY : 0) |
            (c->local_rotary_base > 0 ? LOCAL_BASE : 0) | (c->norm == NORM_LAYER ? LAYER_NORM : 0) |
+           (!c->plain_norm                  ? 0
+            : c->epsilon == HF_OLMO_EPSILON ? PLAIN_NORM
+                                            : UNKNOWN) |
            (c->branch_norm == BRANCH_NORM_OUTPUT ? OUTPUT_NORM : 0) |
            (c->branch_norm == BRANCH_NORM_BOTH ? BOTH_NORMS : 0) |
            (c->parallel_residual ? PARALLEL : 0);
@@ -101,7 +108,7 @@ static unsigned attention_features(const struct model_config *c)
            (c->qk_norm == QK_NORM_WHOLE ? QK_NORM_ALL : 0) | (c->window > 0 ? WINDOW : 0) |
            (c->window > 0 && c->window_every > 0 ? SOME_WINDOWS : 0) |
            (c->attention_softcap > 0 || c->logit_softcap > 0 ? SOFTCAPS : 0) |
-           (c->attention_scale > 0 ? SCORES_SCALED : 0);
+           (c->attention_scale > 0 ? SCORES_SCALED : 0) | (c->qkv_clip > 0 ? CLIPPED : 0);
 }
 
 static unsigned mlp_features(const struct model_config *c)
@@ -150,9 +157,8 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
     if (!found)
         return error_set(
             err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "
-                 "GPT-NeoX, OLMo 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
-                 "layers can be "
-                 "exported; export it in the Megatron-LM format");
+                 "GPT-NeoX, OLMo 1, 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
+                 "layers can be exported; export it in the Megatron-LM format");
     *map = (struct hf_map){found,
                            found->names,
                            found->name,

@@ -31,6 +31,9 @@ struct hf_name {
 extern const struct hf_name hf_gpt2_names[], hf_llama_names[], hf_phi3_names[], hf_neox_names[],
     hf_olmo_names[], hf_gemma_names[], hf_gemma2_names[];
 
+/* Of OLMo 1's norms; its configuration does not have it. */
+#define HF_OLMO_EPSILON 1e-5
+
 /* A model architecture of transformers. hf_families.c has them all. */
 struct hf_family {
     enum architecture architecture;

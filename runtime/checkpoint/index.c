@@ -184,8 +184,9 @@ static int in(int value, int count)
 
 int index_check_blocks(const struct model_config *c, struct error *err)
 {
-    const double reals[] = {c->rope_scaling.attention, c->local_rotary_base, c->attention_scale,
-                            c->attention_softcap,      c->logit_softcap,     c->embedding_scale};
+    const double reals[] = {
+        c->rope_scaling.attention, c->local_rotary_base, c->attention_scale, c->attention_softcap,
+        c->logit_softcap,          c->embedding_scale,   c->qkv_clip};
 
     for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
         if (!(reals[i] >= 0) || isinf(reals[i]))
@@ -193,7 +194,9 @@ int index_check_blocks(const struct model_config *c, struct error *err)
     if (!in((int)c->qk_norm, QK_NORM_WHOLE + 1) || !in((int)c->branch_norm, BRANCH_NORM_BOTH + 1) ||
         !in(c->parallel_residual, 2) || !in((int)c->activation, ACTIVATION_SQUARED_RELU + 1) ||
         !in((int)c->gate, GATE_QUICK_GELU + 1) || !in((int)c->rope_scaling.kind, ROPE_YARN + 1) ||
-        !in((int)c->architecture, ARCHITECTURES) || c->window < 0 || c->window_every < 0 ||
+        !in((int)c->architecture, ARCHITECTURES) || !in(c->plain_norm, 2) ||
+        (c->plain_norm && (c->parallel_residual || c->branch_norm != BRANCH_NORM_INPUT)) ||
+        (c->qkv_clip > 0 && c->qk_norm != QK_NORM_NONE) || c->window < 0 || c->window_every < 0 ||
         c->window > INT32_MAX || c->window_every > INT32_MAX)
         return error_set(
             err,

@@ -123,6 +123,8 @@ const struct field index_block_fields[] = {
     MODEL("attn-logit-softcapping", attention_softcap, FIELD_DOUBLE),
     MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
     MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
+    MODEL("norm-without-weights", plain_norm, FIELD_INT),
+    MODEL("clip-qkv", qkv_clip, FIELD_DOUBLE),
     {0},
 };
 

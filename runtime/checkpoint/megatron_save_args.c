@@ -19,6 +19,8 @@ static const char *foreign_part(const struct model_config *m)
         return "has norms of queries and keys";
     if (m->branch_norm || m->post_norm)
         return "has norms after attention and MLP";
+    if (m->plain_norm || m->qkv_clip > 0)
+        return "has norms without weights, or clips queries, keys and values";
     if (m->parallel_residual)
         return "computes attention and MLP in parallel";
     if (!m->swiglu && m->activation != ACTIVATION_NONE)

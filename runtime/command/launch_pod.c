@@ -7,6 +7,7 @@
 #include "launch.h"
 #include "log.h"
 #include "parse.h"
+#include "world.h"
 
 #include <inttypes.h>
 #include <netdb.h>
@@ -104,6 +105,8 @@ static int check_alone(const struct kind *kind, struct error *err)
         return error_set_code(err, ERROR_USAGE,
                               "srun has started several processes on this node; use "
                               "--ntasks-per-node=1, or run the command without megatron launch");
+    if (strcmp(kind->name, "slurm") == 0 && world_check_plugin(err) < 0)
+        return -1;
     if (value_of("TORCHELASTIC_RUN_ID"))
         return error_set_code(err, ERROR_USAGE,
                               "torchrun has started a process per rank; run the command without "

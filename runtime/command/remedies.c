@@ -98,4 +98,9 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",
     [REMEDY_PRICE] = "set --price to see the cost",
     [REMEDY_RUN_NAMES] = "use --name once per run",
+
+    [REMEDY_PLUGIN_ON_NODE] = "install the plugin for this Slurm there, leave the node out with "
+                              "srun --exclude, or use srun --megatron-off",
+    [REMEDY_PLUGIN_OF_SRUN] = "install the plugin for this Slurm there, or submit the job without "
+                              "its options",
 };

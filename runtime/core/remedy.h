@@ -102,6 +102,9 @@ enum remedy {
     REMEDY_NODE_KINDS,   /* look the kinds of nodes up */
     REMEDY_PRICE,        /* give the price of a node */
     REMEDY_RUN_NAMES,    /* give as many names as there are runs */
+    /* Slurm */
+    REMEDY_PLUGIN_ON_NODE, /* install the plugin on a node, or do without one of them */
+    REMEDY_PLUGIN_OF_SRUN, /* install it where srun runs, or do without it */
     REMEDY_COUNT
 };
 

@@ -2,6 +2,7 @@
 #include "world.h"
 #include "contract.h"
 #include "parse.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -100,6 +101,43 @@ static int read_ranks(const struct source *source, struct world *world, struct e
     return 0;
 }
 
+/* Slurm goes on without a plugin that it cannot load, and would run a rank on any core, and outside
+ * of its image. */
+int world_check_plugin(struct error *err)
+{
+    const char *node = getenv("SLURMD_NODENAME"), *launcher = getenv("SLURM_LAUNCH_NODE_IPADDR");
+
+    if (!is_srun_task())
+        return 0;
+    if (getenv(CONTRACT_MARK_STEP)) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s: srun asked for the plugin, but slurmd did not load spank_megatron.so "
+                       "on this node (its log has the reason)",
+                       node ? node : "?");
+        return error_remedy(err, REMEDY_PLUGIN_ON_NODE);
+    }
+    if (getenv(CONTRACT_MARK_JOB)) {
+        error_set_code(err, ERROR_USAGE,
+                       "the job asked for the plugin, but srun did not load spank_megatron.so on "
+                       "%s, where it was started",
+                       launcher ? launcher : "its node");
+        return error_remedy(err, REMEDY_PLUGIN_OF_SRUN);
+    }
+    return 0;
+}
+
+/* One rank per node reports that the node lacks the plugin, and rank 0 that srun did. */
+static int require_plugin(const struct world *world, struct error *err)
+{
+    int of_node = getenv(CONTRACT_MARK_STEP) != NULL;
+
+    if (world_check_plugin(err) == 0)
+        return 0;
+    if (err && (of_node ? world->local_rank : world->rank) > 0)
+        err->text[0] = '\0';
+    return -1;
+}
+
 int world_read(struct world *world, struct error *err)
 {
     const struct source *source = find_source();
@@ -117,6 +155,8 @@ int world_read(struct world *world, struct error *err)
                          "version %d; install the same release of both",
                          (int)version, CONTRACT_VERSION);
     if (source && read_ranks(source, world, err) < 0)
+        return -1;
+    if (require_plugin(world, err) < 0)
         return -1;
     if (read_number(contract_name(CONTRACT_TP), 1, most, &world->tp, err) < 0 ||
         read_number(contract_name(CONTRACT_PP), 1, most, &world->pp, err) < 0 ||

@@ -25,8 +25,13 @@ struct world {
 /* Read the environment. The source is the first of MEGATRON_*, SLURM_* (only under srun: a batch
  * script and an allocation's shell are one rank), OMPI_* and RANK-style variables that sets a rank;
  * all ranks and sizes come from this source alone. Returns 0, or -1 if a value is not a number or
- * out of range, or if the plugin's contract has another version. */
+ * out of range, if the plugin's contract has another version, or if world_check_plugin fails (then
+ * one rank keeps the text, see world_say_once). */
 int world_read(struct world *world, struct error *err);
+
+/* Did the step ask for the plugin, and the plugin did not run on this node? Returns 0, or -1 if
+ * so. */
+int world_check_plugin(struct error *err);
 
 /* All ranks get the same command line, so an error in it is reported once: keep 'err' on rank 0 or,
  * if 'of_node' is set, on the first rank of each node (a file may be wrong on one node only), and

@@ -89,6 +89,7 @@ enum operation_kind {
     OPERATION_HEAD_NORM_BACKWARD,
     OPERATION_SCALE,
     OPERATION_SOFTCAP,
+    OPERATION_CLIP,
     OPERATION_QUANTIZE,
     OPERATION_SCALING,
     OPERATION_MUON,
@@ -575,6 +576,20 @@ struct softcap_operands {
     void *x;
 };
 
+/* y = x, at most 'limit' and at least -limit. Backward: y is the gradient of the result and becomes
+ * that of x, which is 0 where x is beyond the limit. */
+struct clip_shape {
+    int64_t count;
+    enum device_type type;
+    double limit;
+    int backward;
+};
+
+struct clip_operands {
+    const void *x; /* of the forward pass; not the memory of y */
+    void *y;
+};
+
 /* Cast a matrix to fp8: rows and columns get its elements times the scale, rounded to the nearest
  * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude), as
  * scaling.h defines it. With 'bias' the column sums are the main gradient 'dbias'. The matrix is x,
@@ -648,6 +663,7 @@ struct operation {
         struct head_norm_shape head_norm;
         struct scale_shape scale;
         struct softcap_shape softcap;
+        struct clip_shape clip;
         struct quantize_shape quantize;
         struct scaling_shape scaling;
         struct muon_shape muon;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attention block: the column-parallel projection to queries, keys and values, norms of queries
- * and keys, rotary positions, softmax attention of this rank's heads, and the row-parallel output
- * projection. */
+ * and keys or a limit of their size, rotary positions, softmax attention of this rank's heads, and
+ * the row-parallel output projection. */
 #include "attention.h"
 #include "builder.h"
 #include "rng.h"
@@ -79,8 +79,9 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
     a->qkv = arena_take(arena, z->rows * z->qkv, size);
-    if (m->config.qk_norm != QK_NORM_NONE) {
+    if (m->config.qk_norm != QK_NORM_NONE || m->config.qkv_clip > 0)
         a->projected = arena_take(arena, z->rows * z->qkv, size);
+    if (m->config.qk_norm != QK_NORM_NONE) {
         a->head_mean = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
         a->head_rstd = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
     }
@@ -167,6 +168,20 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
         planner_make(p, &common->head_norm_backward, &op);
 }
 
+static void plan_clip(struct planner *p, struct model *m, struct attention_common *common)
+{
+    const struct model_config *c = &m->config;
+    struct operation op = {.kind = OPERATION_CLIP,
+                           .clip = {m->sizes.rows * m->sizes.qkv, c->type, c->qkv_clip, 0}};
+
+    if (!(c->qkv_clip > 0))
+        return;
+    planner_make(p, &common->clip, &op);
+    op.clip.backward = 1;
+    if (trains(m))
+        planner_make(p, &common->clip_backward, &op);
+}
+
 static int prepare(struct model *m, struct block *block, struct error *err)
 {
     const struct model_config *c = &m->config;
@@ -193,6 +208,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     common->window = block->window;
     linear_plan(&p, m, &common->qkv, &qkv);
     plan_head_norm(&p, m, common);
+    plan_clip(&p, m, common);
     linear_plan(&p, m, &common->projection, &projection);
     if (c->position == POSITION_ROPE)
         planner_make(&p, &common->rope, &rope);
@@ -212,6 +228,8 @@ static void release(void *shared)
     linear_release(&common->projection);
     plan_destroy(common->head_norm);
     plan_destroy(common->head_norm_backward);
+    plan_destroy(common->clip);
+    plan_destroy(common->clip_backward);
     plan_destroy(common->rope);
     plan_destroy(common->rope_backward);
     attention_softmax_release(common);
@@ -274,9 +292,11 @@ static void forward(struct pass *p, struct block *block)
     struct attention_memory *a = memory_of(p, block);
     struct column_parallel qkv = qkv_of(p, block);
 
-    column_parallel_forward(m, &common->qkv, &qkv, common->head_norm ? a->projected : a->qkv, NULL);
+    column_parallel_forward(m, &common->qkv, &qkv, a->projected ? a->projected : a->qkv, NULL);
     if (common->head_norm)
         normalize_heads(p, block);
+    if (common->clip)
+        run_clip(common->clip, compute(m), &(struct clip_operands){a->projected, a->qkv});
     if (common->rope)
         run_rope(common->rope, compute(m),
                  &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
@@ -308,6 +328,9 @@ static void backward(struct pass *p, struct block *block)
                                          common->sine});
     if (common->head_norm)
         normalize_heads_backward(p, block);
+    if (common->clip)
+        run_clip(common->clip_backward, compute(m),
+                 &(struct clip_operands){a->projected, common->dqkv});
     column_parallel_backward(m, &common->qkv, &qkv, common->dqkv,
                              gradient(m, block->tensors[QKV_BIAS]), p->accumulate);
     p->dy = m->scratch.dy;

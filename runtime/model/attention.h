@@ -8,7 +8,7 @@
 #include "linear.h"
 
 struct attention_memory {
-    void *projected; /* (R, qkv) before the norms of queries and keys; NULL without them */
+    void *projected; /* (R, qkv) before norms of queries and keys, or clipping; NULL without them */
     float *head_mean, *head_rstd; /* (R, heads) of these norms */
     void *qkv;                    /* (R, qkv) rotated */
     void *out;                    /* (R, attention) */
@@ -37,6 +37,7 @@ struct attention_context {
 struct attention_common {
     struct linear qkv, projection;
     struct device_plan *head_norm, *head_norm_backward; /* NULL: none */
+    struct device_plan *clip, *clip_backward;           /* NULL: none */
     struct device_plan *rope, *rope_backward;
     int window;           /* of layers with a window */
     float *cosine, *sine; /* (positions, rotary / 2) */

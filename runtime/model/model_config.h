@@ -49,6 +49,7 @@ enum architecture {
     ARCHITECTURE_GEMMA,
     ARCHITECTURE_GEMMA2,
     ARCHITECTURE_GEMMA3,
+    ARCHITECTURE_OLMO,
     ARCHITECTURES,
 };
 
@@ -75,6 +76,8 @@ struct model_config {
     double rotary_percent;
     struct rope_scaling rope_scaling;
     enum norm norm;
+    int plain_norm; /* norms have neither weights nor biases (OLMo 1); with BRANCH_NORM_INPUT only
+                     */
     double epsilon;
     int swiglu, tied;
     int linear_bias; /* of all linear layers */
@@ -91,6 +94,7 @@ struct model_config {
     double attention_scale;   /* of the scores; 0: 1 / sqrt(head size) */
     double attention_softcap, logit_softcap; /* 0: none */
     double embedding_scale;                  /* of the embedding's output; 0: none */
+    double qkv_clip; /* queries, keys and values are at most this large; 0: no limit */
     enum architecture architecture;
     double hidden_dropout, attention_dropout;
     double init_std;

@@ -20,6 +20,11 @@ struct norm_common {
     struct device_plan *backward;
     struct device_plan *cast; /* of y, for a step without scales */
     struct device_plan *add;  /* gradients of the branch that took the sum itself */
+    /* Of norms without weights: constants (hidden) in their place, and memory for their gradients,
+     * which nobody reads. */
+    struct device_plan *fill[2];
+    void *zeros, *ones;
+    float *unused[2];
 };
 
 void *norm_output(const struct pass *p, const struct block *norm)
@@ -54,6 +59,8 @@ void norm_add_parameters(struct builder *b, struct block *block)
 
     if (!block->name)
         return;
+    if (b->config->plain_norm)
+        return;
     block->tensors[NORM_WEIGHT] = builder_vector(b, block, "weight", h, 1);
     if (b->config->norm == NORM_LAYER)
         block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
@@ -87,6 +94,60 @@ void norm_lay_out(struct model *m, const struct block *block, void *memory, stru
     a->rstd = arena_take(arena, rows, sizeof(float));
     if (keep == KEEP_ALL)
         a->y = arena_take(arena, part, block->casts ? 1 : size);
+}
+
+static int has_constants(const struct model *m, const struct block *block)
+{
+    return m->config.plain_norm && block->variant & HAS_NORM;
+}
+
+static void lay_out_constants(struct model *m, struct block *block, struct arena *arena)
+{
+    struct norm_common *common = block->common;
+    int64_t h = m->sizes.hidden;
+
+    if (!has_constants(m, block))
+        return;
+    common->zeros = arena_take(arena, h, type_size(m->config.type));
+    common->ones = arena_take(arena, h, type_size(m->config.type));
+    for (int i = 0; i < 2 && trains(m); i++)
+        common->unused[i] = arena_take(arena, h, sizeof(float));
+}
+
+static void fill_constants(struct planner *p, struct model *m, struct norm_common *common)
+{
+    for (int value = 0; value < 2; value++) {
+        struct operation op = {.kind = OPERATION_FILL,
+                               .fill = {m->sizes.hidden, m->config.type, value}};
+
+        planner_make(p, &common->fill[value], &op);
+        if (!p->failed)
+            run_fill(common->fill[value], compute(m),
+                     &(struct fill_operands){value ? common->ones : common->zeros});
+    }
+}
+
+static const void *norm_weight(struct model *m, const struct block *block)
+{
+    const struct norm_common *common = block->common;
+
+    return has_constants(m, block) ? common->ones : weight(m, block->tensors[NORM_WEIGHT]);
+}
+
+static const void *norm_bias(struct model *m, const struct block *block)
+{
+    const struct norm_common *common = block->common;
+
+    return has_constants(m, block) ? common->zeros : weight(m, block->tensors[NORM_BIAS]);
+}
+
+/* Of the weight or of the bias. */
+static float *norm_gradient(struct model *m, const struct block *block, int tensor)
+{
+    const struct norm_common *common = block->common;
+
+    return has_constants(m, block) ? common->unused[tensor == NORM_BIAS]
+                                   : gradient(m, block->tensors[tensor]);
 }
 
 static void plan_stream(struct planner *p, struct stream_plans *plans, struct operation op,
@@ -125,6 +186,8 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                           .to = TYPE_E4M3,
                                           .margin = m->fp8.rules.margin}};
 
+    if (has_constants(m, block))
+        fill_constants(&p, m, common);
     if (block->variant & HAS_CAST)
         planner_make(&p, &common->cast, &cast);
     if (trains(m)) {
@@ -158,6 +221,8 @@ static void release(void *shared)
     plan_destroy(common->backward);
     plan_destroy(common->cast);
     plan_destroy(common->add);
+    plan_destroy(common->fill[0]);
+    plan_destroy(common->fill[1]);
 }
 
 /* y is left as the branch after it takes it. Without scales it is computed in scratch.x, which is
@@ -201,8 +266,8 @@ static void forward(struct pass *p, struct block *block)
                    .bias = branch ? weight(m, branch->bias) : NULL,
                    .residual = residual ? norm_stream(p, residual) : a->sum,
                    .sum = a->sum,
-                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
-                   .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                   .weight = norm_weight(m, block),
+                   .norm_bias = norm_bias(m, block),
                    .y = a->y,
                    .mean = a->mean,
                    .rstd = a->rstd,
@@ -228,8 +293,8 @@ static void recompute(struct pass *p, struct block *block)
     run_stream(p, block, &common->again,
                &(struct residual_norm_operands){
                    .residual = a->sum,
-                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
-                   .norm_bias = weight(m, block->tensors[NORM_BIAS]),
+                   .weight = norm_weight(m, block),
+                   .norm_bias = norm_bias(m, block),
                    .y = a->y,
                    .mean = a->mean,
                    .rstd = a->rstd,
@@ -252,13 +317,13 @@ static void backward(struct pass *p, struct block *block)
                                    .dy = p->dy,
                                    .dsum = p->dsum,
                                    .sum = a->sum,
-                                   .weight = weight(m, block->tensors[NORM_WEIGHT]),
+                                   .weight = norm_weight(m, block),
                                    .mean = a->mean,
                                    .rstd = a->rstd,
                                    .dresidual = d,
                                    .dx = m->scratch.dx,
-                                   .dweight = gradient(m, block->tensors[NORM_WEIGHT]),
-                                   .dnorm_bias = gradient(m, block->tensors[NORM_BIAS]),
+                                   .dweight = norm_gradient(m, block, NORM_WEIGHT),
+                                   .dnorm_bias = norm_gradient(m, block, NORM_BIAS),
                                    .dbias = branch ? gradient(m, branch->bias) : NULL,
                                    .accumulate = p->accumulate,
                                    .row_index = p->slot->batch.row_index + first_row(m),
@@ -277,6 +342,7 @@ const struct block_kind norm_block = {
     .add_parameters = norm_add_parameters,
     .variant = variant,
     .lay_out = norm_lay_out,
+    .lay_out_common = lay_out_constants,
     .prepare = prepare,
     .release = release,
     .forward = forward,

@@ -94,6 +94,11 @@ static int check_blocks(const struct arguments *a, const struct model_config *m,
 {
     if (m->parallel_residual && m->branch_norm != BRANCH_NORM_INPUT)
         return error_set(err, "--use-parallel-residual requires --norm-placement input");
+    if (m->plain_norm && (m->parallel_residual || m->branch_norm != BRANCH_NORM_INPUT || a->masked))
+        return error_set(err, "--norm-without-weights requires --norm-placement input, without "
+                              "--use-parallel-residual and --masked-lm");
+    if (m->qkv_clip > 0 && m->qk_norm != QK_NORM_NONE)
+        return error_set(err, "--clip-qkv and --qk-layernorm cannot be used together; drop one");
     if (m->qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
         return error_set(err,
                          "norms of all query heads together (--qk-layernorm-whole, OLMo 2) need "
@@ -104,10 +109,10 @@ static int check_blocks(const struct arguments *a, const struct model_config *m,
         return error_set(err, "--window-attn-skip-freq and --rotary-base-local require "
                               "--window-size");
     if (m->attention_softcap < 0 || m->logit_softcap < 0 || m->attention_scale < 0 ||
-        m->embedding_scale < 0 || m->local_rotary_base < 0)
+        m->embedding_scale < 0 || m->local_rotary_base < 0 || m->qkv_clip < 0)
         return error_set(err, "--attn-logit-softcapping, --final-logit-softcapping, "
-                              "--softmax-scale, --embedding-scale and --rotary-base-local must not "
-                              "be negative");
+                              "--softmax-scale, --embedding-scale, --clip-qkv and "
+                              "--rotary-base-local must not be negative");
     return 0;
 }
 
@@ -127,6 +132,8 @@ int arguments_blocks(struct arguments *a, struct model_config *m, struct error *
     m->attention_softcap = b->attention_softcap;
     m->logit_softcap = b->logit_softcap;
     m->embedding_scale = b->embedding_scale;
+    m->plain_norm = b->plain_norm;
+    m->qkv_clip = b->qkv_clip;
     m->architecture = b->architecture;
     return derive_rope(a, m, err) < 0 ? -1 : check_blocks(a, m, err);
 }

@@ -21,7 +21,7 @@ try make -s -C "$MEGATRON_BUILD" install DESTDIR="$scratch/staged" prefix=/usr e
     datarootdir=/usr/share libdir="/usr/lib/$triplet" plugindir="/usr/lib/$triplet/slurm"
 is "$rc" 0 "make install" || diag "$out"
 # The line in plugstack.conf has the path of this build.
-sed -i "s|^required .*/spank_megatron.so|required /usr/lib/$triplet/slurm/spank_megatron.so|" "$scratch/staged/usr/share/megatron/plugstack.conf.d/megatron.conf"
+sed -i "s|^optional .*/spank_megatron.so|optional /usr/lib/$triplet/slurm/spank_megatron.so|" "$scratch/staged/usr/share/megatron/plugstack.conf.d/megatron.conf"
 [ -f "$scratch/staged/usr/lib/$triplet/megatron/device_cuda.so" ] || profiles=pkg.megatron.nocuda
 export DEB_BUILD_PROFILES=${profiles-} DEB_BUILD_OPTIONS="nostrip nocheck" MEGATRON_STAGED=$scratch/staged
 try debian/rules binary
@@ -48,7 +48,7 @@ echo 'include /etc/slurm/plugstack.conf.d/*.conf' >"$root/etc/slurm/plugstack.co
 in_root() { try dpkg --root="$root" --force-script-chrootless --force-depends --log=/dev/null "$@"; }
 in_root -i "$runtime" "$plugin"
 is "$rc" 0 "installs" || diag "$out"
-like "$(cat "$root/$conf")" "^required /usr/lib/$triplet/slurm/spank_megatron.so" "the line names the installed plugin"
+like "$(cat "$root/$conf")" "^optional /usr/lib/$triplet/slurm/spank_megatron.so" "the line names the installed plugin"
 like "$out" "restart slurmd" "says what to do"
 unlike "$out" "does not load|loads the plugin too" "and nothing else"
 

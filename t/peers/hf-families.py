@@ -33,6 +33,8 @@ families = {
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
     "gpt-neox": ("gpt_neox", dict(neox, rotary_pct=0.5)),
     "gpt-neox-sequential": ("gpt_neox", dict(neox, use_parallel_residual=False, hidden_act="gelu_new", rotary_pct=1.0)),
+    "olmo": ("olmo", dict(decoder, num_key_value_heads=4)),
+    "olmo-clipped": ("olmo", dict(decoder, clip_qkv=0.8, tie_word_embeddings=True)),
     "olmo2": ("olmo2", decoder),
     "olmo3": ("olmo3", dict(decoder, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
     "gemma": ("gemma", gemma),

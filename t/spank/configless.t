@@ -25,13 +25,13 @@ is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "an absolute include works i
 
 # A missing plugin.
 missing=${line/spank_megatron.so/missing.so}
-plugstack "${missing/required/optional}"
+plugstack "$missing"
 try as_user srun -N2 hostname
 is "$rc $(grep -cx 'n[12]' <<<"$out")" "0 2" "an optional plugin that is missing: jobs run" || diag "$out"
 
 # Two copies of the plugin: the first one is used.
 cp "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/second.so"
-plugstack "$line" "${line/required */required $MEGATRON_CLUSTER/tmp/second.so}"
+plugstack "$line" "${line/optional */required $MEGATRON_CLUSTER/tmp/second.so}"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two copies of the plugin: jobs run" || diag "$out"
 is "$(grep -c "loads two copies of the plugin, .*spank_megatron.so and .*second.so; only the first is used" <<<"$out")" 1 \
@@ -40,7 +40,7 @@ unlike "$out" "provided by both" "  and Slurm has nothing to say"
 
 # Two lines that name one file.
 ln -s "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/link.so"
-plugstack "$line" "${line/required */optional $MEGATRON_CLUSTER/tmp/link.so nonsense=1}"
+plugstack "$line" "${line/optional */optional $MEGATRON_CLUSTER/tmp/link.so nonsense=1}"
 try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "two lines for one file, through a link: each task is placed once" || diag "$out"
 is "$(grep -c "loads the plugin .*spank_megatron.so twice; only the first line is used" <<<"$out")" 1 "  and one line reports it" ||
@@ -52,7 +52,7 @@ try as_user "${show[@]}"
 is "$rc $(grep -c ': task 0 rank' <<<"$out")" "0 2" "and everything works again without it" || diag "$out"
 
 # Last, as slurmd of newer Slurm does not survive it.
-printf '%s\n' "$missing" >"$conf"
+printf '%s\n' "${missing/optional/required}" >"$conf"
 try as_user srun -N2 hostname
 [ "$rc" -ne 0 ]; ok "a required plugin that is missing: jobs fail" || diag "$out"
 like "$out" "missing.so" "and Slurm names it"

@@ -44,7 +44,7 @@ else
     skip "the pages are well formed" "no mandoc"
 fi
 ok "the pages are installed" test -f "$MEGATRON_INST/share/man/man8/spank_megatron.8" -a -f "$MEGATRON_INST/share/man/man7/megatron-importer.7" -a -f "$MEGATRON_INST/share/man/man7/megatron-contract.7"
-like "$(cat "$MEGATRON_INST/share/megatron/plugstack.conf.d/megatron.conf")" "^required /.*/spank_megatron.so$" "the line for plugstack.conf is installed"
+like "$(cat "$MEGATRON_INST/share/megatron/plugstack.conf.d/megatron.conf")" "^optional /.*/spank_megatron.so$" "the line for plugstack.conf is installed"
 
 # The symbols that the plugin exports to the process that loads it.
 plugin=$MEGATRON_INST/lib/slurm/spank_megatron.so

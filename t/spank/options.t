@@ -92,7 +92,7 @@ script=$(batch inherit <<'EOT'
 #!/bin/bash
 #SBATCH -N 2 --ntasks-per-node=2 --megatron-tp=2
 #SBATCH --megatron-model=gpt2-345m
-echo "script: $(env | grep -cE '^MEGATRON_(RANK|TP|CONTRACT|CPUS)|^MASTER_|^SLURM_SPANK_MEGATRON')"
+echo "script: $(env | grep -cE '^MEGATRON_(RANK|TP|CONTRACT|CPUS)|^MASTER_|^SLURM_SPANK_MEGATRON_(CLIENT|STEP)')"
 taskset -pc $$ >/dev/null
 echo "inherits $(srun bash -c 'echo $MEGATRON_TP-$MEGATRON_MODEL' | sort -u)"
 echo "inner $(srun --megatron-tp=4 bash -c 'echo $MEGATRON_TP-$MEGATRON_MODEL' | sort -u)"

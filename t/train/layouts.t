@@ -86,7 +86,8 @@ parallel=(--position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-b
     --exact-gelu --qk-layernorm --untie-embeddings-and-output-weights)
 outputs=(--position-embedding-type rope --rotary-seq-len-interpolation-factor 2 --norm-placement output --squared-relu
     --qk-layernorm-whole)
-for family in modern parallel outputs; do
+plain=(--position-embedding-type rope --norm-without-weights --clip-qkv 0.05 --swiglu --disable-bias-linear)
+for family in modern parallel outputs plain; do
     declare -n options=$family
     model=("${gpt[@]}" "${options[@]}")
     expected=$(losses 1 "${model[@]}")

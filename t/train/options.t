@@ -292,11 +292,13 @@ done <<'EOT'
 --swiglu --squared-relu|--swiglu and --squared-relu cannot be used together; drop one
 --geglu --exact-gelu|--geglu and --exact-gelu cannot be used together; drop one
 --use-parallel-residual --norm-placement both|--use-parallel-residual requires --norm-placement input
+--norm-without-weights --norm-placement output|--norm-without-weights requires --norm-placement input
+--clip-qkv 8 --qk-layernorm|--clip-qkv and --qk-layernorm cannot be used together; drop one
 --position-embedding-type yarn|--position-embedding-type yarn requires --yarn-rotary-scaling-factor
 --position-embedding-type yarn --yarn-rotary-scaling-factor 2 --use-rope-scaling|cannot be used with other scalings of rotary embeddings
 --rotary-seq-len-interpolation-factor 0|--rotary-seq-len-interpolation-factor=0 must be greater than 0
 --use-rope-scaling --rotary-seq-len-interpolation-factor 2|--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot be used together
---attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale and --rotary-base-local must not be negative
+--attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale, --clip-qkv and --rotary-base-local must not be negative
 --rotary-base 0|--rotary-base=0 must be greater than 0
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; check --num-layers

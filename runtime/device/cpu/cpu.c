@@ -135,6 +135,7 @@ static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct erro
     [OPERATION_HEAD_NORM_BACKWARD] = cpu_plan_head_norm,
     [OPERATION_SCALE] = cpu_plan_elementwise,
     [OPERATION_SOFTCAP] = cpu_plan_elementwise,
+    [OPERATION_CLIP] = cpu_plan_elementwise,
     [OPERATION_QUANTIZE] = cpu_plan_quantize,
     [OPERATION_SCALING] = cpu_plan_quantize,
     [OPERATION_MUON] = cpu_plan_muon,

@@ -226,6 +226,26 @@ static void work_softcap(struct cpu_plan *plan, const void *operands)
     run_blocks(plan, operands, plan->operation.softcap.count, BLOCK, softcap_part);
 }
 
+CPU_CLONES static void clip_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct clip_shape *shape = &job->plan->operation.clip;
+    const struct clip_operands *o = job->operands;
+    const float *x = o->x, limit = (float)shape->limit;
+    float *y = o->y;
+    BOUNDS(shape->count, BLOCK);
+
+    for (int64_t e = first; e < last && !shape->backward; e++)
+        y[e] = x[e] > limit ? limit : x[e] < -limit ? -limit : x[e];
+    for (int64_t e = first; e < last && shape->backward; e++)
+        y[e] = x[e] > limit || x[e] < -limit ? 0.0f : y[e];
+}
+
+static void work_clip(struct cpu_plan *plan, const void *operands)
+{
+    run_blocks(plan, operands, plan->operation.clip.count, BLOCK, clip_part);
+}
+
 static void work_convert(struct cpu_plan *plan, const void *operands)
 {
     const struct convert_operands *o = operands;
@@ -306,6 +326,10 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
     case OPERATION_SOFTCAP:
         plan->work = work_softcap;
         type = op->softcap.type;
+        break;
+    case OPERATION_CLIP:
+        plan->work = work_clip;
+        type = op->clip.type;
         break;
     case OPERATION_CONVERT:
         plan->work = work_convert;

@@ -53,6 +53,8 @@ void kernel_scale(cudaStream_t stream, const struct scale_shape *shape,
                   const struct scale_operands *operands);
 void kernel_softcap(cudaStream_t stream, const struct softcap_shape *shape,
                     const struct softcap_operands *operands);
+void kernel_clip(cudaStream_t stream, const struct clip_shape *shape,
+                 const struct clip_operands *operands);
 
 void kernel_head_norm(cudaStream_t stream, const struct head_norm_shape *shape,
                       const struct head_norm_operands *operands);

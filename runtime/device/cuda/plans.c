@@ -18,6 +18,7 @@ PLAIN_WORK(rope, rope)
 PLAIN_WORK(head_norm, head_norm)
 PLAIN_WORK(scale, scale)
 PLAIN_WORK(softcap, softcap)
+PLAIN_WORK(clip, clip)
 PLAIN_WORK(scaling, scaling)
 PLAIN_WORK(swiglu, swiglu)
 PLAIN_WORK(swiglu_backward, swiglu)
@@ -159,6 +160,7 @@ static work_function *const works[OPERATION_COUNT] = {
     [OPERATION_HEAD_NORM_BACKWARD] = work_head_norm_backward,
     [OPERATION_SCALE] = work_scale,
     [OPERATION_SOFTCAP] = work_softcap,
+    [OPERATION_CLIP] = work_clip,
     [OPERATION_MUON] = work_muon,
     [OPERATION_QUANTIZE] = work_quantize,
     [OPERATION_SCALING] = work_scaling,

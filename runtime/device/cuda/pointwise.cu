@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plain kernels over elements and rows: conversion, sum, scale, softcap, gather, initial values. */
+/* Plain kernels over elements and rows: conversion, sum, scale, softcap, clip, gather, initial
+ * values. */
 #include "pointwise.cuh"
 #include "rng.h"
 
@@ -87,6 +88,29 @@ template <typename T> __global__ void softcap(T *x, int64_t count, float cap, bo
 }
 
 template <typename T>
+__global__ void clip(const T *x, T *y, int64_t count, float limit, bool backward, bool wide)
+{
+    const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * VECTOR;
+    float v[VECTOR], d[VECTOR];
+
+    if (i >= count)
+        return;
+    load_vector(x + i, v, count - i, wide);
+    if (backward)
+        load_vector(y + i, d, count - i, wide);
+#pragma unroll
+    for (int k = 0; k < VECTOR; k++) {
+        const bool beyond = v[k] > limit || v[k] < -limit;
+
+        if (backward)
+            v[k] = beyond ? 0.0f : d[k];
+        else if (beyond)
+            v[k] = v[k] > 0.0f ? limit : -limit;
+    }
+    store_vector(y + i, v, count - i, wide);
+}
+
+template <typename T>
 __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t cols,
                             int64_t x_stride, int64_t out_stride, bool scatter, bool wide)
 {
@@ -151,6 +175,15 @@ extern "C" void kernel_softcap(cudaStream_t stream, const softcap_shape *s,
 
     WITH_TYPE(s->type, (softcap<<<blocks, THREADS, 0, stream>>>((T *)o->x, s->count, (float)s->cap,
                                                                 is_wide(o->x))));
+}
+
+extern "C" void kernel_clip(cudaStream_t stream, const clip_shape *s, const clip_operands *o)
+{
+    const unsigned blocks = blocks_for(divide_up(s->count, VECTOR));
+
+    WITH_TYPE(s->type, (clip<<<blocks, THREADS, 0, stream>>>((const T *)o->x, (T *)o->y, s->count,
+                                                             (float)s->limit, s->backward != 0,
+                                                             is_wide(o->x) && is_wide(o->y))));
 }
 
 template <typename From>

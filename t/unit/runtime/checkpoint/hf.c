@@ -214,8 +214,8 @@ static void test_configs(void)
          IN "hidden_act relu is not supported; only gelu and gelu_new are"},
         {LIKE("gemma3", ""), IN "model_type gemma3 has a vision tower, which is not supported; "
                                 "only its text models (gemma3_text) are"},
-        {LIKE("olmo", ""), IN "model_type olmo has norms without weights, which are not "
-                              "supported; olmo2 and olmo3 are"},
+        {LIKE("olmo", ",\"clip_qkv\":0"), IN "clip_qkv must be null or greater than 0"},
+        {LIKE("olmo", ",\"clip_qkv\":\"8\""), IN "clip_qkv must be a number"},
         {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
         {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
          IN "partial_rotary_factor 0.5 is not supported; only 1 is (Phi-3, GPT-NeoX: above 0, at "
@@ -249,8 +249,8 @@ static void test_configs(void)
          "that they are tied; set tie_word_embeddings to false if the model has both"},
         {"{\"model_type\":\"t5\"}",
          IN "model_type t5 is not supported; only gpt2, llama, mistral, qwen2, qwen3, phi3, "
-            "gpt_neox, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert and megatron-bert "
-            "are"},
+            "gpt_neox, olmo, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert and "
+            "megatron-bert are"},
         {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 

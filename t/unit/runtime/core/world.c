@@ -30,6 +30,10 @@ static const char *const names[] = {
     "LOCAL_RANK",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "SLURM_SPANK_MEGATRON_JOB",
+    "SLURM_SPANK_MEGATRON_CLIENT",
+    "SLURMD_NODENAME",
+    "SLURM_LAUNCH_NODE_IPADDR",
 };
 
 /* Ranks of a node, as set by Slurm. */
@@ -114,6 +118,36 @@ int main(void)
          "the plugin uses version 99 of the environment contract and this program version 1; "
          "install the same "
          "release of both"},
+        /* A step that asked for the plugin, on a node that did not load it. */
+        {{"SLURM_PROCID=2", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
+          "SLURM_SPANK_MEGATRON_CLIENT=version=0.1.0", "SLURMD_NODENAME=n2", "SLURM_LOCALID=0"},
+         NULL,
+         0,
+         0,
+         "n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node "
+         "(its log has the reason); see the manual"},
+        {{"SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
+          "SLURM_SPANK_MEGATRON_CLIENT=version=0.1.0", "SLURMD_NODENAME=n2", "SLURM_LOCALID=1"},
+         NULL,
+         0,
+         0,
+         ""},
+        /* The srun of a job that asked for it did not. */
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
+          "SLURM_SPANK_MEGATRON_JOB=1", "SLURM_LAUNCH_NODE_IPADDR=10.0.3.17"},
+         NULL,
+         0,
+         0,
+         "the job asked for the plugin, but srun did not load spank_megatron.so on 10.0.3.17, "
+         "where it was started; see the manual"},
+        {{"SLURM_PROCID=2", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
+          "SLURM_SPANK_MEGATRON_JOB=1", "SLURM_LOCALID=0"},
+         NULL,
+         0,
+         0,
+         ""},
+        /* Batch scripts are never placed. */
+        {{"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_SPANK_MEGATRON_JOB=1"}, "default", 0, 1, NULL},
         {{"MEGATRON_TP=0"}, NULL, 0, 0, "MEGATRON_TP=0 is out of range; use 1 to 2147483647"},
     };
 

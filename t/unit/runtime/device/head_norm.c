@@ -118,6 +118,34 @@ static void test_scale(int64_t count, double factor)
     tensor_free(&x);
 }
 
+/* Some values are beyond the limit, and the first equals it: its gradient remains. */
+static void test_clip(int64_t count, double limit)
+{
+    struct operation op = {.kind = OPERATION_CLIP, .clip = {count, type, limit, 0}};
+    struct tensor x = tensor(count, 1), y = tensor(count, 1), d = tensor(count, 1);
+    double *expected = malloc((size_t)count * sizeof(double));
+    struct device_plan *forward = plan(&op), *backward;
+
+    op.clip.backward = 1;
+    backward = plan(&op);
+    x.v[0] = limit, x.v[1] = -2 * limit;
+    tensor_put(&x, x.v);
+    run_clip(forward, stream, &(struct clip_operands){x.d, y.d});
+    for (int64_t i = 0; i < count; i++)
+        expected[i] = fmax(-limit, fmin(limit, x.v[i]));
+    agree(&y, expected, "clip");
+    run_clip(backward, stream, &(struct clip_operands){x.d, d.d});
+    for (int64_t i = 0; i < count; i++)
+        expected[i] = fabs(x.v[i]) > limit ? 0 : d.v[i];
+    agree(&d, expected, "clip backward");
+    plan_destroy(forward);
+    plan_destroy(backward);
+    free(expected);
+    tensor_free(&x);
+    tensor_free(&y);
+    tensor_free(&d);
+}
+
 void head_norm_cases(void)
 {
     for (int norm = NORM_LAYER; norm <= NORM_RMS; norm++) {
@@ -128,5 +156,7 @@ void head_norm_cases(void)
         test_head_norm(s, 1);
     }
     test_head_norm((struct head_norm_shape){200, {1, 1}, {2, 2}, 1, type, NORM_RMS, 1e-6}, 0);
+    test_clip(1003, 0.75);
+    test_clip(50000, 0.5);
     test_scale(1003, 5.656854249492381);
 }
