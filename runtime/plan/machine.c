@@ -136,6 +136,7 @@ static const struct machine_rates usual_rates = {
     .unfused = 0.5,
     .head_exponent = 0.5,
     .unaligned = 0.2,
+    .unaligned_vocabulary = 1,
     .fp8 = 0.85,
     .fp4 = 0.6,
     .score_bytes = 10,

@@ -17,6 +17,7 @@ const struct field machine_rate_fields[] = {
     RATE(unfused, 1, 0.01, 1),
     RATE(head_exponent, 1, 0, 4),
     RATE(unaligned, 1, 0.01, 1),
+    RATE(unaligned_vocabulary, 1, 0.01, 1),
     RATE(fp8, 1, 0.1, 1.5),
     RATE(fp4, 1, 0.1, 1.5),
     RATE(score_bytes, 1, 0, 100),
