@@ -241,14 +241,24 @@ static double data_collective(const struct setting *s, double parameters, double
 
 /* The step ------------------------------------------------------------------------------------- */
 
+/* Megatron-LM's fused softmax takes matrices of scores by four; others are scaled, masked and
+ * converted one kernel after the other. */
+static int softmax_is_fused(const struct plan_run *run)
+{
+    return run->software == PLAN_MODERN ||
+           run->micro_batch * (run->shape.heads / run->layout.tp) % 4 == 0;
+}
+
 /* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly: the
  * slower of the two sets the pace. Each further rank of a collective may be the one that is late.
  */
 static double launch_delay(const struct setting *s, double passes, double gpu)
 {
-    double host = passes * s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
+    double host = s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
 
-    return fmax(host - gpu, 0);
+    if (!softmax_is_fused(s->run))
+        host += s->rates->host_softmax;
+    return fmax(passes * host - gpu, 0);
 }
 
 /* Seconds that one layer adds to a micro-batch, by cause. */

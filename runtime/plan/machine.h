@@ -29,13 +29,14 @@ struct machine_rates {
                               products: of hidden size ... */
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
-    double cast_bytes;  /* with fp8, per element of what a linear layer gets, in both directions */
-    double layer;       /* fixed time of a layer, forward */
-    double host;        /* time that the host takes to launch a layer, forward: a small layer takes
-                           that long ... */
-    double host_tensor; /* ... and this much longer, as a share, per further rank of tp */
-    double nvlink;      /* all-reduce bus bandwidth within a node */
-    double network;     /* bandwidth of a NIC */
+    double cast_bytes;   /* with fp8, per element of what a linear layer gets, in both directions */
+    double layer;        /* fixed time of a layer, forward */
+    double host;         /* time that the host takes to launch a layer, forward: a small layer takes
+                            that long ... */
+    double host_tensor;  /* ... and this much longer, as a share, per further rank of tp */
+    double host_softmax; /* the same, added if the softmax is not fused */
+    double nvlink;       /* all-reduce bus bandwidth within a node */
+    double network;      /* bandwidth of a NIC */
     double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
     double latency;       /* of a collective, per doubling of its ranks */
     double hop;           /* of a message between pipeline stages */

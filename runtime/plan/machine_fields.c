@@ -28,6 +28,7 @@ const struct field machine_rate_fields[] = {
     RATE(layer, 1e-6, 0, 100000),
     RATE(host, 1e-6, 0, 100000),
     RATE(host_tensor, 1, 0, 10),
+    RATE(host_softmax, 1e-6, 0, 100000),
     RATE(nvlink, 1, 0.01, 2),
     RATE(network, 1, 0.01, 2),
     RATE(network_group, 1, 0.01, 16),

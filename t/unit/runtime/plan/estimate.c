@@ -132,6 +132,7 @@ static void test_overlap(void)
 static void test_host(void)
 {
     struct machine slow = machine;
+    struct plan_run run = base;
     double before = plan_estimate(&base, &machine).total;
 
     slow.gpu.rates.host = 1e-6;
@@ -140,6 +141,14 @@ static void test_host(void)
     /* 3 passes, 8 layers a stage, 16 micro-batches and a bubble of 3. */
     ok(fabs(plan_estimate(&base, &slow).total / (3 * 8 * 19) - 1) < 0.01,
        "a slow host is all that counts");
+    run.software = PLAN_CLASSIC;
+    slow.gpu.classic = slow.gpu.rates;
+    slow.gpu.classic.host_softmax = 1;
+    before = plan_estimate(&run, &slow).total;
+    run.shape.heads = 36; /* 18 on a rank: not a multiple of 4 */
+    run.shape.query_groups = 36;
+    ok(plan_estimate(&run, &slow).total > 1.9 * before,
+       "a softmax that is not fused is launched slowly");
 }
 
 static void test_one_node(void)
