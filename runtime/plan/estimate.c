@@ -167,7 +167,7 @@ static double tensor_collective(const struct setting *s)
     if (s->tp <= 1)
         return 0;
     /* Links that are slow for large messages are slow for small ones, too. */
-    return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth +
+    return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth + s->rates->collective +
             s->rates->latency / m->nvlink_efficiency * log2(s->tp)) *
            s->rates->tensor_exposed;
 }

@@ -38,6 +38,7 @@ struct machine_rates {
     double nvlink;       /* all-reduce bus bandwidth within a node */
     double network;      /* bandwidth of a NIC */
     double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double collective;    /* of a collective, besides: launch, and waits between streams */
     double latency;       /* of a collective, per doubling of its ranks */
     double hop;           /* of a message between pipeline stages */
     double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of

@@ -32,6 +32,7 @@ const struct field machine_rate_fields[] = {
     RATE(nvlink, 1, 0.01, 2),
     RATE(network, 1, 0.01, 2),
     RATE(network_group, 1, 0.01, 16),
+    RATE(collective, 1e-6, 0, 10000),
     RATE(latency, 1e-6, 0, 10000),
     RATE(hop, 1e-6, 0, 10000),
     RATE(tensor_exposed, 1, 0, 1),
