@@ -3,6 +3,7 @@
 #include "log.h"
 #include "module.h"
 #include "self.h"
+#include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,18 @@ const char *comm_choose(int size, int gpu, struct error *err)
     if (named && strcmp(named, "auto") != 0)
         return strcmp(named, "mpi") == 0 ? "mpi" : "tcp";
     return started_for_mpi() && module_exists("comm_mpi.so") ? "mpi" : "tcp";
+}
+
+struct comm_options comm_options_of(const struct world *world, struct device *device,
+                                    double deadline)
+{
+    return (struct comm_options){.rank = (int)world->rank,
+                                 .size = (int)world->size,
+                                 .master = world->master_addr,
+                                 .port = (int)world->master_port,
+                                 .secret = world->secret,
+                                 .deadline = deadline,
+                                 .device = device};
 }
 
 /* Over MPI the launcher tells the ranks where rank 0 is; other backends need its address. */

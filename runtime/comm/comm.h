@@ -29,6 +29,7 @@ extern "C" {
 #define COMM_ABI 7
 
 struct comm;
+struct world;
 struct comm_group;
 
 enum comm_operator { COMM_SUM, COMM_MAX };
@@ -101,6 +102,10 @@ struct comm_group {
  * tcp. MEGATRON_COMM=mpi or =tcp overrides the choice for CPUs. Returns NULL with 'err' set if it
  * has another value. */
 const char *comm_choose(int size, int gpu, struct error *err);
+
+/* The options of this rank of 'world', whose texts must outlive them; 'deterministic' is 0. */
+struct comm_options comm_options_of(const struct world *world, struct device *device,
+                                    double deadline);
 
 /* Open backend 'name' ("self", "mpi", "tcp", "nccl") and connect to the other ranks (rendezvous).
  * Collective over the world. Returns NULL with 'err' set. Caller must comm_close. */

@@ -247,12 +247,7 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
 {
     struct ranks_config config = {.device = (enum device_choice)b->settings->device};
     int gpu = strcmp(ranks_device(config.device), "cuda") == 0;
-    struct comm_options comm = {.rank = (int)world->rank,
-                                .size = (int)world->size,
-                                .master = world->master_addr,
-                                .port = (int)world->master_port,
-                                .secret = world->secret,
-                                .deadline = 60.0 * (double)b->settings->timeout};
+    struct comm_options comm = comm_options_of(world, NULL, 60.0 * (double)b->settings->timeout);
     size_t bytes = (size_t)b->settings->max_bytes;
     int *ranks = malloc((size_t)world->size * sizeof(*ranks));
     const char *backend = comm_choose((int)world->size, gpu, err);

@@ -41,13 +41,7 @@ static int open_bench(struct bench *b, struct device *device, const struct world
                       struct error *err)
 {
     int gpu = strcmp(device->name, "cpu") != 0;
-    struct comm_options options = {.rank = (int)world->rank,
-                                   .size = (int)world->size,
-                                   .master = world->master_addr,
-                                   .port = (int)world->master_port,
-                                   .secret = world->secret,
-                                   .deadline = DEADLINE,
-                                   .device = device};
+    struct comm_options options = comm_options_of(world, device, DEADLINE);
     const char *backend = comm_choose((int)world->size, gpu, err);
 
     b->size = (size_t)(gpu ? 256 : 4) << 20;

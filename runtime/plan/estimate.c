@@ -167,7 +167,7 @@ static double tensor_collective(const struct setting *s)
     if (s->tp <= 1)
         return 0;
     /* Links that are slow for large messages are slow for small ones, too. */
-    return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth +
+    return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth + s->rates->collective +
             s->rates->latency / m->nvlink_efficiency * log2(s->tp)) *
            s->rates->tensor_exposed;
 }
@@ -183,16 +183,25 @@ static double context_forward(const struct setting *s)
            (ranks - 1) / bandwidth;
 }
 
-/* Hidden states to the next stage and gradients back, per micro-batch. */
+static int in_one_node(const struct setting *s)
+{
+    return s->run->layout.tp * s->run->layout.cp * s->run->layout.dp * s->run->layout.pp <=
+           s->machine->gpus;
+}
+
+/* Hidden states to the next stage and gradients back, per micro-batch. The slowest boundary counts:
+ * one between nodes if there are several. */
 static double pipeline_messages(const struct setting *s)
 {
-    double chunks = (double)s->run->chunks;
+    double chunks = (double)s->run->chunks, bytes = 2 * s->rows * s->hidden * 2 / s->tp;
 
     if (s->run->layout.pp == 1)
         return 0;
-    return chunks * (2 * s->rows * s->hidden * 2 / s->tp /
-                         (s->machine->network * s->rates->network) * s->rates->pipeline_exposed +
-                     s->rates->hop);
+    if (in_one_node(s))
+        return chunks * bytes / s->nvlink * s->rates->pipeline_exposed;
+    return chunks *
+           (bytes / (s->machine->network * s->rates->network) * s->rates->pipeline_exposed +
+            s->rates->hop);
 }
 
 static double layer_parameters(const struct setting *s)
@@ -217,9 +226,9 @@ static double data_collective(const struct setting *s, double parameters, double
 {
     const struct machine *m = s->machine;
     const struct layout *layout = &s->run->layout;
-    double ranks = (double)(layout->dp * layout->cp), world = ranks * s->tp * (double)layout->pp;
+    double ranks = (double)(layout->dp * layout->cp);
     double of_node = fmax(1, fmin(ranks, m->gpus / s->tp)), seconds;
-    double bandwidth = world <= m->gpus ? s->nvlink : m->network * s->rates->network * of_node;
+    double bandwidth = in_one_node(s) ? s->nvlink : m->network * s->rates->network * of_node;
 
     if (ranks <= 1)
         return 0;
@@ -232,14 +241,24 @@ static double data_collective(const struct setting *s, double parameters, double
 
 /* The step ------------------------------------------------------------------------------------- */
 
-/* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly. Some
- * kernels of a layer wait and others do not: the larger of both times rules, with a smooth change.
+/* Megatron-LM's fused softmax takes matrices of scores by four; others are scaled, masked and
+ * converted one kernel after the other. */
+static int softmax_is_fused(const struct plan_run *run)
+{
+    return run->software == PLAN_MODERN ||
+           run->micro_batch * (run->shape.heads / run->layout.tp) % 4 == 0;
+}
+
+/* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly: the
+ * slower of the two sets the pace. Each further rank of a collective may be the one that is late.
  */
 static double launch_delay(const struct setting *s, double passes, double gpu)
 {
-    double host = passes * s->rates->host * (1 + s->rates->host_tensor * log2(s->tp));
+    double host = s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
 
-    return host > 0 ? pow(pow(gpu, 5) + pow(host, 5), 0.2) - gpu : 0;
+    if (!softmax_is_fused(s->run))
+        host += s->rates->host_softmax;
+    return fmax(passes * host - gpu, 0);
 }
 
 /* Seconds that one layer adds to a micro-batch, by cause. */
@@ -270,6 +289,8 @@ static double head_time(const struct setting *layers)
 
     if (s->run->own) /* never in fp8 */
         s->flops = s->machine->gpu.flops[MACHINE_BF16] * s->rates->product * s->machine->efficiency;
+    if (vocabulary == floor(vocabulary) && fmod(vocabulary, 8) != 0)
+        s->flops *= s->rates->unaligned_vocabulary;
     return product(s, s->rows, vocabulary, s->hidden) + product(s, s->rows, s->hidden, vocabulary) +
            product(s, vocabulary, s->hidden, s->rows) +
            s->rows * vocabulary * s->rates->logit_bytes / s->bandwidth + 2 * tensor_collective(s);
@@ -354,6 +375,12 @@ static void correct_layer(struct plan_time *t, double by)
     t->elementwise *= by;
 }
 
+/* Among how many ranks the optimizer's state, and with it the update, is divided. */
+static int64_t shards(const struct plan_run *run, const struct machine *machine)
+{
+    return run->software == PLAN_MODERN || machine->memory.sharded_bytes > 0 ? run->layout.dp : 1;
+}
+
 /* Offloaded state: its bytes per parameter, and bytes per second in each direction between a GPU
  * and pinned host memory while all GPUs of a node copy (PCIe 4; faster ones are not assumed). */
 static const double STATE_BYTES = 12, HOST_COPIES = 20e9;
@@ -380,8 +407,8 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
     t.pipeline = s.batches * messages;
     t.bubble = (stages - 1) * stage / (double)run->chunks;
     t.data = data_collective(&s, parameters, stage);
-    t.optimizer = parameters * s.rates->optimizer_bytes / s.bandwidth /
-                  (run->software == PLAN_MODERN ? (double)run->layout.dp : 1);
+    t.optimizer =
+        parameters * s.rates->optimizer_bytes / s.bandwidth / (double)shards(run, machine);
     t.optimizer += run->offloaded * parameters * STATE_BYTES / HOST_COPIES / (double)run->layout.dp;
     t.fixed = s.rates->fixed;
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context + t.head +

@@ -1,30 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "machine.h"
 
-#include <errno.h>
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "json.h"
 #include "locate.h"
 #include "machine_fields.h"
-#include "nearest.h"
-#include "remedy.h"
+#include "machine_private.h"
 
 enum { FILE_LIMIT = 1 << 20 };
-
-struct list {
-    struct machine *items;
-    size_t count;
-};
-
-struct machines {
-    struct list with_gpus, bare;
-};
 
 /* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
 static const struct machine_memory usual_memory = {
@@ -137,6 +126,7 @@ static const struct machine_rates usual_rates = {
     .unfused = 0.5,
     .head_exponent = 0.5,
     .unaligned = 0.2,
+    .unaligned_vocabulary = 1,
     .fp8 = 0.85,
     .fp4 = 0.6,
     .score_bytes = 10,
@@ -278,7 +268,7 @@ static int read_node(struct machines *all, struct json_value object, const struc
     static const char *const gpu_others[] = {"name", NULL};
     struct machine machine = machine_usual();
     struct machine *more;
-    struct list *list;
+    struct machine_list *list;
     struct json_value other;
 
     if (gpu)
@@ -422,7 +412,7 @@ struct machines *machines_open(const char *directory, struct error *err)
     return machines_read(directory, err);
 }
 
-static void clear_list(struct list *list)
+static void clear_list(struct machine_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         clear_machine(&list->items[i]);
@@ -446,87 +436,4 @@ size_t machines_count(const struct machines *machines)
 const struct machine *machines_at(const struct machines *machines, size_t index)
 {
     return index < machines->with_gpus.count ? &machines->with_gpus.items[index] : NULL;
-}
-
-static int has_name(const struct machine *machine, const char *name)
-{
-    if (strcasecmp(machine->name, name) == 0)
-        return 1;
-    for (size_t i = 0; i < sizeof(machine->aliases) / sizeof(*machine->aliases); i++)
-        if (machine->aliases[i] && strcasecmp(machine->aliases[i], name) == 0)
-            return 1;
-    return 0;
-}
-
-static const struct machine *find_in(const struct list *list, const char *name)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (has_name(&list->items[i], name))
-            return &list->items[i];
-    return NULL;
-}
-
-/* Append the names and aliases of all machines in the list; 'names' may be NULL, to count them. */
-static size_t add_names(const struct list *list, const char **names, size_t count)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        const struct machine *machine = &list->items[i];
-
-        if (names)
-            names[count] = machine->name;
-        count++;
-        for (size_t k = 0; k < sizeof(machine->aliases) / sizeof(*machine->aliases); k++)
-            if (machine->aliases[k]) {
-                if (names)
-                    names[count] = machine->aliases[k];
-                count++;
-            }
-    }
-    return count;
-}
-
-static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
-{
-    const struct list *gpus = &machines->with_gpus, none = {NULL, 0};
-    const struct list *others = bare ? &machines->bare : &none;
-    size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
-    const char **names = calloc(all + 1, sizeof(*names));
-    char near[256] = "";
-
-    if (names) {
-        add_names(others, names, add_names(gpus, names, 0));
-        nearest_names(name, names, all, near, sizeof(near));
-    }
-    free(names);
-    if (near[0]) {
-        error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
-        return;
-    }
-    error_set_code(err, ERROR_USAGE, "unknown node kind %s", name);
-    error_remedy(err, REMEDY_NODE_KINDS);
-}
-
-const struct machine *machines_find(const struct machines *machines, const char *name,
-                                    struct error *err)
-{
-    const struct machine *found = find_in(&machines->with_gpus, name);
-
-    if (!found && find_in(&machines->bare, name))
-        error_set_code(err, ERROR_USAGE, "nodes of kind %s have no GPUs; choose a kind with GPUs",
-                       name);
-    else if (!found)
-        unknown(machines, 0, name, err);
-    return found;
-}
-
-const struct machine *machines_find_any(const struct machines *machines, const char *name,
-                                        struct error *err)
-{
-    const struct machine *found = find_in(&machines->with_gpus, name);
-
-    if (!found)
-        found = find_in(&machines->bare, name);
-    if (!found)
-        unknown(machines, 1, name, err);
-    return found;
 }

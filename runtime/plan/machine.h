@@ -21,20 +21,24 @@ struct machine_rates {
     double unfused;    /* the products of attention with scores in memory, relative to 'product' */
     double head_exponent; /* how those fall with head sizes below 128 ... */
     double unaligned;     /* ... and their share left if the head size is not a multiple of 8 */
-    double fp8, fp4;      /* large products in these precisions, relative to 'product' */
+    double unaligned_vocabulary; /* share left of 'product' in the output layer if the vocabulary is
+                                    not a multiple of 8 and was not padded */
+    double fp8, fp4;             /* large products in these precisions, relative to 'product' */
     double score_bytes; /* memory traffic per score, forward, of attention with scores in memory */
     double hidden_traffic; /* tensors of one layer, forward, that are read or written besides
                               products: of hidden size ... */
     double ffn_traffic;    /* ... and of feed-forward size */
     double logit_bytes;    /* memory traffic per logit, forward and backward */
-    double cast_bytes;  /* with fp8, per element of what a linear layer gets, in both directions */
-    double layer;       /* fixed time of a layer, forward */
-    double host;        /* time that the host takes to launch a layer, forward: a small layer takes
-                           that long ... */
-    double host_tensor; /* ... and this much longer, as a share, per doubling of tp */
-    double nvlink;      /* all-reduce bus bandwidth within a node */
-    double network;     /* bandwidth of a NIC */
+    double cast_bytes;   /* with fp8, per element of what a linear layer gets, in both directions */
+    double layer;        /* fixed time of a layer, forward */
+    double host;         /* time that the host takes to launch a layer, forward: a small layer takes
+                            that long ... */
+    double host_tensor;  /* ... and this much longer, as a share, per further rank of tp */
+    double host_softmax; /* the same, added if the softmax is not fused */
+    double nvlink;       /* all-reduce bus bandwidth within a node */
+    double network;      /* bandwidth of a NIC */
     double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double collective;    /* of a collective, besides: launch, and waits between streams */
     double latency;       /* of a collective, per doubling of its ranks */
     double hop;           /* of a message between pipeline stages */
     double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of

@@ -170,6 +170,14 @@ static int read_layout(const struct table *table, struct plan_run *run, int64_t 
     return 0;
 }
 
+/* Megatron-LM pads the vocabulary, so that products with it are aligned on every rank. */
+static void pad_vocabulary(struct plan_run *run)
+{
+    const int64_t unit = 128 * run->layout.tp;
+
+    run->shape.vocabulary = (run->shape.vocabulary + unit - 1) / unit * unit;
+}
+
 static int read_precision(const struct table *table, struct plan_run *run, struct error *err)
 {
     const char *text = text_of(table, PRECISION);
@@ -289,12 +297,12 @@ static int predict(const struct table *table, const struct machines *machines,
     if (text_of(table, PARAMS)[0] &&
         parse_double("params_b", text_of(table, PARAMS), &billions, err) < 0)
         return -1;
+    out->flops = formulas_flops(&run, source->flops, billions * 1e9);
+    if (!source->unpadded)
+        pad_vocabulary(&run);
     sharded = source->sharded || strstr(text_of(table, SOURCE), "(FSDP)") != NULL;
     read_software(table, machine, sharded, &run);
-    if (choose_batch(table, &run, machine, sharded, out, err) < 0)
-        return -1;
-    out->flops = formulas_flops(&run, source->flops, billions * 1e9);
-    return 0;
+    return choose_batch(table, &run, machine, sharded, out, err);
 }
 
 static void print_row(const char *line, const struct prediction *p, FILE *stream)

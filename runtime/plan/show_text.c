@@ -82,12 +82,11 @@ static void print_left(const struct show *show, FILE *stream)
     const struct machine_gpu *gpu = &show->request->machine->gpu;
     const struct candidate *best = search->count > 0 ? &search->items[0] : &search->smallest;
 
-    fprintf(stream, "left out:\n");
-    for (int i = 0; i < SEARCH_REASONS; i++)
+    for (int i = 0, heading = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
-            fprintf(stream, "  %6zu  %s, such as: %s\n", search->left[i],
-                    search_reason((enum search_reason)i), search->why[i]);
-    fprintf(stream, "  always on: sequence parallelism (with tp) and the distributed optimizer");
+            fprintf(stream, "%s  %6zu  %s, such as: %s\n", heading++ ? "" : "left out:\n",
+                    search->left[i], search_reason((enum search_reason)i), search->why[i]);
+    fprintf(stream, "always on: sequence parallelism (with tp) and the distributed optimizer");
     if (gpu->flops[MACHINE_FP8] > 0 && !show->request->fp8_too)
         fprintf(stream, "; not compared: %s",
                 best->run.precision == MACHINE_FP8 ? "16-bit products" : "fp8");

@@ -117,13 +117,7 @@ static int open_fabric(struct fabric *f, struct device *device, const struct wor
                        struct error *err)
 {
     int gpu = strcmp(device->name, "cpu") != 0;
-    struct comm_options options = {.rank = (int)world->rank,
-                                   .size = (int)world->size,
-                                   .master = world->master_addr,
-                                   .port = (int)world->master_port,
-                                   .secret = world->secret,
-                                   .deadline = f->deadline,
-                                   .device = device};
+    struct comm_options options = comm_options_of(world, device, f->deadline);
     const char *backend;
 
     f->count = (size_t)(gpu ? 256 : 4) << 18; /* 256 or 4 MiB */

@@ -139,20 +139,12 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
 static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,
                      struct error *err)
 {
-    struct comm_options options = {
-        .rank = (int)world->rank,
-        .size = (int)world->size,
-        .master = world->master_addr,
-        .port = (int)world->master_port,
-        .secret = world->secret,
-        .deadline = config->deadline,
-        .device = r->device,
-        .deterministic = config->deterministic,
-    };
+    struct comm_options options = comm_options_of(world, r->device, config->deadline);
     const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0, err);
 
     if (!name)
         return -1;
+    options.deterministic = config->deterministic;
     r->comm = comm_open(name, &options, err);
     return r->comm ? 0 : -1;
 }

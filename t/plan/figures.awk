@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Figures of `megatron plan --rows` against published runs. Input: its output. Prints one line:
-#   rows N mean PERCENT over20 N worst PERCENT sweeps N within5 N
+#   rows N mean PERCENT over20 N worst PERCENT sweeps N within5 N missing N
+# With -v explained=FILE the rows named in it (contradictions.csv) count in the mean only.
 # A sweep is 3 or more rows of one source that differ in layout and micro-batch only.
-BEGIN { FS = "," }
+BEGIN {
+    FS = ","
+    while (explained != "" && (getline line < explained) > 0) {
+        split(line, words, ",")
+        if (words[1] == "rate" || words[1] == "links")
+            known[words[2]] = 1
+    }
+}
 NR == 1 {
     for (i = 1; i <= NF; i++)
         at[$i] = i
@@ -26,8 +34,12 @@ value("predicted_step_s") == "" { missing++; next }
     error = error < 0 ? -error : error
     rows++
     sum += error
-    over += error > 0.2
-    worst = error > worst ? error : worst
+    name = value("model") "/" value("tp") "/" value("pp") "/" value("dp") "/" value("mbs") "/" value("precision") "/" \
+           value("recompute")
+    if (!(name in known)) {
+        over += error > 0.2
+        worst = error > worst ? error : worst
+    }
     key = value("source") "," value("gpu") "," value("gpus") "," value("layers") "," value("hidden") "," \
           value("heads") "," value("seq") "," value("gbs") "," value("precision")
     count[key]++

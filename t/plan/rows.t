@@ -13,37 +13,43 @@ is "$?" 0 "published runs are predicted"
 is "$(cat "$work/log")" "" "without a warning"
 is "$(cut -d, -f1-25 "$work/rows.csv" | cmp - "$here/measured.csv" && echo same)" same "their own columns are unchanged"
 read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
-    < <(awk -f "$here/figures.awk" "$work/rows.csv")
+    < <(awk -v explained="$here/contradictions.csv" -f "$here/figures.awk" "$work/rows.csv")
 diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows $missing" "236 0" "all of them"
-ok "mean error of the step time: at most 4.5 %" awk "BEGIN { exit !($mean <= 4.5) }"
-ok "rows with an error over 20 %: at most 7" test "$over" -le 7
-ok "worst error: at most 50 %" awk "BEGIN { exit !($worst <= 50) }"
+ok "mean error of the step time: at most 4.3 %" awk "BEGIN { exit !($mean <= 4.3) }"
+is "$over" 0 "no row has an error over 20 % but for six that contradict others"
 is "$sweeps $within" "10 10" "layouts chosen within 5 % of the best measured one in all sweeps"
 
 # Small models on one node, where the host cannot launch kernels as fast as GPUs run them: every eighth row.
 "$megatron" plan --rows "$here/measured-single-node.csv" >"$work/single.csv" 2>"$work/log"
 is "$?" 0 "runs on one node are predicted"
-read -r _ rows _ mean _ over _ worst _ \
+read -r _ rows _ mean _ over _ worst _ sweeps _ within _ \
     < <(awk -f "$here/figures.awk" "$work/single.csv")
-diag "one node: rows $rows, mean error $mean %, over 20 %: $over, worst $worst %"
+diag "one node: rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows" 120 "all of them"
-ok "mean error on one node: at most 6.5 %" awk "BEGIN { exit !($mean <= 6.5) }"
-ok "worst error on one node: at most 35 %" awk "BEGIN { exit !($worst <= 35) }"
+ok "mean error on one node: at most 4.9 %" awk "BEGIN { exit !($mean <= 4.9) }"
+ok "worst error on one node: at most 14 %" awk "BEGIN { exit !($worst <= 14) }"
+ok "layouts chosen within 5 % of the best on one node: 11 of 12 sweeps" test "$sweeps" -eq 12 -a "$within" -ge 11
 
 # Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.
 "$megatron" plan --rows "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
 is "$?" 0 "published memory is predicted"
 read -r near far small \
-    < <(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    < <(awk -F, -v explained="$here/contradictions.csv" '
+        BEGIN { while ((getline line < explained) > 0) { split(line, words, ","); known[words[2]] = words[1] } }
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $1 ~ /torchtitan/ { next }
+        { kind = known[$at["model"] "/" $at["tp"] "/" $at["pp"] "/" $at["dp"] "/" $at["mbs"] "/" $at["precision"] "/" $at["recompute"]] }
+        kind == "memory" || kind == "weights" || kind == "ran" { next }
         { e = $at["predicted_mem_gb"] / $at["mem_gb"] - 1; e = e < 0 ? -e : e }
         $at["mem_note"] ~ /did not fit/ { small += $at["predicted_mem_gb"] <= 80; next }
         { e <= 0.08 ? near++ : far++ }
         END { print near + 0, far + 0, small + 0 }' "$work/memory.csv")
 diag "memory within 8 %: $near, not: $far; runs that did not fit but would by the formulas: $small"
-ok "memory within 8 % but for two rows" test "$far" -le 2 -a "$near" -ge 51
-ok "at most one run that did not fit is said to" test "$small" -le 1
+is "$near $far" "51 0" "memory within 8 % but for two rows that contradict others"
+is "$small" 0 "no run that did not fit is said to, but for one whose neighbour ran"
+is "$(awk -f "$here/contradictions.awk" "$here/contradictions.csv" "$work/rows.csv" "$work/memory.csv")" "" \
+    "every contradiction that is excepted is in the data"
 
 # Bad input
 head=source,gpu,gpus,layers,hidden,heads,vocab,seq,tp,gbs,precision

@@ -128,6 +128,73 @@ static void test_overlap(void)
     ok(t.data > 0.5 * t.total - t.pipeline, "a slow network is not hidden");
 }
 
+/* The slower of host and GPU sets the pace of a layer. */
+static void test_host(void)
+{
+    struct machine slow = machine;
+    struct plan_run run = base;
+    double before = plan_estimate(&base, &machine).total;
+
+    slow.gpu.rates.host = 1e-6;
+    ok(plan_estimate(&base, &slow).total == before, "a host that keeps up costs nothing");
+    slow.gpu.rates.host = 1;
+    /* 3 passes, 8 layers a stage, 16 micro-batches and a bubble of 3. */
+    ok(fabs(plan_estimate(&base, &slow).total / (3 * 8 * 19) - 1) < 0.01,
+       "a slow host is all that counts");
+    run.software = PLAN_CLASSIC;
+    slow.gpu.classic = slow.gpu.rates;
+    slow.gpu.classic.host_softmax = 1;
+    before = plan_estimate(&run, &slow).total;
+    run.shape.heads = 36; /* 18 on a rank: not a multiple of 4 */
+    run.shape.query_groups = 36;
+    ok(plan_estimate(&run, &slow).total > 1.9 * before,
+       "a softmax that is not fused is launched slowly");
+}
+
+static void test_one_node(void)
+{
+    struct machine node = machine, slow;
+    double before;
+
+    node.gpus = 32;
+    slow = node;
+    slow.network /= 100;
+    before = plan_estimate(&base, &node).total;
+    ok(plan_estimate(&base, &slow).total == before, "one node does not use the network");
+}
+
+static void test_vocabulary(void)
+{
+    struct machine odd = machine;
+    struct plan_run run = base;
+    double before;
+
+    odd.gpu.rates.unaligned_vocabulary = 0.4;
+    before = plan_estimate(&run, &odd).head;
+    run.shape.vocabulary++;
+    ok(plan_estimate(&run, &odd).head < 1.01 * before,
+       "a vocabulary that tp does not divide is padded");
+    run.layout.tp = 1;
+    run.layout.dp = 8;
+    before = plan_estimate(&run, &odd).head;
+    run.shape.vocabulary = 51208;
+    ok(before > 1.5 * plan_estimate(&run, &odd).head, "an unaligned vocabulary is slow");
+}
+
+static void test_shards(void)
+{
+    struct machine whole = machine, divided;
+    struct plan_run run = base;
+
+    whole.gpu.classic = whole.gpu.rates;
+    divided = whole;
+    divided.memory.sharded_bytes = 12;
+    run.software = PLAN_CLASSIC;
+    ok(fabs(plan_estimate(&run, &whole).optimizer / plan_estimate(&run, &divided).optimizer - 4) <
+           1e-9,
+       "ranks that share the optimizer's state share its time");
+}
+
 /* A measured step is predicted as it was measured, and moves the prediction of its neighbors. */
 static void test_measured(void)
 {
@@ -204,6 +271,10 @@ int main(void)
     test_parts();
     test_bound();
     test_overlap();
+    test_host();
+    test_one_node();
+    test_vocabulary();
+    test_shards();
     test_measured();
     test_fit();
     return done_testing();
