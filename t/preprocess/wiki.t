@@ -104,6 +104,8 @@ page() { printf '<page><title>%s</title><ns>0</ns><id>%d</id><revision><id>5</id
 head='<mediawiki xml:lang="en"><siteinfo><sitename>W</sitename><base>https://w.org/wiki/M</base><namespaces><namespace key="14">Category</namespace></namespaces></siteinfo>'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 <b>4'; page C 3 '5'; } >unclosed.xml
 bad unclosed.xml '^megatron: warning: unclosed\.xml: page "B" at byte [0-9]+: the XML of the page is invalid; skipped$'
+{ echo "$head"; page A 1 '1 2'; page Template:B 2 '3 {{B}} 4' | sed 's,<ns>0,<ns>10,'; page C 3 '5 {{B}} 6'; } >loop.xml
+bad loop.xml '^megatron: warning: loop\.xml: page "Template:B" at byte [0-9]+: the template includes itself; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 4'; } | head -c -20 >early.xml
 bad early.xml '^megatron: warning: early\.xml: page "B" at byte [0-9]+: the page is not closed; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 "$(printf '3 \xff')"; } >utf8.xml
@@ -153,7 +155,7 @@ hostile() { # UNIT COUNT NAME [PATTERN]
 deep='^megatron: warning: hostile.xml: page "H" at byte [0-9]+: nested too deeply; skipped$'
 hostile '{{a|' 100000 "templates nested 100,000 deep" "$deep"
 hostile '[[a|' 100000 "links nested 100,000 deep" "$deep"
-hostile '{{T|{{T}}' 50000 "a template that includes itself" "$deep"
+hostile '{{T|{{T}}' 50000 "calls of a template within a call of it" "$deep"
 hostile '&lt;ref&gt;' 100000 "tags that never close"
 hostile "{|
 | ''x [http://x y" 50000 "tables and links that never close"
