@@ -138,6 +138,11 @@ is "$rc" 0 "an invalid siteinfo is skipped"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
 extract site.xml --output site.jsonl --chunk-bytes 60 --workers 3
 is "$rc $(grep -c 'no complete <siteinfo>' <<<"$out")" "0 1" "one, whichever thread reads the head first"
+{ echo "${head/key=\"14\"/key=\"x\"}"; page A 1 '1 2'; echo '</mediawiki>'; } >key.xml
+extract key.xml --output key.jsonl
+is "$rc $(grep -o 'key.xml: .*' <<<"$out")" "0 key.xml: <siteinfo> has a namespace without a number; its name is ignored" "a namespace without a number"
+extract key.xml --output key.jsonl --overwrite --strict
+is "$rc" 2 "with --strict an error"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
 like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: longer than the limit; skipped$' "a page that is too long"
