@@ -177,8 +177,16 @@ like "$out" 'tags\.jsonl is XML or HTML, not JSON lines' "are recognized, too"
 try "${pre[@]}" --input ids.jsonl --input-format mediawiki --output-prefix feed
 is "$rc" 2 "JSON lines given as a dump"
 like "$out" 'ids\.jsonl is not a MediaWiki XML dump' "are recognized, too"
-try bash -c '"$@" <"$0"' "$data/dump.xml" "${pre[@]}" --input - --output-prefix feed
-is "$rc" 2 "a dump on standard input"
+gpt2=(--tokenizer-type GPT2BPETokenizer --append-eod)
+mkdir -p folder && gzip -c "$data/dump.xml" >folder/dump.xml.gz
+"$megatron" preprocess --input "$data/dump.xml" "${gpt2[@]}" --output-prefix feed >/dev/null 2>&1
+for how in '"$@" --input - <"$0"' 'cat "$0" | "$@" --input -' 'gzip -c "$0" | "$@" --input -' '"$@" --input folder'; do
+    try bash -c "$how" "$data/dump.xml" "$megatron" preprocess "${gpt2[@]}" --output-prefix fed --overwrite
+    is "$rc $(cmp feed_text_document.bin fed_text_document.bin 2>&1)" "0 " "a dump is recognized: $how"
+done
+perl -e 'print join(" ", map { int(rand(1e9)) } 1 .. 200_000)' | { echo "$head"; page R 1 "$(cat)"; } | bzip2 >random.xml.bz2
+try bash -c 'cat random.xml.bz2 | "$@" --input -' sh "${pre[@]}" --output-prefix fed --overwrite
+is "$rc" 2 "a dump on a pipe whose first block is longer than that"
 like "$out" 'standard input is a MediaWiki dump, not JSON lines; use --input-format mediawiki' "needs the option"
 try "${pre[@]}" --input ids.jsonl --output-prefix feed --wiki-math drop
 is "$rc" 2 "options of dumps without a dump"
