@@ -4,9 +4,18 @@
 #include "mediawiki.h"
 #include "source.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#define PIPE_ROOM 65536
 
 int wiki_words_options(const struct wiki_words *words, struct wiki_options *options,
                        struct error *err)
@@ -63,16 +72,78 @@ static int is_dump(const char *path)
     return mediawiki_is_dump(begin, have);
 }
 
+/* What is waiting on a pipe is looked at without taking it from there. Of .bz2 that is rarely
+ * enough: its blocks are longer than a pipe. */
+static int is_dump_on_pipe(void)
+{
+    int ends[2], file = -1, answer = 0;
+    ssize_t waiting;
+    char path[64];
+
+    if (pipe(ends) < 0)
+        return 0;
+    waiting = tee(STDIN_FILENO, ends[1], PIPE_ROOM, 0);
+    if (waiting > 0)
+        file = memfd_create("start", MFD_CLOEXEC);
+    if (file >= 0 && splice(ends[0], NULL, file, NULL, (size_t)waiting, 0) > 0) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+        answer = is_dump(path);
+    }
+    if (file >= 0)
+        close(file);
+    close(ends[0]);
+    close(ends[1]);
+    return answer;
+}
+
+static int is_dump_on_input(void)
+{
+    struct stat status;
+
+    if (fstat(STDIN_FILENO, &status) < 0)
+        return 0;
+    /* A file is opened a second time, so that reading it begins at its start again. */
+    if (S_ISREG(status.st_mode))
+        return is_dump("/proc/self/fd/0");
+    return S_ISFIFO(status.st_mode) && is_dump_on_pipe();
+}
+
+/* The first file of a directory. */
+static int is_dump_in(const char *directory)
+{
+    struct dirent **names = NULL;
+    int count = scandir(directory, &names, NULL, alphasort), answer = 0, found = 0;
+
+    for (int i = 0; i < count; i++) {
+        char path[PATH_MAX];
+        struct stat status;
+
+        snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name);
+        if (!found && names[i]->d_name[0] != '.' && stat(path, &status) == 0 &&
+            S_ISREG(status.st_mode)) {
+            answer = is_dump(path);
+            found = 1;
+        }
+        free(names[i]);
+    }
+    free(names);
+    return answer;
+}
+
 int wiki_words_detect(const char *const *inputs, size_t count)
 {
     struct stat status;
     glob_t found;
     int answer = 0;
 
-    if (count == 0 || strcmp(inputs[0], "-") == 0)
+    if (count == 0)
         return 0;
+    if (strcmp(inputs[0], "-") == 0)
+        return is_dump_on_input();
     if (stat(inputs[0], &status) == 0)
-        return S_ISREG(status.st_mode) && is_dump(inputs[0]);
+        return S_ISDIR(status.st_mode)   ? is_dump_in(inputs[0])
+               : S_ISREG(status.st_mode) ? is_dump(inputs[0])
+                                         : 0;
     if (glob(inputs[0], 0, NULL, &found) != 0)
         return 0;
     if (found.gl_pathc > 0 && stat(found.gl_pathv[0], &status) == 0 && S_ISREG(status.st_mode))

@@ -16,6 +16,7 @@ const char *document_fault_text(enum document_fault fault)
         [FAULT_IDS] = "not token ids below the vocabulary size, separated by single spaces",
         [FAULT_XML] = "the XML of the page is invalid",
         [FAULT_CUT] = "the page is not closed",
+        [FAULT_LOOP] = "the template includes itself",
         [DOCUMENT_REDIRECT] = "redirects",
         [DOCUMENT_NAMESPACE] = "pages in other namespaces",
         [DOCUMENT_MODEL] = "pages that are not wikitext",

@@ -28,6 +28,7 @@ enum document_fault {
     FAULT_IDS,       /* not token ids, for a NullTokenizer (not found here) */
     FAULT_XML,       /* the XML of a page of a MediaWiki dump is invalid (not found here) */
     FAULT_CUT,       /* a page is not closed (not found here) */
+    FAULT_LOOP,      /* a template includes itself (not found here) */
     /* From here on nothing is wrong: pages that the options exclude. */
     DOCUMENT_REDIRECT,
     DOCUMENT_NAMESPACE,

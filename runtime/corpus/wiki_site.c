@@ -2,6 +2,7 @@
 #include "config.h"
 #include "wiki_site.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include "wiki_entities.h"
@@ -72,28 +73,49 @@ static const char *content(const char *from, const char *end, const char *open,
     return stop;
 }
 
-static void read_namespaces(struct wiki_site *site, const char *from, const char *end)
+/* The key of a namespace in its tag, which ends before 'end'. Returns 0 if it is not a number. */
+static int read_key(const char *tag, const char *end, int *number)
 {
+    const char *key = wiki_find(tag, end, "key=\"");
+    char *stop;
+    long value;
+
+    if (!key)
+        return 0;
+    value = strtol(key + 5, &stop, 10);
+    *number = (int)value;
+    return stop > key + 5 && *stop == '"' && value > INT_MIN && value < INT_MAX;
+}
+
+/* Returns what is wrong with them, or NULL. */
+static const char *read_namespaces(struct wiki_site *site, const char *from, const char *end)
+{
+    const char *flaw = NULL, *tag;
     struct wiki_span name;
-    const char *tag;
 
     while (site->count < NAMES && (tag = wiki_find(from, end, "<namespace "))) {
-        const char *key = wiki_find(tag, end, "key=\"");
+        int key;
 
         from = content(tag, end, "<namespace ", &name);
-        if (!from || !key || key > from)
-            return;
-        if (name.size == 0 || name.size >= sizeof(site->names[0].name))
-            continue;
-        copy_text(name.data, name.size, site->names[site->count].name, sizeof(site->names[0].name));
-        site->names[site->count++].key = (int)strtol(key + 5, NULL, 10);
+        if (!from || !read_key(tag, from, &key)) {
+            flaw = "<siteinfo> has a namespace without a number; its name is ignored";
+            if (!from)
+                break;
+        } else if (name.size > 0 && name.size < sizeof(site->names[0].name)) {
+            copy_text(name.data, name.size, site->names[site->count].name,
+                      sizeof(site->names[0].name));
+            site->names[site->count++].key = key;
+        }
     }
+    if (!flaw && site->count == 0)
+        flaw = "<siteinfo> names no namespaces; the English names are used";
+    return flaw;
 }
 
 struct wiki_site *wiki_site_parse(const char *head, size_t size)
 {
     struct wiki_site *site = calloc(1, sizeof(*site));
-    const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash;
+    const char *end = head + size, *begin = wiki_find(head, end, "<siteinfo"), *slash, *flaw;
     struct wiki_span text;
 
     if (!site)
@@ -115,9 +137,9 @@ struct wiki_site *wiki_site_parse(const char *head, size_t size)
     } else {
         site->flaw = "<siteinfo> has no <base>; en.wikipedia.org is used for the URLs";
     }
-    read_namespaces(site, begin, end);
-    if (site->count == 0)
-        site->flaw = "<siteinfo> names no namespaces; the English names are used";
+    flaw = read_namespaces(site, begin, end);
+    if (flaw)
+        site->flaw = flaw;
     return site;
 }
 

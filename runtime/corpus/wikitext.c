@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "wikitext.h"
+#include "wiki_loop.h"
 
 #include <stdlib.h>
 #include "mediawiki.h"
@@ -224,6 +225,20 @@ int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct w
     return 0;
 }
 
+/* A template that includes itself is broken, even if templates are not wanted. */
+static enum document_fault check_template(struct wikitext *wikitext, const struct wiki_page *page,
+                                          struct wiki_span title)
+{
+    struct wiki_buffer *a = &wikitext->look.a;
+
+    if (page->ns != WIKI_NS_TEMPLATE || !page->wikitext || page->redirect ||
+        !wiki_may_loop(page->text, page->title))
+        return FAULT_NONE;
+    if (mediawiki_unescape(page->text, a) < 0)
+        return FAULT_UTF8;
+    return wiki_loops(wiki_span(a->data, a->size), title) ? FAULT_LOOP : FAULT_NONE;
+}
+
 enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
                                   const struct wiki_site *site, struct wiki_document *document)
 {
@@ -241,8 +256,11 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
                           : wiki_span("", 0);
     document->id = page.id;
     document->revision = page.revision;
+    if (fault == FAULT_NONE)
+        fault = check_template(wikitext, &page, document->title);
     if (fault != FAULT_NONE)
         return fault;
+    a->size = 0;
     if (!wanted_namespace(options, page.ns))
         return DOCUMENT_NAMESPACE;
     if (page.redirect && !options->redirects)

@@ -9,7 +9,6 @@
 
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 #define MARK       0x2581
-#define RUN        3 /* after so many pieces of ASCII in a row, blocks of 64 bytes are tried */
 
 /* Does a piece that is kept begin with this byte? */
 static int is_kept(const struct normalizer *normalizer, uint8_t byte)
@@ -62,11 +61,27 @@ static void find_joined(struct normalizer *normalizer, uint8_t *text, size_t fro
     }
 }
 
+const struct normalize_engine *normalizer_best_engine(void)
+{
+#if defined(__aarch64__)
+    return &normalize_neon;
+#elif defined(__x86_64__) && !defined(__clang__)
+    return __builtin_cpu_supports("avx2") ? &normalize_avx2 : &normalize_plain;
+#else
+    return &normalize_plain;
+#endif
+}
+
 void normalizer_find_plain(struct normalizer *normalizer)
 {
+    normalizer->engine = normalizer_best_engine();
     normalizer->printable = 1;
     for (unsigned byte = 0; byte < 0x80; byte++) {
+        uint8_t text[8] = {(uint8_t)byte};
+
         find_single(normalizer, (uint8_t)byte);
+        if (normalizer->map && byte > 0)
+            find_joined(normalizer, text, 1, 1);
         normalizer->printable &= byte < ' ' || byte == 0x7F || normalizer->single[byte] == byte;
     }
     for (uint32_t point = 0x80; point < 0x10000; point++) {
@@ -83,6 +98,9 @@ void normalizer_find_plain(struct normalizer *normalizer)
         if (walked == length)
             find_joined(normalizer, text, length, length);
     }
+    normalizer->blocks = normalizer->printable;
+    for (unsigned byte = 0; byte < 0x80; byte++)
+        normalizer->blocks &= !(normalizer->kinds[byte] & NORMALIZER_JOINED);
 }
 
 /* The byte that the next character becomes if it is ASCII and need not be looked up; else 0. */
@@ -209,112 +227,27 @@ static inline size_t count_printable(uint64_t bytes, unsigned squeeze, unsigned 
     return bad ? (size_t)__builtin_ctzll(bad) / 8 : 8;
 }
 
-/* The high bits of eight bytes as the bits of one. */
-static inline uint64_t pack_highs(uint64_t highs)
-{
-    return (highs >> 7) * UINT64_C(0x0102040810204080) >> 56;
-}
-
-/* Which of 64 bytes are spaces, control characters, and neither these nor printable ASCII: bit i is
- * byte i. */
-struct block_masks {
-    uint64_t space, control, other;
-};
-
-static inline struct block_masks classify_block(const uint8_t *text)
-{
-    struct block_masks masks = {0, 0, 0};
-
-    for (unsigned i = 0; i < 8; i++) {
-        uint64_t bytes, blank, low, low7;
-
-        memcpy(&bytes, text + 8 * i, 8);
-        bytes = le64toh(bytes);
-        low7 = bytes & EACH(0x7F);
-        blank = bytes ^ EACH(' ');
-        blank = ~(((blank & EACH(0x7F)) + EACH(0x7F)) | blank);
-        low = ~((bytes | EACH(0x80)) - EACH(' ')) & ~bytes;
-        masks.space |= pack_highs(blank & EACH(0x80)) << 8 * i;
-        masks.control |= pack_highs(low & EACH(0x80)) << 8 * i;
-        masks.other |= pack_highs((bytes | (low7 + EACH(1))) & EACH(0x80)) << 8 * i;
-    }
-    return masks;
-}
-
-/* Copy bytes from 'kept', a bit for each of 64, to 'out', which has room for 128. Returns how many.
- */
-static size_t copy_kept(const uint8_t *from, uint64_t kept, uint8_t *out)
-{
-    size_t made = 0;
-
-    while (kept) {
-        unsigned begin = (unsigned)__builtin_ctzll(kept);
-        uint64_t rest = ~(kept >> begin);
-        unsigned run = rest ? (unsigned)__builtin_ctzll(rest) : 64;
-
-        memcpy(out + made, from + begin, 64);
-        made += run;
-        kept = begin + run < 64 ? kept & ~UINT64_C(0) << (begin + run) : 0;
-    }
-    return made;
-}
-
-/* Copy ASCII from the 64 bytes at 'text', which another one follows; 'out' has room for 128.
- * '*after': does it follow a space? Returns how many bytes were read, and '*made' of them were
- * written. */
-static size_t copy_block(const struct normalizer *normalizer, const uint8_t *text, uint8_t *out,
-                         unsigned *after, size_t *made)
-{
-    struct block_masks masks = classify_block(text);
-    uint8_t copy[128];
-    uint64_t inside = ~UINT64_C(0), dropped = 0;
-    size_t size;
-
-    memcpy(copy, text, 64);
-    for (uint64_t bits = masks.control; bits; bits &= bits - 1) {
-        unsigned at = (unsigned)__builtin_ctzll(bits);
-        uint64_t is_space = normalizer->single[text[at]] == ' ';
-
-        copy[at] = is_space ? ' ' : copy[at];
-        masks.space |= is_space << at;
-        masks.other |= (is_space ^ 1) << at;
-    }
-    size = masks.other ? (size_t)__builtin_ctzll(masks.other) : 64;
-    size -= size > 0 && normalizer->joins[text[size]];
-    if (size == 0)
-        return 0;
-    inside >>= 64 - size;
-    if (normalizer->squeeze)
-        dropped = masks.space & (masks.space << 1 | *after);
-    *after = masks.space >> (size - 1) & 1;
-    if ((dropped & inside) == 0) {
-        memcpy(out, copy, 64);
-        *made = size;
-    } else {
-        memset(copy + 64, 0, 64);
-        *made = copy_kept(copy, ~dropped & inside, out);
-    }
-    return size;
-}
-
 size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room)
 {
     const struct normalizer *normalizer = state->normalizer;
     const uint8_t *text = state->text;
     size_t at = state->at, length = state->length, made = 0, size;
-    unsigned squeeze = normalizer->squeeze != 0, after = 0, run = 0;
+    unsigned squeeze = normalizer->squeeze != 0, after = 0;
+    int blocks = normalizer->blocks;
 
     while (at < length && room - made >= 8) {
         uint64_t bytes;
         uint8_t byte;
 
-        if (run >= RUN && length - at > 64 && room - made >= 128) {
-            size_t written = 0;
+        if (blocks && length - at > 64 && room - made >= 128) {
+            size_t written;
 
-            size = copy_block(normalizer, text + at, out + made, &after, &written);
-            run = size >= 32 ? RUN : 0;
+            size = normalizer->engine->copy(normalizer, text + at, length - at, out + made,
+                                            room - made, &after, &written);
             at += size;
             made += written;
+            /* Character by character past the one where it ended. */
+            blocks = 0;
             if (size > 0)
                 continue;
         }
@@ -324,7 +257,8 @@ size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room)
                 break;
             at += size;
             made += size;
-            after = run = 0;
+            after = 0;
+            blocks = normalizer->blocks;
             continue;
         }
         if (normalizer->printable && length - at > 8) {
@@ -336,7 +270,7 @@ size_t normalizing_copy(struct normalizing *state, uint8_t *out, size_t room)
                 at += size;
                 made += size;
                 after = text[at - 1] == ' ';
-                run++;
+                blocks = normalizer->blocks;
                 continue;
             }
         }

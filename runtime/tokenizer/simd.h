@@ -4,6 +4,7 @@
 #ifndef MEGATRON_SIMD_H
 #define MEGATRON_SIMD_H
 
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -25,6 +26,12 @@ struct byte_masks {
     uint64_t newline;        /* \r and \n */
     uint64_t slash;          /* / */
     uint64_t upper;          /* A to Z */
+};
+
+/* What the normalizer asks of 64 bytes. */
+struct text_masks {
+    uint64_t blank, control, high;    /* control: below 0x20, and 0x7F */
+    uint64_t tail, two, three, other; /* beyond ASCII: 80 to BF, C2 to DF, E0 to EF, the rest */
 };
 
 #if defined(__aarch64__) && !defined(TOKENIZER_PLAIN)
@@ -72,6 +79,29 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
         SIMD_GATHER(vorrq_u8(vceqq_u8(v, vdupq_n_u8('\n')), vceqq_u8(v, vdupq_n_u8('\r'))));
     masks->slash = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8('/')));
     masks->upper = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8('A')), vdupq_n_u8(26)));
+}
+
+/* Copy 64 bytes and classify them. The masks for bytes beyond ASCII are only set if there are any.
+ */
+static inline void simd_copy(const uint8_t *text, uint8_t *out, struct text_masks *masks)
+{
+    uint8x16_t vector[4];
+
+    UNROLLED
+    for (int i = 0; i < 4; i++) {
+        vector[i] = vld1q_u8(text + 16 * i);
+        vst1q_u8(out + 16 * i, vector[i]);
+    }
+    masks->blank = SIMD_GATHER(vceqq_u8(v, vdupq_n_u8(' ')));
+    masks->control =
+        SIMD_GATHER(vorrq_u8(vcltq_u8(v, vdupq_n_u8(' ')), vceqq_u8(v, vdupq_n_u8(0x7F))));
+    masks->high = SIMD_GATHER(vcgeq_u8(v, vdupq_n_u8(0x80)));
+    if (masks->high == 0)
+        return;
+    masks->tail = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(0x80)), vdupq_n_u8(0x40)));
+    masks->two = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(0xC2)), vdupq_n_u8(0x1E)));
+    masks->three = SIMD_GATHER(vcltq_u8(vsubq_u8(v, vdupq_n_u8(0xE0)), vdupq_n_u8(0x10)));
+    masks->other = masks->high & ~(masks->tail | masks->two | masks->three);
 }
 
 /* The lowest of 'count' numbers, a multiple of 8. */
@@ -157,6 +187,27 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     masks->upper = SIMD_GATHER(simd_within(v, 'A', 26));
 }
 
+static inline void simd_copy(const uint8_t *text, uint8_t *out, struct text_masks *masks)
+{
+    __m256i vector[2];
+
+    UNROLLED
+    for (int i = 0; i < 2; i++) {
+        vector[i] = _mm256_loadu_si256((const __m256i *)(text + 32 * i));
+        _mm256_storeu_si256((__m256i *)(out + 32 * i), vector[i]);
+    }
+    masks->blank = SIMD_GATHER(_mm256_cmpeq_epi8(v, _mm256_set1_epi8(' ')));
+    masks->control = SIMD_GATHER(
+        _mm256_or_si256(simd_within(v, 0, ' '), _mm256_cmpeq_epi8(v, _mm256_set1_epi8(0x7F))));
+    masks->high = SIMD_GATHER(v);
+    if (masks->high == 0)
+        return;
+    masks->tail = SIMD_GATHER(simd_within(v, (char)0x80, 0x40));
+    masks->two = SIMD_GATHER(simd_within(v, (char)0xC2, 0x1E));
+    masks->three = SIMD_GATHER(simd_within(v, (char)0xE0, 0x10));
+    masks->other = masks->high & ~(masks->tail | masks->two | masks->three);
+}
+
 static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
 {
     __m256i low = _mm256_set1_epi32(-1);
@@ -234,6 +285,43 @@ static inline void simd_set(struct simd_sixteen *all, size_t at, uint32_t number
 static inline uint32_t simd_lowest_of(const struct simd_sixteen *all)
 {
     return simd_lowest(all->parts, 16);
+}
+
+/* The high bits of eight bytes as the bits of one. */
+static inline uint64_t simd_pack(uint64_t highs)
+{
+    return (highs >> 7) * UINT64_C(0x0102040810204080) >> 56;
+}
+
+#define SIMD_EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+
+static inline void simd_copy(const uint8_t *text, uint8_t *out, struct text_masks *masks)
+{
+    uint64_t ones = SIMD_EACH(0x80), low = SIMD_EACH(0x7F);
+
+    memset(masks, 0, sizeof(*masks));
+    memcpy(out, text, 64);
+    for (unsigned i = 0; i < 8; i++) {
+        uint64_t bytes, blank, control;
+
+        memcpy(&bytes, text + 8 * i, 8);
+        bytes = le64toh(bytes);
+        blank = bytes ^ SIMD_EACH(' ');
+        blank = ~(((blank & low) + low) | blank) & ones;
+        control = (~((bytes | ones) - SIMD_EACH(' ')) | ((bytes & low) + SIMD_EACH(1))) & ones;
+        masks->blank |= simd_pack(blank) << 8 * i;
+        masks->control |= simd_pack(control & ~bytes) << 8 * i;
+        masks->high |= simd_pack(bytes & ones) << 8 * i;
+    }
+    for (uint64_t high = masks->high; high; high &= high - 1) {
+        unsigned at = (unsigned)__builtin_ctzll(high);
+        uint64_t bit = high & -high;
+
+        masks->tail |= text[at] < 0xC0 ? bit : 0;
+        masks->two |= text[at] >= 0xC2 && text[at] < 0xE0 ? bit : 0;
+        masks->three |= text[at] >= 0xE0 && text[at] < 0xF0 ? bit : 0;
+    }
+    masks->other = masks->high & ~(masks->tail | masks->two | masks->three);
 }
 
 static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)

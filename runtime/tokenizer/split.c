@@ -48,7 +48,7 @@ int split_next(struct splitter *splitter)
     else if (splitter->options.rule == SPLIT_BERT)
         size = split_bert(splitter, size);
     else
-        split_cuts(splitter, size);
+        splitter->engine->cuts(splitter, size);
     splitter->scanned += size;
     /* The end of the text is the last end. */
     if (splitter->scanned == splitter->length)

@@ -59,6 +59,7 @@ struct split_engine {
     /* These return how many bytes they went, or 0 if the text is not for them. */
     size_t (*llama3)(struct splitter *splitter, size_t size);
     size_t (*cased)(struct splitter *splitter, size_t size);
+    void (*cuts)(struct splitter *splitter, size_t size);
 };
 extern const struct split_engine split_plain, split_neon, split_avx2;
 

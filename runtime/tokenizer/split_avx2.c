@@ -2,7 +2,7 @@
 /* Compiled for AVX2 whatever the rest is compiled for; split.c asks the processor before it is
  * called. */
 #if defined(__x86_64__) && !defined(__clang__)
-#pragma GCC target("avx2,bmi")
+#pragma GCC target("avx2,bmi,popcnt")
 #define SPLIT_ENGINE split_avx2
 #include "split_simd.h"
 #else

@@ -11,9 +11,6 @@
 size_t split_llama3(struct splitter *splitter, size_t size);
 size_t split_cased(struct splitter *splitter, size_t size);
 
-/* The same for SPLIT_CUTS; always all of it. */
-void split_cuts(struct splitter *splitter, size_t size);
-
 /* SPLIT_STEPS and SPLIT_BERT: at most 'size' bytes, and the rest of a piece. Return how many. */
 size_t split_steps(struct splitter *splitter, size_t size);
 size_t split_bert(struct splitter *splitter, size_t size);

@@ -211,6 +211,7 @@ static void split_gpt2(struct splitter *splitter, size_t size)
 }
 
 #include "split_words.h"
+#include "split_cuts.h"
 
 const struct split_engine SPLIT_ENGINE = {SIMD_NAME, split_gpt2, split_llama3_fast,
-                                          split_cased_fast};
+                                          split_cased_fast, split_cuts};

@@ -9,7 +9,6 @@
 #define BINADE_LEAST 10 /* the first one with a number: 2^10 */
 #define BINADE_MOST  16
 #define SUM_MOST     274877906944.0 /* 2^38: of a text of 4 GiB */
-#define SHORT_MOST   1e30           /* the sums of a short word are finite */
 
 struct unigram_node {
     union {
@@ -30,6 +29,7 @@ void unigram_clear(struct unigram *unigram)
     free(unigram->scores_single);
     free(unigram->added_single);
     free(unigram->scores_short);
+    free(unigram->pairs);
     memset(unigram, 0, sizeof(*unigram));
 }
 
@@ -199,129 +199,6 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
     return made;
 }
 
-/* The same for a word of up to UNIGRAM_SURE bytes and sums that are floats from 0 on, none of them
- * above 0, which most words are. A path is one number, so that the better of two is found without a
- * branch, which would often be predicted wrong: first the sum; then, because the first of two equal
- * paths wins, where its last piece begins, the earlier the larger; and id + 1, or 0 if unknown. */
-#define BEGIN_BITS 5
-#define ID_BITS    (32 - BEGIN_BITS)
-#define LAST_BEGIN ((1U << BEGIN_BITS) - 1)
-
-struct short_paths {
-    uint64_t best[UNIGRAM_SURE + 1], second[UNIGRAM_SURE + 1];
-};
-
-/* The complement of its bits orders floats that are not above 0. */
-static inline uint64_t path_of(float sum, uint32_t low)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &sum, sizeof(bits));
-    return (uint64_t)~bits << 32 | low;
-}
-
-static inline float path_sum(uint64_t path)
-{
-    uint32_t bits = ~(uint32_t)(path >> 32);
-    float sum;
-
-    memcpy(&sum, &bits, sizeof(sum));
-    return sum;
-}
-
-static inline size_t path_begin(uint64_t path)
-{
-    return LAST_BEGIN - ((uint32_t)path >> ID_BITS);
-}
-
-static inline void offer_short(struct short_paths *paths, size_t end, uint64_t path)
-{
-    uint64_t best = paths->best[end], second = paths->second[end];
-    uint64_t worse = path < best ? path : best;
-
-    paths->best[end] = path < best ? best : path;
-    paths->second[end] = worse < second ? second : worse;
-}
-
-static void search_short(const struct unigram *unigram, struct short_paths *paths,
-                         const uint8_t *word, size_t length)
-{
-    const float *scores = unigram->scores_short;
-    const struct double_array pieces = unigram->pieces;
-
-    for (size_t i = 0; i <= length; i++)
-        paths->best[i] = paths->second[i] = path_of(-INFINITY, 0);
-    paths->best[0] = path_of(0, 0);
-    for (size_t at = 0, size; at < length; at += size) {
-        uint32_t point, base = pieces.root, number, known = 0;
-        uint32_t begin = (uint32_t)(LAST_BEGIN - at) << ID_BITS;
-        float before = path_sum(paths->best[at]);
-
-        size = word[at] < 0x80 ? 1 : utf8_decode(word + at, word + length, &point);
-        for (size_t end = at;
-             end < length && double_array_step(&pieces, word[end], &base, &number);) {
-            end++;
-            offer_short(paths, end, path_of(before + scores[number], begin | number));
-            known |= end - at == size ? number : 0;
-        }
-        if (!known)
-            offer_short(paths, at + size, path_of(before + (float)unigram->unknown_score, begin));
-    }
-}
-
-/* Returns 0 if it is not known in this way whether the ids are sure. */
-static size_t encode_short(const struct unigram *unigram, const uint8_t *word, size_t length,
-                           uint32_t *ids)
-{
-    const struct bpe *bpe = unigram->bpe;
-    struct short_paths paths;
-    uint8_t ends[UNIGRAM_SURE];
-    size_t count = 0, made = 0;
-    float least = INFINITY;
-
-    search_short(unigram, &paths, word, length);
-    for (size_t at = length; at > 0; at = path_begin(paths.best[at])) {
-        float lead = path_sum(paths.best[at]) - path_sum(paths.second[at]);
-
-        ends[count++] = (uint8_t)at;
-        least = lead < least ? lead : least;
-    }
-    /* Does it lead by more than the roundings of two paths? The other one has at most as many
-     * pieces as the word has bytes. */
-    if (unigram->whole && (double)least < unigram->lead * (double)(count + length))
-        return 0;
-    while (count-- > 0) {
-        uint64_t path = paths.best[ends[count]];
-        uint32_t number = (uint32_t)path & ((1U << ID_BITS) - 1);
-
-        if (number > 0)
-            ids[made++] = number - 1;
-        else if (!bpe->unknown_bytes)
-            ids[made++] = bpe->unknown_id;
-        else
-            for (size_t i = path_begin(path); i < ends[count]; i++)
-                ids[made++] = bpe->byte_ids[word[i]];
-    }
-    return made;
-}
-
-/* The scores that search_short adds, by id + 1; for 0, which is no piece, one that never wins. */
-static int set_scores_short(struct unigram *unigram)
-{
-    uint32_t count = unigram->bpe->token_count;
-
-    if (!unigram->single || unigram->positive || unigram->unknown_score > 0 ||
-        unigram->largest > SHORT_MOST || count >= 1U << ID_BITS)
-        return 0;
-    unigram->scores_short = malloc((count + 1) * sizeof(*unigram->scores_short));
-    if (!unigram->scores_short)
-        return -1;
-    unigram->scores_short[0] = -INFINITY;
-    memcpy(unigram->scores_short + 1, unigram->scores_single,
-           count * sizeof(*unigram->scores_short));
-    return 0;
-}
-
 int unigram_finish(struct unigram *unigram)
 {
     uint32_t count = unigram->bpe->token_count;
@@ -335,15 +212,15 @@ int unigram_finish(struct unigram *unigram)
         unigram->added_single[id] = (float)unigram->added[id];
         unigram->positive |= unigram->added[id] > 0;
     }
-    if (set_scores_short(unigram) < 0)
-        return -1;
     /* A rounding changes a sum by at most 2^-24 (double: 2^-53) of its size; twice that is asked.
      */
     unigram->lead =
         unigram->single
             ? ldexp((double)UNIGRAM_RESET + 1 + unigram_reach(unigram, UNIGRAM_SURE), -23)
             : ldexp(SUM_MOST, -52);
-    return double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores);
+    if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores) < 0)
+        return -1;
+    return unigram_prepare_short(unigram);
 }
 
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,
@@ -353,7 +230,7 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
     int even = 1;
 
     if (unigram->scores_short && length <= UNIGRAM_SURE) {
-        size_t count = encode_short(unigram, word, length, ids);
+        size_t count = unigram_encode_short(unigram, word, length, ids);
 
         *sure = 1;
         if (count > 0)

@@ -22,7 +22,11 @@ struct unigram {
     double *scores; /* by id; NAN: never matched in a text */
     double *added;  /* by id: what an emitted id adds to the sum */
     float *scores_single, *added_single;
-    float *scores_short; /* by id + 1, for the search in short words; NULL if it cannot be used */
+    /* For unigram_encode_short: */
+    int64_t *scores_short; /* by id + 1, then that of an unknown character; NULL: not to be used */
+    int64_t lead_short;    /* as 'lead', in their unit */
+    int64_t singles[256];  /* by byte of ASCII: its score, or that of an unknown character */
+    uint64_t *pairs;       /* by first byte + 256 * second byte: number and base in 'pieces' */
     double unknown_score;
     double largest; /* no piece changes a sum by more than this */
     double lead;    /* of each path, for each rounding, that makes a word sure */
@@ -54,6 +58,14 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
 size_t unigram_encode_after(const struct unigram *unigram, struct bpe_scratch *scratch,
                             const uint8_t *word, size_t length, double *score, uint32_t *ids,
                             int *even);
+
+/* Within unigram*.c: a word of 1 to UNIGRAM_SURE bytes, whose ids are the same after any text.
+ * Returns 0 if that is not known in this way. */
+size_t unigram_encode_short(const struct unigram *unigram, const uint8_t *word, size_t length,
+                            uint32_t *ids);
+
+/* Prepare for it. Returns 0, or -1 if out of memory. */
+int unigram_prepare_short(struct unigram *unigram);
 
 /* How far from 'score' the sums within a word can be. */
 static inline double unigram_reach(const struct unigram *unigram, size_t length)

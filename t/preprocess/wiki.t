@@ -104,6 +104,8 @@ page() { printf '<page><title>%s</title><ns>0</ns><id>%d</id><revision><id>5</id
 head='<mediawiki xml:lang="en"><siteinfo><sitename>W</sitename><base>https://w.org/wiki/M</base><namespaces><namespace key="14">Category</namespace></namespaces></siteinfo>'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 <b>4'; page C 3 '5'; } >unclosed.xml
 bad unclosed.xml '^megatron: warning: unclosed\.xml: page "B" at byte [0-9]+: the XML of the page is invalid; skipped$'
+{ echo "$head"; page A 1 '1 2'; page Template:B 2 '3 {{B}} 4' | sed 's,<ns>0,<ns>10,'; page C 3 '5 {{B}} 6'; } >loop.xml
+bad loop.xml '^megatron: warning: loop\.xml: page "Template:B" at byte [0-9]+: the template includes itself; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 '3 4'; } | head -c -20 >early.xml
 bad early.xml '^megatron: warning: early\.xml: page "B" at byte [0-9]+: the page is not closed; skipped$'
 { echo "$head"; page A 1 '1 2'; page B 2 "$(printf '3 \xff')"; } >utf8.xml
@@ -136,6 +138,11 @@ is "$rc" 0 "an invalid siteinfo is skipped"
 like "$out" '^megatron: warning: site\.xml: no complete <siteinfo>; English namespace names are used$' "with a warning"
 extract site.xml --output site.jsonl --chunk-bytes 60 --workers 3
 is "$rc $(grep -c 'no complete <siteinfo>' <<<"$out")" "0 1" "one, whichever thread reads the head first"
+{ echo "${head/key=\"14\"/key=\"x\"}"; page A 1 '1 2'; echo '</mediawiki>'; } >key.xml
+extract key.xml --output key.jsonl
+is "$rc $(grep -o 'key.xml: .*' <<<"$out")" "0 key.xml: <siteinfo> has a namespace without a number; its name is ignored" "a namespace without a number"
+extract key.xml --output key.jsonl --overwrite --strict
+is "$rc" 2 "with --strict an error"
 { echo "$head"; page A 1 '1 2'; printf '<page><title>Long</title><ns>0</ns><id>9</id><revision><id>5</id><text>'; head -c 3000 /dev/zero | tr '\0' 7; echo '</text></revision></page>'; page B 2 '3'; } >long.xml
 try "${pre[@]}" --input long.xml --output-prefix long --wiki-no-title --max-line-bytes 2000
 like "$out" '^megatron: warning: long\.xml: page "Long" at byte [0-9]+: longer than the limit; skipped$' "a page that is too long"
@@ -153,7 +160,7 @@ hostile() { # UNIT COUNT NAME [PATTERN]
 deep='^megatron: warning: hostile.xml: page "H" at byte [0-9]+: nested too deeply; skipped$'
 hostile '{{a|' 100000 "templates nested 100,000 deep" "$deep"
 hostile '[[a|' 100000 "links nested 100,000 deep" "$deep"
-hostile '{{T|{{T}}' 50000 "a template that includes itself" "$deep"
+hostile '{{T|{{T}}' 50000 "calls of a template within a call of it" "$deep"
 hostile '&lt;ref&gt;' 100000 "tags that never close"
 hostile "{|
 | ''x [http://x y" 50000 "tables and links that never close"
@@ -170,8 +177,16 @@ like "$out" 'tags\.jsonl is XML or HTML, not JSON lines' "are recognized, too"
 try "${pre[@]}" --input ids.jsonl --input-format mediawiki --output-prefix feed
 is "$rc" 2 "JSON lines given as a dump"
 like "$out" 'ids\.jsonl is not a MediaWiki XML dump' "are recognized, too"
-try bash -c '"$@" <"$0"' "$data/dump.xml" "${pre[@]}" --input - --output-prefix feed
-is "$rc" 2 "a dump on standard input"
+gpt2=(--tokenizer-type GPT2BPETokenizer --append-eod)
+mkdir -p folder && gzip -c "$data/dump.xml" >folder/dump.xml.gz
+"$megatron" preprocess --input "$data/dump.xml" "${gpt2[@]}" --output-prefix feed >/dev/null 2>&1
+for how in '"$@" --input - <"$0"' 'cat "$0" | "$@" --input -' 'gzip -c "$0" | "$@" --input -' '"$@" --input folder'; do
+    try bash -c "$how" "$data/dump.xml" "$megatron" preprocess "${gpt2[@]}" --output-prefix fed --overwrite
+    is "$rc $(cmp feed_text_document.bin fed_text_document.bin 2>&1)" "0 " "a dump is recognized: $how"
+done
+perl -e 'print join(" ", map { int(rand(1e9)) } 1 .. 200_000)' | { echo "$head"; page R 1 "$(cat)"; } | bzip2 >random.xml.bz2
+try bash -c 'cat random.xml.bz2 | "$@" --input -' sh "${pre[@]}" --output-prefix fed --overwrite
+is "$rc" 2 "a dump on a pipe whose first block is longer than that"
 like "$out" 'standard input is a MediaWiki dump, not JSON lines; use --input-format mediawiki' "needs the option"
 try "${pre[@]}" --input ids.jsonl --output-prefix feed --wiki-math drop
 is "$rc" 2 "options of dumps without a dump"

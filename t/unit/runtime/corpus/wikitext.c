@@ -102,6 +102,9 @@ static void try_rows(const char *name, const struct wiki_options *options, const
 #define TRY(name, rows, ...) \
     try_rows(name, &(struct wiki_options){__VA_ARGS__}, rows, sizeof(rows) / sizeof(rows[0]))
 
+#define TEMPLATE(text) \
+    "<page><title>Vorlage:A b</title><ns>10</ns><revision><text>" text "</text></revision></page>"
+
 static void try_pages(void)
 {
     static const struct {
@@ -137,6 +140,22 @@ static void try_pages(void)
         {"<page></page>", FAULT_XML, ""},
         {"<page><title>A</title><ns>0</ns><revision><text>\xff</text></revision></page>",
          FAULT_UTF8, ""},
+        {TEMPLATE("x {{A_b}} y"), FAULT_LOOP, ""},
+        {TEMPLATE("{{{{ a b\n| 1 = {{c}} }}}}"), FAULT_LOOP, ""},
+        {TEMPLATE("{{#if: {{{1|}}} | {{Template: a b|2}} }}"), FAULT_LOOP, ""},
+        {TEMPLATE("{{vorlage:A b}}"), FAULT_LOOP, ""},
+        {TEMPLATE("&lt;noinclude&gt;{{A b}}&lt;/noinclude&gt; {{A b}}"), FAULT_LOOP, ""},
+        {TEMPLATE("{{A b}} &lt;onlyinclude&gt;{{A b}}&lt;/onlyinclude&gt;"), FAULT_LOOP, ""},
+        {TEMPLATE("&lt;nowiki&gt; &lt;nowiki&gt; {{A b}}"), FAULT_LOOP, ""},
+        {TEMPLATE("{{A bc}} {{A}} {{:A b}} {{{A b}}} {{A b}"), DOCUMENT_NAMESPACE, ""},
+        {TEMPLATE("&lt;!-- {{A b}} --&gt; &lt;NOWIKI&gt;{{A b}}&lt;/nowiki&gt;"),
+         DOCUMENT_NAMESPACE, ""},
+        {TEMPLATE("&lt;noinclude&gt;{{A b}}&lt;/noinclude&gt;"), DOCUMENT_NAMESPACE, ""},
+        {TEMPLATE("{{A b}} &lt;onlyinclude&gt;x&lt;/onlyinclude&gt; {{A b}}"), DOCUMENT_NAMESPACE,
+         ""},
+        {"<page><title>A b</title><ns>0</ns><id>3</id><revision><id>4</id><text>x {{:A b}} y"
+         "</text></revision></page>",
+         FAULT_NONE, "A b\n\nx y"},
     };
     struct wiki_options options = {.min_length = 1};
     struct wikitext *wikitext = wikitext_create(&options, NULL);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts by pairs of bytes. */
-#include "split_rules.h"
+/* Cuts by pairs of bytes. This is included by split_neon.c, split_avx2.c and split_plain.c. */
 
 #include <endian.h>
 #include <string.h>
@@ -89,7 +88,7 @@ static inline struct cuts test_at(const struct splitter *splitter, size_t at)
                : test_edge(splitter, at);
 }
 
-void split_cuts(struct splitter *splitter, size_t size)
+static void split_cuts(struct splitter *splitter, size_t size)
 {
     size_t blocks = (size + 63) / 64;
     struct cuts cuts = test_at(splitter, splitter->base);

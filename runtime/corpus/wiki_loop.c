@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "wiki_loop.h"
+
+enum { TAG_LIMIT = 4096 };
+
+/* Elements in which a call is not made when the template is included. */
+static const struct {
+    const char *name, *close;
+} silent[] = {{"nowiki", "</nowiki>"}, {"noinclude", "</noinclude>"},
+              {"pre", "</pre>"},       {"source", "</source>"},
+              {"math", "</math>"},     {"syntaxhighlight", "</syntaxhighlight>"}};
+
+/* Are they equal, an underscore being a space, and the first letter in any case? */
+static int is_name(const char *at, const char *end, struct wiki_span name)
+{
+    if ((size_t)(end - at) < name.size || name.size == 0)
+        return 0;
+    for (size_t i = 0; i < name.size; i++) {
+        char a = at[i] == '_' ? ' ' : at[i], b = name.data[i] == '_' ? ' ' : name.data[i];
+
+        if (a != b && (i > 0 || wiki_lower(a) != wiki_lower(b)))
+            return 0;
+    }
+    return 1;
+}
+
+static const char *skip_spaces(const char *at, const char *end)
+{
+    while (at < end && (wiki_is_space(*at) || *at == '_'))
+        at++;
+    return at;
+}
+
+/* After a namespace and a colon, if they are there. */
+static const char *skip_namespace(const char *at, const char *end, struct wiki_span name)
+{
+    const char *after = at;
+
+    if (is_name(at, end, name))
+        after = skip_spaces(at + name.size, end);
+    return after > at && after < end && *after == ':' ? skip_spaces(after + 1, end) : at;
+}
+
+/* Is the text after two braces a call of this template, with or without its namespace? */
+static int calls(const char *at, const char *end, struct wiki_span title)
+{
+    const char *colon = memchr(title.data, ':', title.size);
+
+    at = skip_spaces(at, end);
+    if (colon) {
+        size_t prefix = (size_t)(colon - title.data);
+        const char *after = skip_namespace(at, end, wiki_span(title.data, prefix));
+
+        /* English names are known in every wiki. */
+        at = after > at ? after : skip_namespace(at, end, wiki_span("Template", 8));
+        title = wiki_span(colon + 1, title.size - prefix - 1);
+    }
+    if (!is_name(at, end, title))
+        return 0;
+    at = skip_spaces(at + title.size, end);
+    return at < end && (*at == '|' || (*at == '}' && at + 1 < end && at[1] == '}'));
+}
+
+int wiki_may_loop(struct wiki_span text, struct wiki_span title)
+{
+    const char *at = text.data, *end = text.data + text.size;
+
+    while ((at = wiki_find(at, end, "{{"))) {
+        /* Of more braces the last two. */
+        for (at += 2; at < end && *at == '{'; at++)
+            ;
+        if (calls(at, end, title))
+            return 1;
+    }
+    return 0;
+}
+
+/* The first closing tag from 'at' on; NULL: none. */
+static const char *find_closing(const char *at, const char *end, const char *close)
+{
+    size_t length = strlen(close);
+
+    while ((at = wiki_find(at, end, "</")) &&
+           ((size_t)(end - at) < length || !wiki_is(wiki_span(at, length), close)))
+        at += 2;
+    return at;
+}
+
+/* The end of a comment or of a silent element that begins at 'at'; NULL if none does. 'missing':
+ * elements that are not closed in the rest, by number, so that they are searched for once. */
+static const char *skip_silent(const char *at, const char *end, unsigned *missing)
+{
+    const char *name = at + 1, *from = name, *stop;
+
+    if (end - at >= 4 && memcmp(at, "<!--", 4) == 0) {
+        stop = wiki_find(at + 4, end, "-->");
+        return stop ? stop + 3 : end;
+    }
+    while (from < end && wiki_lower(*from) >= 'a' && wiki_lower(*from) <= 'z')
+        from++;
+    for (unsigned i = 0; i < sizeof(silent) / sizeof(silent[0]); i++) {
+        size_t left = (size_t)(end - from);
+
+        if (*missing & 1U << i || !wiki_is(wiki_span(name, (size_t)(from - name)), silent[i].name))
+            continue;
+        stop = memchr(from, '>', left < TAG_LIMIT ? left : TAG_LIMIT);
+        if (!stop || stop[-1] == '/')
+            return NULL;
+        stop = find_closing(stop, end, silent[i].close);
+        if (!stop)
+            *missing |= 1U << i;
+        return stop ? stop + strlen(silent[i].close) : NULL;
+    }
+    return NULL;
+}
+
+int wiki_loops(struct wiki_span text, struct wiki_span title)
+{
+    const char *at = text.data, *end = text.data + text.size, *stop;
+    /* With <onlyinclude> nothing outside of it is included. */
+    int only = wiki_find(at, end, "<onlyinclude>") != NULL, inside = !only;
+    unsigned missing = 0;
+
+    while ((at = wiki_scan(at, end, '<', '{')) < end) {
+        if (*at == '{') {
+            size_t braces = 0;
+
+            for (; at < end && *at == '{'; at++)
+                braces++;
+            /* Of three, five and so on the last three are those of a parameter (wiki_expand.c). */
+            if (inside && (braces == 2 || (braces > 2 && braces % 3 == 1)) && calls(at, end, title))
+                return 1;
+            continue;
+        }
+        stop = skip_silent(at, end, &missing);
+        if (only && end - at >= 13 && memcmp(at, "<onlyinclude>", 13) == 0)
+            inside = 1;
+        if (only && end - at >= 14 && memcmp(at, "</onlyinclude>", 14) == 0)
+            inside = 0;
+        at = stop ? stop : at + 1;
+    }
+    return 0;
+}
