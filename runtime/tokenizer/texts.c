@@ -46,20 +46,29 @@ static size_t find_id(const struct token_buffer *out, size_t from, uint32_t id, 
     return from;
 }
 
+static uint32_t id_at(const struct token_buffer *out, size_t at, int wide)
+{
+    return wide ? ((const uint32_t *)out->ids)[at] : ((const uint16_t *)out->ids)[at];
+}
+
 /* Adjacent unknown characters become one id. */
 static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
 {
-    uint32_t unknown = tokenizer->bpe.unknown_id, id, before = BPE_NONE;
-    size_t kept = from = find_id(out, from, unknown, tokenizer->id_size == 4);
+    uint32_t unknown = tokenizer->bpe.unknown_id;
+    int wide = tokenizer->id_size == 4;
+    size_t size = tokenizer->id_size, kept = from = find_id(out, from, unknown, wide);
 
-    for (size_t i = from; i < out->count; i++, before = id) {
-        id = tokenizer->id_size == 4 ? ((uint32_t *)out->ids)[i] : ((uint16_t *)out->ids)[i];
-        if (id == unknown && before == unknown)
-            continue;
-        if (tokenizer->id_size == 4)
-            ((uint32_t *)out->ids)[kept++] = id;
-        else
-            ((uint16_t *)out->ids)[kept++] = (uint16_t)id;
+    while (from < out->count) {
+        size_t last = from, end; /* last: of adjacent ones, which stays */
+
+        while (last + 1 < out->count && id_at(out, last + 1, wide) == unknown)
+            last++;
+        end = find_id(out, last + 1, unknown, wide);
+        if (last > kept)
+            memmove((char *)out->ids + kept * size, (char *)out->ids + last * size,
+                    (end - last) * size);
+        kept += end - last;
+        from = end;
     }
     out->count = kept;
 }
