@@ -139,7 +139,7 @@ over n2 "$lib/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/newer.so"
 try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 echo ran
 is "$rc $(grep -c '^ran$' <<<"$out")" "0 4" "another version of the plugin on n2: the step runs" || diag "$out"
 is "$(grep 'warning: plugin version' <<<"$out" | sed 's/ (for Slurm [0-9.]*)//g')" \
-    "megatron: n2: warning: plugin version $version on the submit host, ${version%.*}.9 here" "and one line names both" || diag "$out"
+    "megatron: n2: warning: plugin version $version on the submit host, ${version%.*}.9 here; install one version everywhere" "and one line names both" || diag "$out"
 on n2 umount "$lib/spank_megatron.so"
 
 # --- requests that are refused, whatever the word ---------------------------------------------------------
