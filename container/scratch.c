@@ -82,7 +82,10 @@ int scratch_create(struct scratch *scratch, const char *parent, struct error *er
     scratch->path[0] = '\0';
     if (snprintf(draft, sizeof(draft), "%s/" DRAFT "%sXXXXXX", parent, prefix) >=
         (int)sizeof(draft))
-        return error_set(err, "the path %.100s... is too long; use a shorter one", parent);
+        return error_set(err,
+                         "the temporary directory %.100s... is too long; set ENROOT_TEMP_PATH or "
+                         "TMPDIR to a shorter path",
+                         parent);
     if (!mkdtemp(draft))
         return error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
     number = draft + strlen(draft) - 6;

@@ -367,14 +367,20 @@ static void widen_to_numa(struct binding *binding, const unsigned char *placed)
 static int use_list(struct binding *binding, size_t task, struct error *err)
 {
     struct placement_task *at = &binding->result->tasks[task];
+    char listed[128], allocated[128];
 
     at->cpus = binding->lists[task];
     cpuset_intersect(&at->cpus, &binding->cpus);
-    if (cpuset_is_empty(&at->cpus))
-        return error_set(err,
-                         "none of the CPUs listed for task %zu is allocated to this step; list "
-                         "CPUs that are, or request the whole node (sbatch --exclusive)",
-                         task);
+    if (cpuset_is_empty(&at->cpus)) {
+        cpuset_format(&binding->lists[task], listed, sizeof(listed));
+        cpuset_format(&binding->cpus, allocated, sizeof(allocated));
+        return error_set(
+            err,
+            "none of the CPUs %s listed for task %zu of this node is allocated to this "
+            "step, which has CPUs %s; list some of these, or request the whole node "
+            "(sbatch --exclusive)",
+            listed, task, allocated);
+    }
     if (!cpuset_equal(&at->cpus, &binding->lists[task]))
         binding_warn(binding,
                      "some CPUs listed for task %zu are not allocated to this step and are ignored",

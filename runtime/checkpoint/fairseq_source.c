@@ -154,7 +154,13 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
     c->init_std = 0.02;
     c->chunks = c->micro_batch = 1;
     c->shape.family = model_family(c);
-    if (c->shape.sequence < 1 || positions[1] != c->shape.hidden)
+    if (c->shape.sequence < 1)
+        return error_set(
+            err,
+            "embed_positions has %lld rows, but fairseq's models have at least 3; copy "
+            "the checkpoint again",
+            (long long)positions[0]);
+    if (positions[1] != c->shape.hidden)
         return error_set(err,
                          "embed_positions is %lld x %lld, but the hidden size is %lld; copy the "
                          "checkpoint again",

@@ -319,7 +319,8 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
     if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
         return error_set(err, "hidden_act %.40s is not supported; only silu is", activation);
     if (attention_bias || mlp_bias)
-        return error_set(err, "%s with biases is not supported; use another model", name_of(c));
+        return error_set(err, "%s with biases (%s) is not supported; use another model", name_of(c),
+                         attention_bias ? "attention_bias" : "mlp_bias");
     if (s->kv_channels % 2 != 0)
         return error_set(err,
                          "its head size of %lld is odd and cannot be used with rotary embeddings; "

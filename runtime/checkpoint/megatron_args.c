@@ -121,8 +121,8 @@ static int check_kind(const struct pickle_value *args, struct error *err)
     if (!is_plain(args, "position_embedding_type", "learned_absolute") &&
         !is_plain(args, "position_embedding_type", "rope") &&
         !is_plain(args, "position_embedding_type", "none"))
-        return error_set(err, "its position_embedding_type is not supported; only "
-                              "learned_absolute, rope and none are");
+        return error_set(err, "its position_embedding_type is not supported (only "
+                              "learned_absolute, rope and none are); it cannot be imported");
     if (whole(args, "num_experts", 0) > 0)
         return error_set(err,
                          "it has experts (MoE), which are not supported; it cannot be imported");

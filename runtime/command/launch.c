@@ -67,14 +67,14 @@ static int count_ranks(const struct launch_options *given, const struct launch_p
                        int64_t *ranks, struct error *err)
 {
     const char *text = given->nproc ? given->nproc : pod->nproc ? pod->nproc : "auto";
+    const char *origin = given->nproc ? "--nproc-per-node" : pod->nproc_variable;
     int automatic = strcmp(text, "auto") == 0;
 
     if (!automatic && strcmp(text, "gpu") != 0) {
-        if (parse_int64("--nproc-per-node", text, 1, MOST_RANKS, ranks, err) == 0)
+        if (parse_int64(origin, text, 1, MOST_RANKS, ranks, err) == 0)
             return 0;
-        return error_set_code(err, ERROR_USAGE,
-                              "--nproc-per-node=%s; use a number up to %d, gpu or auto", text,
-                              MOST_RANKS);
+        return error_set_code(err, ERROR_USAGE, "%s=%s; use a number from 1 to %d, gpu or auto",
+                              origin, text, MOST_RANKS);
     }
     if (launch_count_gpus(given, ranks, err) < 0)
         return -1;

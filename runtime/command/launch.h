@@ -21,14 +21,15 @@ struct launch_options {
 
 /* What is the environment of this pod? */
 struct launch_pod {
-    const char *kind;   /* what started it; see launch_pod.c */
-    int64_t nodes;      /* number of pods */
-    int64_t node_rank;  /* of this pod */
-    const char *nproc;  /* ranks per pod as the environment says, or NULL */
-    char master[256];   /* where rank 0 listens */
-    int64_t port;       /* 0: any free port; one pod only */
-    int64_t world_size; /* as the environment says; 0: it does not */
-    int counts_pods;    /* world_size may also be the number of pods */
+    const char *kind;           /* what started it; see launch_pod.c */
+    int64_t nodes;              /* number of pods */
+    int64_t node_rank;          /* of this pod */
+    const char *nproc;          /* ranks per pod as the environment says, or NULL */
+    const char *nproc_variable; /* which variable says so */
+    char master[256];           /* where rank 0 listens */
+    int64_t port;               /* 0: any free port; one pod only */
+    int64_t world_size;         /* as the environment says; 0: it does not */
+    int counts_pods;            /* world_size may also be the number of pods */
 };
 
 /* Find out from the options and the environment. Errors are usage errors. */

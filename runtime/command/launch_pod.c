@@ -220,7 +220,8 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
 
     if (!kind)
         return -1;
-    *pod = (struct launch_pod){.kind = kind->name, .nproc = value_of(kind->nproc)};
+    *pod = (struct launch_pod){
+        .kind = kind->name, .nproc = value_of(kind->nproc), .nproc_variable = kind->nproc};
     if (strcmp(kind->name, "none") == 0 && value_of("PET_RDZV_ENDPOINT") && given->nodes < 1)
         return error_set_code(err, ERROR_USAGE,
                               "an elastic PyTorchJob (PET_RDZV_ENDPOINT) does not number its pods; "

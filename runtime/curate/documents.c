@@ -95,8 +95,11 @@ void documents_warn(const struct curate *engine, const struct tally *tally)
         log_warning("%s", text);
     }
     if (tally_faults(tally) > tally->listed_count)
-        log_warning("%" PRId64 " broken lines are not listed",
-                    tally_faults(tally) - tally->listed_count);
+        log_warning(
+            "%" PRId64
+            " more broken lines were skipped and are not listed; correct or remove them in the "
+            "input",
+            tally_faults(tally) - tally->listed_count);
 }
 
 void tally_print(const struct tally *tally)

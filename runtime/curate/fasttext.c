@@ -99,7 +99,9 @@ static int read_arguments(struct fasttext *model, struct cursor *cursor, struct 
     if (model->dimension < 1 || model->dimension > 65536 || model->loss < LOSS_HIERARCHICAL ||
         model->loss > LOSS_OVA || model->buckets < 0 || model->min_chars < 0 ||
         model->max_chars > 64)
-        return error_set(err, "numbers in its header are out of range");
+        return error_set(err,
+                         "numbers in its header are out of range: the file is damaged; download it "
+                         "again");
     return 0;
 }
 

@@ -79,7 +79,8 @@ static int measure(void *context, const struct document *document, struct error 
         measuring->tokens.count = 0;
         if (tokenizer_encode(measuring->encoder, document->text, document->size, &measuring->tokens,
                              err) < 0)
-            return -1;
+            return error_prefix(err, "document \"%.*s\"",
+                                document->size < 40 ? (int)document->size : 40, document->text);
         add_length(&measuring->lengths[2], (int64_t)measuring->tokens.count);
     }
     if (measuring->language)

@@ -343,6 +343,8 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
 
         ids.count = 0;
         rc = tokenizer_encode(encoder, lines->items[i], strlen(lines->items[i]), &ids, err);
+        if (rc < 0)
+            error_prefix(err, "prompt %zu", i + 1);
         /* After the end-of-document token another document begins. */
         if (ids.count == 0 && bos < 0)
             first = tokenizer_eod(p->tokenizer);

@@ -73,10 +73,12 @@ int announcement_wait(const struct announcement *announcement, const struct anno
         if (is_stopped(wait->stop))
             return error_set(err, STOPPED);
         if (lease_silence(&watch, sign, wait->patience) > wait->patience)
-            return error_set(err,
-                             "the node that imports the image has sent no heartbeat for %.0f "
-                             "seconds; check that all nodes share the directory of %.300s",
-                             wait->patience, announcement->path);
+            return error_set(
+                err,
+                "the node that imports the image has sent no heartbeat for %.0f "
+                "seconds; see the messages of that node, which may have died, and check that "
+                "all nodes share the directory of %.300s",
+                wait->patience, announcement->path);
         if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
             return error_set(err,
                              "timed out after %.0f s waiting for another node to import the "

@@ -16,7 +16,8 @@
  *     importer.h    with --importer: that program fails. The plugin passes the option only if a
  *                   container is kept; otherwise it runs the program directly, and none of this.
  *                   The program replaces all steps up to stage.h.
- *     announce.h    on the importing node: its lease cannot be created, or another node of the step
+ *     announce.h    the name of the step cannot be used as a file name.
+ *                   On the importing node: its lease cannot be created, or another node of the step
  *                   is already importing. On the nodes that wait: no heartbeat of the importing
  *                   node, no image in time, or one that this node cannot read.
  *     resolve.c     in a job: the lease of the query cannot be created. The registry or daemon does

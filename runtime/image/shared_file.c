@@ -45,7 +45,8 @@ int shared_file_replace(const char *path, const char *work, const char *text, st
     for (int tries = 0; rc < 0 && tries < 8; tries++) {
         owner_name(owner);
         if (snprintf(draft, sizeof(draft), "%s/record@%s.new", work, owner) >= (int)sizeof(draft))
-            return error_set(err, "the path %.100s... is too long; use a shorter one", work);
+            return error_set(
+                err, "the path %.100s... of the image cache is too long; use a shorter one", work);
         rc = write_new(draft, text);
         if (rc == 0)
             rc = rename(draft, path);

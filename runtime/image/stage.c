@@ -45,9 +45,10 @@ static int make_room(const struct image_cache *stage, int64_t limit, int64_t nee
     if (rc < 0)
         return -1;
     if (limit > 0 && total + need > limit)
-        return error_set(
-            err, "an image of %" PRId64 " MB exceeds image_stage_max; raise it in plugstack.conf",
-            need / 1000000);
+        return error_set(err,
+                         "an image of %" PRId64 " MB exceeds image_stage_max, %" PRId64
+                         " MB; raise it in plugstack.conf",
+                         need / 1000000, limit / 1000000);
     room = file_free_space(stage->directory);
     if (room >= 0 && need >= room)
         return error_set(err,
@@ -200,7 +201,7 @@ static int check_directories(const char *directory, const char *own, struct erro
     if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
         return error_set(err,
                          "image_stage=%.300s is not used: other users could replace its contents; "
-                         "run `chmod 1777` on it",
+                         "ask the administrator to run `chmod 1777` on it",
                          directory);
     if (lstat(own, &info) < 0)
         return 0;

@@ -82,6 +82,15 @@ static int gpu_index(const struct world *world)
     return world->gpus && world->gpus[0] >= '0' && world->gpus[0] <= '9' ? atoi(world->gpus) : -1;
 }
 
+/* The name of this node, in 'name' of HOST_NAME_MAX + 1 bytes. */
+static const char *node_name(char *name)
+{
+    name[HOST_NAME_MAX] = '\0';
+    if (gethostname(name, HOST_NAME_MAX) < 0)
+        name[0] = '\0';
+    return name;
+}
+
 struct device *ranks_open_device(const struct ranks_config *config, const struct world *world,
                                  struct error *err)
 {
@@ -100,7 +109,10 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     };
     const char *name = ranks_device(config->device);
     struct device *device = device_open(name, &options, err);
+    char node[HOST_NAME_MAX + 1];
 
+    if (!device && world->nodes > 1)
+        error_prefix(err, "node %s", node_name(node));
     if (!device && strcmp(name, "cuda") == 0)
         error_remedy(err, REMEDY_CPU);
     return device;
@@ -108,13 +120,14 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
 
 int ranks_check_health(struct device *device, const struct world *world, struct error *err)
 {
-    char text[2048], *rest = text, *line;
+    char text[2048], *rest = text, *line, node[HOST_NAME_MAX + 1];
 
     if (device_health(device, text, sizeof(text), err) < 0)
         return -1;
     while ((line = strsep(&rest, "\n")) != NULL)
         if (line[0])
-            log_warning("rank %lld, %s: %s", (long long)world->rank, device->model, line);
+            log_warning("node %s, rank %lld, %s: %s", node_name(node), (long long)world->rank,
+                        device->model, line);
     return 0;
 }
 

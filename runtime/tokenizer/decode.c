@@ -111,7 +111,8 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
             out->length = before;
             return error_set_code(
                 err, ERROR_USAGE,
-                "id %lld is not in the vocabulary of %lld; was it made with another tokenizer?",
+                "id %lld is not in the tokenizer's vocabulary of %lld; was the text tokenized "
+                "with another one?",
                 (long long)ids[i], (long long)tokenizer->vocab_size);
         }
         if (tokenizer->decode == DECODE_NUMBERS) {

@@ -66,8 +66,8 @@ static int add_line(struct fairseq_dict *dict, const char *line, size_t length, 
     if (word_table_add(&dict->words, line, word, count) == WORD_NONE)
         return error_memory(err, "the vocabulary");
     if (dict->words.count == before)
-        return error_set(err, "\"%.*s\" is in the dictionary already", (int)(word < 40 ? word : 40),
-                         line);
+        return error_set(err, "\"%.*s\" is in the dictionary already; remove the line",
+                         (int)(word < 40 ? word : 40), line);
     return 0;
 }
 

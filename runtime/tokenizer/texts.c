@@ -165,8 +165,8 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     if (tokenizer->map)
         word_strip(&text, &length);
     if (length >= limit)
-        return error_set(err, "a text of %zu bytes; at most %llu can be encoded: split it", length,
-                         (unsigned long long)limit - 1);
+        return error_set(err, "a text has %zu bytes, and at most %llu can be encoded; split it",
+                         length, (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)
             return 0;

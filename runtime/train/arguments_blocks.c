@@ -77,11 +77,14 @@ static int derive_rope(struct arguments *a, struct model_config *m, struct error
     if (s->kind != ROPE_PLAIN)
         return error_set(err, "--position-embedding-type yarn cannot be used with other scalings "
                               "of rotary embeddings; drop one");
-    if (!(a->yarn_factor > 0) || a->yarn_beta_fast <= 0 || a->yarn_beta_slow <= 0 ||
-        a->yarn_original < 0)
+    if (!(a->yarn_factor > 0))
         return error_set(err, "--position-embedding-type yarn requires "
-                              "--yarn-rotary-scaling-factor; it and the other options of YaRN must "
-                              "be greater than 0");
+                              "--yarn-rotary-scaling-factor; give one greater than 0");
+    if (a->yarn_beta_fast <= 0 || a->yarn_beta_slow <= 0)
+        return error_set(err, "--yarn-beta-fast=%g and --yarn-beta-slow=%g must be greater than 0",
+                         a->yarn_beta_fast, a->yarn_beta_slow);
+    if (a->yarn_original < 0)
+        return error_set(err, "--yarn-original-max-position-embeddings must not be negative");
     s->kind = ROPE_YARN;
     s->factor = a->yarn_factor;
     s->low = a->yarn_beta_slow;

@@ -20,7 +20,9 @@ int feeds_check(const struct arguments *a, struct error *err)
         return 0;
     if (err->code == ERROR_VOCABULARY) {
         err->code = ERROR_USAGE;
-        return error_append(err, " (from %s); the data were made with another tokenizer",
+        return error_append(err,
+                            " (from %s); the data were made with another tokenizer: use that one, "
+                            "or run megatron preprocess again with this one",
                             a->vocabulary_origin);
     }
     return file_path_error(err);

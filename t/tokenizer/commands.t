@@ -62,7 +62,7 @@ fails() { # SENTENCE ARGUMENTS...
     out=$("$megatron" "$@" 2>&1 </dev/null)
     is "$?: $out" "${code:-1}: megatron $sentence" "$sentence"
 }
-code=2 fails "detokenize: id 50257 is not in the vocabulary of 50257; was it made with another tokenizer?" detokenize 50257
+code=2 fails "detokenize: id 50257 is not in the tokenizer's vocabulary of 50257; was the text tokenized with another one?" detokenize 50257
 code=2 fails "detokenize: id=x is not a whole number" detokenize x
 code=2 fails "tokenize: Llama2Tokenizer needs a SentencePiece model; name it with --tokenizer-model" \
     tokenize --tokenizer-type Llama2Tokenizer a

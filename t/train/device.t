@@ -79,7 +79,7 @@ if [ -f "$module/device_cuda.so" ]; then
     is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; or compute on the CPUs with --device cpu" \
         "the GPU is missing"
     train "${driver[@]}" FAKE_DRIVER=12020
-    like "$out" '^megatron train: the NVIDIA driver of this node supports CUDA 12\.2, this program needs [0-9.]+; update the driver; or compute on the CPUs with --device cpu$' \
+    like "$out" '^megatron train: the NVIDIA driver of this node supports CUDA 12\.2, this program needs [0-9.]+; ask the administrator to update the driver, or leave the node out \(srun --exclude\); or compute on the CPUs with --device cpu$' \
         "the driver is too old"
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own message"

@@ -346,7 +346,8 @@ static int find_gpu(const struct device_options *options, struct error *err)
     if (status == cudaErrorInsufficientDriver)
         return error_set(err,
                          "the NVIDIA driver of this node supports CUDA %d.%d, this program needs "
-                         "%d.%d; update the driver",
+                         "%d.%d; ask the administrator to update the driver, or leave the node out "
+                         "(srun --exclude)",
                          driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     if (status)
         return error_set(err,

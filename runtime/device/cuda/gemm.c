@@ -270,7 +270,7 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
         gemm->context->broken = 1;
         return error_set(
             err, "an algorithm that was tried for the product %s crashed on the GPU; start again%s",
-            key, around ? "; it will be skipped" : "");
+            key, around ? "; it will be skipped" : CUDA_CHECK_NODE);
     }
     if (failed)
         return error_set(err, "none of cuBLASLt's kernels for the product %s runs" CUDA_CHECK_NODE,

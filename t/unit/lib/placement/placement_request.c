@@ -15,7 +15,7 @@ static const struct {
     {"hgx4", NULL, NULL, "0-3/4-7", NULL, 4, 0, "2 lists of CPUs for 4 tasks"},
     {"hgx4", NULL, NULL, "0-3//4-7", NULL, 3, 0, "list 2 is empty"},
     {"hgx4", NULL, NULL, "100-103", NULL, 4, 0, "none of the CPUs 100-103 is allocated"},
-    {"hgx4", NULL, NULL, "0-3/100-103", NULL, 2, 0, "none of the CPUs listed for task 1"},
+    {"hgx4", NULL, NULL, "0-3/100-103", NULL, 2, 0, "none of the CPUs 100-103 listed for task 1 of this node"},
     {"hgx4", NULL, "64-127", NULL, NULL, 4, 0, "none of the CPUs that are allocated"},
     {"hgx4", NULL, NULL, NULL, "mlx5_9", 4, 0, "no NIC mlx5_9"},
     {"hgx4", NULL, NULL, NULL, "mlx5_0/mlx5_1", 4, 0, "2 lists of NICs for 4 tasks"},

@@ -195,7 +195,7 @@ static void test_configs(void)
         {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
         {LIKE("qwen3", ",\"attention_bias\":true"),
-         IN "Qwen3 with biases is not supported; use another model"},
+         IN "Qwen3 with biases (attention_bias) is not supported; use another model"},
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
@@ -229,7 +229,7 @@ static void test_configs(void)
         {LLAMA(",\"rms_norm_eps\":\"1e-5\""), IN "rms_norm_eps must be a number"},
         {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
         {LLAMA(",\"attention_bias\":true"),
-         IN "Llama with biases is not supported; use another model"},
+         IN "Llama with biases (attention_bias) is not supported; use another model"},
         {LIKE("roberta", ",\"type_vocab_size\":2147483648"),
          IN "type_vocab_size must be an integer from 0 to 2147483647"},
         {GPT2(",\"tie_word_embeddings\":false"),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A fake of cuBLASLt and of the parts of CUDA needed to time products, without a GPU: nothing is
- * computed, and every product takes a millisecond of a clock that only products advance. */
+/* A fake of cuBLASLt, of our own products and of the parts of CUDA needed to time them, without a
+ * GPU: nothing is computed, every product of the library takes a millisecond of a clock that only
+ * products advance, and one of ours takes half of it. */
 #ifndef FAKE_PRODUCTS_H
 #define FAKE_PRODUCTS_H
 
@@ -13,6 +14,7 @@ struct fake {
     int breaks;            /* a neighbor of an offered algorithm breaks the GPU */
     int no_memory;         /* available memory */
     int products;          /* number started so far */
+    int own;               /* our own product supports the layer; negative: but cannot be started */
     int broken;            /* the GPU is broken */
     int failures;          /* of the device, as its users see them */
     const void *for_gemms; /* the workspace of products timed by themselves */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { SPLIT, FUSED };
+enum { SPLIT, FUSED, FUSED_PART, OWN };
 
 static char directory[64] = "/tmp/megatron-linear.XXXXXX", workspace[64];
 
@@ -102,6 +102,14 @@ static int variant_of(const struct layer *l)
     return variant;
 }
 
+static void run_layer(struct layer *l)
+{
+    struct linear_forward_operands operands = {0};
+    struct cuda_stream stream = {0};
+
+    l->plan.work(&l->plan, &stream, workspace, &operands);
+}
+
 static void test_found_again(void)
 {
     static const struct {
@@ -185,6 +193,39 @@ static void test_failure(void)
     fake.fails = 0;
 }
 
+/* Our own product is one more variant. */
+static void test_own(void)
+{
+    struct layer l;
+
+    remove_file();
+    begin(&l, 0);
+    is_int(variant_of(&l), FUSED, "a choice is made without our own product");
+    end(&l);
+    fake.own = 1;
+    begin(&l, 0);
+    ok(l.rc == 0 && fake.products > 0, "where ours is possible, it is made again");
+    is_int(count_lines(&l, "linear0:16:8:8:1:1:1:0:ours", ""), 1, "  under another name");
+    end(&l);
+    begin(&l, 0);
+    is_int(l.rc == 0 ? fake.products : -1, 0, "  and found again");
+    fake.products = 0;
+    run_layer(&l);
+    is_int(fake.products, 1, "  the layer is one product");
+    is_int(fake.failures, 0, "  that runs");
+    fake.own = -1;
+    run_layer(&l);
+    is_int(fake.failures, 1, "  if it no longer does, the device has failed");
+    end(&l);
+    remove_file();
+    begin(&l, 0);
+    is_int(l.rc, 0, "one that cannot be started");
+    is_int(variant_of(&l), FUSED, "  is left out");
+    is_int(fake.failures, 0, "  and is no failure of the device");
+    end(&l);
+    fake.own = 0;
+}
+
 /* Without memory for trials. */
 static void test_no_memory(void)
 {
@@ -216,6 +257,7 @@ int main(void)
     test_breakdown(CUBLASLT_EPILOGUE_BIAS, "a product");
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, "one with an activation");
     test_failure();
+    test_own();
     test_no_memory();
     remove_file();
     snprintf(path, sizeof(path), "%s/.tuning.lock", directory);

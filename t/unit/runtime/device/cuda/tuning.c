@@ -58,7 +58,8 @@ static void test_files(void)
 
 static void test_two_processes(void)
 {
-    struct tuning *a = tuning_open(directory, NULL, "shared"), *b = tuning_open(directory, NULL, "shared"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "shared"),
+                  *b = tuning_open(directory, NULL, "shared"), *c;
     struct error err;
 
     is_int(tuning_put(a, "x", "1", &err), 0, "put");
@@ -79,7 +80,8 @@ static void test_two_processes(void)
  * their results stay. */
 static void test_trying(void)
 {
-    struct tuning *a = tuning_open(directory, NULL, "trying"), *b = tuning_open(directory, NULL, "trying"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "trying"),
+                  *b = tuning_open(directory, NULL, "trying"), *c;
 
     is_int(tuning_try(b, "x"), 0, "try");
     is_int(tuning_put(a, "w", "1", NULL) || tuning_save(a, NULL), 0, "another process saves");
@@ -151,7 +153,8 @@ static void is_in_file(const char *name, const char *key, const char *value, con
 static void test_agreed(void)
 {
     static const char text[] = "for agreed\np 1\nq trying\n";
-    struct tuning *a = tuning_open(directory, NULL, "agreed"), *b = tuning_open(directory, NULL, "agreed"), *c;
+    struct tuning *a = tuning_open(directory, NULL, "agreed"),
+                  *b = tuning_open(directory, NULL, "agreed"), *c;
 
     tuning_put(a, "p", "1", NULL), tuning_put(b, "p", "2", NULL), tuning_put(b, "x", "1", NULL);
     tuning_save(b, NULL), tuning_save(a, NULL);
@@ -411,12 +414,27 @@ int main(void)
     test_shipped();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
-    for (const char *const *name =
-             (const char *const[]){"a/b/c/.tuning.lock", "a/b/c", "a/b", "a", "rows", "shared",
-                                   "trying", "many", "agreed", "cleared", "overwritten",
-                                   "provisional", "crowd", "held", "file", "installed/gpu", "installed",
-                                   "gpu", ".tuning.lock", "",
-                                   NULL};
+    for (const char *const *name = (const char *const[]){"a/b/c/.tuning.lock",
+                                                         "a/b/c",
+                                                         "a/b",
+                                                         "a",
+                                                         "rows",
+                                                         "shared",
+                                                         "trying",
+                                                         "many",
+                                                         "agreed",
+                                                         "cleared",
+                                                         "overwritten",
+                                                         "provisional",
+                                                         "crowd",
+                                                         "held",
+                                                         "file",
+                                                         "installed/gpu",
+                                                         "installed",
+                                                         "gpu",
+                                                         ".tuning.lock",
+                                                         "",
+                                                         NULL};
          *name; name++) {
         snprintf(command, sizeof(command), "%s/%s", directory, *name);
         remove(command);
