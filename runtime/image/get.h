@@ -41,8 +41,10 @@
  * step can run out of memory, or find that a path is too long.
  * All steps check the stop flag. All have a deadline if there is a timeout, except for the checksum
  * and fsync of an imported image, which take as long as the file system needs. What killed
- * processes leave behind is removed by the next one (sweep.h). spank/image.h lists the plugin's
- * steps before and after this program. */
+ * processes leave behind is removed by the next one (sweep.h). A damaged or untrusted image in the
+ * user's own cache is imported again, with a warning. spank/image.h lists the plugin's steps before
+ * and after this program. `megatron image import` takes the same steps from resolve.c on; what can
+ * fail before and after them (its options, the file of --output) is in command/image.c. */
 /* clang-format on */
 #ifndef MEGATRON_GET_H
 #define MEGATRON_GET_H
