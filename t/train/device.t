@@ -76,7 +76,7 @@ if [ -f "$module/device_cuda.so" ]; then
     ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/driver/libcuda.so.1"
     driver=(env LD_LIBRARY_PATH="$scratch/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
     train "${driver[@]}"
-    is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; or compute on the CPUs with --device cpu" \
+    is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; run nvidia-smi here, and request GPUs (srun --gpus); or compute on the CPUs with --device cpu" \
         "the GPU is missing"
     train "${driver[@]}" FAKE_DRIVER=12020
     like "$out" '^megatron train: the NVIDIA driver of this node supports CUDA 12\.2, this program needs [0-9.]+; ask the administrator to update the driver, or leave the node out \(srun --exclude\); or compute on the CPUs with --device cpu$' \
@@ -131,13 +131,13 @@ if [ -f "$module/device_cuda.so" ]; then
             local name=$1 line=$2
             shift 2
             train "${gpu[@]}" "$@"
-            is "$(grep -F 'megatron: warning:' <<<"$out")" "${line:+megatron: warning: rank 0, Fake GPU: $line}" "$name"
+            is "$(grep -F 'megatron: warning:' <<<"$out")" "${line:+megatron: warning: node $(uname -n), rank 0, Fake GPU: $line}" "$name"
             like "$out" '^megatron train: this rank needs ' "  which training does not end at"
         }
         health "a GPU in good health" ""
         health "one that is hot" "its clocks are lowered because it is hot (software limit); check the cooling" FAKE_REASONS=32
         try "${gpu[@]}" FAKE_REASONS=32 env MEGATRON_LIBRARY_DIR="$module" "$megatron" comm-test --device cuda
-        like "$out" '^megatron: warning: rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test reports, too"
+        like "$out" '^megatron: warning: node [^ ]*, rank 0, Fake GPU: its clocks are lowered because it is hot' "  which comm-test reports, too"
         health "memory that the driver itself may have taken" "" FAKE_USED=2
         health "memory that others hold" "3.0 of its 80.0 GiB are in use by other processes; check nvidia-smi" FAKE_USED=3
         rm "$scratch/health/libnvidia-ml.so.1"
@@ -156,7 +156,7 @@ if [ -f "$module/device_cuda.so" ]; then
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
     ln -sf "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
-    like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with; or compute on the CPUs with --device cpu$' \
+    like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with: reinstall megatron, or build it on this system; or compute on the CPUs with --device cpu$' \
         "one of another version"
 else
     skip "faults of the driver and its libraries" "built without CUDA"

@@ -39,7 +39,8 @@ static void test_references(void)
          "evaluate "
          "it; "
          "rename the file or make a symbolic link"},
-        {"/images/a\nb.sqsh", 0, NULL, "image: the name of the image contains a control character"},
+        {"/images/a\nb.sqsh", 0, NULL,
+         "image: the name of the image contains a control character; remove it"},
         {"ubuntu:22.04", 0, NULL,
          "image=ubuntu:22.04 is neither a path nor a registry reference; write "
          "docker://ubuntu:22.04 or "

@@ -175,7 +175,8 @@ static void test_null(void)
         {"1  2", "NullTokenizer: no id at byte 2; texts are ids separated by single spaces"},
         {"1 x", "NullTokenizer: byte 2 of the text is not a digit; texts are ids separated by "
                 "single spaces"},
-        {"100001", "NullTokenizer: the id at byte 0 is not less than 100001"},
+        {"100001",
+         "NullTokenizer: the id at byte 0 is not less than 100001; raise the vocabulary size"},
     };
     struct tokenizer *tokenizer =
         create((struct tokenizer_config){.type = TOKENIZER_NULL, .vocab_size = 100000});
@@ -289,8 +290,8 @@ static int same_ids(struct encoder *encoder, struct json_value line, const char 
     return same;
 }
 
-/* Texts that are hard to split, with the ids of Hugging Face's tokenizer ("ids") and, where a special
- * token is plain text, of tiktoken's encode_ordinary ("ordinary"). */
+/* Texts that are hard to split, with the ids of Hugging Face's tokenizer ("ids") and, where a
+ * special token is plain text, of tiktoken's encode_ordinary ("ordinary"). */
 static void test_reference(int special_as_text, size_t cache)
 {
     struct tokenizer *tokenizer =
@@ -319,8 +320,8 @@ static void test_reference(int special_as_text, size_t cache)
         }
         json_destroy(json);
     }
-    ok(number > 200 && wrong == 0, "%zu texts have the ids of the reference (%s, cache %zu)", number,
-       special_as_text ? "special tokens are text" : "special tokens", cache);
+    ok(number > 200 && wrong == 0, "%zu texts have the ids of the reference (%s, cache %zu)",
+       number, special_as_text ? "special tokens are text" : "special tokens", cache);
     file_bytes_clear(&lines);
     encoder_destroy(encoder);
     tokenizer_destroy(tokenizer);
