@@ -112,7 +112,7 @@ int world_check_plugin(struct error *err)
     if (getenv(CONTRACT_MARK_STEP)) {
         error_set_code(err, ERROR_USAGE,
                        "%s: srun asked for the plugin, but slurmd did not load spank_megatron.so "
-                       "on this node (its log has the reason)",
+                       "on this node (its log may have the reason)",
                        node ? node : "?");
         return error_remedy(err, REMEDY_PLUGIN_ON_NODE);
     }

@@ -125,7 +125,7 @@ int main(void)
          0,
          0,
          "n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node "
-         "(its log has the reason); see the manual"},
+         "(its log may have the reason); see the manual"},
         {{"SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
           "SLURM_SPANK_MEGATRON_CLIENT=version=0.1.0", "SLURMD_NODENAME=n2", "SLURM_LOCALID=1"},
          NULL,
