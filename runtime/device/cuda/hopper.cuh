@@ -28,6 +28,37 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 find_tensor_map_encode(void)
     return (PFN_cuTensorMapEncodeTiled_v12000)function;
 }
 
+/* Describe a tensor of 16-bit elements with 'rank' dimensions, at most 4, that is copied in boxes
+ * whose lines have 128 bytes. False if that is impossible. */
+static inline bool describe_tensor(CUtensorMap *map, bool is_bf16, int rank, const void *tensor,
+                                   const cuuint64_t *dims, const cuuint64_t *pitch,
+                                   const cuuint32_t *box)
+{
+    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_tensor_map_encode();
+    const cuuint32_t ones[4] = {1, 1, 1, 1};
+
+    return encode &&
+           !encode(map,
+                   is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+                   (cuuint32_t)rank, (void *)tensor, dims, pitch, box, ones,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+/* Is there code of 'kernel' for exactly this architecture, which alone has its instructions? An
+ * empty kernel would do nothing, and one with fewer registers per thread than its warp groups
+ * redistribute, 'registers' together, would hang. */
+static inline bool has_hopper_code(const void *kernel, int groups, int registers)
+{
+    cudaFuncAttributes attributes;
+
+    if (cudaFuncGetAttributes(&attributes, kernel)) {
+        cudaGetLastError();
+        return false;
+    }
+    return attributes.binaryVersion == 90 && attributes.numRegs * groups >= registers;
+}
+
 __device__ inline uint32_t shared_address(const void *p)
 {
     return (uint32_t)__cvta_generic_to_shared(p);

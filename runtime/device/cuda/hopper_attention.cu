@@ -17,18 +17,12 @@ bool describe(CUtensorMap *map, cudnnDataType_t type, const void *tensor,
               struct flash_strides strides, int64_t positions, int64_t heads, int64_t batch,
               int rows)
 {
-    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_tensor_map_encode();
     const cuuint64_t dims[4] = {WIDTH, (cuuint64_t)positions, (cuuint64_t)heads, (cuuint64_t)batch};
     const cuuint64_t pitch[3] = {(cuuint64_t)strides.position * 2, (cuuint64_t)strides.head * 2,
                                  (cuuint64_t)strides.batch * 2};
-    const cuuint32_t box[4] = {WIDTH, (cuuint32_t)rows, 1, 1}, ones[4] = {1, 1, 1, 1};
+    const cuuint32_t box[4] = {WIDTH, (cuuint32_t)rows, 1, 1};
 
-    return encode && !encode(map,
-                             type == CUDNN_DATA_BFLOAT16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                             4, (void *)tensor, dims, pitch, box, ones,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return describe_tensor(map, type == CUDNN_DATA_BFLOAT16, 4, tensor, dims, pitch, box);
 }
 
 /* Fill in the arguments of both directions; false if a tensor cannot be described. The output is

@@ -341,19 +341,10 @@ __device__ inline void run_groups(const struct attention_arguments &a,
     }
 }
 
-/* Is there code of 'kernel' for exactly this architecture, which alone has its instructions? An
- * empty kernel would do nothing, and one with fewer registers than its warp groups redistribute
- * would hang. */
 inline bool has_code(void (*kernel)(struct attention_arguments))
 {
-    cudaFuncAttributes attributes;
-
-    if (cudaFuncGetAttributes(&attributes, kernel)) {
-        cudaGetLastError();
-        return false;
-    }
-    return attributes.binaryVersion == 90 &&
-           attributes.numRegs * GROUPS >= LOADER_REGISTERS + WORKERS * WORKER_REGISTERS;
+    return has_hopper_code((const void *)kernel, GROUPS,
+                           LOADER_REGISTERS + WORKERS * WORKER_REGISTERS);
 }
 
 /* Launch one block of 'kernel' per multiprocessor. Returns 0, or -1 on failure. */

@@ -71,17 +71,11 @@ kernel find_kernel(const struct linear_shape *s, int gradient)
 bool describe(CUtensorMap *map, enum device_type type, const void *matrix, int64_t rows,
               int64_t columns, int box_rows)
 {
-    static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_tensor_map_encode();
     const cuuint64_t dims[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
     const cuuint64_t pitch[1] = {(cuuint64_t)columns * 2};
-    const cuuint32_t box[2] = {LINE / 2, (cuuint32_t)box_rows}, ones[2] = {1, 1};
+    const cuuint32_t box[2] = {LINE / 2, (cuuint32_t)box_rows};
 
-    return encode && !encode(map,
-                             type == TYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                               : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-                             2, (void *)matrix, dims, pitch, box, ones,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return describe_tensor(map, type == TYPE_BF16, 2, matrix, dims, pitch, box);
 }
 
 /* Launch clusters on all multiprocessors. Returns 0, or -1 on failure. */
@@ -105,20 +99,6 @@ int launch(cudaStream_t stream, kernel function, const struct linear_arguments &
     return cudaLaunchKernelEx(&config, function, a) ? -1 : 0;
 }
 
-/* Is there code of the kernel for exactly this architecture? An empty kernel would do nothing, and
- * one with fewer registers than its warp groups redistribute would hang. */
-bool has_code(kernel function)
-{
-    cudaFuncAttributes attributes;
-
-    if (cudaFuncGetAttributes(&attributes, function)) {
-        cudaGetLastError();
-        return false;
-    }
-    return attributes.binaryVersion == 90 &&
-           attributes.numRegs * GROUPS >= LOADER_REGISTERS + WORKERS * WORKER_REGISTERS;
-}
-
 } // namespace
 
 extern "C" int hopper_linear_fits(const struct linear_shape *s, int gradient)
@@ -132,7 +112,8 @@ extern "C" int hopper_linear_fits(const struct linear_shape *s, int gradient)
         s->rows > INT32_MAX / 4 || columns > INT32_MAX / 4 || depth > INT32_MAX / 4)
         return 0;
     function = find_kernel(s, gradient);
-    return function && has_code(function);
+    return function && has_hopper_code((const void *)function, GROUPS,
+                                       LOADER_REGISTERS + WORKERS * WORKER_REGISTERS);
 }
 
 extern "C" size_t hopper_linear_workspace(const struct linear_shape *s, int gradient)
