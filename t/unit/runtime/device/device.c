@@ -52,6 +52,7 @@ int main(void)
     squared_relu_cases();
     quantize_cases();
     linear_deep_cases();
+    linear_gated_cases();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();
