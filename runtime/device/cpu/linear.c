@@ -335,8 +335,8 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
                        *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
     if (is_narrow(plan)) {
-        struct narrowing n = {p.c, o->dweight, shape->out * shape->in,
-                              threads_count(plan->threads), o->accumulate};
+        struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),
+                              o->accumulate};
 
         threads_run(plan->threads, n.parts, narrow_part, &n);
     }

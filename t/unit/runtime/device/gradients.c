@@ -47,12 +47,9 @@ static void agree_rounded(const struct tensor *narrow, const struct tensor *wide
 
 static void test_wgrad(int64_t rows, int64_t in, int64_t out, int bias, int accumulate)
 {
-    struct operation op = {.kind = OPERATION_LINEAR_WGRAD,
-                           .linear = {.rows = rows,
-                                      .in = in,
-                                      .out = out,
-                                      .types = linear_types(type),
-                                      .bias = bias}};
+    struct operation op = {
+        .kind = OPERATION_LINEAR_WGRAD,
+        .linear = {.rows = rows, .in = in, .out = out, .types = linear_types(type), .bias = bias}};
     struct tensor x = tensor(rows * in, 1), dy = tensor(rows * out, 1);
     struct tensor start = tensor_as(TYPE_BF16, out * in, 10, 0), narrow = narrow_copy(&start);
     struct tensor wide = tensor_as(TYPE_FP32, out * in, 0, 0);
@@ -165,29 +162,10 @@ static void test_update(int64_t count, enum optimizer_kind kind)
         tensor_free(&begin[k]);
 }
 
-static void test_square_sum(int64_t count)
-{
-    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {count, TYPE_BF16}};
-    struct tensor x = tensor_as(TYPE_BF16, count, 1, 0);
-    double start = 3, expected = 3, got, *sum = upload(&start, sizeof(start));
-    struct device_plan *p = plan(&op);
-
-    for (int64_t i = 0; i < count; i++)
-        expected += x.v[i] * x.v[i];
-    run_square_sum(p, stream, &(struct square_sum_operands){x.d, sum});
-    transfer(&got, sum, sizeof(got), COPY_TO_HOST);
-    ok(fabs(got - expected) < 1e-9 * expected, "sum of squares of %lld numbers in bf16",
-       (long long)count);
-    plan_destroy(p);
-    device_release(device, sum);
-    tensor_free(&x);
-}
-
 /* Vectors, which are added up in fp32, are rounded into the arena. */
 static void test_rounding(int64_t count)
 {
-    struct operation op = {.kind = OPERATION_CONVERT,
-                           .convert = {count, TYPE_FP32, TYPE_BF16, 0}};
+    struct operation op = {.kind = OPERATION_CONVERT, .convert = {count, TYPE_FP32, TYPE_BF16, 0}};
     struct tensor wide = tensor_as(TYPE_FP32, count, 1, 0), to = tensor_as(TYPE_BF16, count, 0, 0);
     struct device_plan *p = plan(&op);
     double *got;
@@ -223,8 +201,8 @@ void narrow_gradient_cases(void)
     test_update(1003, OPTIMIZER_ADAM);
     test_update(40000, OPTIMIZER_ADAM);
     test_update(1003, OPTIMIZER_SGD);
-    test_square_sum(5);
-    test_square_sum(100000);
+    square_sum_case(5, TYPE_BF16);
+    square_sum_case(100000, TYPE_BF16);
     test_rounding(1003);
     test_rounding(40000);
 }
