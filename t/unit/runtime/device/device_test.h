@@ -117,5 +117,6 @@ void linear_deep_cases(void);
 void linear_gated_cases(void);
 void activation_cases(void);
 void quantize_cases(void);
+void narrow_gradient_cases(void);
 
 #endif
