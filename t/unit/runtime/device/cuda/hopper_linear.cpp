@@ -186,7 +186,7 @@ static void test_all(void)
 
 int main(void)
 {
-    test_forward<ACTIVATION_QUICK_GEGLU, 1>(1, 1024, 128, 1);
+    test_forward<ACTIVATION_QUICK_GEGLU, 1>(19, 1024, 128, 1);
     test_gradient<ACTIVATION_QUICK_GEGLU, 1>(1, 2048, 256, 2);
     if (repetitions(6) == 6)
         test_all();
