@@ -122,7 +122,7 @@ while IFS='|' read -r change expected name; do
     is "$rc" 2 "$name is refused"
     like "$out" "h100.json.*$expected" "$name: why"
 done <<'END'
-s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; is its unit right|bytes instead of GB
+s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; check its unit|bytes instead of GB
 s/"bf16_tflops": 989/"bf16_tflops": 9.89e14/|"bf16_tflops" must be a number|FLOP/s instead of TFLOP/s
 s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must be a number|a text instead of a number
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number

@@ -107,9 +107,9 @@ EOT
 report partly -o partly.html
 is "$rc" 0 "noise, a broken link and an empty file"
 report run
-is "$rc $out" "2 megatron report: name the file to write with -o FILE" "without -o"
+is "$rc $out" "2 megatron report: no output file; name the file to write with -o FILE" "without -o"
 report -o x.html
-is "$rc $out" "2 megatron report: name the directory of a run, or its logs and metrics files" "without a run"
+is "$rc $out" "2 megatron report: nothing to report on; name the directory of a run, or its logs and metrics files" "without a run"
 report run -o missing/x.html
 is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or directory; check the path" "a file that cannot be written"
 report run --peak-tflops 0 -o x.html

@@ -206,7 +206,8 @@ static void test_composed(void)
              byte_vocabulary("\"zz\":256"));
     config.model = write_text("tokenizer.json", text);
     is(ids_of_bytes(config, "", UINT32_MAX / 3),
-       "a text has 1431655765 bytes, and at most 1431655764 can be encoded; split it",
+       "a text has 1431655765 bytes, and at most 1431655764 can be encoded; split it into several "
+       "documents",
        "texts may become three times as long");
 }
 
