@@ -102,8 +102,8 @@ static int parse_registry(const char *what, const char *rest, struct image_refer
     length = parse_digest(at + 1, reference->pinned);
     if (length < 0 || at[1 + length] != '\0')
         return error_set_code(err, ERROR_USAGE,
-                              "%s=%.200s: a digest has the form @sha256:<64 hex digits>", what,
-                              reference->text);
+                              "%s=%.200s: its digest is invalid; write @sha256:<64 hex digits>",
+                              what, reference->text);
     return 0;
 }
 

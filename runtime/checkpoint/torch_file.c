@@ -146,7 +146,7 @@ static int open_zip(struct torch_file *f, struct error *err)
         return error_set(
             err,
             "the archive contains no data.pkl, so it was not written by torch.save; name another "
-            "file, or save it with torch.save; name another file, or save it with torch.save");
+            "file, or save it with torch.save");
     length = member->length - strlen("data.pkl");
     if (length >= sizeof(f->folder))
         return error_set(err, "the archive's folder name is too long; save it again with "

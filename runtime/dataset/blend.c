@@ -53,7 +53,7 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
         at += size;
     }
     if (!(blend_sum(values, SPLITS) > 0))
-        return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
+        return wrong_split(text, "all its numbers are 0; give shares such as 949,50,1", err);
     blend_normalise(values, SPLITS);
     for (size_t i = 0; i < SPLITS; i++) {
         ranges[i].begin = before;

@@ -172,6 +172,8 @@ static int check_taken(const struct output_layout *layout, const char *path, str
         error_remedy(err, REMEDY_KEYS);
     else if (most == FAULT_LENGTH)
         error_remedy(err, REMEDY_LINE_BYTES);
+    else
+        error_remedy(err, REMEDY_INPUT_FORMAT);
     return -1;
 }
 

@@ -129,8 +129,8 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     rc = fairseq_dict_read(&dict, path, err);
     if (rc == 0)
         rc = make_map(tokenizer, &dict, path, err);
-    if (rc == 0)
-        rc = set_others(tokenizer, &dict, err);
+    if (rc == 0 && set_others(tokenizer, &dict, err) < 0)
+        rc = error_prefix(err, "%s", path);
     if (rc == 0) {
         /* fairseq knows no special tokens in texts. */
         tokenizer->config.vocab_file = NULL;
@@ -139,7 +139,7 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
         set_specials(tokenizer, &dict);
     }
     fairseq_dict_clear(&dict);
-    return rc < 0 ? error_prefix(err, "%s", path) : 0;
+    return rc;
 }
 
 int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

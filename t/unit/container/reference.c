@@ -22,7 +22,7 @@ static void test_references(void)
         {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
         {"docker://a/b@sha256:12", 0, NULL,
-         "image=docker://a/b@sha256:12: a digest has the form @sha256:<64 hex digits>"},
+         "image=docker://a/b@sha256:12: its digest is invalid; write @sha256:<64 hex digits>"},
         {"dockerd://mine", IMAGE_DOCKERD, "", NULL},
         {"podman://mine:1", IMAGE_PODMAN, "", NULL},
         {"/images/a b,c.sqsh", IMAGE_FILE, "", NULL},

@@ -202,7 +202,7 @@ static void test_configs(void)
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
         {LIKE("qwen2", ""),
-         "tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
+         "in: tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
          IN "layer_types has layers that are not supported; use another model"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
@@ -277,7 +277,7 @@ static void test_tensors(void)
          llama,
          "lm_head.weight",
          {0},
-         "tensor lm_head.weight is missing; copy the checkpoint again"},
+         "in: tensor lm_head.weight is missing; copy the checkpoint again"},
         {LLAMA(",\"tie_word_embeddings\":true"), llama, "lm_head.weight", {0}, "(accepted)"},
         {LLAMA(",\"tie_word_embeddings\":true"),
          llama,
@@ -288,7 +288,8 @@ static void test_tensors(void)
          llama,
          "lm_head.weight",
          {"lm_head.weight", "F8_E4M3", 5, 4, 1},
-         "tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; convert it to F32, "
+         "in: tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; convert it to "
+         "F32, "
          "BF16 "
          "or F16"},
         {LLAMA(""),

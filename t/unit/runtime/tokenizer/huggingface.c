@@ -60,7 +60,7 @@ static void test_refusals(void)
          "tokenizer.json: model BPE with ignore_merges is not supported without a pattern "
          "that splits texts into words"},
         {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
-        {"[]", "tokenizer.json: should be an object"},
+        {"[]", "tokenizer.json: it should be a JSON object"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
