@@ -136,6 +136,8 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
         tokenizer->config.vocab_file = NULL;
         tokenizer->config.special_as_text = 1;
         rc = load_gpt2(tokenizer, err);
+        if (rc < 0)
+            error_prefix(err, "%s", path); /* it lacks what GPT-2 needs */
         set_specials(tokenizer, &dict);
     }
     fairseq_dict_clear(&dict);

@@ -85,8 +85,8 @@ done <<'ROWS'
 --input in.jsonl --output x.jsonl --keep-dropped x.jsonl|--keep-dropped and --output are the same
 --input in.jsonl --output x.jsonl --rules nonsense|there is no rule nonsense
 --input in.jsonl --output x.jsonl --set min-words=a|--set: min-words=a is not a number
---input in.jsonl --output x.jsonl --languages en|--languages needs --language-model
---input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 is not between
+--input in.jsonl --output x.jsonl --languages en|--languages needs a fastText model; name one, such as lid.176.bin, with --language-model
+--input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 must be from 0 to 1
 ROWS
 run filter --input nowhere.jsonl --output x.jsonl
 is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory; check the path" "a file that is not there" || diag "$out"

@@ -95,7 +95,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tq=2|unknown size "tq"; did you mean tp|an unknown size
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp|must be a size and its value|a size without value
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=0|--layout: tp|a size of 0
---megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|must be none, selective or full|an unknown recomputation
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|recompute=some is unknown; use none, selective or full|an unknown recomputation
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0

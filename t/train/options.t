@@ -211,7 +211,7 @@ for size in 8 4; do
         --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
     is "$rc" $((size == 8 ? 0 : 2)) "interleaved stages, $((size / 2)) micro-batches of 4 stages at first"
 done
-like "$out" 'START=4 and INCREMENT=4 must be multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8$' "  and what it must be"
+like "$out" 'START=4 and INCREMENT=4 must be multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8; change them$' "  and what it must be"
 while read -r size nearest; do
     try "$megatron" train "${ramp[@]}" --dry-run --train-samples 40 --global-batch-size $size --rampup-batch-size 4 6 12
     like "$out" "--global-batch-size=$size must be START=4 plus a multiple of INCREMENT=6 of --rampup-batch-size; the nearest size is $nearest$" \
