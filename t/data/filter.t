@@ -57,7 +57,7 @@ printf '%s\n' '{"text":"fine one"}' '{"text":"cut' '' '{"other":1}' '{"text":["a
 printf '{"text":"\xff"}\n' >>bad.jsonl
 run filter --input bad.jsonl --output bad.out --rules none
 is "$rc $(wc -l <bad.out)" "0 2" "broken lines are passed over"
-like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON$' "each is named"
+like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON; skipped$' "each is named"
 like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\)$' "  with its line"
 like "$out" '^  broken lines:    5$' "and counted"
 run filter --input bad.jsonl --output bad2.out --rules none --strict
@@ -103,7 +103,7 @@ is "$rc $((100 < $(wc -l <one.jsonl) && 100 < $(wc -l <one.dropped)))" "0 1" "a 
 run filter --input m.jsonl --output two.jsonl --keep-dropped two.dropped "${common[@]}" --workers 5 --chunk-bytes 50k
 ok "other threads and pieces" cmp one.jsonl two.jsonl
 ok "  dropped documents, too" cmp one.dropped two.dropped
-like "$out" '^megatron: warning: m.jsonl: line 3001: not valid JSON$' "  and the same line of the broken one"
+like "$out" '^megatron: warning: m.jsonl: line 3001: not valid JSON; skipped$' "  and the same line of the broken one"
 ranks 3 filter --input m.jsonl --output three.jsonl --keep-dropped three.dropped "${common[@]}" --workers 2 --chunk-bytes 70k
 ok "three ranks"
 ok "  write the same" cmp one.jsonl three.jsonl
