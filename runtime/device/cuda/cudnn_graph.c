@@ -400,7 +400,7 @@ int cudnn_graph_run(const struct cudnn_graph *graph, void *const *pointers, void
         goto out;
     status = cudnnBackendExecute(graph->handle, graph->plan, pack);
     if (status != CUDNN_STATUS_SUCCESS) {
-        fail(&build, "it does not run", status);
+        fail(&build, "its plan does not run", status);
         goto out;
     }
     result = 0;
