@@ -85,7 +85,12 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
         int64_t from = gpt2_id(word, length);
         int made_up = length > 10 && memcmp(word, "madeupword", 10) == 0;
 
-        if (from >= 0 && from < (int64_t)count)
+        if (from >= (int64_t)count)
+            return error_set(err,
+                             "%s, line %zu: id %lld is too large for a dictionary of %zu entries; "
+                             "copy the whole dict.txt again",
+                             path, id - FAIRSEQ_SPECIALS + 1, (long long)from, count);
+        if (from >= 0)
             tokenizer->map[from] = (int64_t)id;
         else if (!made_up && id != dict->mask) {
             error_set(err, "%s, line %zu: \"%.*s\" is not one of GPT-2's ids", path,

@@ -58,7 +58,7 @@ printf '{"text":"\xff"}\n' >>bad.jsonl
 run filter --input bad.jsonl --output bad.out --rules none
 is "$rc $(wc -l <bad.out)" "0 2" "broken lines are passed over"
 like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON; skipped$' "each is named"
-like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\)$' "  with its line"
+like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\); skipped$' "  with its line"
 like "$out" '^  broken lines:    5$' "and counted"
 run filter --input bad.jsonl --output bad2.out --rules none --strict
 is "$rc" 2 "--strict stops"
