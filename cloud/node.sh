@@ -94,7 +94,7 @@ build_packages() {
     else
         install_packages make gcc gcc-c++ pkgconf-pkg-config xz hwloc-devel openblas-devel xxhash-devel zlib-devel \
             xz-devel libzstd-devel openssl-devel squashfs-tools
-        install_packages simdjson-devel || say "simdjson was not found; JSON input needs it"
+        install_packages simdjson-devel || say "simdjson was not found, so JSON input does not work; install simdjson-devel"
         [ -z "$cuda" ] || install_packages libnccl libnccl-devel "libcudnn9-cuda-$cuda" "libcudnn9-devel-cuda-$cuda" ||
             say "NCCL and cuDNN were not found; training on GPUs needs an image that contains them (--megatron-image)"
     fi
@@ -116,7 +116,7 @@ prepare_node() {
     put "$prefix/share/megatron/enroot/hooks.d/97-megatron-efa.sh" "$root/etc/enroot/hooks.d/97-megatron-efa.sh" 755
     printf 'export PATH=$PATH:%s/bin MANPATH=${MANPATH-}:%s/share/man\n' "$prefix" "$prefix" >"$work/profile"
     put "$work/profile" "$root/etc/profile.d/megatron.sh" 644
-    command -v enroot >/dev/null || say "Enroot is not installed: --megatron-image will not work on this node"
+    command -v enroot >/dev/null || say "Enroot is not installed, so --megatron-image will not work on this node; install Enroot 4.0 or newer to use images"
 }
 
 # --- build -----------------------------------------------------------------------------------------
@@ -126,14 +126,14 @@ fetch() {
     s3://*) aws s3 cp --only-show-errors "$1" "$work/source.tar.xz" ;;
     https://*) curl -fsSL --retry 5 -o "$work/source.tar.xz" "$1" ;;
     *) cp "$1" "$work/source.tar.xz" ;;
-    esac || die "cannot get $1"
+    esac || die "cannot get $1; check its URL or path, and that this node may read it (IAM role of the node for s3://)"
 }
 
 # The build is complete if its stamp names this tarball, these options and this Slurm. The stamp is written last.
 build() {
     local stamp release
     release=$(release_of_slurm)
-    [ -n "$release" ] || die "no Slurm in $slurm"
+    [ -n "$release" ] || die "no Slurm in $slurm; set MEGATRON_SLURM to its prefix, the directory that has bin/srun"
     fetch "$source"
     stamp="$(sha256sum <"$work/source.tar.xz" | cut -d' ' -f1) Slurm $release $*"
     if [ "$(cat "$prefix/.built" 2>/dev/null)" = "$stamp" ]; then
@@ -142,13 +142,13 @@ build() {
     fi
     build_packages
     mkdir "$work/source" "$work/build"
-    tar -xf "$work/source.tar.xz" -C "$work/source" --strip-components=1 || die "$source is not a tarball of megatron"
+    tar -xf "$work/source.tar.xz" -C "$work/source" --strip-components=1 || die "$source is not a tarball of megatron; make one with make dist or ./quickstart package"
     # A running program keeps its old file: make install replaces files, it does not write into them.
     cd "$work/build" &&
         "$work/source/configure" -q --prefix="$prefix" --with-slurm="$slurm" "$@" &&
         make -s -j"$(nproc)" &&
         rm -f "$prefix/.built" &&
-        make -s install || die "the build of $source failed"
+        make -s install || die "the build of $source failed; see the output of make above"
     cd /
     echo "$stamp" >"$work/built"
     put "$work/built" "$prefix/.built" 644
@@ -194,7 +194,7 @@ case ${1-} in
 esac
 source=$1
 shift
-kind=$(kind_of_node) || die "this is a node of neither ParallelCluster nor HyperPod, or its configuration is incomplete"
+kind=$(kind_of_node) || die "this is a node of neither ParallelCluster nor HyperPod, or its configuration is incomplete; see /etc/parallelcluster/cfnconfig or /opt/ml/config"
 say "this is a $kind node"
 case $kind in
 head)
@@ -203,7 +203,7 @@ head)
     load_plugin ;;
 compute | login)
     # The head is ready before other nodes boot. If it is not, the node works, without the plugin.
-    [ -f "$plugin" ] || say "$plugin does not exist: the head node has not built it"
+    [ -f "$plugin" ] || say "$plugin does not exist: the head node has not built it; see the output of node.sh there"
     prepare_node ;;
 worker | controller)
     build "$@"

@@ -261,7 +261,7 @@ int enroot_explain(const char *what, int status, const char *errors, struct erro
         return -1;
     if (status >= 0)
         snprintf(code, sizeof(code), " (exit code %d)", status);
-    return error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE,
-                          "%s failed%s%s%s%s%s", what, code, line[0] ? ": " : "", line,
-                          remedy ? "; " : "", remedy ? remedy : "");
+    error_set_code(err, strstr(errors, LOCKED) ? ERROR_BUSY : ERROR_FAILURE, "%s failed%s%s%s%s%s",
+                   what, code, line[0] ? ": " : "", line, remedy ? "; " : "", remedy ? remedy : "");
+    return error_advise(err, "run enroot by hand on this node to see all of its messages");
 }

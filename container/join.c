@@ -81,7 +81,8 @@ int container_environment(pid_t holder,
         if (set(argument, at, equals + 1) != 0)
             rc = error_set(err,
                            "cannot set the image's variable %.100s in the task; the image's "
-                           "environment may be too large",
+                           "environment may be too large: remove large variables from the image, "
+                           "or raise the stack limit (ulimit -s)",
                            at);
         *equals = '=';
     }

@@ -127,7 +127,9 @@ static int add_mount(const char *what, struct container_mounts *mounts, char *fi
         return -1;
     tidy_path(target);
     if (has_parent(target))
-        return error_set(err, "%s: the target %.200s must not contain ..", what, target);
+        return error_set(err,
+                         "%s: the target %.200s must not contain ..; write the path without it",
+                         what, target);
     if (strcmp(target, "/") == 0)
         return error_set(err, "%s: cannot mount over / of the image; choose another target", what);
     for (size_t i = 0; i < mounts->count; i++)
@@ -188,7 +190,7 @@ int mounts_parse(const char *what, const char *text, struct container_mounts *mo
     if (!space || !mounts->items)
         rc = error_set(err, "out of memory");
     else if (text[0] == '\0')
-        rc = error_set(err, "%s needs SRC:DST[:FLAGS]", what);
+        rc = error_set(err, "%s is empty; write SRC:DST[:FLAGS], such as /data:/data:ro", what);
     else
         rc = parse_entries(what, text, space, mounts, err);
     free(space);

@@ -120,7 +120,8 @@ int process_not_started(const char *program, int number, struct error *err)
     if (number == EMFILE || number == ENFILE)
         remedy = "check the limit on open files (ulimit -n)";
     if (number == ENOMEM)
-        remedy = "the node or the step is out of memory";
+        remedy = "the node or the step is out of memory: raise the memory limit of the job (sbatch "
+                 "--mem)";
     return error_set(err, "cannot start %.300s: %s; %s", program, strerror(number), remedy);
 }
 
@@ -302,7 +303,7 @@ int process_check_signal(const char *what, int status, struct error *err)
                      status == 128 + SIGKILL
                          ? "; it probably ran out of memory: raise the memory limit of the job "
                            "(sbatch --mem)"
-                         : "");
+                         : "; run it again, and see dmesg on this node if it fails again");
 }
 
 /* One line of a program's error output, without its prefix. */

@@ -45,7 +45,9 @@ static int check_characters(const char *what, const char *text, struct error *er
                 err, ERROR_USAGE,
                 "%s: the character %c in the name of an image is not supported, since Enroot would "
                 "evaluate it%s",
-                what, *c, strstr(text, "://") ? "" : "; rename the file or make a symbolic link");
+                what, *c,
+                strstr(text, "://") ? "; choose another name or tag"
+                                    : "; rename the file or make a symbolic link");
         if (iscntrl((unsigned char)*c))
             return error_set_code(
                 err, ERROR_USAGE,
@@ -73,9 +75,9 @@ int image_key_from_digest(const char *digest, char key[IMAGE_KEY_SIZE], struct e
         digest++;
     length = parse_digest(digest, key);
     if (length < 0 || (digest[length] != '\0' && !isspace((unsigned char)digest[length])))
-        return error_set_code(err, ERROR_USAGE,
-                              "\"%.80s\" is not a digest of the form sha256:<64 hex digits>",
-                              digest);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "\"%.80s\" is not a digest; it must have the form sha256:<64 hex digits>", digest);
     return 0;
 }
 
@@ -87,9 +89,10 @@ static int parse_registry(const char *what, const char *rest, struct image_refer
 
     for (const char *c = rest; *c; c++)
         if (isspace((unsigned char)*c))
-            return error_set_code(err, ERROR_USAGE,
-                                  "%s=%.200s: a registry reference must not contain spaces", what,
-                                  reference->text);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "%s=%.200s: a registry reference must not contain spaces; remove them", what,
+                reference->text);
     if (rest[0] == '\0' || rest[0] == '/')
         return error_set_code(err, ERROR_USAGE,
                               "%s=%.200s has no image name; write docker://[REGISTRY#]IMAGE[:TAG]",
@@ -99,8 +102,8 @@ static int parse_registry(const char *what, const char *rest, struct image_refer
     length = parse_digest(at + 1, reference->pinned);
     if (length < 0 || at[1 + length] != '\0')
         return error_set_code(err, ERROR_USAGE,
-                              "%s=%.200s: a digest has the form @sha256:<64 hex digits>", what,
-                              reference->text);
+                              "%s=%.200s: its digest is invalid; write @sha256:<64 hex digits>",
+                              what, reference->text);
     return 0;
 }
 

@@ -182,7 +182,6 @@ static int explain_log(const struct container_request *request, int log, int ans
     off_t end = lseek(log, 0, SEEK_END);
     off_t begin = end > (off_t)sizeof(text) - 1 ? end - (off_t)sizeof(text) + 1 : 0;
     ssize_t got = pread(log, text, sizeof(text) - 1, begin);
-    struct error said;
     char what[400];
 
     text[got > 0 ? got : 0] = '\0';
@@ -194,8 +193,7 @@ static int explain_log(const struct container_request *request, int log, int ans
                          "load of this node, and that the file system of the image responds",
                          request->image, request->timeout);
     snprintf(what, sizeof(what), "start of %.300s", request->image);
-    enroot_explain(what, -1, text, &said); /* it is not a child of this process */
-    error_set_code(err, said.code, "%.700s", said.text);
+    enroot_explain(what, -1, text, err); /* it is not a child of this process */
     if (request->entrypoint)
         error_append(err, "; the image's entry point must execute its arguments (exec \"$@\")%s%s",
                      request->entrypoint_remedy ? "; if it does not, " : "",

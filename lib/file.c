@@ -48,8 +48,9 @@ static int read_all(int fd, const char *path, size_t capacity, size_t limit,
             break;
         bytes->length += (size_t)got;
         if (bytes->length > limit) {
-            error_set(err, "%s is larger than the limit of %zu bytes; is it the right file?", path,
-                      limit);
+            error_set(err,
+                      "%s is larger than the limit of %zu bytes; check that it is the right file",
+                      path, limit);
             errno = EFBIG;
             return -1;
         }

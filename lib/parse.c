@@ -18,7 +18,9 @@ int parse_int64(const char *what, const char *text, int64_t min, int64_t max, in
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]))
-        return error_set_code(err, ERROR_USAGE, "%s=%.100s is not a whole number", what, text);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.100s is not a whole number; write digits only, as in 16", what,
+                              text);
     if (errno == ERANGE || number < min || number > max)
         return error_set_code(err, ERROR_USAGE,
                               "%s=%.100s is out of range; use %" PRId64 " to %" PRId64, what, text,
@@ -33,7 +35,8 @@ int parse_double(const char *what, const char *text, double *value, struct error
     double number = strtod(text, &end);
 
     if (end == text || *end != '\0' || isspace((unsigned char)text[0]) || !isfinite(number))
-        return error_set_code(err, ERROR_USAGE, "%s=%.100s is not a number", what, text);
+        return error_set_code(err, ERROR_USAGE,
+                              "%s=%.100s is not a number; write it like 0.1 or 1e-4", what, text);
     *value = number;
     return 0;
 }

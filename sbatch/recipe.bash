@@ -137,7 +137,7 @@ launch_options() {
         [ -z "${!variable:-}" ] || { launch+=("${row#*:}=${!variable}"); echo "environment variable used: $variable=${!variable}"; }
     done
     case ${IMAGE:-} in
-    /*) [ -e "$IMAGE" ] || fail "IMAGE=$IMAGE: no such image" ;;
+    /*) [ -e "$IMAGE" ] || fail "IMAGE=$IMAGE does not exist on this node; correct the path" ;;
     esac
     program=$megatron
     [ -z "${IMAGE:-}" ] || program=megatron # that of the image
@@ -153,7 +153,7 @@ test_nodes() {
         "$megatron" preflight "${MEGATRON_PREFLIGHT:-quick}" ${1:+--device "$1"} --spares "$spares" \
         --exclude-file "$bad" --records "$PWD/preflight-${SLURM_JOB_ID:-0}.jsonl"
     # srun's exit code is that of a dead task, if there is one: count the nodes that failed.
-    [ -f "$bad" ] || { echo "$name: the nodes could not be tested" >&2; exit 1; }
+    [ -f "$bad" ] || { echo "$name: the nodes could not be tested; see the output of megatron preflight above, or unset MEGATRON_PREFLIGHT and MEGATRON_SPARES" >&2; exit 1; }
     [ "$(tr , '\n' <"$bad" | grep -c .)" -le "$spares" ] || exit 3
     [ "$spares" -gt 0 ] || return 0
     nodes=$((SLURM_JOB_NUM_NODES - spares))

@@ -252,9 +252,9 @@ static void warn_image_file(const char *path)
             "megatron: warning: the image %s does not exist on this host; the nodes must have it",
             path);
     else if (fd < 0)
-        slurm_spank_log(
-            "megatron: warning: cannot read the image %s on this host: %s; the nodes will try",
-            path, strerror(reason));
+        slurm_spank_log("megatron: warning: cannot read the image %s on this host: %s; check that "
+                        "the nodes can",
+                        path, strerror(reason));
     else if (squashfs_check(fd, path, NULL, &why) < 0)
         slurm_spank_log("megatron: warning: on this host, %s; the nodes will reject such a file",
                         why.text);
@@ -279,7 +279,7 @@ static void warn_missing(const struct image_settings *image)
                 source);
         else
             slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: "
-                            "%s; the nodes will try",
+                            "%s; check that the nodes can",
                             source, strerror(errno));
     }
 }
@@ -386,7 +386,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))
             slurm_spank_log("megatron: warning: the plugin is switched off in plugstack.conf; "
-                            "--megatron options have no effect");
+                            "--megatron options have no effect; drop them, or ask the "
+                            "administrator to remove off=all there");
         return 0;
     }
     read_request(&request, false);

@@ -52,7 +52,7 @@ static void read_path(struct config *config, const struct given *given, void *ta
     if (given->value && given->value[0] == '/')
         read_text(config, given, target);
     else
-        reject(config, given, "needs an absolute path");
+        reject(config, given, "needs an absolute path; begin it with /");
 }
 
 static void read_device(struct config *config, const struct given *given, void *target)
@@ -60,7 +60,7 @@ static void read_device(struct config *config, const struct given *given, void *
     if (given->value && (given->value[0] == '/' || strcmp(given->value, "none") == 0))
         read_text(config, given, target);
     else
-        reject(config, given, "is neither the path of a device nor none");
+        reject(config, given, "is not the path of a device; use one such as /dev/fuse, or none");
 }
 
 static void read_switch(struct config *config, const struct given *given, void *target)

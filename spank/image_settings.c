@@ -46,8 +46,9 @@ static int check_without_image(const struct settings *settings, struct error *er
 {
     for (size_t i = 0; i < sizeof(needs_image) / sizeof(needs_image[0]); i++)
         if (settings->given[needs_image[i]])
-            return error_set(err, "--megatron-%s needs --megatron-image",
-                             option_table[needs_image[i]].name);
+            return error_set(
+                err, "--megatron-%s needs --megatron-image; add an image, or drop the option",
+                option_table[needs_image[i]].name);
     return 0;
 }
 
@@ -60,9 +61,12 @@ static int check_container_name(const char *what, const char *name, struct error
         if (!isalnum((unsigned char)*c) && !strchr("._+-", *c))
             return error_set(err, "%s=%s: use letters, digits and ._+-", what, name);
     if (strstr(name, ".draft."))
-        return error_set(err, "%s=%s: a name must not contain .draft.", what, name);
+        return error_set(err, "%s=%s: a name must not contain .draft.; choose another one", what,
+                         name);
     if (!isalnum((unsigned char)name[0]))
-        return error_set(err, "%s=%s: a name must begin with a letter or a digit", what, name);
+        return error_set(err,
+                         "%s=%s: a name must begin with a letter or a digit; choose another one",
+                         what, name);
     return 0;
 }
 

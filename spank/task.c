@@ -59,9 +59,10 @@ static void bind_memory(const struct task *task, const struct share_result *resu
     /* Not fatal: a kernel without NUMA, or memory that a cgroup does not allow. */
     if (task->plugin->settings.verbose &&
         __atomic_exchange_n(&task->plugin->share->unbound, 1, __ATOMIC_RELAXED) == 0)
-        slurm_spank_log("megatron: %s: warning: cannot bind memory to the NUMA nodes of the task, "
-                        "so it is allocated on any: %s",
-                        task->facts.node, strerror(errno));
+        slurm_spank_log(
+            "megatron: %s: warning: cannot bind memory to the NUMA nodes of the task, so it is "
+            "allocated on any: %s; check cpuset.mems.effective of the job's cgroup",
+            task->facts.node, strerror(errno));
 }
 
 /* Variables that the user exported take precedence. Warn if they change the layout that was
@@ -80,7 +81,8 @@ static void report_kept(const struct task *task, const char *left)
             "checked: %s; unset them",
             task->facts.node, left);
     else if (left[0] && task->plugin->settings.verbose)
-        slurm_spank_log("megatron: %s: kept as exported: %s", task->facts.node, left);
+        slurm_spank_log("megatron: %s: these variables keep the values that the job exported: %s",
+                        task->facts.node, left);
 }
 
 static int apply(struct task *task, struct error *err)

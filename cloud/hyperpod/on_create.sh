@@ -12,7 +12,7 @@ here=$(dirname "$(readlink -f "$0")")
 log=${MEGATRON_LOG:-/var/log/provision/megatron.log}
 mkdir -p "$(dirname "$log")"
 tarball=$(find "$here" -maxdepth 1 -name 'megatron-*.tar.xz' | sort | tail -n 1)
-[ -n "$tarball" ] || { echo "on_create.sh: no megatron-*.tar.xz in $here" >&2; exit 1; }
+[ -n "$tarball" ] || { echo "on_create.sh: no megatron-*.tar.xz in $here; upload the tarball next to this script" >&2; exit 1; }
 
 # AWS's scripts start Slurm in the background.
 for ((i = 0; i < ${MEGATRON_WAIT:-300}; i++)); do

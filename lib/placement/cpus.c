@@ -382,9 +382,11 @@ static int use_list(struct binding *binding, size_t task, struct error *err)
             listed, task, allocated);
     }
     if (!cpuset_equal(&at->cpus, &binding->lists[task]))
-        binding_warn(binding,
-                     "some CPUs listed for task %zu are not allocated to this step and are ignored",
-                     task);
+        binding_warn(
+            binding,
+            "some CPUs listed for task %zu are not allocated to this step and are ignored; list "
+            "only allocated CPUs, or request the whole node (sbatch --exclusive)",
+            task);
     at->bound = 1;
     return 0;
 }
@@ -519,10 +521,10 @@ void binding_warn_distance(struct binding *binding)
             "more CPUs",
             count[FAR], binding->tasks);
     if (count[NO_CPUS] > 0)
-        binding_warn(
-            binding,
-            "%zu of %zu tasks run on the nearest CPUs: the NUMA node of their GPU has none",
-            count[NO_CPUS], binding->tasks);
+        binding_warn(binding,
+                     "%zu of %zu tasks run on the nearest CPUs: the NUMA node of their GPU has "
+                     "none; this needs no action unless lstopo shows CPUs there",
+                     count[NO_CPUS], binding->tasks);
 }
 
 int bind_cpus(struct binding *binding, struct error *err)

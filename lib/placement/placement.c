@@ -206,7 +206,8 @@ static int make(struct binding *binding, struct error *err)
     if (binding->bind == BIND_AUTO)
         binding->bind = binding->gpu_count > 0 ? BIND_GPU : BIND_CORE;
     else if (binding->bind == BIND_GPU && binding->gpu_count == 0)
-        return error_set(err, "bind=gpu: this step has no GPUs on this node; use auto or core");
+        return error_set(err, "bind=gpu: this step has no GPUs on this node; use bind=auto or "
+                              "bind=core, or request GPUs (sbatch --gpus-per-node)");
     binding->cpus_first = is_cpus_first(binding);
     if (binding->cpus_first ? bind_cpus(binding, err) < 0 || bind_gpus(binding, err) < 0
                             : bind_gpus(binding, err) < 0 || bind_cpus(binding, err) < 0)

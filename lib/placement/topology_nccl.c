@@ -94,7 +94,9 @@ int topology_merge_nccl(struct topology *topology, const char *name, const char 
         rc = xml_read(name, text, size, handle, &merge, err);
     }
     if (rc == 0 && merge.moved == 0 && topology->gpu_count + topology->nic_count > 0)
-        rc = error_set(err, "%s contains no GPU or NIC of this node; is it for another node type?",
+        rc = error_set(err,
+                       "%s contains no GPU or NIC of this node; write it on a node of this type "
+                       "with NCCL_TOPO_DUMP_FILE",
                        name);
     if (rc == 0)
         rc = topology_check(topology, name, err);

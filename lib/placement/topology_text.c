@@ -199,7 +199,10 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
     char *save = NULL, *line = strtok_r(text, "\n", &save);
 
     if (!line || strcmp(line, "megatron-topology 1") != 0)
-        return error_set(err, "%s was written by another version of megatron; remove it", name);
+        return error_set(err,
+                         "%s was written by another version of megatron; remove it and restart "
+                         "slurmd, which writes it again",
+                         name);
     while (!ended && (line = strtok_r(NULL, "\n", &save))) {
         int rc;
 
@@ -207,12 +210,16 @@ static int read_lines(struct topology *topology, const char *name, char *text, s
         ended = strcmp(line, "end") == 0;
         rc = ended ? 0 : read_line(topology, line, err);
         if (rc > 0)
-            return error_set(err, "%s: line %d is invalid; remove the file", name, number);
+            return error_set(
+                err,
+                "%s: line %d is invalid; remove the file and restart slurmd, which writes it again",
+                name, number);
         if (rc < 0)
             return error_prefix(err, "%s: line %d", name, number);
     }
     if (!ended)
-        return error_set(err, "%s is truncated; remove it", name);
+        return error_set(
+            err, "%s is truncated; remove it and restart slurmd, which writes it again", name);
     return topology_check(topology, name, err);
 }
 

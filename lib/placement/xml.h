@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A strict parser for NCCL's small XML files: elements and attributes, comments, a declaration; no
- * text, no entities except XML's five, no DTD. Memory is bounded, and all input is checked. */
+ * text, no entities except XML's five, no DTD. Memory is bounded, and all input is checked. It is
+ * not expat's job: libc is the only library of a plugin that slurmd loads. */
 #ifndef MEGATRON_PLACEMENT_XML_H
 #define MEGATRON_PLACEMENT_XML_H
 

@@ -24,6 +24,7 @@
 
 /* The source of the weights. */
 struct source {
+    const char *path;
     const struct model_config *model;
     int (*load)(const struct source *source, const struct parameter *p, float *out,
                 struct error *err);
@@ -69,9 +70,12 @@ static int import_stage(const struct source *source, const struct layout *layout
         rc = values ? directory_path(path, err, "%s/%s", directory, file->name)
                     : error_set(err, "out of memory");
     }
-    for (int i = 0; i < pieces.count && rc == 0; i++)
+    for (int i = 0; i < pieces.count && rc == 0; i++) {
         rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
                           err);
+        if (rc < 0)
+            error_prefix(err, "%s", source->path);
+    }
     if (rc == 0)
         rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
     free(values);
@@ -152,7 +156,7 @@ static int import_failed(struct error *err)
 int convert_import_hf(const char *from, const char *directory, struct error *err)
 {
     struct model_config model;
-    struct source source = {.model = &model, .load = load_hf};
+    struct source source = {.path = from, .model = &model, .load = load_hf};
     struct safetensors *tensors = NULL;
     int rc = hf_config_read(from, &model, err);
 
@@ -172,7 +176,7 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
 int convert_import_megatron(const char *from, const char *directory,
                             const struct megatron_hints *hints, char said[200], struct error *err)
 {
-    struct source source = {.load = load_megatron};
+    struct source source = {.path = from, .load = load_megatron};
     int rc;
 
     source.megatron = megatron_source_open(from, hints, err);
@@ -188,7 +192,7 @@ int convert_import_megatron(const char *from, const char *directory,
 int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
                            struct error *err)
 {
-    struct source source = {.load = load_fairseq};
+    struct source source = {.path = from, .load = load_fairseq};
     int rc;
 
     source.fairseq = fairseq_source_open(from, heads, err);

@@ -95,12 +95,17 @@ static int check_arguments(const struct fairseq_source *s, struct error *err)
     const struct pickle_value *activation = argument(s, "activation_fn");
     const struct pickle_value *before = argument(s, "encoder_normalize_before");
 
-    if (activation && !pickle_is_text(activation, "gelu"))
+    if (activation && !pickle_is_text(activation, "gelu")) {
+        char value[64];
+
+        pickle_show(activation, value);
         return error_set(
-            err, "an activation_fn other than gelu is not supported; the model cannot be imported");
+            err, "activation_fn \"%s\" is not supported, only gelu is; use a checkpoint with gelu",
+            value);
+    }
     if (before && before->type == PICKLE_BOOL && before->integer)
-        return error_set(err,
-                         "encoder_normalize_before is not supported; the model cannot be imported");
+        return error_set(
+            err, "encoder_normalize_before=True is not supported; use a checkpoint without it");
     return 0;
 }
 
@@ -181,7 +186,8 @@ static int find_tensors(struct fairseq_source *s, struct error *err)
     }
     return error_set_code(err, ERROR_USAGE,
                           "it is not a RoBERTa model of fairseq: it has no tensor "
-                          "model.encoder.sentence_encoder.embed_tokens.weight");
+                          "model.encoder.sentence_encoder.embed_tokens.weight; name another file, "
+                          "such as a checkpoint_best.pt of RoBERTa");
 }
 
 struct fairseq_source *fairseq_source_open(const char *path, int64_t heads, struct error *err)

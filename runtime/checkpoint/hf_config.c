@@ -106,8 +106,9 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         real(root, "attn_pdrop", 0.1, &c->attention_dropout, err) < 0)
         return -1;
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
-        return error_set(err, "activation_function %.40s is not supported; only gelu_new is",
-                         activation);
+        return error_set(
+            err, "activation_function %.40s is not supported, only gelu_new is; use another model",
+            activation);
     if (!tied || !scaled || by_layer)
         return error_set(err, "%s is not supported for GPT-2; use another model",
                          !tied     ? "tie_word_embeddings=false"
@@ -163,9 +164,10 @@ static int read_scaling(struct json_value object, struct model_config *c, struct
     if (strcmp(type, "default") == 0)
         return 0;
     if (strcmp(type, "linear") != 0 && strcmp(type, "yarn") != 0 && strcmp(type, "llama3") != 0)
-        return error_set(
-            err, "rope_scaling of type %.40s is not supported; only linear, llama3 and yarn are",
-            type);
+        return error_set(err,
+                         "rope_scaling of type %.40s is not supported, only linear, llama3 and "
+                         "yarn are; use another model",
+                         type);
     if (needed(object, "factor", &scaling->factor, err) < 0)
         return -1;
     if (strcmp(type, "linear") == 0) {
@@ -224,8 +226,8 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
         (c->rotary_percent < 1 && c->architecture != ARCHITECTURE_PHI3 &&
          c->architecture != ARCHITECTURE_GPT_NEOX))
         return error_set(err,
-                         "partial_rotary_factor %g is not supported; only 1 is (Phi-3, GPT-NeoX: "
-                         "above 0, at most 1)",
+                         "partial_rotary_factor %g is not supported, only 1 is (Phi-3, GPT-NeoX: "
+                         "above 0, at most 1); use another model",
                          c->rotary_percent);
     return (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 == 0
                ? 0
@@ -261,9 +263,9 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
             rc = -1;
     }
     if (rc < 0 && windows)
-        return error_set(err,
-                         "the order of layer_types is not supported: only a repeated pattern of "
-                         "sliding-window layers and then one with full attention is");
+        return error_set(
+            err, "the order of layer_types is not supported, only a repeated pattern of "
+                 "sliding-window layers and then one with full attention is; use another model");
     if (rc == 0 && layer != c->shape.layers)
         return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
                          (long long)layer, (long long)c->shape.layers);
@@ -317,7 +319,8 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
         real(root, "rms_norm_eps", 1e-6, &c->epsilon, err) < 0)
         return -1;
     if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
-        return error_set(err, "hidden_act %.40s is not supported; only silu is", activation);
+        return error_set(err, "hidden_act %.40s is not supported, only silu is; use another model",
+                         activation);
     if (attention_bias || mlp_bias)
         return error_set(err, "%s with biases (%s) is not supported; use another model", name_of(c),
                          attention_bias ? "attention_bias" : "mlp_bias");
@@ -400,8 +403,9 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
         c->gelu_erf = 1;
     else if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_fast") != 0 &&
              strcmp(activation, "gelu_pytorch_tanh") != 0)
-        return error_set(err, "hidden_act %.40s is not supported; only gelu and gelu_new are",
-                         activation);
+        return error_set(
+            err, "hidden_act %.40s is not supported, only gelu and gelu_new are; use another model",
+            activation);
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
@@ -466,7 +470,9 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
         return -1;
     if (strcmp(activation, "gelu_pytorch_tanh") != 0 ||
         (strcmp(old, "gelu_pytorch_tanh") != 0 && strcmp(old, "gelu") != 0))
-        return error_set(err, "hidden_activation %.40s is not supported; only gelu_pytorch_tanh is",
+        return error_set(err,
+                         "hidden_activation %.40s is not supported, only gelu_pytorch_tanh is; use "
+                         "another model",
                          activation);
     c->embedding_scale = sqrt((double)c->shape.hidden);
     if (first)
@@ -504,11 +510,12 @@ static int refuse_type(const char *type, struct error *err)
         used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? ", " : "",
                                  hf_family_at(i)->model_type);
     if (strcmp(type, "gemma3") == 0)
-        return error_set(err, "model_type gemma3 has a vision tower, which is not supported; only "
-                              "its text models (gemma3_text) are");
-    return error_set(
-        err, "model_type %.40s is not supported; only %s, roberta, bert and megatron-bert are",
-        type, known);
+        return error_set(err, "model_type gemma3 has a vision tower, which is not supported; use a "
+                              "text model (gemma3_text)");
+    return error_set(err,
+                     "model_type %.40s is not supported; use a model of one of these types: %s, "
+                     "roberta, bert, megatron-bert",
+                     type, known);
 }
 
 static int read_any(struct json_value root, struct model_config *c, struct error *err)

@@ -156,8 +156,8 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
         if (!hf_find_name(&files->map, plan.parameters.list[i].name, theirs))
             rc = error_set(err,
-                           "Hugging Face's %s architecture has no equivalent of %s; the weights "
-                           "cannot be exported with these model options",
+                           "Hugging Face's %s architecture has no equivalent of %s; export the "
+                           "model in the Megatron-LM format",
                            files->map.name, plan.parameters.list[i].name);
     if (rc == 0)
         rc = place_all(&plan, config->shape.layers, err);

@@ -35,8 +35,8 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
 
     if (!row)
         return error_set(err,
-                         "Hugging Face's %s architecture has no equivalent of %s; the weights "
-                         "cannot be loaded with these model options",
+                         "Hugging Face's %s architecture has no equivalent of %s; drop the model "
+                         "options that the weights do not have",
                          map->name, p->name);
     tensor = find_tensor(tensors, theirs);
     if (!tensor)
@@ -44,7 +44,7 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
     if (!tensor->data)
         return error_set(
             err,
-            "tensor %s has type %s or is not a matrix or vector; F32, BF16 and F16 are supported",
+            "tensor %s has type %s or is not a matrix or vector; convert it to F32, BF16 or F16",
             theirs, tensor->kind);
     hf_shape(map, row, p, &rows, &cols);
     if (tensor->rows != rows || tensor->cols != cols)

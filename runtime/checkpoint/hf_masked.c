@@ -131,7 +131,8 @@ static int expect(struct json_value root, const char *name, const char *expected
         return error_set(err, "%s must be a string", name);
     return strcmp(text, expected) == 0
                ? 0
-               : error_set(err, "%s %.40s is not supported; only %s is", name, text, expected);
+               : error_set(err, "%s %.40s is not supported, only %s is; use another model", name,
+                           text, expected);
 }
 
 /* Flags of which the models here have none, and the other way around. */
@@ -224,8 +225,8 @@ void hf_masked_print(const struct model_config *c, const char *dtype, FILE *f)
 
     if (!c->gelu_erf)
         log_note("the MLP of this model uses the tanh approximation of GELU and its head the exact "
-                 "GELU; Hugging Face's "
-                 "%s has one hidden_act for both (gelu_new), so its logits differ slightly",
+                 "GELU; Hugging Face's %s has one hidden_act for both (gelu_new), so its logits "
+                 "differ slightly from those of this model",
                  kind->name);
     fprintf(f,
             "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n"
@@ -272,13 +273,13 @@ const struct hf_name *hf_masked_names(const struct model_config *c, struct error
         if (!rows[i].met) {
             error_set(err,
                       "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s; "
-                      "it cannot be exported",
+                      "export it in the Megatron-LM format",
                       rows[i].condition);
             return NULL;
         }
     if (c->binary_head && !kind->two) {
         error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have; "
-                       "it cannot be exported");
+                       "export it in the Megatron-LM format");
         return NULL;
     }
     return kind->table;
@@ -356,8 +357,8 @@ static int check_same(const struct safetensors *tensors, const char *first,
     }
     return same ? 0
                 : error_set(err,
-                            "%s differs from %s, but this model has one tensor for both; it cannot "
-                            "be loaded",
+                            "%s differs from %s, but this model has one tensor for both; copy the "
+                            "weights again from their source",
                             second->name, first);
 }
 
@@ -373,7 +374,7 @@ static int check_zeros(const struct safetensor *tensor, struct error *err)
         safetensor_read(tensor, at, 1, count, a);
         for (int64_t i = 0; i < count; i++)
             if (a[i] != 0) {
-                error_set(err, "%s is not zero, so it cannot be ignored", tensor->name);
+                error_set(err, "%s is not zero, so this model needs its token types", tensor->name);
                 return error_remedy(err, REMEDY_TOKEN_TYPES);
             }
     }

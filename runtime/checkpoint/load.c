@@ -202,13 +202,14 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
                         remedy_words(REMEDY_FP8));
     else if (c->scaling && !found->present)
         checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
-                           "first step uses current scales");
+                           "first step computes them, no action is needed");
     else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed))
-        checkpoint_warn(c,
-                        "the checkpoint was trained in fp8 with format %s and %s scaling, and this "
-                        "run uses %s and %s; the first step uses current scales",
-                        format_name(found->hybrid), recipe_name(found->delayed),
-                        format_name(rules->hybrid), recipe_name(rules->delayed));
+        checkpoint_warn(
+            c,
+            "the checkpoint was trained in fp8 with format %s and %s scaling, and this run uses %s "
+            "and %s; the first step computes new scales, no action is needed",
+            format_name(found->hybrid), recipe_name(found->delayed), format_name(rules->hybrid),
+            recipe_name(rules->delayed));
     else if (c->scaling && found->length != rules->length)
         checkpoint_warn(c,
                         "the checkpoint has an fp8 amax history of %" PRId64

@@ -78,6 +78,19 @@ static int has_window(const struct pickle_value *args)
            !(first && first->type == PICKLE_INTEGER && first->integer < 0);
 }
 
+/* The checkpoint has an argument that is not supported; 'note' explains it. */
+static int reject(const struct pickle_value *args, const char *name, const char *note,
+                  struct error *err)
+{
+    char value[64];
+
+    pickle_show(pickle_member(args, name), value);
+    return error_set(err,
+                     "it was trained with %s%s%s%s, which is not supported; use a checkpoint of a "
+                     "model without it",
+                     name, value[0] ? "=" : "", value, note);
+}
+
 /* Reject models that would be computed differently. */
 static int check_kind(const struct pickle_value *args, struct error *err)
 {
@@ -109,26 +122,20 @@ static int check_kind(const struct pickle_value *args, struct error *err)
 
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
         if (is_said(args, refused[i]))
-            return error_set(
-                err, "it was trained with %s, which is not supported; it cannot be imported",
-                refused[i]);
+            return reject(args, refused[i], "", err);
     if (has_window(args))
-        return error_set(err, "it was trained with window_size (sliding-window attention), which "
-                              "is not supported; it cannot be imported");
+        return reject(args, "window_size", " (sliding-window attention)", err);
     if (!is_plain(args, "softmax_type", "vanilla"))
-        return error_set(err, "it was trained with a softmax_type other than vanilla, which is not "
-                              "supported; it cannot be imported");
+        return reject(args, "softmax_type", " (only vanilla is supported)", err);
     if (!is_plain(args, "position_embedding_type", "learned_absolute") &&
         !is_plain(args, "position_embedding_type", "rope") &&
         !is_plain(args, "position_embedding_type", "none"))
-        return error_set(err, "its position_embedding_type is not supported (only "
-                              "learned_absolute, rope and none are); it cannot be imported");
+        return reject(args, "position_embedding_type",
+                      " (only learned_absolute, rope and none are supported)", err);
     if (whole(args, "num_experts", 0) > 0)
-        return error_set(err,
-                         "it has experts (MoE), which are not supported; it cannot be imported");
+        return reject(args, "num_experts", " (mixture of experts, MoE)", err);
     if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
-        return error_set(err, "it was trained with rotary_seq_len_interpolation_factor, which is "
-                              "not supported; it cannot be imported");
+        return reject(args, "rotary_seq_len_interpolation_factor", "", err);
     return 0;
 }
 
@@ -190,15 +197,17 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
                       : POSITION_ROPE;
     c->positions = whole(args, "max_position_embeddings", whole(args, "seq_length", 0));
     if (c->positions < 1 || c->positions > INT32_MAX)
-        return error_set(err, "its max_position_embeddings is missing");
+        return error_set(
+            err,
+            "its arguments contain no max_position_embeddings; save it with a newer Megatron-LM");
     c->shape.rotary_base = real(args, "rotary_base", 10000);
     c->rotary_percent = real(args, "rotary_percent", 1);
     /* Megatron-LM then rotates one more channel than specified. */
     if (c->position == POSITION_ROPE &&
         (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
         return error_set(err,
-                         "its rotary_percent of %g results in an odd number of %lld channels; it "
-                         "cannot be imported",
+                         "its rotary_percent of %g results in an odd number of %lld channels; use "
+                         "another checkpoint",
                          c->rotary_percent, (long long)c->shape.kv_channels);
     if (c->position == POSITION_ROPE && flag(args, "rotary_interleaved", 0))
         s->pairs = (int64_t)((double)c->shape.kv_channels * c->rotary_percent) / 2;
@@ -271,14 +280,14 @@ static int read_version(struct megatron_source *s, struct error *err)
     s->version = s->dist ? 3 : real(torch_file_root(s->shards[0].file), "checkpoint_version", 0);
     if (s->version != 0 && s->version != 1 && s->version != 2 && s->version != 3)
         return error_set(err,
-                         "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported; it "
-                         "cannot be imported",
+                         "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported; save "
+                         "it with another release of Megatron-LM",
                          s->version);
     if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
-        return error_set(
-            err,
-            "checkpoint_version %g does not support grouped-query attention; it cannot be imported",
-            s->version);
+        return error_set(err,
+                         "checkpoint_version %g does not support grouped-query attention; save it "
+                         "with a newer release of Megatron-LM",
+                         s->version);
     return 0;
 }
 

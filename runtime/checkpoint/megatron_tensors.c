@@ -315,7 +315,10 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
             if (model && model->type == PICKLE_OBJECT)
                 model = model->state;
             if (!model || model->type != PICKLE_DICT)
-                return error_set(err, "%s contains no weights of a model", w.shard);
+                return error_set(err,
+                                 "%s contains no weights of a model; name the directory of a GPT "
+                                 "or Llama checkpoint",
+                                 w.shard);
             if (check_dict(&w, model, "", 1, err) < 0)
                 return -1;
         }
@@ -465,8 +468,9 @@ int megatron_source_load(struct megatron_source *s, const struct parameter *p, f
 
     l.name = megatron_name_of(p->name, &layer);
     if (!l.name)
-        return error_set(err, "Megatron-LM has no tensor for %s; the model cannot be imported",
-                         p->name);
+        return error_set(
+            err, "Megatron-LM has no tensor for %s; import the model in the Hugging Face format",
+            p->name);
     if (p->rows != p->all_rows || p->cols != p->all_cols)
         return error_bug(err, "%s must be read as a whole", p->name);
     l.rows = l.vector ? p->cols : p->true_rows < p->rows ? p->true_rows : p->rows;

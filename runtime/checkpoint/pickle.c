@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pickle_private.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +163,30 @@ int pickle_is_global(const struct pickle_value *value, const char *module, const
 {
     return value && value->type == PICKLE_GLOBAL && same_text(value->text, module) &&
            same_text(value->name, name);
+}
+
+void pickle_show(const struct pickle_value *value, char text[64])
+{
+    switch (value ? value->type : PICKLE_NONE) {
+    case PICKLE_STRING:
+        snprintf(text, 64, "%.*s", value->text.length < 40 ? (int)value->text.length : 40,
+                 value->text.at);
+        for (char *c = text; *c; c++)
+            if ((unsigned char)*c < ' ' || *c == 0x7f)
+                *c = '?';
+        break;
+    case PICKLE_BOOL:
+        snprintf(text, 64, "%s", value->integer ? "True" : "False");
+        break;
+    case PICKLE_INTEGER:
+        snprintf(text, 64, "%" PRId64, value->integer);
+        break;
+    case PICKLE_REAL:
+        snprintf(text, 64, "%g", value->real);
+        break;
+    default:
+        text[0] = '\0';
+    }
 }
 
 const struct pickle_value *pickle_member(const struct pickle_value *value, const char *name)

@@ -70,4 +70,8 @@ const struct pickle_value *pickle_item(const struct pickle_value *value, size_t 
 int pickle_is_text(const struct pickle_value *value, const char *text);
 int pickle_is_global(const struct pickle_value *value, const char *module, const char *name);
 
+/* A value for a message: a string (a long one is cut) or a number; "" for anything else, also NULL.
+ */
+void pickle_show(const struct pickle_value *value, char text[64]);
+
 #endif

@@ -529,7 +529,11 @@ static int run_stack(struct machine *m, int op)
     case 0x80:
         if (take_number(m, 1, &number) < 0)
             return -1;
-        return number > 5 ? pickle_fail(m, "its pickle protocol is newer than 5") : 1;
+        return number > 5
+                   ? pickle_fail(
+                         m,
+                         "its pickle protocol is newer than 5; save the file again with torch.save")
+                   : 1;
     case 0x95: /* the length of a frame */
         return take_number(m, 8, &number) < 0 ? -1 : 1;
     default:

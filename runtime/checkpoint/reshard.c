@@ -261,8 +261,9 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
                  float *const *arrays, int array_count, struct error *err)
 {
     struct reshard r = {directory, index, NULL, NULL, arrays, array_count, NULL};
-    int rc = array_count <= index->arrays ? prepare(&r, parameters, pieces, err)
-                                          : error_set(err, "it was saved without optimizer state");
+    int rc = array_count <= index->arrays
+                 ? prepare(&r, parameters, pieces, err)
+                 : error_set(err, "this checkpoint was saved without optimizer state");
     if (array_count > index->arrays)
         error_remedy(err, REMEDY_NO_OPTIMIZER);
 

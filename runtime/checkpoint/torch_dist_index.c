@@ -100,7 +100,9 @@ static int read_stored(const struct pickle_value *key, const struct pickle_value
     if (!offset || offset->type == PICKLE_NONE)
         return 0;
     if (transforms && transforms->type != PICKLE_NONE)
-        return error_set(err, "%.*s is compressed, which is not supported; save it without",
+        return error_set(err,
+                         "%.*s is compressed, which is not supported; save the checkpoint again "
+                         "without compression",
                          (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
     stored->name = name->text;
     stored->dimensions = read_size(offset, stored->offset);
@@ -119,8 +121,8 @@ static int read_storage(const struct pickle_value *root, struct storage *storage
     const struct pickle_value *data = dict_of(root, "storage_data");
 
     if (!data)
-        return error_set(err, "it has no storage_data: it was not written by "
-                              "torch.distributed.checkpoint");
+        return error_set(err, "it has no storage_data, so it was not written by "
+                              "torch.distributed.checkpoint; name another directory");
     storage->list = calloc(data->count / 2 + 1, sizeof(*storage->list));
     if (!storage->list)
         return error_set(err, "out of memory");
@@ -222,8 +224,8 @@ static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
     struct pickle_text name;
 
     if (!data)
-        return error_set(err, "it has no state_dict_metadata: it was not written by "
-                              "torch.distributed.checkpoint");
+        return error_set(err, "it has no state_dict_metadata, so it was not written by "
+                              "torch.distributed.checkpoint; name another directory");
     d->tensors = calloc(data->count / 2 + 1, sizeof(*d->tensors));
     if (!d->tensors)
         return error_set(err, "out of memory");

@@ -143,10 +143,14 @@ static int open_zip(struct torch_file *f, struct error *err)
     if (!member && zip_find_tail(f->zip, "/model_optim_rng.pt"))
         return error_set(err, "it is an archive that contains a checkpoint; unpack it first");
     if (!member)
-        return error_set(err, "the archive contains no data.pkl: it was not written by torch.save");
+        return error_set(
+            err,
+            "the archive contains no data.pkl, so it was not written by torch.save; name another "
+            "file, or save it with torch.save");
     length = member->length - strlen("data.pkl");
     if (length >= sizeof(f->folder))
-        return error_set(err, "the archive's folder name is too long");
+        return error_set(err, "the archive's folder name is too long; save it again with "
+                              "torch.save under a shorter name");
     memcpy(f->folder, member->name, length);
     if (zip_check(member, err) < 0)
         return -1;
@@ -191,7 +195,9 @@ static int read_stream_head(const struct torch_file *f, size_t *at, struct error
         struct pickle *pickle = next_pickle(f, at, err);
 
         if (!pickle)
-            return error_set(err, "it was not written by torch.save");
+            return error_set(
+                err,
+                "it was not written by torch.save; name another file, or save it with torch.save");
         value = pickle_root(pickle);
         if (i == 0)
             good = value->type == PICKLE_BIG && value->text.length == sizeof(magic) - 1 &&
@@ -203,7 +209,8 @@ static int read_stream_head(const struct torch_file *f, size_t *at, struct error
         pickle_destroy(pickle);
         if (!good)
             return error_set(
-                err, i == 0   ? "it was not written by torch.save"
+                err, i == 0   ? "it was not written by torch.save; name another file, or save it "
+                                "with torch.save"
                      : i == 1 ? "its stream version is not 1001; save it again with torch.save"
                               : "it is big-endian, which is not supported; save it again on a "
                                 "little-endian machine");
@@ -278,7 +285,8 @@ static int open_path(struct torch_file *f, const char *path, struct error *err)
     close(fd);
     if (!f->mapped || f->mapped == MAP_FAILED) {
         f->mapped = NULL;
-        return error_set(err, "it is empty, not a regular file, or cannot be mapped into memory");
+        return error_set(
+            err, "it is empty, not a regular file, or cannot be mapped into memory; copy it again");
     }
     f->size = (size_t)status.st_size;
     return open_bytes(f, f->mapped, f->size, err);

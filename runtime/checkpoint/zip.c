@@ -203,12 +203,12 @@ static int check_members(struct zip *z, struct error *err)
         qsort(z->members, z->count, sizeof(*z->members), by_offset);
     for (size_t i = 1; i < z->count; i++)
         if (z->members[i - 1].data + z->members[i - 1].size > z->members[i].data)
-            return error_set(err, "members overlap");
+            return error_set(err, "members of the archive overlap");
     if (z->count > 1)
         qsort(z->members, z->count, sizeof(*z->members), by_name);
     for (size_t i = 1; i < z->count; i++)
         if (by_name(&z->members[i - 1], &z->members[i]) == 0)
-            return error_set(err, "two members have the same name");
+            return error_set(err, "two members of the archive have the same name");
     return 0;
 }
 

@@ -90,7 +90,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         return NULL;
     if (strcmp(name, "mpi") != 0 && !options->secret && options->rank == 0)
         log_note("MEGATRON_SECRET is not set: any process that can connect to port %d may claim to "
-                 "be a rank",
+                 "be a rank; set it to the same random text for all ranks",
                  options->port);
     comm = open(options, err);
     if (comm && comm->abi != COMM_ABI) {

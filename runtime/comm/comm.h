@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 7
+#define COMM_ABI 8
 
 struct comm;
 struct world;
@@ -49,6 +49,7 @@ struct comm_options {
     int port;              /* a port there that this job may use */
     const char *secret;    /* what only the ranks of this step know (secret.h); NULL: nothing */
     double deadline;       /* timeout of a single wait in seconds */
+    const char *longer;    /* how a user raises it, such as "raise --x"; NULL: not at all */
     struct device *device; /* whose memory and streams are used; not owned */
     int deterministic;
 };
@@ -59,6 +60,7 @@ struct comm {
     const char *name; /* "self", "mpi", "tcp", "nccl" */
     int rank, size;
     double deadline;
+    const char *longer; /* what a user can do about a timeout */
     struct device *device;
     struct error warning; /* a problem that is not a failure, for comm_open to log; or "" */
     int64_t step; /* for messages; use comm_set_step and comm_step, since other threads read it */

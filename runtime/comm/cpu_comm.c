@@ -38,10 +38,9 @@ void cpu_fail_timeout(const struct comm_group *group, enum cpu_kind kind)
 
     cpu_fail(comm,
              "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
-             "rank of the group has ended or hangs: see the output of the other ranks, or raise "
-             "the timeout",
+             "rank of the group has ended or hangs: see the output of the other ranks, or %s",
              comm->base.rank, cpu_kind_name(kind), group->name, group->size, comm->base.deadline,
-             (long long)comm_step(&comm->base));
+             (long long)comm_step(&comm->base), comm->base.longer);
 }
 
 int cpu_wait_count(const struct cpu_comm *comm, struct cpu_wait *wait, int waits)
@@ -176,6 +175,7 @@ void cpu_comm_init(struct cpu_comm *comm, const char *name, const struct comm_op
         .rank = options->rank,
         .size = options->size,
         .deadline = options->deadline,
+        .longer = options->longer ? options->longer : "run it again",
         .device = options->device,
         .all_reduce = all_reduce,
         .all_gather = all_gather,

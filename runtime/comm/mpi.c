@@ -46,11 +46,11 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
         error_set(err, "out of memory");
         return NULL;
     }
-    guard = guard_begin(base->deadline, err,
-                        "rank %d: creating the %s groups of %d ranks timed out after %.0f s at "
-                        "step %lld; another rank has ended or hangs: see the output of the other "
-                        "ranks, or raise the timeout",
-                        base->rank, name, base->size, base->deadline, (long long)comm_step(base));
+    guard = guard_begin(
+        base->deadline, err,
+        "rank %d: creating the %s groups of %d ranks timed out after %.0f s at step "
+        "%lld; another rank has ended or hangs: see the output of the other ranks, or %s",
+        base->rank, name, base->size, base->deadline, (long long)comm_step(base), base->longer);
     if (!guard) {
         free(group);
         return NULL;
@@ -79,11 +79,11 @@ static struct guard *guard_at_end(const struct mpi_comm *comm)
 {
     struct error ignored;
 
-    return guard_begin(
-        comm->cpu.base.deadline, &ignored,
-        "rank %d: not all of the %d ranks reached the end within %.0f s; another rank has "
-        "ended or hangs: see the output of the other ranks, or raise the timeout",
-        comm->cpu.base.rank, comm->cpu.base.size, comm->cpu.base.deadline);
+    return guard_begin(comm->cpu.base.deadline, &ignored,
+                       "rank %d: not all of the %d ranks reached the end within %.0f s; another "
+                       "rank has ended or hangs: see the output of the other ranks, or %s",
+                       comm->cpu.base.rank, comm->cpu.base.size, comm->cpu.base.deadline,
+                       comm->cpu.base.longer);
 }
 
 static void group_destroy(struct comm_group *base)

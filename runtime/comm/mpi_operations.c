@@ -240,8 +240,8 @@ static int wait_for_all(struct comm *base, int rc, const MPI_Request *request, s
         return comm_check(base, err);
     cpu_fail(&comm->cpu,
              "rank %d: not all of the %d ranks arrived within %.0f s at step %lld; another rank "
-             "has ended or hangs: see the output of the other ranks, or raise the timeout",
-             base->rank, base->size, base->deadline, (long long)comm_step(base));
+             "has ended or hangs: see the output of the other ranks, or %s",
+             base->rank, base->size, base->deadline, (long long)comm_step(base), base->longer);
     return comm_check(base, err);
 }
 

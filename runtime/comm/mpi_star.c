@@ -23,7 +23,7 @@ static struct star *rendezvous(const struct comm_options *options, struct error 
         listener = rendezvous_listen(0, options->master, &address, err);
     MPI_Bcast(&address, sizeof(address), MPI_BYTE, 0, MPI_COMM_WORLD);
     if (options->rank != 0 && address.port == 0)
-        error_set(err, "rank 0 cannot listen for connections");
+        error_set(err, "rank 0 cannot listen for connections (its output says why)");
     else if (options->rank != 0 || listener >= 0)
         star = star_join(options->rank, options->size, &address, listener, deadline, err);
     if (listener >= 0)

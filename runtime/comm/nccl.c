@@ -56,12 +56,12 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         if (result != ncclInProgress)
             break;
         if (clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm,
-                      "rank %d: %s in group %s could not start within %.0f s at step %lld; another "
-                      "rank of the group has ended or hangs: see the output of the other ranks, or "
-                      "raise the timeout",
-                      comm->base.rank, what, group, comm->base.deadline,
-                      (long long)comm_step(&comm->base));
+            nccl_fail(
+                comm,
+                "rank %d: %s in group %s could not start within %.0f s at step %lld; another "
+                "rank of the group has ended or hangs: see the output of the other ranks, or %s",
+                comm->base.rank, what, group, comm->base.deadline,
+                (long long)comm_step(&comm->base), comm->base.longer);
             return -1;
         }
         pass_time(comm, clock_now() - since);
@@ -70,10 +70,10 @@ static int settle(struct nccl_comm *comm, ncclComm_t nccl, ncclResult_t result, 
         return -1;
     if (result) {
         nccl_explain(result, why, sizeof(why));
-        nccl_fail(
-            comm,
-            "rank %d: %s in group %s failed at step %lld: %s; set NCCL_DEBUG=INFO for details",
-            comm->base.rank, what, group, (long long)comm_step(&comm->base), why);
+        nccl_fail(comm,
+                  "rank %d: %s in group %s failed at step %lld: %s; set NCCL_DEBUG=INFO and run "
+                  "again to see why",
+                  comm->base.rank, what, group, (long long)comm_step(&comm->base), why);
         return -1;
     }
     return 0;
@@ -416,7 +416,8 @@ static int join_world(struct nccl_comm *comm, struct error *err)
     _Static_assert(COUNT % STAR_NUMBERS == 0, "an id goes in whole rounds");
     memset(&id, 0, sizeof(id));
     if (comm->base.rank == 0 && (result = ncclGetUniqueId(&id)))
-        return error_set(err, "cannot initialize NCCL: %s; set NCCL_DEBUG=INFO for details",
+        return error_set(err,
+                         "cannot initialize NCCL: %s; set NCCL_DEBUG=INFO and run again to see why",
                          ncclGetErrorString(result));
     memcpy(numbers, &id, sizeof(id));
     for (int i = 0; i < COUNT && comm->base.rank != 0; i++)
@@ -450,6 +451,7 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         .rank = options->rank,
         .size = options->size,
         .deadline = options->deadline,
+        .longer = options->longer ? options->longer : "run it again",
         .device = options->device,
         .close = close_comm,
         .group_create = group_create,

@@ -202,17 +202,17 @@ static void *watch(void *argument)
             nccl_explain(result, why, sizeof(why));
             nccl_fail(comm,
                       "rank %d: NCCL reports an error in group %s at step %lld%s: %s; set "
-                      "NCCL_DEBUG=INFO for details",
+                      "NCCL_DEBUG=INFO and run again to see why",
                       comm->base.rank, name, (long long)comm_step(&comm->base), waiting, why);
             return NULL;
         }
         if (oldest(comm, &late, &seen, &since) && clock_now() - since > comm->base.deadline) {
-            nccl_fail(comm,
-                      "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; "
-                      "another rank of the group has ended or hangs: see the output of the other "
-                      "ranks, or raise the timeout",
-                      comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
-                      (long long)late.step);
+            nccl_fail(
+                comm,
+                "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
+                "rank of the group has ended or hangs: see the output of the other ranks, or %s",
+                comm->base.rank, late.what, late.group, late.size, comm->base.deadline,
+                (long long)late.step, comm->base.longer);
             return NULL;
         }
     }

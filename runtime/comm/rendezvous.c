@@ -265,8 +265,8 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
         return error_set(err,
                          "rank %d could not connect to rank %d at %s, port %d, within %.0f s%s",
                          own, other, address->hosts, address->port, deadline,
-                         d.refused ? "; a process there did not accept this rank: is "
-                                     "MEGATRON_SECRET the same for all ranks?"
+                         d.refused ? "; a process there did not accept this rank: set the same "
+                                     "MEGATRON_SECRET for all ranks"
                                    : "; see that rank's output, and check that no firewall blocks "
                                      "the port");
     rendezvous_prepare(fd);

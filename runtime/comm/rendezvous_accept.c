@@ -221,8 +221,8 @@ static int report_missing(const struct reception *r, double deadline, struct err
               names, missing > 16 ? " ..." : "");
     if (r->refused > 0)
         error_append(err,
-                     "; connections without the right secret were refused (%d); is "
-                     "MEGATRON_SECRET the same for all ranks?",
+                     "; connections without the right secret were refused (%d); set the same "
+                     "MEGATRON_SECRET for all ranks",
                      r->refused);
     else
         error_append(err, "; see their output, and check that no firewall blocks connections to "

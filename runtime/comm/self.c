@@ -122,6 +122,7 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
         .name = "self",
         .size = 1,
         .deadline = options->deadline,
+        .longer = options->longer ? options->longer : "run it again",
         .device = options->device,
         .close = self_close,
         .group_create = self_group_create,

@@ -234,7 +234,9 @@ static int check_cover(const struct checkpoint_index *index, struct error *err)
         for (int p = index->tensors[i].first; p >= 0; p = index->pieces[p].next)
             left -= index->pieces[p].count;
         if (left != 0)
-            return error_set(err, "some elements of tensor %s are missing or stored twice",
+            return error_set(err,
+                             "some elements of tensor %s are missing or stored twice, so the "
+                             "checkpoint is damaged",
                              index->tensors[i].name);
     }
     return 0;
@@ -332,7 +334,9 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
     int removed, held, rc;
 
     if (given->keep_last < 0)
-        return error_set_code(err, ERROR_USAGE, "prune needs --keep-last N");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "prune needs to know how many checkpoints to keep; use --keep-last N");
     if (access(directory, R_OK | X_OK) < 0) {
         error_set_errno(err, errno, "cannot read %s", directory);
         return file_path_error(err);
@@ -360,19 +364,21 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
 static int check_export(const struct checkpoint_options *given, struct error *err)
 {
     if (given->format == FORMAT_FAIRSEQ)
-        return error_set_code(err, ERROR_USAGE,
-                              "export supports --format hf, megatron and torch_dist only");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "export does not support this format; use --format hf, megatron or torch_dist");
     if (given->format != FORMAT_MEGATRON && (given->tp > 0 || given->pp > 0 || given->transformer))
-        return error_set_code(err, ERROR_USAGE,
-                              "--target-tensor-parallel-size, --target-pipeline-parallel-size and "
-                              "--transformer-impl can only be used with --format megatron%s",
-                              given->format == FORMAT_TORCH_DIST
-                                  ? "; a torch_dist checkpoint can be loaded with any of them"
-                                  : "");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--target-tensor-parallel-size, --target-pipeline-parallel-size and "
+            "--transformer-impl can only be used with --format megatron%s",
+            given->format == FORMAT_TORCH_DIST
+                ? "; a torch_dist checkpoint can be loaded with any of them: drop them"
+                : "; drop them");
     if (given->format == FORMAT_HF && (given->divisor > 0 || given->interleaved))
         return error_set_code(err, ERROR_USAGE,
                               "--make-vocab-size-divisible-by and --rotary-interleaved can only be "
-                              "used with --format megatron or torch_dist");
+                              "used with --format megatron or torch_dist; drop them");
     if (given->format == FORMAT_MEGATRON && given->shard_size)
         return error_set_code(err, ERROR_USAGE,
                               "--max-shard-size cannot be used with --format megatron, which has a "
@@ -444,7 +450,7 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
     if (given->format == FORMAT_HF && (given->heads > 0 || given->vocabulary > 0))
         return error_set_code(err, ERROR_USAGE,
                               "--num-attention-heads and --vocab-size can only be used with "
-                              "--format megatron or torch_dist");
+                              "--format megatron or torch_dist; drop them");
     if (check_source(given->format, from, err) < 0)
         return file_path_error(err);
     if ((given->format == FORMAT_HF ? convert_import_hf(from, to, err)

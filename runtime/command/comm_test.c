@@ -257,6 +257,7 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     if (b->device && ranks_check_health(b->device, world, err) == 0)
         b->stream = device_stream_create(b->device, 0, err);
     comm.device = b->device;
+    comm.longer = "raise --timeout-minutes";
     if (b->stream)
         b->comm = comm_open(backend, &comm, err);
     for (int r = 0; ranks && r < world->size; r++)
@@ -337,7 +338,8 @@ static int run_comm_test(int argc, const char *const *argv, struct error *err)
                             "unexpected argument %s; options begin with two dashes",
                             result.words[0]);
     } else if (rc == 0 && settings.min_bytes > settings.max_bytes) {
-        rc = error_set_code(err, ERROR_USAGE, "--min-bytes=%lld is greater than --max-bytes=%lld",
+        rc = error_set_code(err, ERROR_USAGE,
+                            "--min-bytes=%lld is greater than --max-bytes=%lld; change one of them",
                             (long long)settings.min_bytes, (long long)settings.max_bytes);
     }
     if (rc < 0)

@@ -210,7 +210,8 @@ static int show_document(const struct indexed *indexed, const struct data_option
     int64_t ends[2], left = options->limit > 0 ? options->limit : INT64_MAX;
 
     if (info->documents == 0)
-        return error_set_code(err, ERROR_USAGE, "%s has no documents", indexed_prefix(indexed));
+        return error_set_code(err, ERROR_USAGE, "%s has no documents; tokenize the corpus again",
+                              indexed_prefix(indexed));
     if (options->document >= info->documents)
         return error_set_code(err, ERROR_USAGE,
                               "--document=%" PRId64

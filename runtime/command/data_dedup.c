@@ -73,7 +73,7 @@ static int run(void *context, const struct options_result *result, struct error 
             return error_set_code(err, ERROR_USAGE,
                                   "--%s and --exact cannot be used together; drop one", near[i]);
     if (!(words->jaccard >= 0 && words->jaccard <= 1))
-        return error_set_code(err, ERROR_USAGE, "--jaccard=%g is not between 0 and 1",
+        return error_set_code(err, ERROR_USAGE, "--jaccard=%g must be greater than 0 and at most 1",
                               words->jaccard);
     config.exact = words->exact;
     config.jaccard = words->jaccard;

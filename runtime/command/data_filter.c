@@ -86,12 +86,13 @@ static int take_rules(const struct words *words, const struct options_result *re
             return error_prefix(err, "--set");
     rules->value[RULE_LANGUAGE] = words->threshold;
     if (!(words->threshold >= 0 && words->threshold <= 1))
-        return error_set_code(err, ERROR_USAGE, "--language-threshold=%g is not between 0 and 1",
+        return error_set_code(err, ERROR_USAGE, "--language-threshold=%g must be from 0 to 1",
                               words->threshold);
     if (!words->model && (words->languages.count > 0 || words->add_language))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s needs --language-model: a fastText model such as lid.176.bin",
-                              words->languages.count > 0 ? "--languages" : "--add-language");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s needs a fastText model; name one, such as lid.176.bin, with --language-model",
+            words->languages.count > 0 ? "--languages" : "--add-language");
     return 0;
 }
 

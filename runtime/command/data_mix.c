@@ -70,8 +70,8 @@ static double *take_numbers(const char *option, const struct option_list *list, 
     numbers = calloc(sources + 1, sizeof(*numbers));
     for (size_t i = 0; numbers && i < sources; i++) {
         if (parse_double(option, list->items[i], &numbers[i], err) < 0 || numbers[i] < 0) {
-            error_set_code(err, ERROR_USAGE, "%s: %.50s is not a number of 0 or more", option,
-                           list->items[i]);
+            error_set_code(err, ERROR_USAGE, "%s: %.50s is not a number of 0 or more; correct it",
+                           option, list->items[i]);
             free(numbers);
             return NULL;
         }

@@ -220,7 +220,8 @@ int image_prepare(const struct image_options *given, const char *uri,
         request->architecture = image_architecture(given->arch);
         if (!request->architecture)
             return error_set_code(err, ERROR_USAGE,
-                                  "--arch=%.50s is not x86_64, aarch64 or ppc64le", given->arch);
+                                  "--arch=%.50s is unknown; use x86_64, aarch64 or ppc64le",
+                                  given->arch);
     }
     request->environment = enroot_environment((const char *const *)environ, added);
     return request->environment ? 0 : error_set(err, "out of memory");
@@ -319,7 +320,9 @@ static int run_prune(const struct image_options *given, const struct options_res
     size_t removed = 0;
 
     if (!by_age && !given->max_size)
-        return error_set_code(err, ERROR_USAGE, "prune needs --keep-days N or --max-size SIZE");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "prune needs to know what to keep; use --keep-days N or --max-size SIZE");
     if (given->max_size &&
         parse_size("--max-size", given->max_size, 1000, 0, INT64_MAX, &most, err) < 0)
         return -1;

@@ -49,9 +49,11 @@ static int open_shared(const struct image_options *given, struct image_cache *sh
 static int check_step(const struct image_options *given, struct error *err)
 {
     if ((given->nodes > 1 || given->wait) && (!given->job || !given->step))
-        return error_set_code(err, ERROR_USAGE, "--nodes and --wait need --job and --step");
+        return error_set_code(err, ERROR_USAGE,
+                              "--nodes and --wait need --job and --step; add both");
     if (given->wait && given->nodes <= 1)
-        return error_set_code(err, ERROR_USAGE, "--wait needs --nodes of 2 or more");
+        return error_set_code(err, ERROR_USAGE,
+                              "--wait needs --nodes of 2 or more; add it, or drop --wait");
     return 0;
 }
 

@@ -221,7 +221,8 @@ static int launch(const struct launch_options *given, const char *const *words, 
     int rc;
 
     if (given->topology && !given->dry_run)
-        return error_set_code(err, ERROR_USAGE, "--topology needs --dry-run");
+        return error_set_code(err, ERROR_USAGE,
+                              "--topology needs --dry-run; add it, or drop --topology");
     if (launch_find_pod(given, &s.pod, err) < 0 || count_ranks(given, &s.pod, &s.ranks, err) < 0 ||
         launch_check_world(&s.pod, s.ranks, err) < 0 ||
         find_secret(given, s.pod.nodes, s.secret, sizeof(s.secret), err) < 0)

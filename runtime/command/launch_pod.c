@@ -246,7 +246,8 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
             "this is pod %" PRId64 " of only %" PRId64 ": %s contradicts the number of pods%s%s",
             pod->node_rank, pod->nodes, given->node_rank >= 0 ? "--node-rank" : kind->node_rank,
             given->nodes > 0 ? " in --nnodes" : "",
-            given->nodes > 0 || !kind->nodes ? "" : "; check its variables");
+            given->nodes > 0 || !kind->nodes ? "; correct one of the two"
+                                             : "; check its variables");
     return read_master(given, kind, pod, err);
 }
 

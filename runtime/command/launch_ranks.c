@@ -261,10 +261,12 @@ static void record_end(struct pod *pod, struct rank *rank, int status)
     rank->pid = 0;
     pod->alive--;
     if (WIFSIGNALED(status) && !pod->terminated && !pod->killed && !pod->signals->stopped) {
-        char line[128];
-        int length = snprintf(line, sizeof(line),
-                              "megatron launch: rank %" PRId64 " was killed by signal %d (%s)\n",
-                              rank->number, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        char line[256];
+        int length = snprintf(
+            line, sizeof(line),
+            "megatron launch: rank %" PRId64
+            " was killed by signal %d (%s); see its output above, and dmesg on this node\n",
+            rank->number, WTERMSIG(status), strsignal(WTERMSIG(status)));
 
         write_all(STDERR_FILENO, line, (size_t)length);
     }

@@ -31,7 +31,8 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
     for (long i = suffix ? (suffix - suffixes) / 2 : -1; i >= 0; i--)
         *tokens *= 1000;
     if (*tokens <= 0)
-        return error_set_code(err, ERROR_USAGE, "--tokens=%s must be above 0", text);
+        return error_set_code(err, ERROR_USAGE,
+                              "--tokens=%s must be above 0; write 300B, 1.5T or 26M", text);
     return 0;
 }
 
@@ -43,7 +44,7 @@ static int parse_recompute(const char *text, int *recompute, struct error *err)
             return 0;
         }
     return error_set_code(err, ERROR_USAGE,
-                          "--layout: recompute=%s must be none, selective or full", text);
+                          "--layout: recompute=%s is unknown; use none, selective or full", text);
 }
 
 static int parse_size_of(const char *name, const char *text, struct search_request *request,
@@ -64,10 +65,9 @@ static int parse_size_of(const char *name, const char *text, struct search_reque
     if (nearest_names(name, names, sizeof(names) / sizeof(names[0]), near, sizeof(near)) > 0)
         return error_set_code(err, ERROR_USAGE,
                               "--layout: unknown size \"%.40s\"; did you mean %s?", name, near);
-    return error_set_code(err, ERROR_USAGE,
-                          "--layout: unknown size \"%.40s\"; known are tp, pp, vp, cp, micro and "
-                          "recompute",
-                          name);
+    return error_set_code(
+        err, ERROR_USAGE,
+        "--layout: unknown size \"%.40s\"; use tp, pp, vp, cp, micro or recompute", name);
 }
 
 static int parse_layout(const char *text, struct search_request *request, struct error *err)
@@ -107,10 +107,13 @@ static int refuse_layout(const struct search *search, const struct search_reques
             (long long)sizes, (long long)ranks);
     for (int i = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
-            return error_set_code(err, ERROR_USAGE, "no layout is possible: %s", search->why[i]);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "no layout is possible: %s; change the batch size, the nodes or --layout",
+                search->why[i]);
     return error_set_code(err, ERROR_USAGE,
-                          "no layout is possible: micro and vp of --layout must divide the batch "
-                          "of a data-parallel rank and the layers of a stage");
+                          "no layout is possible; change micro and vp of --layout, which must "
+                          "divide the batch of a data-parallel rank and the layers of a stage");
 }
 
 static int refuse_memory(const struct search *search, const struct search_request *request,

@@ -114,7 +114,9 @@ static void print_help(void)
 static int check_keys(const struct option_list *keys, struct error *err)
 {
     if (keys->count > PART_KEYS)
-        return error_set(err, "--json-keys takes at most %d keys", PART_KEYS);
+        return error_set(
+            err, "--json-keys takes at most %d keys; name fewer, and run again for the others",
+            PART_KEYS);
     for (size_t i = 0; i < keys->count; i++) {
         if (keys->items[i][0] == '\0' || strchr(keys->items[i], '/'))
             return error_set(
@@ -174,7 +176,7 @@ static int set_sentences(struct preprocess_options *options, const struct option
                    : 0;
     for (size_t i = 2; i < sizeof(others) / sizeof(others[0]); i++)
         if (options_given(result, others[i]))
-            return error_set(err, "--%s requires --split-sentences", others[i]);
+            return error_set(err, "--%s requires --split-sentences; add it", others[i]);
     return 0;
 }
 
@@ -200,7 +202,8 @@ static int check_options(const struct preprocess_options *options,
     if (options->mode != RECORD_PAGE && wiki_words_given(result, err) < 0)
         return -1;
     if (options->detokenize && options->mode != RECORD_TITLE)
-        return error_set(err, "--detokenize requires --input-format titles");
+        return error_set(
+            err, "--detokenize requires --input-format titles; add it, or drop --detokenize");
     if (options->overwrite && options->skip_existing)
         return error_set(err, "--overwrite and --skip-existing cannot be used together; drop one");
     return check_keys(&options->json_keys, err);

@@ -10,7 +10,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_LOAD] = "correct --load",
     [REMEDY_ITERATION] = "choose another iteration with --ckpt-step",
     [REMEDY_START_AGAIN] = "to start from scratch, use another directory for --load and --save",
-    [REMEDY_LOAD_HF] = "use --load-hf",
+    [REMEDY_LOAD_HF] = "use --load-hf instead of --load",
     [REMEDY_NO_OPTIMIZER] = "use --no-load-optim or --finetune",
     [REMEDY_SCHEDULE] = "use the same values, --override-opt_param-scheduler to use these values, "
                         "or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
@@ -24,15 +24,17 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_MORE_TOKEN_TYPES] = "raise --num-token-types",
     [REMEDY_TIMEOUT] = "check its file system, or raise --distributed-timeout-minutes",
     [REMEDY_MEMORY] = "raise the memory limit of the job (sbatch --mem)",
+    [REMEDY_LONGER] = "raise --distributed-timeout-minutes",
 
     [REMEDY_STRICT] = "drop --strict to skip what is invalid",
     [REMEDY_LINE_BYTES] = "raise --max-line-bytes",
+    [REMEDY_PAGE_BYTES] = "raise --max-page-bytes",
     [REMEDY_SHORTER_LINES] = "lower --max-line-bytes",
-    [REMEDY_INPUT_FORMAT] = "choose with --input-format",
+    [REMEDY_INPUT_FORMAT] = "choose its format with --input-format",
     [REMEDY_MEDIAWIKI] = "use --input-format mediawiki",
     [REMEDY_PLAIN_TEXT] = "for plain text use --input-format lines, blank-lines, titles or files",
     [REMEDY_STANDARD_INPUT] = "use --input - for a pipe",
-    [REMEDY_KEYS] = "choose with --json-keys",
+    [REMEDY_KEYS] = "name the key of the text with --json-keys",
     [REMEDY_OUTPUT] = "choose another --output-prefix or --output",
     [REMEDY_OVERWRITE] = "use --overwrite to replace it",
     [REMEDY_NO_END_OF_DOCUMENT] = "drop --append-eod",
@@ -42,10 +44,9 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_LANGUAGES] = "correct --languages",
     [REMEDY_RULES] = "`megatron data filter --list-rules` lists all rules",
 
-    [REMEDY_TOKENIZER] = "choose with --tokenizer-type and the options for its files",
-    [REMEDY_TOKENIZER_FILES] =
-        "get the tokenizer's files again from their source, or choose another "
-        "tokenizer (--tokenizer-type)",
+    [REMEDY_TOKENIZER] = "choose a tokenizer with --tokenizer-type and the options for its files",
+    [REMEDY_TOKENIZER_FILES] = "get its files again from their source if they are damaged, or "
+                               "choose another tokenizer (--tokenizer-type)",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
     [REMEDY_PUNKT] = "correct --lang, or give --punkt-data",
     [REMEDY_LANGUAGE] = "give --lang, such as english",
@@ -83,7 +84,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
 
     [REMEDY_PROMPT] = "use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input",
     [REMEDY_PROMPT_FILE] = "correct --prompt-file",
-    [REMEDY_MASK_TOKEN] = "use --mask-id",
+    [REMEDY_MASK_TOKEN] = "give the id of the mask token with --mask-id",
     [REMEDY_END_TOKEN] = "change --eod-id",
     [REMEDY_TEXT_LENGTH] = "raise --out-seq-length",
     [REMEDY_PRECISION] = "drop --bf16 or --fp16",

@@ -80,10 +80,12 @@ static int run(const struct report_options *given, const struct options_result *
         return 0;
     }
     if (result->word_count == 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "name the directory of a run, or its logs and metrics files");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "nothing to report on; name the directory of a run, or its logs and metrics files");
     if (!given->output)
-        return error_set_code(err, ERROR_USAGE, "name the file to write with -o FILE");
+        return error_set_code(err, ERROR_USAGE,
+                              "no output file; name the file to write with -o FILE");
     if (options_given(result, "peak-tflops") && !(given->peak > 0))
         return error_set_code(err, ERROR_USAGE, "--peak-tflops must be above 0");
     return write_page(given, result, err);

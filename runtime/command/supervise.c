@@ -154,7 +154,8 @@ static int find_visible(const char *save, int64_t *iteration, struct error *err)
     if (directory_newest(save, -1, &found, err) < 0)
         return -1;
     if (found < 0 && *iteration >= 0) {
-        error_set(err, "the checkpoints in %s have disappeared", save);
+        error_set(err, "the checkpoints in %s have disappeared: its file system may not be mounted",
+                  save);
         errno = ENOENT;
         return -1;
     }

@@ -120,7 +120,9 @@ static int detokenize_text(struct session *session, const char *text, size_t len
             continue;
         }
         if ((size_t)(text - word) >= sizeof(number))
-            return error_set_code(err, ERROR_USAGE, "\"%.*s...\" is not a token id", 31, word);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "\"%.*s...\" is not a token id; write whole numbers separated by spaces", 31, word);
         memcpy(number, word, (size_t)(text - word));
         number[text - word] = '\0';
         if (count == session->number_capacity) {

@@ -96,8 +96,8 @@ static int check_type(const struct words *words, const struct options_result *re
         if (strcmp(words->specials.items[i], "[UNK]") == 0)
             return 0;
     return error_set_code(err, ERROR_USAGE,
-                          "--special-tokens of a wordpiece vocabulary must "
-                          "contain [UNK], the token for unknown words");
+                          "--special-tokens of a wordpiece vocabulary must contain [UNK], the "
+                          "token for unknown words; add it");
 }
 
 static int train(struct words *words, const struct options_result *result, struct error *err)

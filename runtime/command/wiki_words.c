@@ -33,11 +33,12 @@ int wiki_words_options(const struct wiki_words *words, struct wiki_options *opti
         words->disambiguations >= 0 ? words->disambiguations : words->style == WIKI_EXTRACTOR;
     if (words->style == WIKI_EXTRACTOR && (words->math || words->tables || words->no_title))
         return error_set_code(err, ERROR_USAGE,
-                              "--wiki-math, --wiki-tables and --wiki-no-title require "
-                              "--wiki-style clean");
+                              "--wiki-math, --wiki-tables and --wiki-no-title require --wiki-style "
+                              "clean; change it, or drop them");
     if (words->style == WIKI_CLEAN && words->release)
-        return error_set_code(err, ERROR_USAGE,
-                              "--wikiextractor-release requires --wiki-style wikiextractor");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--wikiextractor-release requires --wiki-style wikiextractor; add it");
     if (words->namespaces && wiki_options_namespaces(options, words->namespaces, err) < 0)
         return error_prefix(err, "--wiki-namespaces");
     return 0;
@@ -52,8 +53,8 @@ int wiki_words_given(const struct options_result *result, struct error *err)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(result, names[i]))
-            return error_set_code(err, ERROR_USAGE, "--%s requires --input-format mediawiki",
-                                  names[i]);
+            return error_set_code(err, ERROR_USAGE,
+                                  "--%s requires --input-format mediawiki; add it", names[i]);
     return 0;
 }
 

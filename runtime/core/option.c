@@ -205,7 +205,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
     case OPTION_FLAG:
     case OPTION_UNFLAG:
         if (inline_value)
-            return error_set(err, "--%s takes no value", row->name);
+            return error_set(err, "--%s takes no value; drop the = and what follows it", row->name);
         *(int *)((char *)target + row->offset) = row->type == OPTION_FLAG;
         return 0;
     case OPTION_LIST: {
@@ -214,7 +214,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
         if (read_list(inline_value, cursor, list, err) < 0)
             return -1;
         if (list->count == 0)
-            return error_set(err, "--%s needs a value", row->name);
+            return error_set(err, "--%s needs a value; write it after the option", row->name);
         return 0;
     }
     case OPTION_IGNORED:
@@ -236,7 +236,7 @@ static int take_option(const struct option *row, void *target, const char *inlin
     }
     if (!inline_value) {
         if (cursor->at >= cursor->argc)
-            return error_set(err, "--%s needs a value", row->name);
+            return error_set(err, "--%s needs a value; write it after the option", row->name);
         inline_value = cursor->argv[cursor->at++];
     }
     return read_value(row, target, inline_value, err);

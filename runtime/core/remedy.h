@@ -32,9 +32,11 @@ enum remedy {
     REMEDY_MORE_TOKEN_TYPES, /* give the model more of them */
     REMEDY_TIMEOUT,          /* wait longer for other ranks */
     REMEDY_MEMORY,           /* use more memory */
+    REMEDY_LONGER,           /* let collectives take longer */
     /* Text to read, and files to write */
     REMEDY_STRICT,             /* skip documents that are invalid */
     REMEDY_LINE_BYTES,         /* allow longer lines */
+    REMEDY_PAGE_BYTES,         /* allow longer pages of a dump */
     REMEDY_SHORTER_LINES,      /* allow only shorter lines */
     REMEDY_INPUT_FORMAT,       /* choose the format of the input */
     REMEDY_MEDIAWIKI,          /* read the input as a MediaWiki dump */

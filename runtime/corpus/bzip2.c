@@ -114,7 +114,7 @@ static int next_stream(struct source *source, struct error *err)
             return source_truncated(source, err);
         check = (uint32_t)bunzip_bits(bzip2->window, bzip2->bit + 48, 32);
         if (bzip2->whole && check != bzip2->combined)
-            return source_corrupt(source, "the checksum of a bzip2 stream", err);
+            return source_corrupt(source, "the checksum of a bzip2 stream is wrong", err);
         bzip2->combined = 0;
         bzip2->whole = 1; /* a stream begins, or the file ends */
         bzip2->bit = (bzip2->bit + 80 + 7) / 8 * 8;
@@ -126,7 +126,7 @@ static int next_stream(struct source *source, struct error *err)
         if (bits_left(bzip2) < HEADER_SIZE * 8)
             return source_truncated(source, err);
         if (memcmp(at, "BZh", 3) != 0 || at[3] < '1' || at[3] > '9')
-            return source_corrupt(source, "no bzip2 stream after the end of one", err);
+            return source_corrupt(source, "the bzip2 data is followed by something else", err);
         bzip2->bit += HEADER_SIZE * 8;
         if (bits_left(bzip2) < 80)
             return source_truncated(source, err);
@@ -148,13 +148,13 @@ static int at_block(struct source *source, struct error *err)
     magic = bunzip_bits(bzip2->window, bzip2->bit, 48);
     if (magic == BUNZIP_END_MAGIC)
         return next_stream(source, err);
-    return magic == BUNZIP_BLOCK_MAGIC ? 1 : source_corrupt(source, "bzip2 data", err);
+    return magic == BUNZIP_BLOCK_MAGIC ? 1 : source_corrupt(source, "invalid bzip2 data", err);
 }
 
 static int block_failed(struct source *source, enum bunzip_result rc, struct error *err)
 {
     return rc == BUNZIP_SHORT ? source_truncated(source, err)
-                              : source_corrupt(source, "bzip2 data", err);
+                              : source_corrupt(source, "invalid bzip2 data", err);
 }
 
 /* Does a magic number follow? */
@@ -228,7 +228,7 @@ static int finish_blocks(struct source *source, struct error *err)
     bad = bunzip_finish(list, count);
     if (bad == count && count > 0)
         return error_memory(err, "decompressing bzip2");
-    return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block", err);
+    return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block is wrong", err);
 }
 
 /* The start of the next block decides whether it is the first one after the range. */
@@ -344,7 +344,7 @@ int bzip2_start(struct source *source, struct error *err)
     if (bzip2->have < HEADER_SIZE)
         return source_truncated(source, err);
     if (memcmp(bzip2->window, "BZh", 3) != 0 || bzip2->window[3] < '1' || bzip2->window[3] > '9')
-        return source_corrupt(source, "no bzip2 header", err);
+        return source_corrupt(source, "it has no bzip2 header", err);
     bzip2->bit = HEADER_SIZE * 8;
     return 0;
 }

@@ -154,9 +154,10 @@ static int add_directory(struct search *search, const char *path, int depth, str
     int count, rc = 0;
 
     if (depth > DEEPEST)
-        return error_set(
-            err, "%s: directories nested deeper than %d; is there a loop of symbolic links?", path,
-            DEEPEST);
+        return error_set(err,
+                         "%s: directories nested deeper than %d; remove the symbolic link that "
+                         "makes a loop, or name the subdirectories",
+                         path, DEEPEST);
     count = scandir(path, &names, visible, by_bytes);
     if (count < 0)
         return error_set_errno(err, errno, "cannot list directory %s", path);

@@ -85,7 +85,7 @@ static int next_member(struct source *source, struct error *err)
             continue;
         }
         if (have < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b)
-            return source_corrupt(source, "something else follows the gzip data", err);
+            return source_corrupt(source, "the gzip data is followed by something else", err);
         /* Members that find_member skips, because they are truncated or from another program, are
          * read here. */
         if (source->boundary < 0 && source->end < source->size && input->position >= source->end &&
@@ -129,7 +129,7 @@ static ssize_t gzip_read(struct source *source, void *buffer, size_t size, struc
         else if (rc == Z_BUF_ERROR && have == 0)
             return source_truncated(source, err);
         else if (rc != Z_OK && rc != Z_BUF_ERROR)
-            return source_corrupt(source, stream->msg ? stream->msg : "gzip", err);
+            return source_corrupt(source, stream->msg ? stream->msg : "invalid gzip data", err);
     }
     return (ssize_t)(size - stream->avail_out);
 }

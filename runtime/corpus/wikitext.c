@@ -26,7 +26,8 @@ int wiki_options_namespaces(struct wiki_options *options, const char *list, stru
 
         if (end == at || value < -2 || value > 32767 || (*end != ',' && *end != '\0'))
             return error_set_code(err, ERROR_USAGE,
-                                  "%.100s is not a list of namespace numbers such as 0,14", list);
+                                  "%.100s is not a list of namespace numbers; write it like 0,14",
+                                  list);
         if (options->namespace_count == WIKI_NAMESPACES)
             return error_set_code(err, ERROR_USAGE,
                                   "%.100s has more than %d namespace numbers; give fewer", list,

@@ -37,13 +37,16 @@ static int lzma_failed(struct source *source, lzma_ret rc, struct error *err)
                          "or less",
                          source->path);
     case LZMA_FORMAT_ERROR:
-        return source_corrupt(source, "not xz data", err);
+        return source_corrupt(source, "this is not xz data", err);
     case LZMA_OPTIONS_ERROR:
-        return source_corrupt(source, "an xz filter that liblzma does not know", err);
+        return error_set(err,
+                         "%s uses an xz filter that this liblzma does not support, or is corrupt; "
+                         "compress it again with xz",
+                         source->path);
     case LZMA_BUF_ERROR:
         return source_truncated(source, err);
     default:
-        return source_corrupt(source, "xz data", err);
+        return source_corrupt(source, "invalid xz data", err);
     }
 }
 
@@ -108,7 +111,7 @@ static int begin_block(struct source *source, struct error *err)
     xz->block.check = xz->iterator.stream.flags->check;
     xz->block.filters = xz->filters;
     if (header[0] == 0)
-        return source_corrupt(source, "no xz block where the index has one", err);
+        return source_corrupt(source, "there is no xz block at a place that its index lists", err);
     xz->block.header_size = lzma_block_header_size_decode(header[0]);
     if ((size_t)have < xz->block.header_size)
         return source_truncated(source, err);

@@ -231,7 +231,8 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
                 join(parents, (uint32_t)pairs[i].first, (uint32_t)pairs[i].second);
         }
         if (rc > 0)
-            rc = error_set(err, "%s is damaged; remove the work directory and run again", path);
+            rc = error_set(
+                err, "%s is damaged; remove the work directory that it is in, and run again", path);
         curate_touch(job);
     }
     if (fd >= 0)
@@ -331,7 +332,8 @@ uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err
                                  first * (int64_t)sizeof(*roots), path, err);
     }
     if (rc > 0)
-        rc = error_set(err, "%s is damaged; remove the work directory and run again", path);
+        rc = error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
+                       path);
     if (fd >= 0)
         close(fd);
     if (rc == 0)

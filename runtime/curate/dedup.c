@@ -59,8 +59,8 @@ static int hash_document(void *context, const struct document *document, struct 
     struct hashing *hashing = context;
 
     if (document->number >= UINT32_MAX)
-        return error_set(err,
-                         "a chunk of the input has over 4 billion documents; use smaller chunks");
+        return error_set(err, "a chunk of the input has over 4 billion documents; split the input "
+                              "into several files");
     return hashing->dedup->config->exact ? hash_exact(hashing, document, err)
                                          : hash_bands(hashing, document, err);
 }

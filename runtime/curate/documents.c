@@ -92,7 +92,7 @@ void documents_warn(const struct curate *engine, const struct tally *tally)
         if (tally->listed[i].segment >= engine->plan.segment_count)
             continue;
         describe(engine, &tally->listed[i], text, sizeof(text));
-        log_warning("%s", text);
+        log_warning("%s; skipped", text);
     }
     if (tally_faults(tally) > tally->listed_count)
         log_warning(

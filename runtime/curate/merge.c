@@ -54,7 +54,8 @@ static int open_parts(struct merge *merge, struct error *err)
             return error_set_code(err, ERROR_USAGE,
                                   "%s is both input and output; choose another output", prefix);
         if (part->info.multimodal)
-            return error_set_code(err, ERROR_USAGE, "%s is multimodal; only texts can be merged",
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s is multimodal, and only texts can be merged; drop it",
                                   prefix);
         if (part->info.dtype != merge->parts[0].info.dtype)
             return error_set_code(
@@ -180,9 +181,9 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
     }
     if (pointer - part->bytes != part->info.bin_size)
         return error_set(err,
-                         "%s.bin has %" PRId64 " bytes and its sequences %" PRId64
-                         "; merged, what follows would be in the wrong place; run `megatron data "
-                         "verify` on it, or tokenize the corpus again",
+                         "%s.bin has %" PRId64 " bytes, but its sequences take %" PRId64
+                         ", so it cannot be merged; run `megatron data verify` on it, or tokenize "
+                         "the corpus again",
                          indexed_prefix(part->indexed), part->info.bin_size, pointer - part->bytes);
     return 0;
 }

@@ -51,7 +51,7 @@ int minhash_init(struct minhash *minhash, size_t bands, size_t rows, uint64_t se
 {
     memset(minhash, 0, sizeof(*minhash));
     if (pick_engine(minhash, engine) < 0)
-        return error_set(err, "the CPU of this node cannot run the MinHash code %s", engine);
+        return error_bug(err, "the CPU of this node cannot run the MinHash code for %s", engine);
     minhash->bands = bands;
     minhash->rows = rows;
     minhash->count = (bands * rows + MINHASH_LANES - 1) / MINHASH_LANES * MINHASH_LANES;

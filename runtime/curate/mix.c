@@ -320,8 +320,8 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
         items = index_lines(&bytes, &count);
         if (!items) {
             error_set(err,
-                      "bucket %zu is damaged (remove the work directory and run again), or out of "
-                      "memory",
+                      "bucket %zu of the work directory is damaged (remove the directory and run "
+                      "again), or out of memory",
                       job->number);
             rc = error_remedy(err, REMEDY_MEMORY);
         }

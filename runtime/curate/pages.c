@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "kept.h"
 #include "log.h"
+#include "remedy.h"
 #include "wiki_lines.h"
 
 #include <inttypes.h>
@@ -139,9 +140,9 @@ static void print_faults(const struct wiki_counts *counts, int begin, int end)
 {
     for (int i = begin; i < end; i++)
         if (counts->faults[i] > 0)
-            printf("    %-12" PRId64 " %s%s\n", counts->faults[i],
-                   document_fault_text((enum document_fault)i),
-                   i == FAULT_LENGTH ? "; raise --max-page-bytes" : "");
+            printf("    %-12" PRId64 " %s%s%s\n", counts->faults[i],
+                   document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
+                   i == FAULT_LENGTH ? remedy_words(REMEDY_PAGE_BYTES) : "");
 }
 
 static int finish(struct curate *engine, void *context, struct error *err)

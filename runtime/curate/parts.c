@@ -36,7 +36,9 @@ static int copy_bytes(int from, int to, int64_t place, int64_t size, struct cura
 
         rc = disk_pread(from, buffer, part, at, source, err);
         if (rc > 0)
-            rc = error_set(err, "%s ends early; remove the work directory and run again", source);
+            rc = error_set(err,
+                           "%s ends early; remove the work directory that it is in, and run again",
+                           source);
         if (rc == 0)
             rc = disk_pwrite(to, buffer, part, place + at, target, err);
         at += (int64_t)part;

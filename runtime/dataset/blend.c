@@ -34,7 +34,7 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
 
         if (!is_number_part(*at)) {
             if (*at == '-')
-                return wrong_split(text, "numbers must not be negative", err);
+                return wrong_split(text, "its numbers must not be negative", err);
             if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '%')
                 return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
             at++;
@@ -53,7 +53,7 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
         at += size;
     }
     if (!(blend_sum(values, SPLITS) > 0))
-        return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
+        return wrong_split(text, "all its numbers are 0; give shares such as 949,50,1", err);
     blend_normalise(values, SPLITS);
     for (size_t i = 0; i < SPLITS; i++) {
         ranges[i].begin = before;
@@ -157,7 +157,8 @@ int blend_parse(const char *const *words, size_t count, struct blend *blend, str
                                   words[i], count);
     blend->count = weights > 0 ? count / 2 : count;
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
-        return error_set(err, "%zu prefixes; give 1 to %d", blend->count, INT16_MAX - 1);
+        return error_set(err, "the data has %zu prefixes; give 1 to %d", blend->count,
+                         INT16_MAX - 1);
     blend->prefixes = calloc(blend->count, sizeof(*blend->prefixes));
     if (weights > 0)
         blend->weights = calloc(blend->count, sizeof(*blend->weights));

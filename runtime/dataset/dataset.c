@@ -172,8 +172,8 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
         return 0;
     if (wanted < 0 && blend->weights && !is_single(builder, split))
         return error_set(err,
-                         "%s data: a blend with weights needs a number of samples; drop the "
-                         "weights, or use one corpus",
+                         "%s data: a blend with weights never ends, so all of it cannot be used; "
+                         "drop the weights, or name one corpus",
                          dataset_split_name(split));
     dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
@@ -488,10 +488,11 @@ int dataset_text(const struct dataset *dataset, int64_t i, int32_t *text, struct
         return error_prefix(err, "sample %" PRId64 " of the %s data", i, split);
     for (int64_t j = 0; j <= dataset->sequence_length && dataset->vocabulary > 0; j++)
         if (text[j] < 0 || text[j] >= dataset->vocabulary)
-            return error_set(
-                err,
-                "%s.bin: token %" PRId32 " in sample %" PRId64 " of the %s data is "
-                "not in the vocabulary of %" PRId64 "; was it made with another tokenizer?",
-                indexed_prefix(member->corpus), text[j], i, split, dataset->vocabulary);
+            return error_set(err,
+                             "%s.bin: token %" PRId32 " in sample %" PRId64 " of the %s data is "
+                             "not in the vocabulary of %" PRId64
+                             "; use the tokenizer that made the data, or tokenize it again",
+                             indexed_prefix(member->corpus), text[j], i, split,
+                             dataset->vocabulary);
     return 0;
 }

@@ -87,10 +87,10 @@ static int check_range(const struct index_file *file, int which, int64_t first, 
 
     if (first < 0 || count < 0 || first > entries || count > entries - first)
         return error_set(err,
-                         "%s: elements [%" PRId64 ", +%" PRId64
-                         ") of array %d do not exist; it has "
-                         "%" PRId64 "; if the file is damaged, remove it",
-                         file->path, first, count, which, entries);
+                         "%s: %" PRId64 " elements from number %" PRId64
+                         " of array %d were requested, but it has %" PRId64
+                         "; the file may be damaged: remove it and run again",
+                         file->path, count, first, which, entries);
     return 0;
 }
 

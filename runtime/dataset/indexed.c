@@ -309,9 +309,10 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
                       int64_t entries, int64_t first, int64_t count, void *out, struct error *err)
 {
     if (first < 0 || count < 0 || first > entries || count > entries - first)
-        return error_set(
-            err, "%s: %s [%" PRId64 ", +%" PRId64 ") do not exist; there are %" PRId64 AGAIN,
-            d->idx.path, what, first, count, entries);
+        return error_set(err,
+                         "%s: %" PRId64 " %s from number %" PRId64
+                         " were requested, but it has %" PRId64 AGAIN,
+                         d->idx.path, count, what, first, entries);
     return read_at(&d->idx, out, (size_t)count * entry_size, at + first * (int64_t)entry_size, err);
 }
 
@@ -337,8 +338,9 @@ int indexed_documents(const struct indexed *indexed, int64_t first, int64_t coun
 
         if (first < 0 || count < 0 || first > entries || count > entries - first)
             return error_set(err,
-                             "%s: document entries [%" PRId64 ", +%" PRId64 ") do not exist" AGAIN,
-                             indexed->idx.path, first, count);
+                             "%s: %" PRId64 " document entries from number %" PRId64
+                             " were requested, but it has %" PRId64 AGAIN,
+                             indexed->idx.path, count, first, entries);
         for (int64_t i = 0; i < count; i++)
             out[i] = first + i;
         return 0;
@@ -438,9 +440,9 @@ int64_t indexed_tokens(const struct indexed *indexed, int64_t sequence, int64_t 
         return -1;
     if (offset < 0 || offset > length || count > length - offset)
         return error_set(err,
-                         "%s: tokens [%" PRId64 ", +%" PRId64 ") of sequence %" PRId64
-                         " do not exist; it has %" PRId32 AGAIN,
-                         indexed->idx.path, offset, count, sequence, length);
+                         "%s: %" PRId64 " tokens from number %" PRId64 " of sequence %" PRId64
+                         " were requested, but it has %" PRId32 AGAIN,
+                         indexed->idx.path, count, offset, sequence, length);
     if (count < 0)
         count = length - offset < capacity ? length - offset : capacity;
     if (count > capacity)
@@ -456,9 +458,10 @@ int indexed_stream(const struct indexed *indexed, int64_t first, int64_t count, 
     int64_t size = (int64_t)indexed->token_size, total = indexed->bin.size / size;
 
     if (first < 0 || count < 0 || first > total || count > total - first)
-        return error_set(
-            err, "%s: tokens [%" PRId64 ", +%" PRId64 ") do not exist; it has %" PRId64 AGAIN,
-            indexed->bin.path, first, count, total);
+        return error_set(err,
+                         "%s: %" PRId64 " tokens from number %" PRId64
+                         " were requested, but it has %" PRId64 AGAIN,
+                         indexed->bin.path, count, first, total);
     return read_tokens(indexed, first * size, out, count, err);
 }
 

@@ -260,7 +260,8 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     ssize_t got;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
-        return error_set_errno(err, errno, "cannot store the image in the cache");
+        return error_set_errno(err, errno, "cannot store the image in the cache %.300s",
+                               request->cache->directory);
     child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -270,7 +271,8 @@ static int publish(struct work *work, const char *key, char *path, size_t size, 
     }
     close(ends[1]);
     if (child < 0) {
-        error_set_errno(err, errno, "cannot store the image in the cache");
+        error_set_errno(err, errno, "cannot store the image in the cache %.300s",
+                        request->cache->directory);
         close(ends[0]);
         return -1;
     }

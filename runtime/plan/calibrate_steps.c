@@ -300,8 +300,8 @@ static void add_step(struct machine *machine, const struct trial *t, const struc
     if (layer > 0 && head > 0)
         gpu->steps[gpu->step_count++] = step;
     else
-        log_warning("the steps with hidden size %lld vary too much to tell the time of a layer; is "
-                    "the machine busy?",
+        log_warning("the steps with hidden size %lld vary too much to tell the time of a layer; "
+                    "run this again when the node is idle",
                     (long long)t->hidden);
 }
 

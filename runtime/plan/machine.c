@@ -74,7 +74,7 @@ static int read_fields(struct json_value object, const struct field *fields,
             return error_set_code(err, ERROR_USAGE, "unknown member \"%s\"", name);
         if (json_real(value, &number) < 0 || !(number >= field->min && number <= field->max))
             return error_set_code(err, ERROR_USAGE,
-                                  "\"%s\" must be a number from %g to %g; is its unit right?", name,
+                                  "\"%s\" must be a number from %g to %g; check its unit", name,
                                   field->min, field->max);
         *(double *)((char *)target + field->offset) = number * field->unit;
     }

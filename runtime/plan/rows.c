@@ -166,7 +166,7 @@ static int read_layout(const struct table *table, struct plan_run *run, int64_t 
                          "the global batch of %lld is smaller than the data-parallel size %lld",
                          (long long)run->global_batch, (long long)layout->dp);
     if (layout->pp > run->shape.layers)
-        return error_set(err, "more pipeline stages than layers");
+        return error_set(err, "more pipeline stages (pp) than layers");
     return 0;
 }
 

@@ -280,20 +280,29 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
     return rc;
 }
 
-int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
-                 struct error *err)
+int chunk_place(struct encode *encode, struct chunk *chunk, const struct part_fault *place,
+                struct error *err)
 {
     const struct input_plan *plan = encode->plan;
     const struct segment *segment =
-        &plan->segments[plan->chunks[chunk->number] + (size_t)fault->segment];
+        &plan->segments[plan->chunks[chunk->number] + (size_t)place->segment];
     const struct corpus_file *file = &plan->files.items[segment->file];
     /* Bytes of a plain file need no counting. */
     int64_t before =
-        fault->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
-    char text[256], location[sizeof(err->text)];
+        place->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
+    char location[sizeof(err->text)];
+
+    part_fault_location(place, file->path, before, location, sizeof(location));
+    return error_prefix(err, "%s", location);
+}
+
+int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
+                 struct error *err)
+{
+    char text[256];
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
-    part_fault_location(fault, file->path, before, location, sizeof(location));
-    error_set_code(err, ERROR_USAGE, "%s: %s", location, text);
+    error_set_code(err, ERROR_USAGE, "%s", text);
+    chunk_place(encode, chunk, fault, err);
     return error_remedy(err, REMEDY_STRICT);
 }

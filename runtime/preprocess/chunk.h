@@ -45,6 +45,11 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
 /* Rename the finished part. */
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
 
+/* Prefix 'err' with the place of a document: file and line, or page. Reads the file up to there.
+ * Returns -1. */
+int chunk_place(struct encode *encode, struct chunk *chunk, const struct part_fault *place,
+                struct error *err);
+
 /* The error for a faulty line in strict mode. */
 int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
                  struct error *err);

@@ -36,7 +36,10 @@ static int copy_group(struct run *run, size_t job, struct error *err)
         if (rc > 0)
             rc = redo_chunk(run, c, err) < 0 ? -1 : assembly_copy(&run->assembly, c, err);
         if (rc > 0)
-            return error_set(err, "the part of chunk %zu is damaged again; check the disk", c);
+            return error_set(err,
+                             "the part of chunk %zu is damaged again; check the disk (dmesg), or "
+                             "write to another file system",
+                             c);
         if (rc < 0)
             return -1;
         touch_copies(run);

@@ -24,9 +24,23 @@ static void put_title(struct part_fault *fault, struct wiki_span title)
     fault->page = 1;
 }
 
+/* The place of a document, with the title of its page if it is one. */
+static struct part_fault place_of(const struct block *block, int64_t line,
+                                  const struct wiki_span *title)
+{
+    struct part_fault place = {.segment = block->records.segment,
+                               .line = (uint64_t)(block->records.first_line + line)};
+
+    if (title)
+        put_title(&place, *title);
+    return place;
+}
+
 static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line,
                       const struct wiki_span *title)
 {
+    struct part_fault *listed = &block->listed[block->listed_count];
+
     block->faults[fault]++;
     if (fault >= FAULT_BROKEN_END) /* left out, not broken */
         return;
@@ -34,13 +48,9 @@ static void add_fault(struct block *block, enum document_fault fault, size_t key
         block->leading++;
     if (block->listed_count == PART_FAULTS)
         return;
-    block->listed[block->listed_count] =
-        (struct part_fault){.segment = block->records.segment,
-                            .line = (uint64_t)(block->records.first_line + line),
-                            .fault = (uint32_t)fault,
-                            .key = (uint32_t)key};
-    if (title)
-        put_title(&block->listed[block->listed_count], *title);
+    *listed = place_of(block, line, title);
+    listed->fault = (uint32_t)fault;
+    listed->key = (uint32_t)key;
     block->listed_count++;
 }
 
@@ -115,10 +125,10 @@ static int encode_record(struct block_encoder *with, struct block *block,
     size_t key;
     enum document_fault fault =
         document_check(config, with->tokenizer, &with->parser, &block->records, record, &key);
+    const struct wiki_span *title = with->parser.wikitext ? &with->parser.document.title : NULL;
 
     if (fault != FAULT_NONE) {
-        add_fault(block, fault, key, record->line,
-                  with->parser.wikitext ? &with->parser.document.title : NULL);
+        add_fault(block, fault, key, record->line, title);
         if (fault == FAULT_KEY && !block->names[0])
             jsonl_names(with->parser.jsonl, record->data, record->size, block->names,
                         sizeof(block->names));
@@ -129,8 +139,10 @@ static int encode_record(struct block_encoder *with, struct block *block,
         const struct jsonl_text *texts =
             document_texts(&with->parser, config, record, k, &count, &room);
 
-        if (encode_texts(with, block, k, texts, count, err) < 0)
+        if (encode_texts(with, block, k, texts, count, err) < 0) {
+            block->failed = place_of(block, record->line, title);
             return -1;
+        }
     }
     block->data.documents++;
     return 0;

@@ -16,8 +16,9 @@ struct block {
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;
-    int64_t leading; /* lines without a key before the first document */
-    char names[256]; /* members of the first line without a key */
+    int64_t leading;          /* lines without a key before the first document */
+    char names[256];          /* members of the first line without a key */
+    struct part_fault failed; /* where the document is that made block_encode fail */
     struct block *next;
 };
 
@@ -42,7 +43,7 @@ int block_encoder_open(struct block_encoder *with, const struct preprocess_confi
 void block_encoder_close(struct block_encoder *with);
 
 /* Encode all documents of a block. Faults of documents are recorded in the block. Returns 0, or -1
- * if out of memory. */
+ * if out of memory or if a text is too long; 'failed' is its place. */
 int block_encode(struct block_encoder *with, struct block *block, struct error *err);
 
 /* Empty it for reuse, and free what a huge document needed. */

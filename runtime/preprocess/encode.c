@@ -299,13 +299,8 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
 {
     struct encode *encode = worker->encode;
 
-    if (block_encode(&worker->with, block, &worker->err) < 0) {
-        const struct input_plan *plan = encode->plan;
-        const struct segment *segment =
-            &plan->segments[plan->chunks[chunk->number] + block->records.segment];
-
-        return error_prefix(&worker->err, "%s", plan->files.items[segment->file].path);
-    }
+    if (block_encode(&worker->with, block, &worker->err) < 0)
+        return chunk_place(encode, chunk, &block->failed, &worker->err);
     /* With a limit on documents it is not known yet whether this one counts. */
     if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0)
         return chunk_strict(encode, chunk, &block->listed[0], &worker->err);

@@ -172,6 +172,8 @@ static int check_taken(const struct output_layout *layout, const char *path, str
         error_remedy(err, REMEDY_KEYS);
     else if (most == FAULT_LENGTH)
         error_remedy(err, REMEDY_LINE_BYTES);
+    else
+        error_remedy(err, REMEDY_INPUT_FORMAT);
     return -1;
 }
 
@@ -214,7 +216,9 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
         part_close(part);
     }
     if (skipped > count.shown)
-        log_warning("%lld more documents were skipped", (long long)(skipped - count.shown));
+        log_warning("%lld more documents were skipped and are not listed; correct or remove them "
+                    "in the input",
+                    (long long)(skipped - count.shown));
     if (part_check_keys(config->keys, check.path, &check.totals, 1, err) < 0)
         return -1;
     return check_taken(layout, plan->files.items[0].path, err);

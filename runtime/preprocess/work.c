@@ -226,8 +226,8 @@ int work_await(struct work *work, struct input_plan *plan, struct error *err)
         if (clock_now() - begin > START_SECONDS)
             return error_set(
                 err,
-                "rank %lld: rank 0 has not prepared the run within %d s; did it fail, or is %s "
-                "not on a file system that all nodes share?",
+                "rank %lld: rank 0 has not prepared the run within %d s; see the output of rank 0, "
+                "and check that %s is on a file system that all nodes share",
                 (long long)work->world->rank, START_SECONDS, work->root);
         clock_sleep(pause);
         pause = pause < 1 ? pause * 1.5 : 1;

@@ -65,7 +65,9 @@ static int read_directory(struct input *input, struct group *group, const char *
     free(entries);
     if (rc == 0 && read == 0)
         notes_add(&input->notes,
-                  "%s contains no log (*.log, *.out, *.err) and no metrics file (*.jsonl)", path);
+                  "%s contains no log (*.log, *.out, *.err) and no metrics file (*.jsonl); name a "
+                  "directory or files of a training run",
+                  path);
     return rc;
 }
 
@@ -177,7 +179,9 @@ int input_read(struct input *input, const struct input_options *o, struct error 
                                     "metrics of megatron train or Megatron-LM");
     for (; input->runs.count > MOST_RUNS; input->runs.count--) {
         if (input->runs.count == MOST_RUNS + 1)
-            notes_add(&input->notes, "only the first %d runs are shown", MOST_RUNS);
+            notes_add(&input->notes,
+                      "only the first %d runs are shown; name fewer runs to see the others",
+                      MOST_RUNS);
         free(input->runs.items[input->runs.count - 1].name);
         free(input->runs.items[input->runs.count - 1].attempts);
     }

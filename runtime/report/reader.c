@@ -100,8 +100,8 @@ static void note_trouble(const struct reader *r)
                   r->foreign_version);
     if (r->crowded)
         notes_add(r->notes,
-                  "%s: the iteration number goes back over %d times; do several runs write to "
-                  "this file?",
+                  "%s: the iteration number goes back over %d times, as if several runs write to "
+                  "this file; give each run its own log",
                   r->name, MOST_ATTEMPTS);
 }
 

@@ -175,11 +175,11 @@ int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shap
 
     memset(pipeline, 0, sizeof(*pipeline));
     if (shape->chunks > 1 && shape->micros % shape->stages != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "the interleaved pipeline schedule needs a number of micro-batches "
-                              "that is a multiple of the %d pipeline stages, not %d; change the "
-                              "global or the micro-batch size",
-                              shape->stages, shape->micros);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the interleaved pipeline schedule needs a number of micro-batches that is a multiple "
+            "of the %d pipeline stages, not %d; change the global or the micro-batch size",
+            shape->stages, shape->micros);
     pipeline->list = calloc((size_t)b.room, sizeof(*pipeline->list));
     if (!pipeline->list)
         return error_set(err, "out of memory");

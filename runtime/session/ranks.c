@@ -158,6 +158,7 @@ static int open_comm(struct ranks *r, const struct ranks_config *config, const s
     if (!name)
         return -1;
     options.deterministic = config->deterministic;
+    options.longer = remedy_words(REMEDY_LONGER);
     r->comm = comm_open(name, &options, err);
     return r->comm ? 0 : -1;
 }

@@ -109,11 +109,10 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
             (tokenizer->decode != DECODE_NUMBERS &&
              tokenizer->vocabulary.entries[ids[i]].kind == VOCABULARY_ABSENT)) {
             out->length = before;
-            return error_set_code(
-                err, ERROR_USAGE,
-                "id %lld is not in the tokenizer's vocabulary of %lld; was the text tokenized "
-                "with another one?",
-                (long long)ids[i], (long long)tokenizer->vocab_size);
+            return error_set_code(err, ERROR_USAGE,
+                                  "id %lld is not in the tokenizer's vocabulary of %lld; use the "
+                                  "tokenizer that made the ids",
+                                  (long long)ids[i], (long long)tokenizer->vocab_size);
         }
         if (tokenizer->decode == DECODE_NUMBERS) {
             rc = put_number(out, ids[i], i == 0);

@@ -85,7 +85,12 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
         int64_t from = gpt2_id(word, length);
         int made_up = length > 10 && memcmp(word, "madeupword", 10) == 0;
 
-        if (from >= 0 && from < (int64_t)count)
+        if (from >= (int64_t)count)
+            return error_set(err,
+                             "%s, line %zu: id %lld is too large for a dictionary of %zu entries; "
+                             "copy the whole dict.txt again",
+                             path, id - FAIRSEQ_SPECIALS + 1, (long long)from, count);
+        if (from >= 0)
             tokenizer->map[from] = (int64_t)id;
         else if (!made_up && id != dict->mask) {
             error_set(err, "%s, line %zu: \"%.*s\" is not one of GPT-2's ids", path,
@@ -129,17 +134,19 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
     rc = fairseq_dict_read(&dict, path, err);
     if (rc == 0)
         rc = make_map(tokenizer, &dict, path, err);
-    if (rc == 0)
-        rc = set_others(tokenizer, &dict, err);
+    if (rc == 0 && set_others(tokenizer, &dict, err) < 0)
+        rc = error_prefix(err, "%s", path);
     if (rc == 0) {
         /* fairseq knows no special tokens in texts. */
         tokenizer->config.vocab_file = NULL;
         tokenizer->config.special_as_text = 1;
         rc = load_gpt2(tokenizer, err);
+        if (rc < 0)
+            error_prefix(err, "%s", path); /* it lacks what GPT-2 needs */
         set_specials(tokenizer, &dict);
     }
     fairseq_dict_clear(&dict);
-    return rc < 0 ? error_prefix(err, "%s", path) : 0;
+    return rc;
 }
 
 int words_encode(const struct tokenizer *tokenizer, const char *text, size_t length,

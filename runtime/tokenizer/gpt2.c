@@ -78,7 +78,7 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
     if (!json)
         return -1;
     if (json_type(json_root(json)) != JSON_OBJECT || json_iterate(json_root(json), &members) < 0) {
-        error_set(err, "%s: should be an object of tokens and ids", path);
+        error_set(err, "%s: it should be a JSON object of tokens and ids", path);
         goto out;
     }
     while (json_next(&members, &name, &length, &value)) {

@@ -16,7 +16,7 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
 
     tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
     if (json_type(root) != JSON_OBJECT)
-        return error_set(err, "%s: should be an object", pipeline->path);
+        return error_set(err, "%s: it should be a JSON object", pipeline->path);
     if (huggingface_read_components(pipeline, root, err) < 0 ||
         huggingface_read_model(pipeline, root, err) < 0 ||
         huggingface_read_added_tokens(pipeline, root, err) < 0)

@@ -55,7 +55,8 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
         there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
                                                                : pipeline->model_tokens;
     if (there != *id)
-        log_warning("%s: added token %.60s has id %lld, but Hugging Face gives it %lld; using that",
+        log_warning("%s: added token %.60s has id %lld, but Hugging Face gives it %lld, which is "
+                    "used; correct the id in the file",
                     pipeline->path, text, (long long)*id, (long long)there);
     *id = there;
     if (*id > pipeline->last_added)

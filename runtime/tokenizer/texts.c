@@ -18,7 +18,7 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
 {
     if (id < 0 || id >= encoder->tokenizer->vocab_size)
         return error_set(err,
-                         "id %lld is not in the vocabulary; was it made with another tokenizer?",
+                         "id %lld is not in the vocabulary; use the tokenizer that the id is from",
                          (long long)id);
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
@@ -165,7 +165,9 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     if (tokenizer->map)
         word_strip(&text, &length);
     if (length >= limit)
-        return error_set(err, "a text has %zu bytes, and at most %llu can be encoded; split it",
+        return error_set(err,
+                         "a text has %zu bytes, and at most %llu can be encoded; split it into "
+                         "several documents",
                          length, (unsigned long long)limit - 1);
     if (tokenizer->config.type == TOKENIZER_NULL) {
         if (null_encode(tokenizer, text, length, out, err) == 0)

@@ -162,7 +162,8 @@ static int derive_shape(struct arguments *a, struct error *err)
         need(a->seq_length, "seq-length", err) < 0)
         return -1;
     if (a->micro_batch_size < 0)
-        return error_set(err, "--micro-batch-size is required");
+        return error_set(
+            err, "--micro-batch-size is required: the sequences that a rank processes at a time");
     if (a->kv_channels < 0) {
         if (a->hidden_size % a->num_attention_heads != 0)
             return error_set(err,
@@ -178,7 +179,7 @@ static int derive_shape(struct arguments *a, struct error *err)
     if (!a->group_query_attention)
         a->num_query_groups = a->num_attention_heads;
     if (a->num_query_groups < 0)
-        return error_set(err, "--group-query-attention needs --num-query-groups");
+        return error_set(err, "--group-query-attention needs --num-query-groups; add it");
     if (a->num_attention_heads % a->num_query_groups != 0)
         return error_set(err,
                          "--num-query-groups=%" PRId64
@@ -397,7 +398,8 @@ static int derive_recompute(struct arguments *a, struct error *err)
     m->recompute_layers = m->shape.layers;
     if (a->recompute_method == METHOD_BLOCK) {
         if (a->recompute_num_layers < 0)
-            return error_set(err, "--recompute-method block requires --recompute-num-layers");
+            return error_set(err,
+                             "--recompute-method block requires --recompute-num-layers; add it");
         m->recompute_layers = a->recompute_num_layers;
     }
     return 0;
@@ -446,11 +448,13 @@ static int derive_evaluation(struct arguments *a, struct error *err)
     if (!a->skip_train)
         return 0;
     if (!a->load && !a->load_hf)
-        return error_set(err, "evaluation requires --load or --load-hf: the weights to evaluate");
+        return error_set(
+            err,
+            "evaluation requires --load or --load-hf, the weights to evaluate; add one of them");
     if (a->save || a->save_hf)
         return error_set(err, "evaluation does not save anything; drop --save and --save-hf");
     if (a->eval_iters == 0)
-        return error_set(err, "evaluation requires --eval-iters of 1 or more");
+        return error_set(err, "evaluation requires --eval-iters of 1 or more; raise it");
     a->finetune = a->load != NULL;
     if (a->train_iters < 0 && a->train_samples < 0)
         a->train_iters = 1;
@@ -558,12 +562,13 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return error_set(err, "--exit-duration-in-mins=%g must be greater than 0",
                          a->exit_duration);
     if (a->save_interval > 0 && !a->save)
-        return error_set(err,
-                         "--save-interval requires --save, the directory to save checkpoints in");
+        return error_set(
+            err, "--save-interval requires --save, the directory to save checkpoints in; add it");
     if (a->finetune && !a->load)
-        return error_set(err, "--finetune requires --load, the checkpoint to start from");
+        return error_set(err, "--finetune requires --load, the checkpoint to start from; add it");
     if (a->wandb_project && !a->wandb_name)
-        return error_set(err, "--wandb-project requires --wandb-exp-name, the name of the run");
+        return error_set(err,
+                         "--wandb-project requires --wandb-exp-name, the name of the run; add it");
     if (check_mock(a, err) < 0)
         return -1;
     if (check_device(a, err) < 0)

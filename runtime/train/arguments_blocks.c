@@ -84,7 +84,8 @@ static int derive_rope(struct arguments *a, struct model_config *m, struct error
         return error_set(err, "--yarn-beta-fast=%g and --yarn-beta-slow=%g must be greater than 0",
                          a->yarn_beta_fast, a->yarn_beta_slow);
     if (a->yarn_original < 0)
-        return error_set(err, "--yarn-original-max-position-embeddings must not be negative");
+        return error_set(err,
+                         "--yarn-original-max-position-embeddings must not be negative; raise it");
     s->kind = ROPE_YARN;
     s->factor = a->yarn_factor;
     s->low = a->yarn_beta_slow;
@@ -96,10 +97,11 @@ static int derive_rope(struct arguments *a, struct model_config *m, struct error
 static int check_blocks(const struct arguments *a, const struct model_config *m, struct error *err)
 {
     if (m->parallel_residual && m->branch_norm != BRANCH_NORM_INPUT)
-        return error_set(err, "--use-parallel-residual requires --norm-placement input");
+        return error_set(
+            err, "--use-parallel-residual requires --norm-placement input; change one of them");
     if (m->plain_norm && (m->parallel_residual || m->branch_norm != BRANCH_NORM_INPUT || a->masked))
         return error_set(err, "--norm-without-weights requires --norm-placement input, without "
-                              "--use-parallel-residual and --masked-lm");
+                              "--use-parallel-residual and --masked-lm; change or drop the others");
     if (m->qkv_clip > 0 && m->qk_norm != QK_NORM_NONE)
         return error_set(err, "--clip-qkv and --qk-layernorm cannot be used together; drop one");
     if (m->qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
@@ -110,12 +112,12 @@ static int check_blocks(const struct arguments *a, const struct model_config *m,
                          a->layout.tp);
     if (m->window == 0 && (m->window_every > 0 || m->local_rotary_base > 0))
         return error_set(err, "--window-attn-skip-freq and --rotary-base-local require "
-                              "--window-size");
+                              "--window-size; add it, or drop them");
     if (m->attention_softcap < 0 || m->logit_softcap < 0 || m->attention_scale < 0 ||
         m->embedding_scale < 0 || m->local_rotary_base < 0 || m->qkv_clip < 0)
         return error_set(err, "--attn-logit-softcapping, --final-logit-softcapping, "
                               "--softmax-scale, --embedding-scale, --clip-qkv and "
-                              "--rotary-base-local must not be negative");
+                              "--rotary-base-local must not be negative; correct the one that is");
     return 0;
 }
 

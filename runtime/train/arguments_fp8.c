@@ -47,8 +47,8 @@ static int check_type(const struct arguments *a, struct error *err)
     if (a->fp16)
         return error_set(err, "--fp8-format and --fp16 cannot be used together; use --bf16");
     if (!a->bf16 && strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
-        return error_set(err,
-                         "--fp8-format requires --bf16, the type of everything that is not in fp8");
+        return error_set(
+            err, "--fp8-format requires --bf16, the type of everything that is not in fp8; add it");
     return 0;
 }
 

@@ -32,13 +32,15 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     if (interleaved)
         unit *= a->layout.pp; /* as for the global batch size */
     if (a->rampup.count != 3)
-        return error_set(err, "--rampup-batch-size takes START INCREMENT SAMPLES");
+        return error_set(err, "--rampup-batch-size takes three numbers; write START INCREMENT "
+                              "SAMPLES, as in 32 32 100000");
     for (int i = 0; i < 3; i++)
         if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
             return -1;
     if (a->train_samples < 0)
-        return error_set(err,
-                         "--rampup-batch-size requires --train-samples instead of --train-iters");
+        return error_set(
+            err,
+            "--rampup-batch-size cannot be used with --train-iters; use --train-samples instead");
     if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64 " must be START=%" PRId64
@@ -49,7 +51,8 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     if (values[0] % unit != 0 || values[1] % unit != 0)
         return error_set(err,
                          "--rampup-batch-size: START=%" PRId64 " and INCREMENT=%" PRId64
-                         " must be multiples of micro-batch size x data-parallel size%s = %" PRId64,
+                         " must be multiples of micro-batch size x data-parallel size%s = %" PRId64
+                         "; change them",
                          values[0], values[1], interleaved ? " x pipeline-parallel size" : "",
                          unit);
     return 0;
@@ -99,7 +102,8 @@ static int count_steps(struct arguments *a, struct error *err)
                          " x data-parallel size %" PRId64 "; change one of them",
                          a->global_batch_size, a->micro_batch_size, a->layout.dp);
     if ((a->train_iters < 0) == (a->train_samples < 0))
-        return error_set(err, "use either --train-iters or --train-samples");
+        return error_set(err, "the length of the run must be given once; use either --train-iters "
+                              "or --train-samples");
     if (check_rampup(a, unit, err) < 0)
         return -1;
     if (a->train_iters > 0) {
@@ -217,10 +221,12 @@ static int count_wsd(struct arguments *a, struct error *err)
 
     if (r->style != LR_WSD)
         return a->lr_wsd_decay_iters > 0 || a->lr_wsd_decay_samples > 0
-                   ? error_set(err, "--lr-wsd-decay-* requires --lr-decay-style WSD")
+                   ? error_set(err, "--lr-wsd-decay-* requires --lr-decay-style WSD; add it, or "
+                                    "drop the former")
                    : 0;
     if (given < 0)
-        return error_set(err, "--lr-decay-style WSD requires --lr-wsd-decay-%s with --train-%s",
+        return error_set(err,
+                         "--lr-decay-style WSD requires --lr-wsd-decay-%s with --train-%s; add it",
                          by_samples ? "samples" : "iters", by_samples ? "samples" : "iters");
     r->wsd_style = (enum wsd_style)a->lr_wsd_decay_style;
     r->wsd_samples = (double)given * (by_samples ? 1 : (double)a->global_batch_size);
@@ -239,12 +245,13 @@ static int set_weight_decay(struct arguments *a, struct error *err)
 
     r->decay_style = (enum decay_style)a->weight_decay_incr_style;
     if (r->decay_style == DECAY_CONSTANT)
-        return given ? error_set(err, "--start-weight-decay and --end-weight-decay require "
-                                      "--weight-decay-incr-style linear or cosine")
+        return given ? error_set(err,
+                                 "--start-weight-decay and --end-weight-decay require "
+                                 "--weight-decay-incr-style linear or cosine; add it, or drop them")
                      : 0;
     if (given < 2)
         return error_set(err, "--weight-decay-incr-style requires --start-weight-decay and "
-                              "--end-weight-decay");
+                              "--end-weight-decay; add both");
     r->start_weight_decay = a->start_weight_decay;
     r->weight_decay = a->end_weight_decay;
     r->decay_growth_samples = (double)a->total_samples;
@@ -269,7 +276,8 @@ static int set_more(struct arguments *a, struct error *err)
                              "--decoupled-min-lr=%g",
                              a->decoupled_lr, r->decoupled_min_lr);
     } else if (a->decoupled_min_lr >= 0) {
-        return error_set(err, "--decoupled-min-lr requires --decoupled-lr");
+        return error_set(
+            err, "--decoupled-min-lr requires --decoupled-lr; add it, or drop --decoupled-min-lr");
     }
     return count_wsd(a, err) < 0 || set_weight_decay(a, err) < 0 ? -1 : 0;
 }
@@ -312,7 +320,7 @@ int arguments_schedule(struct arguments *a, struct error *err)
     if (arguments_muon(a, err) < 0)
         return -1;
     if (a->offload_fraction < 0 || a->offload_fraction > 1)
-        return error_set(err, "--optimizer-offload-fraction=%g is not between 0 and 1",
+        return error_set(err, "--optimizer-offload-fraction=%g must be from 0 to 1",
                          a->offload_fraction);
     if (taken)
         return 0;

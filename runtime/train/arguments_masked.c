@@ -47,7 +47,7 @@ static int check_causal(const struct arguments *a, struct error *err)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].given)
-            return error_set(err, "--%s requires --masked-lm", rows[i].name);
+            return error_set(err, "--%s requires --masked-lm; add it", rows[i].name);
     return 0;
 }
 
@@ -71,9 +71,9 @@ int arguments_masked(struct arguments *a, struct error *err)
                          "whose decoder is tied to the embedding; drop it",
                          a->swiglu ? "swiglu" : "untie-embeddings-and-output-weights");
     if (a->post_norm && a->normalization != NORMALIZATION_LAYER)
-        return error_set(err, "--post-norm requires --normalization LayerNorm");
+        return error_set(err, "--post-norm requires --normalization LayerNorm; change one of them");
     if (a->position_embedding != POSITION_LEARNED && a->position_offset > 0)
         return error_set(err, "--position-offset requires --position-embedding-type "
-                              "learned_absolute");
+                              "learned_absolute; change one of them");
     return 0;
 }

@@ -15,15 +15,17 @@ static int count_chunks(struct arguments *a, struct error *err)
                               "--num-layers-per-virtual-pipeline-stage cannot be used together; "
                               "drop one");
     if (a->virtual_stages > 1 && a->layout.pp < 2)
-        return error_set(err, "--num-virtual-stages-per-pipeline-rank requires "
-                              "--pipeline-model-parallel-size of 2 or more");
+        return error_set(
+            err, "--num-virtual-stages-per-pipeline-rank requires --pipeline-model-parallel-size "
+                 "of 2 or more; raise it, or drop the former");
     if (a->virtual_stages > 0)
         m->chunks = a->virtual_stages;
     if (a->layers_per_virtual_stage <= 0)
         return 0;
     if (a->layout.pp < 2)
-        return error_set(err, "--num-layers-per-virtual-pipeline-stage requires "
-                              "--pipeline-model-parallel-size of 2 or more");
+        return error_set(
+            err, "--num-layers-per-virtual-pipeline-stage requires --pipeline-model-parallel-size "
+                 "of 2 or more; raise it, or drop the former");
     if (m->shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
         return error_set(err,
                          "--num-layers-per-virtual-pipeline-stage=%" PRId64
@@ -46,7 +48,8 @@ static int divide_ends(struct arguments *a, struct error *err)
         return error_set(err,
                          "--decoder-first-pipeline-num-layers=%" PRId64
                          " and --decoder-last-pipeline-num-layers=%" PRId64
-                         " must be multiples of the %" PRId64 " virtual stages of a rank",
+                         " must be multiples of the %" PRId64
+                         " virtual stages of a rank; change them",
                          first, last, m->chunks);
     if (rest < 0 || (stages == 0 && rest != 0) ||
         (stages > 0 && (rest == 0 || rest % (stages * m->chunks) != 0)))
@@ -95,16 +98,17 @@ int arguments_pipeline(struct arguments *a, struct error *err)
     if (count_chunks(a, err) < 0)
         return -1;
     if ((ends || counted) && a->layers_per_virtual_stage > 0)
-        return error_set(err, "unequal pipeline stages need "
-                              "--num-virtual-stages-per-pipeline-rank instead of "
-                              "--num-layers-per-virtual-pipeline-stage");
+        return error_set(
+            err,
+            "unequal pipeline stages cannot be used with --num-layers-per-virtual-pipeline-stage; "
+            "use --num-virtual-stages-per-pipeline-rank instead");
     if (ends && counted)
         return error_set(err, "--decoder-*-pipeline-num-layers and "
                               "--account-for-*-in-pipeline-split cannot be used together; drop "
                               "one");
     if ((ends || counted) && a->layout.pp < 2)
         return error_set(err, "unequal pipeline stages require --pipeline-model-parallel-size of 2 "
-                              "or more");
+                              "or more; raise it");
     if ((ends && divide_ends(a, err) < 0) || (counted && count_ends(a, err) < 0))
         return -1;
     if (ends || counted) /* the layers need not divide evenly */

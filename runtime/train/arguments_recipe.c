@@ -75,7 +75,8 @@ static int read_betas(struct arguments *a, struct error *err)
 
     if (!text || sscanf(text, " ( %lf , %lf %c", &a->beta1, &a->beta2, &end) == 3)
         return 0;
-    return error_set(err, "--adam-betas=%.100s: expected two numbers, as in (0.9,0.98)", text);
+    return error_set(err, "--adam-betas=%.100s is not two numbers; write them like (0.9,0.98)",
+                     text);
 }
 
 /* --memory-efficient-fp16 */
@@ -87,7 +88,8 @@ static int set_half(struct arguments *a, struct error *err)
         return error_set(err, "--memory-efficient-fp16 and --bf16 cannot be used together; drop "
                               "one");
     if (a->optimizer != OPTIMIZER_ADAM)
-        return error_set(err, "--memory-efficient-fp16 requires --optimizer adam");
+        return error_set(err,
+                         "--memory-efficient-fp16 requires --optimizer adam; change one of them");
     a->fp16 = 1;
     return 0;
 }
@@ -237,7 +239,9 @@ static int check_causal(const struct options_result *given, struct error *err)
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(given, names[i]))
-            return error_set(err, "--%s requires a masked language model (--masked-lm)", names[i]);
+            return error_set(err,
+                             "--%s requires a masked language model; add --masked-lm, or drop it",
+                             names[i]);
     return 0;
 }
 
@@ -256,10 +260,11 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     if (!is_bert(a)) {
         /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
         if (a->binary_head && a->mlm.data_kind != MASKED_AUTO)
-            return error_set(err, "the binary head needs pairs of sentences (--masked-data bert), "
-                                  "or use --bert-no-binary-head");
+            return error_set(err, "the binary head needs pairs of sentences; use --masked-data "
+                                  "bert or --bert-no-binary-head");
         return options_given(given, "short-seq-prob")
-                   ? error_set(err, "--short-seq-prob requires --masked-data bert")
+                   ? error_set(err, "--short-seq-prob requires --masked-data bert; add it, or drop "
+                                    "--short-seq-prob")
                    : 0;
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
@@ -274,8 +279,8 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     if (a->mock_data)
         return error_set(err, "--mock-data has no sentences; use --masked-data fairseq");
     if (!a->tokenizer_named)
-        return error_set(err, "--masked-data bert needs the tokenizer that made the data "
-                              "(--tokenizer-type, --vocab-file), for words and special tokens");
+        return error_set(err, "--masked-data bert needs to know words and special tokens; name the "
+                              "tokenizer that made the data (--tokenizer-type, --vocab-file)");
     return 0;
 }
 
@@ -300,11 +305,12 @@ static int check_data(const struct arguments *a, struct error *err)
                               "are for causal models; drop them");
     if (a->mlm.frequency && a->tokenizer.type != TOKENIZER_FAIRSEQ_WORDS &&
         a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE)
-        return error_set(err, "--freq-weighted-replacement needs the counts of a dict.txt "
-                              "(--tokenizer-type FairseqWords or FairseqBPE)");
+        return error_set(err, "--freq-weighted-replacement needs the counts of a dict.txt; use "
+                              "--tokenizer-type FairseqWords or FairseqBPE");
     if (a->mlm.whole_words && (!a->tokenizer_named || a->mlm.dict[0]))
-        return error_set(err, "--mask-whole-words needs the tokenizer that made the data "
-                              "(--tokenizer-type): dict.txt does not tell where words begin");
+        return error_set(err,
+                         "--mask-whole-words needs to know where words begin, which dict.txt does "
+                         "not tell; name the tokenizer that made the data (--tokenizer-type)");
     return 0;
 }
 

@@ -265,6 +265,8 @@ int choices_restore(const struct parallel *parallel, struct device *device, cons
         *restored = text;
         text = NULL;
     } else if (why.text[0] && parallel->comm->rank == 0) {
+        if (text)
+            error_prefix(&why, "%s/" CHOICES_NAME, directory);
         log_warning("%s; the run continues, but results may not be bit-identical", why.text);
     }
 out:

@@ -63,8 +63,9 @@ static int add_element(struct option_list *list, struct json_value value, struct
     if (json_string(value, &text, &length) == 0)
         return add(list, text, length, err);
     if (json_real(value, &real) < 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "each element of the list must be a path or a weight");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "each element of the list must be a path or a weight; correct the file");
     snprintf(number, sizeof(number), "%.17g", real);
     return add(list, number, strlen(number), err);
 }
@@ -81,7 +82,9 @@ static int add_split(struct option_list *list, struct json_value value, struct e
     if (json_string(value, &text, &length) == 0)
         return add_words(list, text, err);
     if (json_type(value) != JSON_ARRAY || json_iterate(value, &at) < 0)
-        return error_set_code(err, ERROR_USAGE, "it must be a list of weights and paths");
+        return error_set_code(err, ERROR_USAGE,
+                              "it must be a list of weights and paths, as in [\"0.3\", \"a\", "
+                              "\"0.7\", \"b\"]; correct the file");
     while (json_next(&at, NULL, NULL, &element))
         if (add_element(list, element, err) < 0)
             return -1;

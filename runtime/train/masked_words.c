@@ -12,9 +12,9 @@ static int load_counts(struct masked_words *words, const struct arguments *a, st
     struct fairseq_dict dict;
 
     if (!path)
-        return error_set_code(err, ERROR_USAGE,
-                              "--freq-weighted-replacement needs --vocab-file, a dict.txt with "
-                              "counts");
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--freq-weighted-replacement needs --vocab-file, a dict.txt with counts; add it");
     words->counts = calloc((size_t)a->vocab_size, sizeof(*words->counts));
     if (!words->counts)
         return error_set(err, "out of memory");

@@ -93,7 +93,7 @@ void rank_memory_print_run(const struct arguments *a)
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
     if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
         log_note("without --save-interval, a checkpoint is saved only at the end; if the run is "
-                 "killed, it starts from scratch");
+                 "killed, it starts from scratch; add --save-interval to avoid that");
 }
 
 static void print_rank(const struct layout_position *at, const struct rank_memory *memory)

@@ -55,7 +55,7 @@ static void save_tokenizer(const struct arguments *a)
     else if (from)
         rc = tokenizer_files_copy(from, a->save, 1, &err);
     if (rc < 0)
-        log_warning("cannot copy the tokenizer to the checkpoint directory: %s", err.text);
+        log_warning("the checkpoints will have no copy of the tokenizer: %s", err.text);
 }
 
 /* Do both directories contain the same checkpoint of the iteration that --load names? */

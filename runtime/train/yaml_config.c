@@ -172,7 +172,8 @@ static int take_line(struct yaml_words *words, const struct option *table, char 
     }
     colon = strchr(text, ':');
     if (!colon || (colon[1] && colon[1] != ' ' && colon[1] != '\t' && colon[1] != '\r'))
-        return error_set_code(err, ERROR_USAGE, "\"%.60s\" is not \"key: value\"", text);
+        return error_set_code(err, ERROR_USAGE, "\"%.60s\" is not \"key: value\"; correct the line",
+                              text);
     *colon = '\0';
     for (char *c = text; *c; c++)
         *c = *c == '_' ? '-' : *c;

@@ -324,9 +324,10 @@ static int finish(struct curate *engine, void *context, struct error *err)
     tally_print(&sum);
     printf("  tokens:          %" PRId64 "\n", tokens);
     if (tokens < learning->config->vocab_size)
-        log_warning("the vocabulary has %" PRId64 " tokens instead of %" PRId64
-                    ": the corpus yields no more; use a larger one, or a lower minimum frequency",
-                    tokens, learning->config->vocab_size);
+        log_warning(
+            "the vocabulary has %" PRId64 " tokens instead of %" PRId64
+            ": the corpus yields no more; use a larger corpus, or a lower minimum frequency",
+            tokens, learning->config->vocab_size);
     fflush(stdout);
     return 0;
 }

@@ -46,10 +46,9 @@ static int take_tokens(struct bytes *bytes, struct tokens *tokens, struct error 
         if (text && tokens_add(tokens, text, size, err) < 0)
             return -1;
     }
-    return bytes->failed
-               ? error_set(err,
-                           "the saved result is damaged; remove the work directory and run again")
-               : 0;
+    return bytes->failed ? error_set(err, "the saved result in the work directory (next to the "
+                                          "output) is damaged; remove the directory and run again")
+                         : 0;
 }
 
 /* A copy of 'count' elements after the tokens. */
@@ -61,9 +60,9 @@ static void *take_array(struct bytes *bytes, size_t count, size_t size, struct e
     if (copy)
         memcpy(copy, data, count * size);
     else
-        error_set(err,
-                  data ? "out of memory"
-                       : "the saved result is damaged; remove the work directory and run again");
+        error_set(err, data ? "out of memory"
+                            : "the saved result in the work directory (next to the output) is "
+                              "damaged; remove the directory and run again");
     return copy;
 }
 

@@ -56,7 +56,7 @@ check verify --all run
 like "$out" 'iter_0000006: damaged: cannot open .*rank_00001.safetensors: No such file' "one that is missing is damage"
 mv away run/iter_0000006/rank_00001.safetensors
 check prune run
-like "$out" 'prune needs --keep-last N' "prune asks how many"
+like "$out" 'prune needs to know how many checkpoints to keep; use --keep-last N' "prune asks how many"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"
@@ -184,7 +184,7 @@ rm -r gone/iter_*
 bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone
 bad "a folder without config.json" 'run/config.json does not exist, .*; for a Megatron-LM checkpoint, add --format megatron' import run x
 mkdir odd && echo '{"model_type": "t5"}' >odd/config.json
-bad "another kind of model" 'model_type t5 is not supported; only gpt2, llama, mistral, .* are' import odd x
+bad "another kind of model" 'model_type t5 is not supported; use a model of one of these types: gpt2, llama, mistral, .*, megatron-bert$' import odd x
 cp -r hf cut && truncate -s 5000 cut/model.safetensors
 bad "a cut file" 'cut/model.safetensors' import cut x
 ok "a failed import leaves nothing" test ! -e x/iter_0000000

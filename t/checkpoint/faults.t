@@ -91,7 +91,7 @@ mkdir empty
 refused "a directory without checkpoints" 'empty contains no checkpoint' --load empty
 refused "a single checkpoint" 'whole/iter_0000008 is a single checkpoint; use its parent directory' --load whole/iter_0000008
 mkdir folder && echo {} >folder/config.json
-refused "a Hugging Face folder" 'folder is a Hugging Face folder; use --load-hf' --load folder
+refused "a Hugging Face folder" 'folder is a Hugging Face folder; use --load-hf instead of --load' --load folder
 refused "no checkpoint, and one is wanted" 'fresh contains no checkpoint' --load fresh --save fresh --exit-on-missing-checkpoint
 refused "an iteration that is not there" 'whole contains no checkpoint of iteration 5; choose another iteration with --ckpt-step' --load whole --ckpt-step 5
 refused "nor where the run saves" 'whole contains no checkpoint of iteration 5' --load whole --save whole --ckpt-step 5

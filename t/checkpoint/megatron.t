@@ -116,12 +116,12 @@ while read -r say text; do
     make say=$say
     refused "$say" "$text" --vocab-size 300
 done <<'ARGUMENTS'
-qk_l2_norm:bool:1 it was trained with qk_l2_norm, which is not supported
+qk_l2_norm:bool:1 it was trained with qk_l2_norm=True, which is not supported
 no_rope_freq:list:1,1,0 it was trained with no_rope_freq, which is not supported
 window_size:list:128,0 it was trained with window_size \(sliding-window attention\), which is not supported
-softmax_type:str:learnable a softmax_type other than vanilla
-position_embedding_type:str:yarn its position_embedding_type is not supported
-mtp_num_layers:int:1 it was trained with mtp_num_layers
+softmax_type:str:learnable it was trained with softmax_type=learnable \(only vanilla is supported\)
+position_embedding_type:str:yarn it was trained with position_embedding_type=yarn \(only learned_absolute, rope and none are
+mtp_num_layers:int:1 it was trained with mtp_num_layers=1, which is not supported; use a checkpoint of a model without it
 ARGUMENTS
 for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none position_embedding_type:str:learned_absolute; do
     make say=$say
@@ -149,7 +149,7 @@ rm -rf from && mkdir from
 code=2 refused "an empty directory" 'from is not a Megatron-LM checkpoint'
 code=2 path=nowhere refused "no directory" 'cannot open nowhere'
 check export gpt x --format fairseq
-like "$out" 'export supports --format hf, megatron and torch_dist only' "no export to fairseq"
+like "$out" 'export does not support this format; use --format hf, megatron or torch_dist' "no export to fairseq"
 check import gpt-hf x --vocab-size 5
 like "$out" 'can only be used with --format megatron' "no hints for Hugging Face"
 done_testing

@@ -108,7 +108,7 @@ chmod +x unmounting
 codes "1 10" "1 20" 0
 try "$megatron" supervise --pause 0 -- ./unmounting --load-hf x --save save
 is "$(grep '^words:' <<<"$out" | sed -n 3p)" "words: --save save --load save" "nor does a crash while it is not mounted" || diag "$out"
-like "$out" 'the checkpoints in save have disappeared; waiting for the file system' "  and it is reported"
+like "$out" 'the checkpoints in save have disappeared: its file system may not be mounted; waiting for the file system' "  and it is reported"
 codes 0
 touch file
 try "$megatron" supervise --pause 0 -- ./run --save file/save

@@ -134,7 +134,7 @@ done <<'END'
 --format torch_dist --target-tensor-parallel-size 2|2|a torch_dist checkpoint can be loaded with any of them
 --make-vocab-size-divisible-by 8|2|can only be used with --format megatron or torch_dist
 --format torch_dist --rotary-interleaved|2|the model has no rotary position embeddings that could be interleaved
---format fairseq|2|export supports --format hf, megatron and torch_dist only
+--format fairseq|2|export does not support this format; use --format hf, megatron or torch_dist
 END
 check export gpt-stacked trained --format torch_dist
 like "$out" 'trained already contains checkpoints; choose another directory' "nothing is overwritten"

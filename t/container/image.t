@@ -77,7 +77,7 @@ is "$(grep -c 'sqsh$' <<<"$out")" 4 "and four images"
 other=$([ "$(uname -m)" = aarch64 ] && echo amd64 || echo arm64)
 foreign=$(image import --arch "$other" "${registry}multi:1" | tail -n 1)
 like "$foreign" '^/.*sqsh$' "an image for other machines"
-like "$(image import --arch sparc "${registry}multi:1")" '--arch=sparc is not x86_64, aarch64' "not for any"
+like "$(image import --arch sparc "${registry}multi:1")" '--arch=sparc is unknown; use x86_64, aarch64' "not for any"
 registry_down
 out=$(image import "${registry}multi:1"); rc=$?
 is "$rc" 1 "it is not taken for this machine's"

@@ -57,8 +57,8 @@ printf '%s\n' '{"text":"fine one"}' '{"text":"cut' '' '{"other":1}' '{"text":["a
 printf '{"text":"\xff"}\n' >>bad.jsonl
 run filter --input bad.jsonl --output bad.out --rules none
 is "$rc $(wc -l <bad.out)" "0 2" "broken lines are passed over"
-like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON$' "each is named"
-like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\)$' "  with its line"
+like "$out" '^megatron: warning: bad.jsonl: line 2: not valid JSON; skipped$' "each is named"
+like "$out" '^megatron: warning: bad.jsonl: line 4: .* \("text"\); skipped$' "  with its line"
 like "$out" '^  broken lines:    5$' "and counted"
 run filter --input bad.jsonl --output bad2.out --rules none --strict
 is "$rc" 2 "--strict stops"
@@ -85,8 +85,8 @@ done <<'ROWS'
 --input in.jsonl --output x.jsonl --keep-dropped x.jsonl|--keep-dropped and --output are the same
 --input in.jsonl --output x.jsonl --rules nonsense|there is no rule nonsense
 --input in.jsonl --output x.jsonl --set min-words=a|--set: min-words=a is not a number
---input in.jsonl --output x.jsonl --languages en|--languages needs --language-model
---input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 is not between
+--input in.jsonl --output x.jsonl --languages en|--languages needs a fastText model; name one, such as lid.176.bin, with --language-model
+--input in.jsonl --output x.jsonl --language-threshold 2|--language-threshold=2 must be from 0 to 1
 ROWS
 run filter --input nowhere.jsonl --output x.jsonl
 is "$rc $out" "2 megatron data: filter: cannot read nowhere.jsonl: No such file or directory; check the path" "a file that is not there" || diag "$out"
@@ -103,7 +103,7 @@ is "$rc $((100 < $(wc -l <one.jsonl) && 100 < $(wc -l <one.dropped)))" "0 1" "a 
 run filter --input m.jsonl --output two.jsonl --keep-dropped two.dropped "${common[@]}" --workers 5 --chunk-bytes 50k
 ok "other threads and pieces" cmp one.jsonl two.jsonl
 ok "  dropped documents, too" cmp one.dropped two.dropped
-like "$out" '^megatron: warning: m.jsonl: line 3001: not valid JSON$' "  and the same line of the broken one"
+like "$out" '^megatron: warning: m.jsonl: line 3001: not valid JSON; skipped$' "  and the same line of the broken one"
 ranks 3 filter --input m.jsonl --output three.jsonl --keep-dropped three.dropped "${common[@]}" --workers 2 --chunk-bytes 70k
 ok "three ranks"
 ok "  write the same" cmp one.jsonl three.jsonl

@@ -78,7 +78,7 @@ is "$rc $out" "2 megatron data: merge: wide_text_document has int32 ids and pair
 printf 'xx' >>pairs/x_text_document.bin
 run merge --input pairs --output-prefix m5
 is "$rc" 1 "a .bin file with bytes of no sequence"
-like "$out" 'pairs/x_text_document.bin has [0-9]+ bytes and its sequences [0-9]+' "  $out"
+like "$out" 'pairs/x_text_document.bin has [0-9]+ bytes, but its sequences take [0-9]+' "  $out"
 ok "  leaves no output" [ ! -e m5.bin ]
 run merge --input nowhere --output-prefix m6
 like "$rc $out" '^2 megatron data: merge: nowhere.idx: cannot open' "a pair that is not there"

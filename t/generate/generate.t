@@ -153,7 +153,7 @@ refused 'cannot both be added; drop --tokenizer-add-bos or' "two ways to begin a
 rm named/merges.txt
 refused 'the file of "merges" is missing' "a tokenizer that lost a file" --load named --prompt x
 echo '{"type": "Other"}' >named/megatron_tokenizer.json
-refused 'unknown tokenizer type Other; choose with --tokenizer-type' "an unknown one" --load named --prompt x
+refused 'unknown tokenizer type Other; choose a tokenizer with --tokenizer-type' "an unknown one" --load named --prompt x
 refused 'prompt 2 has 32 tokens, but the model supports 32 positions' "a prompt that is too long" --load gpt "${numbers[@]}" \
     --prompt 1 --prompt "$(seq -s ' ' 32)"
 refused 'leaves no room for generated tokens: .*; raise --out-seq-length$' "a text that is too short" --load gpt "${numbers[@]}" --prompt '1 2 3' --out-seq-length 3

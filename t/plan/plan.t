@@ -95,7 +95,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tq=2|unknown size "tq"; did you mean tp|an unknown size
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp|must be a size and its value|a size without value
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=0|--layout: tp|a size of 0
---megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|must be none, selective or full|an unknown recomputation
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|recompute=some is unknown; use none, selective or full|an unknown recomputation
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
@@ -122,7 +122,7 @@ while IFS='|' read -r change expected name; do
     is "$rc" 2 "$name is refused"
     like "$out" "h100.json.*$expected" "$name: why"
 done <<'END'
-s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; is its unit right|bytes instead of GB
+s/"memory_gb_per_s": 3350/"memory_gb_per_s": 3.35e12/|"memory_gb_per_s" must be a number from 0.1 to 1e\+06; check its unit|bytes instead of GB
 s/"bf16_tflops": 989/"bf16_tflops": 9.89e14/|"bf16_tflops" must be a number|FLOP/s instead of TFLOP/s
 s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must be a number|a text instead of a number
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number

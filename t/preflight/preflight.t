@@ -24,7 +24,7 @@ EOT
 mkdir machines
 echo '{"nodes":[{"name":"bad","preflight":{"layer_fail":6}}]}' >machines/bad.json
 try "$megatron" preflight --machines machines
-is "$rc $out" "2 megatron preflight: machines/bad.json: node \"bad\": \"preflight\": \"layer_fail\" must be a number from 0 to 1; is its unit right?" \
+is "$rc $out" "2 megatron preflight: machines/bad.json: node \"bad\": \"preflight\": \"layer_fail\" must be a number from 0 to 1; check its unit" \
     "a limit in a wrong unit is rejected"
 try "$megatron" plan --megatron-model 1.3B --node cpu --nodes 1 --global-batch-size 8
 is "$rc $out" "2 megatron plan: nodes of kind cpu have no GPUs; choose a kind with GPUs" "plan does not take nodes without GPUs"

@@ -68,9 +68,9 @@ fails 'bad, line 2: "a" is in the dictionary already' --tokenizer-type FairseqWo
 : >bad
 fails 'bad: the dictionary is empty' --tokenizer-type FairseqWords --vocab-file bad
 printf 'the 5\n' >bad
-fails "line 1: \"the\" is not one of GPT-2's ids" --tokenizer-type FairseqBPE --vocab-file bad
+fails "^megatron [a-z]+: bad, line 1: \"the\" is not one of GPT-2's ids" --tokenizer-type FairseqBPE --vocab-file bad
 printf '13 5\n262 4\n' >bad
-fails 'bad: .*token' --tokenizer-type FairseqBPE --vocab-file bad
+fails 'bad, line 1: id 13 is too large for a dictionary of 7 entries; copy the whole dict.txt again' --tokenizer-type FairseqBPE --vocab-file bad
 fails 'reads one pair of files' --tokenizer-type FairseqWords --output-shards 2
 mkdir pipe
 like "$("$megatron" preprocess --tokenizer-type FairseqWords --input - --output-prefix pipe/x </dev/null 2>&1)" \

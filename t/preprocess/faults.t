@@ -51,6 +51,33 @@ for n in 1 3; do
     is "$(sort <<<"$out" | grep '; skipped$' | uniq -d)" '' "none twice"
     like "$out" '^  skipped: +150$' "and all are counted"
 done
+# A text that cannot be encoded ends the run; it is named by file and line, also in a later chunk.
+scarce='#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdlib.h>
+void *realloc(void *memory, size_t size)
+{
+    if (size > 1700000) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    return ((__typeof__(&realloc))dlsym(RTLD_NEXT, "realloc"))(memory, size);
+}'
+{
+    for i in {1..300}; do echo "1 2 3"; done
+    printf '7 %.0s' {1..399999}
+    echo 7
+    echo 8
+} >long.txt
+if ! command -v "${CC:-cc}" >/dev/null; then
+    skip "a text that cannot be encoded" "no compiler"
+elif ok "memory can be made scarce" "${CC:-cc}" -shared -fPIC -o scarce.so -xc - -ldl <<<"$scarce"; then
+    try env LD_PRELOAD="$scratch/scarce.so" "$megatron" preprocess --input long.txt --input-format lines --tokenizer-type NullTokenizer \
+        --vocab-size 100000 --output-prefix long --chunk-bytes 500 --workers 2
+    is "$rc" 1 "a text that cannot be encoded ends the run"
+    like "$out" '^megatron preprocess: long\.txt:301: out of memory for token ids; raise the memory limit' "  and is named by file and line"
+fi
 # While it still reads: the message is printed before the input ends.
 {
     echo bad
@@ -83,10 +110,10 @@ for bytes in 100 4000 1000000; do
     is "$rc $(od -An -tu2 k_text_document.bin | xargs)" "0 2 60000" "a key that comes late, in chunks of $bytes"
     rm -rf k_* k.work
     try "${pre[@]}" --input few.jsonl --output-prefix k --chunk-bytes $bytes
-    is "$rc $(grep "^megatron [a-z]" <<<"$out")" '2 megatron preprocess: few.jsonl: none of 300 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that never comes"
+    is "$rc $(grep "^megatron [a-z]" <<<"$out")" '2 megatron preprocess: few.jsonl: none of 300 documents has the key "text"; the first one has: body; name the key of the text with --json-keys' "a key that never comes"
     rm -rf k_* k.work
     try "${pre[@]}" --input later.jsonl --output-prefix k --chunk-bytes $bytes
-    is "$rc $(grep "^megatron [a-z]" <<<"$out")" '2 megatron preprocess: later.jsonl: none of the first 1000 documents has the key "text"; the first one has: body; choose with --json-keys' "a key that comes too late"
+    is "$rc $(grep "^megatron [a-z]" <<<"$out")" '2 megatron preprocess: later.jsonl: none of the first 1000 documents has the key "text"; the first one has: body; name the key of the text with --json-keys' "a key that comes too late"
 done
 
 # --- A corpus without a valid document
@@ -100,7 +127,7 @@ while IFS='|' read -r options line text; do
 done <<'EOT'
 |plain words|not valid JSON); every line must be one JSON object; for plain text use --input-format lines, blank-lines, titles or files
 |["a list"]|not a JSON object); every line must be one JSON object; for plain text use --input-format lines, blank-lines, titles or files
-|{"text": 5}|value of a key is neither a string nor a list of strings); choose with --json-keys
+|{"text": 5}|value of a key is neither a string nor a list of strings); name the key of the text with --json-keys
 EOT
 : >nothing.jsonl
 rm -rf n_* n.work
@@ -125,7 +152,7 @@ rows=(
     'ustar.tar --input-format lines|no|ustar.tar is a tar archive; .*'
     'c.jsonl gnu.tar.gz|no|gnu.tar.gz is a tar archive; .*'
     'ustar.tar.xz --input-format files|no|ustar.tar.xz is a tar archive; .*'
-    'body.jsonl|no|body.jsonl: none of 1 documents has the key "text"; the first one has: id, body; choose with --json-keys'
+    'body.jsonl|no|body.jsonl: none of 1 documents has the key "text"; the first one has: id, body; name the key of the text with --json-keys'
     'short.gz|no|short.gz is truncated: it ends at byte 100 in the middle of its data; copy it again'
     'damaged.gz|no|damaged.gz is corrupt near byte [0-9]+: .*'
     'none.jsonl|no|cannot read none.jsonl: No such file or directory; check the path'
@@ -138,7 +165,7 @@ rows=(
     'c.jsonl --json-keys a a|no|--json-keys: a is given twice; drop one'
     'c.jsonl --json-keys a/b|no|--json-keys: "a/b" cannot be used in a file name; rename the key'
     'c.jsonl --split-sentences --punkt-data none|no|--punkt-data: .*'
-    'c.jsonl --punkt-data none|no|--punkt-data requires --split-sentences'
+    'c.jsonl --punkt-data none|no|--punkt-data requires --split-sentences; add it'
     'c.jsonl --input-format files --json-keys a|no|--json-keys cannot be used with plain-text input; .*'
     'c.jsonl --vocab-file none --tokenizer-type GPT2BPETokenizer|no|the vocabulary file must be used together with the merge file; .*'
     'c.jsonl --workres 2|no|unknown option --workres; did you mean --workers.*'

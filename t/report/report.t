@@ -98,7 +98,7 @@ done <<'EOT'
 two|0|^megatron: warning: two contains 2 runs, which differ in --hidden-size; all are shown; name the files
 cut|0|^megatron: warning: cut/a.log: 1 line is truncated; what is complete in it is used$
 newer|0|^megatron: warning: newer/metrics.jsonl: 1 record is of version 7, which this program does not read; use a newer megatron$
-run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\) and no metrics file \(\*.jsonl\)$
+run empty|0|^megatron: warning: empty contains no log \(\*.log, \*.out, \*.err\) and no metrics file \(\*.jsonl\); name a directory or files of a training run$
 run missing|0|^megatron: warning: cannot read missing: No such file or directory; check the path$
 empty|2|^megatron report: empty contains no log
 missing|2|^megatron report: cannot read missing: No such file or directory; check the path$
@@ -107,9 +107,9 @@ EOT
 report partly -o partly.html
 is "$rc" 0 "noise, a broken link and an empty file"
 report run
-is "$rc $out" "2 megatron report: name the file to write with -o FILE" "without -o"
+is "$rc $out" "2 megatron report: no output file; name the file to write with -o FILE" "without -o"
 report -o x.html
-is "$rc $out" "2 megatron report: name the directory of a run, or its logs and metrics files" "without a run"
+is "$rc $out" "2 megatron report: nothing to report on; name the directory of a run, or its logs and metrics files" "without a run"
 report run -o missing/x.html
 is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or directory; check the path" "a file that cannot be written"
 report run --peak-tflops 0 -o x.html

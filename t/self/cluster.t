@@ -132,7 +132,7 @@ fi
 
 # --- Mistakes
 try "$cluster" up --nodes many
-is "$rc $out" "1 t/cluster: --nodes many is not a number" "a wrong number is named"
+is "$rc $out" "1 t/cluster: --nodes many is not a number; use a whole number, or several separated by commas" "a wrong number is named"
 try "$cluster" up --plugin "$scratch/none.so"
 like "$out" "build first" "a missing plugin is reported"
 try "$cluster" run --dir "$scratch" true

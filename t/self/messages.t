@@ -34,9 +34,9 @@ data look x|unknown action look
 tokenize --append-eod=1 x|--append-eod takes no value
 detokenize --tokenizer-type NullTokenizer --vocab-size 10 123456789012345678901234567890123|"1234567890123456789012345678901..." is not a token id
 checkpoint look x|unknown action look
-checkpoint prune x|prune needs --keep-last N
+checkpoint prune x|prune needs to know how many checkpoints to keep; use --keep-last N
 checkpoint import x|import takes two directories: source and destination
-checkpoint export x y --format fairseq|export supports --format hf, megatron and torch_dist only
+checkpoint export x y --format fairseq|export does not support this format; use --format hf, megatron or torch_dist
 supervise -- true|the command does not save checkpoints
 comm-test 1G|unexpected argument 1G
 comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --max-bytes=1048576
@@ -72,7 +72,7 @@ list=$("$top/t/self/strings")
 for kind in error warning note print part text man script; do
     like "$list" "^[^:]+:[0-9]+: $kind: " "the list has texts of kind $kind"
 done
-like "$list" '^runtime/command/checkpoint\.c:[0-9]+: error: prune needs --keep-last N$' "an error with its place"
+like "$list" '^runtime/command/checkpoint\.c:[0-9]+: error: prune needs to know how many checkpoints to keep; use --keep-last N$' "an error with its place"
 like "$list" '^runtime/train/arguments\.c:[0-9]+: part: valid$' "what is inserted into an error is a part"
 like "$list" '^runtime/dataset/indexed\.c:[0-9]+: part: ; give the prefix without' "what follows an error is a part"
 unlike "$list" ': error: (valid|; give the prefix)' "  and no error"

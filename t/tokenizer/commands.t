@@ -62,8 +62,8 @@ fails() { # SENTENCE ARGUMENTS...
     out=$("$megatron" "$@" 2>&1 </dev/null)
     is "$?: $out" "${code:-1}: megatron $sentence" "$sentence"
 }
-code=2 fails "detokenize: id 50257 is not in the tokenizer's vocabulary of 50257; was the text tokenized with another one?" detokenize 50257
-code=2 fails "detokenize: id=x is not a whole number" detokenize x
+code=2 fails "detokenize: id 50257 is not in the tokenizer's vocabulary of 50257; use the tokenizer that made the ids" detokenize 50257
+code=2 fails "detokenize: id=x is not a whole number; write digits only, as in 16" detokenize x
 code=2 fails "tokenize: Llama2Tokenizer needs a SentencePiece model; name it with --tokenizer-model" \
     tokenize --tokenizer-type Llama2Tokenizer a
 code=2 fails "tokenize: cannot open $work/none: No such file or directory; check the path" \

@@ -75,7 +75,7 @@ try "$megatron" train "${given[@]}" --num-layers 2 --hidden-size 32 --num-attent
 is "$yaml" "$(losses)" "  and trains the same" || diag "$out"
 echo 'num_layers 3' >wrong.yaml
 try "$megatron" train --yaml-cfg wrong.yaml
-is "$rc $out" '2 megatron train: --yaml-cfg: wrong.yaml:1: "num_layers 3" is not "key: value"' "  a line that is not YAML"
+is "$rc $out" '2 megatron train: --yaml-cfg: wrong.yaml:1: "num_layers 3" is not "key: value"; correct the line' "  a line that is not YAML"
 
 # --- The whole validation data: each evaluation of unchanged weights gives the same loss.
 try "$megatron" train "${small[@]}" --data-path d_text_document --full-validation --lr 0

@@ -72,7 +72,7 @@ while IFS='|' read -r options text; do
     like "$(cat "$scratch/out")" "warning: the checkpoint $text" "  says so"
 done <<'EOT'
 |was trained in fp8 \(hybrid, delayed scaling\), and this run does not use fp8; to continue in fp8, use --fp8-format
---fp8-format e4m3|was trained in fp8 with format hybrid and delayed scaling, and this run uses e4m3 and delayed; the first step uses current scales
+--fp8-format e4m3|was trained in fp8 with format hybrid and delayed scaling, and this run uses e4m3 and delayed; the first step computes new scales, no action is needed
 --fp8-format hybrid --fp8-amax-history-len 2|has an fp8 amax history of 3 steps, and this run one of 2
 EOT
 train 1 "${gpt[@]}" --train-iters 3 --save "$scratch/plain"

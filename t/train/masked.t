@@ -103,9 +103,9 @@ refused 'no masks to fill; use megatron generate' "fill-mask with a causal model
 refused 'has no \[MASK\]; write \[MASK\] where a token is missing$' "a prompt without a mask" fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 w6'
 refused '35 tokens, but the model has 32 positions' "a prompt that is too long" \
     fill-mask --load bert-pairs "${words[@]}" --prompt "[MASK]$(printf ' w%d' {10..41})"
-refused 'the tokenizer has no mask token .*use --mask-id' "a tokenizer without a mask" \
+refused 'the tokenizer has no mask token .*give the id of the mask token with --mask-id' "a tokenizer without a mask" \
     fill-mask --load bert-pairs --tokenizer-type NullTokenizer --prompt '5 <mask>' --device cpu
-refused 'the mask token 61 is not in the vocabulary of 61 tokens; use --mask-id' "a mask that is not a token" \
+refused 'the mask token 61 is not in the vocabulary of 61 tokens; give the id of the mask token with --mask-id' "a mask that is not a token" \
     fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 [MASK]' --mask-id 61
 refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa does not have" "RoBERTa with a binary head" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --exact-gelu --position-offset 2 --bert-binary-head --save-hf pairs
@@ -120,5 +120,5 @@ like "$out" 'vocabulary of 267753 tokens takes 4.09 GiB of it as a table, and .*
 sed 's/"hidden_act": "gelu"/"hidden_act": "relu"/' "$models/roberta/config.json" >config.json
 cp "$models/roberta/model.safetensors" .
 try "$megatron" checkpoint import . other
-like "$out" 'hidden_act relu is not supported; only gelu is' "another activation"
+like "$out" 'hidden_act relu is not supported, only gelu is; use another model' "another activation"
 done_testing

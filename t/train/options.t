@@ -129,7 +129,7 @@ is "$rc $out" "2 megatron version: unexpected argument extra; version takes no a
 
 # --- What is missing or does not fit is named
 try "$megatron" train --megatron-model 1.7B --mock-data --train-iters 1 --lr 1e-3 --device cpu
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is required" "a model without a batch"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --micro-batch-size is required: the sequences that a rank processes at a time" "a model without a batch"
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --num-layers 3 --pipeline-model-parallel-size 2
 like "$out" '--pipeline-model-parallel-size=2 does not divide the 3 layers of the model; use 1 or 3$' "a network without a name"
 data=()
@@ -211,7 +211,7 @@ for size in 8 4; do
         --num-layers-per-virtual-pipeline-stage 1 --train-samples 40 --global-batch-size 16 --rampup-batch-size $size $size 12
     is "$rc" $((size == 8 ? 0 : 2)) "interleaved stages, $((size / 2)) micro-batches of 4 stages at first"
 done
-like "$out" 'START=4 and INCREMENT=4 must be multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8$' "  and what it must be"
+like "$out" 'START=4 and INCREMENT=4 must be multiples of micro-batch size x data-parallel size x pipeline-parallel size = 8; change them$' "  and what it must be"
 while read -r size nearest; do
     try "$megatron" train "${ramp[@]}" --dry-run --train-samples 40 --global-batch-size $size --rampup-batch-size 4 6 12
     like "$out" "--global-batch-size=$size must be START=4 plus a multiple of INCREMENT=6 of --rampup-batch-size; the nearest size is $nearest$" \
@@ -277,7 +277,7 @@ done <<'EOT'
 --fp8-multi-head-attention|--fp8-multi-head-attention is an option of Megatron-LM that does not exist here; fp8 is for linear layers
 --num-experts 8|--num-experts is an option of Megatron-LM that does not exist here; models are dense
 --moe-router-topk 2|--moe-router-topk is an option of Megatron-LM that does not exist here
---optimizer-cpu-offload --optimizer-offload-fraction 1.5|--optimizer-offload-fraction=1.5 is not between 0 and 1
+--optimizer-cpu-offload --optimizer-offload-fraction 1.5|--optimizer-offload-fraction=1.5 must be from 0 to 1
 --tensor-parallel-size 2|did you mean --tensor-model-parallel-size\?
 --flubber-format 2|unknown option --flubber-format; --help lists all
 --dataloader-type external|--dataloader-type=external is unknown; use single.cyclic

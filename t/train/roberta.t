@@ -179,7 +179,7 @@ fails 'is not a directory; a masked language model reads train.bin' "${small[@]}
 fails 'are longer than 16 tokens, .*; raise --tokens-per-sample' "${small[@]}" --data-path "$golden/data-bin" --tokens-per-sample 16
 fails '--mask-prob requires a masked language model' --num-layers 1 --hidden-size 16 --num-attention-heads 2 \
     --mask-prob 0.2 --vocab-size 100 --mock-data
-fails 'expected two numbers, as in \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
+fails 'is not two numbers; write them like \(0.9,0.98\)' "${small[@]}" --adam-betas 0.9 --data-path "$golden/data-bin"
 fails '--update-freq and --global-batch-size cannot be used together' "${small[@]}" --update-freq 2 --global-batch-size 16 \
     --data-path "$golden/data-bin"
 fails '--memory-efficient-fp16 and --bf16 cannot be used together' "${small[@]}" --memory-efficient-fp16 --bf16 --vocab-size 305 \
@@ -191,5 +191,5 @@ fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data 
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
 fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
     --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path "$golden/data-bin/valid" --vocab-size 400
-fails '--mask-whole-words needs the tokenizer' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
+fails '--mask-whole-words needs to know where words begin' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
 done_testing

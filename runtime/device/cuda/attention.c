@@ -365,7 +365,7 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
             return 0;
         advise(plan->base.device, &why);
     } else if (s->softcap > 0 && !s->cached && s->type != TYPE_FP32) {
-        error_set(&why, "no fused kernel has a soft cap on scores");
+        error_set(&why, "no fused kernel has a soft cap on scores; this needs no action");
         advise(plan->base.device, &why);
     }
     plan->work = plan->base.kind == OPERATION_ATTENTION ? forward : backward;

@@ -189,7 +189,8 @@ static void *stream_workspace(struct cuda_device *device, struct cuda_stream *st
     if (stream->bytes >= bytes)
         return stream->workspace;
     if (device->recording) {
-        cuda_fail_text(device, "the workspace would have to grow while work is recorded");
+        cuda_fail_text(device, "internal error: the workspace would have to grow while work is "
+                               "recorded; please report this bug with the command and its output");
         return NULL;
     }
     status = cudaStreamSynchronize(stream->native);
@@ -204,7 +205,7 @@ static void *stream_workspace(struct cuda_device *device, struct cuda_stream *st
         error_prefix(&err, "workspace");
         cuda_fail_text(device, err.text);
     } else if (status) {
-        cuda_fail(device, "workspace", status);
+        cuda_fail(device, "cannot allocate the workspace", status);
     }
     if (status)
         return NULL;
@@ -236,7 +237,7 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
         cuda_profile_end(device, stream->native);
     status = cudaPeekAtLastError();
     if (status)
-        cuda_fail(device, "an operation could not be started", status);
+        cuda_fail(device, "cannot start an operation", status);
 }
 
 static int (*planner_of(const struct operation *operation))(struct cuda_plan *plan,

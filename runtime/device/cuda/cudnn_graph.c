@@ -45,7 +45,7 @@ static int fail(struct build *build, const char *what, cudnnStatus_t status)
     cudnnGetLastErrorString(text, sizeof(text));
     text[strcspn(text, "\n")] = '\0'; /* the first line is the reason, the others its location */
     return error_set(build->err,
-                     "cuDNN %zu cannot plan %s: %s: %s (%s); another version of cuDNN may",
+                     "cuDNN %zu cannot plan %s: %s: %s (%s); install another version of cuDNN",
                      cudnnGetVersion(), build->name, what, cudnnGetErrorString(status), text);
 }
 
@@ -288,10 +288,12 @@ static int plan_graph(struct build *build, struct cudnn_graph *graph,
     if (found == 0)
         return error_set(
             build->err,
-            "cuDNN %zu has no kernel for %s of this shape; another version of cuDNN may",
+            "cuDNN %zu has no kernel for %s of this shape; install another version of cuDNN",
             cudnnGetVersion(), build->name);
     if (choice < 0 || choice >= found)
-        return error_set(build->err, "cuDNN has no other kernel for %s", build->name);
+        return error_set(build->err,
+                         "cuDNN has no other kernel for %s; install another version of cuDNN",
+                         build->name);
     return plan_candidate(build, graph, configs[choice]);
 }
 
@@ -398,7 +400,7 @@ int cudnn_graph_run(const struct cudnn_graph *graph, void *const *pointers, void
         goto out;
     status = cudnnBackendExecute(graph->handle, graph->plan, pack);
     if (status != CUDNN_STATUS_SUCCESS) {
-        fail(&build, "it does not run", status);
+        fail(&build, "its plan does not run", status);
         goto out;
     }
     result = 0;

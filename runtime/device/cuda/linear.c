@@ -79,7 +79,8 @@ static void own(struct cuda_plan *plan, struct cuda_stream *stream, void *worksp
     if (linear->on_trial)
         linear->failed = 1;
     else
-        cuda_fail_text(cuda_device_of(plan), "cannot launch our kernel of a linear layer");
+        cuda_fail_text(cuda_device_of(plan),
+                       "cannot launch the built-in kernel of a linear layer" CUDA_CHECK_NODE);
 }
 
 /* Gates -------------------------------------------------------------------------------------- */

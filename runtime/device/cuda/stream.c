@@ -146,7 +146,8 @@ static void stream_poll(struct device_stream *stream, int (*poll)(void *operands
     }
     copy->poll = poll;
     memcpy(copy->operands, operands, size);
-    check(stream->device, "host call", cudaLaunchHostFunc(native_of(stream), do_host_call, copy));
+    check(stream->device, "cannot call a function of the host",
+          cudaLaunchHostFunc(native_of(stream), do_host_call, copy));
 }
 
 static struct device_event *event_create(struct device *device, int timing, struct error *err)
@@ -182,12 +183,14 @@ static void event_destroy(struct device_event *event)
 
 static void event_record(struct device_event *event, struct device_stream *stream)
 {
-    check(stream->device, "event", cudaEventRecord(event_of(event), native_of(stream)));
+    check(stream->device, "cannot record an event",
+          cudaEventRecord(event_of(event), native_of(stream)));
 }
 
 static void event_follow(struct device_stream *stream, struct device_event *event)
 {
-    check(stream->device, "event", cudaStreamWaitEvent(native_of(stream), event_of(event), 0));
+    check(stream->device, "cannot wait for an event",
+          cudaStreamWaitEvent(native_of(stream), event_of(event), 0));
 }
 
 static int event_wait(struct device_event *event, double seconds, struct error *err)
@@ -204,7 +207,8 @@ static double event_seconds(struct device_event *from, struct device_event *to)
 {
     float milliseconds = 0;
 
-    check(from->device, "event", cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)));
+    check(from->device, "cannot time an event",
+          cudaEventElapsedTime(&milliseconds, event_of(from), event_of(to)));
     return milliseconds * 1e-3;
 }
 
@@ -237,7 +241,7 @@ static void copy(struct device_stream *stream, void *to, const void *from, size_
         stream_poll(stream, copy_on_host, &host, sizeof(host), 0);
         return;
     }
-    check(stream->device, "copy",
+    check(stream->device, "cannot copy memory",
           cudaMemcpyAsync(to, from, bytes, kinds[direction], native_of(stream)));
 }
 
@@ -290,7 +294,7 @@ static struct device_graph *graph_end(struct device_stream *stream, struct error
 
 static void graph_launch(struct device_graph *graph, struct device_stream *stream)
 {
-    check(stream->device, "graph",
+    check(stream->device, "cannot launch a CUDA graph",
           cudaGraphLaunch(((struct cuda_graph *)graph)->native, native_of(stream)));
 }
 

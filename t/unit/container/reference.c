@@ -15,30 +15,24 @@ static void test_references(void)
         {"docker://$oauthtoken@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://$HOME@nvcr.io#nvidia/pytorch:25.01-py3", 0, NULL,
          "image: the character $ in the name of an image is not supported, since Enroot would "
-         "evaluate "
-         "it"},
+         "evaluate it; choose another name or tag"},
         {"docker://$oauthtoken@nvcr.io#$(id)", 0, NULL,
          "image: the character $ in the name of an image is not supported, since Enroot would "
-         "evaluate "
-         "it"},
+         "evaluate it; choose another name or tag"},
         {"docker://me@nvcr.io#nvidia/pytorch:25.01-py3", IMAGE_DOCKER, "", NULL},
         {"docker://a/b@sha256:" HEX, IMAGE_DOCKER, "sha256-" HEX, NULL},
         {"docker://a/b@sha256:12", 0, NULL,
-         "image=docker://a/b@sha256:12: a digest has the form @sha256:<64 hex digits>"},
+         "image=docker://a/b@sha256:12: its digest is invalid; write @sha256:<64 hex digits>"},
         {"dockerd://mine", IMAGE_DOCKERD, "", NULL},
         {"podman://mine:1", IMAGE_PODMAN, "", NULL},
         {"/images/a b,c.sqsh", IMAGE_FILE, "", NULL},
         {"./x.sqsh", IMAGE_FILE, "", NULL},
         {"/images/$(touch x).sqsh", 0, NULL,
          "image: the character $ in the name of an image is not supported, since Enroot would "
-         "evaluate "
-         "it; "
-         "rename the file or make a symbolic link"},
+         "evaluate it; rename the file or make a symbolic link"},
         {"/images/a'b.sqsh", 0, NULL,
          "image: the character ' in the name of an image is not supported, since Enroot would "
-         "evaluate "
-         "it; "
-         "rename the file or make a symbolic link"},
+         "evaluate it; rename the file or make a symbolic link"},
         {"/images/a\nb.sqsh", 0, NULL,
          "image: the name of the image contains a control character; remove it"},
         {"ubuntu:22.04", 0, NULL,
@@ -50,7 +44,7 @@ static void test_references(void)
         {"docker://", 0, NULL,
          "image=docker:// has no image name; write docker://[REGISTRY#]IMAGE[:TAG]"},
         {"docker://a b", 0, NULL,
-         "image=docker://a b: a registry reference must not contain spaces"},
+         "image=docker://a b: a registry reference must not contain spaces; remove them"},
         {"", 0, NULL, "image needs an image: docker://IMAGE[:TAG] or /path/image.sqsh"},
     };
 
@@ -84,7 +78,8 @@ static void test_mounts(void)
         {"/a:/b/c,/c:/b/./c", NULL, "m: the target /b/c is given twice; drop one of the mounts"},
         {"/a:/b,/c://b", NULL, "m: the target /b is given twice; drop one of the mounts"},
         {"/a:/b,/c:/b/.", NULL, "m: the target /b is given twice; drop one of the mounts"},
-        {"/a:/b/../c", NULL, "m: the target /b/../c must not contain .."},
+        {"/a:/b/../c", NULL,
+         "m: the target /b/../c must not contain ..; write the path without it"},
         {"/a:/./", NULL, "m: cannot mount over / of the image; choose another target"},
         {"/a:/", NULL, "m: cannot mount over / of the image; choose another target"},
         {"/a:/b:fast", NULL,
@@ -100,7 +95,7 @@ static void test_mounts(void)
         {"/a:", NULL, "m: the target \"\" is not an absolute path; begin it with /"},
         {"/a:/b,", NULL, "m ends with a comma; drop it"},
         {"/a\n:/b", NULL, "m: the source contains a control character; remove it"},
-        {"", NULL, "m needs SRC:DST[:FLAGS]"},
+        {"", NULL, "m is empty; write SRC:DST[:FLAGS], such as /data:/data:ro"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -102,7 +102,7 @@ static const struct {
     {"image_min_free", "tp=2", "is not a size such as 500G or 1.5T"},
     {"importer=relative", "tp=2", "needs an absolute path"},
     {"image_publisher=no-such-user", "tp=2", "names a user that does not exist"},
-    {"image_fuse=fuse", "tp=2", "is neither the path of a device nor none"},
+    {"image_fuse=fuse", "tp=2", "is not the path of a device; use one such as"},
     {"tp", "tp=2", "'tp' needs a value"},
 };
 

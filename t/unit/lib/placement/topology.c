@@ -178,7 +178,8 @@ static const struct {
     {"<?xml version=\"1.0\"?>\n<!-- a -->\n<system version=\"1\"><cpu numaid=\"1\"><pci "
      "busid=\"10:1c.0\"><gpu dev=\"0\"/></pci></cpu>\n</system>\n",
      NULL},
-    {"<system><cpu numaid='0'><pci busid='0000:99:1c.0'/></cpu></system>", "another node type"},
+    {"<system><cpu numaid='0'><pci busid='0000:99:1c.0'/></cpu></system>",
+     "write it on a node of this type"},
     {"<system><cpu></system>", "line 1"},
     {"<system>\n<cpu>\n</cpu>\n", "line 4"},
     {"<system/><system/>", "line 1"},

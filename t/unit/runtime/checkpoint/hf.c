@@ -185,9 +185,11 @@ static void test_configs(void)
          IN "yarn: beta_slow, beta_fast and original_max_position_embeddings must be greater "
             "than 0"},
         {LLAMA(ROPE("\"rope_type\":\"longrope\",\"factor\":2")),
-         IN "rope_scaling of type longrope is not supported; only linear, llama3 and yarn are"},
+         IN "rope_scaling of type longrope is not supported, only linear, llama3 and yarn are; use "
+            "another model"},
         {LIKE("phi3", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1]")),
-         IN "rope_scaling of type longrope is not supported; only linear, llama3 and yarn are"},
+         IN "rope_scaling of type longrope is not supported, only linear, llama3 and yarn are; use "
+            "another model"},
         {LIKE("phi3", ",\"partial_rotary_factor\":0.5"),
          IN "partial_rotary_factor 0.5 of heads of size 2 is an odd number of channels, which is "
             "not supported; use another model"},
@@ -200,29 +202,29 @@ static void test_configs(void)
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
         {LIKE("qwen2", ""),
-         "tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
+         "in: tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
          IN "layer_types has layers that are not supported; use another model"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
-         IN "the order of layer_types is not supported: only a repeated pattern "
-            "of sliding-window layers and then one with full attention is"},
+         IN "the order of layer_types is not supported, only a repeated pattern "
+            "of sliding-window layers and then one with full attention is; use another model"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]"),
          IN "layer_types has 2 entries, but num_hidden_layers is 1"},
-        {LIKE("gemma2", ",\"hidden_activation\":\"relu\""),
-         IN "hidden_activation relu is not supported; only gelu_pytorch_tanh is"},
+        {LIKE("gemma2", ",\"hidden_activation\":\"relu\""), IN
+         "hidden_activation relu is not supported, only gelu_pytorch_tanh is; use another model"},
         {LIKE("gpt_neox", ",\"hidden_act\":\"relu\""),
-         IN "hidden_act relu is not supported; only gelu and gelu_new are"},
+         IN "hidden_act relu is not supported, only gelu and gelu_new are; use another model"},
         {LIKE("gemma3", ""), IN "model_type gemma3 has a vision tower, which is not supported; "
-                                "only its text models (gemma3_text) are"},
+                                "use a text model (gemma3_text)"},
         {LIKE("olmo", ",\"clip_qkv\":0"), IN "clip_qkv must be null or greater than 0"},
         {LIKE("olmo", ",\"clip_qkv\":\"8\""), IN "clip_qkv must be a number"},
         {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},
         {LLAMA(ROPE("\"type\":\"default\",\"partial_rotary_factor\":0.5")),
-         IN "partial_rotary_factor 0.5 is not supported; only 1 is (Phi-3, GPT-NeoX: above 0, at "
-            "most 1)"},
+         IN "partial_rotary_factor 0.5 is not supported, only 1 is (Phi-3, GPT-NeoX: above 0, at "
+            "most 1); use another model"},
         {LLAMA(",\"partial_rotary_factor\":0.5"),
-         IN "partial_rotary_factor 0.5 is not supported; only 1 is (Phi-3, GPT-NeoX: above 0, at "
-            "most 1)"},
+         IN "partial_rotary_factor 0.5 is not supported, only 1 is (Phi-3, GPT-NeoX: above 0, at "
+            "most 1); use another model"},
         {LLAMA(",\"rope_theta\":\"500000\""), IN "rope_theta must be a number"},
         {LLAMA(",\"rope_theta\":0"),
          IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
@@ -248,9 +250,10 @@ static void test_configs(void)
          "in: lm_head.weight differs from model.embed_tokens.weight, but config.json says "
          "that they are tied; set tie_word_embeddings to false if the model has both"},
         {"{\"model_type\":\"t5\"}",
-         IN "model_type t5 is not supported; only gpt2, llama, mistral, qwen2, qwen3, phi3, "
-            "gpt_neox, olmo, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert and "
-            "megatron-bert are"},
+         IN "model_type t5 is not supported; use a model of one of these types: gpt2, llama, "
+            "mistral, qwen2, qwen3, phi3, "
+            "gpt_neox, olmo, olmo2, olmo3, gemma, gemma2, gemma3_text, roberta, bert, "
+            "megatron-bert"},
         {"{\"model_type\":7}", IN "model_type must be a string"},
     };
 
@@ -274,7 +277,7 @@ static void test_tensors(void)
          llama,
          "lm_head.weight",
          {0},
-         "tensor lm_head.weight is missing; copy the checkpoint again"},
+         "in: tensor lm_head.weight is missing; copy the checkpoint again"},
         {LLAMA(",\"tie_word_embeddings\":true"), llama, "lm_head.weight", {0}, "(accepted)"},
         {LLAMA(",\"tie_word_embeddings\":true"),
          llama,
@@ -285,8 +288,10 @@ static void test_tensors(void)
          llama,
          "lm_head.weight",
          {"lm_head.weight", "F8_E4M3", 5, 4, 1},
-         "tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; F32, BF16 and F16 "
-         "are supported"},
+         "in: tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; convert it to "
+         "F32, "
+         "BF16 "
+         "or F16"},
         {LLAMA(""),
          llama,
          NULL,

@@ -257,14 +257,14 @@ static const struct scene scenes[] = {
      "group has ended or hangs: see the output of the other ranks, or raise the timeout"},
     {"one that is refused", REFUSED,
      "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU); "
-     "set NCCL_DEBUG=INFO for details",
+     "set NCCL_DEBUG=INFO and run again to see why",
      "rank 0: all-reduce in group tensor failed at step 7: another error (two ranks on one GPU); "
-     "set NCCL_DEBUG=INFO for details"},
+     "set NCCL_DEBUG=INFO and run again to see why"},
     {"an error of the network", REPORTED,
      "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error; set "
-     "NCCL_DEBUG=INFO for details",
+     "NCCL_DEBUG=INFO and run again to see why",
      "rank 0: NCCL reports an error in group tensor at step 7, in all-reduce: remote error; set "
-     "NCCL_DEBUG=INFO for details"},
+     "NCCL_DEBUG=INFO and run again to see why"},
     {"a rank that gives up", TOLD, "rank 1: the disk is full", "rank 1: the disk is full"},
 };
 
@@ -317,6 +317,7 @@ static void be_rank(const struct scene *scene, int rank, int port, int out)
                                    .master = "localhost",
                                    .port = port,
                                    .deadline = 60,
+                                   .longer = "raise the timeout",
                                    .device = &device};
     struct error err = {.text = ""};
     struct comm_group *group = NULL;

@@ -264,7 +264,7 @@ static int play_stranger(int rank, int size)
     const char *expected[] = {
         "1 of 3 ranks did not connect within 1 s: 1; connections without the right secret were "
         "refused (",
-        "is MEGATRON_SECRET the same for all ranks?", ""};
+        "set the same MEGATRON_SECRET for all ranks", ""};
     int good = rc < 0 && strstr(w.err.text, expected[rank]);
 
     if (!good)

@@ -329,7 +329,7 @@ static void test_config_errors(void)
          {.data_path = {&a, 1}, .split_path = {{&a, 1}}, .sequence_length = 8}},
         {"a data split cannot be combined",
          {.split = "1", .split_path = {{&a, 1}}, .sequence_length = 8}},
-        {"needs a number of samples",
+        {"a blend with weights never ends",
          {.data_path = {both, 2}, .samples = {-1}, .sequence_length = 8}},
         {"mock data needs an end-of-document token",
          {.mock = 1, .samples = {1}, .sequence_length = 8}},

@@ -60,7 +60,7 @@ static void test_refusals(void)
          "tokenizer.json: model BPE with ignore_merges is not supported without a pattern "
          "that splits texts into words"},
         {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
-        {"[]", "tokenizer.json: should be an object"},
+        {"[]", "tokenizer.json: it should be a JSON object"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -206,7 +206,8 @@ static void test_composed(void)
              byte_vocabulary("\"zz\":256"));
     config.model = write_text("tokenizer.json", text);
     is(ids_of_bytes(config, "", UINT32_MAX / 3),
-       "a text has 1431655765 bytes, and at most 1431655764 can be encoded; split it",
+       "a text has 1431655765 bytes, and at most 1431655764 can be encoded; split it into several "
+       "documents",
        "texts may become three times as long");
 }
 

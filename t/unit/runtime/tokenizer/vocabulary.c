@@ -41,7 +41,7 @@ static void test_gpt2(void)
        "vocab.json: the vocabulary has no token for byte 0x00", "bytes are missing");
     is(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "[1]"),
                                          .merge_file = path_of("merges.txt")}),
-       "vocab.json: should be an object of tokens and ids", "no object");
+       "vocab.json: it should be a JSON object of tokens and ids", "no object");
     is(err.text + strlen(err.text) - (size_t)err.advice, "; see the manual", "with a remedy");
     is(refusal((struct tokenizer_config){.vocab_file = path_of("nowhere"), .merge_file = "x"}),
        "cannot open nowhere: No such file or directory", "no file");
