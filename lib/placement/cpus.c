@@ -441,12 +441,12 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
     if (tasks > threads)
         binding_warn(binding,
                      "%zu tasks share %zu hardware threads of %zu cores; use fewer tasks, or "
-                     "request more CPUs (sbatch --cpus-per-task)",
+                     "request more CPUs (in Slurm: --cpus-per-task)",
                      tasks, threads, binding->core_count);
     else if (tasks > binding->core_count)
         binding_warn(binding,
                      "%zu tasks share %zu cores, each with its own hardware thread; for a core "
-                     "each, use fewer tasks or request more CPUs (sbatch --cpus-per-task)",
+                     "each, use fewer tasks or request more CPUs (in Slurm: --cpus-per-task)",
                      tasks, binding->core_count);
 }
 
