@@ -440,9 +440,10 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
         threads += binding_threads(binding, &binding->cores[i]);
     if (tasks > threads)
         binding_warn(binding,
-                     "%zu tasks share %zu hardware threads of %zu cores; use fewer tasks, or "
+                     "%zu tasks share %zu hardware thread%s of %zu core%s; use fewer tasks, or "
                      "request more CPUs (in Slurm: --cpus-per-task)",
-                     tasks, threads, binding->core_count);
+                     tasks, threads, threads == 1 ? "" : "s", binding->core_count,
+                     binding->core_count == 1 ? "" : "s");
     else if (tasks > binding->core_count)
         binding_warn(binding,
                      "%zu tasks share %zu cores, each with its own hardware thread; for a core "
