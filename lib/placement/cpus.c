@@ -441,13 +441,13 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
     if (tasks > threads)
         binding_warn(binding,
                      "%zu tasks share %zu hardware thread%s of %zu core%s; use fewer tasks, or "
-                     "request more CPUs (in Slurm: --cpus-per-task)",
+                     "request more CPUs (Slurm: sbatch --cpus-per-task)",
                      tasks, threads, threads == 1 ? "" : "s", binding->core_count,
                      binding->core_count == 1 ? "" : "s");
     else if (tasks > binding->core_count)
         binding_warn(binding,
                      "%zu tasks share %zu cores, each with its own hardware thread; for a core "
-                     "each, use fewer tasks or request more CPUs (in Slurm: --cpus-per-task)",
+                     "each, use fewer tasks or request more CPUs (Slurm: sbatch --cpus-per-task)",
                      tasks, binding->core_count);
 }
 
