@@ -167,7 +167,9 @@ load_plugin() {
     others=$(grep -lsE '^[[:space:]]*(required|optional)[[:space:]]+[^[:space:]]*spank_megatron\.so' "$file" "$slurm"/etc/plugstack.conf.d/* |
         xargs -r grep -hE '^[[:space:]]*(required|optional)[[:space:]]+[^[:space:]]*spank_megatron\.so' | awk '{ print $2 }' | grep -vxF "$plugin" || true)
     [ -z "$others" ] || die "plugstack.conf already loads another copy of the plugin, $others; delete that line first"
-    if grep -qsE "^[[:space:]]*(required|optional)[[:space:]]+$plugin([[:space:]]|\$)" "$file"; then
+    if grep -qsE "^[[:space:]]*required[[:space:]]+$plugin([[:space:]]|\$)" "$file"; then
+        say "$file already loads the plugin, with \`required': Slurm fails every job on a node without it; write \`optional'"
+    elif grep -qsE "^[[:space:]]*optional[[:space:]]+$plugin([[:space:]]|\$)" "$file"; then
         say "$file already loads the plugin"
     else
         { cat "$file" 2>/dev/null || true; echo "optional $plugin"; } >"$work/plugstack.conf"

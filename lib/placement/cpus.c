@@ -442,13 +442,14 @@ static void warn_of_sharing(struct binding *binding, size_t tasks)
         threads += binding_threads(binding, &binding->cores[i]);
     if (tasks > threads)
         binding_warn(binding,
-                     "%zu tasks share %zu hardware threads of %zu cores; use fewer tasks, or "
-                     "request more CPUs (sbatch --cpus-per-task)",
-                     tasks, threads, binding->core_count);
+                     "%zu tasks share %zu hardware thread%s of %zu core%s; use fewer tasks, or "
+                     "request more CPUs (Slurm: sbatch --cpus-per-task)",
+                     tasks, threads, threads == 1 ? "" : "s", binding->core_count,
+                     binding->core_count == 1 ? "" : "s");
     else if (tasks > binding->core_count)
         binding_warn(binding,
                      "%zu tasks share %zu cores, each with its own hardware thread; for a core "
-                     "each, use fewer tasks or request more CPUs (sbatch --cpus-per-task)",
+                     "each, use fewer tasks or request more CPUs (Slurm: sbatch --cpus-per-task)",
                      tasks, binding->core_count);
 }
 

@@ -23,24 +23,23 @@ enum { DEFAULT_PORT = 29500 };
 struct kind {
     const char *name;
     const char *node_rank, *nodes; /* nodes NULL: the kind does not say */
-    const char *master, *port, *nproc, *world_size;
+    const char *master, *port, *nproc;
     const char *local; /* NULL, or processes on this node: must be 1 */
     const char *what;  /* for messages */
 };
 
 static const struct kind kinds[] = {
     {"trainjob", "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT",
-     "PET_NPROC_PER_NODE", "WORLD_SIZE", NULL, "TrainJob"},
+     "PET_NPROC_PER_NODE", NULL, "a TrainJob"},
     {"job", "JOB_COMPLETION_INDEX", "NNODES", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE", NULL,
-     NULL, "Indexed Job"},
+     "an Indexed Job"},
     {"mpijob", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-     "NPROC_PER_NODE", NULL, "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
+     "NPROC_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
     {"slurm", "SLURM_NODEID", "SLURM_STEP_NUM_NODES", "MASTER_ADDR", "MASTER_PORT",
-     "NPROC_PER_NODE", NULL, NULL, "srun"},
-    {"pytorchjob", "RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "PET_NPROC_PER_NODE",
-     "WORLD_SIZE", NULL, "PyTorchJob"},
-    {"none", NULL, "NNODES", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE", NULL, NULL,
-     "one machine"},
+     "NPROC_PER_NODE", NULL, "srun"},
+    {"pytorchjob", "RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "PET_NPROC_PER_NODE", NULL,
+     "a PyTorchJob"},
+    {"none", NULL, "NNODES", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE", NULL, "one machine"},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -138,9 +137,9 @@ static int read_nodes(const struct launch_options *given, const struct kind *kin
     else
         return error_set_code(
             err, ERROR_USAGE,
-            "the environment of %s does not contain the number of pods; set %s or "
-            "--nnodes to the Job's completions",
-            kind->what, kind->nodes);
+            "the environment of %s does not contain the number of pods; set %s or --nnodes%s",
+            kind->what, kind->nodes,
+            strcmp(kind->name, "job") == 0 ? " to the Job's completions" : "");
     return 0;
 }
 
@@ -232,14 +231,14 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
             "--kind=%s, but %s is not set: %s has not started this process; use --kind auto",
             given->kind, kind->node_rank, kind->what);
     if (check_alone(kind, err) < 0 ||
-        read_number(kind->world_size, 1, INT32_MAX, &pod->world_size, err) < 0 ||
+        read_number("WORLD_SIZE", 1, INT32_MAX, &pod->world_size, err) < 0 ||
         read_number(kind->node_rank, 0, INT32_MAX, &pod->node_rank, err) < 0)
         return -1;
     if (given->node_rank >= 0)
         pod->node_rank = given->node_rank;
     if (read_nodes(given, kind, pod, err) < 0)
         return -1;
-    pod->counts_pods = strcmp(kind->name, "pytorchjob") == 0 && !value_of("PET_NNODES");
+    pod->counts_pods = !value_of("PET_NNODES");
     if (pod->node_rank >= pod->nodes)
         return error_set_code(
             err, ERROR_USAGE,
@@ -259,10 +258,11 @@ int launch_check_world(const struct launch_pod *pod, int64_t nproc, struct error
         (pod->counts_pods && pod->world_size == pod->nodes))
         return 0;
     return error_set_code(err, ERROR_USAGE,
-                          "WORLD_SIZE=%" PRId64 " contradicts %" PRId64 " pods with %" PRId64
+                          "WORLD_SIZE=%" PRId64 " contradicts %" PRId64 " %s with %" PRId64
                           " ranks each, which are %" PRId64
-                          " ranks; unset it, or correct --nproc-per-node",
-                          pod->world_size, pod->nodes, nproc, ranks);
+                          " ranks; unset it, or correct --nnodes or --nproc-per-node",
+                          pod->world_size, pod->nodes, pod->nodes == 1 ? "pod" : "pods", nproc,
+                          ranks);
 }
 
 int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *mask,

@@ -42,17 +42,22 @@ is "$(find "$slurm/etc" "$slurm/megatron" -name '*.new.*')" "" "no temporary fil
 node HeadNode
 is "$rc $(lines)" "0 1" "a second run changes nothing" || diag "$out"
 like "$out" "is up to date" "and builds nothing"
+sed -i 's/^optional/required/' "$conf"
+node HeadNode
+is "$rc $(lines) $(grep -c "already loads the plugin, with .required': Slurm fails every job on a node without it" <<<"$out")" "0 1 1" \
+    "an administrator's \`required' is left, with a warning" || diag "$out"
+sed -i 's/^required/optional/' "$conf"
 
 state() { (cd "$slurm" && find -L . -type f -path './megatron/*' -printf '%P %s %T@\n'; cat "$conf") | sort | sha256sum; }
 before=$(state)
-for i in {1..12}; do
+for i in {1..64}; do
     mkdir -p "$work/c$i/etc" && cp -r "$work/ComputeFleet/etc/parallelcluster" "$work/c$i/etc/"
     in_cluster env MEGATRON_SLURM="$slurm" MEGATRON_ROOT="$work/c$i" MEGATRON_PACKAGES=no bash "$top/cloud/node.sh" "$work/megatron.tar.xz" >"$work/c$i.log" 2>&1 &
     pids[i]=$!
 done
 failed=
-for i in {1..12}; do wait "${pids[i]}" || failed+=" $i"; done
-is "$failed" "" "twelve compute nodes boot at once"
+for i in {1..64}; do wait "${pids[i]}" || failed+=" $i"; done
+is "$failed" "" "64 compute nodes boot at once"
 is "$(state)" "$before" "and write nothing that is shared"
 ok "each has Enroot's hook and configuration" test -x "$work/c7/etc/enroot/hooks.d/97-megatron-efa.sh" -a -f "$work/c7/etc/enroot/enroot.conf.d/megatron.conf"
 node LoginNode

@@ -126,6 +126,8 @@ JOB_COMPLETION_INDEX=0 NPROC_PER_NODE=4 MASTER_ADDR=a MASTER_PORT=5000|--nnodes 
 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=8 PET_MASTER_ADDR=t-node-0-0.t PET_MASTER_PORT=29501||1 2 8 16 t-node-0-0.t 29501
 RANK=2 WORLD_SIZE=12 PET_NODE_RANK=2 PET_NNODES=3 PET_NPROC_PER_NODE=4 MASTER_ADDR=p-master-0 MASTER_PORT=23456||2 3 4 12 p-master-0 23456
 RANK=1 WORLD_SIZE=2 MASTER_ADDR=p-master-0 MASTER_PORT=23456|--nproc-per-node 8|1 2 8 16 p-master-0 23456
+JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a WORLD_SIZE=16|--nproc-per-node 8|1 2 8 16 a 29500
+JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a WORLD_SIZE=2|--nproc-per-node 8|1 2 8 16 a 29500
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=w-0|--nproc-per-node 2|1 2 2 4 w-0 29500
 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_LOCALID=0 MASTER_ADDR=n1|--nproc-per-node 2|1 2 2 4 n1 29500
 A=b|--nnodes 2 --node-rank 1 --master-addr h --master-port 6000 --nproc-per-node 2|1 2 2 4 h 6000
@@ -159,6 +161,10 @@ JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a||2|several pods need a common secr
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a MEGATRON_SECRET=short||2|fewer than 16 characters
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch/none|2|cannot open $scratch/none
 RANK=1 WORLD_SIZE=5 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=a MEGATRON_SECRET=$secret||2|WORLD_SIZE=5 contradicts 2 pods with 2 ranks each, which are 4 ranks
+WORLD_SIZE=8|--nproc-per-node 2|2|WORLD_SIZE=8 contradicts 1 pod with 2 ranks each, which are 2 ranks; unset it, or correct --nnodes or --nproc-per-node
+JOB_COMPLETION_INDEX=1 NNODES=4 MASTER_ADDR=a WORLD_SIZE=16 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=16 contradicts 4 pods with 2 ranks each, which are 8 ranks
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=a WORLD_SIZE=3 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=3 contradicts 2 pods with 2 ranks each
+RANK=1||2|the environment of a PyTorchJob does not contain the number of pods; set PET_NNODES or --nnodes
 PET_NNODES=1:4 PET_RDZV_ENDPOINT=a:1||2|an elastic PyTorchJob
 PET_NODE_RANK=0 PET_NNODES=1:4||2|PET_NNODES=1:4 is a range
 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2||2|mpirun has started 2 processes on this node

@@ -110,7 +110,8 @@ done <<'EOT'
 --tasks 16|8 of 16 tasks are not on their GPU's NUMA node: too few CPUs were allocated there, so they run on the nearest ones; use sbatch --gres-flags=enforce-binding, or request more CPUs
 --tasks 2 --cpus 0-7|2 of 2 tasks are not on their GPU's NUMA node: .*
 --tasks 8 --bind core|7 of 8 tasks use a GPU of another NUMA node: there is none near their cores; request CPUs near the GPUs \(sbatch --gres-flags=enforce-binding\)
---tasks 128|128 tasks share 64 cores, each with its own hardware thread; for a core each, use fewer tasks or request more CPUs \(sbatch --cpus-per-task\)
+--tasks 128|128 tasks share 64 cores, each with its own hardware thread; for a core each, use fewer tasks or request more CPUs \(Slurm: sbatch --cpus-per-task\)
+--tasks 3 --cpus 0|3 tasks share 1 hardware thread of 1 core; use fewer tasks, or request more CPUs \(Slurm: sbatch --cpus-per-task\)
 EOT
 
 if command -v mandoc >/dev/null; then
