@@ -235,6 +235,7 @@ struct machine machine_usual(void)
                             .gpus = 1,
                             .efficiency = 1,
                             .nvlink_efficiency = 1,
+                            .collective_latency = 1,
                             .fault_hours = USUAL_FAULT_HOURS,
                             .save_bandwidth = USUAL_SAVE_BANDWIDTH,
                             .memory = usual_memory,
