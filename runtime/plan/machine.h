@@ -122,7 +122,8 @@ struct machine {
     struct machine_limits limits;
 };
 
-/* All machines of the JSON files in 'directory'. Caller must destroy. */
+/* All machines of the JSON files in 'directory'. A file that is wrong is left out with a warning if
+ * others are left. Caller must destroy. */
 struct machines;
 struct machines *machines_read(const char *directory, struct error *err);
 void machines_destroy(struct machines *machines);
