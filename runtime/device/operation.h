@@ -6,14 +6,15 @@
  *   sample by sample: row = sample * sequence + position. Sequence parallelism splits rows into
  *   equal, consecutive parts.
  * - Weights are (out, in), as in PyTorch. 'type' is the type of weights and activations; operands
- *   that can have another type specify it separately. Statistics, losses, main gradients, master
- *   weights and moments are fp32. A device rejects unsupported types when the plan is created.
+ *   that can have another type specify it separately. Statistics, losses, master weights and
+ *   moments are fp32. A device rejects unsupported types when the plan is created.
  * - Pointers are device memory, aligned to DEVICE_ALIGNMENT if they are the start of a tensor in an
  *   arena and at least to their element otherwise. Input and output may overlap only if a comment
  *   allows it.
- * - Gradients of weights, biases and norms are written directly to fp32 main gradients: with
+ * - Gradients of weights, biases and norms are written directly to main gradients: with
  *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
- *   it adds. */
+ *   it adds. Those of matrices and tables have the type 'gradient' of their shape, fp32 or bf16;
+ *   a sum is computed in fp32 and rounded once per call. Those of vectors are fp32. */
 #ifndef MEGATRON_OPERATION_H
 #define MEGATRON_OPERATION_H
 
@@ -119,12 +120,13 @@ enum activation {
 struct linear_types {
     enum device_type x, weight, y; /* of x and dx; of weight; of y and dy */
     enum device_type pre;          /* of pre and bias */
+    enum device_type gradient;     /* of dweight */
 };
 
-/* The same type for all operands. */
+/* The same type for all operands, and fp32 main gradients. */
 static inline struct linear_types linear_types(enum device_type type)
 {
-    struct linear_types types = {type, type, type, type};
+    struct linear_types types = {type, type, type, type, TYPE_FP32};
 
     return types;
 }
@@ -164,7 +166,7 @@ struct linear_dgrad_operands {
 struct linear_wgrad_operands {
     const void *dy; /* (rows, out) */
     const void *x;  /* (rows, in) */
-    float *dweight; /* (out, in) main gradient */
+    void *dweight;  /* (out, in) main gradient */
     float *dbias;   /* (out) main gradient */
     int accumulate; /* of both */
     struct operand_scale dy_scale, x_scale;
@@ -342,6 +344,7 @@ struct embedding_shape {
     enum device_type type;
     int second;
     int accumulate;
+    enum device_type gradient; /* of dtable */
 };
 
 struct embedding_operands {
@@ -357,7 +360,7 @@ struct embedding_operands {
 struct embedding_backward_operands {
     const int32_t *index; /* (rows) */
     const void *dout;     /* (rows, cols) */
-    float *dtable;        /* (table_rows, cols) */
+    void *dtable;         /* (table_rows, cols) */
     int accumulate;
 };
 
@@ -412,10 +415,11 @@ struct adam_shape {
     /* Adam: the weights are fp16 numbers without a copy in fp32. 'type' is fp16 and 'master' NULL;
      * CPUs have the same numbers in fp32. */
     int half;
+    enum device_type gradient; /* of 'grad' */
 };
 
 struct adam_operands {
-    const float *grad;
+    const void *grad;
     float *master, *moment1, *moment2;
     void *weights; /* the copy that kernels read; NULL if that is 'master' itself (fp32) */
     const struct step_state *state;
@@ -450,10 +454,11 @@ struct muon_operands {
 /* *sum += sum of squares, in double precision, in an order fixed by 'count'. */
 struct square_sum_shape {
     int64_t count;
+    enum device_type type; /* of x: fp32 or bf16 */
 };
 
 struct square_sum_operands {
-    const float *x;
+    const void *x;
     double *sum;
 };
 

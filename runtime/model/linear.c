@@ -35,6 +35,7 @@ static struct linear_types types_of(const struct model *m, const struct linear_s
 {
     struct linear_types types = linear_types(m->config.type);
 
+    types.gradient = m->config.gradient_type;
     if (!(spec->fp8 & product))
         return types;
     if (product != PRODUCT_DGRAD)

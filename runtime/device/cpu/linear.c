@@ -5,6 +5,7 @@
 #include "fp8.h"
 #include "gemm.h"
 #include "gemm_amx.h"
+#include "half.h"
 #include "math.h"
 
 #include <stdlib.h>
@@ -173,6 +174,18 @@ static int is_fp8(const struct cpu_plan *plan)
     return type_is_fp8(plan->operation.kind == OPERATION_LINEAR_WGRAD ? types->x : types->weight);
 }
 
+/* Is the main gradient bf16? Its product is computed in the workspace first. */
+static int is_narrow(const struct cpu_plan *plan)
+{
+    return plan->operation.kind == OPERATION_LINEAR_WGRAD &&
+           plan->operation.linear.types.gradient != TYPE_FP32;
+}
+
+static size_t wide_bytes(const struct linear_shape *s)
+{
+    return (size_t)(s->out * s->in) * sizeof(float);
+}
+
 /* Both factors are fp8, and all else is fp32. */
 static int plan_fp8(struct cpu_plan *plan, struct error *err)
 {
@@ -188,9 +201,10 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
     if (other == TYPE_E5M2 && (wgrad ? s->types.y : s->types.weight) == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
     return cpu_workspace(plan,
-                         sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
-                                                  : forward ? s->in * (s->rows + s->out)
-                                                            : s->out * (s->rows + s->in)),
+                         (is_narrow(plan) ? wide_bytes(s) : 0) +
+                             sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
+                                                      : forward ? s->in * (s->rows + s->out)
+                                                                : s->out * (s->rows + s->in)),
                          err);
 }
 
@@ -248,6 +262,31 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
 }
 
+struct narrowing {
+    const float *from;
+    uint16_t *to;
+    int64_t count, parts;
+    int accumulate;
+};
+
+static void narrow_part(void *context, int64_t i)
+{
+    const struct narrowing *n = context;
+    int64_t last = cpu_part(n->count, n->parts, i + 1);
+
+    for (int64_t e = cpu_part(n->count, n->parts, i); e < last; e++)
+        n->to[e] =
+            float_to_bfloat(n->accumulate ? bfloat_to_float(n->to[e]) + n->from[e] : n->from[e]);
+}
+
+/* The product of a plan whose main gradient is bf16, in its workspace. */
+static float *wide_product(const struct cpu_plan *plan)
+{
+    const struct linear_shape *s = &plan->operation.linear;
+
+    return (float *)plan->workspace + (is_fp8(plan) ? s->rows * (s->in + s->out) : 0);
+}
+
 static void work_wgrad(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
@@ -261,15 +300,21 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
         .a_transposed = 1,
         .b = o->x,
         .ldb = shape->in,
-        .c = o->dweight,
+        .c = is_narrow(plan) ? wide_product(plan) : o->dweight,
         .alpha = 1,
-        .beta = o->accumulate ? 1.0f : 0.0f,
+        .beta = o->accumulate && !is_narrow(plan) ? 1.0f : 0.0f,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->dy, shape->types.y, o->x, shape->types.x,
                        *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
+    if (is_narrow(plan)) {
+        struct narrowing n = {p.c, o->dweight, shape->out * shape->in,
+                              threads_count(plan->threads), o->accumulate};
+
+        threads_run(plan->threads, n.parts, narrow_part, &n);
+    }
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dy, shape->rows, shape->out, o->dbias, o->accumulate);
 }
@@ -280,6 +325,8 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
 
     if (!is_fp8(plan) && (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types)))
         return cpu_refuse_type(err);
+    if (!cpu_is_gradient_type(shape->types.gradient))
+        return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err,
                          "a matrix product of %lld x %lld x %lld is too large for the CPU device; "
@@ -288,7 +335,9 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;
-    return is_fp8(plan) ? plan_fp8(plan, err) : 0;
+    if (is_fp8(plan))
+        return plan_fp8(plan, err);
+    return is_narrow(plan) ? cpu_workspace(plan, wide_bytes(shape), err) : 0;
 }
 
 struct column_sums {

@@ -29,8 +29,8 @@ struct linear {
 
 /* Memory for timing: every operand of the layer. */
 struct scratch {
-    void *x, *weight, *bias, *y, *pre, *workspace;
-    float *dweight, *dbias;
+    void *x, *weight, *bias, *y, *pre, *workspace, *dweight;
+    float *dbias;
     void *all;
 };
 
@@ -246,7 +246,7 @@ static int make_wgrad(struct cuda_plan *plan, struct linear *linear, const struc
                                .ldb = s->out,
                                .ldd = s->in,
                                .type = s->types.x,
-                               .out = TYPE_FP32,
+                               .out = s->types.gradient,
                                .bias_type = linear->sum_type,
                                .epilogue = linear->variant == FUSED ? GEMM_BGRADB : GEMM_PLAIN};
     struct gemm_operands scratch = {0};
@@ -371,7 +371,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     size_t y = cuda_align((size_t)(s->rows * s->out) * size);
     size_t pre = plan->base.kind == OPERATION_LINEAR_DGRAD ? x : y;
     size_t weight = cuda_align((size_t)(s->in * s->out) * size);
-    size_t dweight = cuda_align((size_t)(s->in * s->out) * sizeof(float));
+    size_t dweight = cuda_align((size_t)(s->in * s->out) * type_size(s->types.gradient));
     size_t vector = cuda_align(wide * sizeof(float));
     size_t sums_in = kernel_column_sums_workspace(s->rows, s->in, device->processors);
     size_t sums_out = kernel_column_sums_workspace(s->rows, s->out, device->processors);
@@ -391,7 +391,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     t->y = at += x;
     t->pre = at += y;
     t->weight = at += pre;
-    t->dweight = (float *)(at += weight);
+    t->dweight = at += weight;
     t->bias = at += dweight;
     t->dbias = (float *)(at += vector);
     t->workspace = at + vector;
@@ -403,13 +403,15 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
 static void make_key(const struct cuda_plan *plan, char *key, size_t size)
 {
     const struct linear_shape *s = shape_of(plan);
-    char ours[16] = "";
+    char more[32] = "";
 
     if (possible(plan, OWN))
-        snprintf(ours, sizeof(ours), ":ours%d", HOPPER_LINEAR_VERSION);
+        snprintf(more, sizeof(more), ":ours%d", HOPPER_LINEAR_VERSION);
+    if (plan->base.kind == OPERATION_LINEAR_WGRAD && s->types.gradient != TYPE_FP32)
+        snprintf(more, sizeof(more), ":gradient%d", (int)s->types.gradient);
     snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d%s",
              (int)plan->base.kind, s->rows, s->in, s->out, (int)s->types.x, s->bias,
-             (int)s->activation, s->save_pre, ours);
+             (int)s->activation, s->save_pre, more);
 }
 
 /* Remember the variant. The text after it is for people who read the file. */
@@ -550,6 +552,9 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
         return error_bug(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands of "
                          "a linear layer");
+    if (shape_of(plan)->types.gradient != TYPE_FP32 &&
+        shape_of(plan)->types.gradient != shape_of(plan)->types.x)
+        return error_bug(err, "the CUDA device needs fp32 or the layer's type for main gradients");
     linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, "out of memory");

@@ -51,6 +51,7 @@ int main(void)
     softcap_cases();
     squared_relu_cases();
     quantize_cases();
+    narrow_gradient_cases();
     linear_deep_cases();
     device_stream_destroy(stream);
     device_close(device);

@@ -115,5 +115,6 @@ void linear_erf_cases(void);
 void linear_deep_cases(void);
 void activation_cases(void);
 void quantize_cases(void);
+void narrow_gradient_cases(void);
 
 #endif
