@@ -9,7 +9,7 @@
 #include "process.h"
 
 /* Nobody wants to wait for advice. */
-#define PLAN_SECONDS 5
+#define PLAN_SECONDS 10
 
 /* Run `megatron plan` for 'batch' samples; 'layout' may be NULL. Returns its exit code, or -1. */
 static int run_plan(const struct settings *settings, const struct counts *counts, const char *kind,
@@ -42,6 +42,14 @@ static int run_plan(const struct settings *settings, const struct counts *counts
     if (process_run(&request, result, NULL) < 0 || result->timed_out)
         return -1;
     return result->status;
+}
+
+/* Nothing is known, except why. */
+static void give_up(const struct process_result *result, struct advice *advice)
+{
+    if (result->timed_out)
+        snprintf(advice->problem, sizeof(advice->problem),
+                 "not made: it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
 }
 
 /* A number of the JSON that the program prints. */
@@ -88,8 +96,10 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
         advice->better = (struct layout){.tp = number_after(result->output, "\"tp\":"),
                                          .pp = number_after(result->output, "\"pp\":"),
                                          .cp = number_after(result->output, "\"cp\":")};
-    else if (status != 1)
+    else if (status != 1) {
+        give_up(result, advice);
         goto out;
+    }
     snprintf(sizes, sizeof(sizes), "tp=%" PRId64 ",pp=%" PRId64 ",cp=%" PRId64, layout->tp,
              layout->pp, layout->cp);
     /* As many micro-batches as stages: fewer would not fill the pipeline. */
@@ -98,6 +108,8 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
     advice->fits = status == 0;
     if (status == 1)
         explain(result, advice);
+    else if (status < 0)
+        give_up(result, advice);
     snprintf(advice->plan, sizeof(advice->plan), "%s", result->output);
 out:
     free(result);

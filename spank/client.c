@@ -338,10 +338,10 @@ static void print_plan(const struct plugin *plugin, const struct counts *counts)
     char *rest = advice.plan, *line;
 
     advice_plan(&plugin->settings, counts, node_kind(plugin), &advice);
+    if (!advice.fits && advice.problem[0])
+        printf("  plan         %s\n", advice.problem);
     if (!advice.known)
         return;
-    if (!advice.fits)
-        printf("  plan         %s\n", advice.problem);
     if (!advice.fits && advice.better.tp > 0)
         printf("  plan         --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits\n",
                (long long)advice.better.tp, (long long)advice.better.pp,

@@ -7,10 +7,11 @@
 
 #include "process.h"
 
-/* Three times what the form should take, and time to start. */
+/* Three times what the form should take, and time to start, but not beyond the 120 s for which the
+ * credential of the step that waits is valid (Slurm's cred_expire). */
 static double limit_of(enum preflight_form form)
 {
-    return form == PREFLIGHT_FULL ? 180 : 90;
+    return form == PREFLIGHT_FULL ? 100 : 90;
 }
 
 static void say_lines(char *text, void (*say)(void *argument, const char *line), void *argument)

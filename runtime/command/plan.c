@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -109,9 +110,9 @@ static int run_plan(int argc, const char *const *argv, struct error *err)
 {
     struct plan_options options = {.nodes = 1,
                                    .top = 10,
-                                   .price = -1,
-                                   .save_bandwidth = -1,
-                                   .fault_hours = -1,
+                                   .price = NAN,
+                                   .save_bandwidth = NAN,
+                                   .fault_hours = NAN,
                                    .restart_minutes = 10};
     struct options_result result;
     int rc = options_parse(table, &options, argc, argv, &result, err);

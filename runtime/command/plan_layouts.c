@@ -2,6 +2,7 @@
 #include "plan.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,8 @@ static int refuse_layout(const struct search *search, const struct search_reques
     int64_t ranks = request->nodes * request->machine->gpus;
     int64_t tp = request->tp ? request->tp : 1, pp = request->pp ? request->pp : 1;
     int64_t sizes = tp * pp * (request->cp ? request->cp : 1);
+    char reasons[SEARCH_REASONS * 320] = "";
+    size_t length = 0;
 
     if (ranks % sizes != 0)
         return error_set_code(
@@ -106,11 +109,15 @@ static int refuse_layout(const struct search *search, const struct search_reques
             "--layout: tp x pp x cp = %lld does not divide the %lld GPUs; change it or --nodes",
             (long long)sizes, (long long)ranks);
     for (int i = 0; i < SEARCH_REASONS; i++)
-        if (search->left[i] > 0)
-            return error_set_code(
-                err, ERROR_USAGE,
-                "no layout is possible: %s; change the batch size, the nodes or --layout",
-                search->why[i]);
+        if (search->left[i] > 0) {
+            length += (size_t)snprintf(reasons + length, sizeof(reasons) - length, "%s%s (%.200s)",
+                                       length > 0 ? "; " : "", search_reason((enum search_reason)i),
+                                       search->why[i]);
+        }
+    if (length > 0)
+        return error_set_code(err, ERROR_USAGE, "no layout is possible: %s; change the batch size, the nodes or "
+                              "--layout",
+                              reasons);
     return error_set_code(err, ERROR_USAGE,
                           "no layout is possible; change micro and vp of --layout, which must "
                           "divide the batch of a data-parallel rank and the layers of a stage");
@@ -258,10 +265,11 @@ static int adjust_machine(const struct plan_options *o, struct machine *machine,
                 {"--price", o->price, 1, &machine->price}};
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if (rows[i].given < 0)
+        if (isnan(rows[i].given))
             continue;
-        if (!(rows[i].given > 0))
-            return error_set_code(err, ERROR_USAGE, "%s must be above 0", rows[i].name);
+        if (rows[i].given <= 0)
+            return error_set_code(err, ERROR_USAGE, "%s=%g must be above 0", rows[i].name,
+                                  rows[i].given);
         *rows[i].value = rows[i].given * rows[i].unit;
     }
     if (!(o->restart_minutes >= 0))

@@ -141,7 +141,7 @@ static int measure_node(struct bench *b, struct machine *machine, int known, int
     if (!known)
         machine->nvlink = rate / rates->nvlink;
     machine->nvlink_efficiency = fmin(2, fmax(0.01, rate / (machine->nvlink * rates->nvlink)));
-    rates->latency = latency * machine->nvlink_efficiency;
+    rates->latency = latency;
     return 0;
 }
 

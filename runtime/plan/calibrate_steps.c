@@ -234,7 +234,7 @@ static double parameters_of(const struct trial *t, int64_t layers)
                            .micro_batch = t->micro_batch,
                            .global_batch = t->micro_batch};
 
-    return plan_stage_parameters(&run);
+    return plan_stage(&run, 0).parameters;
 }
 
 struct outcome {

@@ -166,9 +166,8 @@ static double tensor_collective(const struct setting *s)
 
     if (s->tp <= 1)
         return 0;
-    /* Links that are slow for large messages are slow for small ones, too. */
     return (2 * (s->tp - 1) / s->tp * s->rows * s->hidden * 2 / bandwidth + s->rates->collective +
-            s->rates->latency / m->nvlink_efficiency * log2(s->tp)) *
+            s->rates->latency * m->collective_latency * log2(s->tp)) *
            s->rates->tensor_exposed;
 }
 
@@ -210,13 +209,36 @@ static double layer_parameters(const struct setting *s)
            (s->run->gated ? 3 : 2) * s->hidden * s->ffn;
 }
 
-double plan_stage_parameters(const struct plan_run *run)
+struct plan_stage plan_stage(const struct plan_run *run, int64_t index)
 {
     struct setting s = make_setting(run, &(struct machine){.gpus = 1});
+    const int64_t layers = run->shape.layers, stages = run->layout.pp;
+    const int equal = layers % stages != 0 && (layers + 2) % stages == 0;
+    struct plan_stage stage = {.layers = (layers + (equal ? 2 : stages - 1)) / stages};
+    double tables = run->tied || stages > 1 ? 1 : 2;
 
-    return (ceil((double)run->shape.layers / (double)run->layout.pp) * layer_parameters(&s) +
-            (run->tied || run->layout.pp > 1 ? 1 : 2) * (double)run->shape.vocabulary * s.hidden) /
-           s.tp;
+    if (index > 0 && index < stages - 1)
+        tables = 0;
+    else if (equal)
+        stage.layers--;
+    stage.parameters = ((double)stage.layers * layer_parameters(&s) +
+                        tables * (double)run->shape.vocabulary * s.hidden) /
+                       s.tp;
+    return stage;
+}
+
+/* With bf16, Megatron-LM and DeepSpeed add the gradients of micro-batches and of ranks in fp32. The
+ * rates of newer software include that. */
+static int keeps_fp32_gradients(const struct plan_run *run)
+{
+    return run->software == PLAN_CLASSIC && run->bf16;
+}
+
+/* Bytes per parameter to add the gradients of a micro-batch: the sum is read and written, with 2
+ * bytes more each in fp32, and the gradients are converted by a kernel of its own. */
+static double accumulate_bytes(const struct setting *s)
+{
+    return s->rates->accumulate_bytes + (keeps_fp32_gradients(s->run) ? 6 : 0);
 }
 
 /* Gradients of all data-parallel ranks are summed. Ranks of one group that share a node send over
@@ -234,6 +256,7 @@ static double data_collective(const struct setting *s, double parameters, double
         return 0;
     seconds = 2 * (ranks - 1) / ranks * parameters * s->rates->gradient_bytes / bandwidth *
               (1 + s->rates->data_growth * log2(ranks));
+    seconds *= keeps_fp32_gradients(s->run) ? 2 : 1;
     if (s->run->software == PLAN_CLASSIC)
         return seconds * s->rates->data_exposed;
     return fmax(seconds * s->rates->data_exposed, seconds - micro_batch);
@@ -388,15 +411,20 @@ static const double STATE_BYTES = 12, HOST_COPIES = 20e9;
 struct plan_time plan_estimate(const struct plan_run *run, const struct machine *machine)
 {
     struct setting s = make_setting(run, machine);
-    double stages = (double)run->layout.pp, layers = (double)run->shape.layers / stages;
+    const struct plan_stage first = plan_stage(run, 0), second = plan_stage(run, 1);
+    double stages = (double)run->layout.pp, layers = (double)(stages > 1 ? second : first).layers;
     struct correction measured = correct(&s);
-    double parameters = plan_stage_parameters(run), head = measured.head * head_time(&s);
+    double parameters = fmax(first.parameters, stages > 1 ? second.parameters : 0);
+    double head = measured.head * head_time(&s);
     double messages = pipeline_messages(&s), accumulate, stage;
     struct plan_time layer = layer_time(&s), t;
     double count = s.batches * layers;
 
     correct_layer(&layer, measured.layer);
-    accumulate = layers * layer_parameters(&s) / s.tp * s.rates->accumulate_bytes / s.bandwidth;
+    /* Where the output layer takes the place of a layer, only what it needs beyond one delays. */
+    if (first.layers < second.layers)
+        head = fmax(0, head - layer.total);
+    accumulate = layers * layer_parameters(&s) / s.tp * accumulate_bytes(&s) / s.bandwidth;
     stage = layers * layer.total + accumulate + messages;
     t.products = count * layer.products;
     t.attention = count * layer.attention;

@@ -53,7 +53,15 @@ struct plan_run plan_run_of_step(const struct machine_step *step);
  * attention counted in full, as Megatron-LM and NeMo report them. */
 double plan_flops(const struct plan_run *run);
 
-/* Parameters of the fullest pipeline stage on one tensor-parallel rank. */
-double plan_stage_parameters(const struct plan_run *run);
+/* A pipeline stage on one tensor-parallel rank. */
+struct plan_stage {
+    int64_t layers;
+    double parameters; /* with the embedding or the output layer on the first and the last stage */
+};
+
+/* Stage 'index' of a run. Layers that the stages do not divide, but would with two more, are
+ * divided as if the embedding and the output layer were one layer each, as BLOOM and Llama 3 are;
+ * otherwise the stages in front have one more. */
+struct plan_stage plan_stage(const struct plan_run *run, int64_t index);
 
 #endif

@@ -21,21 +21,23 @@ static double score_bytes(const struct plan_run *run, double rows)
     return 5 * rows * (double)(run->shape.heads * run->shape.sequence) / (double)run->layout.tp;
 }
 
-/* Micro-batches whose activations stage 0 keeps, in units of one stage. */
-static double in_flight(const struct plan_run *run)
+/* Micro-batches whose activations a stage keeps, in units of one stage. */
+static double in_flight(const struct plan_run *run, int64_t stage)
 {
     double stages = (double)run->layout.pp, chunks = (double)run->chunks;
     double batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
 
-    return fmin(batches, stages) * (chunks > 1 ? 1 + (stages - 1) / (stages * chunks) : 1);
+    if (chunks > 1)
+        return fmin(batches, stages) * (1 + (stages - 1) / (stages * chunks));
+    return fmin(batches, stages - (double)stage);
 }
 
-static double activation_bytes(const struct plan_run *run)
+static double activation_bytes(const struct plan_run *run, int64_t stage)
 {
     double rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
-    double layers = ceil((double)run->shape.layers / (double)run->layout.pp);
+    double layers = (double)plan_stage(run, stage).layers;
     double layer = layer_bytes(run, rows), scores = score_bytes(run, rows);
-    double kept = layers * in_flight(run);
+    double kept = layers * in_flight(run, stage);
     double part = run->sequence_parallel ? (double)run->layout.tp : 1;
 
     if (run->recompute == PLAN_RECOMPUTE_FULL)
@@ -53,11 +55,11 @@ static double logit_bytes(const struct plan_run *run)
     return 10 * rows * (double)run->shape.vocabulary / (double)run->layout.tp;
 }
 
-struct plan_memory formulas_memory(const struct plan_run *run, const struct machine *machine,
-                                   int sharded)
+static struct plan_memory stage_memory(const struct plan_run *run, int64_t stage,
+                                       const struct machine *machine, int sharded)
 {
     const struct machine_memory *m = &machine->memory;
-    double parameters = plan_stage_parameters(run);
+    double parameters = plan_stage(run, stage).parameters;
     double ranks = (double)(run->layout.dp * run->layout.cp);
     double state = m->state_bytes + (run->bf16 ? m->bf16_bytes : 0);
     struct plan_memory memory = {.context = m->context_bytes};
@@ -66,9 +68,21 @@ struct plan_memory formulas_memory(const struct plan_run *run, const struct mach
         memory.weights = parameters * 16 / ranks;
     else
         memory.weights = parameters * (state + m->sharded_bytes / ranks);
-    memory.activations = m->activations * (activation_bytes(run) + logit_bytes(run));
+    memory.activations = m->activations * (activation_bytes(run, stage) + logit_bytes(run));
     memory.total = memory.weights + memory.activations + memory.context;
     return memory;
+}
+
+struct plan_memory formulas_memory(const struct plan_run *run, const struct machine *machine,
+                                   int sharded)
+{
+    struct plan_memory first = stage_memory(run, 0, machine, sharded), second;
+
+    if (run->layout.pp == 1)
+        return first;
+    /* The second stage has no embedding, but may have one layer more. */
+    second = stage_memory(run, 1, machine, sharded);
+    return second.total > first.total ? second : first;
 }
 
 double formulas_flops(const struct plan_run *run, enum flops_kind kind, double parameters)

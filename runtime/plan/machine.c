@@ -10,6 +10,7 @@
 
 #include "json.h"
 #include "locate.h"
+#include "log.h"
 #include "machine_fields.h"
 #include "machine_private.h"
 
@@ -235,6 +236,7 @@ struct machine machine_usual(void)
                             .gpus = 1,
                             .efficiency = 1,
                             .nvlink_efficiency = 1,
+                            .collective_latency = 1,
                             .fault_hours = USUAL_FAULT_HOURS,
                             .save_bandwidth = USUAL_SAVE_BANDWIDTH,
                             .memory = usual_memory,
@@ -360,11 +362,29 @@ static int is_json(const struct dirent *entry)
     return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
 }
 
+static void cut_list(struct machine_list *list, size_t count)
+{
+    while (list->count > count)
+        clear_machine(&list->items[--list->count]);
+}
+
+/* Add the machines of one file: all of them or none. */
+static int add_machine_file(struct machines *all, const char *path, struct error *err)
+{
+    size_t with_gpus = all->with_gpus.count, bare = all->bare.count;
+
+    if (read_machine_file(all, path, err) == 0)
+        return 0;
+    cut_list(&all->with_gpus, with_gpus);
+    cut_list(&all->bare, bare);
+    return -1;
+}
+
 struct machines *machines_read(const char *directory, struct error *err)
 {
     struct machines *all = calloc(1, sizeof(*all));
     struct dirent **names = NULL;
-    int count, rc = 0;
+    int count, failed = 0;
 
     if (!all) {
         error_set(err, "out of memory");
@@ -380,22 +400,30 @@ struct machines *machines_read(const char *directory, struct error *err)
     for (int i = 0; i < count; i++) {
         char path[4096];
 
+        struct error wrong;
+
         snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name);
-        if (rc == 0)
-            rc = read_machine_file(all, path, err);
+        if (add_machine_file(all, path, &wrong) < 0) {
+            if (failed++ > 0)
+                log_warning("%s", err->text);
+            *err = wrong;
+        }
         free(names[i]);
     }
     free(names);
-    if (rc == 0 && all->with_gpus.count + all->bare.count == 0)
-        rc = error_set_code(err, ERROR_USAGE,
-                            "%s contains no machine files (*.json); reinstall megatron, or name a "
-                            "directory that has them",
-                            directory);
-    if (rc < 0) {
-        machines_destroy(all);
-        return NULL;
+    /* The last error is returned if nothing is left, and a warning otherwise. */
+    if (all->with_gpus.count + all->bare.count > 0) {
+        if (failed > 0)
+            log_warning("%s", err->text);
+        return all;
     }
-    return all;
+    if (failed == 0)
+        error_set_code(err, ERROR_USAGE,
+                       "%s contains no machine files (*.json); reinstall megatron, or name a "
+                       "directory that has them",
+                       directory);
+    machines_destroy(all);
+    return NULL;
 }
 
 struct machines *machines_open(const char *directory, struct error *err)
@@ -414,8 +442,7 @@ struct machines *machines_open(const char *directory, struct error *err)
 
 static void clear_list(struct machine_list *list)
 {
-    for (size_t i = 0; i < list->count; i++)
-        clear_machine(&list->items[i]);
+    cut_list(list, 0);
     free(list->items);
 }
 

@@ -108,20 +108,22 @@ struct machine {
     char name[48];
     char *aliases[8];
     struct machine_gpu gpu;
-    int gpus;                 /* of a node; 0: a node without GPUs, for preflight only */
-    double nics;              /* RDMA NICs of a node; 0: unknown */
-    double nvlink;            /* bytes per second and direction of one GPU */
-    double network;           /* bytes per second and direction of one GPU's share of the NICs */
-    double efficiency;        /* of products on this cluster, relative to rates.product ... */
-    double nvlink_efficiency; /* ... and of collectives within a node, relative to rates.nvlink */
-    double price;             /* dollars per node and hour; 0: unknown */
-    double fault_hours;       /* GPU hours between faults that stop a job */
-    double save_bandwidth;    /* bytes per second that a node writes of a checkpoint */
+    int gpus;                  /* of a node; 0: a node without GPUs, for preflight only */
+    double nics;               /* RDMA NICs of a node; 0: unknown */
+    double nvlink;             /* bytes per second and direction of one GPU */
+    double network;            /* bytes per second and direction of one GPU's share of the NICs */
+    double efficiency;         /* of products on this cluster, relative to rates.product ... */
+    double nvlink_efficiency;  /* ... of collectives within a node, relative to rates.nvlink ... */
+    double collective_latency; /* ... and their latency, relative to rates.latency */
+    double price;              /* dollars per node and hour; 0: unknown */
+    double fault_hours;        /* GPU hours between faults that stop a job */
+    double save_bandwidth;     /* bytes per second that a node writes of a checkpoint */
     struct machine_memory memory;
     struct machine_limits limits;
 };
 
-/* All machines of the JSON files in 'directory'. Caller must destroy. */
+/* All machines of the JSON files in 'directory'. A file that is wrong is left out with a warning if
+ * others are left. Caller must destroy. */
 struct machines;
 struct machines *machines_read(const char *directory, struct error *err);
 void machines_destroy(struct machines *machines);

@@ -100,9 +100,9 @@ void show_text(const struct show *show, FILE *stream)
     const struct candidate *best = search->count > 0 ? &search->items[0] : &search->smallest;
 
     fprintf(stream,
-            "%s on %" PRId64 " %s nodes (%" PRId64 " %s): global batch %" PRId64 ", %" PRId64
+            "%s on %" PRId64 " %s node%s (%" PRId64 " %s): global batch %" PRId64 ", %" PRId64
             " tokens each; %zu layouts fit\n\n",
-            show->model, request->nodes, request->machine->name,
+            show->model, request->nodes, request->machine->name, request->nodes == 1 ? "" : "s",
             request->nodes * request->machine->gpus, request->machine->gpu.name,
             best->run.global_batch, best->run.shape.sequence, search->count);
     if (search->count > 0)

@@ -219,7 +219,7 @@ void figure_goodput(const struct run *run, struct text *html)
 
 /* --- Heat map -------------------------------------------------------------------------------- */
 
-enum { CELL = 18, HOST = 150, CELLS = 32, PAGE = 1480 };
+enum { CELL = 18, HOST = 150, LETTER = 7, LETTERS = 40, CELLS = 32, PAGE = 1480 };
 
 static double mean_of(const struct rank_time *r)
 {
@@ -240,14 +240,28 @@ struct heat {
     int rows, widest; /* and cells in the widest row */
     int blocks;       /* of rows beside each other */
     int block_rows, block_width;
+    int host; /* width of the names of hosts */
 };
+
+/* Bytes of a name that are shown: at most LETTERS, and no part of a character. */
+static size_t shown_bytes(const char *name)
+{
+    size_t count = strnlen(name, LETTERS);
+
+    while (name[count] != '\0' && count > 0 && ((unsigned char)name[count] & 0xc0) == 0x80)
+        count--;
+    return count;
+}
 
 static void measure_heat(const struct extras *e, struct heat *h)
 {
     int column = 0;
 
-    *h = (struct heat){.low = INFINITY, .high = -INFINITY};
+    *h = (struct heat){.low = INFINITY, .high = -INFINITY, .host = HOST};
     for (size_t i = 0; i < e->rank_count; i++) {
+        int host = 2 * CELL + LETTER * (int)shown_bytes(e->ranks[i].host ? e->ranks[i].host : "");
+
+        h->host = host > h->host ? host : h->host;
         h->low = fmin(h->low, mean_of(&e->ranks[i]));
         h->high = fmax(h->high, mean_of(&e->ranks[i]));
         if (begins_row(e, i, column)) {
@@ -256,12 +270,28 @@ static void measure_heat(const struct extras *e, struct heat *h)
         }
         h->widest = ++column > h->widest ? column : h->widest;
     }
-    h->block_width = HOST + h->widest * CELL + CELL;
+    h->block_width = h->host + h->widest * CELL + CELL;
     h->blocks = PAGE / h->block_width > 0 ? PAGE / h->block_width : 1;
     if (h->blocks > (h->rows + 7) / 8)
         h->blocks = (h->rows + 7) / 8;
     if (h->blocks > 0)
         h->block_rows = (h->rows + h->blocks - 1) / h->blocks;
+}
+
+static void draw_host(const char *name, int x, int y, struct text *html)
+{
+    char shown[LETTERS + 1] = "";
+    size_t count = shown_bytes(name);
+
+    memcpy(shown, name, count);
+    text_printf(html, "<text x=\"%d\" y=\"%d\">", x, y);
+    text_escape(html, shown);
+    if (name[count] != '\0') {
+        text_add(html, "\xe2\x80\xa6<title>");
+        text_escape(html, name);
+        text_add(html, "</title>");
+    }
+    text_add(html, "</text>");
 }
 
 static void draw_cells(const struct extras *e, const struct heat *h, struct text *html)
@@ -278,13 +308,10 @@ static void draw_cells(const struct extras *e, const struct heat *h, struct text
             row++;
             column = 0;
         }
-        left = row / h->block_rows * h->block_width + HOST;
+        left = row / h->block_rows * h->block_width + h->host;
         top = row % h->block_rows * CELL;
-        if (column == 0) {
-            text_printf(html, "<text x=\"%d\" y=\"%d\">", left - 8, top + 14);
-            text_escape(html, e->ranks[i].host ? e->ranks[i].host : "");
-            text_add(html, "</text>");
-        }
+        if (column == 0)
+            draw_host(e->ranks[i].host ? e->ranks[i].host : "", left - 8, top + 14, html);
         text_printf(html,
                     "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
                     level, left + column * CELL, top, i, ms);
@@ -299,13 +326,13 @@ void figure_heat(const struct extras *e, struct text *html)
     measure_heat(e, &h);
     if (!(h.high >= h.low))
         return;
-    text_printf(html,
-                "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
-                "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
-                "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
-                "step times\">",
-                h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL,
-                h.blocks * h.block_width);
+    text_printf(
+        html,
+        "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
+        "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
+        "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
+        "step times\">",
+        h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL, h.blocks * h.block_width);
     draw_cells(e, &h, html);
     text_add(html, "</svg></figure>\n");
 }

@@ -98,7 +98,10 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|recompute=some is unknown; use none, selective or full|an unknown recomputation
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
---megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price must be above 0|a price of 0
+--megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price=0 must be above 0|a price of 0
+--megatron-model 1.7B --node p5 --global-batch-size 64 --price -3|--price=-3 must be above 0|a negative price
+--megatron-model 1.7B --node p5 --global-batch-size 64 --save-bandwidth -1|--save-bandwidth=-1 must be above 0|a negative rate of saves
+--megatron-model 39.1B --node p4d --nodes 64 --global-batch-size 1537|no layout is possible; left out are .*sizes that do not divide the global batch .dp 512 does not divide the global batch of 1537|a batch that no layout divides
 --megatron-model 1.7B --node p5 --global-batch-size 64 --restart-minutes -2|--restart-minutes=-2 must not be negative|a negative time to restart
 --megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is not a number
 --node p5 --global-batch-size 8|--num-layers is required|no model
@@ -132,6 +135,17 @@ s/"nodes"/"notes"/|needs a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
 
+# A wrong file does not keep the others from being used.
+cp "$MEGATRON_INST/share/megatron/machines/a100.json" "$work/machines"
+plan --machines "$work/machines" --node p4d --megatron-model 1.7B --global-batch-size 64
+is "$rc" 0 "machines of other files are planned for"
+is "$(grep -c 'warning: .*h100.json: .*is not valid JSON' <<<"$out")" 1 "  with a warning about the wrong file"
+like "$out" '^1.7B on 1 p4d.24xlarge node \(8 A100-40\)' "  and one node is not several"
+plan --machines "$work/machines" --node p5 --megatron-model 1.7B --global-batch-size 64
+is "$rc" 2 "machines of the wrong file are unknown"
+like "$out" 'unknown node kind p5' "  and named"
+rm "$work/machines/a100.json"
+
 # A measured machine is a machine file that plans.
 mkdir "$work/measured"
 plan --calibrate "$work/measured/here.json" --device cpu
@@ -139,7 +153,7 @@ is "$rc" 0 "--calibrate measures the CPU"
 like "$out" 'products [0-9.e-]+ TFLOP/s, attention [0-9.e-]+ TFLOP/s, copies [0-9]+ GB/s' "and prints the rates"
 plan "${small[@]}" --machines "$work/measured" --node calibrated --top 1
 is "$rc" 0 "its file is read"
-like "$out" 'on 1 calibrated nodes' "and planned with"
+like "$out" 'on 1 calibrated node ' "and planned with"
 try "$megatron" launch --nproc-per-node 2 -- "$megatron" plan --calibrate "$work/measured/based.json" --device cpu --node p5
 is "$rc" 0 "--calibrate on the base of a known kind, with two ranks"
 like "$out" '2 ranks on 1 nodes: links of a node [0-9.]+ GB/s' "measures collectives between ranks"

@@ -16,9 +16,8 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
     < <(awk -v explained="$here/contradictions.csv" -f "$here/figures.awk" "$work/rows.csv")
 diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows $missing" "236 0" "all of them"
-ok "mean error of the step time: at most 4.3 %" awk "BEGIN { exit !($mean <= 4.3) }"
-ok "but for six rows that contradict others, at most one has an error over 20 %, and none over 20.6 %" \
-    awk "BEGIN { exit !($over <= 1 && $worst <= 20.6) }"
+ok "mean error of the step time: at most 4.1 %" awk "BEGIN { exit !($mean <= 4.1) }"
+ok "but for six rows that contradict others, no error is over 20 %" test "$over" -eq 0
 is "$sweeps $within" "10 10" "layouts chosen within 5 % of the best measured one in all sweeps"
 
 # Small models on one node, where the host cannot launch kernels as fast as GPUs run them: every eighth row.
@@ -28,8 +27,8 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ \
     < <(awk -f "$here/figures.awk" "$work/single.csv")
 diag "one node: rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows" 120 "all of them"
-ok "mean error on one node: at most 4.9 %" awk "BEGIN { exit !($mean <= 4.9) }"
-ok "worst error on one node: at most 14 %" awk "BEGIN { exit !($worst <= 14) }"
+ok "mean error on one node: at most 4.6 %" awk "BEGIN { exit !($mean <= 4.6) }"
+ok "worst error on one node: at most 13 %" awk "BEGIN { exit !($worst <= 13) }"
 ok "layouts chosen within 5 % of the best on one node: 11 of 12 sweeps" test "$sweeps" -eq 12 -a "$within" -ge 11
 
 # Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.

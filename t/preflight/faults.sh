@@ -7,7 +7,7 @@
 make_faults() {
     local dir=$1 node nic
     cc -shared -fPIC -O1 -o "$dir/libnvidia-ml.so.1" "$top/t/preflight/fake_nvml.c" || return 1
-    cc -shared -fPIC -O1 -o "$dir/wrong_product.so" "$top/t/preflight/wrong_product.c" -ldl 2>/dev/null
+    cc -shared -fPIC -O1 -fno-builtin -o "$dir/wrong_result.so" "$top/t/preflight/wrong_result.c" -ldl || return 1
     for node in all missing; do
         for nic in mlx5_0 mlx5_1; do
             [ $node$nic != missingmlx5_1 ] || continue
@@ -33,7 +33,7 @@ while [ "$1" != -- ]; do
         slow) slow=yes ;;
         dies) dies=yes ;;
         stops) stops=yes ;;
-        wrong) export LD_PRELOAD=$dir/wrong_product.so ;;
+        wrong) export LD_PRELOAD=$dir/wrong_result.so ;;
         nic) root=$dir/missing ;;
         driver) export FAKE_DRIVER=550.54.14 ;;
         hot) export FAKE_SLOW=0x40 ;;

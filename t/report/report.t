@@ -145,11 +145,31 @@ EOT
 unlike "$(cat records.html)" '<b>n3</b>' "a rank is where it started last"
 unlike "$(cat run.html)" 'Preflight|Placement|Plan against|class="wide heat"|id="power"' "no section without records"
 
-# --- Size: a long run is thinned out
-steps 1 20000 20000 >long.log
-report long.log -o long.html
-[ "$(stat -c %s long.html)" -lt 600000 ]
-ok "20,000 steps: $(stat -c %s long.html) bytes"
+# Long names of hosts do not run into the cells before them; the rest of a very long one is a tooltip.
+mkdir hosts
+steps 1 3 3 >hosts/train.log
+printf '{"record":"ranks","version":1,"iteration":2,"hosts":["%s","%s"],"ms":[10,11]}\n' node-0001.cluster.example.com \
+    a-very-long-name-of-a-host-in-a-cloud.region-1.compute.internal >hosts/ranks.jsonl
+report hosts -o hosts.html
+like "$(cat hosts.html)" '<text x="308" y="14">node-0001.cluster.example.com</text>' "the longest name that is shown sets the width"
+like "$(cat hosts.html)" \
+    '<text x="308" y="32">a-very-long-name-of-a-host-in-a-cloud.re…<title>a-very-long-name-of-a-host-in-a-cloud.region-1.compute.internal</title>' \
+    "  and a longer one is cut"
+
+# --- Size: a long run of many ranks is thinned out
+mkdir long
+steps 1 20000 20000 >long/train.log
+awk 'BEGIN {
+    printf "{\"record\":\"ranks\",\"version\":1,\"iteration\":9,\"hosts\":["
+    for (i = 0; i < 1024; i++) printf "%s\"node-%04d.cluster.example\"", i ? "," : "", i / 8
+    printf "],\"ms\":["
+    for (i = 0; i < 1024; i++) printf "%s%d.25", i ? "," : "", 1000 + i % 37
+    print "]}"
+}' >long/ranks.jsonl
+report long -o long.html
+[ "$(stat -c %s long.html)" -lt 700000 ]
+ok "20,000 steps of 1,024 ranks: $(stat -c %s long.html) bytes"
+is "$(grep -o '<title>rank [0-9]*: 10[0-9]* ms' long.html | wc -l)" 1024 "  with every rank"
 like "$(cat long.html)" '20000 log lines' "  all are read"
 
 # --- What train and supervise write themselves

@@ -34,6 +34,7 @@ static const struct machine machine = {
     .network = 50e9,
     .efficiency = 1,
     .nvlink_efficiency = 1,
+    .collective_latency = 1,
 };
 
 static const struct plan_run base = {
@@ -72,6 +73,7 @@ static void test_changes(void)
         {"half of NVLink", base, machine, 1},
         {"half of the memory bandwidth", base, machine, 1},
         {"a less efficient cluster", base, machine, 1},
+        {"collectives that start late", base, machine, 1},
     };
     double before = plan_estimate(&base, &machine).total;
 
@@ -86,6 +88,7 @@ static void test_changes(void)
     rows[8].machine.nvlink /= 2;
     rows[9].machine.gpu.memory_bandwidth /= 2;
     rows[10].machine.efficiency = 0.9;
+    rows[11].machine.collective_latency = 5;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         double after = plan_estimate(&rows[i].run, &rows[i].machine).total;
 
@@ -195,6 +198,74 @@ static void test_shards(void)
        "ranks that share the optimizer's state share its time");
 }
 
+/* How layers are divided over stages: those of the first, the second and the last. */
+static void test_stages(void)
+{
+    static const struct {
+        const char *name;
+        int64_t layers, stages, first, second, last;
+    } rows[] = {
+        {"no pipeline", 70, 1, 70, 70, 70},
+        {"equal stages", 72, 12, 6, 6, 6},
+        {"the embedding and the head as layers (BLOOM)", 70, 12, 5, 6, 5},
+        {"the same (Llama 3 405B)", 126, 16, 7, 8, 7},
+        {"stages that stay unequal", 45, 4, 12, 12, 12},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct plan_run run = base;
+
+        run.shape.layers = rows[i].layers;
+        run.layout.pp = rows[i].stages;
+        ok(plan_stage(&run, 0).layers == rows[i].first &&
+               plan_stage(&run, 1).layers == rows[i].second &&
+               plan_stage(&run, rows[i].stages - 1).layers == rows[i].last,
+           "%s: layers", rows[i].name);
+        if (rows[i].stages > 2)
+            ok(fabs(plan_stage(&run, 0).parameters - plan_stage(&run, 1).parameters -
+                    (51200.0 + 12 * 4096.0 * (double)(rows[i].first - rows[i].second)) * 4096 / 2) <
+                   1,
+               "%s: only the ends have a table of the vocabulary", rows[i].name);
+    }
+}
+
+/* Two layers fewer make room for a large vocabulary; each of the others is as full as before. */
+static void test_balance(void)
+{
+    struct plan_run equal = base, balanced;
+
+    equal.shape.layers = 48;
+    equal.shape.vocabulary = 250880;
+    equal.layout.pp = 12;
+    balanced = equal;
+    balanced.shape.layers = 46;
+    ok(plan_estimate(&balanced, &machine).products == plan_estimate(&equal, &machine).products,
+       "the fullest stages have as many layers");
+    ok(plan_estimate(&balanced, &machine).head < 0.9 * plan_estimate(&equal, &machine).head,
+       "the output layer delays by what it needs beyond a layer");
+    balanced.shape.vocabulary = 1024;
+    ok(plan_estimate(&balanced, &machine).head == 0, "and one that is smaller not at all");
+}
+
+static void test_bf16(void)
+{
+    struct machine old = machine;
+    struct plan_run fp16 = base, bf16;
+
+    old.gpu.classic = old.gpu.rates;
+    old.gpu.classic.data_exposed = 1;
+    fp16.software = PLAN_CLASSIC;
+    bf16 = fp16;
+    bf16.bf16 = 1;
+    ok(fabs(plan_estimate(&bf16, &old).data / plan_estimate(&fp16, &old).data - 2) < 1e-9,
+       "old software sends gradients of bf16 in fp32");
+    ok(plan_estimate(&bf16, &old).elementwise > plan_estimate(&fp16, &old).elementwise,
+       "and adds them in fp32");
+    fp16.software = bf16.software = PLAN_MODERN;
+    ok(plan_estimate(&bf16, &machine).total == plan_estimate(&fp16, &machine).total,
+       "rates of new software include that");
+}
+
 /* A measured step is predicted as it was measured, and moves the prediction of its neighbors. */
 static void test_measured(void)
 {
@@ -275,6 +346,9 @@ int main(void)
     test_one_node();
     test_vocabulary();
     test_shards();
+    test_stages();
+    test_balance();
+    test_bf16();
     test_measured();
     test_fit();
     return done_testing();
