@@ -228,7 +228,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     for (int i = 0; i < p->count && rc == 0; i++)
         rc = hf_load_one(&map, tensors, &p->list[i], host + p->list[i].offset, err);
     if (rc == 0) {
-        device_copy(model_stream(model), model_gradients(model), host, bytes, COPY_TO_DEVICE);
+        device_copy(model_stream(model), model_start_weights(model), host, bytes, COPY_TO_DEVICE);
         rc = device_stream_wait(model_stream(model), 600, err);
     } else {
         error_prefix(err, "%s", path);

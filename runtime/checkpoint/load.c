@@ -92,23 +92,23 @@ static void upload_array(struct checkpoint *c, float *here, float *host, const f
 }
 
 /* Copy this rank's shard from host memory to its destination: weights go to its part of the
- * gradient arena, from which the data-parallel ranks gather them. */
+ * model's start weights, from which the data-parallel ranks gather them. */
 static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
 {
     struct device_stream *stream = model_stream(c->model);
     const struct parameters *p = c->parameters;
-    float *gradients = model_gradients(c->model);
+    float *weights = model_start_weights(c->model);
 
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *b = &p->buckets[i];
         struct range mine = bucket_shard(b, c->shard);
-        float *part = gradients + mine.first;
+        float *part = weights + mine.first;
 
         device_copy(stream, part, parts[0] + b->shard_first, (size_t)mine.count * sizeof(float),
                     COPY_TO_DEVICE);
         if (b->shards > 1)
             comm_all_gather(parallel_shard_group(c->parallel, b->group), stream, part,
-                            gradients + b->first, (size_t)mine.count, TYPE_FP32);
+                            weights + b->first, (size_t)mine.count, TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
         upload_array(c, c->arrays.moment1, c->arrays.host_moment1, parts[1]);

@@ -157,6 +157,7 @@ static void close_comm(struct comm *base)
         comm_host_gather(base, NULL, NULL, 0, &ignored) == 0) {
         struct guard *guard = guard_at_end(comm);
 
+        mpi_destroy_operators(comm);
         MPI_Finalize();
         guard_end(guard);
     }
@@ -270,7 +271,8 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
     comm->cpu.base.abort = abort_all;
     mpi_set_operations(comm);
     /* Last: from now on the watch may report a lost rank. */
-    if (start_mpi(options, &comm->started_mpi, err) < 0 || watch_others(comm, options, err) < 0) {
+    if (start_mpi(options, &comm->started_mpi, err) < 0 || mpi_create_operators(comm, err) < 0 ||
+        watch_others(comm, options, err) < 0) {
         cpu_comm_clear(&comm->cpu);
         free(comm);
         return NULL;

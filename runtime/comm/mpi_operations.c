@@ -3,6 +3,7 @@
  * with a deadline, by the stream it was queued on or by the waiting caller. */
 #include "mpi_world.h"
 #include "clock.h"
+#include "half.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -40,6 +41,9 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     switch (type) {
     case TYPE_FP32:
         *out = MPI_FLOAT;
+        return 0;
+    case TYPE_BF16:
+        *out = MPI_UINT16_T;
         return 0;
     case TYPE_FP64:
         *out = MPI_DOUBLE;
@@ -107,6 +111,27 @@ static void *space(struct mpi_group *group, size_t bytes)
     return group->space;
 }
 
+/* MPI has no such type: its elements are sent as integers. */
+static void add_bf16(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    const uint16_t *x = from;
+    uint16_t *y = to;
+
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        y[i] = float_to_bfloat(bfloat_to_float(x[i]) + bfloat_to_float(y[i]));
+}
+
+/* There is no maximum of bf16: MPI rejects the call. */
+static MPI_Op operator_of(const struct call *c)
+{
+    const struct mpi_comm *comm = (const struct mpi_comm *)c->what.group->comm;
+
+    if (c->what.kind == CPU_ALL_REDUCE && c->what.op != COMM_SUM)
+        return c->what.type == TYPE_BF16 ? MPI_OP_NULL : MPI_MAX;
+    return c->what.type == TYPE_BF16 ? comm->sum_bf16 : MPI_SUM;
+}
+
 static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
 {
     MPI_Comm comm = group_of(c->what.group)->comm;
@@ -116,8 +141,7 @@ static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
 
     switch (c->what.kind) {
     case CPU_ALL_REDUCE:
-        return MPI_Iallreduce(MPI_IN_PLACE, c->what.to, count, type,
-                              c->what.op == COMM_SUM ? MPI_SUM : MPI_MAX, comm, request);
+        return MPI_Iallreduce(MPI_IN_PLACE, c->what.to, count, type, operator_of(c), comm, request);
     case CPU_ALL_GATHER:
         return MPI_Iallgather((const char *)c->what.from == own ? MPI_IN_PLACE : c->what.from,
                               count, type, c->what.to, count, type, comm, request);
@@ -125,7 +149,7 @@ static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
         if (!space(group_of(c->what.group), bytes))
             return MPI_ERR_NO_MEM;
         return MPI_Ireduce_scatter_block(c->what.from, group_of(c->what.group)->space, count, type,
-                                         MPI_SUM, comm, request);
+                                         operator_of(c), comm, request);
     default:
         return MPI_Ibcast(c->what.to, count, type, c->what.root, comm, request);
     }
@@ -279,6 +303,18 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
                         MPI_Iallreduce(MPI_IN_PLACE, numbers, count, MPI_INT64_T, MPI_MAX,
                                        MPI_COMM_WORLD, &request),
                         &request, err);
+}
+
+int mpi_create_operators(struct mpi_comm *comm, struct error *err)
+{
+    if (MPI_Op_create(add_bf16, 1, &comm->sum_bf16) != MPI_SUCCESS)
+        return error_set(err, "MPI cannot add numbers of type bf16; set MEGATRON_COMM=tcp");
+    return 0;
+}
+
+void mpi_destroy_operators(struct mpi_comm *comm)
+{
+    MPI_Op_free(&comm->sum_bf16);
 }
 
 void mpi_set_operations(struct mpi_comm *comm)

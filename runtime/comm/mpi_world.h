@@ -11,6 +11,7 @@
 struct mpi_comm {
     struct cpu_comm cpu;
     int started_mpi; /* and therefore finalizes it */
+    MPI_Op sum_bf16;
     atomic_int aborting;
 };
 
@@ -23,5 +24,9 @@ struct mpi_group {
 
 /* Fill in the backend's collectives: those on streams and those on the host. */
 void mpi_set_operations(struct mpi_comm *comm);
+
+/* Reductions that MPI does not have, between MPI_Init and MPI_Finalize. */
+int mpi_create_operators(struct mpi_comm *comm, struct error *err);
+void mpi_destroy_operators(struct mpi_comm *comm);
 
 #endif

@@ -5,6 +5,7 @@
  * Sums are added in the order of the ranks, whatever the size: each element of a result is
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
 #include "tcp_world.h"
+#include "half.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -173,9 +174,26 @@ DEFINE_REDUCE(reduce_fp64, double)
 DEFINE_REDUCE(reduce_int32, int32_t)
 DEFINE_REDUCE(reduce_int64, int64_t)
 
+/* Added up in fp32 and rounded once. */
+static void reduce_bf16(uint16_t *to, const void *const *parts, int ranks, size_t count,
+                        enum comm_operator op)
+{
+    for (size_t i = 0; i < count; i++) {
+        float sum = bfloat_to_float(((const uint16_t *)parts[0])[i]);
+
+        for (int rank = 1; rank < ranks; rank++) {
+            float part = bfloat_to_float(((const uint16_t *)parts[rank])[i]);
+
+            sum = op == COMM_SUM ? sum + part : part > sum ? part : sum;
+        }
+        to[i] = float_to_bfloat(sum);
+    }
+}
+
 static int is_reducible(enum device_type type)
 {
-    return type == TYPE_FP32 || type == TYPE_FP64 || type == TYPE_INT32 || type == TYPE_INT64;
+    return type == TYPE_FP32 || type == TYPE_BF16 || type == TYPE_FP64 || type == TYPE_INT32 ||
+           type == TYPE_INT64;
 }
 
 /* Reduce this rank's own 'part' and those of the others, which are in the group's space. */
@@ -192,6 +210,8 @@ static void reduce(const struct call *c, void *to, const void *part, size_t coun
         return;
     if (c->what.type == TYPE_FP32)
         reduce_fp32(to, group->parts, ranks, count, c->what.op);
+    else if (c->what.type == TYPE_BF16)
+        reduce_bf16(to, group->parts, ranks, count, c->what.op);
     else if (c->what.type == TYPE_FP64)
         reduce_fp64(to, group->parts, ranks, count, c->what.op);
     else if (c->what.type == TYPE_INT32)

@@ -6,14 +6,16 @@
  *   sample by sample: row = sample * sequence + position. Sequence parallelism splits rows into
  *   equal, consecutive parts.
  * - Weights are (out, in), as in PyTorch. 'type' is the type of weights and activations; operands
- *   that can have another type specify it separately. Statistics, losses, main gradients, master
- *   weights and moments are fp32. A device rejects unsupported types when the plan is created.
+ *   that can have another type specify it separately. Statistics, losses, master weights and
+ *   moments are fp32. A device rejects unsupported types when the plan is created.
  * - Pointers are device memory, aligned to DEVICE_ALIGNMENT if they are the start of a tensor in an
  *   arena and at least to their element otherwise. Input and output may overlap only if a comment
  *   allows it.
- * - Gradients of weights, biases and norms are written directly to fp32 main gradients: with
+ * - Gradients of weights, biases and norms are written directly to main gradients: with
  *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
- *   it adds. */
+ *   it adds. Those of matrices and tables have the type 'gradient' of their shape, fp32 or bf16;
+ *   then each call rounds its result, and a product possibly before it is added, too. Those of
+ *   vectors are fp32. */
 #ifndef MEGATRON_OPERATION_H
 #define MEGATRON_OPERATION_H
 
@@ -102,7 +104,31 @@ enum activation {
     ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT, RoBERTa and GPT-NeoX */
     ACTIVATION_TANH,      /* of OPERATION_ACTIVATION only: BERT's pooler */
     ACTIVATION_SQUARED_RELU,
+    /* Gates, in the order of enum gate; of linear layers only. */
+    ACTIVATION_SWIGLU,
+    ACTIVATION_GEGLU,
+    ACTIVATION_QUICK_GEGLU,
 };
+
+/* y = f(gate) * up, where a row of x is (gate, up), 'cols' each. f is silu for SwiGLU, GELU for
+ * GeGLU, and x * sigmoid(1.702 x) for quick GeGLU. */
+enum gate { GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU };
+
+static inline enum activation gate_activation(enum gate gate)
+{
+    return (enum activation)(ACTIVATION_SWIGLU + (int)gate);
+}
+
+static inline int is_gated(enum activation activation)
+{
+    return activation >= ACTIVATION_SWIGLU;
+}
+
+/* The gate of a gated activation. */
+static inline enum gate activation_gate(enum activation activation)
+{
+    return (enum gate)((int)activation - ACTIVATION_SWIGLU);
+}
 
 /* y = activation(x W^T + bias).
  * LINEAR_FORWARD: 'bias' and 'activation' are the epilogue; with save_pre the value before the
@@ -112,6 +138,11 @@ enum activation {
  *   of the result are that layer's bias gradient 'dbias' (in).
  * LINEAR_WGRAD: dW = dy^T x; with 'bias' also dbias (out) = column sums of dy. 'activation' NONE.
  *
+ * With a gate y has half as many columns as 'out', and 'pre' is always written: y is
+ * OPERATION_SWIGLU of 'pre', which is rounded to the type. DGRAD: dx and 'pre' have 2 * in columns,
+ * and dx is OPERATION_SWIGLU_BACKWARD of the rounded product dy W, which is left nowhere or in
+ * 'product'. 'bias' is 0, and no operand is fp8.
+ *
  * fp8: both factors of a product are fp8, with the inverse of their scale, and its result is not.
  * Tensor cores take 8-bit factors only with the summed dimension contiguous, so DGRAD takes the
  * weight transposed (in, out), and WGRAD takes dy (out, rows) and x (in, rows), without 'bias'.
@@ -119,12 +150,13 @@ enum activation {
 struct linear_types {
     enum device_type x, weight, y; /* of x and dx; of weight; of y and dy */
     enum device_type pre;          /* of pre and bias */
+    enum device_type gradient;     /* of dweight */
 };
 
-/* The same type for all operands. */
+/* The same type for all operands, and fp32 main gradients. */
 static inline struct linear_types linear_types(enum device_type type)
 {
-    struct linear_types types = {type, type, type, type};
+    struct linear_types types = {type, type, type, type, TYPE_FP32};
 
     return types;
 }
@@ -142,11 +174,21 @@ struct linear_shape {
     int save_pre;
 };
 
+/* Is this a layer that the comment above allows, as far as gates are concerned? */
+static inline int linear_gate_is_valid(enum operation_kind kind, const struct linear_shape *shape)
+{
+    if (!is_gated(shape->activation))
+        return 1;
+    return type_size(shape->types.x) > 1 && linear_types_equal(&shape->types) &&
+           (kind == OPERATION_LINEAR_FORWARD ? shape->out % 2 == 0
+                                             : kind == OPERATION_LINEAR_DGRAD && !shape->bias);
+}
+
 struct linear_forward_operands {
     const void *x;      /* (rows, in) */
     const void *weight; /* (out, in) */
     const void *bias;   /* (out) */
-    void *y;            /* (rows, out) */
+    void *y;            /* (rows, out); with a gate (rows, out / 2) */
     void *pre;          /* (rows, out) */
     struct operand_scale x_scale, weight_scale, y_scale;
 };
@@ -154,8 +196,9 @@ struct linear_forward_operands {
 struct linear_dgrad_operands {
     const void *dy;     /* (rows, out) */
     const void *weight; /* (out, in) */
-    const void *pre;    /* (rows, in) */
-    void *dx;           /* (rows, in) */
+    const void *pre;    /* (rows, in); with a gate (rows, 2 * in) */
+    void *dx;           /* as 'pre'; with a gate it may be the memory of 'pre' */
+    void *product;      /* (rows, in) scratch memory, with a gate */
     float *dbias;       /* (in) main gradient of the layer before */
     int accumulate;     /* of dbias */
     struct operand_scale dy_scale, weight_scale, dx_scale;
@@ -164,7 +207,7 @@ struct linear_dgrad_operands {
 struct linear_wgrad_operands {
     const void *dy; /* (rows, out) */
     const void *x;  /* (rows, in) */
-    float *dweight; /* (out, in) main gradient */
+    void *dweight;  /* (out, in) main gradient */
     float *dbias;   /* (out) main gradient */
     int accumulate; /* of both */
     struct operand_scale dy_scale, x_scale;
@@ -311,10 +354,7 @@ struct rope_operands {
     const float *cosine, *sine; /* (positions, rotary / 2) */
 };
 
-/* y = f(gate) * up, where a row of x is (gate, up), 'cols' each. f is silu for SwiGLU, GELU for
- * GeGLU, and x * sigmoid(1.702 x) for quick GeGLU. */
-enum gate { GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU };
-
+/* y = f(gate) * up; see enum gate. */
 struct swiglu_shape {
     int64_t rows, cols;
     enum device_type type, y_type; /* of x and dy; of y and dx */
@@ -342,6 +382,7 @@ struct embedding_shape {
     enum device_type type;
     int second;
     int accumulate;
+    enum device_type gradient; /* of dtable */
 };
 
 struct embedding_operands {
@@ -357,7 +398,7 @@ struct embedding_operands {
 struct embedding_backward_operands {
     const int32_t *index; /* (rows) */
     const void *dout;     /* (rows, cols) */
-    float *dtable;        /* (table_rows, cols) */
+    void *dtable;         /* (table_rows, cols) */
     int accumulate;
 };
 
@@ -412,10 +453,11 @@ struct adam_shape {
     /* Adam: the weights are fp16 numbers without a copy in fp32. 'type' is fp16 and 'master' NULL;
      * CPUs have the same numbers in fp32. */
     int half;
+    enum device_type gradient; /* of 'grad' */
 };
 
 struct adam_operands {
-    const float *grad;
+    const void *grad;
     float *master, *moment1, *moment2;
     void *weights; /* the copy that kernels read; NULL if that is 'master' itself (fp32) */
     const struct step_state *state;
@@ -450,10 +492,11 @@ struct muon_operands {
 /* *sum += sum of squares, in double precision, in an order fixed by 'count'. */
 struct square_sum_shape {
     int64_t count;
+    enum device_type type; /* of x: fp32 or bf16 */
 };
 
 struct square_sum_operands {
-    const float *x;
+    const void *x;
     double *sum;
 };
 

@@ -66,6 +66,8 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
     if (!trains(m))
         return p.failed ? -1 : 0;
     word.kind = position.kind = token_type.kind = OPERATION_EMBEDDING_BACKWARD;
+    word.embedding.gradient = position.embedding.gradient = token_type.embedding.gradient =
+        c->gradient_type;
     planner_make(&p, &common->word_backward, &word);
     if (learned)
         planner_make(&p, &common->position_backward, &position);

@@ -35,6 +35,7 @@ static struct linear_types types_of(const struct model *m, const struct linear_s
 {
     struct linear_types types = linear_types(m->config.type);
 
+    types.gradient = m->config.gradient_type;
     if (!(spec->fp8 & product))
         return types;
     if (product != PRODUCT_DGRAD)
@@ -182,6 +183,7 @@ void row_parallel_backward(struct model *m, const struct linear *linear,
                   &(struct linear_dgrad_operands){.dy = dy,
                                                   .pre = layer->pre,
                                                   .dx = layer->dx,
+                                                  .product = layer->product,
                                                   .dbias = layer->dbias,
                                                   .accumulate = accumulate},
                   NULL, 0);

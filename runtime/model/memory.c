@@ -233,9 +233,25 @@ static void lay_out_staged(struct model *m, struct arena *arena)
     }
 }
 
+/* What gradients of another type than fp32 need besides them. The weights in fp32 are where
+ * activations will be: this returns where that memory must end. */
+static size_t lay_out_narrow_gradients(struct model *m, struct arena *arena)
+{
+    struct arena later;
+
+    m->vectors = m->start_weights = NULL;
+    if (m->config.gradient_type == TYPE_FP32)
+        return 0;
+    m->vectors = arena_take(arena, m->parameters.vector_elements, sizeof(float));
+    later = *arena;
+    m->start_weights = arena_take(&later, m->parameters.elements, sizeof(float));
+    return later.used;
+}
+
 size_t model_lay_out(struct model *m, char *base)
 {
     struct arena arena = {base, 0};
+    size_t start;
 
     lay_out_scratch(m, &arena);
     fp8_layers_lay_out(m, &arena);
@@ -243,7 +259,8 @@ size_t model_lay_out(struct model *m, char *base)
     lay_out_shared(m, &arena);
     lay_out_staged(m, &arena);
     m->state = arena_take(&arena, 1, sizeof(struct step_state));
+    start = lay_out_narrow_gradients(m, &arena);
     for (int i = 0; i < m->slots; i++)
         lay_out_slot(m, &arena, i);
-    return arena.used;
+    return arena.used > start ? arena.used : start;
 }

@@ -19,9 +19,24 @@ void *model_weights(struct model *model)
     return model->weights;
 }
 
-float *model_gradients(struct model *model)
+void *model_gradients(struct model *model)
 {
     return model->gradients;
+}
+
+enum device_type model_gradient_type(const struct model *model)
+{
+    return model->config.gradient_type;
+}
+
+float *model_vectors(struct model *model)
+{
+    return model->vectors;
+}
+
+float *model_start_weights(struct model *model)
+{
+    return model->start_weights ? model->start_weights : (float *)model->gradients;
 }
 
 struct device_stream *model_stream(struct model *model)
@@ -123,7 +138,7 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     if (!m)
         return -1;
     memory->weights = (size_t)m->parameters.elements * type_size(config->type);
-    memory->gradients = (size_t)m->parameters.elements * sizeof(float);
+    memory->gradients = (size_t)m->parameters.elements * type_size(config->gradient_type);
     memory->optimizer = 0;
     memory->activations = model_lay_out(m, NULL);
     model_destroy(m);
@@ -152,7 +167,8 @@ static int create_arenas(struct model *m, struct error *err)
     m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
     if (!m->weights)
         return error_prefix(err, "weights");
-    m->gradients = device_allocate(m->device, (size_t)p->elements * sizeof(float), err);
+    m->gradients =
+        device_allocate(m->device, (size_t)p->elements * type_size(m->config.gradient_type), err);
     if (!m->gradients)
         return error_prefix(err, "gradients");
     m->activations = device_allocate(m->device, bytes, err);
@@ -162,27 +178,34 @@ static int create_arenas(struct model *m, struct error *err)
     return 0;
 }
 
+static int clear(struct model *m, void *memory, int64_t elements, enum device_type type,
+                 struct error *err)
+{
+    struct operation op = {.kind = OPERATION_FILL, .fill = {elements, type, 0}};
+    struct device_plan *plan;
+    int rc;
+
+    if (!memory || elements == 0)
+        return 0;
+    plan = plan_create(m->device, &op, err);
+    if (!plan)
+        return -1;
+    run_fill(plan, compute(m), &(struct fill_operands){memory});
+    rc = device_stream_wait(compute(m), 600, err);
+    plan_destroy(plan);
+    return rc;
+}
+
 /* Padding between tensors is reduced and optimized with them: it must be 0 and stay 0. */
 static int clear_arenas(struct model *m, struct error *err)
 {
-    struct operation op = {.kind = OPERATION_FILL, .fill = {m->parameters.elements, TYPE_FP32, 0}};
-    struct device_plan *plan = plan_create(m->device, &op, err), *other;
-    int rc;
+    const struct parameters *p = &m->parameters;
 
-    if (!plan)
+    if (clear(m, m->gradients, p->elements, m->config.gradient_type, err) < 0 ||
+        clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0 ||
+        clear(m, m->start_weights, p->elements, TYPE_FP32, err) < 0)
         return -1;
-    op.fill.type = m->config.type;
-    other = plan_create(m->device, &op, err);
-    if (!other) {
-        plan_destroy(plan);
-        return -1;
-    }
-    run_fill(plan, compute(m), &(struct fill_operands){m->gradients});
-    run_fill(other, compute(m), &(struct fill_operands){m->weights});
-    rc = device_stream_wait(compute(m), 600, err);
-    plan_destroy(plan);
-    plan_destroy(other);
-    return rc;
+    return clear(m, m->weights, p->elements, m->config.type, err);
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
@@ -228,7 +251,7 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
     int64_t rows = p->true_rows - p->first_row;
     struct operation op = {.kind = OPERATION_FILL};
     struct device_plan *plan;
-    float *out = m->gradients + p->offset;
+    float *out = model_start_weights(m) + p->offset;
     int rc;
 
     rows = rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
@@ -263,7 +286,7 @@ int model_adopt(struct model *m, struct error *err)
 
     if (!plan)
         return -1;
-    run_convert(plan, compute(m), &(struct convert_operands){m->gradients, m->weights});
+    run_convert(plan, compute(m), &(struct convert_operands){model_start_weights(m), m->weights});
     rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;

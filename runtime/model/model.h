@@ -69,18 +69,28 @@ void model_destroy(struct model *model);
 const struct parameters *model_parameters_of(const struct model *model);
 const struct model_sizes *model_sizes_of(const struct model *model);
 
-/* The arenas, in the order of the parameters: config's type and fp32. */
+/* The arenas, in the order of the parameters: config's type, and its type of gradients. */
 void *model_weights(struct model *model);
-float *model_gradients(struct model *model);
+void *model_gradients(struct model *model);
+enum device_type model_gradient_type(const struct model *model);
+
+/* If the gradients are not fp32: the sums of the vectors' gradients, which are, in the order of the
+ * buckets (bucket_vectors). Whoever reduces a bucket rounds them into the arena first. Otherwise
+ * NULL: they are in the arena. */
+float *model_vectors(struct model *model);
+
+/* All weights in fp32, in the order of the parameters, from model_initialize or model_adopt on
+ * until the first pass: it is memory of gradients or activations. */
+float *model_start_weights(struct model *model);
 
 /* The stream of all computation, and the step's state in device memory. */
 struct device_stream *model_stream(struct model *model);
 struct step_state *model_state(struct model *model);
 
-/* Initialize the weights at random, through the gradient arena, which then holds them in fp32. */
+/* Initialize the weights at random, through model_start_weights. */
 int model_initialize(struct model *model, struct error *err);
 
-/* Take the weights from the gradient arena, into which a loader has put them in fp32. */
+/* Take the weights from model_start_weights, into which a loader has put them. */
 int model_adopt(struct model *model, struct error *err);
 
 /* The batch of a slot; the caller fills it before model_forward. */

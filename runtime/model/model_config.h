@@ -99,6 +99,7 @@ struct model_config {
     double hidden_dropout, attention_dropout;
     double init_std;
     enum device_type type;
+    enum device_type gradient_type; /* of the main gradients: fp32, or bf16 */
     int half; /* type is fp32, but the weights are fp16 numbers: fp16 weights on CPUs */
     struct fp8_config fp8;
     int64_t micro_batch;

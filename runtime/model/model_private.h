@@ -67,7 +67,9 @@ struct model {
     struct parameters parameters;
     struct overlap overlap; /* the compute stream, and collectives beside it */
     char *weights;
-    float *gradients;
+    char *gradients; /* config's type of gradients */
+    float *vectors;  /* gradients of vectors until a bucket is complete; NULL: in 'gradients' */
+    float *start_weights; /* see model_start_weights */
     char *activations;
     char *cache;        /* KV cache: (layers, samples, cache, kv) */
     struct model *base; /* the owner of weights, cache, streams and tables, or NULL */
@@ -134,9 +136,16 @@ static inline void *weight(struct model *m, int tensor)
     return m->weights + (size_t)m->parameters.tensors[tensor].offset * type_size(m->config.type);
 }
 
-static inline float *gradient(struct model *m, int tensor)
+/* That of a matrix or table has config's type of gradients, that of a vector is fp32. */
+static inline void *gradient(struct model *m, int tensor)
 {
-    return tensor < 0 ? NULL : m->gradients + m->parameters.tensors[tensor].offset;
+    const struct tensor *t = tensor < 0 ? NULL : &m->parameters.tensors[tensor];
+
+    if (!t)
+        return NULL;
+    if (m->vectors && class_has_vectors(t->class))
+        return m->vectors + parameters_vector(&m->parameters, t);
+    return m->gradients + (size_t)t->offset * type_size(m->config.gradient_type);
 }
 
 /* Element 'elements' of a tensor of the config's type. */

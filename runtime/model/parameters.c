@@ -184,6 +184,8 @@ static void lay_out_tensors(struct parameters *p)
         }
         at = bucket->first + (at - bucket->first + unit - 1) / unit * unit;
         bucket->size = at - bucket->first;
+        bucket->vectors = p->vector_elements;
+        p->vector_elements += bucket_vectors(bucket).count;
         shard += bucket_shard(bucket, 0).count;
     }
     p->elements = at;

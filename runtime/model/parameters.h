@@ -30,6 +30,12 @@ static inline int class_is_owned(enum parameter_class class, const struct layout
     return at->tp == 0 || (class != CLASS_SHARED && class != CLASS_SHARED_RAW);
 }
 
+/* Vectors have no weight decay; they are the last elements of a bucket. */
+static inline int class_has_vectors(enum parameter_class class)
+{
+    return class == CLASS_SHARED_RAW || class == CLASS_RAW;
+}
+
 /* Rows first_row .. first_row + rows - 1 and columns first_col .. of a tensor of the whole model.
  * Vectors have one row. */
 struct parameter {
@@ -62,6 +68,7 @@ struct bucket {
     int64_t class_size[CLASS_COUNT];
     int64_t decayed;     /* elements from the start */
     int64_t shard_first; /* first element of this rank's shard in the shard arenas */
+    int64_t vectors;     /* its vectors and the padding after them, among those of all buckets */
     int chunk;           /* its gradients are complete when the backward pass of this chunk */
     int64_t layer;       /* is through this layer of it */
 };
@@ -79,6 +86,7 @@ struct parameters {
     int word, head;          /* tensors of the word table and the head; -1 if another rank has it */
     int64_t elements;        /* of the arenas, with padding */
     int64_t shard_elements;  /* of this rank's shards of all buckets */
+    int64_t vector_elements; /* of the vectors of all buckets, with padding */
     int64_t true_elements;   /* parameters of this rank as people count them */
 };
 
@@ -86,6 +94,22 @@ struct parameters {
 static inline struct range bucket_shard(const struct bucket *bucket, int64_t shard)
 {
     return shard_range((struct range){bucket->first, bucket->size}, bucket->shards, shard);
+}
+
+/* The vectors of a bucket and the padding after them, as elements of the arenas. */
+static inline struct range bucket_vectors(const struct bucket *bucket)
+{
+    int64_t first = bucket->class_first[CLASS_SHARED_RAW];
+
+    return (struct range){bucket->first + first, bucket->size - first};
+}
+
+/* Where a tensor of vectors begins among the vectors of all buckets. */
+static inline int64_t parameters_vector(const struct parameters *p, const struct tensor *tensor)
+{
+    const struct bucket *bucket = &p->buckets[tensor->bucket];
+
+    return bucket->vectors + tensor->offset - bucket_vectors(bucket).first;
 }
 
 /* The weights of the rank at 'at'. Returns 0 or -1; parameters_destroy in both cases. */

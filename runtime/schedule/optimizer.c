@@ -152,7 +152,7 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
         const struct bucket *bucket = &o->parameters->buckets[i];
 
         optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
-                                   model_gradients(o->model) + shard_of(o, bucket).first,
+                                   model_start_weights(o->model) + shard_of(o, bucket).first,
                                    shard_of(o, bucket).count);
     }
     rc = device_stream_wait(o->stream, 600, err);
@@ -185,8 +185,8 @@ static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
 
     if (o->parallel->layout.tp > 1 && count > 0)
         comm_all_reduce(o->parallel->shared, o->reduce_stream,
-                        model_gradients(o->model) + bucket->first + first, (size_t)count, TYPE_FP32,
-                        COMM_SUM);
+                        gradient_at(o, bucket->first + first), (size_t)count,
+                        model_gradient_type(o->model), COMM_SUM);
 }
 
 /* The tensor whose gradient is summed over the first and the last stage; -1 on other stages. */
@@ -201,13 +201,23 @@ static int tied_tensor(const struct optimizer *o)
 
 static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
 {
-    float *gradients = model_gradients(o->model);
-
     reduce_shared(o, bucket);
     if (bucket->shards > 1)
-        comm_reduce_scatter(group_of(o, bucket), o->reduce_stream, gradients + bucket->first,
-                            gradients + shard_of(o, bucket).first,
-                            (size_t)shard_of(o, bucket).count, TYPE_FP32);
+        comm_reduce_scatter(group_of(o, bucket), o->reduce_stream, gradient_at(o, bucket->first),
+                            gradient_at(o, shard_of(o, bucket).first),
+                            (size_t)shard_of(o, bucket).count, model_gradient_type(o->model));
+}
+
+/* The gradients of bucket i are complete: those of its vectors join the others. */
+static void round_vectors(struct optimizer *o, int i)
+{
+    const struct bucket *bucket = &o->parameters->buckets[i];
+
+    if (o->round[i] && !o->rounded[i])
+        run_convert(o->round[i], o->stream,
+                    &(struct convert_operands){model_vectors(o->model) + bucket->vectors,
+                                               gradient_at(o, bucket_vectors(bucket).first)});
+    o->rounded[i] = 1;
 }
 
 int optimizer_overlaps(const struct optimizer *o)
@@ -228,6 +238,7 @@ void optimizer_reduce(struct optimizer *o, int chunk, int64_t layer)
          */
         if (tied >= 0 && o->parameters->tensors[tied].bucket == i)
             continue;
+        round_vectors(o, i);
         device_event_record(o->ready, o->stream);
         device_event_follow(o->reduce_stream, o->ready);
         reduce_bucket(o, bucket);
@@ -242,9 +253,8 @@ static void reduce_tied(struct optimizer *o)
     if (tied < 0)
         return;
     tensor = &o->parameters->tensors[tied];
-    comm_all_reduce(o->parallel->embedding, o->reduce_stream,
-                    model_gradients(o->model) + tensor->offset, (size_t)tensor->elements, TYPE_FP32,
-                    COMM_SUM);
+    comm_all_reduce(o->parallel->embedding, o->reduce_stream, gradient_at(o, tensor->offset),
+                    (size_t)tensor->elements, model_gradient_type(o->model), COMM_SUM);
     reduce_bucket(o, &o->parameters->buckets[tensor->bucket]);
 }
 
@@ -270,14 +280,14 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
         mine = NULL;
     if (u->way == WAY_MUON)
         run_muon(orthogonal ? u->plan : u->momentum, o->stream,
-                 &(struct muon_operands){.x = model_gradients(o->model) + at,
+                 &(struct muon_operands){.x = gradient_at(o, at),
                                          .moment = s.moment1,
                                          .master = master,
                                          .weights = mine,
                                          .state = model_state(o->model)});
     else
         run_adam(u->plan, o->stream,
-                 &(struct adam_operands){.grad = model_gradients(o->model) + at,
+                 &(struct adam_operands){.grad = gradient_at(o, at),
                                          .master = master,
                                          .moment1 = s.moment1,
                                          .moment2 = s.moment2,
@@ -339,6 +349,9 @@ void optimizer_finish(struct optimizer *o)
 {
     struct step_state *state = model_state(o->model);
 
+    for (int i = 0; i < o->parameters->bucket_count; i++)
+        round_vectors(o, i);
+    memset(o->rounded, 0, (size_t)o->parameters->bucket_count);
     device_event_record(o->ready, o->stream);
     device_event_follow(o->reduce_stream, o->ready);
     reduce_tied(o);
@@ -346,8 +359,8 @@ void optimizer_finish(struct optimizer *o)
     device_event_follow(o->stream, o->reduced);
     for (int i = 0; i < o->segment_count; i++)
         run_square_sum(o->segments[i].plan, o->stream,
-                       &(struct square_sum_operands){
-                           model_gradients(o->model) + o->segments[i].first, &state->norm_squared});
+                       &(struct square_sum_operands){gradient_at(o, o->segments[i].first),
+                                                     &state->norm_squared});
     if (o->parallel->data->size > 1)
         comm_all_reduce(o->parallel->data, o->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
                         COMM_SUM);
@@ -362,13 +375,19 @@ void optimizer_finish(struct optimizer *o)
 static const float *weights_of(struct optimizer *o, const struct segment *segment)
 {
     const char *weights = model_weights(o->model);
-    float *wide = model_gradients(o->model) + segment->first;
+    float *wide = gradient_at(o, segment->first); /* these gradients are fp32 */
 
     weights += (size_t)segment->first * type_size(o->type);
     if (!segment->widen)
         return (const float *)weights;
     run_convert(segment->widen, o->stream, &(struct convert_operands){weights, wide});
     return wide;
+}
+
+/* Of fp32 numbers, whatever type the gradients have. */
+static struct device_plan *sum_plan(const struct segment *segment)
+{
+    return segment->sum ? segment->sum : segment->plan;
 }
 
 void optimizer_sum_weights(struct optimizer *o)
@@ -383,12 +402,12 @@ void optimizer_sum_weights(struct optimizer *o)
         int64_t first = list[i].shard_first, count = list[i].count;
 
         if (optimizer_arrays(&o->config, o->type) == 2) {
-            run_square_sum(list[i].plan, o->stream,
+            run_square_sum(sum_plan(&list[i]), o->stream,
                            &(struct square_sum_operands){weights_of(o, &list[i]), sum});
             continue;
         }
         run_square_sum(
-            list[i].plan, o->stream,
+            sum_plan(&list[i]), o->stream,
             &(struct square_sum_operands){
                 optimizer_state_use(&o->state, o->stream, first, count, STATE_MASTER).master, sum});
         optimizer_state_done(&o->state, o->stream, first, count, 0);

@@ -13,7 +13,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
                        int64_t last, struct error *err)
 {
-    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {last - first}};
+    struct operation op = {.kind = OPERATION_SQUARE_SUM,
+                           .square_sum = {last - first, model_gradient_type(o->model)}};
     struct segment *segment = &o->segments[o->segment_count];
 
     if (last <= first)
@@ -25,6 +26,12 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
     if (!segment->plan)
         return -1;
     o->segment_count++;
+    if (op.square_sum.type != TYPE_FP32) {
+        op.square_sum.type = TYPE_FP32;
+        segment->sum = plan_create(o->device, &op, err);
+        if (!segment->sum)
+            return -1;
+    }
     if (o->type == TYPE_FP32 || !o->config.half)
         return 0;
     op = (struct operation){.kind = OPERATION_CONVERT,
@@ -125,7 +132,7 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
         .kind = OPERATION_ADAM,
         .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
                  rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
-                 way == WAY_DECOUPLED, o->config.half}};
+                 way == WAY_DECOUPLED, o->config.half, model_gradient_type(o->model)}};
     struct update *update = &o->updates[o->update_count++];
 
     *update = (struct update){.way = way,
@@ -194,10 +201,33 @@ static int plan_sums(struct optimizer *o, struct error *err)
     return 0;
 }
 
+/* Vectors are rounded into the arena if it is not fp32. */
+static int plan_rounding(struct optimizer *o, struct error *err)
+{
+    const struct parameters *p = o->parameters;
+
+    o->round = calloc((size_t)p->bucket_count, sizeof(struct device_plan *));
+    o->rounded = calloc((size_t)p->bucket_count, 1);
+    if (!o->round || !o->rounded)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < p->bucket_count && model_vectors(o->model); i++) {
+        struct operation op = {.kind = OPERATION_CONVERT,
+                               .convert = {bucket_vectors(&p->buckets[i]).count, TYPE_FP32,
+                                           model_gradient_type(o->model), 0}};
+
+        o->round[i] = plan_create(o->device, &op, err);
+        if (!o->round[i])
+            return -1;
+    }
+    return 0;
+}
+
 int optimizer_create_plans(struct optimizer *o, struct error *err)
 {
     const struct parameters *p = o->parameters;
 
+    if (plan_rounding(o, err) < 0)
+        return -1;
     o->segments = calloc((size_t)(p->bucket_count * CLASS_COUNT), sizeof(*o->segments));
     if (!o->segments)
         return error_set(err, "out of memory");
@@ -228,12 +258,17 @@ void optimizer_destroy_plans(struct optimizer *o)
     for (int i = 0; i < o->segment_count; i++) {
         plan_destroy(o->segments[i].plan);
         plan_destroy(o->segments[i].widen);
+        plan_destroy(o->segments[i].sum);
     }
     for (int i = 0; i < o->sum_count; i++)
         plan_destroy(o->sums[i].plan);
     free(o->sums);
     for (int i = 0; i < 4; i++)
         plan_destroy(o->phases[i]);
+    for (int i = 0; o->round && i < o->parameters->bucket_count; i++)
+        plan_destroy(o->round[i]);
+    free(o->round);
+    free(o->rounded);
     free(o->updates);
     free(o->segments);
 }

@@ -9,6 +9,7 @@
 struct segment {
     struct device_plan *plan;
     struct device_plan *widen; /* 16-bit weights without master weights to fp32; NULL: not these */
+    struct device_plan *sum;   /* of squares of fp32 numbers; NULL: 'plan' */
     int64_t first;             /* in the gradient arena */
     int64_t shard_first;       /* in the shard arenas */
     int64_t count;
@@ -39,6 +40,8 @@ struct optimizer {
     struct device_event *ready, *reduced;
     struct device_event **gathered; /* one per bucket; NULL if it has one shard */
     char *gathering;                /* per bucket: the model's stream does not wait for it yet */
+    struct device_plan **round;     /* per bucket: vectors into the arena; NULL: they are there */
+    char *rounded;                  /* per bucket: that was done in this step */
     struct device_event *held;      /* what the next update waits for; NULL: nothing */
     struct optimizer_state state;
     struct update *updates; /* in the order of the buckets */
@@ -55,6 +58,13 @@ struct optimizer {
 static inline struct range shard_of(const struct optimizer *o, const struct bucket *bucket)
 {
     return bucket_shard(bucket, o->rank);
+}
+
+/* Element 'at' of the gradient arena. */
+static inline void *gradient_at(const struct optimizer *o, int64_t at)
+{
+    return (char *)model_gradients(o->model) +
+           (size_t)at * type_size(model_gradient_type(o->model));
 }
 
 /* optimizer_plans.c: what is done with which elements. */

@@ -308,12 +308,24 @@ static int emulates(const struct arguments *a)
     return a->mlm.memory_efficient_fp16 && trains_on_cpus(a);
 }
 
+/* CPUs have no other type than fp32 beside it. */
+static int check_gradient_type(const struct arguments *a, struct error *err)
+{
+    if (!a->gradients_bf16)
+        return 0;
+    if (!a->bf16 && (a->fp16 || !trains_on_cpus(a)))
+        return error_set(err, "--grad-reduce-in-bf16 requires --bf16; add it, or drop this option");
+    return 0;
+}
+
 static int derive_model(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
 
     if (a->fp16 && a->bf16)
         return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
+    if (check_gradient_type(a, err) < 0)
+        return -1;
     if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||
         a->attention_dropout >= 1)
         return error_set(
@@ -353,6 +365,7 @@ static int derive_model(struct arguments *a, struct error *err)
         .type = a->bf16                   ? TYPE_BF16
                 : a->fp16 && !emulates(a) ? TYPE_FP16
                                           : TYPE_FP32,
+        .gradient_type = a->gradients_bf16 ? TYPE_BF16 : TYPE_FP32,
         .half = emulates(a),
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,

@@ -90,6 +90,9 @@ int arguments_muon(struct arguments *a, struct error *err)
     if (!(a->muon_options.extra_scale > 0))
         return error_set(err, "--muon-extra-scale-factor=%g must be greater than 0",
                          a->muon_options.extra_scale);
+    if (a->gradients_bf16)
+        return error_set(err, "--grad-reduce-in-bf16 cannot be used with --optimizer muon, which "
+                              "orthogonalizes gradients in fp32; drop it");
     a->rules.optimizer = OPTIMIZER_MUON;
     a->muon = (struct muon_config){
         .momentum = a->muon_options.momentum,

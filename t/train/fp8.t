@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training in fp8, emulated on CPUs: losses next to those without fp8, every layout, checkpoints, bad input.
 . "$(dirname "$0")/../tap.sh"
+. "$(dirname "$0")/losses.sh"
 export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
@@ -14,25 +15,6 @@ common=(--seq-length 32 --micro-batch-size 1 --global-batch-size 4 --lr 3e-3 --l
     --vocab-size 60 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
     --distributed-timeout-minutes 1 --hidden-dropout 0 --attention-dropout 0)
 history=(--fp8-format hybrid --fp8-amax-history-len 3 --fp8-amax-compute-algo max)
-
-# train RANKS OPTION...: $losses has the loss of each step, one per line.
-train() {
-    local ranks=$1 run=()
-    shift
-    [ "$ranks" = 1 ] || run=("$megatron" launch --nproc-per-node "$ranks" --)
-    timeout 120 "${run[@]}" "$megatron" train "${common[@]}" "$@" >"$scratch/out" 2>&1
-    rc=$?
-    losses=$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' "$scratch/out")
-}
-
-# near NAME BOUND: as many losses as $expected has, each within the bound, relative.
-near() {
-    paste <(echo "$expected") <(echo "$losses") | awk -v bound="$2" '
-        NF != 2 { bad = 1 }
-        { d = $1 - $2; if (d < 0) d = -d; if (d > bound * $1) bad = 1 }
-        END { exit bad }'
-    ok "$1" || { diag "expected ${expected//$'\n'/ }"; diag "got      ${losses//$'\n'/ }"; diag "$(tail -n 3 "$scratch/out")"; }
-}
 
 # --- Next to the same run without fp8
 for family in gpt llama; do

@@ -76,6 +76,12 @@ int cpu_plan_muon(struct cpu_plan *plan, struct error *err);
 /* The error of a plan whose operands are not all fp32. Returns -1. */
 int cpu_refuse_type(struct error *err);
 
+/* Can main gradients have this type? */
+static inline int cpu_is_gradient_type(enum device_type type)
+{
+    return type == TYPE_FP32 || type == TYPE_BF16;
+}
+
 /* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 

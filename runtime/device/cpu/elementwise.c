@@ -246,10 +246,28 @@ static void work_clip(struct cpu_plan *plan, const void *operands)
     run_blocks(plan, operands, plan->operation.clip.count, BLOCK, clip_part);
 }
 
+static void narrow_part(void *context, int64_t i)
+{
+    const struct job *job = context;
+    const struct convert_operands *o = job->operands;
+    int64_t count = job->plan->operation.convert.count;
+    BOUNDS(count, o->to == o->from ? count : BLOCK);
+
+    for (int64_t e = first; e < last; e++)
+        ((uint16_t *)o->to)[e] = float_to_bfloat(((const float *)o->from)[e]);
+}
+
 static void work_convert(struct cpu_plan *plan, const void *operands)
 {
     const struct convert_operands *o = operands;
 
+    if (plan->operation.convert.to == TYPE_BF16) {
+        /* In place each element must be read before earlier ones are written over it. */
+        int64_t block = o->to == o->from ? plan->operation.convert.count : BLOCK;
+
+        run_blocks(plan, operands, plan->operation.convert.count, block, narrow_part);
+        return;
+    }
     memmove(o->to, o->from, (size_t)plan->operation.convert.count * sizeof(float));
     for (int64_t i = 0; plan->operation.convert.half && i < plan->operation.convert.count; i++)
         ((float *)o->to)[i] = half_to_float(float_to_half(((float *)o->to)[i]));
@@ -333,7 +351,8 @@ int cpu_plan_elementwise(struct cpu_plan *plan, struct error *err)
         break;
     case OPERATION_CONVERT:
         plan->work = work_convert;
-        type = one_type(op->convert.from, op->convert.to);
+        if (op->convert.from != TYPE_FP32 || op->convert.to != TYPE_BF16)
+            type = one_type(op->convert.from, op->convert.to);
         break;
     case OPERATION_NORMAL:
         plan->work = work_normal;

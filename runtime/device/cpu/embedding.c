@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of tables: embedding, its gradient, gathering of rows. */
 #include "cpu.h"
+#include "half.h"
 
 #include <string.h>
 
@@ -36,36 +37,67 @@ static void work_embedding(struct cpu_plan *plan, const void *operands)
 }
 
 /* Workspace: for each row of the table the first row of the batch with that index, and for each row
- * of the batch the next one; the lists are in ascending order. */
+ * of the batch the next one; the lists are in ascending order. Then a row of each part, for sums
+ * that are rounded at the end. */
 struct backward {
     const struct embedding_shape *shape;
     const struct embedding_backward_operands *o;
     int32_t *head, *next;
+    float *sums;
     int64_t parts;
 };
 
-CPU_CLONES static void backward_part(void *context, int64_t part)
+CPU_CLONES static void add_rows(const struct backward *b, int64_t t, float *out)
+{
+    int64_t n = b->shape->cols;
+
+    for (int32_t row = b->head[t]; row >= 0; row = b->next[row])
+        for (int64_t i = 0; i < n; i++)
+            out[i] += ((const float *)b->o->dout)[row * n + i];
+}
+
+static void add_narrow_rows(const struct backward *b, int64_t t, float *sum)
+{
+    int64_t n = b->shape->cols;
+    uint16_t *out = (uint16_t *)b->o->dtable + t * n;
+
+    if (b->o->accumulate && b->head[t] < 0)
+        return;
+    for (int64_t i = 0; i < n; i++)
+        sum[i] = b->o->accumulate ? bfloat_to_float(out[i]) : 0;
+    add_rows(b, t, sum);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = float_to_bfloat(sum[i]);
+}
+
+static void backward_part(void *context, int64_t part)
 {
     const struct backward *b = context;
     int64_t n = b->shape->cols, end = cpu_part(b->shape->table_rows, b->parts, part + 1);
 
     for (int64_t t = cpu_part(b->shape->table_rows, b->parts, part); t < end; t++) {
-        float *out = b->o->dtable + t * n;
+        float *out = (float *)b->o->dtable + t * n;
 
+        if (b->shape->gradient != TYPE_FP32) {
+            add_narrow_rows(b, t, b->sums + part * n);
+            continue;
+        }
         if (!b->o->accumulate)
             memset(out, 0, (size_t)n * sizeof(*out));
-        for (int32_t row = b->head[t]; row >= 0; row = b->next[row])
-            for (int64_t i = 0; i < n; i++)
-                out[i] += ((const float *)b->o->dout)[row * n + i];
+        add_rows(b, t, out);
     }
 }
 
 static void work_embedding_backward(struct cpu_plan *plan, const void *operands)
 {
     const struct embedding_shape *shape = &plan->operation.embedding;
-    struct backward b = {shape, operands, plan->workspace, NULL, 4 * threads_count(plan->threads)};
+    struct backward b = {.shape = shape,
+                         .o = operands,
+                         .head = plan->workspace,
+                         .parts = 4 * threads_count(plan->threads)};
 
     b.next = b.head + shape->table_rows;
+    b.sums = (float *)(b.next + shape->rows);
     for (int64_t t = 0; t < shape->table_rows; t++)
         b.head[t] = -1;
     for (int64_t row = shape->rows - 1; row >= 0; row--) {
@@ -114,7 +146,7 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
         plan->work = work_gather_rows;
         return 0;
     }
-    if (shape->type != TYPE_FP32)
+    if (shape->type != TYPE_FP32 || !cpu_is_gradient_type(shape->gradient))
         return cpu_refuse_type(err);
     if (shape->rows > INT32_MAX || shape->table_rows > INT32_MAX)
         return error_set(
@@ -126,5 +158,9 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
         return 0;
     }
     plan->work = work_embedding_backward;
-    return cpu_workspace(plan, (size_t)(shape->table_rows + shape->rows) * sizeof(int32_t), err);
+    return cpu_workspace(plan,
+                         (size_t)(shape->table_rows + shape->rows) * sizeof(int32_t) +
+                             (size_t)(4 * threads_count(plan->threads) * shape->cols) *
+                                 sizeof(float),
+                         err);
 }

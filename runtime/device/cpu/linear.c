@@ -5,6 +5,7 @@
 #include "fp8.h"
 #include "gemm.h"
 #include "gemm_amx.h"
+#include "half.h"
 #include "math.h"
 
 #include <stdlib.h>
@@ -173,6 +174,18 @@ static int is_fp8(const struct cpu_plan *plan)
     return type_is_fp8(plan->operation.kind == OPERATION_LINEAR_WGRAD ? types->x : types->weight);
 }
 
+/* Is the main gradient bf16? Its product is computed in the workspace first. */
+static int is_narrow(const struct cpu_plan *plan)
+{
+    return plan->operation.kind == OPERATION_LINEAR_WGRAD &&
+           plan->operation.linear.types.gradient != TYPE_FP32;
+}
+
+static size_t wide_bytes(const struct linear_shape *s)
+{
+    return (size_t)(s->out * s->in) * sizeof(float);
+}
+
 /* Both factors are fp8, and all else is fp32. */
 static int plan_fp8(struct cpu_plan *plan, struct error *err)
 {
@@ -188,10 +201,28 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
     if (other == TYPE_E5M2 && (wgrad ? s->types.y : s->types.weight) == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
     return cpu_workspace(plan,
-                         sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
-                                                  : forward ? s->in * (s->rows + s->out)
-                                                            : s->out * (s->rows + s->in)),
+                         (is_narrow(plan) ? wide_bytes(s) : 0) +
+                             sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
+                                                      : forward ? s->in * (s->rows + s->out)
+                                                                : s->out * (s->rows + s->in)),
                          err);
+}
+
+/* --- Gates ------------------------------------------------------------------------------------ */
+
+/* Run the gate's own operation, or with 'backward' its gradient. */
+static void run_gate(const struct cpu_plan *plan, int backward, int64_t cols, const void *operands)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+    struct cpu_plan inner = *plan;
+    struct error ignored; /* all are fp32 */
+
+    inner.operation =
+        (struct operation){.kind = backward ? OPERATION_SWIGLU_BACKWARD : OPERATION_SWIGLU,
+                           .swiglu = {shape->rows, cols, shape->types.x, shape->types.x,
+                                      activation_gate(shape->activation)}};
+    cpu_plan_elementwise(&inner, &ignored);
+    inner.work(&inner, operands);
 }
 
 /* --- Operations ------------------------------------------------------------------------------- */
@@ -200,6 +231,7 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
     const struct linear_forward_operands *o = operands;
+    int gated = is_gated(shape->activation);
     struct product p = {
         .m = shape->rows,
         .n = shape->out,
@@ -209,23 +241,27 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
         .b = o->weight,
         .ldb = shape->in,
         .b_transposed = 1,
-        .c = o->y,
+        .c = gated ? o->pre : o->y,
         .alpha = 1,
         .bias = shape->bias ? o->bias : NULL,
-        .pre = shape->save_pre ? o->pre : NULL,
-        .activation = shape->activation,
+        .pre = shape->save_pre && !gated ? o->pre : NULL,
+        .activation = gated ? ACTIVATION_NONE : shape->activation,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->x, shape->types.x, o->weight, shape->types.weight,
                        *o->x_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
+    if (gated)
+        run_gate(plan, 0, shape->out / 2, &(struct swiglu_operands){.x = o->pre, .y = o->y});
 }
 
 static void work_dgrad(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
     const struct linear_dgrad_operands *o = operands;
+    int gated = is_gated(shape->activation);
+    enum activation activation = gated ? ACTIVATION_NONE : shape->activation;
     struct product p = {
         .m = shape->rows,
         .n = shape->in,
@@ -234,18 +270,46 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         .lda = shape->out,
         .b = o->weight,
         .ldb = shape->in,
-        .c = o->dx,
+        .c = gated ? o->product : o->dx,
         .alpha = 1,
-        .saved_pre = shape->activation != ACTIVATION_NONE ? o->pre : NULL,
-        .activation = shape->activation,
+        .saved_pre = activation != ACTIVATION_NONE ? o->pre : NULL,
+        .activation = activation,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->dy, shape->types.y, o->weight, shape->types.weight,
                        *o->dy_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
+    if (gated)
+        run_gate(plan, 1, shape->in,
+                 &(struct swiglu_backward_operands){.dy = o->product, .x = o->pre, .dx = o->dx});
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
+}
+
+struct narrowing {
+    const float *from;
+    uint16_t *to;
+    int64_t count, parts;
+    int accumulate;
+};
+
+static void narrow_part(void *context, int64_t i)
+{
+    const struct narrowing *n = context;
+    int64_t last = cpu_part(n->count, n->parts, i + 1);
+
+    for (int64_t e = cpu_part(n->count, n->parts, i); e < last; e++)
+        n->to[e] =
+            float_to_bfloat(n->accumulate ? bfloat_to_float(n->to[e]) + n->from[e] : n->from[e]);
+}
+
+/* The product of a plan whose main gradient is bf16, in its workspace. */
+static float *wide_product(const struct cpu_plan *plan)
+{
+    const struct linear_shape *s = &plan->operation.linear;
+
+    return (float *)plan->workspace + (is_fp8(plan) ? s->rows * (s->in + s->out) : 0);
 }
 
 static void work_wgrad(struct cpu_plan *plan, const void *operands)
@@ -261,15 +325,21 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
         .a_transposed = 1,
         .b = o->x,
         .ldb = shape->in,
-        .c = o->dweight,
+        .c = is_narrow(plan) ? wide_product(plan) : o->dweight,
         .alpha = 1,
-        .beta = o->accumulate ? 1.0f : 0.0f,
+        .beta = o->accumulate && !is_narrow(plan) ? 1.0f : 0.0f,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->dy, shape->types.y, o->x, shape->types.x,
                        *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
+    if (is_narrow(plan)) {
+        struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),
+                              o->accumulate};
+
+        threads_run(plan->threads, n.parts, narrow_part, &n);
+    }
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dy, shape->rows, shape->out, o->dbias, o->accumulate);
 }
@@ -280,6 +350,10 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
 
     if (!is_fp8(plan) && (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types)))
         return cpu_refuse_type(err);
+    if (!cpu_is_gradient_type(shape->types.gradient))
+        return cpu_refuse_type(err);
+    if (!linear_gate_is_valid(plan->operation.kind, shape))
+        return error_bug(err, "no linear layer has a gate of this kind");
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err,
                          "a matrix product of %lld x %lld x %lld is too large for the CPU device; "
@@ -288,7 +362,9 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;
-    return is_fp8(plan) ? plan_fp8(plan, err) : 0;
+    if (is_fp8(plan))
+        return plan_fp8(plan, err);
+    return is_narrow(plan) ? cpu_workspace(plan, wide_bytes(shape), err) : 0;
 }
 
 struct column_sums {

@@ -16,10 +16,24 @@ struct adam_constants {
     float beta1, beta2, epsilon, lr, factor, correction1, correction2;
 };
 
-CPU_CLONES static void adam_range(const struct adam_operands *o, const struct adam_constants *k,
-                                  float decay, int64_t first, int64_t last)
+/* Elements first .. last - 1 of the gradients; 'wide' is memory for them if they are not fp32. The
+ * result is indexed like the gradients. */
+static const float *gradients(const void *from, enum device_type type, int64_t first, int64_t last,
+                              float *wide)
 {
-    const float *restrict grad = o->grad;
+    const uint16_t *narrow = from;
+
+    if (type == TYPE_FP32)
+        return from;
+    for (int64_t i = first; i < last; i++)
+        wide[i - first] = bfloat_to_float(narrow[i]);
+    return wide - first;
+}
+
+CPU_CLONES static void adam_range(const struct adam_operands *o, const float *restrict grad,
+                                  const struct adam_constants *k, float decay, int64_t first,
+                                  int64_t last)
+{
     float *restrict master = o->master, *restrict m1 = o->moment1, *restrict m2 = o->moment2;
     float keep = 1.0f - k->lr * decay;
 
@@ -38,13 +52,14 @@ CPU_CLONES static void adam_range(const struct adam_operands *o, const struct ad
             ((float *)o->weights)[i] = master[i];
 }
 
-CPU_CLONES static void sgd_range(const struct adam_operands *o, const struct adam_constants *k,
-                                 float decay, int64_t first, int64_t last)
+CPU_CLONES static void sgd_range(const struct adam_operands *o, const float *restrict grad,
+                                 const struct adam_constants *k, float decay, int64_t first,
+                                 int64_t last)
 {
     float *restrict master = o->master, *restrict momentum = o->moment1;
 
     for (int64_t i = first; i < last; i++) {
-        float g = o->grad[i] * k->factor + decay * master[i];
+        float g = grad[i] * k->factor + decay * master[i];
 
         momentum[i] = k->beta1 * momentum[i] + g;
         master[i] -= k->lr * momentum[i];
@@ -70,14 +85,16 @@ static void adam_part(void *context, int64_t i)
     };
     int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
     int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;
+    float wide[BLOCK];
+    const float *grad = gradients(o->grad, shape->gradient, first, last, wide);
 
     if (shape->kind == OPTIMIZER_SGD) {
-        sgd_range(o, &k, o->state->weight_decay, first, middle);
-        sgd_range(o, &k, 0, middle, last);
+        sgd_range(o, grad, &k, o->state->weight_decay, first, middle);
+        sgd_range(o, grad, &k, 0, middle, last);
         return;
     }
-    adam_range(o, &k, o->state->weight_decay, first, middle);
-    adam_range(o, &k, 0, middle, last);
+    adam_range(o, grad, &k, o->state->weight_decay, first, middle);
+    adam_range(o, grad, &k, 0, middle, last);
     for (int64_t j = first; shape->half && j < last; j++)
         o->master[j] = half_to_float(float_to_half(o->master[j]));
 }
@@ -98,14 +115,16 @@ CPU_CLONES static void square_sum_part(void *context, int64_t i)
     const struct square_sum_operands *o = job->operands;
     int64_t count = job->plan->operation.square_sum.count;
     int64_t first = i * BLOCK, last = first + BLOCK < count ? first + BLOCK : count;
+    float wide[BLOCK];
+    const float *x = gradients(o->x, job->plan->operation.square_sum.type, first, last, wide);
     double lane[8] = {0}, total = 0;
     int64_t e = first;
 
     for (; e + 8 <= last; e += 8)
         for (int l = 0; l < 8; l++)
-            lane[l] += (double)o->x[e + l] * o->x[e + l];
+            lane[l] += (double)x[e + l] * x[e + l];
     for (; e < last; e++)
-        lane[0] += (double)o->x[e] * o->x[e];
+        lane[0] += (double)x[e] * x[e];
     for (int l = 0; l < 8; l++)
         total += lane[l];
     ((double *)job->plan->workspace)[i] = total;
@@ -150,11 +169,14 @@ int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err)
     switch (plan->operation.kind) {
     case OPERATION_ADAM:
         plan->work = work_adam;
-        if (plan->operation.adam.type != TYPE_FP32)
+        if (plan->operation.adam.type != TYPE_FP32 ||
+            !cpu_is_gradient_type(plan->operation.adam.gradient))
             return cpu_refuse_type(err);
         return 0;
     case OPERATION_SQUARE_SUM:
         plan->work = work_square_sum;
+        if (!cpu_is_gradient_type(plan->operation.square_sum.type))
+            return cpu_refuse_type(err);
         return cpu_workspace(plan, (size_t)((count + BLOCK - 1) / BLOCK + 1) * sizeof(double), err);
     default:
         plan->work = work_step;

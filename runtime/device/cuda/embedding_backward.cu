@@ -18,7 +18,8 @@ constexpr int GROUP_ROWS = 32, MOST_GROUP = 4;
 struct backward {
     run_table runs;
     const void *dout;
-    float *pieces, *dtable; /* pieces: by number, (.., cols) */
+    float *pieces; /* by number, (.., cols) */
+    void *dtable;
     int64_t cols, table_rows;
     int64_t groups; /* of rows of the table */
     int accumulate;
@@ -212,27 +213,28 @@ __device__ inline void store_pairs(float *out, const float *v, bool valid, bool 
     to[2] = high;
 }
 
-template <bool WIDE>
+/* G: the type of the table's gradient. */
+template <typename G, bool WIDE>
 __device__ inline void store_sum(const backward &b, int64_t at, int64_t c, float *sum)
 {
-    float *const out = b.dtable + at * b.cols + c;
+    G *const out = (G *)b.dtable + at * b.cols + c;
 
-    if (WIDE) {
+    if constexpr (WIDE && sizeof(G) == sizeof(float)) {
         store_pairs(out, sum, c < b.cols, b.accumulate);
     } else {
         float old[VECTOR];
 
-        load_vector(out, old, b.accumulate ? b.cols - c : 0, false);
+        unpack(load_part<WIDE>(out, b.accumulate ? b.cols - c : 0), old);
 #pragma unroll
         for (int k = 0; k < VECTOR; k++)
             sum[k] += old[k];
-        store_vector(out, sum, b.cols - c, false);
+        store_part<WIDE>(out, pack<G>(sum), b.cols - c);
     }
 }
 
 /* One warp per 256 columns of several table rows, which are far apart because frequent ones are
  * often neighbors. */
-template <typename T, bool WIDE>
+template <typename T, typename G, bool WIDE>
 __global__ void __launch_bounds__(THREADS, BLOCKS) add_runs(backward b, strips split)
 {
     const int64_t group = item_of(split), c = column_of(split);
@@ -260,11 +262,11 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) add_runs(backward b, strips s
         else
             rows.add(count, sum);
         if (count > 0 || !b.accumulate)
-            store_sum<WIDE>(b, at, c, sum);
+            store_sum<G, WIDE>(b, at, c, sum);
     }
 }
 
-template <typename T, bool WIDE>
+template <typename T, typename G, bool WIDE>
 void launch_sums(cudaStream_t stream, const backward &b, int64_t pieces)
 {
     const strips split = split_columns(b.cols, SUM_STRIP);
@@ -274,8 +276,17 @@ void launch_sums(cudaStream_t stream, const backward &b, int64_t pieces)
     if (pieces)
         launch_early(stream, smaller(divide_up(pieces, split.rows), most) * split.parts, threads,
                      sum_pieces<T, WIDE>, b, split);
-    launch_early(stream, divide_up(b.groups, split.rows) * split.parts, threads, add_runs<T, WIDE>,
-                 b, split);
+    launch_early(stream, divide_up(b.groups, split.rows) * split.parts, threads,
+                 add_runs<T, G, WIDE>, b, split);
+}
+
+template <typename T, bool WIDE>
+void launch_sums(cudaStream_t stream, const backward &b, int64_t pieces, device_type gradient)
+{
+    if (gradient == TYPE_BF16)
+        launch_sums<T, bf16, WIDE>(stream, b, pieces);
+    else
+        launch_sums<T, float, WIDE>(stream, b, pieces);
 }
 
 } // namespace
@@ -295,7 +306,8 @@ extern "C" void kernel_embedding_backward(cudaStream_t stream, const embedding_s
     backward b = {};
 
     if (s->rows == 0 && !o->accumulate)
-        cudaMemsetAsync(o->dtable, 0, (size_t)(s->table_rows * s->cols) * sizeof(float), stream);
+        cudaMemsetAsync(o->dtable, 0, (size_t)(s->table_rows * s->cols) * type_size(s->gradient),
+                        stream);
     if (s->table_rows == 0 || s->rows == 0)
         return;
     b.runs = find_runs(stream, s, o->index, workspace);
@@ -307,7 +319,7 @@ extern "C" void kernel_embedding_backward(cudaStream_t stream, const embedding_s
     b.groups = divide_up(s->table_rows, group);
     b.accumulate = o->accumulate;
     if (s->cols % (2 * VECTOR) == 0 && is_wide(o->dout) && is_wide(o->dtable))
-        WITH_TYPE(s->type, (launch_sums<T, true>(stream, b, l.pieces)));
+        WITH_TYPE(s->type, (launch_sums<T, true>(stream, b, l.pieces, s->gradient)));
     else
-        WITH_TYPE(s->type, (launch_sums<T, false>(stream, b, l.pieces)));
+        WITH_TYPE(s->type, (launch_sums<T, false>(stream, b, l.pieces, s->gradient)));
 }

@@ -104,7 +104,7 @@ static struct gemm_shape product_of(const struct cuda_plan *plan)
     default:
         g.m = s->in, g.n = s->out, g.k = s->rows;
         g.fp8_a = s->types.x, g.fp8_b = s->types.y;
-        g.out = TYPE_FP32;
+        g.out = s->types.gradient;
         break;
     }
     g.lda = g.ldb = g.k;
@@ -179,10 +179,13 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
     int wgrad_kind = plan->base.kind == OPERATION_LINEAR_WGRAD;
     enum device_type result = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->types.y : s->types.x;
 
+    if (!linear_gate_is_valid(plan->base.kind, s))
+        return error_bug(err, "no fp8 linear layer has a gate");
     if (g->fp8_a == TYPE_E5M2 && g->fp8_b == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
     if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||
-        (!wgrad_kind && result != s->types.pre) || (wgrad_kind && s->bias))
+        (!wgrad_kind && result != s->types.pre) || (wgrad_kind && s->bias) ||
+        (s->types.gradient != TYPE_FP32 && s->types.gradient != s->types.pre))
         return error_bug(err,
                          "the CUDA device needs two fp8 factors and bf16 or fp16 for all other "
                          "operands of an fp8 linear layer");

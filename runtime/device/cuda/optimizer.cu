@@ -34,13 +34,29 @@ template <typename T> __device__ inline float4 load_four(const T *from)
                        to_float(x.get(3)));
 }
 
-template <typename T>
+/* Four gradients that are not read again. */
+__device__ inline float4 load_gradients(const float *from)
+{
+    return __ldcs((const float4 *)from);
+}
+
+__device__ inline float4 load_gradients(const bf16 *from)
+{
+    const uint2 x = __ldcs((const uint2 *)from);
+
+    return make_float4(__uint_as_float(x.x << 16), __uint_as_float(x.x & 0xffff0000u),
+                       __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u));
+}
+
+/* T: the type of the weights, G: that of the gradients. */
+template <typename T, typename G>
 __global__ void __launch_bounds__(THREADS)
     adam(adam_operands o, int64_t count, int64_t decayed, float beta1, float beta2, float epsilon,
          bool wide, bool decoupled)
 {
     const step_state &state = *o.state;
     T *weights = (T *)o.weights;
+    const G *const grad = (const G *)o.grad;
     const int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * FLOATS;
 
     if (state.skip || i >= count)
@@ -55,7 +71,7 @@ __global__ void __launch_bounds__(THREADS)
                               rsqrtf(state.correction2)};
 
     if (wide && i + FLOATS <= count) {
-        float4 g = __ldcs((const float4 *)(o.grad + i));
+        float4 g = load_gradients(grad + i);
         float4 p = o.master ? __ldcs((const float4 *)(o.master + i)) : load_four(weights + i);
         float4 m = __ldcs((const float4 *)(o.moment1 + i));
         float4 v = __ldcs((const float4 *)(o.moment2 + i));
@@ -78,7 +94,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t j = i; j < i + FLOATS && j < count; j++) {
         float p = o.master ? o.master[j] : to_float(weights[j]);
 
-        update(k, o.grad[j], p, o.moment1[j], o.moment2[j], j < decayed ? k.decay : 0.0f);
+        update(k, to_float(grad[j]), p, o.moment1[j], o.moment2[j], j < decayed ? k.decay : 0.0f);
         if (o.master)
             o.master[j] = p;
         if (weights)
@@ -86,7 +102,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <typename T>
+template <typename T, typename G>
 __global__ void __launch_bounds__(THREADS)
     sgd(adam_operands o, int64_t count, int64_t decayed, float momentum, bool decoupled)
 {
@@ -96,8 +112,8 @@ __global__ void __launch_bounds__(THREADS)
     if (state.skip || i >= count)
         return;
     const float lr = decoupled ? state.decoupled_lr : state.lr;
-    const float g =
-        o.grad[i] * state.grad_factor + (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
+    const float g = to_float(((const G *)o.grad)[i]) * state.grad_factor +
+                    (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
     const float m = momentum * o.moment1[i] + g, p = o.master[i] - lr * m;
 
     o.moment1[i] = m;
@@ -120,8 +136,19 @@ __device__ inline double block_sum(double x)
     return x;
 }
 
+__device__ inline float4 load_for_sum(const float *from)
+{
+    return *(const float4 *)from;
+}
+
+__device__ inline float4 load_for_sum(const bf16 *from)
+{
+    return load_four(from);
+}
+
+template <typename G>
 __global__ void __launch_bounds__(THREADS)
-    square_sum(const float *x, int64_t count, double *partial, bool wide)
+    square_sum(const G *x, int64_t count, double *partial, bool wide)
 {
     const int64_t stride = (int64_t)gridDim.x * THREADS * FLOATS;
     double sum = 0;
@@ -132,7 +159,7 @@ __global__ void __launch_bounds__(THREADS)
 
 #pragma unroll
         for (int k = 0; k < 4; k++)
-            v[k] = *(const float4 *)(x + i + k * stride);
+            v[k] = load_for_sum(x + i + k * stride);
 #pragma unroll
         for (int k = 0; k < 4; k++)
             sum += (double)v[k].x * v[k].x + (double)v[k].y * v[k].y + (double)v[k].z * v[k].z +
@@ -140,7 +167,7 @@ __global__ void __launch_bounds__(THREADS)
     }
     for (; i < count; i += stride)
         for (int64_t j = i; j < i + FLOATS && j < count; j++)
-            sum += (double)x[j] * x[j];
+            sum += (double)to_float(x[j]) * to_float(x[j]);
     sum = block_sum(sum);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
@@ -175,9 +202,8 @@ __global__ void step(step_state *state, step_rules rules, enum step_phase phase)
     }
 }
 
-} // namespace
-
-extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
+template <typename G>
+void update_weights(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
 {
     const int64_t blocks = divide_up(s->count, THREADS * FLOATS);
     const bool wide = is_wide(o->grad) && is_wide(o->master) && is_wide(o->moment1) &&
@@ -185,14 +211,24 @@ extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam
 
     if (s->count == 0)
         return;
-    if (s->kind == OPTIMIZER_SGD) {
-        WITH_TYPE(s->type, (sgd<T><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
-                               *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
-        return;
-    }
-    WITH_TYPE(s->type, (adam<T><<<(unsigned)blocks, THREADS, 0, stream>>>(
-                           *o, s->count, s->decayed, (float)s->beta1, (float)s->beta2,
-                           (float)s->epsilon, wide, s->decoupled != 0)));
+    if (s->kind == OPTIMIZER_SGD)
+        WITH_TYPE(s->type,
+                  (sgd<T, G><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
+                      *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
+    else
+        WITH_TYPE(s->type, (adam<T, G><<<(unsigned)blocks, THREADS, 0, stream>>>(
+                               *o, s->count, s->decayed, (float)s->beta1, (float)s->beta2,
+                               (float)s->epsilon, wide, s->decoupled != 0)));
+}
+
+} // namespace
+
+extern "C" void kernel_adam(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
+{
+    if (s->gradient == TYPE_BF16)
+        update_weights<bf16>(stream, s, o);
+    else
+        update_weights<float>(stream, s, o);
 }
 
 extern "C" size_t kernel_square_sum_workspace(void)
@@ -207,7 +243,12 @@ extern "C" void kernel_square_sum(cudaStream_t stream, const square_sum_shape *s
 
     if (s->count == 0)
         return;
-    square_sum<<<blocks, THREADS, 0, stream>>>(o->x, s->count, (double *)workspace, is_wide(o->x));
+    if (s->type == TYPE_BF16)
+        square_sum<<<blocks, THREADS, 0, stream>>>((const bf16 *)o->x, s->count,
+                                                   (double *)workspace, is_wide(o->x));
+    else
+        square_sum<<<blocks, THREADS, 0, stream>>>((const float *)o->x, s->count,
+                                                   (double *)workspace, is_wide(o->x));
     add_square_sums<<<1, 1024, 0, stream>>>((const double *)workspace, blocks, o->sum);
 }
 

@@ -364,11 +364,11 @@ static void test_products(int64_t rows, int64_t in, int64_t out, enum device_typ
     double *expected = product(&x, 0, &w, 0);
 
     op.kind = OPERATION_LINEAR_DGRAD;
-    op.linear.types = (struct linear_types){type, TYPE_E4M3, gradients, type};
+    op.linear.types = (struct linear_types){type, TYPE_E4M3, gradients, type, TYPE_FP32};
     op.linear.bias = 0;
     dgrad = plan(&op);
     op.kind = OPERATION_LINEAR_WGRAD;
-    op.linear.types = (struct linear_types){TYPE_E4M3, type, gradients, type};
+    op.linear.types = (struct linear_types){TYPE_E4M3, type, gradients, type, TYPE_FP32};
     wgrad = plan(&op);
     cast(&x, 0, 0), cast(&w, 0, 0), cast(&dy, 0, 0);
     run_linear_forward(forward, stream,
