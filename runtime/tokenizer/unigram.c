@@ -199,6 +199,18 @@ static size_t write_ids(const struct unigram *unigram, const struct unigram_node
     return made;
 }
 
+/* How much rounding can change a sum: half of the last bit of the largest one, and of one within a
+ * word that is searched without the text before it. */
+static double largest_rounding(const struct unigram *unigram)
+{
+    double reach = unigram_reach(unigram, UNIGRAM_SURE);
+    int bits = unigram->single ? 24 : 53;
+
+    return ldexp(1,
+                 ilogb((unigram->single ? (double)UNIGRAM_RESET : SUM_MOST) + 1 + reach) - bits) +
+           ldexp(1, ilogb(reach + 1) - bits + 1);
+}
+
 int unigram_finish(struct unigram *unigram)
 {
     uint32_t count = unigram->bpe->token_count;
@@ -212,12 +224,7 @@ int unigram_finish(struct unigram *unigram)
         unigram->added_single[id] = (float)unigram->added[id];
         unigram->positive |= unigram->added[id] > 0;
     }
-    /* A rounding changes a sum by at most 2^-24 (double: 2^-53) of its size; twice that is asked.
-     */
-    unigram->lead =
-        unigram->single
-            ? ldexp((double)UNIGRAM_RESET + 1 + unigram_reach(unigram, UNIGRAM_SURE), -23)
-            : ldexp(SUM_MOST, -52);
+    unigram->lead = largest_rounding(unigram);
     if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores) < 0)
         return -1;
     return unigram_prepare_short(unigram);
