@@ -6,8 +6,8 @@
 
 #include "model.h"
 
-/* Read this rank's part of the weights in 'path' (a directory or a safetensors file) into the
- * model's gradient arena, in fp32, where engine_start expects them. Every tensor of the model must
+/* Read this rank's part of the weights in 'path' (a directory or a safetensors file) into
+ * model_start_weights, where engine_start expects them. Every tensor of the model must
  * exist and have the right shape. */
 int hf_load(const char *path, const struct model_config *config, struct model *model,
             struct device *device, struct error *err);

@@ -115,7 +115,8 @@ static int refuse_layout(const struct search *search, const struct search_reques
                                        search->why[i]);
         }
     if (length > 0)
-        return error_set_code(err, ERROR_USAGE, "no layout is possible: %s; change the batch size, the nodes or "
+        return error_set_code(err, ERROR_USAGE,
+                              "no layout is possible: %s; change the batch size, the nodes or "
                               "--layout",
                               reasons);
     return error_set_code(err, ERROR_USAGE,

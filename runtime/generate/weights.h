@@ -6,8 +6,8 @@
 #include "model.h"
 #include "origin.h"
 
-/* Read this rank's part of the weights in 'directory', which 'origin' describes, into the model's
- * gradient arena, in fp32. Collective. */
+/* Read this rank's part of the weights in 'directory', which 'origin' describes, into
+ * model_start_weights. Collective. */
 int weights_load(const char *directory, const struct origin *origin, struct model *model,
                  const struct parallel *parallel, struct device *device, struct error *err);
 

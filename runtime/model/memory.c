@@ -233,19 +233,20 @@ static void lay_out_staged(struct model *m, struct arena *arena)
     }
 }
 
-/* What gradients of another type than fp32 need besides them. The weights in fp32 are where
- * activations will be: this returns where that memory must end. */
+/* Gradients of another type than fp32, with the sums of vectors. The weights in fp32 are where they
+ * and the slots will be: this returns where that memory must end. */
 static size_t lay_out_narrow_gradients(struct model *m, struct arena *arena)
 {
-    struct arena later;
+    struct arena start;
 
-    m->vectors = m->start_weights = NULL;
     if (m->config.gradient_type == TYPE_FP32)
         return 0;
     m->vectors = arena_take(arena, m->parameters.vector_elements, sizeof(float));
-    later = *arena;
-    m->start_weights = arena_take(&later, m->parameters.elements, sizeof(float));
-    return later.used;
+    start = *arena;
+    m->start_weights = arena_take(&start, m->parameters.elements, sizeof(float));
+    m->gradients =
+        arena_take(arena, m->parameters.elements, type_size(m->config.gradient_type));
+    return start.used;
 }
 
 size_t model_lay_out(struct model *m, char *base)

@@ -57,7 +57,7 @@ static enum activation activation_of(const struct model_config *c)
                                               : ACTIVATION_GELU_TANH;
 }
 
-/* The activation that products take with them: all but the gate beside fp8, which stays apart. */
+/* The activation that is fused into the products; with fp8 a gate is a separate operation. */
 static enum activation product_activation(const struct model_config *c, const struct block *block)
 {
     return c->swiglu && !block->fp8 ? gate_activation(c->gate) : activation_of(c);

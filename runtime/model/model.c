@@ -141,6 +141,8 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     memory->gradients = (size_t)m->parameters.elements * type_size(config->gradient_type);
     memory->optimizer = 0;
     memory->activations = model_lay_out(m, NULL);
+    if (config->gradient_type != TYPE_FP32) /* they are among them */
+        memory->activations -= memory->gradients;
     model_destroy(m);
     return 0;
 }
@@ -167,9 +169,9 @@ static int create_arenas(struct model *m, struct error *err)
     m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
     if (!m->weights)
         return error_prefix(err, "weights");
-    m->gradients =
-        device_allocate(m->device, (size_t)p->elements * type_size(m->config.gradient_type), err);
-    if (!m->gradients)
+    if (m->config.gradient_type == TYPE_FP32)
+        m->gradients = device_allocate(m->device, (size_t)p->elements * sizeof(float), err);
+    if (m->config.gradient_type == TYPE_FP32 && !m->gradients)
         return error_prefix(err, "gradients");
     m->activations = device_allocate(m->device, bytes, err);
     if (!m->activations)
@@ -201,11 +203,17 @@ static int clear_arenas(struct model *m, struct error *err)
 {
     const struct parameters *p = &m->parameters;
 
-    if (clear(m, m->gradients, p->elements, m->config.gradient_type, err) < 0 ||
-        clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0 ||
-        clear(m, m->start_weights, p->elements, TYPE_FP32, err) < 0)
+    if (clear(m, model_start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
+        clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0)
         return -1;
     return clear(m, m->weights, p->elements, m->config.type, err);
+}
+
+int model_start(struct model *m, struct error *err)
+{
+    if (!m->start_weights)
+        return 0;
+    return clear(m, m->gradients, m->parameters.elements, m->config.gradient_type, err);
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
@@ -236,7 +244,8 @@ void model_destroy(struct model *m)
         overlap_destroy(&m->overlap);
     if (m->device && !m->base) {
         device_release(m->device, m->weights);
-        device_release(m->device, m->gradients);
+        if (m->config.gradient_type == TYPE_FP32)
+            device_release(m->device, m->gradients);
         device_release(m->device, m->cache);
     }
     if (m->device)

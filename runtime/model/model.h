@@ -80,8 +80,10 @@ enum device_type model_gradient_type(const struct model *model);
 float *model_vectors(struct model *model);
 
 /* All weights in fp32, in the order of the parameters, from model_initialize or model_adopt on
- * until the first pass: it is memory of gradients or activations. */
+ * until model_start: they share memory with gradients and activations. */
 float *model_start_weights(struct model *model);
+/* Before the first pass: the weights in fp32 are not needed any more. */
+int model_start(struct model *model, struct error *err);
 
 /* The stream of all computation, and the step's state in device memory. */
 struct device_stream *model_stream(struct model *model);

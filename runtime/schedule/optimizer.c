@@ -157,8 +157,10 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     }
     rc = device_stream_wait(o->stream, 600, err);
     device_host_release(o->device, host);
-    if (rc < 0 || resumed)
-        return rc;
+    if (rc < 0 || model_start(o->model, err) < 0)
+        return -1;
+    if (resumed)
+        return 0;
     return optimizer_state_clear(&o->state, o->stream, err);
 }
 

@@ -31,7 +31,7 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
                                    enum device_type type, struct error *err);
 void optimizer_destroy(struct optimizer *optimizer);
 
-/* Before the first step: take master weights from the gradient arena (where model_initialize or a
+/* Before the first step: take master weights from model_start_weights (where model_initialize or a
  * loader left them in fp32), clear the moments, and set the step's state: 'state' after a resume,
  * otherwise NULL. */
 int optimizer_start(struct optimizer *optimizer, const struct step_state *state, uint64_t seed,

@@ -215,6 +215,8 @@ static int plan_rounding(struct optimizer *o, struct error *err)
                                .convert = {bucket_vectors(&p->buckets[i]).count, TYPE_FP32,
                                            model_gradient_type(o->model), 0}};
 
+        if (op.convert.count == 0)
+            continue;
         o->round[i] = plan_create(o->device, &op, err);
         if (!o->round[i])
             return -1;

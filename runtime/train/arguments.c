@@ -309,7 +309,7 @@ static int emulates(const struct arguments *a)
     return a->mlm.memory_efficient_fp16 && trains_on_cpus(a);
 }
 
-/* CPUs have no other type than fp32 beside it. */
+/* On CPUs all other tensors are fp32. */
 static int check_gradient_type(const struct arguments *a, struct error *err)
 {
     if (!a->gradients_bf16)

@@ -197,7 +197,7 @@ const struct option arguments_table[] = {
     REAL("adam-beta2", beta2, "second coefficient of Adam's running averages (default: 0.999)"),
     REAL("adam-eps", epsilon, "term added to Adam's denominator for numerical stability (default: 1e-8)"),
     FLAG("bf16", bf16, "train in bfloat16 (GPU only)"),
-    FLAG("grad-reduce-in-bf16", gradients_bf16, "keep, add up and reduce gradients in bf16 instead of fp32"),
+    FLAG("grad-reduce-in-bf16", gradients_bf16, "keep, add up and reduce gradients in bf16 instead of fp32; requires --bf16 on GPUs"),
     FLAG("fp16", fp16, "train in fp16 with loss scaling (GPU only)"),
     REAL("loss-scale", loss_scale, "static loss scale (default: dynamic)"),
     REAL("initial-loss-scale", initial_loss_scale, "initial dynamic loss scale (default: 2^32)"),

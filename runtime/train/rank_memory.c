@@ -139,8 +139,8 @@ static void add_head(const struct arguments *a, struct error *lack)
     struct model_sizes z = model_sizes(m, &a->layout);
     const struct engine_config engine = configure_engine(a);
     /* Weights, gradients, and what the optimizer keeps. */
-    size_t each = type_size(m->type) +
-                  (size_t)(1 + optimizer_arrays(&engine.optimizer, m->type)) * sizeof(float);
+    size_t each = type_size(m->type) + type_size(m->gradient_type) +
+                  (size_t)optimizer_arrays(&engine.optimizer, m->type) * sizeof(float);
 
     error_append(lack,
                  "; on the first and last stage the vocabulary of %" PRId64

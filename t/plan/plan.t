@@ -101,7 +101,7 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price=0 must be above 0|a price of 0
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price -3|--price=-3 must be above 0|a negative price
 --megatron-model 1.7B --node p5 --global-batch-size 64 --save-bandwidth -1|--save-bandwidth=-1 must be above 0|a negative rate of saves
---megatron-model 39.1B --node p4d --nodes 64 --global-batch-size 1537|no layout is possible; left out are .*sizes that do not divide the global batch .dp 512 does not divide the global batch of 1537|a batch that no layout divides
+--megatron-model 39.1B --node p4d --nodes 64 --global-batch-size 1537|no layout is possible: .*sizes that do not divide the global batch .dp 512 does not divide the global batch of 1537|a batch that no layout divides
 --megatron-model 1.7B --node p5 --global-batch-size 64 --restart-minutes -2|--restart-minutes=-2 must not be negative|a negative time to restart
 --megatron-model 1.7B --node p5 --global-batch-size ten|--global-batch-size|a batch that is not a number
 --node p5 --global-batch-size 8|--num-layers is required|no model

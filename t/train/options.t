@@ -228,7 +228,7 @@ try "$megatron" train "${small[@]}" --use-mcore-models --transformer-impl local 
 is "$rc" 0 "flags without meaning are accepted"
 like "$out" '^megatron: note: ignored options: --use-mcore-models' "with a note"
 try "$megatron" train "${small[@]}" --cross-entropy-loss-fusion --manual-gc --empty-unused-memory-level 1 --manual-gc-interval 10 \
-    --no-check-for-nan-in-loss-and-grad --grad-reduce-in-bf16 --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
+    --no-check-for-nan-in-loss-and-grad --no-mmap-bin-files --profile-step-start 4 --profile-step-end 6 \
     --dist-ckpt-strictness log_all --ckpt-fully-parallel-save --tp-comm-overlap --auto-detect-ckpt-format
 is "$rc" 0 "those of Megatron-LM's newer examples, too" || diag "$out"
 try "$megatron" train "${small[@]}" --train_iters 1 --manual_gc_interval 10 --tokenizer_hf_use_fast --tp_comm_overlap_cfg f --use_flash-attn

@@ -141,6 +141,7 @@ static void work_gather_rows(struct cpu_plan *plan, const void *operands)
 int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
 {
     const struct embedding_shape *shape = &plan->operation.embedding;
+    int64_t sums;
 
     if (plan->operation.kind == OPERATION_GATHER_ROWS) {
         plan->work = work_gather_rows;
@@ -158,9 +159,9 @@ int cpu_plan_embedding(struct cpu_plan *plan, struct error *err)
         return 0;
     }
     plan->work = work_embedding_backward;
+    sums = shape->gradient == TYPE_FP32 ? 0 : 4 * threads_count(plan->threads) * shape->cols;
     return cpu_workspace(plan,
                          (size_t)(shape->table_rows + shape->rows) * sizeof(int32_t) +
-                             (size_t)(4 * threads_count(plan->threads) * shape->cols) *
-                                 sizeof(float),
+                             (size_t)sums * sizeof(float),
                          err);
 }

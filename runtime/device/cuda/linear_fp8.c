@@ -185,7 +185,8 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
         return error_bug(err, "a product of two e5m2 factors is not supported");
     if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||
         (!wgrad_kind && result != s->types.pre) || (wgrad_kind && s->bias) ||
-        (s->types.gradient != TYPE_FP32 && s->types.gradient != s->types.pre))
+        (s->types.gradient != TYPE_FP32 &&
+         (s->types.gradient != TYPE_BF16 || s->types.pre != TYPE_BF16)))
         return error_bug(err,
                          "the CUDA device needs two fp8 factors and bf16 or fp16 for all other "
                          "operands of an fp8 linear layer");

@@ -206,6 +206,8 @@ static void convert_from(cudaStream_t stream, const convert_shape *s, const conv
 extern "C" void kernel_convert(cudaStream_t stream, const convert_shape *s,
                                const convert_operands *o)
 {
+    if (s->count == 0)
+        return;
     WITH_TYPE(s->from, (convert_from<T>(stream, s, o)));
 }
 
