@@ -224,6 +224,8 @@ static const char *find_special(const char *from, const char *end)
             return at + __builtin_ctz(stop);
         first = 0;
     }
+#else
+    (void)end;
 #endif
     while (*(at = wiki_skip(at, special)) == ' ' && at > from && !special[(unsigned char)at[1]])
         at += 2;

@@ -88,6 +88,8 @@ static const char *find_special(const char *from, const char *end)
             return at + __builtin_ctz(stop);
         opened = opening >> (WIKI_VECTOR - 2) & 1;
     }
+#else
+    (void)end;
 #endif
     while (*(at = wiki_skip(at, special)) == ' ' && is_plain_space(from, at))
         at += 2;

@@ -140,7 +140,7 @@ static inline enum gate activation_gate(enum activation activation)
  *
  * With a gate y has half as many columns as 'out', and 'pre' is always written: y is
  * OPERATION_SWIGLU of 'pre', which is rounded to the type. DGRAD: dx and 'pre' have 2 * in columns,
- * and dx is OPERATION_SWIGLU_BACKWARD of the rounded product dy W, which is left nowhere or in
+ * and dx is OPERATION_SWIGLU_BACKWARD of the rounded product dy W, which may be written to
  * 'product'. 'bias' is 0, and no operand is fp8.
  *
  * fp8: both factors of a product are fp8, with the inverse of their scale, and its result is not.

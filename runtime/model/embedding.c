@@ -50,13 +50,13 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
     int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
     struct operation word = {.kind = OPERATION_EMBEDDING,
                              .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type,
-                                           parallel->layout.tp == 1 && learned, 0}};
+                                           parallel->layout.tp == 1 && learned, 0, TYPE_FP32}};
     struct operation position = {
         .kind = OPERATION_EMBEDDING,
-        .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1}};
+        .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1, TYPE_FP32}};
     struct operation token_type = {
         .kind = OPERATION_EMBEDDING,
-        .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1}};
+        .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1, TYPE_FP32}};
 
     planner_make(&p, &common->word, &word);
     if (learned)

@@ -244,8 +244,7 @@ static size_t lay_out_narrow_gradients(struct model *m, struct arena *arena)
     m->vectors = arena_take(arena, m->parameters.vector_elements, sizeof(float));
     start = *arena;
     m->start_weights = arena_take(&start, m->parameters.elements, sizeof(float));
-    m->gradients =
-        arena_take(arena, m->parameters.elements, type_size(m->config.gradient_type));
+    m->gradients = arena_take(arena, m->parameters.elements, type_size(m->config.gradient_type));
     return start.used;
 }
 

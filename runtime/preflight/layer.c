@@ -420,7 +420,7 @@ static int test_pattern(struct device_stream *stream, float *memory, int64_t blo
 {
     struct operation fill = {.kind = OPERATION_FILL, .fill = {BLOCK, TYPE_FP32, value}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {2 * blocks, TYPE_FP32, 0}};
-    struct operation square = {.kind = OPERATION_SQUARE_SUM, .square_sum = {BLOCK}};
+    struct operation square = {.kind = OPERATION_SQUARE_SUM, .square_sum = {BLOCK, TYPE_FP32}};
     struct device_plan *fills = plan_create(stream->device, &fill, err);
     struct device_plan *clears = plan_create(stream->device, &clear, err);
     struct device_plan *squares = plan_create(stream->device, &square, err);

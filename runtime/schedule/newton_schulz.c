@@ -129,7 +129,7 @@ static void make_plans(struct newton_schulz *ns, const struct newton_schulz_rule
     /* One double, as two floats. */
     ns->clear = make(m, (struct operation){.kind = OPERATION_FILL, .fill = {2, TYPE_FP32, 0}});
     ns->square_sum =
-        make(m, (struct operation){.kind = OPERATION_SQUARE_SUM, .square_sum = {count}});
+        make(m, (struct operation){.kind = OPERATION_SQUARE_SUM, .square_sum = {count, TYPE_FP32}});
     ns->normalize = make(
         m, (struct operation){.kind = OPERATION_MUON,
                               .muon = {.count = count, .part = MUON_NORMALIZE, .type = ns->type}});

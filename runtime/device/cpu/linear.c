@@ -353,8 +353,9 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     if (!cpu_is_gradient_type(shape->types.gradient))
         return cpu_refuse_type(err);
     if (!linear_gate_is_valid(plan->operation.kind, shape))
-        return error_bug(err, "a gate needs an even number of outputs in the forward pass, and no bias in "
-                              "the gradient");
+        return error_bug(
+            err, "a gate needs an even number of outputs in the forward pass, and no bias in "
+                 "the gradient");
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err,
                          "a matrix product of %lld x %lld x %lld is too large for the CPU device; "

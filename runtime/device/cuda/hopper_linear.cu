@@ -64,9 +64,9 @@ bool describe_gated_weights(CUtensorMap *map, enum device_type type, const void 
                             int64_t depth)
 {
     const cuuint64_t line = (cuuint64_t)depth * 2;
-    const cuuint64_t dims[4] = {(cuuint64_t)depth, EIGHT, 2, (cuuint64_t)columns / EIGHT};
-    const cuuint64_t pitch[3] = {line, (cuuint64_t)columns * line, EIGHT * line};
-    const cuuint32_t box[4] = {LINE / 2, EIGHT, 2, COLUMNS / (2 * EIGHT)};
+    const cuuint64_t dims[4] = {(cuuint64_t)depth, INTERLEAVE, 2, (cuuint64_t)columns / INTERLEAVE};
+    const cuuint64_t pitch[3] = {line, (cuuint64_t)columns * line, INTERLEAVE * line};
+    const cuuint32_t box[4] = {LINE / 2, INTERLEAVE, 2, COLUMNS / (2 * INTERLEAVE)};
 
     return describe_tensor(map, type == TYPE_BF16, 4, w, dims, pitch, box);
 }

@@ -39,7 +39,7 @@ constexpr int BLOCK_BYTES = BLOCK * LINE, IN_BLOCK = BLOCK / STRIPE;
 /* With a gate, of each block that is copied the first half is gates and the second ups: half the
  * columns forward, half the rows in the gradient, whose blocks are stripes. */
 constexpr int HALF_LINE = LINE / 2, HALF_BYTES = BLOCK_BYTES / 2;
-constexpr int EIGHT = 8; /* columns of gates, or ups, that are interleaved */
+constexpr int INTERLEAVE = 8; /* columns of gates, or ups, that are interleaved */
 constexpr int WARPS = GROUP / WARP;
 constexpr int BAND = 8; /* tiles of rows that are processed together, for the L2 cache */
 constexpr int LOADER_REGISTERS = 24, WORKER_REGISTERS = 240;
@@ -124,7 +124,7 @@ __device__ inline void load_weights(const struct linear_arguments &a, uint32_t t
         matrix_load(to, &a.w, column, k, full);
         matrix_load(to + DEPTH * LINE, &a.w, column + SLICE, k, full);
     } else if constexpr (GATED) {
-        tile_load_at(to, &a.w, k, 0, 0, column / EIGHT, full);
+        tile_load_at(to, &a.w, k, 0, 0, column / INTERLEAVE, full);
     } else {
         matrix_load(to, &a.w, k, column, full);
     }
