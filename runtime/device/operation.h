@@ -14,7 +14,8 @@
  * - Gradients of weights, biases and norms are written directly to main gradients: with
  *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
  *   it adds. Those of matrices and tables have the type 'gradient' of their shape, fp32 or bf16;
- *   a sum is computed in fp32 and rounded once per call. Those of vectors are fp32. */
+ *   then each call rounds its result, and a product possibly before it is added, too. Those of
+ *   vectors are fp32. */
 #ifndef MEGATRON_OPERATION_H
 #define MEGATRON_OPERATION_H
 

@@ -335,8 +335,8 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
                        *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
     if (is_narrow(plan)) {
-        struct narrowing n = {p.c, o->dweight, shape->out * shape->in,
-                              threads_count(plan->threads), o->accumulate};
+        struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),
+                              o->accumulate};
 
         threads_run(plan->threads, n.parts, narrow_part, &n);
     }
@@ -350,10 +350,10 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
 
     if (!is_fp8(plan) && (shape->types.x != TYPE_FP32 || !linear_types_equal(&shape->types)))
         return cpu_refuse_type(err);
-    if (!linear_gate_is_valid(plan->operation.kind, shape))
-        return error_bug(err, "no linear layer has a gate of this kind");
     if (!cpu_is_gradient_type(shape->types.gradient))
         return cpu_refuse_type(err);
+    if (!linear_gate_is_valid(plan->operation.kind, shape))
+        return error_bug(err, "no linear layer has a gate of this kind");
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err,
                          "a matrix product of %lld x %lld x %lld is too large for the CPU device; "

@@ -597,11 +597,11 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
         return error_bug(err,
                          "the CUDA device needs one type, fp32, bf16 or fp16, for all operands of "
                          "a linear layer");
-    if (!linear_gate_is_valid(plan->base.kind, shape_of(plan)))
-        return error_bug(err, "no linear layer has a gate of this kind");
     if (shape_of(plan)->types.gradient != TYPE_FP32 &&
         shape_of(plan)->types.gradient != shape_of(plan)->types.x)
         return error_bug(err, "the CUDA device needs fp32 or the layer's type for main gradients");
+    if (!linear_gate_is_valid(plan->base.kind, shape_of(plan)))
+        return error_bug(err, "no linear layer has a gate of this kind");
     linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, "out of memory");

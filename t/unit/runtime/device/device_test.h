@@ -95,6 +95,9 @@ double gate_reference(enum gate kind, double gate, double up);
 /* Dropout factor of an element in the step of state_on_device(): 0 if it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);
 
+/* The sum of squares of 'count' numbers. */
+void square_sum_case(int64_t count, enum device_type as);
+
 /* The cases of each file. */
 void linear_cases(void);
 void norm_cases(void);
