@@ -343,7 +343,7 @@ void linear_gated_cases(void)
         test_gated_dgrad(gpu_rows(300), 256, 2112, gates[i]);
     }
     test_gated_forward(40, 1024, tiles * 128, 1, GATE_SILU);
-    test_gated_forward(gpu_rows(2500), 1024, 384, 0, GATE_SILU);
+    test_gated_forward(gpu_rows(2500), 1024, 256, 0, GATE_SILU);
     test_gated_forward(1, 1024, 128, 0, GATE_SILU);
     test_gated_forward(gpu_rows(130), 1024, 96, 0, GATE_SILU);
     test_gated_forward(64, 1000, 128, 0, GATE_SILU);
