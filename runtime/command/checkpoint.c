@@ -105,11 +105,14 @@ static int find_one(const struct checkpoint_options *given, const char *director
         return directory_path(path, err, "%s", directory);
     if (iteration < 0 && directory_newest(directory, -1, &iteration, err) < 0)
         return -1;
-    if (iteration < 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is not a checkpoint directory: it contains neither " INDEX_NAME
-                              " nor iter_* directories; name the --save directory of a run",
-                              directory);
+    if (iteration < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s is not a checkpoint directory: it contains neither " INDEX_NAME
+                       " nor iter_* directories; name the --save directory of a run",
+                       directory);
+        origin_check_megatron(directory, err);
+        return -1;
+    }
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)

@@ -295,8 +295,7 @@ static int check_numbers(const struct arguments *a, const struct options_result 
     return 0;
 }
 
-/* A dry run is for GPUs, which this node may not have, unless --device is cpu. */
-static int trains_on_cpus(const struct arguments *a)
+int arguments_on_cpus(const struct arguments *a)
 {
     if (a->dry_run)
         return a->device == DEVICE_CPU;
@@ -306,7 +305,7 @@ static int trains_on_cpus(const struct arguments *a)
 /* CPUs compute in fp32, with weights that are rounded to fp16. */
 static int emulates(const struct arguments *a)
 {
-    return a->mlm.memory_efficient_fp16 && trains_on_cpus(a);
+    return a->mlm.memory_efficient_fp16 && arguments_on_cpus(a);
 }
 
 /* On CPUs all other tensors are fp32. */
@@ -314,7 +313,7 @@ static int check_gradient_type(const struct arguments *a, struct error *err)
 {
     if (!a->gradients_bf16)
         return 0;
-    if (!a->bf16 && (a->fp16 || !trains_on_cpus(a)))
+    if (!a->bf16 && (a->fp16 || !arguments_on_cpus(a)))
         return error_set(err, "--grad-reduce-in-bf16 requires --bf16; add it, or drop this option");
     return 0;
 }
@@ -506,7 +505,7 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 /* With --device auto, the device may differ between nodes. */
 static int check_device(struct arguments *a, struct error *err)
 {
-    if (!trains_on_cpus(a) || (!a->bf16 && !a->fp16) || emulates(a))
+    if (!arguments_on_cpus(a) || (!a->bf16 && !a->fp16) || emulates(a))
         return 0;
     a->reads_files = a->device == DEVICE_AUTO;
     if (a->device == DEVICE_AUTO)

@@ -160,6 +160,10 @@ void arguments_default(struct arguments *arguments);
 int arguments_derive(struct arguments *arguments, const struct options_result *given,
                      const struct world *world, struct error *err);
 
+/* Does the run train on CPUs? A dry run is for GPUs, which this node may not have, unless --device
+ * is cpu. */
+int arguments_on_cpus(const struct arguments *arguments);
+
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 

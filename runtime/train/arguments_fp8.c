@@ -2,11 +2,9 @@
 /* Options of fp8, with Megatron's names, defaults and meanings. */
 #include "arguments_private.h"
 #include "fp8_layers.h"
-#include "ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The words of --fp8-recipe. */
 enum { RECIPE_DELAYED, RECIPE_TENSORWISE, RECIPE_BLOCKWISE, RECIPE_MXFP8 };
@@ -46,7 +44,7 @@ static int check_type(const struct arguments *a, struct error *err)
 {
     if (a->fp16)
         return error_set(err, "--fp8-format and --fp16 cannot be used together; use --bf16");
-    if (!a->bf16 && strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
+    if (!a->bf16 && !arguments_on_cpus(a))
         return error_set(
             err, "--fp8-format requires --bf16, the type of everything that is not in fp8; add it");
     return 0;

@@ -147,7 +147,7 @@ static void print_verdict(const struct arguments *a, const struct use uses[USES]
             printf("  %s: %.1f GiB free\n", cards[i].name, cards[i].memory - total);
     }
     if (fitting < CARDS) {
-        error_set(&advice, "  to need less");
+        error_set(&advice, "  the run is too large for %s of them", fitting ? "some" : "all");
         rank_memory_advise(a, &advice);
         printf("%s\n", advice.text);
     }

@@ -23,7 +23,7 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
 {
     int64_t most = 0;
 
-    if (strcmp(ranks_device((enum device_choice)a->device), "cpu") != 0)
+    if (!arguments_on_cpus(a))
         return 0;
     for (int i = 0; i < p->bucket_count; i++) {
         int64_t both = p->buckets[i].size + bucket_shard(&p->buckets[i], 0).count;
@@ -37,9 +37,7 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
 /* The type of Muon's products: see muon_create. */
 static enum device_type muon_type(const struct arguments *a)
 {
-    int on_cpu = strcmp(ranks_device((enum device_choice)a->device), "cpu") == 0;
-
-    return on_cpu || a->muon.fp32 ? TYPE_FP32 : TYPE_BF16;
+    return arguments_on_cpus(a) || a->muon.fp32 ? TYPE_FP32 : TYPE_BF16;
 }
 
 int rank_memory_of(const struct arguments *a, const struct layout_position *at,

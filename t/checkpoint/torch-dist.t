@@ -73,6 +73,12 @@ unlike "$out" damaged "  and nothing is damaged"
 try "$megatron" checkpoint inspect trained
 is "$rc" 2 "inspect of one"
 like "$out" 'trained contains a Megatron-LM checkpoint \(torch_dist\); import it first' "  says the same"
+train 1 --load trained/iter_0000001
+is "$rc" 2 "train --load of its iteration"
+like "$out" 'iter_0000001 contains a Megatron-LM checkpoint \(torch_dist\); import it first' "  says the same"
+try "$megatron" checkpoint inspect trained/iter_0000001
+is "$rc" 2 "inspect of its iteration"
+like "$out" 'iter_0000001 contains a Megatron-LM checkpoint \(torch_dist\); import it first' "  says the same"
 
 # Damaged and hostile files: one line, and nothing is left.
 refused() {

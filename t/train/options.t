@@ -42,7 +42,7 @@ verdict=(--dry-run --num-layers 24 --hidden-size 2048 --num-attention-heads 16 -
 try "$megatron" train "${verdict[@]}" --micro-batch-size 8
 is "$(head -n 1 <<<"$out")" "fits: A100-80, H100, H200, B200" "the first line is the verdict" || diag "$out"
 like "$out" 'A100-40: [0-9.]+ GiB too much; the largest part is: activations \([0-9.]+ GiB\)' "  what is too large"
-like "$out" 'to need less; use a smaller --micro-batch-size' "  what to do"
+like "$out" '^  the run is too large for some of them; use a smaller --micro-batch-size, ' "  what to do"
 unlike "$out" 'context_parallel_size' "  the arguments only with --verbose"
 fused=$(sed -nE 's/.*attention workspace ([0-9.]+).*/\1/p' <<<"$out")
 try "$megatron" train "${verdict[@]}" --micro-batch-size 8 --attention-backend unfused
@@ -61,6 +61,16 @@ try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 -
 like "$out" 'total [0-9.]+; MPI reduction buffer 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
 try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
 unlike "$out" 'MPI' "  and of one rank"
+# A dry run is for GPUs, also on a node that has none.
+gpus=(--dry-run --world-size 2 --num-layers 2 --hidden-size 512 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2
+    --lr 1e-3 --train-iters 4 --vocab-size 8000 --mock-data --bf16 --optimizer muon)
+try "$megatron" train "${gpus[@]}" --device cuda
+with=$out
+try "$megatron" train "${gpus[@]}"
+is "$(grep GiB <<<"$out")" "$(grep GiB <<<"$with")" "  and of GPUs on a node without them"
+like "$out" 'memory \(GiB\): .* total [0-9.]+$' "  which need no buffer of MPI"
+try "$megatron" train "${gpus[@]}" --num-layers 200 --hidden-size 16384
+like "$out" '^  the run is too large for all of them; use a smaller --micro-batch-size, ' "a run that fits no GPU"
 
 # --- Memory that turns out not to be available. (With sanitizers a limit of address space stops the program itself.)
 # shellcheck disable=SC2016
