@@ -154,7 +154,7 @@ static void begin(int number, int count)
     cluster.count = count;
     for (fake_block &block : cluster.blocks) {
         block.shared = (uint8_t *)aligned_alloc(4096, SHARED_BYTES / 4096 * 4096 + 4096);
-        memset(block.shared, 0x7f, SHARED_BYTES); /* NaN */
+        memset(block.shared, 0xff, SHARED_BYTES); /* NaN */
     }
     for (int i = 0; i < CLUSTER_THREADS; i++) {
         fiber &f = fibers[i];

@@ -68,9 +68,10 @@ static double slope(enum activation activation, double x)
 struct comparison {
     double difference = 0, size = 0;
 
+    /* NaN is the largest difference. */
     void add(double got, double expected)
     {
-        if (!(fabs(got - expected) <= difference))
+        if (!std::isnan(difference) && !(fabs(got - expected) <= difference))
             difference = fabs(got - expected);
         size = fmax(size, fabs(expected));
     }
