@@ -141,8 +141,7 @@ static int start(const struct call *c, MPI_Datatype type, MPI_Request *request)
 
     switch (c->what.kind) {
     case CPU_ALL_REDUCE:
-        return MPI_Iallreduce(MPI_IN_PLACE, c->what.to, count, type,
-                              operator_of(c), comm, request);
+        return MPI_Iallreduce(MPI_IN_PLACE, c->what.to, count, type, operator_of(c), comm, request);
     case CPU_ALL_GATHER:
         return MPI_Iallgather((const char *)c->what.from == own ? MPI_IN_PLACE : c->what.from,
                               count, type, c->what.to, count, type, comm, request);

@@ -14,7 +14,8 @@
  * - Gradients of weights, biases and norms are written directly to main gradients: with
  *   'accumulate' 0 the call overwrites them (first micro-batch, so nothing is ever cleared), with 1
  *   it adds. Those of matrices and tables have the type 'gradient' of their shape, fp32 or bf16;
- *   a sum is computed in fp32 and rounded once per call. Those of vectors are fp32. */
+ *   then each call rounds its result, and a product possibly before it is added, too. Those of
+ *   vectors are fp32. */
 #ifndef MEGATRON_OPERATION_H
 #define MEGATRON_OPERATION_H
 
@@ -103,7 +104,31 @@ enum activation {
     ACTIVATION_GELU_ERF,  /* x * normal CDF(x): BERT, RoBERTa and GPT-NeoX */
     ACTIVATION_TANH,      /* of OPERATION_ACTIVATION only: BERT's pooler */
     ACTIVATION_SQUARED_RELU,
+    /* Gates, in the order of enum gate; of linear layers only. */
+    ACTIVATION_SWIGLU,
+    ACTIVATION_GEGLU,
+    ACTIVATION_QUICK_GEGLU,
 };
+
+/* y = f(gate) * up, where a row of x is (gate, up), 'cols' each. f is silu for SwiGLU, GELU for
+ * GeGLU, and x * sigmoid(1.702 x) for quick GeGLU. */
+enum gate { GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU };
+
+static inline enum activation gate_activation(enum gate gate)
+{
+    return (enum activation)(ACTIVATION_SWIGLU + (int)gate);
+}
+
+static inline int is_gated(enum activation activation)
+{
+    return activation >= ACTIVATION_SWIGLU;
+}
+
+/* The gate of a gated activation. */
+static inline enum gate activation_gate(enum activation activation)
+{
+    return (enum gate)((int)activation - ACTIVATION_SWIGLU);
+}
 
 /* y = activation(x W^T + bias).
  * LINEAR_FORWARD: 'bias' and 'activation' are the epilogue; with save_pre the value before the
@@ -112,6 +137,11 @@ enum activation {
  *   at 'pre' (rows, in), the saved value of the layer that produced x; with 'bias' the column sums
  *   of the result are that layer's bias gradient 'dbias' (in).
  * LINEAR_WGRAD: dW = dy^T x; with 'bias' also dbias (out) = column sums of dy. 'activation' NONE.
+ *
+ * With a gate y has half as many columns as 'out', and 'pre' is always written: y is
+ * OPERATION_SWIGLU of 'pre', which is rounded to the type. DGRAD: dx and 'pre' have 2 * in columns,
+ * and dx is OPERATION_SWIGLU_BACKWARD of the rounded product dy W, which is left nowhere or in
+ * 'product'. 'bias' is 0, and no operand is fp8.
  *
  * fp8: both factors of a product are fp8, with the inverse of their scale, and its result is not.
  * Tensor cores take 8-bit factors only with the summed dimension contiguous, so DGRAD takes the
@@ -144,11 +174,21 @@ struct linear_shape {
     int save_pre;
 };
 
+/* Is this a layer that the comment above allows, as far as gates are concerned? */
+static inline int linear_gate_is_valid(enum operation_kind kind, const struct linear_shape *shape)
+{
+    if (!is_gated(shape->activation))
+        return 1;
+    return type_size(shape->types.x) > 1 && linear_types_equal(&shape->types) &&
+           (kind == OPERATION_LINEAR_FORWARD ? shape->out % 2 == 0
+                                             : kind == OPERATION_LINEAR_DGRAD && !shape->bias);
+}
+
 struct linear_forward_operands {
     const void *x;      /* (rows, in) */
     const void *weight; /* (out, in) */
     const void *bias;   /* (out) */
-    void *y;            /* (rows, out) */
+    void *y;            /* (rows, out); with a gate (rows, out / 2) */
     void *pre;          /* (rows, out) */
     struct operand_scale x_scale, weight_scale, y_scale;
 };
@@ -156,8 +196,9 @@ struct linear_forward_operands {
 struct linear_dgrad_operands {
     const void *dy;     /* (rows, out) */
     const void *weight; /* (out, in) */
-    const void *pre;    /* (rows, in) */
-    void *dx;           /* (rows, in) */
+    const void *pre;    /* (rows, in); with a gate (rows, 2 * in) */
+    void *dx;           /* as 'pre'; with a gate it may be the memory of 'pre' */
+    void *product;      /* (rows, in) scratch memory, with a gate */
     float *dbias;       /* (in) main gradient of the layer before */
     int accumulate;     /* of dbias */
     struct operand_scale dy_scale, weight_scale, dx_scale;
@@ -313,10 +354,7 @@ struct rope_operands {
     const float *cosine, *sine; /* (positions, rotary / 2) */
 };
 
-/* y = f(gate) * up, where a row of x is (gate, up), 'cols' each. f is silu for SwiGLU, GELU for
- * GeGLU, and x * sigmoid(1.702 x) for quick GeGLU. */
-enum gate { GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU };
-
+/* y = f(gate) * up; see enum gate. */
 struct swiglu_shape {
     int64_t rows, cols;
     enum device_type type, y_type; /* of x and dy; of y and dx */

@@ -183,6 +183,7 @@ void row_parallel_backward(struct model *m, const struct linear *linear,
                   &(struct linear_dgrad_operands){.dy = dy,
                                                   .pre = layer->pre,
                                                   .dx = layer->dx,
+                                                  .product = layer->product,
                                                   .dbias = layer->dbias,
                                                   .accumulate = accumulate},
                   NULL, 0);

@@ -60,11 +60,13 @@ void row_parallel_forward(struct model *m, const struct linear *linear, int weig
                           const struct fp8_input *input);
 
 /* From 'dpart' (P, h), the gradient of the output: dx (R, in) and the gradient of the weights.
- * 'pre' and 'dbias' belong to the layer that produced x; see linear_spec. */
+ * 'pre' and 'dbias' belong to the layer that produced x; see linear_spec. With a gate dx is as
+ * wide as 'pre'. */
 struct row_parallel_gradient {
     int weight;
     void *x, *dpart, *dx;
     const void *pre;
+    void *product; /* of a gate's gradient, as in operation.h */
     float *dbias;
     const struct fp8_input *input; /* as in the forward pass */
 };

@@ -14,10 +14,10 @@ struct mlp_memory {
 
 struct mlp_common {
     struct linear fc1, fc2;
-    struct device_plan *swiglu, *swiglu_backward;
-    struct device_plan *activation; /* recomputes 'activated' from 'pre' */
-    void *dactivated;               /* (R, ffn) */
-    int fused;                      /* see is_fused */
+    struct device_plan *swiglu, *swiglu_backward; /* a gate apart from the products */
+    struct device_plan *again;                    /* recomputes 'activated' from 'pre' */
+    void *dactivated;                             /* (R, ffn) */
+    int fused;                                    /* see is_fused */
 };
 
 /* The gate, if there is one, comes before the projection that it multiplies. */
@@ -48,12 +48,19 @@ static void add_parameters(struct builder *b, struct block *block)
     block->dropout_purpose = (uint32_t)(RNG_MLP_DROPOUT + block->number);
 }
 
+/* The activation of an MLP without gate. */
 static enum activation activation_of(const struct model_config *c)
 {
     return c->swiglu                          ? ACTIVATION_NONE
            : c->activation != ACTIVATION_NONE ? c->activation
            : c->gelu_erf                      ? ACTIVATION_GELU_ERF
                                               : ACTIVATION_GELU_TANH;
+}
+
+/* The activation that products take with them: all but the gate beside fp8, which stays apart. */
+static enum activation product_activation(const struct model_config *c, const struct block *block)
+{
+    return c->swiglu && !block->fp8 ? gate_activation(c->gate) : activation_of(c);
 }
 
 /* With both layers in fp8, the activation and its gradient are computed where they are cast, from
@@ -137,13 +144,35 @@ static void plan_fused(struct planner *p, struct model *m, const struct block *b
     linear_plan(p, m, &common->fc2, &fc2);
 }
 
+/* What recomputes the activated values, and a gate that no product takes with it. */
+static void plan_gate(struct planner *p, struct model *m, const struct block *block)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    struct mlp_common *common = block->common;
+    int apart = c->swiglu && !is_gated(product_activation(c, block));
+    struct operation swiglu = {.kind = OPERATION_SWIGLU,
+                               .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
+    struct operation backward = {.kind = OPERATION_SWIGLU_BACKWARD, .swiglu = swiglu.swiglu};
+    struct operation again = {
+        .kind = OPERATION_ACTIVATION,
+        .activation = {z->rows * z->ffn, c->type, c->type, activation_of(c), 0}};
+
+    if (apart)
+        planner_make(p, &common->swiglu, &swiglu);
+    if (apart && trains(m))
+        planner_make(p, &common->swiglu_backward, &backward);
+    if (c->recompute == RECOMPUTE_SELECTIVE)
+        planner_make(p, &common->again, c->swiglu ? &swiglu : &again);
+}
+
 /* The bias gradient of fc1 comes with the dgrad of fc2, except with SwiGLU. */
 static void plan_apart(struct planner *p, struct model *m, const struct block *block)
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
-    enum activation activation = activation_of(c);
+    enum activation activation = product_activation(c, block);
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
@@ -158,20 +187,10 @@ static void plan_apart(struct planner *p, struct model *m, const struct block *b
                                     .before = activation,
                                     .before_bias = c->linear_bias && !c->swiglu,
                                     .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_FC2) : 0};
-    struct operation swiglu = {.kind = OPERATION_SWIGLU,
-                               .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
-    struct operation again = {.kind = OPERATION_ACTIVATION,
-                              .activation = {z->rows * z->ffn, c->type, c->type, activation, 0}};
 
     linear_plan(p, m, &common->fc1, &fc1);
     linear_plan(p, m, &common->fc2, &fc2);
-    if (c->swiglu)
-        planner_make(p, &common->swiglu, &swiglu);
-    swiglu.kind = OPERATION_SWIGLU_BACKWARD;
-    if (c->swiglu && trains(m))
-        planner_make(p, &common->swiglu_backward, &swiglu);
-    if (!c->swiglu && c->recompute == RECOMPUTE_SELECTIVE)
-        planner_make(p, &common->activation, &again);
+    plan_gate(p, m, block);
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -195,7 +214,7 @@ static void release(void *shared)
     linear_release(&common->fc2);
     plan_destroy(common->swiglu);
     plan_destroy(common->swiglu_backward);
-    plan_destroy(common->activation);
+    plan_destroy(common->again);
 }
 
 static struct column_parallel fc1_of(struct pass *p, struct block *block)
@@ -218,13 +237,11 @@ static void *fc2_input(struct pass *p, struct block *block)
     return common->fused ? a->pre : a->activated;
 }
 
-static void run_swiglu_forward(struct pass *p, struct block *block)
+static void run_gate(struct pass *p, struct block *block, struct device_plan *swiglu)
 {
-    const struct mlp_common *common = block->common;
     struct mlp_memory *a = memory_of(p, block);
 
-    run_swiglu(common->swiglu, compute(p->m),
-               &(struct swiglu_operands){.x = a->pre, .y = a->activated});
+    run_swiglu(swiglu, compute(p->m), &(struct swiglu_operands){.x = a->pre, .y = a->activated});
 }
 
 /* The output of the norm -> pre, activated */
@@ -237,7 +254,7 @@ static void expand(struct pass *p, struct block *block)
     column_parallel_forward(p->m, &common->fc1, &fc1,
                             common->swiglu || common->fused ? a->pre : a->activated, a->pre);
     if (common->swiglu)
-        run_swiglu_forward(p, block);
+        run_gate(p, block, common->swiglu);
 }
 
 static void forward(struct pass *p, struct block *block)
@@ -260,10 +277,10 @@ static void recompute(struct pass *p, struct block *block)
         forward(p, block);
     else if (p->m->config.recompute == RECOMPUTE_FULL)
         expand(p, block);
-    else if (common->swiglu)
-        run_swiglu_forward(p, block);
+    else if (!common->fused && p->m->config.swiglu)
+        run_gate(p, block, common->again);
     else if (!common->fused)
-        run_activation(common->activation, compute(p->m),
+        run_activation(common->again, compute(p->m),
                        &(struct activation_operands){.x = a->pre, .y = a->activated});
 }
 
@@ -274,24 +291,24 @@ static void backward(struct pass *p, struct block *block)
     struct mlp_memory *a = memory_of(p, block);
     struct column_parallel fc1 = fc1_of(p, block);
     float *dbias = gradient(m, block->tensors[FC1_BIAS]);
-    void *dpre = common->dactivated;
+    int gate = m->config.swiglu && !common->fused;
+    void *dpre = gate ? a->pre : common->dactivated; /* pre is not needed any more */
     const struct row_parallel_gradient fc2 = {.weight = block->tensors[FC2],
                                               .x = fc2_input(p, block),
                                               .dpart = p->dx,
-                                              .dx = common->dactivated,
+                                              .dx = common->swiglu ? common->dactivated : dpre,
                                               .pre = a->pre,
+                                              .product = common->dactivated,
                                               .dbias = dbias,
                                               .input = &a->fc2_input};
 
     row_parallel_backward(m, &common->fc2, &fc2, p->accumulate);
-    if (common->swiglu) {
-        dpre = a->pre; /* not needed any more */
+    if (common->swiglu)
         run_swiglu_backward(
             common->swiglu_backward, compute(m),
             &(struct swiglu_backward_operands){.dy = common->dactivated, .x = a->pre, .dx = dpre});
-    }
-    column_parallel_backward(m, &common->fc1, &fc1, dpre,
-                             common->swiglu || common->fused ? dbias : NULL, p->accumulate);
+    column_parallel_backward(m, &common->fc1, &fc1, dpre, gate || common->fused ? dbias : NULL,
+                             p->accumulate);
     p->dy = m->scratch.dy;
 }
 

@@ -67,8 +67,8 @@ struct model {
     struct parameters parameters;
     struct overlap overlap; /* the compute stream, and collectives beside it */
     char *weights;
-    char *gradients;      /* config's type of gradients */
-    float *vectors;       /* gradients of vectors until a bucket is complete; NULL: in 'gradients' */
+    char *gradients; /* config's type of gradients */
+    float *vectors;  /* gradients of vectors until a bucket is complete; NULL: in 'gradients' */
     float *start_weights; /* see model_start_weights */
     char *activations;
     char *cache;        /* KV cache: (layers, samples, cache, kv) */

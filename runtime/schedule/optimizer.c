@@ -253,9 +253,8 @@ static void reduce_tied(struct optimizer *o)
     if (tied < 0)
         return;
     tensor = &o->parameters->tensors[tied];
-    comm_all_reduce(o->parallel->embedding, o->reduce_stream,
-                    gradient_at(o, tensor->offset), (size_t)tensor->elements,
-                    model_gradient_type(o->model), COMM_SUM);
+    comm_all_reduce(o->parallel->embedding, o->reduce_stream, gradient_at(o, tensor->offset),
+                    (size_t)tensor->elements, model_gradient_type(o->model), COMM_SUM);
     reduce_bucket(o, &o->parameters->buckets[tensor->bucket]);
 }
 

@@ -13,9 +13,8 @@ static int64_t clamp(int64_t x, int64_t low, int64_t high)
 static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t first,
                        int64_t last, struct error *err)
 {
-    struct operation op = {
-        .kind = OPERATION_SQUARE_SUM,
-        .square_sum = {last - first, model_gradient_type(o->model)}};
+    struct operation op = {.kind = OPERATION_SQUARE_SUM,
+                           .square_sum = {last - first, model_gradient_type(o->model)}};
     struct segment *segment = &o->segments[o->segment_count];
 
     if (last <= first)

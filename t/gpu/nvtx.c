@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a profiler sees of a run: NVTX loads this library (NVTX_INJECTION64_PATH) as it loads that of Nsight Systems, and it
- * writes each range to the file NVTX_LOG as the thread opens and closes it: "push NAME" and "pop". */
+/* What a profiler sees of a run: NVTX loads this library (NVTX_INJECTION64_PATH) as it loads that
+ * of Nsight Systems, and it writes each range to the file NVTX_LOG as the thread opens and closes
+ * it: "push NAME" and "pop". */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ int InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table)
     const char *path = getenv("NVTX_LOG");
 
     out = path ? fopen(path, "w") : NULL;
-    if (!out || !callbacks || !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &core, &size) ||
+    if (!out || !callbacks ||
+        !callbacks->GetModuleFunctionTable(NVTX_CB_MODULE_CORE, &core, &size) ||
         size <= NVTX_CBID_CORE_RangePop)
         return 0;
     *core[NVTX_CBID_CORE_RangePushA] = (NvtxFunctionPointer)push;

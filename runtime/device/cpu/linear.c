@@ -208,12 +208,30 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
                          err);
 }
 
+/* --- Gates ------------------------------------------------------------------------------------ */
+
+/* Run the gate's own operation, or with 'backward' its gradient. */
+static void run_gate(const struct cpu_plan *plan, int backward, int64_t cols, const void *operands)
+{
+    const struct linear_shape *shape = &plan->operation.linear;
+    struct cpu_plan inner = *plan;
+    struct error ignored; /* all are fp32 */
+
+    inner.operation =
+        (struct operation){.kind = backward ? OPERATION_SWIGLU_BACKWARD : OPERATION_SWIGLU,
+                           .swiglu = {shape->rows, cols, shape->types.x, shape->types.x,
+                                      activation_gate(shape->activation)}};
+    cpu_plan_elementwise(&inner, &ignored);
+    inner.work(&inner, operands);
+}
+
 /* --- Operations ------------------------------------------------------------------------------- */
 
 static void work_forward(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
     const struct linear_forward_operands *o = operands;
+    int gated = is_gated(shape->activation);
     struct product p = {
         .m = shape->rows,
         .n = shape->out,
@@ -223,23 +241,27 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
         .b = o->weight,
         .ldb = shape->in,
         .b_transposed = 1,
-        .c = o->y,
+        .c = gated ? o->pre : o->y,
         .alpha = 1,
         .bias = shape->bias ? o->bias : NULL,
-        .pre = shape->save_pre ? o->pre : NULL,
-        .activation = shape->activation,
+        .pre = shape->save_pre && !gated ? o->pre : NULL,
+        .activation = gated ? ACTIVATION_NONE : shape->activation,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->x, shape->types.x, o->weight, shape->types.weight,
                        *o->x_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
+    if (gated)
+        run_gate(plan, 0, shape->out / 2, &(struct swiglu_operands){.x = o->pre, .y = o->y});
 }
 
 static void work_dgrad(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
     const struct linear_dgrad_operands *o = operands;
+    int gated = is_gated(shape->activation);
+    enum activation activation = gated ? ACTIVATION_NONE : shape->activation;
     struct product p = {
         .m = shape->rows,
         .n = shape->in,
@@ -248,16 +270,19 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         .lda = shape->out,
         .b = o->weight,
         .ldb = shape->in,
-        .c = o->dx,
+        .c = gated ? o->product : o->dx,
         .alpha = 1,
-        .saved_pre = shape->activation != ACTIVATION_NONE ? o->pre : NULL,
-        .activation = shape->activation,
+        .saved_pre = activation != ACTIVATION_NONE ? o->pre : NULL,
+        .activation = activation,
     };
 
     if (is_fp8(plan))
         product_of_fp8(plan, &p, o->dy, shape->types.y, o->weight, shape->types.weight,
                        *o->dy_scale.inverse * *o->weight_scale.inverse);
     product_run(plan, &p);
+    if (gated)
+        run_gate(plan, 1, shape->in,
+                 &(struct swiglu_backward_operands){.dy = o->product, .x = o->pre, .dx = o->dx});
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
 }
@@ -310,8 +335,8 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
                        *o->dy_scale.inverse * *o->x_scale.inverse);
     product_run(plan, &p);
     if (is_narrow(plan)) {
-        struct narrowing n = {p.c, o->dweight, shape->out * shape->in,
-                              threads_count(plan->threads), o->accumulate};
+        struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),
+                              o->accumulate};
 
         threads_run(plan->threads, n.parts, narrow_part, &n);
     }
@@ -327,6 +352,8 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
         return cpu_refuse_type(err);
     if (!cpu_is_gradient_type(shape->types.gradient))
         return cpu_refuse_type(err);
+    if (!linear_gate_is_valid(plan->operation.kind, shape))
+        return error_bug(err, "no linear layer has a gate of this kind");
     if (shape->rows > INT32_MAX || shape->in > INT32_MAX || shape->out > INT32_MAX)
         return error_set(err,
                          "a matrix product of %lld x %lld x %lld is too large for the CPU device; "

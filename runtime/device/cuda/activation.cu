@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations and gated activations (SwiGLU and its relatives), with their gradients. */
-#include "gelu.cuh"
+#include "gate.cuh"
 #include "pointwise.cuh"
 
 namespace
@@ -54,63 +54,6 @@ __global__ void activation_backward_kernel(const T *x, const T *dy, T *y, int64_
     store_vector(y + i, v, count - i, wide);
 }
 
-__device__ inline float sigmoid(float x)
-{
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-/* f of a gate, see operation.h, and its derivative; both for VECTOR numbers. */
-template <gate GATE> struct gate_function {
-    /* up *= f(x) */
-    static __device__ inline void apply(const float *x, float *up)
-    {
-        float f[VECTOR];
-
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            f[k] = x[k];
-        if (GATE == GATE_GELU_TANH)
-            gelu_tanh<VECTOR>(f);
-        else
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++)
-                f[k] *= sigmoid(GATE == GATE_SILU ? x[k] : 1.702f * x[k]);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            up[k] *= f[k];
-    }
-
-    /* x and up become their gradients. */
-    static __device__ inline void differentiate(float *x, float *up, const float *d)
-    {
-        float slope[VECTOR], dup[VECTOR];
-
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            slope[k] = d[k] * up[k];
-            dup[k] = d[k];
-        }
-        if (GATE == GATE_GELU_TANH) {
-            gelu_tanh_gradient<VECTOR>(x, slope);
-        } else {
-            constexpr float BY = GATE == GATE_SILU ? 1.0f : 1.702f;
-
-#pragma unroll
-            for (int k = 0; k < VECTOR; k++) {
-                const float open = sigmoid(BY * x[k]);
-
-                slope[k] *= open + BY * x[k] * open * (1.0f - open);
-            }
-        }
-        apply(x, dup);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            x[k] = slope[k];
-            up[k] = dup[k];
-        }
-    }
-};
-
 template <typename T, gate GATE>
 __global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t cols, bool wide)
 {
@@ -133,7 +76,7 @@ __global__ void __launch_bounds__(ROW_THREADS) swiglu(const T *x, T *y, int64_t 
 
             unpack(gates[i], gate);
             unpack(ups[i], up);
-            gate_function<GATE>::apply(gate, up);
+            gate_function<GATE, VECTOR>::apply(gate, up);
             store_vector(y + c + i * walk, up, cols - c - i * walk, wide);
         }
     }
@@ -153,7 +96,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         load_vector(x + c, gate, count, wide);
         load_vector(x + cols + c, up, count, wide);
         load_vector(dy + c, d, count, wide);
-        gate_function<GATE>::differentiate(gate, up, d);
+        gate_function<GATE, VECTOR>::differentiate(gate, up, d);
         store_vector(dx + c, gate, count, wide);
         store_vector(dx + cols + c, up, count, wide);
     }

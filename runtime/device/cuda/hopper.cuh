@@ -29,7 +29,8 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 find_tensor_map_encode(void)
 }
 
 /* Describe a tensor of 16-bit elements with 'rank' dimensions, at most 4, that is copied in boxes
- * whose lines have 128 bytes. False if that is impossible. */
+ * whose lines have 128 or 64 bytes, swizzled in shared memory over as many. False if that is
+ * impossible. */
 static inline bool describe_tensor(CUtensorMap *map, bool is_bf16, int rank, const void *tensor,
                                    const cuuint64_t *dims, const cuuint64_t *pitch,
                                    const cuuint32_t *box)
@@ -41,7 +42,8 @@ static inline bool describe_tensor(CUtensorMap *map, bool is_bf16, int rank, con
            !encode(map,
                    is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                    (cuuint32_t)rank, (void *)tensor, dims, pitch, box, ones,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
@@ -161,13 +163,18 @@ __device__ inline void bytes_load(uint32_t to, const void *from, int bytes, uint
 
 /* TMA load of the tile at these coordinates, innermost first; the barrier counts its bytes.
  * Elements outside the tensor are 0. */
-__device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int z, int w,
-                                 uint32_t barrier)
+__device__ inline void tile_load_at(uint32_t to, const CUtensorMap *map, int x, int y, int z, int w,
+                                    uint32_t barrier)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
                  " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-                 "l"(map), "r"(barrier), "r"(0), "r"(y), "r"(z), "r"(w)
+                 "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
+}
+__device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int z, int w,
+                                 uint32_t barrier)
+{
+    tile_load_at(to, map, 0, y, z, w, barrier);
 }
 
 /* The same for a matrix. */
@@ -388,6 +395,14 @@ __device__ inline void store_blocks(uint32_t address, const uint32_t (&block)[4]
             "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
             "r"(block[0]), "r"(block[1]), "r"(block[2]), "r"(block[3])
             : "memory");
+}
+
+/* The same for two blocks, each transposed. */
+__device__ inline void store_two_blocks(uint32_t address, const uint32_t (&block)[2])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address),
+                 "r"(block[0]), "r"(block[1])
+                 : "memory");
 }
 
 #endif

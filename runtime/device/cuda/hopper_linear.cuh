@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products with an activation, or its derivative, in the epilogue: y = f(x W^T + b) and
- * dx = (dy W) f'(pre) with the column sums of dx.
+ * dx = (dy W) f'(pre) with the column sums of dx; the same for gates, without these sums.
  *
  * cuBLASLt has such epilogues only for GELU by tanh, and the tensor cores wait for them. Here a
  * block has a producer and two consumer warp groups ("workers"), each with 64 columns of a tile of
@@ -10,11 +10,16 @@
  * The products are computed transposed: the columns of y are the M of wgmma, its rows the N. So a
  * thread needs the bias of two columns only, and sums up two columns. Two blocks form a cluster:
  * their tiles have the same rows, so each of them loads half of the rows of x or dy for both (TMA
- * multicast). Blocks are persistent: one per multiprocessor. */
+ * multicast). Blocks are persistent: one per multiprocessor.
+ *
+ * With a gate the rows of W in a tile are 8 gates, their 8 ups, the next 8 gates, and so on: of the
+ * two columns of a thread the second is the up of the first. So y has half as many columns in a
+ * tile. The gradient's product has the usual columns; both halves of 'pre' are loaded for it, and
+ * their gradients are stored instead. */
 #ifndef MEGATRON_HOPPER_LINEAR_CUH
 #define MEGATRON_HOPPER_LINEAR_CUH
 
-#include "gelu.cuh"
+#include "gate.cuh"
 #include "hopper.cuh"
 
 /* For other architectures the kernels are empty, and their functions are unused. */
@@ -31,16 +36,21 @@ constexpr int STEP = 16;                 /* K of one wgmma instruction */
 constexpr int STRIPE = 16, STRIPES = ROWS / STRIPE;         /* rows that are activated together */
 constexpr int BLOCK = 32, BLOCKS = ROWS / BLOCK, SLOTS = 4; /* rows that are copied together */
 constexpr int BLOCK_BYTES = BLOCK * LINE, IN_BLOCK = BLOCK / STRIPE;
+/* With a gate, of each block that is copied the first half is gates and the second ups: half the
+ * columns forward, half the rows in the gradient, whose blocks are stripes. */
+constexpr int HALF_LINE = LINE / 2, HALF_BYTES = BLOCK_BYTES / 2;
+constexpr int EIGHT = 8; /* columns of gates, or ups, that are interleaved */
 constexpr int WARPS = GROUP / WARP;
 constexpr int BAND = 8; /* tiles of rows that are processed together, for the L2 cache */
 constexpr int LOADER_REGISTERS = 24, WORKER_REGISTERS = 240;
 static_assert((LOADER_REGISTERS + WORKERS * WORKER_REGISTERS) * GROUP <= 65536, "registers");
 
 struct linear_arguments {
-    CUtensorMap x;    /* (rows, depth), loaded in parts of tiles */
-    CUtensorMap w;    /* loaded in tiles */
-    CUtensorMap pre;  /* (rows, columns), stored forward, loaded by the gradient, in blocks */
-    CUtensorMap y;    /* (rows, columns), stored in blocks */
+    CUtensorMap x;   /* (rows, depth), loaded in parts of tiles */
+    CUtensorMap w;   /* loaded in tiles */
+    CUtensorMap pre; /* (rows, columns), stored forward, loaded by the gradient, in blocks */
+    CUtensorMap y;   /* (rows, columns), stored in blocks */
+    /* With a gate 'pre' and the gradient's y have twice as many columns. */
     const void *bias; /* (columns) forward, or NULL */
     float *partial;   /* gradient: column sums of ROWS rows each, or NULL */
     int rows, columns, depth;
@@ -63,18 +73,32 @@ __device__ inline int lane(void)
     return (int)threadIdx.x % WARP;
 }
 
-__device__ inline int tile_count(const struct linear_arguments &a)
+/* Columns of y, or of the gradient's product, in a tile. */
+__host__ __device__ constexpr int width_of(bool gradient, bool gated)
 {
-    return (a.rows + ROWS - 1) / ROWS * (a.columns / (CLUSTER * COLUMNS));
+    return gated && !gradient ? COLUMNS / 2 : COLUMNS;
+}
+
+/* A stripe is finished every so many stages. Small blocks are loaded two stripes ahead: memory
+ * needs that much time. */
+__host__ __device__ constexpr int spread_of(bool gradient, bool gated)
+{
+    return gated && gradient ? 2 : 1;
+}
+
+template <int WIDTH> __device__ inline int tile_count(const struct linear_arguments &a)
+{
+    return (a.rows + ROWS - 1) / ROWS * (a.columns / (CLUSTER * WIDTH));
 }
 
 /* Tile 'number' of a cluster: bands of rows, and in a band column by column. */
+template <int WIDTH>
 __device__ inline struct tile tile_at(const struct linear_arguments &a, int number)
 {
-    const int per_band = BAND * (a.columns / (CLUSTER * COLUMNS)), first = number / per_band * BAND;
+    const int per_band = BAND * (a.columns / (CLUSTER * WIDTH)), first = number / per_band * BAND;
     const int height = min(BAND, (a.rows + ROWS - 1) / ROWS - first), at = number % per_band;
 
-    return {(first + at % height) * ROWS, (at / height * CLUSTER + (int)cluster_rank()) * COLUMNS};
+    return {(first + at % height) * ROWS, (at / height * CLUSTER + (int)cluster_rank()) * WIDTH};
 }
 
 /* A ring of stages that are filled and emptied in order. */
@@ -92,28 +116,31 @@ struct stage {
 };
 
 /* Load a tile of W: K-major forward, else 64 columns after the other. */
-template <bool GRADIENT>
+template <bool GRADIENT, bool GATED>
 __device__ inline void load_weights(const struct linear_arguments &a, uint32_t to, int column,
                                     int k, uint32_t full)
 {
     if constexpr (GRADIENT) {
         matrix_load(to, &a.w, column, k, full);
         matrix_load(to + DEPTH * LINE, &a.w, column + SLICE, k, full);
+    } else if constexpr (GATED) {
+        tile_load_at(to, &a.w, k, 0, 0, column / EIGHT, full);
     } else {
         matrix_load(to, &a.w, k, column, full);
     }
 }
 
 /* Load the operands of all tiles. Called by one thread. */
-template <bool GRADIENT>
+template <bool GRADIENT, bool GATED>
 __device__ inline void load(const struct linear_arguments &a, struct shared_memory *shared)
 {
-    constexpr int PART = ROWS / CLUSTER;
+    constexpr int PART = ROWS / CLUSTER, WIDTH = width_of(GRADIENT, GATED);
     const int part = (int)cluster_rank() * PART;
     struct stage stage;
 
-    for (int n = (int)blockIdx.x / CLUSTER; n < tile_count(a); n += (int)gridDim.x / CLUSTER) {
-        const struct tile tile = tile_at(a, n);
+    for (int n = (int)blockIdx.x / CLUSTER; n < tile_count<WIDTH>(a);
+         n += (int)gridDim.x / CLUSTER) {
+        const struct tile tile = tile_at<WIDTH>(a, n);
 
         for (int k = 0; k < a.depth; k += DEPTH, stage.step()) {
             const uint32_t full = shared_address(&shared->full[stage.at]);
@@ -122,13 +149,18 @@ __device__ inline void load(const struct linear_arguments &a, struct shared_memo
             barrier_arrive_expect(full, W_BYTES + X_BYTES);
             matrix_load_shared(shared_address(shared->x[stage.at]) + (uint32_t)(part * LINE), &a.x,
                                k, tile.row + part, full, (1 << CLUSTER) - 1);
-            load_weights<GRADIENT>(a, shared_address(shared->w[stage.at]), tile.column, k, full);
+            load_weights<GRADIENT, GATED>(a, shared_address(shared->w[stage.at]), tile.column, k,
+                                          full);
         }
     }
 }
 
 /* One warp group that multiplies. PER_STAGE: stripes that are activated in a stage. */
 template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struct worker {
+    static constexpr bool GATED = ACTIVATION >= ACTIVATION_SWIGLU;
+    static constexpr enum gate GATE = (enum gate)(GATED ? ACTIVATION - ACTIVATION_SWIGLU : 0);
+    static constexpr int WIDTH = width_of(GRADIENT, GATED), OWN = WIDTH / WORKERS;
+    static constexpr int SPREAD = spread_of(GRADIENT, GATED);
     const struct linear_arguments &a;
     struct shared_memory *const shared;
     const int number;
@@ -154,10 +186,10 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
         return threadIdx.x % GROUP == 0;
     }
 
-    /* This thread's first column in a tile; the second one is 8 further on. */
+    /* This thread's first column in a tile; the second one is 8 further on, or its up. */
     __device__ inline int own_column(void) const
     {
-        return number * SLICE + (int)threadIdx.x % GROUP / WARP * 16 + lane() / 4;
+        return number * OWN + (int)threadIdx.x % GROUP / WARP * (OWN / WARPS) + lane() / 4;
     }
 
     /* This warp no longer needs the stage before the current one; both blocks load into it. */
@@ -261,14 +293,82 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
         }
     }
 
+    /* Address for store_blocks of stripe 'i' of a block of gates and ups: 16 rows, and this warp's
+     * 8 columns of both. */
+    __device__ inline uint32_t gated_address(int slot, int i) const
+    {
+        const int row = i * STRIPE + lane() / 16 * 8 + lane() % 8;
+
+        return half_line_address(slot, row) + (uint32_t)(lane() / 8 % 2 * HALF_BYTES);
+    }
+
+    /* Address of this warp's 8 columns in a row of 32; TMA swizzles lines of 64 bytes in pairs. */
+    __device__ inline uint32_t half_line_address(int slot, int row) const
+    {
+        const int chunk = (int)threadIdx.x % GROUP / WARP;
+
+        return shared_address(shared->blocks[number][slot]) +
+               (uint32_t)(row * HALF_LINE + (chunk ^ row / 2 % 4) * 16);
+    }
+
+    __device__ inline void store_gated(int block, int slot)
+    {
+        const int column = before.column + number * OWN, row = before.row + block * BLOCK;
+        const uint32_t from = shared_address(shared->blocks[number][slot]);
+
+        matrix_store(&a.pre, column, row, from);
+        matrix_store(&a.pre, a.columns + column, row, from + HALF_BYTES);
+        matrix_store(&a.y, column, row, from + BLOCK_BYTES);
+    }
+
+    /* Apply the gate to stripe 'i' of the tile before. */
+    __device__ inline void finish_gated_forward(int i)
+    {
+        const int block = i / IN_BLOCK, slot = block % 2 * 2, in = i % IN_BLOCK;
+        const uint32_t stripe[4] = {kept[4 * i], kept[4 * i + 1], kept[4 * i + 2], kept[4 * i + 3]};
+        uint32_t y[2];
+        float gate[4], up[4];
+
+        if (in == 0) {
+            if (leads())
+                tile_store_wait<1>();
+            group_sync(1 + number, GROUP);
+        }
+        store_blocks<true>(gated_address(slot, in), stripe);
+        unpack_pair(stripe[0], stripe[2], gate);
+        unpack_pair(stripe[1], stripe[3], up);
+        gate_function<GATE, 4>::apply(gate, up);
+        y[0] = pack_two<T>(up[0], up[1]);
+        y[1] = pack_two<T>(up[2], up[3]);
+        store_two_blocks(half_line_address(slot + 1, in * STRIPE + lane() % 16), y);
+        if (in == IN_BLOCK - 1 && all_wrote()) {
+            store_gated(block, slot);
+            tile_store_commit();
+        }
+    }
+
+    static __device__ inline void unpack_pair(uint32_t a, uint32_t b, float (&v)[4])
+    {
+        const float2 first = unpack_two<T>(a), second = unpack_two<T>(b);
+
+        v[0] = first.x;
+        v[1] = first.y;
+        v[2] = second.x;
+        v[3] = second.y;
+    }
+
     /* Start to load a block of 'pre' of a tile. Called by one thread. */
     __device__ inline void load_pre(const struct tile &tile, int block)
     {
         const uint32_t full = shared_address(&shared->pre_full[number][block % SLOTS]);
+        const uint32_t to = shared_address(shared->blocks[number][block % SLOTS]);
+        const int column = tile.column + number * SLICE;
+        const int row = tile.row + block * (GATED ? STRIPE : BLOCK);
 
         barrier_arrive_expect(full, BLOCK_BYTES);
-        matrix_load(shared_address(shared->blocks[number][block % SLOTS]), &a.pre,
-                    tile.column + number * SLICE, tile.row + block * BLOCK, full);
+        matrix_load(to, &a.pre, column, row, full);
+        if constexpr (GATED)
+            matrix_load(to + HALF_BYTES, &a.pre, a.columns + column, row, full);
     }
 
     /* Write the column sums of the tile before. */
@@ -322,9 +422,56 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
             store_totals();
     }
 
+    /* Turn block 'i' of gates and ups into their gradients, in place. */
+    __device__ inline void finish_gated_gradient(int i)
+    {
+        const int slot = i % SLOTS;
+        const uint32_t gate_at = address(slot, 0), up_at = address(slot, 1);
+        uint32_t gates[4], ups[4];
+
+        if (pending) {
+            barrier_wait(shared_address(&shared->pre_full[number][slot]), pre_parity);
+            if (slot == SLOTS - 1)
+                pre_parity ^= 1;
+        }
+        load_blocks<true>(gate_at, gates);
+        load_blocks<true>(up_at, ups);
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            float gate[4], up[4], d[4];
+
+            unpack_pair(gates[j], gates[j + 1], gate);
+            unpack_pair(ups[j], ups[j + 1], up);
+            unpack_pair(kept[4 * i + j], kept[4 * i + j + 1], d);
+            gate_function<GATE, 4>::differentiate(gate, up, d);
+            gates[j] = pack_two<T>(gate[0], gate[1]);
+            gates[j + 1] = pack_two<T>(gate[2], gate[3]);
+            ups[j] = pack_two<T>(up[0], up[1]);
+            ups[j + 1] = pack_two<T>(up[2], up[3]);
+        }
+        store_blocks<true>(gate_at, gates);
+        store_blocks<true>(up_at, ups);
+        if (i + 2 < STRIPES && leads() && pending) {
+            tile_store_wait<1>(); /* all but the block before */
+            load_pre(before, i + 2);
+        }
+        if (all_wrote()) {
+            const int column = before.column + number * SLICE, row = before.row + i * STRIPE;
+            const uint32_t from = shared_address(shared->blocks[number][slot]);
+
+            matrix_store(&a.y, column, row, from);
+            matrix_store(&a.y, a.columns + column, row, from + HALF_BYTES);
+            tile_store_commit();
+        }
+    }
+
     __device__ inline void finish(int i)
     {
-        if (GRADIENT)
+        if constexpr (GATED && GRADIENT)
+            finish_gated_gradient(i);
+        else if constexpr (GATED)
+            finish_gated_forward(i);
+        else if constexpr (GRADIENT)
             finish_gradient(i);
         else
             finish_forward(i);
@@ -337,7 +484,8 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
 
         if (!GRADIENT && a.bias) {
             bias[0] = to_float(((const T *)a.bias)[tile.column + own_column()]);
-            bias[1] = to_float(((const T *)a.bias)[tile.column + own_column() + 8]);
+            bias[1] =
+                to_float(((const T *)a.bias)[tile.column + own_column() + (GATED ? a.columns : 8)]);
         }
         product_wait<0>();
         settle(sums);
@@ -354,8 +502,9 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
         constexpr int SHARED_STAGES = STRIPES / PER_STAGE;
 
 #pragma unroll 1
-        for (int n = (int)blockIdx.x / CLUSTER; n < tile_count(a); n += (int)gridDim.x / CLUSTER) {
-            const struct tile tile = tile_at(a, n);
+        for (int n = (int)blockIdx.x / CLUSTER; n < tile_count<WIDTH>(a);
+             n += (int)gridDim.x / CLUSTER) {
+            const struct tile tile = tile_at<WIDTH>(a, n);
 
 #pragma unroll
             for (int k = 0; k < SHARED_STAGES; k++) {
@@ -363,6 +512,8 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
 #pragma unroll
                 for (int i = 0; i < PER_STAGE; i++)
                     finish(k * PER_STAGE + i);
+                if (SPREAD > 1)
+                    multiply(false);
             }
             if (GRADIENT && leads()) {
                 tile_store_wait<2>(); /* all but the last two blocks */
@@ -370,7 +521,7 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
                 load_pre(tile, 1);
             }
 #pragma unroll 1
-            for (int k = SHARED_STAGES * DEPTH; k < a.depth; k += DEPTH)
+            for (int k = SPREAD * SHARED_STAGES * DEPTH; k < a.depth; k += DEPTH)
                 multiply(false);
             keep(tile);
         }
@@ -382,6 +533,39 @@ template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE> struc
     }
 };
 
+/* All of a kernel: the work of one block. */
+template <typename T, activation ACTIVATION, bool GRADIENT, int PER_STAGE>
+__device__ inline void run_block(const struct linear_arguments &a, struct shared_memory *shared)
+{
+    constexpr bool GATED = ACTIVATION >= ACTIVATION_SWIGLU;
+    const int group = threadIdx.x / GROUP;
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(shared_address(&shared->full[i]), 1);
+            barrier_init(shared_address(&shared->empty[i]), CLUSTER * WORKERS * WARPS);
+        }
+        for (int i = 0; i < WORKERS * SLOTS; i++)
+            barrier_init(shared_address(&shared->pre_full[i / SLOTS][i % SLOTS]), 1);
+        barrier_init_done();
+    }
+    cluster_sync();
+    if (group == 0) {
+        registers_fewer<LOADER_REGISTERS>();
+        if (threadIdx.x == 0)
+            load<GRADIENT, GATED>(a, shared);
+    } else {
+        registers_more<WORKER_REGISTERS>();
+        worker<T, ACTIVATION, GRADIENT, PER_STAGE>(a, shared, group - 1).work();
+    }
+    cluster_sync(); /* the other block may still arrive at barriers of this one */
+}
+
+typedef void (*kernel)(struct linear_arguments);
+
 } // namespace
+
+/* The kernel of a gated layer, forward or of the gradient; NULL: there is none. */
+const void *hopper_gated_kernel(const struct linear_shape *shape, int gradient);
 
 #endif

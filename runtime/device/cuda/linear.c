@@ -27,7 +27,8 @@ struct linear {
     int failed;                /* being timed */
 };
 
-/* Memory for timing: every operand of the layer. */
+/* Memory for timing: every operand of the layer. With a gate, 'x' of the gradient is the product,
+ * and dx replaces 'pre'. */
 struct scratch {
     void *x, *weight, *bias, *y, *pre, *workspace, *dweight;
     float *dbias;
@@ -81,7 +82,32 @@ static void own(struct cuda_plan *plan, struct cuda_stream *stream, void *worksp
         cuda_fail_text(cuda_device_of(plan), "cannot launch our kernel of a linear layer");
 }
 
+/* Gates -------------------------------------------------------------------------------------- */
+
+static int gated(const struct linear_shape *s)
+{
+    return is_gated(s->activation);
+}
+
+static struct swiglu_shape gate_of(const struct linear_shape *s, int64_t cols)
+{
+    return (struct swiglu_shape){s->rows, cols, s->types.x, s->types.x,
+                                 activation_gate(s->activation)};
+}
+
 /* Forward ------------------------------------------------------------------------------------ */
+
+/* The activation by our kernel, from what the product has written. */
+static void activate(const struct linear_shape *s, struct cuda_stream *stream, const void *pre,
+                     void *y)
+{
+    const struct swiglu_shape gate = gate_of(s, s->out / 2);
+
+    if (gated(s))
+        kernel_swiglu(stream->native, &gate, &(struct swiglu_operands){.x = pre, .y = y});
+    else
+        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, pre, y);
+}
 
 static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                     const void *operands)
@@ -92,13 +118,13 @@ static void forward(struct cuda_plan *plan, struct cuda_stream *stream, void *wo
     int apart = s->activation != ACTIVATION_NONE && linear->variant == SPLIT;
     struct gemm_operands g = {.a = o->weight,
                               .b = o->x,
-                              .d = apart && s->save_pre ? o->pre : o->y,
+                              .d = apart && (s->save_pre || gated(s)) ? o->pre : o->y,
                               .bias = (void *)o->bias,
                               .aux = o->pre};
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
     if (apart)
-        kernel_activation(stream->native, s->activation, s->types.y, s->rows * s->out, g.d, o->y);
+        activate(s, stream, g.d, o->y);
 }
 
 static int make_forward(struct cuda_plan *plan, struct linear *linear, const struct scratch *t,
@@ -126,8 +152,11 @@ static int make_forward(struct cuda_plan *plan, struct linear *linear, const str
     else if (linear->variant == FUSED)
         shape.epilogue = s->bias ? GEMM_GELU_BIAS : GEMM_GELU;
     if (t)
-        scratch = (struct gemm_operands){
-            .a = t->weight, .b = t->x, .d = t->y, .bias = t->bias, .aux = t->pre};
+        scratch = (struct gemm_operands){.a = t->weight,
+                                         .b = t->x,
+                                         .d = gated(s) ? t->pre : t->y,
+                                         .bias = t->bias,
+                                         .aux = t->pre};
     linear->gemm = gemm_create(&cuda_device_of(plan)->gemm, &shape, t ? &scratch : NULL, err);
     return linear->gemm ? 0 : -1;
 }
@@ -140,9 +169,16 @@ static void split_dgrad(struct cuda_plan *plan, struct cuda_stream *stream, void
     const struct linear_shape *s = shape_of(plan);
     struct linear *linear = plan->parts;
     float *sums = (float *)((char *)workspace + GEMM_WORKSPACE);
-    struct gemm_operands g = {.a = o->weight, .b = o->dy, .d = o->dx};
+    struct gemm_operands g = {.a = o->weight, .b = o->dy, .d = gated(s) ? o->product : o->dx};
+    const struct swiglu_shape gate = gate_of(s, s->in);
 
     check(plan, gemm_run(linear->gemm, stream->native, &g, 0, workspace));
+    if (gated(s)) {
+        kernel_swiglu_backward(
+            stream->native, &gate,
+            &(struct swiglu_backward_operands){.dy = g.d, .x = o->pre, .dx = o->dx});
+        return;
+    }
     kernel_column_sums(stream->native, s->activation, s->types.x, s->rows, s->in, o->dx, o->pre,
                        o->dx, s->bias ? o->dbias : NULL, o->accumulate, sums,
                        cuda_device_of(plan)->processors);
@@ -346,8 +382,12 @@ static int run_trial(void *argument)
 
         plan->work(plan, &stream, t->workspace, &o);
     } else if (plan->base.kind == OPERATION_LINEAR_DGRAD) {
-        struct linear_dgrad_operands o = {
-            .dy = t->y, .weight = t->weight, .pre = t->pre, .dx = t->x, .dbias = t->dbias};
+        struct linear_dgrad_operands o = {.dy = t->y,
+                                          .weight = t->weight,
+                                          .pre = t->pre,
+                                          .dx = gated(shape_of(plan)) ? t->pre : t->x,
+                                          .product = t->x,
+                                          .dbias = t->dbias};
 
         plan->work(plan, &stream, t->workspace, &o);
     } else {
@@ -368,8 +408,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     struct cuda_device *device = cuda_device_of(plan);
     size_t size = type_size(s->types.x), wide = (size_t)(s->in > s->out ? s->in : s->out);
     size_t x = cuda_align((size_t)(s->rows * s->in) * size);
-    size_t y = cuda_align((size_t)(s->rows * s->out) * size);
-    size_t pre = plan->base.kind == OPERATION_LINEAR_DGRAD ? x : y;
+    size_t y = cuda_align((size_t)(s->rows * s->out) * size), pre = y;
     size_t weight = cuda_align((size_t)(s->in * s->out) * size);
     size_t dweight = cuda_align((size_t)(s->in * s->out) * type_size(s->types.gradient));
     size_t vector = cuda_align(wide * sizeof(float));
@@ -378,6 +417,10 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     size_t workspace = GEMM_WORKSPACE + (sums_in > sums_out ? sums_in : sums_out);
     char *at;
 
+    if (plan->base.kind == OPERATION_LINEAR_DGRAD)
+        pre = gated(s) ? 2 * x : x;
+    else if (gated(s))
+        y = cuda_align((size_t)(s->rows * (s->out / 2)) * size);
     if (s->activation == ACTIVATION_NONE)
         pre = 0;
     if (plan->base.kind != OPERATION_LINEAR_WGRAD)
@@ -400,18 +443,20 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     return 0;
 }
 
+/* A gate after any product but ours leaves no choice: then it is that of the product alone. */
 static void make_key(const struct cuda_plan *plan, char *key, size_t size)
 {
     const struct linear_shape *s = shape_of(plan);
+    int ours = possible(plan, OWN), alone = gated(s) && !ours;
     char more[32] = "";
 
-    if (possible(plan, OWN))
+    if (ours)
         snprintf(more, sizeof(more), ":ours%d", HOPPER_LINEAR_VERSION);
     if (plan->base.kind == OPERATION_LINEAR_WGRAD && s->types.gradient != TYPE_FP32)
         snprintf(more, sizeof(more), ":gradient%d", (int)s->types.gradient);
     snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d%s",
              (int)plan->base.kind, s->rows, s->in, s->out, (int)s->types.x, s->bias,
-             (int)s->activation, s->save_pre, more);
+             alone ? (int)ACTIVATION_NONE : (int)s->activation, alone ? 0 : s->save_pre, more);
 }
 
 /* Remember the variant. The text after it is for people who read the file. */
@@ -555,6 +600,8 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
     if (shape_of(plan)->types.gradient != TYPE_FP32 &&
         shape_of(plan)->types.gradient != shape_of(plan)->types.x)
         return error_bug(err, "the CUDA device needs fp32 or the layer's type for main gradients");
+    if (!linear_gate_is_valid(plan->base.kind, shape_of(plan)))
+        return error_bug(err, "no linear layer has a gate of this kind");
     linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, "out of memory");

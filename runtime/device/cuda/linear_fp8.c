@@ -179,6 +179,8 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
     int wgrad_kind = plan->base.kind == OPERATION_LINEAR_WGRAD;
     enum device_type result = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->types.y : s->types.x;
 
+    if (!linear_gate_is_valid(plan->base.kind, s))
+        return error_bug(err, "no fp8 linear layer has a gate");
     if (g->fp8_a == TYPE_E5M2 && g->fp8_b == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
     if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||

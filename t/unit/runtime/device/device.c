@@ -3,17 +3,61 @@
  * values, and gradients against finite differences of that reference. MEGATRON_TEST_DEVICE (cpu),
  * MEGATRON_TEST_TYPE (fp32), MEGATRON_TEST_DETERMINISTIC (1) and MEGATRON_TEST_UNFUSED (0) select
  * the device, the type, deterministic mode, and attention with its scores in memory, so that every
- * backend can run the same tests. */
+ * backend can run the same tests. MEGATRON_TEST_CASES: of these only the cases with these names, as
+ * in the table below. */
 #include "device_test.h"
 #include "tap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int is_set(const char *name, int otherwise)
 {
     const char *value = getenv(name);
 
     return value ? strcmp(value, "0") != 0 : otherwise;
+}
+
+/* In this order: all draw from one random sequence. */
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"linear", linear_cases},
+    {"norm", norm_cases},
+    {"attention", attention_cases},
+    {"row", row_cases},
+    {"loss", loss_cases},
+    {"optimizer", optimizer_cases},
+    {"element", element_cases},
+    {"step", step_cases},
+    {"wide-attention", wide_attention_cases},
+    {"attention-dropout", attention_dropout_cases},
+    {"attention-end", attention_end_cases},
+    {"linear-erf", linear_erf_cases},
+    {"activation", activation_cases},
+    {"attention-window", attention_window_cases},
+    {"head-norm", head_norm_cases},
+    {"gate", gate_cases},
+    {"softcap", softcap_cases},
+    {"squared-relu", squared_relu_cases},
+    {"quantize", quantize_cases},
+    {"narrow-gradient", narrow_gradient_cases},
+    {"linear-deep", linear_deep_cases},
+    {"linear-gated", linear_gated_cases},
+};
+
+/* Is the name among those of MEGATRON_TEST_CASES, which are separated by spaces? All are without
+ * it. */
+static int is_asked(const char *name)
+{
+    const char *list = getenv("MEGATRON_TEST_CASES"), *at = list;
+    size_t length = strlen(name);
+
+    for (; at && (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return 1;
+    return !list;
 }
 
 int main(void)
@@ -31,28 +75,9 @@ int main(void)
     if (!device)
         return skip_all(err.text);
     stream = device_stream_create(device, 0, &err);
-    /* In this order: all draw from one random sequence. */
-    linear_cases();
-    norm_cases();
-    attention_cases();
-    row_cases();
-    loss_cases();
-    optimizer_cases();
-    element_cases();
-    step_cases();
-    wide_attention_cases();
-    attention_dropout_cases();
-    attention_end_cases();
-    linear_erf_cases();
-    activation_cases();
-    attention_window_cases();
-    head_norm_cases();
-    gate_cases();
-    softcap_cases();
-    squared_relu_cases();
-    quantize_cases();
-    narrow_gradient_cases();
-    linear_deep_cases();
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        if (is_asked(cases[i].name))
+            cases[i].run();
     device_stream_destroy(stream);
     device_close(device);
     return done_testing();

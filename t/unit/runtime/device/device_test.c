@@ -320,6 +320,13 @@ double activation_slope(enum activation activation, double x)
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
+double gate_reference(enum gate kind, double gate, double up)
+{
+    if (kind == GATE_GELU_TANH)
+        return activation_reference(ACTIVATION_GELU_TANH, gate) * up;
+    return gate / (1 + exp(kind == GATE_SILU ? -gate : -1.702 * gate)) * up;
+}
+
 double dropout_reference(double p, uint32_t purpose, uint64_t element)
 {
     uint64_t number = rng_bits(99, purpose, 5, element / 8 * 2 + (element % 8) / 4);

@@ -90,9 +90,13 @@ void gradient_added(const struct probe *probe, struct tensor *x, const struct te
 
 double activation_reference(enum activation activation, double x);
 double activation_slope(enum activation activation, double x);
+double gate_reference(enum gate kind, double gate, double up);
 
 /* Dropout factor of an element in the step of state_on_device(): 0 if it is dropped. */
 double dropout_reference(double p, uint32_t purpose, uint64_t element);
+
+/* The sum of squares of 'count' numbers. */
+void square_sum_case(int64_t count, enum device_type as);
 
 /* The cases of each file. */
 void linear_cases(void);
@@ -113,6 +117,7 @@ void softcap_cases(void);
 void squared_relu_cases(void);
 void linear_erf_cases(void);
 void linear_deep_cases(void);
+void linear_gated_cases(void);
 void activation_cases(void);
 void quantize_cases(void);
 void narrow_gradient_cases(void);

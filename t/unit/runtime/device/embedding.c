@@ -6,13 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double gate_reference(enum gate kind, double gate, double up)
-{
-    if (kind == GATE_GELU_TANH)
-        return activation_reference(ACTIVATION_GELU_TANH, gate) * up;
-    return gate / (1 + exp(kind == GATE_SILU ? -gate : -1.702 * gate)) * up;
-}
-
 /* Each output depends on one gate and one value, so that finite differences are taken of these. */
 static void test_swiglu(int64_t rows, int64_t cols, enum gate kind)
 {

@@ -140,6 +140,221 @@ static void test_linear_backward(int64_t rows, int64_t in, int64_t out, enum act
     tensor_free(&dw), tensor_free(&db), tensor_free(&before);
 }
 
+/* Memory of 'n' elements of the tested type, filled with bytes that no result has. */
+static void *unwritten(int64_t n)
+{
+    size_t bytes = (size_t)n * type_size(type);
+    void *host = malloc(bytes), *on_device;
+
+    memset(host, 0x7b, bytes);
+    on_device = upload(host, bytes);
+    free(host);
+    return on_device;
+}
+
+/* Are 'n' elements on the device the same bytes? */
+static int same(const void *a, const void *b, int64_t n)
+{
+    size_t bytes = (size_t)n * type_size(type);
+    char *both = malloc(2 * bytes);
+    int equal;
+
+    transfer(both, a, bytes, COPY_TO_HOST);
+    transfer(both + bytes, b, bytes, COPY_TO_HOST);
+    equal = memcmp(both, both + bytes, bytes) == 0;
+    free(both);
+    return equal;
+}
+
+static int on_cpu(void)
+{
+    const char *name = getenv("MEGATRON_TEST_DEVICE");
+
+    return !name || strcmp(name, "cpu") == 0;
+}
+
+/* The CPU computes a gated layer exactly as the product and the gate by themselves. A GPU may add
+ * up the product in another order. */
+static void compare_with_parts(const struct operation *gated,
+                               const struct linear_forward_operands *o)
+{
+    const struct linear_shape *s = &gated->linear;
+    struct operation product = *gated;
+    struct operation gate = {
+        .kind = OPERATION_SWIGLU,
+        .swiglu = {s->rows, s->out / 2, type, type, activation_gate(s->activation)}};
+    void *pre = unwritten(s->rows * s->out), *y = unwritten(s->rows * s->out / 2);
+    struct linear_forward_operands alone = *o;
+    struct device_plan *first, *second;
+
+    product.linear.activation = ACTIVATION_NONE;
+    product.linear.save_pre = 0;
+    alone.y = pre;
+    first = plan(&product);
+    second = plan(&gate);
+    run_linear_forward(first, stream, &alone);
+    run_swiglu(second, stream, &(struct swiglu_operands){.x = pre, .y = y});
+    ok(same(pre, o->pre, s->rows * s->out), "  'pre' is the product's result");
+    ok(same(y, o->y, s->rows * s->out / 2), "  y is the gate's");
+    plan_destroy(first), plan_destroy(second);
+    device_release(device, pre), device_release(device, y);
+}
+
+static void test_gated_forward(int64_t rows, int64_t in, int64_t cols, int bias, enum gate kind)
+{
+    int64_t out = 2 * cols;
+    struct operation op = {
+        .kind = OPERATION_LINEAR_FORWARD,
+        .linear = {rows, in, out, linear_types(type), bias, gate_activation(kind), 1}};
+    struct tensor x = tensor(rows * in, 1), w = tensor(out * in, 1.5 / sqrt((double)in));
+    struct tensor b = tensor(out, 1), y = tensor(rows * cols, 9), pre = tensor(rows * out, 9);
+    struct linear_case c = {rows, in, out, x.v, w.v, bias ? b.v : NULL, 0, 0};
+    struct linear_forward_operands o = {
+        .x = x.d, .weight = w.d, .bias = b.d, .y = y.d, .pre = pre.d};
+    struct device_plan *p = plan(&op);
+    double *expected = malloc((size_t)(rows * out) * sizeof(double)), *rounded;
+
+    run_linear_forward(p, stream, &o);
+    linear_reference(&c, expected);
+    agree(&pre, expected, "gated linear forward, before the gate");
+    rounded = download(&pre);
+    for (int64_t i = 0; i < rows * cols; i++) {
+        int64_t at = i / cols * out + i % cols;
+
+        expected[i] = gate_reference(kind, rounded[at], rounded[at + cols]);
+    }
+    agree(&y, expected, "gated linear forward");
+    if (on_cpu())
+        compare_with_parts(&op, &o);
+    plan_destroy(p);
+    free(expected), free(rounded);
+    tensor_free(&x), tensor_free(&w), tensor_free(&b), tensor_free(&y), tensor_free(&pre);
+}
+
+/* The gradients of gate and up, with the gradient 'd' of the result. */
+static void gate_gradient(enum gate kind, double d, double gate, double up, double *dgate,
+                          double *dup)
+{
+    const double h = 1e-5;
+
+    *dgate =
+        d / (2 * h) * (gate_reference(kind, gate + h, up) - gate_reference(kind, gate - h, up));
+    *dup = d * gate_reference(kind, gate, 1);
+}
+
+static void compare_gradient_with_parts(const struct operation *gated,
+                                        const struct linear_dgrad_operands *o)
+{
+    const struct linear_shape *s = &gated->linear;
+    struct operation product = *gated;
+    struct operation gate = {
+        .kind = OPERATION_SWIGLU_BACKWARD,
+        .swiglu = {s->rows, s->in, type, type, activation_gate(s->activation)}};
+    void *d = unwritten(s->rows * s->in), *dx = unwritten(2 * s->rows * s->in);
+    struct linear_dgrad_operands alone = *o;
+    struct device_plan *first, *second;
+
+    product.linear.activation = ACTIVATION_NONE;
+    alone.dx = d;
+    first = plan(&product);
+    second = plan(&gate);
+    run_linear_dgrad(first, stream, &alone);
+    run_swiglu_backward(second, stream,
+                        &(struct swiglu_backward_operands){.dy = d, .x = o->pre, .dx = dx});
+    ok(same(dx, o->dx, 2 * s->rows * s->in), "  dx is that of the gate alone");
+    plan_destroy(first), plan_destroy(second);
+    device_release(device, d), device_release(device, dx);
+}
+
+/* Into other memory, and then in place. */
+static void test_gated_dgrad(int64_t rows, int64_t in, int64_t out, enum gate kind)
+{
+    struct operation op = {
+        .kind = OPERATION_LINEAR_DGRAD,
+        .linear = {rows, in, out, linear_types(type), 0, gate_activation(kind), 0}};
+    struct tensor pre = tensor(rows * 2 * in, 1.5), dx = tensor(rows * 2 * in, 9);
+    struct tensor w = tensor(out * in, 1 / sqrt((double)out)), dy = tensor(rows * out, 1);
+    struct linear_dgrad_operands o = {
+        .dy = dy.d, .weight = w.d, .pre = pre.d, .dx = dx.d, .product = unwritten(rows * in)};
+    struct device_plan *p = plan(&op);
+    double *d = calloc((size_t)(rows * in), sizeof(double));
+    double *expected = malloc((size_t)(rows * 2 * in) * sizeof(double));
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < out; k++)
+            for (int64_t i = 0; i < in; i++)
+                d[r * in + i] += dy.v[r * out + k] * w.v[k * in + i];
+    for (int64_t i = 0; i < rows * in; i++) {
+        int64_t at = i / in * 2 * in + i % in;
+
+        gate_gradient(kind, d[i], pre.v[at], pre.v[at + in], &expected[at], &expected[at + in]);
+    }
+    run_linear_dgrad(p, stream, &o);
+    agree(&dx, expected, "gated linear dgrad");
+    if (on_cpu())
+        compare_gradient_with_parts(&op, &o);
+    o.dx = pre.d;
+    run_linear_dgrad(p, stream, &o);
+    ok(same(pre.d, dx.d, rows * 2 * in), "gated linear dgrad in place is the same");
+    plan_destroy(p);
+    free(d), free(expected);
+    device_release(device, o.product);
+    tensor_free(&pre), tensor_free(&dx), tensor_free(&w), tensor_free(&dy);
+}
+
+/* Layers that no device has. */
+static void test_gated_refused(void)
+{
+    static const struct {
+        enum operation_kind kind;
+        int64_t out;
+        int bias;
+        const char *name;
+    } rows[] = {
+        {OPERATION_LINEAR_FORWARD, 33, 0, "an up without gate"},
+        {OPERATION_LINEAR_DGRAD, 32, 1, "sums of the gradients of gates"},
+        {OPERATION_LINEAR_WGRAD, 32, 0, "the gradient of weights with a gate"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct operation op = {.kind = rows[i].kind,
+                               .linear = {16, 16, rows[i].out, linear_types(type), rows[i].bias,
+                                          ACTIVATION_SWIGLU, 0}};
+        struct error err;
+
+        ok(!plan_create(device, &op, &err) && strstr(err.text, "gate"), "%s is refused",
+           rows[i].name);
+    }
+}
+
+/* Sizes for the kernel that applies the gate during the products of the next tile: whole tiles, the
+ * last one with few rows, several for each processor of a GPU; and sizes that it does not take. */
+void linear_gated_cases(void)
+{
+    static const enum gate gates[] = {GATE_SILU, GATE_GELU_TANH, GATE_QUICK_GELU};
+    int64_t tiles = on_cpu() ? 1 : 133;
+
+    for (size_t i = 0; i < sizeof(gates) / sizeof(*gates); i++) {
+        test_gated_forward(5, 24, 32, 1, gates[i]);
+        test_gated_forward(7, 13, 11, 0, gates[i]);
+        test_gated_forward(gpu_rows(300), 1088, 256, (int)i % 2, gates[i]);
+        test_gated_dgrad(9, 8, 24, gates[i]);
+        test_gated_dgrad(7, 13, 11, gates[i]);
+        test_gated_dgrad(gpu_rows(300), 256, 2112, gates[i]);
+    }
+    test_gated_forward(40, 1024, tiles * 128, 1, GATE_SILU);
+    test_gated_forward(gpu_rows(2500), 1024, 384, 0, GATE_SILU);
+    test_gated_forward(1, 1024, 128, 0, GATE_SILU);
+    test_gated_forward(gpu_rows(130), 1024, 96, 0, GATE_SILU);
+    test_gated_forward(64, 1000, 128, 0, GATE_SILU);
+    test_gated_dgrad(40, tiles * 256, 2048, GATE_SILU);
+    test_gated_dgrad(gpu_rows(2500), 512, 2048, GATE_SILU);
+    test_gated_dgrad(1, 256, 2048, GATE_SILU);
+    test_gated_dgrad(gpu_rows(130), 128, 2048, GATE_SILU);
+    test_gated_dgrad(64, 256, 1024, GATE_SILU);
+    test_gated_refused();
+}
+
 void linear_cases(void)
 {
     for (int64_t rows = 1; rows <= 4; rows++) /* few rows use another code path on CPUs */

@@ -206,10 +206,10 @@ static void test_muon(int64_t count, int nesterov, int separate, int skip)
     tensor_free(&weights);
 }
 
-static void test_square_sum(int64_t count)
+void square_sum_case(int64_t count, enum device_type as)
 {
-    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {count}};
-    struct tensor x = tensor_as(TYPE_FP32, count, 1, 0);
+    struct operation op = {.kind = OPERATION_SQUARE_SUM, .square_sum = {count, as}};
+    struct tensor x = tensor_as(as, count, 1, 0);
     double start = 3, expected = 3, got, *sum = upload(&start, sizeof(start));
     struct device_plan *p = plan(&op);
 
@@ -217,7 +217,8 @@ static void test_square_sum(int64_t count)
         expected += x.v[i] * x.v[i];
     run_square_sum(p, stream, &(struct square_sum_operands){x.d, sum});
     transfer(&got, sum, sizeof(got), COPY_TO_HOST);
-    ok(fabs(got - expected) < 1e-9 * expected, "sum of squares of %lld", (long long)count);
+    ok(fabs(got - expected) < 1e-9 * expected, "sum of squares of %lld%s", (long long)count,
+       as == TYPE_BF16 ? " in bf16" : "");
     plan_destroy(p);
     device_release(device, sum);
     tensor_free(&x);
@@ -280,6 +281,6 @@ void optimizer_cases(void)
     test_muon(1000, 0, 1, 0);
     test_muon(40000, 1, 0, 0);
     test_muon(300, 1, 1, 1);
-    test_square_sum(5);
-    test_square_sum(100000);
+    square_sum_case(5, TYPE_FP32);
+    square_sum_case(100000, TYPE_FP32);
 }

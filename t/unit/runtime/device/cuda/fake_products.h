@@ -14,6 +14,9 @@ struct fake {
     int breaks;            /* a neighbor of an offered algorithm breaks the GPU */
     int no_memory;         /* available memory */
     int products;          /* number started so far */
+    int gates;             /* number of kernels of gates started so far */
+    const void *result;    /* of the last product of the library */
+    const void *gated;     /* what the last gate has read: the product */
     int own;               /* our own product supports the layer; negative: but cannot be started */
     int broken;            /* the GPU is broken */
     int failures;          /* of the device, as its users see them */

@@ -19,8 +19,9 @@ struct layer {
     int rc;
 };
 
-/* Plan a layer with an activation as a newly started process would. */
-static void begin(struct layer *l, int deterministic)
+/* Plan a layer as a newly started process would. */
+static void begin_shape(struct layer *l, int deterministic, enum operation_kind kind,
+                        const struct linear_shape *shape)
 {
     memset(l, 0, sizeof(*l));
     l->device.gemm.tuning = tuning_open(directory, NULL, "file");
@@ -28,18 +29,25 @@ static void begin(struct layer *l, int deterministic)
     l->device.gemm.candidates = 8;
     l->device.deterministic = deterministic;
     l->plan.base.device = &l->device.base;
-    l->plan.base.kind = OPERATION_LINEAR_FORWARD;
-    l->plan.operation.linear = (struct linear_shape){.rows = 16,
-                                                     .in = 8,
-                                                     .out = 8,
-                                                     .types = linear_types(TYPE_BF16),
-                                                     .bias = 1,
-                                                     .activation = ACTIVATION_GELU_TANH};
-    fake.products = fake.failures = fake.broken = 0;
+    l->plan.base.kind = kind;
+    l->plan.operation.linear = *shape;
+    fake.products = fake.gates = fake.failures = fake.broken = 0;
     fake.for_gemms = workspace;
     l->rc = cuda_plan_linear(&l->plan, &l->err);
     if (l->rc == 0)
         tuning_save(l->device.gemm.tuning, NULL);
+}
+
+/* A layer with an activation. */
+static void begin(struct layer *l, int deterministic)
+{
+    begin_shape(l, deterministic, OPERATION_LINEAR_FORWARD,
+                &(struct linear_shape){.rows = 16,
+                                       .in = 8,
+                                       .out = 8,
+                                       .types = linear_types(TYPE_BF16),
+                                       .bias = 1,
+                                       .activation = ACTIVATION_GELU_TANH});
 }
 
 static void end(struct layer *l)
@@ -226,6 +234,73 @@ static void test_own(void)
     fake.own = 0;
 }
 
+static void begin_gated(struct layer *l, enum operation_kind kind, enum activation activation)
+{
+    begin_shape(l, 0, kind,
+                &(struct linear_shape){.rows = 16,
+                                       .in = 8,
+                                       .out = 24,
+                                       .types = linear_types(TYPE_BF16),
+                                       .activation = activation});
+}
+
+/* Run a gated layer with the library's product: what it computes, and where the result goes. */
+static void run_gated(struct layer *l)
+{
+    char y, pre, product, dx;
+    struct linear_forward_operands forward = {.y = &y, .pre = &pre};
+    struct linear_dgrad_operands dgrad = {.pre = &pre, .product = &product, .dx = &dx};
+    int gradient = l->plan.base.kind == OPERATION_LINEAR_DGRAD;
+    struct cuda_stream stream = {0};
+
+    fake.products = fake.gates = 0;
+    l->plan.work(&l->plan, &stream, workspace, gradient ? (void *)&dgrad : (void *)&forward);
+    ok(fake.products == 1 && fake.gates == 1, "  it is a product and the gate");
+    ok(fake.result == (gradient ? &product : &pre) && fake.gated == fake.result,
+       "  the gate takes the product from its own memory");
+}
+
+/* A gate after the library's product leaves nothing to choose: what is known of the product alone
+ * stays valid. With our own product there is a choice of its own. */
+static void test_gated(enum operation_kind kind)
+{
+    char key[64];
+    struct layer l;
+
+    remove_file();
+    begin_gated(&l, kind, ACTIVATION_NONE);
+    ok(l.rc == 0 && fake.products > 0, "a product is timed");
+    end(&l);
+    begin_gated(&l, kind, ACTIVATION_SWIGLU);
+    is_int(l.rc == 0 ? fake.products : -1, 0, "  with a gate nothing is timed again");
+    is_int(count_lines(&l, "linear", ""), 1, "  and nothing else is remembered");
+    run_gated(&l);
+    end(&l);
+    fake.own = 1;
+    begin_gated(&l, kind, ACTIVATION_SWIGLU);
+    ok(l.rc == 0 && fake.products > 0, "where ours is possible, both are timed");
+    snprintf(key, sizeof(key), "linear%d:16:8:24:1:0:%d:0:ours", (int)kind, ACTIVATION_SWIGLU);
+    is_int(count_lines(&l, key, ""), 1, "  under another name");
+    fake.products = fake.gates = 0;
+    if (kind == OPERATION_LINEAR_FORWARD) {
+        run_layer(&l);
+        ok(fake.products == 1 && fake.gates == 0, "  ours is faster, and takes the gate with it");
+    }
+    end(&l);
+    begin_gated(&l, kind, ACTIVATION_SWIGLU);
+    is_int(l.rc == 0 ? fake.products : -1, 0, "  it is found again");
+    end(&l);
+    begin_gated(&l, kind, ACTIVATION_GEGLU);
+    ok(l.rc == 0 && fake.products > 0, "  and not for another gate");
+    end(&l);
+    change_file(key, "0");
+    begin_gated(&l, kind, ACTIVATION_SWIGLU);
+    is_int(l.rc == 0 ? fake.products : -1, 0, "the library's product can be chosen");
+    run_gated(&l);
+    end(&l);
+    fake.own = 0;
+}
+
 /* Without memory for trials. */
 static void test_no_memory(void)
 {
@@ -258,6 +333,8 @@ int main(void)
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, "one with an activation");
     test_failure();
     test_own();
+    test_gated(OPERATION_LINEAR_FORWARD);
+    test_gated(OPERATION_LINEAR_DGRAD);
     test_no_memory();
     remove_file();
     snprintf(path, sizeof(path), "%s/.tuning.lock", directory);
