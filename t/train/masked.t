@@ -110,7 +110,10 @@ refused 'the mask token 61 is not in the vocabulary of 61 tokens; use --mask-id'
 refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa does not have" "RoBERTa with a binary head" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --exact-gelu --position-offset 2 --bert-binary-head --save-hf pairs
 refused '--post-norm requires --masked-lm' "an option of masked models" "${train[@]}" "${small[@]}" --post-norm
-refused '--swiglu cannot be used with a masked language model' "SwiGLU" "${train[@]}" "${small[@]}" --masked-lm --swiglu
+for option in --swiglu --geglu "--window-size 4,0" "--norm-placement output" --use-parallel-residual "--final-logit-softcapping 3"; do
+    # shellcheck disable=SC2086
+    refused "${option% *} cannot be used with a masked language model, whose" "$option" "${train[@]}" "${small[@]}" --masked-lm $option
+done
 refused '--post-norm requires --normalization LayerNorm' "RMSNorm after branches" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --normalization RMSNorm
 refused '--seq-length=513 is greater than --max-position-embeddings=514 less --position-offset' "too long samples" \
