@@ -71,6 +71,15 @@ try "$megatron" fill-mask --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w
 close "$(sed -n 's/.*"pseudo_perplexity": \(.*\)}/\1/p' <<<"$out")" "$(cat "$models/bert-pairs/pseudo-perplexity")" \
     "pseudo-perplexity"
 
+# RoBERTa's tokens: the mask takes the spaces before it, not those after it.
+try "$megatron" train --masked-lm --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 16 --position-offset 2 \
+    --post-norm --exact-gelu --vocab-size 50265 --mask-id 50264 --mock-data --micro-batch-size 1 --train-iters 1 --lr 1e-4 \
+    --eval-iters 0 --device cpu --cpu-threads 1 --save-hf bytes
+try "$megatron" fill-mask --load bytes --prompt 'Paris is the <mask> of France.' --top-k 1 --json --device cpu --cpu-threads 1
+like "$out" '"token_str": "([^"]*)", "sequence": "Paris is the\1 of France\."' "RoBERTa's tokenizer: the text after a mask" || diag "$out"
+try "$megatron" fill-mask --load bytes --prompt '<mask>, is<mask>the' --top-k 1 --json --device cpu --cpu-threads 1
+like "$out" '"sequence": "[^"]*, is<mask>the"' "  with and without spaces" || diag "$out"
+
 # --- Presets: parameters as fairseq and transformers count them; the padding of the vocabulary is counted here.
 while read -r name parameters options; do
     # shellcheck disable=SC2086
