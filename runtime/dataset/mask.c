@@ -292,6 +292,14 @@ static int64_t carry_out(struct sample *s, int32_t *tokens, int64_t count, int32
     return predicted;
 }
 
+static int is_special(const struct mask_config *c, int32_t token)
+{
+    for (size_t i = 0; i < c->special_count; i++)
+        if (c->specials[i] == token)
+            return 1;
+    return token < c->first_random;
+}
+
 int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tokens, int64_t count,
                       int32_t *labels, struct error *err)
 {
@@ -314,7 +322,7 @@ int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tok
     special = s.fate + count;
     for (int64_t i = 0; i < count; i++)
         if (starts_word(c, tokens, i))
-            special[s.words++] = tokens[i] < c->first_random;
+            special[s.words++] = (unsigned char)is_special(c, tokens[i]);
     start_draws(&s.draws, c->rule, seed);
     if (c->rule == MASK_COLLATOR)
         decide_collator(&s, special);

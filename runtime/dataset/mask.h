@@ -21,7 +21,9 @@ struct mask_config {
     int32_t mask;         /* id of the mask token */
     int32_t first_random; /* ids below this are special: never drawn as a replacement, and never
                              masked by MASK_COLLATOR */
-    double probability;   /* share of the tokens that are predicted */
+    int32_t specials[5];  /* BERT's, which MASK_COLLATOR does not mask, either; -1: no token */
+    size_t special_count;
+    double probability;                  /* share of the tokens that are predicted */
     double leave_unmasked, random_token; /* shares of these that stay, or become another token */
     /* By id, or NULL. Counts that make frequent tokens likelier replacements; 1 for a token that
      * begins a word: whole words are masked. */

@@ -271,6 +271,19 @@ static void test_collator(void)
            kept < .13 * (double)selected,
        "and selects 15 %%: 80 %% masked, 10 %% kept, 10 %% replaced");
     masking_destroy(masking);
+
+    config.first_random = 0;
+    config.specials[0] = 102; /* [SEP] */
+    config.special_count = 1;
+    for (int i = 0; i < N; i++)
+        tokens[i] = i % 10 == 0 ? 102 : 100;
+    masking = masking_create(&config, &err);
+    masking_apply(masking, 7, tokens, N, labels, &err);
+    special = 0;
+    for (int i = 0; i < N; i++)
+        special += labels[i] == 102;
+    ok(special == 0, "nor those of BERT, which are not the first ids");
+    masking_destroy(masking);
 }
 
 static void test_bad_tokens(void)
