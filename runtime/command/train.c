@@ -16,7 +16,10 @@ static void print_help(int evaluate)
         printf("Usage: megatron evaluate --load DIR [OPTION...]\n"
                "Compute loss and perplexity of a checkpoint (--load) or of Hugging Face weights "
                "(--load-hf) on\n"
-               "validation and test data; the same as `megatron train --skip-train`.\n");
+               "validation and test data; the same as `megatron train --skip-train`.\n"
+               "With --pseudo-perplexity, that of texts by a masked language model; the options "
+               "are those of\n"
+               "`megatron fill-mask`.\n");
     else
         printf("Usage: megatron train [OPTION...]\n"
                "Train a GPT, Llama, RoBERTa or BERT model, with one process per rank started by "
@@ -108,8 +111,12 @@ static int run_train(int argc, const char *const *argv, struct error *err)
     return run_parsed(argc, argv, 0, err);
 }
 
+/* Pseudo-perplexities are computed from texts, not from training data. */
 static int run_evaluate(int argc, const char *const *argv, struct error *err)
 {
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--pseudo-perplexity") == 0)
+            return command_fill_mask.run(argc, argv, err);
     return run_parsed(argc, argv, 1, err);
 }
 

@@ -12,16 +12,19 @@
 enum mask_rule {
     MASK_FAIRSEQ,      /* fairseq 0.12: numpy's RandomState */
     MASK_FAIRSEQ_MAIN, /* fairseq's main branch: numpy's default_rng */
-    MASK_COLLATOR,     /* Hugging Face's collator: each token by itself, special tokens never */
+    MASK_COLLATOR,     /* Hugging Face's collator after torch.manual_seed: each token by itself,
+                          special tokens never */
 };
 
 struct mask_config {
     enum mask_rule rule;
     int64_t vocabulary;   /* ids, with the mask token */
     int32_t mask;         /* id of the mask token */
-    int32_t first_random; /* ids below this are special: never drawn as a replacement, and never
-                             masked by MASK_COLLATOR */
-    double probability;   /* share of the tokens that are predicted */
+    int32_t first_random; /* ids below this are special: fairseq never draws them as a replacement,
+                             MASK_COLLATOR never masks them */
+    int32_t specials[5];  /* BERT's, which MASK_COLLATOR does not mask, either; -1: no token */
+    size_t special_count;
+    double probability;                  /* share of the tokens that are predicted */
     double leave_unmasked, random_token; /* shares of these that stay, or become another token */
     /* By id, or NULL. Counts that make frequent tokens likelier replacements; 1 for a token that
      * begins a word: whole words are masked. */

@@ -69,6 +69,8 @@ static int make_texts(struct fill_mask *f, const struct lines *lines, struct err
     f->texts = calloc(lines->count, sizeof(*f->texts));
     if (!f->texts)
         rc = error_set(err, "out of memory");
+    if (rc == 0)
+        encoder_keep_spaces(encoder); /* the text after a mask begins with one */
     for (size_t i = 0; i < lines->count && rc == 0; i++) {
         struct masked_text *t = &f->texts[f->count++];
 

@@ -4,8 +4,8 @@
  * node. One process per node runs it; the nodes of a step coordinate through their shared cache.
  * It fails if, in this order,
  *
- *     cache.h       neither HOME nor MEGATRON_IMAGE_CACHE is set; the cache cannot be created or
- *                   written, is a symbolic link, belongs to another user, or other users could
+ *     cache.h       neither HOME nor MEGATRON_IMAGE_CACHE is set, or it is a relative path; the cache
+ *                   cannot be created or written, is a symbolic link, belongs to another user, or other users could
  *                   write to it
  *     reference.h   the name is not that of an image (container/; the plugin checks it, too)
  *     named.h       with --container: `enroot info` fails. A container that exists is used, with a
@@ -27,9 +27,10 @@
  *     records.c     that answer cannot be recorded in the cache, in names/ or jobs/
  *     import.h      the lease cannot be created, or another process that has it does not import the
  *                   image in time; Enroot is missing or too old; the temporary directory cannot be
- *                   created; too little space; the import fails or takes too long; the image cannot
- *                   be checksummed, synced and renamed, or the process that does so is killed; the
- *                   image is removed right after the import. If another process takes over the
+ *                   created; too little space; the import fails or takes too long, or leaves no
+ *                   squashfs file; the image cannot be checksummed, synced and renamed, its .info
+ *                   file cannot be written, or the process that does so is killed; the image is
+ *                   removed right after the import. If another process takes over the
  *                   lease, there is a warning, and this one waits for that one.
  *     stage.h       never: if it cannot be copied to the local disk, there is a warning, and the
  *                   image is started from the cache
@@ -38,7 +39,8 @@
  *                   lease
  *
  * An administrator's cache (--shared-cache) that cannot be trusted is skipped with a warning. Any
- * step can run out of memory, or find that a path is too long.
+ * step can run out of memory, find that a path is too long, or fail to start a process. Options
+ * that contradict each other are rejected before all this (command/image_get.c).
  * All steps check the stop flag. All have a deadline if there is a timeout, except for the checksum
  * and fsync of an imported image, which take as long as the file system needs. What killed
  * processes leave behind is removed by the next one (sweep.h). A damaged or untrusted image in the

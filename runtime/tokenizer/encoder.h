@@ -27,6 +27,7 @@ struct space_run {
 struct encoder {
     const struct tokenizer *tokenizer;
     int wide;
+    int keep_spaces; /* encoder_keep_spaces */
     struct words words;
     struct bpe_scratch scratch;
     uint32_t *ids; /* of one word */

@@ -49,6 +49,10 @@ int huggingface_text_is(struct json_value object, const char *name, const char *
 /* Say that a part is not supported: its name and 'what' about it. Returns -1. */
 int huggingface_refuse(const struct pipeline *pipeline, const char *part,
                        struct json_value component, const char *what, struct error *err);
+/* The same for a pattern of 'part', if 'why' names what is not supported in it; otherwise 'why'
+ * itself. */
+int huggingface_refuse_pattern(const struct pipeline *pipeline, const char *part,
+                               const struct error *why, struct error *err);
 
 /* Each reads one part of the file, in this order, and returns 0, or -1 with 'err' set. */
 int huggingface_read_components(struct pipeline *pipeline, struct json_value root,

@@ -29,6 +29,16 @@ int huggingface_refuse(const struct pipeline *pipeline, const char *part,
     return error_set(err, "%s: %s %.60s%s is not supported", pipeline->path, part, type, what);
 }
 
+int huggingface_refuse_pattern(const struct pipeline *pipeline, const char *part,
+                               const struct error *why, struct error *err)
+{
+    if (why->code == ERROR_USAGE)
+        return error_set(err, "%s: %s with %s in its pattern is not supported", pipeline->path,
+                         part, why->text);
+    *err = *why;
+    return error_prefix(err, "%s", pipeline->path);
+}
+
 static int refuse(const struct pipeline *pipeline, struct json_value component, const char *what,
                   struct error *err)
 {
@@ -61,8 +71,7 @@ static int add_step(struct pipeline *pipeline, struct json_value component, cons
         return refuse(pipeline, component, " after another that removes spaces", err);
     if (steps_add(&tokenizer->steps, pattern, length, own, behavior,
                   flag_is(component, "invert", 0), pipeline->byte_level, &why) < 0)
-        return error_set(err, "%s: pre_tokenizer Split with %s in its pattern is not supported",
-                         pipeline->path, why.text);
+        return huggingface_refuse_pattern(pipeline, "pre_tokenizer Split", &why, err);
     pipeline->split_found = 1;
     if (tokenizer->steps.count == 1 && behavior == STEP_ISOLATED && !pipeline->byte_level &&
         split_options_of(pattern, length, &tokenizer->split))

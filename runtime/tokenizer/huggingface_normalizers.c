@@ -61,9 +61,7 @@ static int read_pattern(struct pipeline *pipeline, struct rewrite *rewrite,
     }
     rc = regex_compile(rewrite->regex, text, length, 0, &why);
     free(escaped);
-    return rc < 0 ? error_set(err, "%s: normalizer Replace with %s in its pattern is not supported",
-                              pipeline->path, why.text)
-                  : 0;
+    return rc < 0 ? huggingface_refuse_pattern(pipeline, "normalizer Replace", &why, err) : 0;
 }
 
 static int read_precompiled(struct pipeline *pipeline, struct rewrite *rewrite,

@@ -46,7 +46,7 @@ struct compiler {
 static int add_position(struct compiler *compiler, struct position position)
 {
     if (compiler->position_count == POSITIONS) {
-        compiler->refused = "a pattern of this size";
+        compiler->refused = "so many parts";
         return -1;
     }
     compiler->positions[compiler->position_count] = position;
@@ -149,7 +149,7 @@ static void add_to_list(struct compiler *compiler, struct list *list, int at)
         add_to_list(compiler, list, position->next);
         add_to_list(compiler, list, position->other);
     } else if (list->count == LIST) {
-        compiler->refused = "a pattern of this size";
+        compiler->refused = "so many parts";
     } else {
         list->positions[list->count++] = at;
     }
@@ -187,7 +187,7 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
             compiler->marks = calloc(POSITIONS, sizeof(*marks));
             compiler->mark = 1;
             if (!here || !compiler->marks || depth > 8)
-                compiler->refused = "a pattern with so many look-aheads";
+                compiler->refused = "so many look-aheads";
             else
                 add_to_list(compiler, here, position->next);
             free(compiler->marks);
@@ -214,12 +214,12 @@ static int find_state(struct compiler *compiler, const struct list *list)
             memcmp(compiler->states[i], list, size) == 0)
             return (int)i;
     if (regex->state_count == STATES) {
-        compiler->refused = "a pattern that needs so many states";
+        compiler->refused = "so many states";
         return -1;
     }
     compiler->states[regex->state_count] = malloc(size);
     if (!compiler->states[regex->state_count]) {
-        compiler->refused = "a pattern of this size";
+        compiler->refused = "so many parts";
         return -1;
     }
     memcpy(compiler->states[regex->state_count], list, size);
@@ -264,7 +264,7 @@ static int make_states(struct compiler *compiler, int start)
             if (compiler->refused || next < 0)
                 return -1;
             if (matched && state == REGEX_START) {
-                compiler->refused = "a pattern that may be empty";
+                compiler->refused = "an empty match";
                 return -1;
             }
             regex->table[state * regex->width + class] =
@@ -281,7 +281,7 @@ static int find_class(struct compiler *compiler, uint64_t sets)
         if (compiler->members[i] == sets)
             return (int)i;
     if (compiler->class_count == 254) {
-        compiler->refused = "a pattern with so many classes";
+        compiler->refused = "so many classes";
         return -1;
     }
     compiler->members[compiler->class_count] = sets;
@@ -411,8 +411,8 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     } else {
         rc = regex_parse(&compiler->tree, pattern, length, own, err);
         if (rc == 0 && compile(compiler) < 0)
-            rc = error_set(err, "%s",
-                           compiler->refused ? compiler->refused : "a pattern of this size");
+            rc = error_set_code(err, ERROR_USAGE, "%s",
+                                compiler->refused ? compiler->refused : "so many parts");
     }
     for (unsigned i = 0; compiler && compiler->states && i < regex->state_count; i++)
         free(compiler->states[i]);

@@ -30,7 +30,8 @@ struct regex {
 };
 
 /* 'own': the pattern comes from this folder and may contain \p{BertPunctuation} and \p{RustDigit}.
- * Returns 0, or -1 with the unsupported feature in 'err'. */
+ * Returns 0, or -1 with the unsupported feature in 'err', with code ERROR_USAGE; any other code is
+ * another failure. */
 int regex_compile(struct regex *regex, const char *pattern, size_t length, int own,
                   struct error *err);
 void regex_clear(struct regex *regex);

@@ -20,7 +20,7 @@ struct parser {
 
 static int refuse(struct parser *parser, const char *what)
 {
-    error_set(parser->err, "%s", what);
+    error_set_code(parser->err, ERROR_USAGE, "%s", what);
     return -1;
 }
 
@@ -39,7 +39,7 @@ static int add_item(struct parser *parser, struct regex_item item)
     struct regex_tree *tree = parser->tree;
 
     if (tree->item_count == REGEX_ITEMS)
-        return refuse(parser, "a pattern with so many classes");
+        return refuse(parser, "so many classes");
     tree->items[tree->item_count++] = item;
     return 0;
 }
@@ -62,7 +62,7 @@ static int add_set(struct parser *parser, unsigned first, int negated)
         if (same_items(tree, &tree->sets[i], &set))
             return (int)i;
     if (tree->set_count == REGEX_SETS)
-        return refuse(parser, "a pattern with so many classes");
+        return refuse(parser, "so many classes");
     tree->sets[tree->set_count] = set;
     return (int)tree->set_count++;
 }
@@ -150,8 +150,8 @@ static int parse_property(struct parser *parser, int negated)
         item.low = own_flags((const char *)parser->at, (size_t)(close - parser->at));
     }
     if (!item.low)
-        return error_set(parser->err, "\\p{%.*s}", (int)(close - parser->at),
-                         (const char *)parser->at);
+        return error_set_code(parser->err, ERROR_USAGE, "\\p{%.*s}", (int)(close - parser->at),
+                              (const char *)parser->at);
     parser->at = close + 1;
     return add_item(parser, item);
 }
@@ -224,7 +224,7 @@ static int parse_escape(struct parser *parser, uint32_t *point)
         item.low = UINT32_C(1) << CATEGORY_ND;
         return add_item(parser, item);
     default:
-        return error_set(parser->err, "\\%c", letter < 0x80 ? letter : '?');
+        return error_set_code(parser->err, ERROR_USAGE, "\\%c", letter < 0x80 ? letter : '?');
     }
 }
 
@@ -369,7 +369,8 @@ static int parse_group(struct parser *parser)
         parser->fold = 1;
         node = parse_alternatives(parser);
     } else if (left >= 1 && *at == '?') {
-        return error_set(parser->err, "(%.*s", (int)(left < 4 ? left : 4), (const char *)at);
+        return error_set_code(parser->err, ERROR_USAGE, "(%.*s", (int)(left < 4 ? left : 4),
+                              (const char *)at);
     } else {
         node = parse_alternatives(parser);
     }

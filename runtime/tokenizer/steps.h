@@ -28,7 +28,7 @@ struct steps {
     size_t count;
 };
 
-/* Add a step; steps_clear frees it. Returns 0, or -1 with the unsupported feature in 'err'. */
+/* Add a step; steps_clear frees it. Returns 0 or -1 like regex_compile. */
 int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
               enum step_behavior behavior, int invert, int level, struct error *err);
 void steps_clear(struct steps *steps);

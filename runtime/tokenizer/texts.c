@@ -154,6 +154,11 @@ static int put_around(struct encoder *encoder, const struct around *around,
     return 0;
 }
 
+void encoder_keep_spaces(struct encoder *encoder)
+{
+    encoder->keep_spaces = 1;
+}
+
 int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
                      struct token_buffer *out, struct error *err)
 {
@@ -162,7 +167,7 @@ int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
     size_t before = out->count;
 
     /* As fairseq's encoder of lines does. */
-    if (tokenizer->map)
+    if (tokenizer->map && !encoder->keep_spaces)
         word_strip(&text, &length);
     if (length >= limit)
         return error_set(err,

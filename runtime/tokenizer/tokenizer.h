@@ -194,6 +194,10 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
                                struct error *err);
 void encoder_destroy(struct encoder *encoder);
 
+/* The texts to come are parts of a line: FairseqBPE keeps spaces at their begin and end, which it
+ * strips from whole lines. */
+void encoder_keep_spaces(struct encoder *encoder);
+
 /* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)
  * to 'out'. Bytes that are not UTF-8 keep their values in byte-level tokenizers and become U+FFFD
  * in SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err'

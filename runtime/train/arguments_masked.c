@@ -51,6 +51,33 @@ static int check_causal(const struct arguments *a, struct error *err)
     return 0;
 }
 
+/* Options that only a causal model has: a masked one would ignore them, or compute something that
+ * nobody means. */
+static int check_bidirectional(const struct arguments *a, struct error *err)
+{
+    static const char head[] = "whose MLP has GELU and whose decoder is tied to the embedding";
+    static const char norms[] = "whose norms are before each branch or, with --post-norm, after it";
+    const struct {
+        const char *name, *reason;
+        int given;
+    } rows[] = {
+        {"geglu", head, a->geglu},
+        {"quick-geglu", head, a->quick_geglu},
+        {"swiglu", head, a->swiglu},
+        {"untie-embeddings-and-output-weights", head, a->untie},
+        {"norm-placement", norms, a->blocks.branch_norm != BRANCH_NORM_INPUT},
+        {"use-parallel-residual", norms, a->blocks.parallel_residual},
+        {"final-logit-softcapping", "whose head has no soft cap", a->blocks.logit_softcap != 0},
+        {"window-size", "whose tokens see all others", a->blocks.window != 0},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].given)
+            return error_set(err, "--%s cannot be used with a masked language model, %s; drop it",
+                             rows[i].name, rows[i].reason);
+    return 0;
+}
+
 int arguments_masked(struct arguments *a, struct error *err)
 {
     if (!a->masked && check_causal(a, err) < 0)
@@ -65,11 +92,8 @@ int arguments_masked(struct arguments *a, struct error *err)
         a->masked_max = (a->seq_length * MASKED_PERCENT + 99) / 100 + 1;
     if (a->masked_max > a->seq_length)
         a->masked_max = a->seq_length;
-    if (a->swiglu || a->untie)
-        return error_set(err,
-                         "--%s cannot be used with a masked language model, whose MLP has GELU and "
-                         "whose decoder is tied to the embedding; drop it",
-                         a->swiglu ? "swiglu" : "untie-embeddings-and-output-weights");
+    if (check_bidirectional(a, err) < 0)
+        return -1;
     if (a->post_norm && a->normalization != NORMALIZATION_LAYER)
         return error_set(err, "--post-norm requires --normalization LayerNorm; change one of them");
     if (a->position_embedding != POSITION_LEARNED && a->position_offset > 0)

@@ -144,6 +144,16 @@ static int64_t find_token(const struct tokenizer *tokenizer, const char *one, co
     return id >= 0 ? id : tokenizer_token(tokenizer, other);
 }
 
+/* BERT's, wherever the vocabulary has them. */
+static void find_specials(struct mask_config *mask, const struct tokenizer *tokenizer)
+{
+    static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+
+    mask->special_count = sizeof(names) / sizeof(names[0]);
+    for (size_t i = 0; i < mask->special_count; i++)
+        mask->specials[i] = (int32_t)find_token(tokenizer, names[i], names[i]);
+}
+
 static int take_tokens(struct arguments *a, const struct options_result *given,
                        const struct tokenizer *tokenizer, struct error *err)
 {
@@ -179,6 +189,8 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     a->mlm.data.bos = (int32_t)bos;
     /* fairseq's specials come first; BERT's are spread over the first thousand ids. */
     a->mlm.data.mask.first_random = pad == 1 ? 4 : 0;
+    if (pad != 1)
+        find_specials(&a->mlm.data.mask, tokenizer);
     return 0;
 }
 

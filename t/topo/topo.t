@@ -113,6 +113,18 @@ done <<'EOT'
 --tasks 128|128 tasks share 64 cores, each with its own hardware thread; for a core each, use fewer tasks or request more CPUs \(Slurm: sbatch --cpus-per-task\)
 --tasks 3 --cpus 0|3 tasks share 1 hardware thread of 1 core; use fewer tasks, or request more CPUs \(Slurm: sbatch --cpus-per-task\)
 EOT
+# A NUMA node without CPUs: the second one of the DGX, which has two GPUs, without its cores.
+awk '/type="Group"/ && ++groups == 2 { inside = 1 }
+    !inside { gsub(/cpuset="0xffffffff,0x00000000,0xffffffff"/, "cpuset=\"0xffff00ff,0x00000000,0xffff00ff\"")
+              gsub(/cpuset="0xffffffff,0xffffffff,0xffffffff,0xffffffff"/, "cpuset=\"0xffffffff,0xffff00ff,0xffffffff,0xffff00ff\"") }
+    inside && /type="Core"/ { core = 1 }
+    inside && !core { gsub(/cpuset="[^"]*"/, "cpuset=\"0x0\""); print }
+    !inside { print }
+    core && /^        <\/object>/ { core = 0 }
+    inside && /^      <\/object>/ { inside = 0 }' "$nodes/dgx.xml" >"$scratch/no-cpus.xml"
+try "$megatron" topo --topology "$scratch/no-cpus.xml"
+like "$out" '^no-cpus.xml: 56 cores, 112 CPUs, 8 NUMA nodes, 8 GPUs' "a NUMA node without CPUs"
+like "$out" 'warning: 2 of 8 tasks run on the nearest CPUs: the NUMA node of their GPU has none$' "  is reported"
 
 if command -v mandoc >/dev/null; then
     is "$(mandoc -T lint -W warning "$page")" "" "and clean"

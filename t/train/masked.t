@@ -70,6 +70,18 @@ is "$(grep -c '^mask [12]:$' <<<"$out") $(grep -c '^  0\.' <<<"$out")" "2 4" "se
 try "$megatron" fill-mask --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w12' --pseudo-perplexity --json
 close "$(sed -n 's/.*"pseudo_perplexity": \(.*\)}/\1/p' <<<"$out")" "$(cat "$models/bert-pairs/pseudo-perplexity")" \
     "pseudo-perplexity"
+expected=$(tail -n 1 <<<"$out")
+try "$megatron" evaluate --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w12' --pseudo-perplexity --json
+is "$rc $(tail -n 1 <<<"$out")" "0 $expected" "  also with evaluate"
+
+# RoBERTa's tokens: the mask takes the spaces before it, not those after it.
+try "$megatron" train --masked-lm --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 16 --position-offset 2 \
+    --post-norm --exact-gelu --vocab-size 50265 --mask-id 50264 --mock-data --micro-batch-size 1 --train-iters 1 --lr 1e-4 \
+    --eval-iters 0 --device cpu --cpu-threads 1 --save-hf bytes
+try "$megatron" fill-mask --load bytes --prompt 'Paris is the <mask> of France.' --top-k 1 --json --device cpu --cpu-threads 1
+like "$out" '"token_str": "([^"]*)", "sequence": "Paris is the\1 of France\."' "RoBERTa's tokenizer: the text after a mask" || diag "$out"
+try "$megatron" fill-mask --load bytes --prompt '<mask>, is<mask>the' --top-k 1 --json --device cpu --cpu-threads 1
+like "$out" '"sequence": "[^"]*, is<mask>the"' "  with and without spaces" || diag "$out"
 
 # --- Presets: parameters as fairseq and transformers count them; the padding of the vocabulary is counted here.
 while read -r name parameters options; do
@@ -110,7 +122,10 @@ refused 'the mask token 61 is not in the vocabulary of 61 tokens; give the id of
 refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa does not have" "RoBERTa with a binary head" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --exact-gelu --position-offset 2 --bert-binary-head --save-hf pairs
 refused '--post-norm requires --masked-lm' "an option of masked models" "${train[@]}" "${small[@]}" --post-norm
-refused '--swiglu cannot be used with a masked language model' "SwiGLU" "${train[@]}" "${small[@]}" --masked-lm --swiglu
+for option in --swiglu --geglu "--window-size 4,0" "--norm-placement output" --use-parallel-residual "--final-logit-softcapping 3"; do
+    # shellcheck disable=SC2086
+    refused "${option% *} cannot be used with a masked language model, whose" "$option" "${train[@]}" "${small[@]}" --masked-lm $option
+done
 refused '--post-norm requires --normalization LayerNorm' "RMSNorm after branches" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --normalization RMSNorm
 refused '--seq-length=513 is greater than --max-position-embeddings=514 less --position-offset' "too long samples" \

@@ -13,14 +13,14 @@ model=(--load-hf "$golden" --num-token-types 0 --hidden-dropout 0 --attention-dr
 recipe=(--recipe fairseq --tokens-per-sample 64 --sample-break-mode complete --lr 6e-3 --warmup-updates 4
     --total-num-update 20 --clip-norm 1)
 common=(--data-path "$golden/data-bin" --log-interval 1 --log-format json --device cpu --cpu-threads 1
-    --distributed-timeout-minutes 1)
+    --distributed-timeout-minutes 5)
 
 # train RANKS OPTION...: the run, its output in 'out'.
 train() {
     local ranks=$1 run=()
     shift
     [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
-    timeout 120 "${run[@]}" "$megatron" train "${recipe[@]}" "${common[@]}" "$@" >out 2>&1
+    timeout 600 "${run[@]}" "$megatron" train "${recipe[@]}" "${common[@]}" "$@" >out 2>&1
 }
 
 # values KEY: its values in the order of the lines, without the quotes.
