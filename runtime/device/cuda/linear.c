@@ -600,7 +600,7 @@ int cuda_plan_linear(struct cuda_plan *plan, struct error *err)
                          "a linear layer");
     if (shape_of(plan)->types.gradient != TYPE_FP32 &&
         (shape_of(plan)->types.gradient != TYPE_BF16 || shape_of(plan)->types.x != TYPE_BF16))
-        return error_bug(err, "main gradients must be fp32, or bf16 beside a layer in bf16");
+        return error_bug(err, "main gradients must be fp32, or bf16 if the layer is in bf16");
     if (!linear_gate_is_valid(plan->base.kind, shape_of(plan)))
         return error_bug(
             err, "a gate needs an even number of outputs in the forward pass, and no bias in "
