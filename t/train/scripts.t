@@ -63,7 +63,7 @@ DATAPATH=x|2|unknown environment variable DATAPATH=x
 NUM_LAYER=4 DATA_PATH=x|2|unknown environment variable NUM_LAYER=4 \\(did you mean NUM_LAYERS\\?\\); unset it
 HIDDENSIZE=4 DATA_PATH=x|2|unknown environment variable HIDDENSIZE=4 \\(did you mean HIDDEN_SIZE\\?\\)
 TENSOR_PARALEL=4 DATA_PATH=x|2|\\(did you mean TENSOR_PARALLEL\\?\\)
-IMAGE=$scratch/none.sqsh DATA_PATH=x|2|IMAGE=$scratch/none.sqsh: no such image
+IMAGE=$scratch/none.sqsh DATA_PATH=x|2|IMAGE=$scratch/none.sqsh does not exist on this node
 DATA_PATH=$scratch/two/a_text_document|0|--data-path $scratch/two/a_text_document
 DATA_PATH=x/y|0|--data-path x/y
 DATA_PATH=$scratch/one|0|--data-path $scratch/one/gpt2/my-gpt2_text_document
