@@ -28,7 +28,7 @@ static const struct option table[] = {
     {"max-page-bytes", OPTION_BYTES, DATA_AT(struct words, common, max_line), "SIZE",
      "longer pages are skipped (default: 64M)", NULL, 1024, 1 << 30},
     {"strict", OPTION_FLAG, DATA_AT(struct words, common, strict), NULL,
-     "stop at the first broken page or file", NULL, 0, 0},
+     "stop at the first broken page or file, or unclosed markup", NULL, 0, 0},
     {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "FILE",
      "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
     {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
@@ -54,12 +54,17 @@ static void clear(void *context)
 static void show_counts(const struct wiki_counts *counts, double seconds)
 {
     log_note("%" PRId64 " documents from %" PRId64
-             " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64 ", left out %" PRId64,
+             " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64 ", left out %" PRId64
+             ", with unclosed markup %" PRId64,
              counts->documents, counts->bytes, seconds, (double)counts->bytes / seconds / 1e6,
-             wiki_counts_skipped(counts), wiki_counts_left_out(counts));
+             wiki_counts_skipped(counts), wiki_counts_left_out(counts),
+             wiki_counts_unclosed(counts));
     for (int i = 1; i < FAULT_COUNT; i++)
         if (counts->faults[i] > 0)
-            log_note("%s: %" PRId64 " %s%s", i < FAULT_BROKEN_END ? "skipped" : "left out",
+            log_note("%s: %" PRId64 " %s%s",
+                     i < FAULT_BROKEN_END     ? "skipped"
+                     : i < FAULT_LEFT_OUT_END ? "left out"
+                                              : "unclosed markup",
                      counts->faults[i], document_fault_text((enum document_fault)i),
                      i == FAULT_LENGTH ? "; raise --max-page-bytes" : "");
 }

@@ -27,7 +27,7 @@ struct extract {
     int64_t turn; /* the segment that may be written now */
     int failed;
     struct error err; /* of the first piece that failed */
-    int64_t shown;
+    int64_t shown, shown_unclosed;
 };
 
 /* One segment in progress. */
@@ -130,16 +130,29 @@ static int take_lines(void *context, struct wiki_span lines, struct error *err)
     return write_out(piece, err);
 }
 
+static void show_some(struct extract *extract, int64_t *shown, const char *sentence)
+{
+    int64_t before;
+
+    pthread_mutex_lock(&extract->lock);
+    before = (*shown)++;
+    pthread_mutex_unlock(&extract->lock);
+    if (before < WIKI_LINES_SHOWN)
+        log_warning("%s", sentence);
+}
+
 static void warn(void *context, const char *sentence)
 {
     struct extract *extract = ((struct piece *)context)->extract;
-    int64_t shown;
 
-    pthread_mutex_lock(&extract->lock);
-    shown = extract->shown++;
-    pthread_mutex_unlock(&extract->lock);
-    if (shown < WIKI_LINES_SHOWN)
-        log_warning("%s", sentence);
+    show_some(extract, &extract->shown, sentence);
+}
+
+static void tell_unclosed(void *context, const char *sentence)
+{
+    struct extract *extract = ((struct piece *)context)->extract;
+
+    show_some(extract, &extract->shown_unclosed, sentence);
 }
 
 static void tell_flaw(void *context, const char *sentence)
@@ -161,6 +174,7 @@ static int do_piece(void *context, int64_t number, struct error *err)
                                .strict = config->strict,
                                .take = take_lines,
                                .warn = warn,
+                               .unclosed = tell_unclosed,
                                .flaw = tell_flaw,
                                .context = &piece};
     struct wiki_counts counts = {0};

@@ -22,6 +22,11 @@ const char *document_fault_text(enum document_fault fault)
         [DOCUMENT_MODEL] = "pages that are not wikitext",
         [DOCUMENT_DISAMBIGUATION] = "disambiguation pages",
         [DOCUMENT_SHORT] = "pages with too little text",
+        [MARKUP_COMMENT] = "<!-- without -->",
+        [MARKUP_TAG] = "a tag without its end tag",
+        [MARKUP_TABLE] = "{| without |}",
+        [MARKUP_TEMPLATE] = "{{ without }}",
+        [MARKUP_LINK] = "[[ without ]]",
     };
 
     return texts[fault];

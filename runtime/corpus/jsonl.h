@@ -35,8 +35,15 @@ enum document_fault {
     DOCUMENT_MODEL, /* the content is not wikitext */
     DOCUMENT_DISAMBIGUATION,
     DOCUMENT_SHORT,
+    /* From here on the document is kept: markup of a page that is never closed. */
+    MARKUP_COMMENT,
+    MARKUP_TAG,
+    MARKUP_TABLE,
+    MARKUP_TEMPLATE,
+    MARKUP_LINK,
     FAULT_COUNT,
-    FAULT_BROKEN_END = DOCUMENT_REDIRECT
+    FAULT_BROKEN_END = DOCUMENT_REDIRECT,
+    FAULT_LEFT_OUT_END = MARKUP_COMMENT
 };
 
 /* For the user: "not valid JSON". */

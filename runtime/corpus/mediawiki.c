@@ -262,3 +262,25 @@ int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
     }
     return 0;
 }
+
+size_t mediawiki_escaped(struct wiki_span text, size_t place)
+{
+    const char *at = text.data, *end = at + text.size;
+    struct wiki_buffer one = {0};
+
+    while (at < end && place > 0) {
+        const char *stop = wiki_scan(at, end, '&', '&');
+        size_t plain = (size_t)(stop - at);
+
+        if (plain >= place || stop == end) {
+            at += plain < place ? plain : place;
+            break;
+        }
+        one.size = 0;
+        at = put_entity(stop, end, &one);
+        place -= plain;
+        place -= one.size < place ? one.size : place;
+    }
+    wiki_buffer_clear(&one);
+    return (size_t)(at - text.data);
+}

@@ -35,4 +35,7 @@ size_t mediawiki_whole(const char *data, size_t size);
 /* Undo XML's entities. Returns -1 if the text is not UTF-8 (then 'out' is not complete). */
 int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out);
 
+/* Where byte 'place' of what mediawiki_unescape makes of a text is in that text. */
+size_t mediawiki_escaped(struct wiki_span text, size_t place);
+
 #endif

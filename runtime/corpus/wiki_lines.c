@@ -26,22 +26,28 @@ void wiki_counts_add(struct wiki_counts *sum, const struct wiki_counts *more)
         sum->faults[i] += more->faults[i];
 }
 
-int64_t wiki_counts_skipped(const struct wiki_counts *counts)
+static int64_t sum_faults(const struct wiki_counts *counts, int begin, int end)
 {
     int64_t sum = 0;
 
-    for (int i = 1; i < FAULT_BROKEN_END; i++)
+    for (int i = begin; i < end; i++)
         sum += counts->faults[i];
     return sum;
 }
 
+int64_t wiki_counts_skipped(const struct wiki_counts *counts)
+{
+    return sum_faults(counts, 1, FAULT_BROKEN_END);
+}
+
 int64_t wiki_counts_left_out(const struct wiki_counts *counts)
 {
-    int64_t sum = 0;
+    return sum_faults(counts, FAULT_BROKEN_END, FAULT_LEFT_OUT_END);
+}
 
-    for (int i = FAULT_BROKEN_END; i < FAULT_COUNT; i++)
-        sum += counts->faults[i];
-    return sum;
+int64_t wiki_counts_unclosed(const struct wiki_counts *counts)
+{
+    return sum_faults(counts, FAULT_LEFT_OUT_END, FAULT_COUNT);
 }
 
 static inline int needs_escape(char c)
@@ -119,25 +125,53 @@ static int fail_strictly(const char *sentence, struct error *err)
     return error_remedy(err, REMEDY_STRICT);
 }
 
-/* A broken page: its file, title and place, and what is wrong. */
-static int tell_fault(struct reading *reading, const struct record_block *block, int64_t line,
-                      enum document_fault fault, struct wiki_span title, struct error *err)
+/* A page: its file, title and place, what is wrong, and what becomes of it. */
+static void describe(struct reading *reading, const struct record_block *block, int64_t line,
+                     struct wiki_span title, const char *what, const char *then, char *sentence,
+                     size_t size)
 {
     const struct segment *segment = &reading->lines->segments[block->segment];
     const struct corpus_file *file = &reading->lines->files->items[segment->file];
     int plain = file->codec == CODEC_PLAIN;
-    char where[64] = "", sentence[1024];
+    char where[64] = "";
 
     if (!plain && segment->begin > 0)
         snprintf(where, sizeof(where), " after byte %lld", (long long)segment->begin);
-    snprintf(sentence, sizeof(sentence), "%.600s: page \"%.*s\" at %s %lld%s: %s%s", file->path,
+    snprintf(sentence, size, "%.600s: page \"%.*s\" at %s %lld%s: %s%s", file->path,
              title.size < 200 ? (int)title.size : 200, title.data ? title.data : "",
              plain ? "byte" : "decompressed byte",
-             (long long)(block->first_line + line + (plain ? segment->begin : 0)), where,
-             document_fault_text(fault), reading->lines->strict ? "" : "; skipped");
+             (long long)(block->first_line + line + (plain ? segment->begin : 0)), where, what,
+             reading->lines->strict ? "" : then);
+}
+
+static int tell_fault(struct reading *reading, const struct record_block *block, int64_t line,
+                      enum document_fault fault, struct wiki_span title, struct error *err)
+{
+    char sentence[1024];
+
+    describe(reading, block, line, title, document_fault_text(fault), "; skipped", sentence,
+             sizeof(sentence));
     if (reading->lines->strict)
         return fail_strictly(sentence, err);
     reading->lines->warn(reading->lines->context, sentence);
+    return 0;
+}
+
+static int tell_unclosed(struct reading *reading, const struct record_block *block, int64_t line,
+                         const struct wiki_document *document, struct error *err)
+{
+    const struct wiki_unclosed *unclosed = &document->unclosed;
+    char what[80], sentence[1024];
+
+    if (unclosed->fault == FAULT_NONE)
+        return 0;
+    reading->counts->faults[unclosed->fault]++;
+    wiki_unclosed_text(unclosed, what, sizeof(what));
+    describe(reading, block, line + (int64_t)unclosed->place, document->title, what,
+             "; the page is kept", sentence, sizeof(sentence));
+    if (reading->lines->strict)
+        return fail_strictly(sentence, err);
+    reading->lines->unclosed(reading->lines->context, sentence);
     return 0;
 }
 
@@ -153,7 +187,7 @@ static int read_page(struct reading *reading, const struct record_block *block,
         put_document(&reading->text, &document, block->site);
         if (record->size > LONG_PAGE)
             wikitext_trim(reading->wikitext);
-        return 0;
+        return tell_unclosed(reading, block, record->line, &document, err);
     }
     reading->counts->faults[fault]++;
     if (fault >= FAULT_BROKEN_END)

@@ -9,17 +9,19 @@
 #include "wiki_buffer.h"
 #include "wikitext.h"
 
-/* How many broken pages are reported individually. Each broken file is. */
+/* How many broken pages are reported individually, and how many pages with unclosed markup. Each
+ * broken file is. */
 enum { WIKI_LINES_SHOWN = 20 };
 
 struct wiki_counts {
     int64_t documents, bytes;    /* bytes of XML */
-    int64_t faults[FAULT_COUNT]; /* pages that are broken or left out */
+    int64_t faults[FAULT_COUNT]; /* pages that are broken, left out, or have unclosed markup */
 };
 void wiki_counts_add(struct wiki_counts *sum, const struct wiki_counts *more);
-/* Pages that are broken; pages that the options exclude. */
+/* Pages that are broken; pages that the options exclude; documents with unclosed markup. */
 int64_t wiki_counts_skipped(const struct wiki_counts *counts);
 int64_t wiki_counts_left_out(const struct wiki_counts *counts);
+int64_t wiki_counts_unclosed(const struct wiki_counts *counts);
 
 struct wiki_lines {
     const struct corpus_files *files; /* with their sites */
@@ -27,12 +29,13 @@ struct wiki_lines {
     size_t count;
     const struct wiki_options *wiki;
     size_t max_page; /* bytes; longer pages are skipped */
-    int strict;      /* the first broken page is an error */
+    int strict;      /* the first broken page or unclosed markup is an error */
     /* Take whole lines, as often as a block has been read; there may be none. Returns 0 or -1. */
     int (*take)(void *context, struct wiki_span lines, struct error *err);
-    /* A sentence about a page that is skipped; and one about a file that is truncated or has no
-     * complete <siteinfo>. Not called if strict. */
+    /* A sentence about a page that is skipped; about a page with unclosed markup, which is kept;
+     * and about a file that is truncated or has no complete <siteinfo>. Not called if strict. */
     void (*warn)(void *context, const char *sentence);
+    void (*unclosed)(void *context, const char *sentence);
     void (*flaw)(void *context, const char *sentence);
     void *context;
 };

@@ -8,6 +8,7 @@
 #include "wiki_expand.h"
 #include "wiki_looks.h"
 #include "wiki_site.h"
+#include "wiki_unclosed.h"
 
 struct wikitext {
     const struct wiki_options *options;
@@ -274,6 +275,11 @@ enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, s
         return DOCUMENT_REDIRECT;
     if (!options->disambiguations && is_disambiguation(document->title, a))
         return DOCUMENT_DISAMBIGUATION;
+    if (a->size > 0)
+        document->unclosed = wiki_unclosed(&wikitext->look, a);
+    if (document->unclosed.fault != FAULT_NONE)
+        document->unclosed.place = (size_t)(page.text.data - data) +
+                                   mediawiki_escaped(page.text, document->unclosed.place);
     if (convert(wikitext, document->title, site) < 0)
         return FAULT_LENGTH;
     if (wikitext->look.depth > WIKI_DEPTH)

@@ -29,10 +29,20 @@ struct wiki_options {
 /* Read a list of namespace numbers: "0,10,14". Returns 0 or -1. */
 int wiki_options_namespaces(struct wiki_options *options, const char *list, struct error *err);
 
+/* Markup that is never closed. It does not make a page invalid. */
+struct wiki_unclosed {
+    enum document_fault fault; /* MARKUP_COMMENT, ...; FAULT_NONE: everything is closed */
+    size_t place;              /* its byte, from <page> on */
+    unsigned tag;              /* MARKUP_TAG: which one */
+};
+/* For the user: "<ref> without </ref>". */
+void wiki_unclosed_text(const struct wiki_unclosed *unclosed, char *text, size_t size);
+
 struct wiki_document {
     int64_t id, revision;
     struct wiki_span title; /* of the page, also if the page is broken or left out */
     struct wiki_span text;
+    struct wiki_unclosed unclosed;
 };
 
 struct wikitext;

@@ -20,7 +20,7 @@ struct paging {
     struct sentences {
         struct bytes text;
         uint64_t count;
-    } warnings, flaws;
+    } warnings, unclosed, flaws;
 };
 
 static int take_lines(void *context, struct wiki_span lines, struct error *err)
@@ -43,6 +43,14 @@ static void warn(void *context, const char *sentence)
 
     if (paging->warnings.count < WIKI_LINES_SHOWN)
         add_sentence(&paging->warnings, sentence);
+}
+
+static void tell_unclosed(void *context, const char *sentence)
+{
+    struct paging *paging = context;
+
+    if (paging->unclosed.count < WIKI_LINES_SHOWN)
+        add_sentence(&paging->unclosed, sentence);
 }
 
 static void tell_flaw(void *context, const char *sentence)
@@ -74,6 +82,7 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
                                .strict = config->base.strict,
                                .take = take_lines,
                                .warn = warn,
+                               .unclosed = tell_unclosed,
                                .flaw = tell_flaw,
                                .context = &paging};
     struct wiki_counts counts = {0};
@@ -84,6 +93,8 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
     rc = kept_end(&paging.kept, rc, result, err);
     bytes_put(result, &counts, sizeof(counts));
     if (put_sentences(result, &paging.warnings, rc < 0 ? NULL : err) < 0)
+        rc = -1;
+    if (put_sentences(result, &paging.unclosed, rc < 0 ? NULL : err) < 0)
         rc = -1;
     if (put_sentences(result, &paging.flaws, rc < 0 ? NULL : err) < 0)
         rc = -1;
@@ -110,7 +121,7 @@ static int64_t show_sentences(struct bytes *bytes, int64_t limit)
 /* Add up what the chunks have counted, and print their warnings. */
 static int collect(struct curate *engine, struct wiki_counts *sum, struct error *err)
 {
-    int64_t shown = 0;
+    int64_t shown = 0, shown_unclosed = 0;
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < engine->plan.chunk_count; i++) {
@@ -129,6 +140,7 @@ static int collect(struct curate *engine, struct wiki_counts *sum, struct error 
             memcpy(&counts, data, sizeof(counts));
             wiki_counts_add(sum, &counts);
             shown += show_sentences(&bytes, WIKI_LINES_SHOWN - shown);
+            shown_unclosed += show_sentences(&bytes, WIKI_LINES_SHOWN - shown_unclosed);
             show_sentences(&bytes, INT64_MAX);
         }
         bytes_clear(&bytes);
@@ -159,7 +171,10 @@ static int finish(struct curate *engine, void *context, struct error *err)
     printf("  skipped:         %" PRId64 "\n", wiki_counts_skipped(&sum));
     print_faults(&sum, 1, FAULT_BROKEN_END);
     printf("  left out:        %" PRId64 "\n", wiki_counts_left_out(&sum));
-    print_faults(&sum, FAULT_BROKEN_END, FAULT_COUNT);
+    print_faults(&sum, FAULT_BROKEN_END, FAULT_LEFT_OUT_END);
+    if (wiki_counts_unclosed(&sum) > 0)
+        printf("  unclosed markup: %" PRId64 "\n", wiki_counts_unclosed(&sum));
+    print_faults(&sum, FAULT_LEFT_OUT_END, FAULT_COUNT);
     printf("  time:            %.1f s, %.1f MB/s of XML\n", seconds,
            (double)sum.bytes / 1e6 / seconds);
     fflush(stdout);

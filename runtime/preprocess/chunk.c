@@ -104,35 +104,45 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     return lines;
 }
 
-/* Report a skipped document now, for the first ones. If its line number is expensive to determine,
- * report what is known, and the number at the end. */
+/* Is this one of the first of its kind, which are reported now? */
+static int is_shown(struct encode *encode, int kept)
+{
+    int64_t shown = kept ? encode->shown_kept++ : encode->shown++;
+
+    /* With a limit on documents it is not known yet whether this one counts. */
+    if (encode->config->max_documents > 0)
+        return 0;
+    if (shown == FAULTS_MET && kept)
+        log_note("further pages with unclosed markup are only counted");
+    else if (shown == FAULTS_MET)
+        log_note("further skipped documents are counted now and listed at the end");
+    return shown < FAULTS_MET;
+}
+
+/* Report a document now that is skipped, or a page with unclosed markup, for the first ones. If its
+ * line number is expensive to determine, report what is known, and the number at the end. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
     const struct input_plan *plan = encode->plan;
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
-    int64_t shown = encode->shown++;
+    const char *then = part_fault_is_kept(fault) ? "the page is kept" : "skipped";
     char text[256], location[DISK_PATH + 160];
 
-    /* With a limit on documents it is not known yet whether this one counts. */
-    if (encode->config->max_documents > 0)
-        return;
-    if (shown == FAULTS_MET)
-        log_note("further skipped documents are counted now and listed at the end");
-    if (shown >= FAULTS_MET)
+    if (!is_shown(encode, part_fault_is_kept(fault)))
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (fault->page && file->codec == CODEC_PLAIN) {
         part_fault_location(fault, file->path, segment->begin, location, sizeof(location));
-        log_warning("%s: %s; skipped", location, text);
+        log_warning("%s: %s; %s", location, text, then);
         fault->shown = 1;
         return;
     }
     if (fault->page && segment->begin > reread_packed_limit) {
         part_fault_location(fault, file->path, 0, location, sizeof(location));
-        log_warning("%s, decompressed, after byte %lld: %s; skipped", location,
-                    (long long)segment->begin, text);
+        log_warning("%s, decompressed, after byte %lld: %s; %s", location,
+                    (long long)segment->begin, text, then);
         return;
     }
     if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
@@ -145,7 +155,7 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         chunk->counted = number + 1;
     }
     part_fault_location(fault, file->path, chunk->counted_lines, location, sizeof(location));
-    log_warning("%s: %s; skipped", location, text);
+    log_warning("%s: %s; %s", location, text, then);
     fault->shown = 1;
 }
 
@@ -183,6 +193,16 @@ static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct 
     return 0;
 }
 
+static void list_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
+{
+    struct part_totals *totals = &chunk->totals;
+    int64_t before = totals->listed_count;
+
+    part_fault_list(totals->listed, &totals->listed_count, fault);
+    if (totals->listed_count > before)
+        show_fault(encode, chunk, &totals->listed[before]);
+}
+
 static int write_block(struct encode *encode, struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -211,10 +231,8 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     }
     for (int i = 0; i < FAULT_COUNT; i++)
         totals->faults[i] += block->faults[i];
-    for (int64_t i = 0; i < block->listed_count && totals->listed_count < PART_FAULTS; i++) {
-        show_fault(encode, chunk, &block->listed[i]);
-        totals->listed[totals->listed_count++] = block->listed[i];
-    }
+    for (int64_t i = 0; i < block->listed_count; i++)
+        list_fault(encode, chunk, &block->listed[i]);
     if (!totals->names[0])
         memcpy(totals->names, block->names, sizeof(totals->names));
     /* The start of the corpus shows it early. */

@@ -113,6 +113,12 @@ static void count_in_block(const struct preprocess_config *config,
         --*documents;
         last->segment = block->segment;
         last->line = (uint64_t)(block->first_line + record.line);
+        if (!parser->wikitext)
+            continue;
+        /* What is wrong with a page that is kept is inside of it. */
+        last->line += record.size;
+        if (parser->document.unclosed.fault != FAULT_NONE)
+            faults[parser->document.unclosed.fault]++;
     }
 }
 

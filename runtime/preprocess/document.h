@@ -38,7 +38,8 @@ const struct jsonl_text *document_texts(struct document_parser *parser,
                                         struct jsonl_text *room);
 
 /* Read a chunk again up to its document number 'documents', counted from 1, and count the faults
- * before it. 'last' becomes the position of that document. Returns 0 or -1. */
+ * before it, and in it. 'last' becomes the position of that document, or of the end of that page.
+ * Returns 0 or -1. */
 int document_count_faults(const struct preprocess_config *config, const struct input_plan *plan,
                           const struct tokenizer *tokenizer, size_t chunk, int64_t documents,
                           int64_t *faults, struct part_fault *last, struct error *err);

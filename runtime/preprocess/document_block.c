@@ -39,19 +39,17 @@ static struct part_fault place_of(const struct block *block, int64_t line,
 static void add_fault(struct block *block, enum document_fault fault, size_t key, int64_t line,
                       const struct wiki_span *title)
 {
-    struct part_fault *listed = &block->listed[block->listed_count];
+    struct part_fault listed;
 
     block->faults[fault]++;
-    if (fault >= FAULT_BROKEN_END) /* left out, not broken */
+    if (fault >= FAULT_BROKEN_END && fault < FAULT_LEFT_OUT_END)
         return;
     if (fault == FAULT_KEY && block->data.documents == 0)
         block->leading++;
-    if (block->listed_count == PART_FAULTS)
-        return;
-    *listed = place_of(block, line, title);
-    listed->fault = (uint32_t)fault;
-    listed->key = (uint32_t)key;
-    block->listed_count++;
+    listed = place_of(block, line, title);
+    listed.fault = (uint32_t)fault;
+    listed.key = (uint32_t)key;
+    part_fault_list(block->listed, &block->listed_count, &listed);
 }
 
 /* A text, or one of its sentences: a sequence. */
@@ -126,6 +124,7 @@ static int encode_record(struct block_encoder *with, struct block *block,
     enum document_fault fault =
         document_check(config, with->tokenizer, &with->parser, &block->records, record, &key);
     const struct wiki_span *title = with->parser.wikitext ? &with->parser.document.title : NULL;
+    const struct wiki_unclosed *unclosed = &with->parser.document.unclosed;
 
     if (fault != FAULT_NONE) {
         add_fault(block, fault, key, record->line, title);
@@ -145,6 +144,9 @@ static int encode_record(struct block_encoder *with, struct block *block,
         }
     }
     block->data.documents++;
+    if (with->parser.wikitext && unclosed->fault != FAULT_NONE)
+        add_fault(block, unclosed->fault, unclosed->tag, record->line + (int64_t)unclosed->place,
+                  title);
     return 0;
 }
 

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LAYOUT_MAGIC 0x314f59414c47454dull
+#define LAYOUT_MAGIC 0x324f59414c47454dull
 
-enum { FAULTS_SHOWN = 100 }; /* at the end */
+enum { FAULTS_SHOWN = 100, UNCLOSED_SHOWN = 20 }; /* at the end */
 /* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
 static const int64_t copy_size = 16 << 20;
 
@@ -60,7 +60,24 @@ struct line_count {
     uint32_t file;
     int64_t lines;
     int64_t shown, before; /* documents named, and those of them named when they were met */
+    int64_t unclosed;      /* pages named because of unclosed markup */
 };
+
+/* Is a document that was not named when it was met to be named now? Counts it. */
+static int is_shown_now(struct line_count *count, const struct part_fault *fault)
+{
+    if (part_fault_is_kept(fault))
+        return count->unclosed++ < UNCLOSED_SHOWN && !fault->shown;
+    if (fault->shown) {
+        count->before++;
+        count->shown++;
+        return 0;
+    }
+    if (count->shown - count->before >= FAULTS_SHOWN)
+        return 0;
+    count->shown++;
+    return 1;
+}
 
 static void show_faults(struct output_layout *layout, const struct preprocess_config *config,
                         const struct input_plan *plan, size_t chunk,
@@ -88,13 +105,9 @@ static void show_faults(struct output_layout *layout, const struct preprocess_co
             if (!layout->first_fault[0])
                 snprintf(layout->first_fault, sizeof(layout->first_fault), "%.240s: %.250s",
                          location, text);
-            if (fault->shown || count->shown - count->before >= FAULTS_SHOWN) {
-                count->before += fault->shown != 0;
-                count->shown += fault->shown != 0;
-                continue;
-            }
-            count->shown++;
-            log_warning("%s: %s; skipped", location, text);
+            if (is_shown_now(count, fault))
+                log_warning("%s: %s; %s", location, text,
+                            part_fault_is_kept(fault) ? "the page is kept" : "skipped");
         }
         count->lines += lines[i];
     }
@@ -152,7 +165,7 @@ static int check_taken(const struct output_layout *layout, const char *path, str
     int64_t skipped = 0;
     int most = FAULT_NONE;
 
-    for (int f = 0; f < FAULT_COUNT; f++) {
+    for (int f = 0; f < FAULT_LEFT_OUT_END; f++) {
         skipped += layout->faults[f];
         if (layout->faults[f] > layout->faults[most])
             most = f;
@@ -182,7 +195,7 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
                      const struct input_plan *plan, const struct tokenizer *tokenizer,
                      struct work *work, struct board *board, struct board *claim, struct error *err)
 {
-    struct line_count count = {UINT32_MAX, 0, 0, 0};
+    struct line_count count = {.file = UINT32_MAX};
     struct key_check check = {0};
     int64_t skipped = 0;
 

@@ -4,6 +4,7 @@
 #include "bytes.h"
 #include "disk.h"
 #include "remedy.h"
+#include "wikitext.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define PART_MAGIC  0x365452415047454dull /* "MEGPART6" */
+#define PART_MAGIC  0x375452415047454dull /* "MEGPART7" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
 /* More than any block can have; what a torn file may claim is bounded by it. */
@@ -68,12 +69,26 @@ int entry_list_add(struct entry_list *list, int32_t entry)
     return 0;
 }
 
+void part_fault_list(struct part_fault *listed, int64_t *count, const struct part_fault *fault)
+{
+    int kept = part_fault_is_kept(fault);
+    int64_t room = kept ? PART_UNCLOSED : PART_INVALID;
+
+    for (int64_t i = 0; i < *count; i++)
+        room -= part_fault_is_kept(&listed[i]) == kept;
+    if (room > 0)
+        listed[(*count)++] = *fault;
+}
+
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
                      size_t size)
 {
     const char *what = document_fault_text((enum document_fault)fault->fault);
+    struct wiki_unclosed unclosed = {(enum document_fault)fault->fault, 0, fault->key};
 
-    if (fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE || fault->fault == FAULT_IDS)
+    if (part_fault_is_kept(fault))
+        wiki_unclosed_text(&unclosed, text, size);
+    else if (fault->fault == FAULT_KEY || fault->fault == FAULT_TYPE || fault->fault == FAULT_IDS)
         snprintf(text, size, "%s (%.100s)", what, keys[fault->key]);
     else
         snprintf(text, size, "%s", what);

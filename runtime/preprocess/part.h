@@ -22,7 +22,10 @@
 #define ENTRY_LAST          ((int32_t)0x80000000)
 #define ENTRY_TOKENS(entry) ((entry)&INT32_MAX)
 
-enum { PART_KEYS = 32, PART_FAULTS = 32 };
+enum { PART_KEYS = 32 };
+/* Documents that a part lists: invalid ones, and pages that are kept with unclosed markup, which
+ * may be many. */
+enum { PART_INVALID = 32, PART_UNCLOSED = 20, PART_FAULTS = PART_INVALID + PART_UNCLOSED };
 
 struct entry_list {
     int32_t *items;
@@ -41,10 +44,10 @@ struct part_fault {
     uint64_t segment; /* of the chunk */
     uint64_t line;    /* of the segment, from 0; in a dump: the byte */
     uint32_t fault;   /* enum document_fault */
-    uint32_t key;
-    uint32_t shown; /* its line was reported when it was found */
-    uint32_t page;  /* it is a page of a dump */
-    char title[96]; /* of the page, possibly truncated */
+    uint32_t key;     /* of unclosed markup: its tag */
+    uint32_t shown;   /* its line was reported when it was found */
+    uint32_t page;    /* it is a page of a dump */
+    char title[96];   /* of the page, possibly truncated */
 };
 
 /* The totals of a part. */
@@ -57,6 +60,15 @@ struct part_totals {
     int64_t leading; /* documents without a key before the first valid one */
     char names[256]; /* members of the first document without a key */
 };
+
+/* Is the document kept, a page with unclosed markup? */
+static inline int part_fault_is_kept(const struct part_fault *fault)
+{
+    return fault->fault >= FAULT_LEFT_OUT_END;
+}
+
+/* Add a fault to a list of PART_FAULTS in input order, if there is room for its kind. */
+void part_fault_list(struct part_fault *listed, int64_t *count, const struct part_fault *fault);
 
 /* Describe a fault and the key it concerns. */
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,

@@ -68,8 +68,9 @@ static int strict_check(const struct run *run, struct error *err)
 {
     int64_t faults = 0;
 
-    for (int i = 0; i < FAULT_BROKEN_END; i++)
-        faults += run->layout.faults[i];
+    for (int i = 0; i < FAULT_COUNT; i++)
+        if (i < FAULT_BROKEN_END || i >= FAULT_LEFT_OUT_END)
+            faults += run->layout.faults[i];
     if (!run->config->strict || faults == 0)
         return 0;
     error_set_code(err, ERROR_USAGE, "%lld documents are invalid%s%s", (long long)faults,

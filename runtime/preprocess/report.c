@@ -156,13 +156,17 @@ static void show_counts(const struct output_layout *layout, const char *word, in
 
 static void show_faults(const struct output_layout *layout)
 {
-    int64_t left_out = 0;
+    int64_t left_out = 0, unclosed = 0;
 
     show_counts(layout, "skipped", 1, FAULT_BROKEN_END);
-    for (int i = FAULT_BROKEN_END; i < FAULT_COUNT; i++)
+    for (int i = FAULT_BROKEN_END; i < FAULT_LEFT_OUT_END; i++)
         left_out += layout->faults[i];
     if (left_out > 0)
-        show_counts(layout, "left out", FAULT_BROKEN_END, FAULT_COUNT);
+        show_counts(layout, "left out", FAULT_BROKEN_END, FAULT_LEFT_OUT_END);
+    for (int i = FAULT_LEFT_OUT_END; i < FAULT_COUNT; i++)
+        unclosed += layout->faults[i];
+    if (unclosed > 0)
+        show_counts(layout, "unclosed markup", FAULT_LEFT_OUT_END, FAULT_COUNT);
 }
 
 void report_end(struct report *report, const struct output_layout *layout)

@@ -113,6 +113,56 @@ bad utf8.xml '^megatron: warning: utf8\.xml: page "B" at byte [0-9]+: not valid 
 head -c "$(($(stat -c %s ids.xml.bz2) / 2))" ids.xml.bz2 >cut.xml.bz2
 bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+: the page is not closed; skipped$'
 
+# --- Unclosed markup: the page is kept and named with the byte of the markup, counted by kind; --strict stops there
+{ echo "$head"; page A 1 '1 2'; page B 2 '3 {{a 4'; page C 3 '5&lt;ref&gt;6'; page D 4 '7 [[8]] &lt;ref&gt;9&lt;/ref&gt;'; page E 5 '&lt;!-- 9'
+    page F 6 '[[10'; page G 7 "$(printf '12\n{|\n| 13')"; page H 8 '14 &lt;ref&gt;15'; echo '</mediawiki>'; } >markup.xml
+named() { # SUFFIX: the lines that name pages, where the pages are in a plain file
+    local what
+    while read -r byte what; do
+        printf 'megatron: warning: markup.xml: page "%s" at byte %s: %s; the page is kept\n' "${what%% *}" "$byte" "${what#* }"
+    done <<<"$(grep -abo '{{a\|&lt;ref&gt;6\|&lt;!-- 9\|\[\[10\|^{|\|&lt;ref&gt;15' markup.xml | sed -e 's/:{{a/ B {{ without }}/' -e 's/:.*ref&gt;6/ C <ref> without <\/ref>/' \
+        -e 's/:.*!-- 9/ E <!-- without -->/' -e 's/:\[\[10/ F [[ without ]]/' -e 's/:{|/ G {| without |}/' -e 's/:.*ref&gt;15/ H <ref> without <\/ref>/')"
+}
+by_kind='1 <!-- without -->
+2 a tag without its end tag
+1 {| without |}
+1 {{ without }}
+1 [[ without ]]'
+kinds() { sed -n '/unclosed markup:/,$p' <<<"$out" | sed -n 's/^    \([0-9]\)  */\1 /p'; }
+extract markup.xml --wiki-min-length 0 --wiki-no-title --output markup.jsonl
+is "$rc $(grep 'is kept' <<<"$out")" "0 $(named)" "data extract: pages with unclosed markup are named"
+like "$out" '^  documents: +8 ' "and kept"
+like "$out" '^  skipped: +0$' "not skipped"
+is "$(grep -o 'unclosed markup: .*' <<<"$out") $(kinds)" "unclosed markup: 6 $by_kind" "and counted by kind"
+extract markup.xml --wiki-min-length 0 --wiki-no-title
+is "$(grep 'is kept' <<<"$out")" "$(named)" "to standard output, too"
+like "$out" 'skipped 0, left out 0, with unclosed markup 6' "with their number"
+extract markup.xml --wiki-min-length 0 --wiki-no-title --strict --output strict.jsonl
+is "$rc $(grep -c 'page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "--strict stops at the first one"
+gpt2=(--tokenizer-type GPT2BPETokenizer --append-eod)
+read_markup() { try "$megatron" preprocess --input "$@" "${gpt2[@]}" --wiki-min-length 0 --output-prefix markup --overwrite; }
+read_markup markup.xml
+is "$rc $(grep 'is kept' <<<"$out")" "0 $(named)" "preprocess: they are named"
+like "$out" '^  documents: +8$' "and kept"
+like "$out" '^  skipped: +0$' "not skipped"
+is "$(grep -o 'unclosed markup: .*' <<<"$out") $(kinds)" "unclosed markup: 6 $by_kind" "and counted by kind"
+read_markup markup.xml --max-documents 3
+is "$rc $(grep 'is kept' <<<"$out")" "0 $(named | head -2)" "of the documents that are wanted, which the last one belongs to"
+read_markup markup.xml --strict
+is "$rc $(grep -c 'page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "--strict stops at the first one"
+read_markup markup.xml --strict --max-documents 3
+is "$rc $(grep -c '2 documents are invalid; the first: markup.xml: page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "with a limit, too"
+read_markup markup.xml --strict --max-documents 1
+is "$rc" 0 "and not if the wanted documents have none"
+bzip2 -k markup.xml
+read_markup markup.xml.bz2
+is "$rc $(grep 'is kept' <<<"$out")" "0 $(named | sed 's/markup\.xml/&.bz2/')" "compressed: the byte after decompression"
+{ echo "$head"; for ((i = 0; i < 40; i++)); do page "U$i" $i '[[1'; done; page B 99 "$(printf '3 \xff')"; echo '</mediawiki>'; } >many-markup.xml
+for command in "data extract --output many-markup.jsonl" "preprocess ${gpt2[*]} --output-prefix many-markup"; do
+    try "$megatron" $command --input many-markup.xml --wiki-min-length 0 --overwrite
+    is "$rc $(grep -c 'is kept$' <<<"$out") $(grep -c 'page "B".*; skipped$' <<<"$out") $(grep -o 'unclosed markup: .*' <<<"$out")" "0 20 1 unclosed markup: 40" "${command%% -*}: the first 20 are named, and do not hide broken pages"
+done
+
 # However many pages are broken, each broken file is named, and once
 { echo "$head"; for ((i = 0; i < 25; i++)); do page "P$i" $i '3 <b>4'; done; page Z 9 '7'; } >many.xml
 { echo "$head"; page A 1 '1 2'; echo '</mediawiki>'; } >whole.xml

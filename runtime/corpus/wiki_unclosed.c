@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Braces and brackets are matched as by MediaWiki's preprocessor, with one stack; what is inside of
+ * an extension's tag is matched for itself. Tables have a stack of their own, because a template
+ * may close them. Everything is visited once. Where a page can be read in two ways, it is read in
+ * the one that closes more: what is reported shall be true. */
+#include "config.h"
+#include "wiki_unclosed.h"
+
+#include <stdio.h>
+
+enum tag_kind {
+    TAG_RAW,   /* its content is not markup */
+    TAG_FRAME, /* its content is markup, which must be closed in it */
+    TAG_TABLE,
+    TAG_REST, /* as TAG_RAW, but without an end tag it takes the rest of the page */
+};
+
+/* By name. Tags that only change how text looks (<b>, <div>, <small>) are not among them: their
+ * text is the same whether they are closed or not. */
+static const struct {
+    const char *name;
+    enum tag_kind kind;
+} tags[] = {
+    {"ce", TAG_RAW},           {"chem", TAG_RAW},
+    {"code", TAG_RAW},         {"gallery", TAG_FRAME},
+    {"graph", TAG_RAW},        {"hiero", TAG_RAW},
+    {"imagemap", TAG_FRAME},   {"includeonly", TAG_REST},
+    {"inputbox", TAG_RAW},     {"mapframe", TAG_RAW},
+    {"maplink", TAG_RAW},      {"math", TAG_RAW},
+    {"nowiki", TAG_RAW},       {"poem", TAG_FRAME},
+    {"pre", TAG_RAW},          {"ref", TAG_FRAME},
+    {"references", TAG_FRAME}, {"score", TAG_RAW},
+    {"source", TAG_RAW},       {"syntaxhighlight", TAG_RAW},
+    {"table", TAG_TABLE},      {"templatedata", TAG_RAW},
+    {"timeline", TAG_RAW},
+};
+enum { TAGS = sizeof(tags) / sizeof(tags[0]) };
+
+/* Tags, braces and brackets that are open: items of 'look->stack' with their place as 'begin'. */
+enum open_kind {
+    OPEN_TAG,      /* 'what': its number; 'end': 1 + the index of the tag around it, or 0 */
+    OPEN_TEMPLATE, /* 'end': braces */
+    OPEN_LINK,     /* 'end': brackets; 'what': links that are open in each other, with it */
+};
+
+struct scan {
+    const char *begin, *at, *end;
+    struct wiki_cuts *open, *tables;
+    size_t tag;          /* 1 + the index of the innermost open tag, or 0 */
+    size_t counts[TAGS]; /* open tags of each kind */
+    struct wiki_unclosed found;
+};
+
+static void find(struct scan *scan, enum document_fault fault, size_t place, unsigned tag)
+{
+    scan->found = (struct wiki_unclosed){fault, place, tag};
+}
+
+/* What is open innermost is never closed. */
+static void find_open(struct scan *scan)
+{
+    static const enum document_fault faults[] = {MARKUP_TAG, MARKUP_TEMPLATE, MARKUP_LINK};
+    const struct wiki_cut *open = &scan->open->items[scan->open->count - 1];
+
+    find(scan, faults[open->kind], open->begin, open->kind == OPEN_TAG ? open->what : 0);
+}
+
+static size_t place(const struct scan *scan)
+{
+    return (size_t)(scan->at - scan->begin);
+}
+
+/* What is open innermost, inside the innermost tag; NULL: nothing. */
+static struct wiki_cut *innermost(const struct scan *scan)
+{
+    return scan->open->count > scan->tag ? &scan->open->items[scan->open->count - 1] : NULL;
+}
+
+/* --- Tables ----------------------------------------------------------------------------------- */
+
+static int begins_line(const char *begin, const char *at)
+{
+    while (at > begin && (at[-1] == ' ' || at[-1] == ':' || at[-1] == '\t'))
+        at--;
+    return at == begin || at[-1] == '\n';
+}
+
+/* Does the name of the template at 'at' look like one that closes a table? {{s-end}}, {{End box}},
+ * {{Jctbtm}}, {{!)}}. */
+static int may_close_table(const char *at, const char *end)
+{
+    static const char *const words[] = {"end",    "bottom", "btm",   "foot",  "footer", "close",
+                                        "ende",   "fin",    "fine",  "fim",   "final",  "slut",
+                                        "konec",  "koniec", "loppu", "einde", "конец",  "край",
+                                        "кінець", "終",     "终",    "!)"};
+    struct wiki_span name = wiki_span(at, 0);
+
+    while (name.size < 100 && at + name.size < end && at[name.size] != '|' && at[name.size] != '}')
+        name.size++;
+    name = wiki_trim(name);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        size_t length = strlen(words[i]);
+
+        if (name.size >= length &&
+            wiki_is(wiki_span(name.data + name.size - length, length), words[i]))
+            return 1;
+    }
+    return name.size > 3 && wiki_is(wiki_span(name.data, 3), "end");
+}
+
+/* The table that was opened last is never closed, unless a template closes it. */
+static void find_table(struct scan *scan)
+{
+    const struct wiki_cut *table = &scan->tables->items[scan->tables->count - 1];
+    const char *at = scan->begin + table->begin;
+
+    while ((at = wiki_find(at, scan->end, "{{"))) {
+        at += 2;
+        if (may_close_table(at, scan->end))
+            return;
+    }
+    find(scan, table->what == TAGS ? MARKUP_TABLE : MARKUP_TAG, table->begin, table->what);
+}
+
+static void close_table(struct scan *scan)
+{
+    if (scan->tables->count > 0)
+        scan->tables->count--;
+}
+
+/* --- Braces and brackets ---------------------------------------------------------------------- */
+
+/* The number of equal characters from 'at' on. */
+static size_t run_length(const struct scan *scan)
+{
+    const char *at = scan->at;
+
+    while (at < scan->end && *at == *scan->at)
+        at++;
+    return (size_t)(at - scan->at);
+}
+
+static void take_open_braces(struct scan *scan)
+{
+    size_t count = run_length(scan);
+
+    if (count > 1)
+        wiki_cut_add(scan->open, place(scan), count, OPEN_TEMPLATE, 0);
+    else if (scan->at + 1 < scan->end && scan->at[1] == '|' && begins_line(scan->begin, scan->at))
+        wiki_cut_add(scan->tables, place(scan), 0, 0, TAGS);
+    scan->at += count;
+}
+
+static void take_open_brackets(struct scan *scan)
+{
+    const struct wiki_cut *around = innermost(scan);
+    size_t count = run_length(scan);
+
+    if (count > 1)
+        wiki_cut_add(scan->open, place(scan), count, OPEN_LINK,
+                     1 + (around && around->kind == OPEN_LINK ? around->what : 0));
+    scan->at += count;
+}
+
+/* A link that is still open inside a call that is closed is never closed. */
+static int find_link_in_call(struct scan *scan, const struct wiki_cut *open)
+{
+    size_t links = open->what;
+
+    if (open->kind != OPEN_LINK || scan->open->count == scan->tag + links)
+        return 0;
+    find_open(scan);
+    return 1;
+}
+
+static void take_close_braces(struct scan *scan)
+{
+    size_t count = run_length(scan), left = count;
+    struct wiki_cut *open = innermost(scan);
+
+    /* `|}` ends a table; `|}}` may also end a call whose last argument is empty. */
+    if (scan->at > scan->begin && scan->at[-1] == '|' && scan->tables->count > 0 &&
+        (count != 2 || !open || open->kind != OPEN_TEMPLATE)) {
+        close_table(scan);
+        left--;
+    }
+    scan->at += count;
+    while (left > 1 && (open = innermost(scan))) {
+        size_t most = open->end < 3 ? open->end : 3, closed = left < most ? left : most;
+
+        if (open->kind != OPEN_TEMPLATE) {
+            find_link_in_call(scan, open);
+            return;
+        }
+        left -= closed;
+        open->end -= closed;
+        if (open->end < 2)
+            scan->open->count--;
+    }
+}
+
+static void take_close_brackets(struct scan *scan)
+{
+    size_t count = run_length(scan);
+    struct wiki_cut *open;
+
+    scan->at += count;
+    for (; count > 1 && (open = innermost(scan)) && open->kind == OPEN_LINK; count -= 2) {
+        open->end -= 2;
+        if (open->end < 2)
+            scan->open->count--;
+    }
+}
+
+/* --- Tags ------------------------------------------------------------------------------------- */
+
+static size_t tag_number(struct wiki_span name)
+{
+    /* The first letters of the names. */
+    static const char first[256] = {['c'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1, ['m'] = 1,
+                                    ['n'] = 1, ['p'] = 1, ['r'] = 1, ['s'] = 1, ['t'] = 1};
+    size_t i = 0;
+
+    if (name.size < 2 || !first[(unsigned char)wiki_lower(name.data[0])])
+        return TAGS;
+    while (i < TAGS && !wiki_is(name, tags[i].name))
+        i++;
+    return i;
+}
+
+/* After the '>' of an end tag, where nothing but white space may precede it; NULL: there is none.
+ */
+static const char *after_end_tag(const char *at, const char *end)
+{
+    while (at < end && wiki_is_space(*at))
+        at++;
+    return at < end && *at == '>' ? at + 1 : NULL;
+}
+
+/* After the end tag of an element, or NULL. */
+static const char *find_end_tag(const char *at, const char *end, const char *name)
+{
+    size_t length = strlen(name);
+    const char *after;
+
+    while ((at = wiki_find(at, end, "</"))) {
+        at += 2;
+        if ((size_t)(end - at) > length && wiki_is(wiki_span(at, length), name) &&
+            (after = after_end_tag(at + length, end)))
+            return after;
+    }
+    return NULL;
+}
+
+static void open_tag(struct scan *scan, unsigned number, size_t from)
+{
+    const char *stop;
+
+    if (tags[number].kind == TAG_TABLE) {
+        wiki_cut_add(scan->tables, from, 0, 0, number);
+    } else if (tags[number].kind == TAG_FRAME) {
+        wiki_cut_add(scan->open, from, scan->tag, OPEN_TAG, number);
+        scan->tag = scan->open->count;
+        scan->counts[number]++;
+    } else {
+        stop = find_end_tag(scan->at, scan->end, tags[number].name);
+        if (!stop && tags[number].kind == TAG_RAW)
+            find(scan, MARKUP_TAG, from, number);
+        scan->at = stop ? stop : scan->end;
+        /* What is open around it may be closed in the part that is not read. */
+        if (!stop)
+            scan->open->count = scan->tables->count = 0;
+    }
+}
+
+static void close_tag(struct scan *scan, unsigned number)
+{
+    const struct wiki_cut *open;
+
+    if (tags[number].kind == TAG_TABLE)
+        close_table(scan);
+    if (scan->counts[number] == 0)
+        return;
+    open = &scan->open->items[scan->open->count - 1];
+    if (open->kind != OPEN_TAG || open->what != number) {
+        find_open(scan);
+        return;
+    }
+    scan->tag = open->end;
+    scan->counts[number]--;
+    scan->open->count--;
+}
+
+static void take_comment(struct scan *scan)
+{
+    const char *stop = wiki_find(scan->at + 4, scan->end, "-->");
+
+    if (!stop)
+        find(scan, MARKUP_COMMENT, place(scan), 0);
+    scan->at = stop ? stop + 3 : scan->end;
+}
+
+static void take_angle(struct scan *scan)
+{
+    size_t from = place(scan), left = (size_t)(scan->end - scan->at);
+    int closing = left > 1 && scan->at[1] == '/';
+    const char *name = scan->at + 1 + closing, *after = name, *stop;
+    size_t number;
+
+    if (left >= 4 && memcmp(scan->at, "<!--", 4) == 0) {
+        take_comment(scan);
+        return;
+    }
+    scan->at++;
+    while (after < scan->end && wiki_lower(*after) >= 'a' && wiki_lower(*after) <= 'z')
+        after++;
+    if (after == scan->end || (*after != '>' && *after != '/' && !wiki_is_space(*after)))
+        return;
+    number = tag_number(wiki_span(name, (size_t)(after - name)));
+    if (number == TAGS)
+        return;
+    if (closing) {
+        if (after_end_tag(after, scan->end))
+            close_tag(scan, (unsigned)number);
+        return;
+    }
+    stop = memchr(after, '>', (size_t)(scan->end - after));
+    scan->at = stop ? stop + 1 : after;
+    if (!stop)
+        find(scan, MARKUP_TAG, from, (unsigned)number);
+    else if (stop[-1] != '/')
+        open_tag(scan, (unsigned)number, from);
+}
+
+/* --- The page --------------------------------------------------------------------------------- */
+
+static const char marks[256] = {['{'] = 1, ['}'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
+
+struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buffer *text)
+{
+    struct scan scan = {.begin = text->data,
+                        .at = text->data,
+                        .end = text->data + text->size,
+                        .open = &look->stack,
+                        .tables = &look->cuts};
+
+    look->stack.count = look->cuts.count = 0;
+    wiki_seal(text, '<');
+    while (scan.found.fault == FAULT_NONE && (scan.at = wiki_skip(scan.at, marks)) < scan.end) {
+        if (*scan.at == '[')
+            take_open_brackets(&scan);
+        else if (*scan.at == ']')
+            take_close_brackets(&scan);
+        else if (*scan.at == '{')
+            take_open_braces(&scan);
+        else if (*scan.at == '}')
+            take_close_braces(&scan);
+        else
+            take_angle(&scan);
+    }
+    if (scan.found.fault == FAULT_NONE && scan.open->count > 0)
+        find_open(&scan);
+    if (scan.found.fault == FAULT_NONE && scan.tables->count > 0)
+        find_table(&scan);
+    return scan.found;
+}
+
+void wiki_unclosed_text(const struct wiki_unclosed *unclosed, char *text, size_t size)
+{
+    if (unclosed->fault == MARKUP_TAG)
+        snprintf(text, size, "<%s> without </%s>", tags[unclosed->tag].name,
+                 tags[unclosed->tag].name);
+    else
+        snprintf(text, size, "%s", document_fault_text(unclosed->fault));
+}
