@@ -173,14 +173,25 @@ static int find_link_in_call(struct scan *scan, const struct wiki_cut *open)
     return 1;
 }
 
+/* Do the braces at 'at' begin with one that ends a table? `|}` does, but `|}}` ends a call whose
+ * last argument is empty. `|}}}` is both at the start of a line. */
+static int ends_table(const struct scan *scan, size_t count)
+{
+    const struct wiki_cut *open = innermost(scan);
+
+    if (scan->at == scan->begin || scan->at[-1] != '|' || scan->tables->count == 0)
+        return 0;
+    if (count == 1 || !open || open->kind != OPEN_TEMPLATE)
+        return 1;
+    return count == 3 && open->end == 2 && begins_line(scan->begin, scan->at - 1);
+}
+
 static void take_close_braces(struct scan *scan)
 {
     size_t count = run_length(scan), left = count;
-    struct wiki_cut *open = innermost(scan);
+    struct wiki_cut *open;
 
-    /* `|}` ends a table; `|}}` may also end a call whose last argument is empty. */
-    if (scan->at > scan->begin && scan->at[-1] == '|' && scan->tables->count > 0 &&
-        (count != 2 || !open || open->kind != OPEN_TEMPLATE)) {
+    if (ends_table(scan, count)) {
         close_table(scan);
         left--;
     }

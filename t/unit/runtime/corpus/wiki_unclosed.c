@@ -69,6 +69,7 @@ static const struct {
     {"{|\n| {{Infobox\n|a=b\n|}}\n|}", NULL},
     {"^{|\n| {{Infobox\n|a=b\n|}}\n", "{| without |}"},
     {"{{a|\n{|\n| b\n|}}}", NULL},
+    {"{|\n| {{a|{{b|c|}}}} {{{d|}}} {{e|{{f|}}{{{g|}}}}}\n|}", NULL},
     {"a {| b", NULL},
     {"^<table><tr><td>a", "<table> without </table>"},
     {"<table><tr><td><table></table></table>", NULL},
