@@ -173,12 +173,12 @@ enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_pa
 /* The first byte in [at, end) that is not ASCII, or 'end'. */
 static inline const uint8_t *skip_ascii(const uint8_t *at, const uint8_t *end)
 {
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
-        unsigned bits = wiki_vector_bits(wiki_vector((const char *)at));
+        uint64_t bits = wiki_vector_bits(wiki_vector_wide(wiki_vector((const char *)at)));
 
         if (bits)
-            return at + __builtin_ctz(bits);
+            return at + wiki_vector_first(bits);
     }
 #else
     for (uint64_t word; end - at >= 8; at += 8) {

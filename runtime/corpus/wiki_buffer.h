@@ -110,14 +110,14 @@ static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 /* The first 'a' or 'b' in [at, end), or 'end'. */
 static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
 {
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
-        __m128i bytes = wiki_vector(at);
-        unsigned bits =
+        wiki_bytes bytes = wiki_vector(at);
+        uint64_t bits =
             wiki_vector_bits(wiki_vector_or(wiki_vector_is(bytes, a), wiki_vector_is(bytes, b)));
 
         if (bits)
-            return at + __builtin_ctz(bits);
+            return at + wiki_vector_first(bits);
     }
 #else
     const uint64_t ones = 0x0101010101010101ull, high = 0x8080808080808080ull;

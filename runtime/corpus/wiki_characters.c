@@ -188,15 +188,16 @@ static const char special[256] = {[' '] = 1,
                                   [(unsigned char)'\xef'] = 1,
                                   [';'] = 1};
 
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
 /* 'special' without the space, and some characters that stay as they are. */
-static inline unsigned special_bits(__m128i bytes)
+static inline uint64_t special_bits(wiki_bytes bytes)
 {
-    __m128i low =
+    wiki_bytes low =
         wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_in(bytes, '&', ')'));
-    __m128i stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
-    __m128i brackets = wiki_vector_or(wiki_vector_is(bytes, ';'), wiki_vector_in(bytes, '[', '_'));
-    __m128i wide = wiki_vector_or(wiki_vector_is(bytes, '\xc2'), wiki_vector_is(bytes, '\xe2'));
+    wiki_bytes stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
+    wiki_bytes brackets =
+        wiki_vector_or(wiki_vector_is(bytes, ';'), wiki_vector_in(bytes, '[', '_'));
+    wiki_bytes wide = wiki_vector_or(wiki_vector_is(bytes, '\xc2'), wiki_vector_is(bytes, '\xe2'));
 
     wide = wiki_vector_or(wide, wiki_vector_is(bytes, '\xef'));
     return wiki_vector_bits(
@@ -210,18 +211,18 @@ static const char *find_special(const char *from, const char *end)
 {
     const char *at = from;
 
-#ifdef __SSE2__
-    unsigned first = 1; /* a space at the begin is special */
+#ifdef WIKI_VECTOR
+    uint64_t first = WIKI_FIRST; /* a space at the begin is special */
 
     /* The last byte only tells what comes after the one before it. */
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
-        __m128i bytes = wiki_vector(at);
-        unsigned marks = special_bits(bytes), stop;
-        unsigned spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+        wiki_bytes bytes = wiki_vector(at);
+        uint64_t marks = special_bits(bytes), stop;
+        uint64_t spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
 
-        stop = (marks | (spaces & ((marks | spaces) >> 1 | first))) & 0x7fff;
+        stop = (marks | (spaces & ((marks | spaces) >> WIKI_LANE | first))) & WIKI_NOT_LAST;
         if (stop)
-            return at + __builtin_ctz(stop);
+            return at + wiki_vector_first(stop);
         first = 0;
     }
 #else

@@ -261,11 +261,11 @@ static void take_bracket(struct expand *expand)
 
 static const char marks[256] = {['{'] = 1, ['}'] = 1, ['|'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
 
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
 /* Brackets and braces differ by one bit. So do the pipe and the backslash, which means nothing. */
-static inline __m128i mark_bytes(__m128i bytes)
+static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 {
-    __m128i upper = _mm_or_si128(bytes, _mm_set1_epi8(0x20));
+    wiki_bytes upper = wiki_vector_set(bytes, 0x20);
 
     return wiki_vector_or(wiki_vector_in(upper, '{', '}'), wiki_vector_is(bytes, '<'));
 }
@@ -279,7 +279,7 @@ static inline const char *find_mark(const struct expand *expand)
 
     if (expand->call.mode == WIKI_EXPAND_FUNCTIONS && expand->frames->count == 0)
         return wiki_scan(at, end, '{', '}');
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
     at = wiki_vector_find(at, end, mark_bytes);
     if (end - at >= WIKI_VECTOR)
         return at;

@@ -41,17 +41,17 @@ static inline int is_plain_space(const char *from, const char *at)
            at[-1] != '\xab';
 }
 
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
 /* 'special' without the space; other control characters are no harm, since they stay as they are.
  */
-static inline unsigned special_bits(__m128i bytes)
+static inline uint64_t special_bits(wiki_bytes bytes)
 {
-    __m128i low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
-    __m128i marks = wiki_vector_or(wiki_vector_is(bytes, '&'), wiki_vector_is(bytes, ')'));
-    __m128i stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
-    __m128i angles = wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>'));
-    __m128i ends = wiki_vector_or(wiki_vector_is(bytes, ':'), wiki_vector_is(bytes, ']'));
-    __m128i rest = wiki_vector_or(wiki_vector_is(bytes, '_'), wiki_vector_is(bytes, '\xc2'));
+    wiki_bytes low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
+    wiki_bytes marks = wiki_vector_or(wiki_vector_is(bytes, '&'), wiki_vector_is(bytes, ')'));
+    wiki_bytes stops = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '.'));
+    wiki_bytes angles = wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>'));
+    wiki_bytes ends = wiki_vector_or(wiki_vector_is(bytes, ':'), wiki_vector_is(bytes, ']'));
+    wiki_bytes rest = wiki_vector_or(wiki_vector_is(bytes, '_'), wiki_vector_is(bytes, '\xc2'));
 
     return wiki_vector_bits(
         wiki_vector_or(wiki_vector_or(wiki_vector_or(low, marks), wiki_vector_or(stops, angles)),
@@ -59,7 +59,7 @@ static inline unsigned special_bits(__m128i bytes)
 }
 
 /* Before a space: characters that 3.1 lets swallow it. */
-static inline unsigned opening_bits(__m128i bytes)
+static inline uint64_t opening_bits(wiki_bytes bytes)
 {
     return wiki_vector_bits(
         wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '('), wiki_vector_is(bytes, '[')),
@@ -73,20 +73,20 @@ static const char *find_special(const char *from, const char *end)
 {
     const char *at = from;
 
-#ifdef __SSE2__
-    unsigned opened = 1; /* by the byte before: a space at the begin is special */
+#ifdef WIKI_VECTOR
+    uint64_t opened = WIKI_FIRST; /* by the byte before: a space at the begin is special */
 
     /* The last byte only tells what comes after the one before it. */
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
-        __m128i bytes = wiki_vector(at);
-        unsigned marks = special_bits(bytes), opening = opening_bits(bytes);
-        unsigned spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
-        unsigned before = opening << 1 | opened, stop;
+        wiki_bytes bytes = wiki_vector(at);
+        uint64_t marks = special_bits(bytes), opening = opening_bits(bytes);
+        uint64_t spaces = wiki_vector_bits(wiki_vector_is(bytes, ' '));
+        uint64_t before = opening << WIKI_LANE | opened, stop;
 
-        stop = (marks | (spaces & ((marks | spaces) >> 1 | before))) & 0x7fff;
+        stop = (marks | (spaces & ((marks | spaces) >> WIKI_LANE | before))) & WIKI_NOT_LAST;
         if (stop)
-            return at + __builtin_ctz(stop);
-        opened = opening >> (WIKI_VECTOR - 2) & 1;
+            return at + wiki_vector_first(stop);
+        opened = opening >> (WIKI_VECTOR - 2) * WIKI_LANE & WIKI_FIRST;
     }
 #else
     (void)end;

@@ -48,10 +48,10 @@ static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
     wiki_put(out, kept, (size_t)(end - kept));
 }
 
-#ifdef __SSE2__
-static inline __m128i line_marks(__m128i bytes)
+#ifdef WIKI_VECTOR
+static inline wiki_bytes line_marks(wiki_bytes bytes)
 {
-    __m128i commas = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '&'));
+    wiki_bytes commas = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '&'));
 
     return wiki_vector_or(commas,
                           wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>')));
@@ -61,7 +61,7 @@ static inline __m128i line_marks(__m128i bytes)
 /* The first character in [at, end) that put_line changes, or 'end'. */
 static const char *find_change(const char *at, const char *end)
 {
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
     at = wiki_vector_find(at, end, line_marks);
 #endif
     while (at < end && *at != ',' && *at != '&' && *at != '<' && *at != '>')

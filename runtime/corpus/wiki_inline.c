@@ -460,6 +460,27 @@ static void take_pipe(struct inliner *inliner)
 
 static const char marks[256] = {['<'] = 1, ['['] = 1, [']'] = 1, ['|'] = 1};
 
+#ifdef WIKI_VECTOR
+static inline wiki_bytes mark_bytes(wiki_bytes bytes)
+{
+    return wiki_vector_or(wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '|')),
+                          wiki_vector_or(wiki_vector_is(bytes, '['), wiki_vector_is(bytes, ']')));
+}
+#endif
+
+/* The first mark from 'at' on; the text is sealed with one. */
+static inline const char *find_mark(const char *at, const char *end)
+{
+#ifdef WIKI_VECTOR
+    at = wiki_vector_find(at, end, mark_bytes);
+    if (end - at >= WIKI_VECTOR)
+        return at;
+#else
+    (void)end;
+#endif
+    return wiki_skip(at, marks);
+}
+
 void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                  const struct wiki_buffer *in, struct wiki_buffer *out)
 {
@@ -476,7 +497,7 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
         const char *from = inliner.at;
         int twice;
 
-        inliner.at = wiki_skip(inliner.at, marks);
+        inliner.at = find_mark(inliner.at, inliner.end);
         wiki_copy(out, from, (size_t)(inliner.at - from));
         if (inliner.at == inliner.end)
             break;

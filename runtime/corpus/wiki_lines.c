@@ -55,8 +55,8 @@ static inline int needs_escape(char c)
     return (unsigned char)c < ' ' || c == '"' || c == '\\';
 }
 
-#ifdef __SSE2__
-static inline __m128i escape_marks(__m128i bytes)
+#ifdef WIKI_VECTOR
+static inline wiki_bytes escape_marks(wiki_bytes bytes)
 {
     return wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1),
                           wiki_vector_or(wiki_vector_is(bytes, '"'), wiki_vector_is(bytes, '\\')));
@@ -66,7 +66,7 @@ static inline __m128i escape_marks(__m128i bytes)
 /* The first character in [at, end) that JSON escapes, or 'end'. */
 static const char *find_escape(const char *at, const char *end)
 {
-#ifdef __SSE2__
+#ifdef WIKI_VECTOR
     at = wiki_vector_find(at, end, escape_marks);
 #endif
     while (at < end && !needs_escape(*at))

@@ -227,16 +227,13 @@ static void take_close_brackets(struct scan *scan)
 
 static size_t tag_number(struct wiki_span name)
 {
-    /* The first letters of the names. */
-    static const char first[256] = {['c'] = 1, ['g'] = 1, ['h'] = 1, ['i'] = 1, ['m'] = 1,
-                                    ['n'] = 1, ['p'] = 1, ['r'] = 1, ['s'] = 1, ['t'] = 1};
+    char first = name.size > 1 ? wiki_lower(name.data[0]) : 'z';
     size_t i = 0;
 
-    if (name.size < 2 || !first[(unsigned char)wiki_lower(name.data[0])])
-        return TAGS;
-    while (i < TAGS && !wiki_is(name, tags[i].name))
+    while (i < TAGS &&
+           (tags[i].name[0] < first || (tags[i].name[0] == first && !wiki_is(name, tags[i].name))))
         i++;
-    return i;
+    return i < TAGS && tags[i].name[0] == first ? i : TAGS;
 }
 
 /* After the '>' of an end tag, where nothing but white space may precede it; NULL: there is none.
@@ -347,6 +344,30 @@ static void take_angle(struct scan *scan)
 
 static const char marks[256] = {['{'] = 1, ['}'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
 
+#ifdef WIKI_VECTOR
+/* Brackets and braces differ by one bit. */
+static inline wiki_bytes mark_bytes(wiki_bytes bytes)
+{
+    wiki_bytes upper = wiki_vector_set(bytes, 0x20);
+
+    return wiki_vector_or(wiki_vector_or(wiki_vector_is(upper, '{'), wiki_vector_is(upper, '}')),
+                          wiki_vector_is(bytes, '<'));
+}
+#endif
+
+/* The first mark from 'at' on; the text is sealed with one. */
+static inline const char *find_mark(const char *at, const char *end)
+{
+#ifdef WIKI_VECTOR
+    at = wiki_vector_find(at, end, mark_bytes);
+    if (end - at >= WIKI_VECTOR)
+        return at;
+#else
+    (void)end;
+#endif
+    return wiki_skip(at, marks);
+}
+
 struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buffer *text)
 {
     struct scan scan = {.begin = text->data,
@@ -357,7 +378,7 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
 
     look->stack.count = look->cuts.count = 0;
     wiki_seal(text, '<');
-    while (scan.found.fault == FAULT_NONE && (scan.at = wiki_skip(scan.at, marks)) < scan.end) {
+    while (scan.found.fault == FAULT_NONE && (scan.at = find_mark(scan.at, scan.end)) < scan.end) {
         if (*scan.at == '[')
             take_open_brackets(&scan);
         else if (*scan.at == ']')
