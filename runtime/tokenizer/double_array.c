@@ -37,24 +37,28 @@ void double_array_clear(struct double_array *array)
     memset(array, 0, sizeof(*array));
 }
 
-/* Move each bit i to i XOR byte. */
-static struct places moved(const struct places *from, uint8_t byte)
+/* One word of the places after each is moved from i to i XOR byte. */
+static inline uint64_t moved(const struct places *from, uint8_t byte, unsigned word)
 {
     static const uint64_t low[6] = {
         UINT64_C(0x5555555555555555), UINT64_C(0x3333333333333333), UINT64_C(0x0F0F0F0F0F0F0F0F),
         UINT64_C(0x00FF00FF00FF00FF), UINT64_C(0x0000FFFF0000FFFF), UINT64_C(0x00000000FFFFFFFF),
     };
-    struct places to;
+    uint64_t bits = from->bits[word ^ byte >> 6];
 
-    for (unsigned word = 0; word < 4; word++) {
-        uint64_t bits = from->bits[word ^ byte >> 6];
+    for (unsigned i = 0; i < 6; i++)
+        if (byte >> i & 1)
+            bits = (bits & low[i]) << (1u << i) | (bits >> (1u << i) & low[i]);
+    return bits;
+}
 
-        for (unsigned i = 0; i < 6; i++)
-            if (byte >> i & 1)
-                bits = (bits & low[i]) << (1u << i) | (bits >> (1u << i) & low[i]);
-        to.bits[word] = bits;
-    }
-    return to;
+static int count_places(const struct places *places)
+{
+    int count = 0;
+
+    for (unsigned word = 0; word < 4; word++)
+        count += __builtin_popcountll(places->bits[word]);
+    return count;
 }
 
 static void take(struct places *places, size_t at)
@@ -129,23 +133,20 @@ static int find_base(struct builder *builder, const struct child *child, const s
     size_t block = builder->blocks > OPEN_BLOCKS ? builder->blocks - OPEN_BLOCKS : 1;
 
     for (;; block++) {
-        struct places fit;
-
         if (block >= builder->blocks && add_block(builder) < 0)
             return -1;
-        fit = builder->free_bases[block];
-        for (const struct child *at = child; at < end; at++) {
-            struct places places = moved(&builder->free_units[block], at->byte);
+        if (count_places(&builder->free_units[block]) < end - child)
+            continue;
+        for (unsigned word = 0; word < 4; word++) {
+            uint64_t fit = builder->free_bases[block].bits[word];
 
-            for (unsigned word = 0; word < 4; word++)
-                fit.bits[word] &= places.bits[word];
-        }
-        for (unsigned word = 0; word < 4; word++)
-            if (fit.bits[word]) {
-                *base =
-                    (uint32_t)(block * BLOCK + word * 64 + (size_t)__builtin_ctzll(fit.bits[word]));
+            for (const struct child *at = child; at < end && fit; at++)
+                fit &= moved(&builder->free_units[block], at->byte, word);
+            if (fit) {
+                *base = (uint32_t)(block * BLOCK + word * 64 + (size_t)__builtin_ctzll(fit));
                 return 0;
             }
+        }
     }
 }
 
@@ -161,7 +162,8 @@ static int place_children(struct builder *builder, uint32_t node)
     take(builder->free_bases, base);
     for (; child < end; child++) {
         uint32_t number = builder->trie->values[child->node];
-        int counts = number < builder->limit && !isnan(builder->values[number]);
+        int counts =
+            number < builder->limit && !(builder->values && isnan(builder->values[number]));
 
         take(builder->free_units, base ^ child->byte);
         builder->units[base ^ child->byte] =

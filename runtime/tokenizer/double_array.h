@@ -13,8 +13,8 @@ struct double_array {
     uint32_t root;   /* base */
 };
 
-/* Build it from a trie with the numbers below 'limit' of which values[number] is not NAN. Returns
- * 0, or -1 if out of memory or there are more than 2^23 units. */
+/* Build it from a trie with the numbers below 'limit' of which values[number] is not NAN (NULL:
+ * with all of them). Returns 0, or -1 if out of memory or there are more than 2^23 units. */
 int double_array_build(struct double_array *array, const struct trie *trie, uint32_t limit,
                        const double *values);
 void double_array_clear(struct double_array *array);

@@ -29,7 +29,7 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
     if (json_member(model, "vocab", &vocabulary) < 0 || json_type(vocabulary) != JSON_OBJECT ||
         json_iterate(vocabulary, &iterator) < 0)
         return error_set(err, "%s: the model has no \"vocab\"", pipeline->path);
-    tokenizer->wordpiece.unknown = TRIE_NONE;
+    tokenizer->wordpiece.unknown = WORDPIECE_NONE;
     while (json_next(&iterator, &text, &length, &value)) {
         if (json_integer(value, &id) < 0)
             return error_set(err, "%s: the id of token \"%.40s\" is not an integer", pipeline->path,
@@ -41,8 +41,8 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
         return error_memory(err, "the vocabulary");
     tokenizer->wordpiece.longest = longest > 0 ? (size_t)longest : 0;
     tokenizer->wordpiece.unknown =
-        trie_find(&tokenizer->wordpiece.begins, (const uint8_t *)unknown, unknown_length);
-    if (tokenizer->wordpiece.unknown == TRIE_NONE)
+        wordpiece_find(&tokenizer->wordpiece, (const uint8_t *)unknown, unknown_length);
+    if (tokenizer->wordpiece.unknown == WORDPIECE_NONE)
         return error_set(err, "%s: unk_token \"%.40s\" is not in the vocabulary", pipeline->path,
                          unknown);
     return 0;

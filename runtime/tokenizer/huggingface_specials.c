@@ -35,9 +35,9 @@ static int64_t id_in_vocabulary(const struct pipeline *pipeline, const char *tex
             found = (uint32_t)said;
     }
     if (found == TRIE_NONE && kind == VOCABULARY_TOKEN)
-        found = trie_find(tokenizer->model == MODEL_WORDPIECE ? &tokenizer->wordpiece.begins
-                                                              : &tokenizer->bpe.trie,
-                          bytes, count);
+        found = tokenizer->model == MODEL_WORDPIECE
+                    ? wordpiece_find(&tokenizer->wordpiece, bytes, count)
+                    : trie_find(&tokenizer->bpe.trie, bytes, count);
     free(bytes);
     return found == TRIE_NONE ? -1 : (int64_t)found;
 }

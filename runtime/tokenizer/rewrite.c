@@ -17,6 +17,7 @@ void rewrites_clear(struct rewrites *rewrites)
             regex_clear(rewrite->regex);
         if (rewrite->map)
             normalizer_clear(rewrite->map);
+        free(rewrite->points);
         free(rewrite->regex);
         free(rewrite->map);
         free(rewrite->content);

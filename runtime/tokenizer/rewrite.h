@@ -20,10 +20,19 @@ enum rewrite_kind {
     REWRITE_NMT,
 };
 
+/* REWRITE_BERT: what a code point below REWRITE_POINTS becomes, whatever is around it. */
+#define REWRITE_POINTS 0x10000
+#define REWRITE_SLOW   255
+struct rewrite_point {
+    uint8_t text[15];
+    uint8_t length; /* REWRITE_SLOW: what is around it matters, or it is too long */
+};
+
 struct rewrite {
     enum rewrite_kind kind;
     enum nfc_form form;
     int clean, chinese, accents, lower; /* REWRITE_BERT: 'accents' are stripped */
+    struct rewrite_point *points;       /* REWRITE_BERT; may be NULL, which is slower */
     int left, right;                    /* REWRITE_STRIP */
     struct regex *regex;                /* REWRITE_REPLACE */
     char *content;                      /* REWRITE_REPLACE and REWRITE_PREPEND */
@@ -50,6 +59,9 @@ void rewriting_clear(struct rewriting *rewriting);
  * if nothing changes, the original. Returns 0, or -1 if out of memory. */
 int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, const uint8_t **text,
                  size_t *length);
+
+/* Fill the table of a REWRITE_BERT that has its settings. Without memory it has none. */
+void rewrite_bert_prepare(struct rewrite *rewrite);
 
 /* Within rewrite*.c. */
 int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,

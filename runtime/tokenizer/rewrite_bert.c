@@ -5,7 +5,11 @@
 #include "rewrite.h"
 #include "unicode.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define MARKS 64
+#define KNOWN 256 /* bytes that are rewritten by the table at a time */
 
 /* Characters that were decomposed and are not in their final order yet. */
 struct marks {
@@ -113,6 +117,63 @@ static size_t put_ascii(const struct rewrite *rewrite, const uint8_t *text, size
     return at;
 }
 
+static void put_any(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
+                    struct text_buffer *out)
+{
+    unsigned flags = property_of(point).flags;
+
+    if (rewrite->clean && (flags & PROPERTY_REMOVED))
+        return;
+    put_character(rewrite, rewrite->clean && (flags & PROPERTY_CLEANED) ? ' ' : point, marks, out);
+}
+
+void rewrite_bert_prepare(struct rewrite *rewrite)
+{
+    struct rewrite_point *points = calloc(REWRITE_POINTS, sizeof(*points));
+    char room[MARKS * 8];
+
+    if (!points)
+        return;
+    for (uint32_t point = 0x80; point < REWRITE_POINTS; point++) {
+        struct text_buffer out = {.data = room};
+        struct marks marks = {.count = 0};
+
+        put_any(rewrite, point, &marks, &out);
+        points[point].length = REWRITE_SLOW;
+        if (marks.count > 0 || out.length > sizeof(points[point].text))
+            continue;
+        points[point].length = (uint8_t)out.length;
+        memcpy(points[point].text, room, out.length);
+    }
+    rewrite->points = points;
+}
+
+/* Characters beyond ASCII that the table knows, up to the first other one. There is room for 16
+ * bytes each. Returns how many bytes they were. */
+static size_t put_known(const struct rewrite *rewrite, const uint8_t *text, size_t length,
+                        struct text_buffer *out)
+{
+    const uint8_t *at = text, *end = text + length;
+    uint8_t *to = (uint8_t *)out->data + out->length;
+
+    while (at < end && *at >= 0x80) {
+        const struct rewrite_point *known;
+        uint32_t point;
+        size_t size = utf8_decode(at, end, &point);
+
+        if (point >= REWRITE_POINTS)
+            break;
+        known = &rewrite->points[point];
+        if (known->length == REWRITE_SLOW)
+            break;
+        memcpy(to, known->text, 16);
+        to += known->length;
+        at += size;
+    }
+    out->length = (size_t)(to - (uint8_t *)out->data);
+    return (size_t)(at - text);
+}
+
 int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,
                  struct text_buffer *out)
 {
@@ -120,26 +181,29 @@ int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t leng
     struct marks marks = {.count = 0};
 
     while (text < end) {
+        size_t left = (size_t)(end - text), size;
         uint32_t point;
-        size_t size;
-        unsigned flags;
 
-        if (text_buffer_reserve(out, (size_t)(end - text) + MARKS * 8 + 64) < 0)
+        if (text_buffer_reserve(out, left + MARKS * 8 + 64) < 0)
             return -1;
         if (*text < 0x80) {
             flush_marks(rewrite, &marks, out);
-            text += put_ascii(rewrite, text, (size_t)(end - text), out);
+            text += put_ascii(rewrite, text, left, out);
             continue;
+        }
+        if (rewrite->points && marks.count == 0) {
+            if (left > KNOWN)
+                left = KNOWN;
+            if (text_buffer_reserve(out, left * 8 + 64) < 0)
+                return -1;
+            size = put_known(rewrite, text, left, out);
+            text += size;
+            if (size > 0)
+                continue;
         }
         size = utf8_decode(text, end, &point);
         text += size;
-        if (point == UNICODE_INVALID)
-            point = UNICODE_REPLACEMENT;
-        flags = property_of(point).flags;
-        if (rewrite->clean && (flags & PROPERTY_REMOVED))
-            continue;
-        put_character(rewrite, rewrite->clean && (flags & PROPERTY_CLEANED) ? ' ' : point, &marks,
-                      out);
+        put_any(rewrite, point == UNICODE_INVALID ? UNICODE_REPLACEMENT : point, &marks, out);
     }
     if (text_buffer_reserve(out, MARKS * 8) < 0)
         return -1;

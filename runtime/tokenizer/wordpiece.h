@@ -6,13 +6,15 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "double_array.h"
 #include "error.h"
-#include "trie.h"
 #include "vocabulary.h"
 
+#define WORDPIECE_NONE UINT32_MAX
+
 struct wordpiece {
-    struct trie begins,
-        inner; /* tokens at the start of a word, and later ones without their prefix */
+    /* Tokens at the start of a word, and later ones without their prefix. */
+    struct double_array begins, inner;
     uint32_t unknown;
     size_t longest; /* characters of a word; a longer one is unknown */
 };
@@ -21,6 +23,9 @@ struct wordpiece {
 int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabulary,
                    const char *prefix, size_t prefix_length);
 void wordpiece_clear(struct wordpiece *wordpiece);
+
+/* The id of a token as it is written in the vocabulary, or WORDPIECE_NONE. */
+uint32_t wordpiece_find(const struct wordpiece *wordpiece, const uint8_t *text, size_t length);
 
 /* Write the ids of a word, at most 'length' (at least 1). Leading white space is ignored; a word of
  * nothing else has no ids. Returns their number. */
