@@ -3,8 +3,8 @@
 #include "mediawiki.h"
 
 #include <stdlib.h>
-#include "unicode.h"
 #include "wiki_entities.h"
+#include "wiki_utf8.h"
 
 static const char *find_tag(const char *at, const char *end, const char *tag, size_t length)
 {
@@ -170,42 +170,6 @@ enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_pa
     return fault == FAULT_CUT ? FAULT_XML : fault;
 }
 
-/* The first byte in [at, end) that is not ASCII, or 'end'. */
-static inline const uint8_t *skip_ascii(const uint8_t *at, const uint8_t *end)
-{
-#ifdef WIKI_VECTOR
-    for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR) {
-        uint64_t bits = wiki_vector_bits(wiki_vector_wide(wiki_vector((const char *)at)));
-
-        if (bits)
-            return at + wiki_vector_first(bits);
-    }
-#else
-    for (uint64_t word; end - at >= 8; at += 8) {
-        memcpy(&word, at, 8);
-        if (word & 0x8080808080808080ull)
-            break;
-    }
-#endif
-    while (at < end && *at < 0x80)
-        at++;
-    return at;
-}
-
-static int is_utf8(const char *data, size_t size)
-{
-    const uint8_t *at = (const uint8_t *)data, *end = at + size;
-
-    while ((at = skip_ascii(at, end)) < end) {
-        uint32_t point;
-
-        at += utf8_decode(at, end, &point);
-        if (point == UNICODE_INVALID)
-            return 0;
-    }
-    return 1;
-}
-
 /* The character that one of XML's five names at 'at' stands for; 0 if none does. */
 static inline char xml_name(const char *at, size_t left, size_t *length)
 {
@@ -249,7 +213,7 @@ int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
 {
     const char *at = text.size > 0 ? text.data : "", *end = at + text.size;
 
-    if (!is_utf8(at, text.size))
+    if (!wiki_is_utf8(text))
         return -1;
     while (at < end) {
         const char *stop = wiki_scan(at, end, '&', '&');

@@ -185,6 +185,22 @@ static void try_work(const uint8_t *data, size_t size)
     part_close(part);
 }
 
+/* Unclosed markup is where its first character is, in all looks. */
+static void check_unclosed(const struct wiki_unclosed *unclosed, const struct wiki_unclosed *other,
+                           const char *page, size_t size)
+{
+    char text[80];
+
+    if (unclosed->fault != other->fault || unclosed->place != other->place ||
+        unclosed->tag != other->tag)
+        abort();
+    if (unclosed->fault == FAULT_NONE)
+        return;
+    wiki_unclosed_text(unclosed, text, sizeof(text));
+    if (unclosed->place >= size || !strchr("&{[", page[unclosed->place]))
+        abort();
+}
+
 /* A page of a dump, in all looks: what comes out is text. */
 static void try_page(const uint8_t *data, size_t size)
 {
@@ -195,17 +211,23 @@ static void try_page(const uint8_t *data, size_t size)
         {.style = WIKI_EXTRACTOR, .extractor31 = 1, .redirects = 1}};
     static struct wikitext *converters[4];
     struct wiki_document document;
+    struct wiki_unclosed first = {0};
     struct wiki_span text;
     char *copy = malloc(size + 1);
+    int pages = 0;
 
     memcpy(copy, data, size);
     for (int i = 0; i < 4; i++) {
         if (!converters[i])
             converters[i] = wikitext_create(&looks[i], NULL);
         if (size >= 5 && memcmp(copy, "<page", 5) == 0 &&
-            wikitext_page(converters[i], copy, size, NULL, &document) == FAULT_NONE &&
-            !is_utf8((const unsigned char *)document.text.data, document.text.size))
-            abort();
+            wikitext_page(converters[i], copy, size, NULL, &document) == FAULT_NONE) {
+            if (!is_utf8((const unsigned char *)document.text.data, document.text.size))
+                abort();
+            if (pages++ == 0)
+                first = document.unclosed;
+            check_unclosed(&document.unclosed, &first, copy, size);
+        }
         if (is_utf8(data, size) && (wikitext_convert(converters[i], wiki_span("T", 1),
                                                      wiki_span(copy, size), NULL, &text) < 0 ||
                                     !is_utf8((const unsigned char *)text.data, text.size)))
