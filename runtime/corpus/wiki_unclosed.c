@@ -163,14 +163,10 @@ static void take_open_brackets(struct scan *scan)
 }
 
 /* A link that is still open inside a call that is closed is never closed. */
-static int find_link_in_call(struct scan *scan, const struct wiki_cut *open)
+static void find_link_in_call(struct scan *scan, const struct wiki_cut *link)
 {
-    size_t links = open->what;
-
-    if (open->kind != OPEN_LINK || scan->open->count == scan->tag + links)
-        return 0;
-    find_open(scan);
-    return 1;
+    if (scan->open->count > scan->tag + link->what)
+        find_open(scan);
 }
 
 /* Do the braces at 'at' begin with one that ends a table? `|}` does, but `|}}` ends a call whose
@@ -378,7 +374,9 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
 
     look->stack.count = look->cuts.count = 0;
     wiki_seal(text, '<');
-    while (scan.found.fault == FAULT_NONE && (scan.at = find_mark(scan.at, scan.end)) < scan.end) {
+    /* Without memory the page is not converted, either. */
+    while (scan.found.fault == FAULT_NONE && !look->stack.failed && !look->cuts.failed &&
+           (scan.at = find_mark(scan.at, scan.end)) < scan.end) {
         if (*scan.at == '[')
             take_open_brackets(&scan);
         else if (*scan.at == ']')
