@@ -99,6 +99,5 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
     tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
     tokenizer->rewrites.list[tokenizer->rewrites.count++] = (struct rewrite){
         .kind = REWRITE_BERT, .clean = 1, .chinese = 1, .accents = lower, .lower = lower};
-    rewrite_bert_prepare(&tokenizer->rewrites.list[tokenizer->rewrites.count - 1]);
     return add_specials(tokenizer, err);
 }

@@ -147,7 +147,6 @@ static int read_settings(struct pipeline *pipeline, struct rewrite *rewrite,
         rewrite->chinese = flag_is(component, "handle_chinese_chars", 1);
         rewrite->lower = flag_is(component, "lowercase", 1);
         rewrite->accents = flag_is(component, "strip_accents", rewrite->lower);
-        rewrite_bert_prepare(rewrite);
         return 0;
     }
     if (huggingface_text_is(component, "type", "Strip")) {

@@ -17,7 +17,6 @@ void rewrites_clear(struct rewrites *rewrites)
             regex_clear(rewrite->regex);
         if (rewrite->map)
             normalizer_clear(rewrite->map);
-        free(rewrite->points);
         free(rewrite->regex);
         free(rewrite->map);
         free(rewrite->content);
@@ -30,6 +29,7 @@ void rewriting_clear(struct rewriting *rewriting)
     text_buffer_clear(&rewriting->texts[0]);
     text_buffer_clear(&rewriting->texts[1]);
     nfc_clear(&rewriting->nfc);
+    rewrite_points_clear(&rewriting->points);
 }
 
 /* Lower case, without accents, or as sentencepiece's nmt does it: one character at a time. */
@@ -178,7 +178,10 @@ static int run_one(const struct rewrite *rewrite, struct rewriting *rewriting, c
             return -1;
         return text_buffer_put(out, rewriting->nfc.text.data, rewriting->nfc.text.length);
     case REWRITE_BERT:
-        return rewrite_bert(rewrite, text, length, out);
+        if (!rewriting->bert)
+            rewriting->bert = rewrite;
+        return rewrite_bert(rewrite, rewriting->bert == rewrite ? &rewriting->points : NULL, text,
+                            length, out);
     case REWRITE_REPLACE:
         return rewrite_replace(rewrite, text, length, out);
     case REWRITE_PREPEND:

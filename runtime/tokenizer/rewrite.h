@@ -20,19 +20,10 @@ enum rewrite_kind {
     REWRITE_NMT,
 };
 
-/* REWRITE_BERT: what a code point below REWRITE_POINTS becomes, whatever is around it. */
-#define REWRITE_POINTS 0x10000
-#define REWRITE_SLOW   255
-struct rewrite_point {
-    uint8_t text[15];
-    uint8_t length; /* REWRITE_SLOW: what is around it matters, or it is too long */
-};
-
 struct rewrite {
     enum rewrite_kind kind;
     enum nfc_form form;
     int clean, chinese, accents, lower; /* REWRITE_BERT: 'accents' are stripped */
-    struct rewrite_point *points;       /* REWRITE_BERT; may be NULL, which is slower */
     int left, right;                    /* REWRITE_STRIP */
     struct regex *regex;                /* REWRITE_REPLACE */
     char *content;                      /* REWRITE_REPLACE and REWRITE_PREPEND */
@@ -48,10 +39,26 @@ struct rewrites {
 
 void rewrites_clear(struct rewrites *rewrites);
 
+/* What a code point becomes by a REWRITE_BERT, whatever is around it. */
+#define REWRITE_SLOW 255
+struct rewrite_point {
+    uint8_t text[15];
+    uint8_t length; /* REWRITE_SLOW: what is around it matters, or it is too long */
+};
+
+/* Of code points below 0x10000, by their upper byte: what was needed so far. All zero at first. */
+#define REWRITE_PAGES 256
+struct rewrite_points {
+    struct rewrite_point *pages[REWRITE_PAGES];
+};
+void rewrite_points_clear(struct rewrite_points *points);
+
 /* Memory for texts on their way. All zero at first. */
 struct rewriting {
     struct text_buffer texts[2];
     struct nfc nfc;
+    const struct rewrite *bert; /* the first REWRITE_BERT, to which the points belong */
+    struct rewrite_points points;
 };
 void rewriting_clear(struct rewriting *rewriting);
 
@@ -60,11 +67,8 @@ void rewriting_clear(struct rewriting *rewriting);
 int rewrites_run(const struct rewrites *rewrites, struct rewriting *rewriting, const uint8_t **text,
                  size_t *length);
 
-/* Fill the table of a REWRITE_BERT that has its settings. Without memory it has none. */
-void rewrite_bert_prepare(struct rewrite *rewrite);
-
-/* Within rewrite*.c. */
-int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,
-                 struct text_buffer *out);
+/* Within rewrite*.c. 'points' belong to this rewrite, or are NULL, which is slower. */
+int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
+                 size_t length, struct text_buffer *out);
 
 #endif

@@ -127,55 +127,65 @@ static void put_any(const struct rewrite *rewrite, uint32_t point, struct marks 
     put_character(rewrite, rewrite->clean && (flags & PROPERTY_CLEANED) ? ' ' : point, marks, out);
 }
 
-void rewrite_bert_prepare(struct rewrite *rewrite)
+void rewrite_points_clear(struct rewrite_points *points)
 {
-    struct rewrite_point *points = calloc(REWRITE_POINTS, sizeof(*points));
+    for (size_t i = 0; i < REWRITE_PAGES; i++)
+        free(points->pages[i]);
+    memset(points, 0, sizeof(*points));
+}
+
+/* Make a page. Returns NULL if out of memory. */
+static const struct rewrite_point *make_page(const struct rewrite *rewrite,
+                                             struct rewrite_points *points, uint32_t number)
+{
+    struct rewrite_point *page = calloc(256, sizeof(*page));
     char room[MARKS * 8];
 
-    if (!points)
-        return;
-    for (uint32_t point = 0x80; point < REWRITE_POINTS; point++) {
+    for (uint32_t low = 0; page && low < 256; low++) {
         struct text_buffer out = {.data = room};
         struct marks marks = {.count = 0};
 
-        put_any(rewrite, point, &marks, &out);
-        points[point].length = REWRITE_SLOW;
-        if (marks.count > 0 || out.length > sizeof(points[point].text))
+        put_any(rewrite, number << 8 | low, &marks, &out);
+        page[low].length = REWRITE_SLOW;
+        if (marks.count > 0 || out.length > sizeof(page[low].text))
             continue;
-        points[point].length = (uint8_t)out.length;
-        memcpy(points[point].text, room, out.length);
+        page[low].length = (uint8_t)out.length;
+        memcpy(page[low].text, room, out.length);
     }
-    rewrite->points = points;
+    points->pages[number] = page;
+    return page;
 }
 
 /* Characters beyond ASCII that the table knows, up to the first other one. There is room for 16
  * bytes each. Returns how many bytes they were. */
-static size_t put_known(const struct rewrite *rewrite, const uint8_t *text, size_t length,
-                        struct text_buffer *out)
+static size_t put_known(const struct rewrite *rewrite, struct rewrite_points *points,
+                        const uint8_t *text, size_t length, struct text_buffer *out)
 {
     const uint8_t *at = text, *end = text + length;
     uint8_t *to = (uint8_t *)out->data + out->length;
 
     while (at < end && *at >= 0x80) {
-        const struct rewrite_point *known;
+        const struct rewrite_point *page;
         uint32_t point;
         size_t size = utf8_decode(at, end, &point);
 
-        if (point >= REWRITE_POINTS)
+        if (point >= 256 * REWRITE_PAGES)
             break;
-        known = &rewrite->points[point];
-        if (known->length == REWRITE_SLOW)
+        page = points->pages[point >> 8];
+        if (!page)
+            page = make_page(rewrite, points, point >> 8);
+        if (!page || page[point & 255].length == REWRITE_SLOW)
             break;
-        memcpy(to, known->text, 16);
-        to += known->length;
+        memcpy(to, &page[point & 255], 16);
+        to += page[point & 255].length;
         at += size;
     }
     out->length = (size_t)(to - (uint8_t *)out->data);
     return (size_t)(at - text);
 }
 
-int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t length,
-                 struct text_buffer *out)
+int rewrite_bert(const struct rewrite *rewrite, struct rewrite_points *points, const uint8_t *text,
+                 size_t length, struct text_buffer *out)
 {
     const uint8_t *end = text + length;
     struct marks marks = {.count = 0};
@@ -191,12 +201,12 @@ int rewrite_bert(const struct rewrite *rewrite, const uint8_t *text, size_t leng
             text += put_ascii(rewrite, text, left, out);
             continue;
         }
-        if (rewrite->points && marks.count == 0) {
+        if (points && marks.count == 0) {
             if (left > KNOWN)
                 left = KNOWN;
             if (text_buffer_reserve(out, left * 8 + 64) < 0)
                 return -1;
-            size = put_known(rewrite, text, left, out);
+            size = put_known(rewrite, points, text, left, out);
             text += size;
             if (size > 0)
                 continue;
