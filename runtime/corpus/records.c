@@ -258,7 +258,8 @@ static void drop(struct record_reader *reader, struct record_block *block, size_
 
 /* Pages that begin before 'cut' are owned to their ends. Returns where the last one ends, -1 if
  * that is not in the block. */
-static int64_t owned_pages(const struct record_block *block, size_t cut)
+static int64_t owned_pages(const struct record_reader *reader, const struct record_block *block,
+                           size_t cut)
 {
     const char *data = block->data, *end = data + block->size, *at = data + cut, *close, *next;
 
@@ -274,8 +275,9 @@ static int64_t owned_pages(const struct record_block *block, size_t cut)
         return (int64_t)cut;
     close = mediawiki_end(at, end);
     next = mediawiki_begin(at + 1, close ? close : end);
+    /* "<page" at the end of the block may be the begin of another tag. */
     if (next)
-        return next - data;
+        return end - next > 5 || reader->ended ? next - data : -1;
     return close ? close - data : -1;
 }
 
@@ -298,7 +300,7 @@ static int64_t owned(const struct record_reader *reader, const struct record_blo
     if (from >= (int64_t)block->size)
         return -1;
     if (reader->mode == RECORD_PAGE)
-        return owned_pages(block, (size_t)from);
+        return owned_pages(reader, block, (size_t)from);
     newline = memchr(block->data + from, '\n', block->size - (size_t)from);
     return newline ? newline - block->data + 1 : -1;
 }

@@ -4,6 +4,7 @@
 #include "config.h"
 #include "records.h"
 #include "tap.h"
+#include "wiki_site.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -415,6 +416,36 @@ static void test_cut_mark(void)
     corpus_files_clear(&files);
 }
 
+/* A dump with another tag that begins like <page>, cut at every place, wherever a block ends: the
+ * same pages. */
+static void test_cut_pages(void)
+{
+    static const char text[] = "<mediawiki><page><title>A</title><pages/> b<page1 c</page>\n"
+                               "<page>d <pagex e</page><page>f</page></mediawiki>";
+    struct corpus_files files;
+    struct error err = {.text = ""};
+    unsigned different = 0;
+
+    write_file("pages", text, sizeof(text) - 1);
+    corpus_files_find(&files, (const char *const[]){"pages"}, 1, NULL, &err);
+    files.sites = wiki_sites_create(files.count, &err);
+    for (size_t block = 16; block < 80; block++)
+        for (int64_t at = 1; at < (int64_t)sizeof(text) - 1; at++) {
+            struct segment whole = {0, 0, SOURCE_TO_END};
+            struct segment cut[2] = {{0, 0, at}, {0, at, SOURCE_TO_END}};
+            size_t length;
+            int64_t lines;
+            char *one = collect(&files, &whole, 1, RECORD_PAGE, 4096, 4096, &length, &lines, &err);
+            char *two = collect(&files, cut, 2, RECORD_PAGE, block, 4096, &length, &lines, &err);
+
+            different += !one || !two || strcmp(one, two) != 0;
+            free(one);
+            free(two);
+        }
+    is_int(different, 0, "pages of a dump that is cut");
+    corpus_files_clear(&files);
+}
+
 /* Records of text: input, mode, expected records. */
 static void test_modes(void)
 {
@@ -553,6 +584,7 @@ int main(void)
         return skip_all("no temporary directory");
     test_files();
     test_cut_mark();
+    test_cut_pages();
     test_modes();
     test_too_long();
     test_codecs();
