@@ -105,7 +105,8 @@ static int list_storages(struct torch_file *f, struct error *err)
         if (!last || by_key(last, &f->storages[i]) != 0)
             f->storages[kept++] = f->storages[i];
         else if (last->type != f->storages[i].type || last->elements != f->storages[i].elements)
-            return error_set(err, "a storage has two conflicting descriptions");
+            return error_set(
+                err, "two tensors disagree about the type or size of a storage that they share");
     }
     f->storage_count = kept;
     return 0;
@@ -225,13 +226,13 @@ static int place_storages(struct torch_file *f, const struct pickle_value *keys,
     const struct pickle_value *key;
 
     if (keys->type != PICKLE_LIST)
-        return error_set(err, "the list of storages is missing");
+        return error_set(err, "the list of storages after the tensors is missing");
     for (size_t i = 0; (key = pickle_item(keys, i)); i++) {
         struct storage *s = key->type == PICKLE_STRING ? find_storage(f, key->text) : NULL;
         uint64_t elements = 0, size;
 
         if (!s || s->data)
-            return error_set(err, "the description of storage %zu is invalid", i);
+            return error_set(err, "storage %zu is listed twice, or no tensor uses it", i);
         size = types[s->type].size;
         for (int k = 0; k < 8 && f->size - at >= 8; k++)
             elements |= (uint64_t)f->bytes[at + (size_t)k] << (8 * k);

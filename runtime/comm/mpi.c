@@ -63,7 +63,10 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                         &group->comm);
     guard_end(guard);
     if (rc != MPI_SUCCESS) {
-        error_set(err, "MPI cannot create the %s groups; see the output of the other ranks", name);
+        error_set(
+            err,
+            "MPI cannot create the communicators of group %s; see the output of the other ranks",
+            name);
         free(group);
         return NULL;
     }

@@ -21,6 +21,18 @@ int error_remedy(struct error *err, enum remedy remedy)
     return error_append(err, "; %s", remedy_words(remedy));
 }
 
+int error_set_remedy(struct error *err, enum remedy remedy, const char *format, ...)
+{
+    char what[sizeof(err->text)];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    error_set(err, "%s", what);
+    return error_remedy(err, remedy);
+}
+
 int error_memory(struct error *err, const char *format, ...)
 {
     char what[sizeof(err->text)];

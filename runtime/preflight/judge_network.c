@@ -220,9 +220,10 @@ static void judge_nics(const struct job *job, int r, struct findings *findings)
               downs > 0    ? VERDICT_FAIL
               : errors > 0 ? VERDICT_WARN
                            : VERDICT_OK,
-              "no new errors", "check the cable and the switch port; drain the node if it recurs",
-              "%llu new errors, link went down %llu times%s%s", (unsigned long long)errors,
-              (unsigned long long)downs, errors + downs > 0 ? "; highest: " : "",
+              "0 errors and 0 lost links",
+              "check the cable and the switch port; drain the node if it recurs",
+              "%llu errors and %llu lost links during the test%s%s", (unsigned long long)errors,
+              (unsigned long long)downs, errors + downs > 0 ? "; highest counter since boot: " : "",
               errors + downs > 0 ? after->worst : "");
     if (node->efa > 0)
         judge_say(findings, host, "efa",

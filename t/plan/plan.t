@@ -131,6 +131,8 @@ s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must b
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
 s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
 s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
+2s/{/{"steps": {},/|"gpu": "steps": this must be a JSON list of measured steps, .*; correct the file; megatron-plan\(1\) describes it|steps that are not a list
+2s/{/{"steps": [{"hidden": 1, "heads": "two"}],/|"gpu": "steps": step 1: "heads" must be a number|a step without sense
 s/"nodes"/"notes"/|needs a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END
