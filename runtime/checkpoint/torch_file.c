@@ -391,7 +391,7 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     int64_t range[TORCH_DIMENSIONS];
 
     if (!value || read_identity(value, &described) < 0) {
-        error_set(err, "its data type is unknown");
+        error_set(err, "its data type is not supported; save the checkpoint in fp32, bf16 or fp16");
         return NULL;
     }
     s = find_storage(f, described.key);
@@ -456,7 +456,7 @@ int torch_file_tensor(struct torch_file *f, const struct pickle_value *value,
     if (!offset || offset->type != PICKLE_INTEGER || offset->integer < 0 ||
         tensor->dimensions < 0 ||
         read_sizes(pickle_item(arguments, 3), tensor->stride) != tensor->dimensions)
-        return error_set(err, "its shape is invalid");
+        return error_set(err, "its sizes, strides and offset do not describe a tensor");
     s = resolve(f, pickle_item(arguments, 0), &first, &elements, err);
     if (!s)
         return -1;

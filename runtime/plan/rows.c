@@ -81,7 +81,7 @@ static int cut_line(struct table *table, char *line, struct error *err)
     table->count = 0;
     for (char *next = line; next;) {
         if (table->count == FIELDS)
-            return error_set_code(err, ERROR_USAGE, "more than %d fields", FIELDS);
+            return error_set_code(err, ERROR_USAGE, "the line has more than %d fields", FIELDS);
         table->fields[table->count++] = strsep(&next, ",");
     }
     return 0;
