@@ -74,7 +74,7 @@ static void list_nodes(const struct machines *machines)
     for (size_t i = 0; i < machines_count(machines); i++) {
         const struct machine *m = machines_at(machines, i);
 
-        printf("%-18s %4d  %-15s %9.0f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
+        printf("%-18s %4d  %-15s %9.1f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
                gib(m->gpu.memory_bytes), m->nvlink / 1e9, m->network / 1e9);
         m->price > 0 ? printf("%.2f\n", m->price) : printf("-\n");
     }

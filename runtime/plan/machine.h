@@ -119,6 +119,7 @@ struct machine {
     double price;              /* dollars per node and hour; 0: unknown */
     double fault_hours;        /* GPU hours between faults that stop a job */
     double save_bandwidth;     /* bytes per second that a node writes of a checkpoint */
+    double context_bytes;      /* of this program besides its arenas: CUDA, NCCL, work space */
     struct machine_memory memory;
     struct machine_limits limits;
 };

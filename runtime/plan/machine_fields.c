@@ -97,6 +97,7 @@ const struct field machine_node_fields[] = {
     NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
     NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
     NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
+    NODE("own_context_gib", context_bytes, GIB, 0, 100, 0),
     NODE("nics", nics, 1, 0, 256, 0),
     {NULL, 0, 0, 0, 0, 0},
 };

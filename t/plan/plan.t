@@ -22,7 +22,9 @@ plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --tok
 is "$rc" 0 "39.1B on 64 p4d"
 like "$out" '^39.1B on 64 p4d.24xlarge nodes \(512 A100-40\): global batch 1536, 2048 tokens each' "is described"
 like "$out" '^  1 +4 +4 ' "the best layout has tp 4 and pp 4, as vTrain measured on 512 A100"
-like "$out" '^memory of the fullest rank .*together [0-9.]+ of 40' "memory by kind"
+like "$out" '^memory of the fullest rank .*together [0-9.]+ of 39.4 .*: tight$' "memory by kind"
+like "$out" '^  1 .* 39.0! ' "the best leaves little memory and is marked"
+like "$out" '^! tight: leaves less than 4% of 39.4 GiB .*; number 4 is the fastest that is not' "with one that leaves more"
 like "$out" '^  matrix products +[0-9.]+ s +[0-9.]+%' "time by part"
 like "$out" 'save every [0-9]+ steps' "a save interval"
 like "$out" 'whole run: 300 billion tokens in [0-9.]+ days \([0-9.]+ - [0-9.]+\), \$[0-9]+ at \$21.96' "days and cost"
@@ -42,9 +44,21 @@ planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global
 real=$(sed -n 's/.* total \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
 is "$planned" "$real" "memory is that of megatron train --dry-run"
 
+# Memory is what CUDA reports of a GPU, and this program's context counts on every kind of node.
+plan --node list
+like "$out" '^p6-b300.48xlarge +8 +B300 +267.6 ' "a B300 has 288 GB, of which CUDA reports 267.6 GiB"
+for kind in dgx-a100 jean-zay-a100 p5; do
+    is "$("$megatron" plan "${small[@]}" --node "$kind" --json --top 1 | grep -o '"context_bytes": [0-9]*')" \
+        '"context_bytes": 3221225472' "$kind: 3 GiB of context"
+done
+plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 10
+is "$(cut -d, -f1,4 <<<"$out" | grep -m1 fits)" "4,fits" "the fourth layout is the first that is not tight"
+is "$(cut -d, -f4 <<<"$out" | sort -u | xargs)" "fit fits tight" "--csv tells which are"
+
 # Formats
 plan "${small[@]}" --node p5 --json --top 3
 is "$rc" 0 "--json"
+like "$out" '"precision": "bf16", "fit": "fits"' "tells how a layout fits"
 ok "is JSON with three layouts" test "$(grep -c '"micro_batch_size"' <<<"$out")" = 3
 like "$out" '"left_out": \[' "and tells what was left out"
 ! command -v python3 >/dev/null || { python3 -m json.tool <<<"$out" >/dev/null; ok "that a parser reads"; }
@@ -71,7 +85,7 @@ like "$out" '^megatron train .*--fp16' "a V100 trains in fp16"
 # Memory
 plan --megatron-model 145.6B --nodes 1 --node p4d --global-batch-size 64
 is "$rc" 1 "a model that does not fit"
-like "$out" 'no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 40.0 GiB; use more nodes' "how far it is from that"
+like "$out" 'no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 39.4 GiB; use more nodes' "how far it is from that"
 plan --megatron-model 7.5B --nodes 1 --node p4d --global-batch-size 64 --layout tp=1,pp=1
 is "$rc" 1 "a layout that does not fit"
 like "$out" '; --layout tp=[0-9]+,pp=[0-9]+,.* fits$' "and one that does"
