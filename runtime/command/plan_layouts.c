@@ -77,8 +77,10 @@ static int parse_layout(const char *text, struct search_request *request, struct
     int rc = copy ? 0 : error_set(err, "out of memory");
 
     while (rc == 0 && (word = strsep(&next, ","))) {
-        char *value = strchr(word, '=');
+        char *value;
 
+        word += strspn(word, " ");
+        value = strchr(word, '=');
         if (value)
             *value++ = '\0';
         rc = value
@@ -265,6 +267,12 @@ static int adjust_machine(const struct plan_options *o, struct machine *machine,
                 {"--gpu-hours-per-fault", o->fault_hours, 1, &machine->fault_hours},
                 {"--price", o->price, 1, &machine->price}};
 
+    if (o->gpus > machine->gpus)
+        return error_set_code(err, ERROR_USAGE,
+                              "--gpus-per-node=%lld: nodes of kind %s have %d GPUs; use 1 to %d",
+                              (long long)o->gpus, machine->name, machine->gpus, machine->gpus);
+    if (o->gpus > 0)
+        machine->gpus = (int)o->gpus;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (isnan(rows[i].given))
             continue;

@@ -17,7 +17,11 @@ static void print_table(const struct show *show, FILE *stream)
         struct outlook o = outlook_of(c, show->request, &show->outlook);
         char range[64];
 
-        snprintf(range, sizeof(range), "%.3g (%.3g - %.3g)", c->time.total, o.low, o.high);
+        /* Three digits, but no exponent. */
+        if (o.high < 999.5)
+            snprintf(range, sizeof(range), "%.3g (%.3g - %.3g)", c->time.total, o.low, o.high);
+        else
+            snprintf(range, sizeof(range), "%.0f (%.0f - %.0f)", c->time.total, o.low, o.high);
         fprintf(stream,
                 "%3zu %4" PRId64 " %4" PRId64 " %3" PRId64 " %4" PRId64 " %5" PRId64 " %5" PRId64
                 "  %-9s %7.1f%c%21s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
@@ -49,7 +53,8 @@ static void print_tight(const struct show *show, FILE *stream)
     fprintf(stream, "! tight: leaves less than 4%% of %.1f GiB and may run out of memory",
             gib(show->request->machine->gpu.memory_bytes));
     if (other > 0 && other < show->search->count)
-        fprintf(stream, "; number %zu is the fastest that is not (--top prints more)", other + 1);
+        fprintf(stream, "; number %zu is the fastest that is not%s", other + 1,
+                other < show->top ? "" : " (--top prints more)");
     fputc('\n', stream);
 }
 
@@ -85,10 +90,10 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
     fprintf(stream, "tokens: %.4g per second, %.4g billion per day\n", o.tokens_per_second,
             o.tokens_per_second * 86400 / 1e9);
     fprintf(stream,
-            "faults: one every %.3g hours expected; a checkpoint of %.4g GB takes %.3g s; save "
+            "faults: one every %.*f hours expected; a checkpoint of %.4g GB takes %.3g s; save "
             "every %" PRId64 " steps (%.3g min); %.2g%% of the time is lost to faults and saves\n",
-            o.fault_hours, o.checkpoint / 1e9, o.save_seconds, o.interval_steps, o.interval / 60,
-            100 * o.lost);
+            o.fault_hours < 10 ? 2 : 0, o.fault_hours, o.checkpoint / 1e9, o.save_seconds,
+            o.interval_steps, o.interval / 60, 100 * o.lost);
     if (show->outlook.tokens > 0) {
         double error = show->request->machine->gpu.time_error;
 

@@ -73,6 +73,13 @@ plan "${small[@]}" --node p5 --layout tp=2,pp=2,micro=4,recompute=full
 is "$rc" 0 "--layout"
 like "$out" '^  1 +2 +2 +[0-9]+ +[0-9]+ +[0-9]+ +4  full' "fixes sizes"
 unlike "$out" '^  1 +1 ' "all of them"
+plan "${small[@]}" --node p5 --layout 'tp=2, pp=2' --top 1
+like "$out" '^  1 +2 +2 ' "also with a space after a comma"
+plan "${small[@]}" --node p5 --nodes 3 --gpus-per-node 4 --top 1 --global-batch-size 48
+like "$out" 'on 3 p5.48xlarge nodes \(12 H100\)' "--gpus-per-node"
+like "$out" '^sbatch --nodes=3 --ntasks-per-node=4 --gpus-per-node=4 ' "  and its sbatch line"
+plan --megatron-model llama3-8b --node p5 --nodes 4 --global-batch-size 1024 --seq-length 131072 --top 1
+like "$out" ' 12[0-9][0-9] \(1[0-9]+ - 1[0-9]+\) ' "long steps have no exponent"
 plan "${small[@]}" --node p5 --price 10 --tokens 1B -- --swiglu --disable-bias-linear
 is "$rc" 0 "options of megatron train after --"
 like "$out" 'at \$10.00 per node' "--price"
@@ -100,6 +107,8 @@ done <<'END'
 --megatron-model 1.7B --global-batch-size 64|--node is required|no node kind
 --megatron-model 1.7B --node p5|--global-batch-size is required|no batch
 --megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
+--megatron-model 1.7B --node h100 --global-batch-size 64|h100 is a GPU, not a kind of node; use one of dgx-h100, p5.48xlarge|a GPU instead of a node kind
+--megatron-model 1.7B --node p5 --gpus-per-node 9 --global-batch-size 64|nodes of kind p5.48xlarge have 8 GPUs; use 1 to 8|more GPUs than a node has
 --megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs
 --megatron-model 1.7B --node p5 --nodes 2 --global-batch-size 64 --layout tp=16|tp 16 on nodes of 8 GPUs|tp over two nodes

@@ -73,6 +73,32 @@ like "$out" '^x,H100,.*,bf16,[0-9.]+,[0-9.]+,[0-9.]+$' "a row without micro-batc
 printf '%s,mbs\n%s\n' "$head" x,H100,8,24,2048,16,50304,2048,1,64,bf16,16 >"$work/one.csv"
 try "$megatron" plan --rows "$work/one.csv"
 like "$out" 'a micro-batch of 16 is more than the 8 samples of a data-parallel rank' "a micro-batch that is too large"
+printf '%s\n%s\n' "$head" x,H100,8,24 >"$work/one.csv"
+try "$megatron" plan --rows "$work/one.csv"
+like "$out" 'line 2: hidden is missing' "a row that ends early"
+like "$out" '^x,H100,8,24,,,,,,,,,,$' "  has empty fields up to the new columns"
+try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16,more
+like "$out" 'line 2: 12 fields, but the first line has 11 columns; put fields that contain "," in double quotes' "a row that is too long"
+try_row '"x,H100,8,24,2048,16,50304,2048,1,64,bf16'
+like "$out" 'line 2: a quoted field is not closed' "an open quote"
+
+# What spreadsheets and other programs make of the same row
+row=x,H100,8,24,2048,16,50304,2048,1,64,bf16
+predicted() { "$megatron" plan --rows - 2>&1 | tail -1 | sed 's/.*bf16"*[,;]//I'; }
+expected=$(printf '%s\n%s\n' "$head" "$row" | predicted)
+like "$expected" '^[0-9.]+,[0-9.]+,[0-9.]+$' "standard input is read"
+is "$(printf '%s\r\n%s\r\n' "$head" "$row" | predicted)" "$expected" "lines may end with CR LF"
+is "$(printf '\xef\xbb\xbf%s\n%s' "$head" "$row" | predicted)" "$expected" "a byte order mark is skipped"
+is "$(printf '"%s"\n"Smith, J.",%s"\n' "${head//,/\",\"}" "${row#x,}" | sed '2s/,bf16/,"bf16/' | predicted)" "$expected" \
+    "fields may be quoted and contain commas"
+is "$(printf '%s\n%s\n' "${head//,/, }" "${row//,/, }" | predicted)" "$expected" "spaces around fields are skipped"
+is "$(printf '%s\n%s\n' "$head" "$row" | tr ',' ';' | predicted)" "${expected//,/;}" "semicolons may separate fields"
+is "$(printf '%s\n%s\n' "${head^^}" "${row/H100/NVIDIA H100 80GB HBM3}" | sed s/bf16/BF16/ | predicted)" "$expected" \
+    "names may be in capitals, and those of GPUs as nvidia-smi has them"
+is "$(printf '%s\n%s\n' "$head" "${row/,64,/,64.0,}" | predicted)" "$expected" "whole numbers may have a decimal point"
+try "$megatron" plan --rows "$work/one.csv" --json
+is "$rc" 2 "--rows with --json is refused"
+like "$out" 'rows prints CSV only; drop --json' "  and why"
 printf 'gpu,gpus\n' >"$work/one.csv"
 try "$megatron" plan --rows "$work/one.csv"
 is "$rc" 2 "a file without the columns is refused"
@@ -80,6 +106,7 @@ like "$out" 'the first line has no column "layers"' "and the missing column is n
 : >"$work/empty.csv"
 try "$megatron" plan --rows "$work/empty.csv"
 is "$rc" 2 "an empty file is refused"
+like "$out" 'empty.csv: the first line is empty; it must name the columns' "  and why"
 try "$megatron" plan --rows "$work/none.csv"
 is "$rc" 2 "a missing file is refused"
 done_testing
