@@ -127,6 +127,11 @@ is "$rc $out" "0 megatron: warning: same.log.gz is compressed and is not read; d
 report run --peak-tflops 0 -o x.html
 is "$rc" 2 "a peak of zero"
 
+# Megatron-DeepSpeed prints seconds.
+sed -n 's/(ms): \([0-9.]*\)/(s): 12\1/p' other.log >deepspeed.log
+report deepspeed.log -o deepspeed.html
+like "$(tile deepspeed.html 'median step')" '^12[0-9.]+k? s$' "long steps are in seconds"
+
 # --- Records of other commands
 mkdir records
 cp other.log records/a.log
