@@ -136,10 +136,11 @@ static void as_user(spank_t spank, const char *name, unsigned seconds,
         group_count = 0;
     child = fork();
     if (child == 0) {
+        /* Before the second fork, since slurmstepd waits for this process only. */
+        cgroup_leave_job("");
         if (fork() != 0)
             _exit(0);
         limit_time(seconds);
-        cgroup_leave_job("");
         close_range(0, ~0U, 0);
         open("/dev/null", O_RDWR);
         dup2(0, 1);

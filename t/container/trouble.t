@@ -99,7 +99,7 @@ S
 chmod 755 "$programs/enroot"
 job_process srun -w n1,n2 -N2 -n2 --megatron-image="$home/whole.sqsh" true >"$registry_dir/said" 2>&1 &
 step=$!
-on_second() { timeout 60 t/cluster node n2 sh -c "$1"; }
+on_second() { timeout 300 t/cluster node n2 sh -c "$1"; }
 on_second 'until pkill -STOP -x megatron-wait; do sleep 0.05; done'
 touch "$registry_dir/stopped"
 on_second 'until grep -qs "^ShdPnd:.*[4-7c-f]...$" /proc/$(pgrep -x megatron-wait)/status; do sleep 0.1; done'

@@ -96,7 +96,7 @@ pods() {
     shift
     port=$((port + 1))
     for ((i = 0; i < n; i++)); do
-        env MASTER_PORT=$port "${variables[@]//%i/$i}" timeout 90 "$@" >"$scratch/pod$i" 2>&1 &
+        env MASTER_PORT=$port "${variables[@]//%i/$i}" timeout 300 "$@" >"$scratch/pod$i" 2>&1 &
         pids+=($!)
     done
     rcs=
@@ -175,7 +175,7 @@ try "$megatron" launch
 is "$rc" 2 "no command"
 perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalPort => 0) or exit 1; $| = 1; print $s->sockport, "\n"; sleep 30' >"$scratch/port" &
 listener=$!
-wait_until 10 test -s "$scratch/port"
+wait_until 60 test -s "$scratch/port"
 try "$megatron" launch --master-port "$(cat "$scratch/port")" -- true
 kill $listener
 like "$out" "port $(cat "$scratch/port") is in use on this node" "a port that is in use"

@@ -55,17 +55,23 @@ class Masked(nn.Module):
 class Theirs(nn.Module):
     """transformers' model with the head on the masked rows only."""
 
-    def __init__(self, layers, hidden, heads, vocabulary, seq):
+    def __init__(self, kind, layers, hidden, heads, vocabulary, seq):
         super().__init__()
         import transformers
-        self.model = transformers.RobertaForMaskedLM(transformers.RobertaConfig(
-            vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-            intermediate_size=4 * hidden, max_position_embeddings=seq + 2, type_vocab_size=1, layer_norm_eps=1e-5,
-            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, attn_implementation="sdpa"))
+        sizes = dict(vocab_size=vocabulary, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                     intermediate_size=4 * hidden, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+                     attn_implementation="sdpa")
+        if kind == "bert":
+            model = transformers.BertForMaskedLM(transformers.BertConfig(max_position_embeddings=seq, **sizes))
+            self.body, self.head = model.bert, model.cls
+        else:
+            model = transformers.RobertaForMaskedLM(transformers.RobertaConfig(
+                max_position_embeddings=seq + 2, type_vocab_size=1, layer_norm_eps=1e-5, **sizes))
+            self.body, self.head = model.roberta, model.lm_head
 
     def forward(self, tokens, rows, labels):
-        x = self.model.roberta(tokens)[0].flatten(0, 1)[rows]
-        return F.cross_entropy(self.model.lm_head(x).float(), labels)
+        x = self.body(tokens)[0].flatten(0, 1)[rows]
+        return F.cross_entropy(self.head(x).float(), labels)
 
 
 def main():
@@ -85,7 +91,8 @@ def main():
     torch.set_float32_matmul_precision("high")
     layers, hidden, heads, vocabulary = PRESETS[a.preset]
     kind = torch.bfloat16 if a.type == "bf16" else torch.float16
-    model = (Theirs if a.transformers else Masked)(layers, hidden, heads, vocabulary, a.seq).cuda()
+    sizes = layers, hidden, heads, vocabulary, a.seq
+    model = (Theirs(a.preset.split("-")[0], *sizes) if a.transformers else Masked(*sizes)).cuda()
     masters = None
     params = list(model.parameters())
     if a.precision == "master":

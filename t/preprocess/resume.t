@@ -225,7 +225,7 @@ try "${pre[@]}" --input c.jsonl --output-prefix few --max-documents 34
 mv few_text_document.bin few.bin
 mv few_text_document.idx few.idx
 truncate -s -10 o.work/*/part-*
-try timeout -k 5 60 "${pre[@]}" "${limited[@]}" --workers 4
+try timeout -k 5 300 "${pre[@]}" "${limited[@]}" --workers 4
 is "$rc" 0 "a torn part before a chunk that cannot be read"
 ok "is made again" same few o
 

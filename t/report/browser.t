@@ -21,7 +21,7 @@ awk 'BEGIN { for (i = 1; i <= 300; i++) {
 open() {
     local file=$1
     shift
-    timeout -k 5 60 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$scratch/profile" \
+    timeout -k 5 300 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$scratch/profile" \
         --enable-logging=stderr --v=0 "$@" "file://$scratch/$file" 2>messages
 }
 page=$(open run.html --dump-dom)

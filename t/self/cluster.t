@@ -56,7 +56,7 @@ fi
 # --- Faults
 job=$(in_cluster sbatch --parsable -w n2 -o /dev/null --requeue --wrap 'sleep 100')
 running() { [ "$(in_cluster squeue -h -j "$job" -o %T)" = RUNNING ]; }
-wait_until 10 running
+wait_until 60 running
 ok "a node dies" "$cluster" kill-node n2
 in_cluster scontrol update nodename=n2 state=down reason=test
 in_cluster scancel "$job"
@@ -65,7 +65,7 @@ try in_cluster srun -w n2 hostname
 is "$out" n2 "it runs jobs again"
 in_cluster srun -w n3 sleep 100 &
 srun=$!
-ok "a slurmstepd dies" wait_until 30 "$cluster" kill-stepd n3
+ok "a slurmstepd dies" wait_until 60 "$cluster" kill-stepd n3
 kill -KILL $srun
 wait 2>/dev/null
 
@@ -92,14 +92,14 @@ is "$rc" 0 "the others stay"
 # removes the rest
 kill -KILL "$(cat "$scratch/side3/run/warden")"
 dir=$(readlink -f "$scratch/side3")
-ok "nothing is left when the warden was killed" wait_until 10 test ! -e "$dir" -a ! -L "$scratch/side3"
+ok "nothing is left when the warden was killed" wait_until 60 test ! -e "$dir" -a ! -L "$scratch/side3"
 dir=$(readlink -f "$scratch/side2")
 members() { grep -ls "$dir/etc/slurm.conf" /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null; }
 [ -n "$(members)" ]
 ok "a cluster has processes"
 kill -KILL "$(cat "$dir/run/keeper")"
 gone() { [ -z "$(members)" ]; }
-wait_until 5 gone
+wait_until 60 gone
 is "$(members)" "" "they die with the keeper"
 ok "down removes the rest" "$cluster" down --dir "$scratch/side2"
 [ ! -e "$dir" ]
@@ -109,11 +109,11 @@ ok "its directory is gone"
 bash -c '"$1" up --owner $$ --nodes 1 --plugin no --dir "$2/owned" >/dev/null && echo ready && exec sleep 1000' \
     - "$top/t/cluster" "$scratch" >"$scratch/ready" &
 owner=$!
-wait_until 20 test -s "$scratch/ready"
+wait_until 60 test -s "$scratch/ready"
 dir=$(readlink -f "$scratch/owned")
 kill -KILL $owner
 wait $owner 2>/dev/null
-wait_until 10 test ! -e "$dir"
+wait_until 60 test ! -e "$dir"
 [ -n "$dir" ] && [ ! -e "$dir" ]
 ok "a cluster goes down when its owner was killed"
 

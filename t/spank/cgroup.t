@@ -45,7 +45,7 @@ cp "$scratch/plugstack.conf" "$conf"
 # The process that ends such a step on the other nodes outlives it, and must not keep Slurm from
 # removing its cgroups.
 cgroups_of_jobs() { xargs -I{} find {} -type d -name 'job_*' <"$MEGATRON_CLUSTER/run/cgroups"; }
-wait_until 20 eval '[ -z "$(cgroups_of_jobs)" ]'
+wait_until 60 eval '[ -z "$(cgroups_of_jobs)" ]'
 is "$(cgroups_of_jobs)" "" "and leaves no cgroup behind"
 
 # Slurm counts GPUs from 0 in every task if it hides the others; the device files that can be opened

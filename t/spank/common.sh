@@ -44,7 +44,7 @@ try_batch() {
 
 # The nodes are healthy: none drained, down or failing.
 nodes_well() {
-    wait_until 15 eval '[ "$(sinfo -h -o %T | sort -u)" = idle ]'
+    wait_until 60 eval '[ "$(sinfo -h -o %T | sort -u)" = idle ]'
     is "$(sinfo -h -o '%T %E' -t drain,drng,down,fail)" "" "$1"
 }
 

@@ -12,7 +12,7 @@ show=(srun -N2 --ntasks-per-node=1 --megatron-show true)
 plugstack() {
     printf '%s\n' "$@" >"$conf"
     in_cluster scontrol reconfigure
-    wait_until 20 eval "cmp -s '$conf' '$MEGATRON_CLUSTER/spool/n1/conf-cache/plugstack.conf' && cmp -s '$conf' '$MEGATRON_CLUSTER/spool/n2/conf-cache/plugstack.conf'"
+    wait_until 60 eval "cmp -s '$conf' '$MEGATRON_CLUSTER/spool/n1/conf-cache/plugstack.conf' && cmp -s '$conf' '$MEGATRON_CLUSTER/spool/n2/conf-cache/plugstack.conf'"
 }
 
 try as_user "${show[@]}"
@@ -89,7 +89,7 @@ if [ "$(nproc)" -gt 1 ] && mkdir "$pod" 2>/dev/null; then
     usable=$(cat "$pod/cpuset.cpus")
     is "$(sort -u <<<"$out")" "$usable $usable" "a pod with one CPU: tasks are placed by what they may use" || diag "$out"
     cluster_down
-    wait_until 10 rmdir "$pod"
+    wait_until 60 rmdir "$pod"
 else
     skip "a pod with one CPU: tasks are placed by what they may use" "one CPU, or no cpuset of cgroup v1"
 fi

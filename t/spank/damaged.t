@@ -41,7 +41,7 @@ restart() {
     cp "$scratch/$1" "$scratch/node.xml"
     rm -f "$MEGATRON_CLUSTER"/run/megatron/*
     "$top/t/cluster" start-node n1
-    wait_until 30 grep -q 'slurmd started on' "$log"
+    wait_until 60 grep -q 'slurmd started on' "$log"
 }
 
 for file in crash cut other noise empty; do

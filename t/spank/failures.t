@@ -42,7 +42,7 @@ try as_user srun -n2 --megatron-tp=2 echo ran
 is "$rc" 1 "local:local_user_init: srun ends with 1"
 like "$out" "megatron: $(printf "$said" local:local_user_init)" "local:local_user_init: and reports why"
 unlike "$out" "^ran$" "local:local_user_init: nothing ran"
-wait_until 10 eval '[ -z "$(squeue -h)" ]'
+wait_until 60 eval '[ -z "$(squeue -h)" ]'
 ok "local:local_user_init: the job is gone"
 others local:local_user_init
 for where in remote:init remote:init_post_opt remote:user_init remote:task_init; do
@@ -74,9 +74,9 @@ try as_user sbatch -W -N1 -n1 -o /dev/null --megatron-tp=1 --wrap true
 is "$rc" 0 "allocator:exit: too late to fail sbatch"
 plugstack fail=slurmd:init
 "$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
-wait_until 15 grep -q "megatron: $(printf "$said" slurmd:init)" "$MEGATRON_CLUSTER/log/n2"
+wait_until 60 grep -q "megatron: $(printf "$said" slurmd:init)" "$MEGATRON_CLUSTER/log/n2"
 ok "slurmd:init: slurmd logs why" || diag "$(tail -n 20 "$MEGATRON_CLUSTER/log/n2")"
-wait_until 15 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
+wait_until 60 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
 ok "slurmd:init: and runs on"
 plugstack
 try as_user srun -w n2 -n2 --megatron-tp=2 echo ran
@@ -84,10 +84,10 @@ is "$(grep -c '^ran$' <<<"$out")" 2 "slurmd:init: steps find out for themselves"
 exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n2-*.topology)
 ln "$exported" "$exported.before"
 "$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
-wait_until 15 eval '[ ! "$exported" -ef "$exported.before" ]'
+wait_until 60 eval '[ ! "$exported" -ef "$exported.before" ]'
 ok "slurmd discovers the node at each start: a driver may have been loaded since"
 rm "$exported.before"
-wait_until 15 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
+wait_until 60 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
 ok "and the node is back"
 
 # --- arguments --------------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ is "$rc" 0 "without the TaskProlog, another program runs"
 echo "TaskProlog=$MEGATRON_INST/share/megatron/taskprolog" >>"$MEGATRON_CLUSTER/etc/slurm.conf"
 in_cluster scontrol reconfigure
 prolog() { as_user srun -w n2 -n1 --megatron-tp=1 true 2>&1 | grep -q '^megatron: n2'; }
-wait_until 20 prolog
+wait_until 60 prolog
 try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 sh -c 'echo "ran on $SLURMD_NODENAME"'
 is "$rc $(grep -c 'ran on n1' <<<"$out") $(grep -c 'ran on n2' <<<"$out")" "1 2 0" "with it, no program runs on the node without the plugin" || diag "$out"
 is "$(grep '^megatron' <<<"$out" | cut -c-93)" "megatron: n2: the job asked for the plugin, but slurmd did not load spank_megatron.so on this" \

@@ -124,7 +124,7 @@ try as_user salloc -n4 -N2 srun -n3 --megatron-tp=2 true
 like "$out" "does not divide 3 tasks" "srun within salloc"
 # A rejected step must not keep the job's resources: nobody could end it.
 try as_user salloc -n4 -N2 bash -c 'srun --megatron-tp=3 echo ran; echo "refused: $?"
-    timeout 20 srun -n4 --immediate=10 hostname; echo "next: $?"'
+    timeout 120 srun -n4 --immediate=100 hostname; echo "next: $?"'
 is "$(grep -c 'does not divide 4 tasks' <<<"$out")" 1 "an srun that is rejected within a job reports it once"
 unlike "$out" "^ran$" "and runs nothing"
 like "$out" "^refused: 1$" "and ends with 1"
@@ -132,7 +132,7 @@ like "$out" "^next: 0$" "and the next one has the job's CPUs" || diag "$out"
 job=$("$top/t/cluster" run --user salloc -n4 -N1 --no-shell 2>&1 | sed -n 's/.*job allocation //p')
 try as_user srun --jobid="$job" --megatron-tp=3 echo ran
 is "$rc" 1 "srun --jobid is rejected, too"
-try as_user timeout 20 srun --jobid="$job" -n4 --immediate=10 echo ran
+try as_user timeout 120 srun --jobid="$job" -n4 --immediate=100 echo ran
 is "$rc" 0 "and leaves the job as it was" || diag "$out"
 in_cluster scancel "$job"
 try as_user salloc -n3 -N1 srun --megatron-tp=2 true

@@ -42,12 +42,17 @@ step "a relative node of a job" 2 as_user salloc -N3 srun -r1 -N2 -n2 --megatron
 is "$(rendezvous "$out")" n2 "which is n2"
 
 # --- het jobs ---------------------------------------------------------------------------------------
-# Rank 0 must run for as long as the others look for it.
-who+='; sleep 4'
+# Rank 0 must run for as long as the others look for it: every task waits for all of its step.
+met=$MEGATRON_CLUSTER/home/met
+mkdir -m 777 "$met"
+who+='; met='$met'/$MASTER_ADDR-$MASTER_PORT; mkdir -p $met; : >$met/$MEGATRON_RANK
+    for i in {1..600}; do [ $(ls $met | wc -l) -lt $MEGATRON_WORLD_SIZE ] || break; sleep 0.1; done'
 # Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) forever.
 step "het job by srun" 5 as_user srun --mpi=none -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
+rm -rf "$met"/*
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
 step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun --mpi=none -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
+rm -rf "$met"/*
 script=$(batch het <<EOT
 #!/bin/bash
 #SBATCH -n2 -N1 -w n3 --megatron-show
@@ -91,7 +96,7 @@ cluster_down
 cluster_up --nodes 4 --gpus 4 --conf PrologFlags=Contain --conf LaunchParameters=use_interactive_step
 # --- steps that are not srun's ----------------------------------------------------------------------
 out=$(echo 'echo "interactive $(env | grep -cE "^MEGATRON_(RANK|TP|CPUS)|^MASTER_")"; srun bash -c "echo inside \$MEGATRON_TP"; exit' |
-    timeout 30 "$top/t/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
+    timeout 120 "$top/t/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
 like "$out" "^interactive 0" "an interactive step is not affected"
 is "$(grep -c '^inside 2' <<<"$out")" 2 "the steps inside are not"
 unlike "$(cat "$MEGATRON_CLUSTER/log/n1")" "extern.*megatron" "nor does the extern step see anything"

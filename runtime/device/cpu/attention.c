@@ -127,7 +127,7 @@ CPU_CLONES static float softmax_row(float *p, int64_t from, int64_t to, int64_t 
 
     memset(p, 0, (size_t)from * sizeof(*p));
     for (int64_t i = from; i < to; i++)
-        p[i] = fast_exp(p[i] - max);
+        p[i] = fast_exp_to_88(p[i] - max);
     memset(p + to, 0, (size_t)(keys - to) * sizeof(*p));
     sum = vector_sum(p + from, to - from);
     for (int64_t i = from; i < to; i++)
@@ -169,7 +169,7 @@ CPU_CLONES static void remake_row(const struct attention *a, const struct block 
     visible(a, b, row, &from, &to);
     memset(p, 0, (size_t)from * sizeof(*p));
     for (int64_t i = from; i < to; i++)
-        p[i] = fast_exp(p[i] - lse);
+        p[i] = fast_exp_to_88(p[i] - lse);
     memset(p + to, 0, (size_t)(b->keys - to) * sizeof(*p));
     if (s->dropout > 0) {
         memcpy(dropped, p, (size_t)b->keys * sizeof(*p));

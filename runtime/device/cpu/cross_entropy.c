@@ -30,9 +30,9 @@ CPU_CLONES static void partial_row(void *context, int64_t row)
 
     for (; i + LANES <= n; i += LANES)
         for (int l = 0; l < LANES; l++)
-            lane[l] += fast_exp(logits[i + l] - max);
+            lane[l] += fast_exp_to_88(logits[i + l] - max);
     for (int l = 0; i < n; i++, l++)
-        lane[l] += fast_exp(logits[i] - max);
+        lane[l] += fast_exp_to_88(logits[i] - max);
     o->partial[row] = max;
     o->partial[shape->rows + row] = n ? lanes_total(lane) : 0;
     o->partial[2 * shape->rows + row] = target >= 0 && target < n ? logits[target] : 0;
@@ -77,7 +77,7 @@ CPU_CLONES static void finish_row(void *context, int64_t row)
         return;
     }
     for (int64_t i = 0; i < n; i++)
-        logits[i] = fast_exp(logits[i] - max) * (factor / sum);
+        logits[i] = fast_exp_to_88(logits[i] - max) * (factor / sum);
     if (target >= 0 && target < n)
         logits[target] -= factor;
     memset(logits + n, 0, (size_t)(shape->cols - n) * sizeof(*logits));

@@ -11,6 +11,9 @@ typedef float vector __attribute__((vector_size(16), aligned(4)));
 #define DEPTH        384  /* depth of a panel */
 #define PANEL_ROWS   192  /* rows of A: fits into the L2 cache */
 #define PANEL_COLS   1536 /* columns of B: fits into the L3 cache */
+#define AHEAD        256  /* floats of A that are requested before they are used */
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 const size_t gemm_workspace_bytes =
     (size_t)(PANEL_ROWS * DEPTH + DEPTH * PANEL_COLS) * sizeof(float);
@@ -61,6 +64,7 @@ static void pack_columns(const float *from, int64_t stride, int64_t count, int64
                          int64_t depth, float *packed)
 {
     for (int64_t d = 0; d < depth; d++, from += stride, packed += width) {
+        __builtin_prefetch(from + 8 * stride);
         if (count == width)
             for (int64_t c = 0; c < width; c += 4)
                 *(vector *)(packed + c) = *(const vector *)(from + c);
@@ -102,35 +106,64 @@ static void pack_b(int transposed, const float *b, int64_t ldb, int64_t depth, i
 #define EACH_ROW(do) \
     do               \
     (0) do(1) do(2) do(3) do(4) do(5) do(6) do(7)
+#define FETCH(r)                        \
+    __builtin_prefetch(c + r * ldc, 1); \
+    __builtin_prefetch(c + r * ldc + TILE_COLS - 1, 1);
 #define CLEAR(r) vector s##r##0 = {0}, s##r##1 = {0}, s##r##2 = {0};
-#define ADD_PRODUCT(r)                       \
-    s##r##0 += rows[r / 4][r % 4] * column0; \
-    s##r##1 += rows[r / 4][r % 4] * column1; \
-    s##r##2 += rows[r / 4][r % 4] * column2;
-#define PUT(r)                                   \
-    put(c + r * ldc, alpha * s##r##0, beta);     \
-    put(c + r * ldc + 4, alpha * s##r##1, beta); \
-    put(c + r * ldc + 8, alpha * s##r##2, beta);
+#define ADD_PRODUCT(r)                           \
+    s##r##0 += rows[r / 4][r % 4] * column0;     \
+    if (vectors > 1)                             \
+        s##r##1 += rows[r / 4][r % 4] * column1; \
+    if (vectors > 2)                             \
+        s##r##2 += rows[r / 4][r % 4] * column2;
+#define PUT(r)                                       \
+    put(c + r * ldc, alpha * s##r##0, beta);         \
+    if (vectors > 1)                                 \
+        put(c + r * ldc + 4, alpha * s##r##1, beta); \
+    if (vectors > 2)                                 \
+        put(c + r * ldc + 8, alpha * s##r##2, beta);
 
 static inline void put(float *c, vector product, float beta)
 {
     *(vector *)c = beta == 0 ? product : *(vector *)c * beta + product;
 }
 
-/* A full tile of C = beta C + alpha * strip of A times strip of B. */
-static void tile(int64_t depth, const float *a, const float *b, float alpha, float beta, float *c,
-                 int64_t ldc)
+/* TILE_ROWS rows and 4 * 'vectors' columns of C = beta C + alpha * strip of A times strip of B. */
+static ALWAYS_INLINE void tile_of(int vectors, int64_t depth, const float *a, const float *b,
+                                  float alpha, float beta, float *c, int64_t ldc)
 {
     EACH_ROW(CLEAR)
 
+    /* C and the strip of A are not in the first-level cache; that of B is. */
+    EACH_ROW(FETCH)
+#pragma GCC unroll 4
     for (int64_t d = 0; d < depth; d++, a += TILE_ROWS, b += TILE_COLS) {
         vector rows[2] = {((const vector *)a)[0], ((const vector *)a)[1]};
         vector column0 = ((const vector *)b)[0], column1 = ((const vector *)b)[1];
         vector column2 = ((const vector *)b)[2];
 
+        __builtin_prefetch(a + AHEAD);
         EACH_ROW(ADD_PRODUCT)
     }
     EACH_ROW(PUT)
+}
+
+static void tile(int64_t depth, const float *a, const float *b, float alpha, float beta, float *c,
+                 int64_t ldc)
+{
+    tile_of(3, depth, a, b, alpha, beta, c, ldc);
+}
+
+static void tile_two_thirds(int64_t depth, const float *a, const float *b, float alpha, float beta,
+                            float *c, int64_t ldc)
+{
+    tile_of(2, depth, a, b, alpha, beta, c, ldc);
+}
+
+static void tile_third(int64_t depth, const float *a, const float *b, float alpha, float beta,
+                       float *c, int64_t ldc)
+{
+    tile_of(1, depth, a, b, alpha, beta, c, ldc);
 }
 
 /* A tile at the edge: only 'rows' and 'cols' of it are in C. */
@@ -151,13 +184,15 @@ static void panel(int64_t rows, int64_t cols, int64_t depth, const float *a, con
     for (int64_t col = 0; col < cols; col += TILE_COLS)
         for (int64_t row = 0; row < rows; row += TILE_ROWS) {
             const float *strip_a = a + row * depth, *strip_b = b + col * depth;
+            int64_t height = smaller(rows - row, TILE_ROWS), width = smaller(cols - col, TILE_COLS);
             float *out = c + row * ldc + col;
 
-            if (rows - row >= TILE_ROWS && cols - col >= TILE_COLS)
-                tile(depth, strip_a, strip_b, alpha, beta, out, ldc);
+            if (height < TILE_ROWS || width % 4 != 0)
+                edge_tile(depth, strip_a, strip_b, alpha, beta, out, ldc, height, width);
             else
-                edge_tile(depth, strip_a, strip_b, alpha, beta, out, ldc,
-                          smaller(rows - row, TILE_ROWS), smaller(cols - col, TILE_COLS));
+                (width == TILE_COLS ? tile
+                 : width == 8       ? tile_two_thirds
+                                    : tile_third)(depth, strip_a, strip_b, alpha, beta, out, ldc);
         }
 }
 

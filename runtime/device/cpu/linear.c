@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PRODUCT_TILE = 24 };
+enum { PRODUCT_ROWS = 16, PRODUCT_COLS = 24 };
 
 /* A product C (m, n) = beta C + op(A) op(B), with the epilogue of each part of C. */
 struct product {
@@ -76,10 +76,11 @@ CPU_CLONES static void epilogue(const struct product *p, int64_t row, int64_t ro
     }
 }
 
-/* Align parts to the tile size of the products. */
+/* Parts are multiples of the tiles of the products. */
 static int64_t part_first(const struct product *p, int64_t i)
 {
-    int64_t total = p->by_columns ? p->n : p->m, tile = p->amx ? GEMM_AMX_TILE : PRODUCT_TILE;
+    int64_t total = p->by_columns ? p->n : p->m;
+    int64_t tile = p->amx ? GEMM_AMX_TILE : p->by_columns ? PRODUCT_COLS : PRODUCT_ROWS;
     int64_t first = tile * cpu_part((total + tile - 1) / tile, p->parts, i);
 
     return first < total ? first : total;
