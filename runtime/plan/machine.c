@@ -16,9 +16,12 @@
 
 enum { FILE_LIMIT = 1 << 20 };
 
+/* CUDA's context and libraries, and the buffers of a few communicators. */
+#define USUAL_CONTEXT (3 * GIB)
+
 /* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
 static const struct machine_memory usual_memory = {
-    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = 3 * GIB};
+    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = USUAL_CONTEXT};
 
 /* Llama 3's pre-training: 16,384 GPUs stopped every 2.8 hours. */
 #define USUAL_FAULT_HOURS    46000
@@ -242,6 +245,7 @@ struct machine machine_usual(void)
                             .collective_latency = 1,
                             .fault_hours = USUAL_FAULT_HOURS,
                             .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+                            .context_bytes = USUAL_CONTEXT,
                             .memory = usual_memory,
                             .limits = machine_usual_limits(1)};
 }

@@ -237,7 +237,7 @@ static void judge_device(const struct job *job, int r, struct findings *findings
 
     if (m->trouble[0])
         judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "can compute",
-                  "see the message, nvidia-smi and the kernel log", "rank %d: %.80s", r,
+                  "see the message, nvidia-smi and the kernel log", "rank %d: %.250s", r,
                   m->trouble);
     if (m->layer.steps > 0)
         judge_result(job, r, findings);
