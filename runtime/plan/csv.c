@@ -69,7 +69,7 @@ int csv_cut(struct csv_line *line, char *text, char separator, struct error *err
         if (!field)
             return error_set_code(err, ERROR_USAGE, "a quoted field is not closed");
         if (line->count == CSV_FIELDS)
-            return error_set_code(err, ERROR_USAGE, "more than %d fields", CSV_FIELDS);
+            return error_set_code(err, ERROR_USAGE, "the line has more than %d fields", CSV_FIELDS);
         line->fields[line->count++] = field;
     }
     return 0;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
 #include "rows.h"
 
 #include <math.h>
