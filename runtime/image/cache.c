@@ -43,10 +43,11 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
         return error_set(err, "cannot choose an image cache: none of MEGATRON_IMAGE_CACHE, "
                               "XDG_CACHE_HOME and HOME is an absolute path; set one of them");
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
-        return error_set(err,
-                         "the image cache %.100s is not an absolute path of less than 2,000 "
-                         "characters; set MEGATRON_IMAGE_CACHE (or --cache) to one",
-                         directory);
+        return error_set(
+            err,
+            "the image cache %.100s is not an absolute path of less than 2,000 "
+            "characters; name another directory, for example with MEGATRON_IMAGE_CACHE",
+            directory);
     return 0;
 }
 

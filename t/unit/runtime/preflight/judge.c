@@ -91,7 +91,7 @@ static void expect_value(struct fake *f, const char *host, const char *check, co
         if (strcmp(findings.items[i].host, host) == 0 &&
             strcmp(findings.items[i].check, check) == 0)
             value = findings.items[i].value;
-    is(value, expected, "%s of %s", check, host);
+    is(value, expected, check);
     findings_clear(&findings);
 }
 
