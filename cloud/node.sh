@@ -90,13 +90,13 @@ build_packages() {
         install_packages make gcc g++ pkg-config xz-utils libhwloc-dev libopenblas-dev libsimdjson-dev libxxhash-dev \
             zlib1g-dev liblzma-dev libzstd-dev libssl-dev squashfs-tools squashfuse
         [ -z "$cuda" ] || install_packages libnccl2 libnccl-dev "libcudnn9-cuda-$cuda" "libcudnn9-dev-cuda-$cuda" ||
-            say "NCCL and cuDNN were not found; training on GPUs needs an image that contains them (--megatron-image)"
+            say "NCCL and cuDNN were not found in the package repositories; to train on GPUs, install them, or use an image that contains them (srun --megatron-image)"
     else
         install_packages make gcc gcc-c++ pkgconf-pkg-config xz hwloc-devel openblas-devel xxhash-devel zlib-devel \
             xz-devel libzstd-devel openssl-devel squashfs-tools
         install_packages simdjson-devel || say "simdjson was not found, so JSON input does not work; install simdjson-devel"
         [ -z "$cuda" ] || install_packages libnccl libnccl-devel "libcudnn9-cuda-$cuda" "libcudnn9-devel-cuda-$cuda" ||
-            say "NCCL and cuDNN were not found; training on GPUs needs an image that contains them (--megatron-image)"
+            say "NCCL and cuDNN were not found in the package repositories; to train on GPUs, install them, or use an image that contains them (srun --megatron-image)"
     fi
 }
 

@@ -85,6 +85,7 @@ static int has_parent(const char *path)
 /* Convert the user's "ro+nosuid" to mount(8) options. Always bind, and create the target. */
 static char *complete_flags(const char *what, const char *given, struct error *err)
 {
+    const char *all = given;
     char flags[256];
     size_t used = (size_t)snprintf(flags, sizeof(flags), "x-create=auto,rbind");
 
@@ -100,7 +101,8 @@ static char *complete_flags(const char *what, const char *given, struct error *e
             return NULL;
         }
         if (used + length + 2 > sizeof(flags)) {
-            error_set(err, "%s: too many mount flags; give each flag once", what);
+            error_set(err, "%s: \"%.100s\" has too many mount flags; give each flag once", what,
+                      all);
             return NULL;
         }
         flags[used++] = ',';
@@ -108,7 +110,8 @@ static char *complete_flags(const char *what, const char *given, struct error *e
         used += length;
         flags[used] = '\0';
         if (given[length] == '+' && given[length + 1] == '\0') {
-            error_set(err, "%s: no mount flag after the last +; add one, or drop the +", what);
+            error_set(err, "%s: the mount flags \"%.100s\" end with +; add a flag, or drop the +",
+                      what, all);
             return NULL;
         }
         given += length + (given[length] == '+');

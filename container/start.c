@@ -258,9 +258,10 @@ static int start_in(const struct scratch *scratch, const struct container_reques
     int rc;
 
     if (process_find("enroot", request->path, program, sizeof(program)) < 0)
-        return error_set(err,
-                         "enroot is not installed in %.300s; install Enroot on the compute nodes",
-                         request->path);
+        return error_set(
+            err,
+            "enroot is not installed in %.300s; install Enroot 4.0 or newer on the compute nodes",
+            request->path);
     snprintf(path, sizeof(path), "%s/holder", scratch->path);
     snprintf(configuration, sizeof(configuration), "%s/configuration", scratch->path);
     snprintf(runtime, sizeof(runtime), "ENROOT_RUNTIME_PATH=%s/run", scratch->path);

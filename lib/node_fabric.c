@@ -207,20 +207,24 @@ size_t node_fabric_warnings(const struct node_fabric *fabric,
         return 0;
     if (fabric->efa > 0 && !fabric->efa_provider)
         error_set(&sentences[count++],
-                  "%d EFA devices, but %s: NCCL will use TCP; install Amazon's EFA software",
-                  fabric->efa,
-                  fabric->libfabric ? "libfabric has no provider efa" : "no libfabric");
+                  "this node has %d EFA device%s, but %s: NCCL will use TCP; install Amazon's EFA "
+                  "software",
+                  fabric->efa, fabric->efa == 1 ? "" : "s",
+                  fabric->libfabric ? "its libfabric has no efa provider" : "no libfabric");
     else if (fabric->efa > 0 && !fabric->nccl_plugin)
         error_set(&sentences[count++],
-                  "%d EFA devices, but no libnccl-net: NCCL will use TCP; install aws-ofi-nccl",
-                  fabric->efa);
+                  "this node has %d EFA device%s, but no libnccl-net: NCCL will use TCP; install "
+                  "aws-ofi-nccl",
+                  fabric->efa, fabric->efa == 1 ? "" : "s");
     if (fabric->verbs > 0 && fabric->efa == 0 && !fabric->libibverbs)
         error_set(&sentences[count++],
-                  "%d RDMA devices, but no libibverbs: NCCL will use TCP; install libibverbs1",
-                  fabric->verbs);
+                  "this node has %d RDMA device%s, but no libibverbs: NCCL will use TCP; install "
+                  "libibverbs1",
+                  fabric->verbs, fabric->verbs == 1 ? "" : "s");
     if (fabric->openable == 0)
         error_set(&sentences[count++],
-                  "RDMA devices, but no /dev/infiniband/uverbs* can be opened: NCCL will use TCP; "
+                  "this node has RDMA devices, but no /dev/infiniband/uverbs* can be opened: NCCL "
+                  "will use TCP; "
                   "load ib_uverbs and check the permissions of the device files");
     if (fabric->locked_memory < enough)
         error_set(&sentences[count++],

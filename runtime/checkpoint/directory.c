@@ -377,7 +377,10 @@ int directory_restore(const char *path, struct error *err)
         if (iteration_of(name) < 0 || faccessat(dirfd(directory), name, F_OK, 0) == 0)
             continue;
         if (renameat(dirfd(directory), entry->d_name, dirfd(directory), name) < 0)
-            rc = error_set_errno(err, errno, "cannot rename %s/%s", path, entry->d_name);
+            rc = error_set_errno(
+                err, errno,
+                "cannot restore checkpoint %s/%s, which an interrupted save had renamed to %s",
+                path, name, entry->d_name);
     }
     closedir(directory);
     return rc < 0 ? -1 : file_sync_directory(path, err);

@@ -184,10 +184,11 @@ static int find_tensors(struct fairseq_source *s, struct error *err)
         if (find(s, "sentence_encoder.embed_tokens", 0, "weight"))
             return 0;
     }
-    return error_set_code(err, ERROR_USAGE,
-                          "it is not a RoBERTa model of fairseq: it has no tensor "
-                          "model.encoder.sentence_encoder.embed_tokens.weight; name another file, "
-                          "such as a checkpoint_best.pt of RoBERTa");
+    return error_set_code(
+        err, ERROR_USAGE,
+        "it is not a RoBERTa model of fairseq: it has no tensor "
+        "model.encoder.sentence_encoder.embed_tokens.weight; name a checkpoint that fairseq saved "
+        "when it trained RoBERTa, for example checkpoint_best.pt");
 }
 
 struct fairseq_source *fairseq_source_open(const char *path, int64_t heads, struct error *err)

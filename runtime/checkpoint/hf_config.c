@@ -207,6 +207,7 @@ static int read_local(struct json_value root, struct json_value parameters, stru
 static int read_rope(struct json_value root, int local, struct model_config *c, struct error *err)
 {
     struct json_value object = root, inner;
+    int64_t rotated;
     int found;
 
     c->position = POSITION_ROPE;
@@ -229,12 +230,13 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
                          "partial_rotary_factor %g is not supported, only 1 is (Phi-3, GPT-NeoX: "
                          "above 0, at most 1); use another model",
                          c->rotary_percent);
-    return (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 == 0
+    rotated = (int64_t)((double)c->shape.kv_channels * c->rotary_percent);
+    return rotated % 2 == 0
                ? 0
                : error_set(err,
-                           "partial_rotary_factor %g of heads of size %lld is an odd number "
-                           "of channels, which is not supported; use another model",
-                           c->rotary_percent, (long long)c->shape.kv_channels);
+                           "with partial_rotary_factor %g, RoPE rotates %lld of the %lld channels "
+                           "of a head, and only an even number is supported; use another model",
+                           c->rotary_percent, (long long)rotated, (long long)c->shape.kv_channels);
 }
 
 /* Which layers have the window: every layer but those whose number is a multiple of

@@ -182,10 +182,12 @@ static int read_sizes(struct json_value root, struct model_config *c, struct err
         real_of(root, "hidden_dropout_prob", 0.1, &c->hidden_dropout, err) < 0 ||
         real_of(root, "attention_probs_dropout_prob", 0.1, &c->attention_dropout, err) < 0)
         return -1;
-    if (s->layers < 1 || s->heads < 1 || s->hidden < 1 || s->ffn_hidden < 1 || s->vocabulary < 1 ||
-        s->hidden % s->heads != 0)
-        return error_set(err, "sizes must be positive, and hidden_size must be a multiple of "
-                              "num_attention_heads");
+    if (s->layers < 1 || s->heads < 1 || s->hidden < 1 || s->ffn_hidden < 1 || s->vocabulary < 1)
+        return error_set(err, "num_hidden_layers, num_attention_heads, hidden_size, "
+                              "intermediate_size and vocab_size must be greater than 0");
+    if (s->hidden % s->heads != 0)
+        return error_set(err, "hidden_size %lld must be a multiple of num_attention_heads %lld",
+                         (long long)s->hidden, (long long)s->heads);
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
     return 0;
@@ -212,8 +214,10 @@ int hf_masked_read(struct json_value root, const char *type, struct model_config
     c->binary_head = has_class(root, kind->two);
     c->masked_max = 1;
     if (c->positions <= c->position_offset)
-        return error_set(err, "max_position_embeddings must be greater than %lld",
-                         (long long)c->position_offset);
+        return error_set(err,
+                         "max_position_embeddings %lld must be greater than %lld, the number of "
+                         "positions before the first token",
+                         (long long)c->positions, (long long)c->position_offset);
     return 0;
 }
 

@@ -275,7 +275,9 @@ static int read_tensor(struct checkpoint_index *index, struct json_value value, 
         length >= sizeof(tensor->name) || strlen(text) != length ||
         read_numbers(value, 1, shape, 2) < 0 || shape[0] == 0 || shape[1] == 0 ||
         (__int128)shape[0] * shape[1] > NUMBER_MOST)
-        return error_set(err, "the description of tensor %d is invalid", index->tensor_count);
+        return error_set(
+            err, "entry %d of \"tensors\" is not a name, a number of rows and a number of columns",
+            index->tensor_count);
     memcpy(tensor->name, text, length + 1);
     tensor->rows = shape[0];
     tensor->cols = shape[1];
@@ -292,7 +294,9 @@ static int read_piece(struct checkpoint_index *index, struct index_file *file,
     const struct index_tensor *tensor;
 
     if (read_numbers(value, 0, n, 7) < 0 || n[0] >= index->tensor_count)
-        return error_set(err, "%s: the description of a piece is invalid", file->name);
+        return error_set(err,
+                         "piece %d of file %s is not seven numbers, or its tensor does not exist",
+                         file->pieces, file->name);
     tensor = &index->tensors[n[0]];
     piece = (struct index_piece){(int)n[0], -1, n[1], n[2], n[3], n[4], n[5], n[6], file->elements};
     /* Rows may extend into the padding of a vocabulary, elements may not. */
@@ -301,7 +305,8 @@ static int read_piece(struct checkpoint_index *index, struct index_file *file,
         (__int128)piece.start + piece.count > (__int128)piece.rows * piece.cols ||
         (piece.start + piece.count - 1) / piece.cols + piece.first_row >= tensor->rows ||
         file->elements + piece.count > NUMBER_MOST)
-        return error_set(err, "%s: a piece is outside tensor %s", file->name, tensor->name);
+        return error_set(err, "piece %d of file %s is outside tensor %s", file->pieces, file->name,
+                         tensor->name);
     file->elements += piece.count;
     file->pieces++;
     return index_add_piece(index, &piece, err);
@@ -346,14 +351,20 @@ static int read_file(struct checkpoint_index *index, struct json_value value, st
         read_number(value, "bytes", 16 * NUMBER_MOST, &file->bytes) < 0 ||
         read_number(value, "elements", NUMBER_MOST, &elements) < 0 ||
         json_member(value, "pieces", &pieces) < 0 || json_iterate(pieces, &i) < 0)
-        return error_set(err, "the description of file %d is invalid", index->file_count - 1);
+        return error_set(
+            err,
+            "entry %d of \"files\" has no valid name, checksum, data, bytes, elements or pieces",
+            index->file_count - 1);
     file->checksum = strtoull(checksum, NULL, 16);
     file->unverified = index->version == 1;
     file->first = index->piece_count;
     while (rc == 0 && json_next(&i, NULL, NULL, &piece))
         rc = read_piece(index, file, piece, err);
     if (rc == 0 && file->elements != elements)
-        rc = error_set(err, "%s: the sizes of its pieces do not add up", file->name);
+        rc = error_set(err,
+                       "the pieces of file %s have %" PRId64
+                       " elements, but its description says %" PRId64,
+                       file->name, file->elements, elements);
     return rc;
 }
 
@@ -364,17 +375,17 @@ static int read_lists(struct checkpoint_index *index, struct json_value root, st
     int rc = 0;
 
     if (json_member(root, "tensors", &tensors) < 0 || json_member(root, "files", &files) < 0)
-        return error_set(err, "the list of tensors or files is missing");
+        return error_set(err, "the list \"tensors\" or \"files\" is missing");
     index->tensors = calloc(json_count(tensors) + 1, sizeof(*index->tensors));
     index->files = calloc(json_count(files) + 1, sizeof(*index->files));
     if (!index->tensors || !index->files)
         return error_set(err, "out of memory");
     if (json_iterate(tensors, &i) < 0)
-        return error_set(err, "the list of tensors is missing");
+        return error_set(err, "\"tensors\" is not a list");
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = read_tensor(index, value, err);
     if (rc == 0 && json_iterate(files, &i) < 0)
-        rc = error_set(err, "the list of files is missing");
+        rc = error_set(err, "\"files\" is not a list");
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = read_file(index, value, err);
     return rc;
@@ -386,7 +397,7 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     struct json_value object;
 
     if (json_member(root, name, &object) < 0)
-        return error_set(err, "%s is missing", name);
+        return error_set(err, "\"%s\" is missing", name);
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
@@ -426,7 +437,7 @@ static int read_masked(struct model_config *model, struct json_value root, struc
         return error_prefix(err, "masked model");
     if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
         model->position_offset < 0 || model->position_offset > INT32_MAX)
-        return error_set(err, "the values of \"masked model\" are invalid");
+        return error_set(err, "a value of \"masked model\" is out of range");
     model->masked_max = 1;
     return 0;
 }
@@ -438,7 +449,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     struct json_value more;
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
-        return error_set(err, "it is not the index of a checkpoint");
+        return error_set(err, "the file is not the index of a checkpoint");
     if (read_number(root, "version", INT32_MAX, &version) < 0 || version != index->version)
         return error_set(err,
                          "it has format version %" PRId64

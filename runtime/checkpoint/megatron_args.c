@@ -186,7 +186,7 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
                           struct error *err)
 {
     struct model_config *c = &s->model;
-    int64_t cols;
+    int64_t cols, rotated;
 
     if (megatron_has_ours(s, "embedding.position.weight", 0)) {
         c->position = POSITION_LEARNED;
@@ -202,15 +202,18 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
             "its arguments contain no max_position_embeddings; save it with a newer Megatron-LM");
     c->shape.rotary_base = real(args, "rotary_base", 10000);
     c->rotary_percent = real(args, "rotary_percent", 1);
+    rotated = c->position == POSITION_ROPE
+                  ? (int64_t)((double)c->shape.kv_channels * c->rotary_percent)
+                  : 0;
     /* Megatron-LM then rotates one more channel than specified. */
-    if (c->position == POSITION_ROPE &&
-        (int64_t)((double)c->shape.kv_channels * c->rotary_percent) % 2 != 0)
-        return error_set(err,
-                         "its rotary_percent of %g results in an odd number of %lld channels; use "
-                         "another checkpoint",
-                         c->rotary_percent, (long long)c->shape.kv_channels);
-    if (c->position == POSITION_ROPE && flag(args, "rotary_interleaved", 0))
-        s->pairs = (int64_t)((double)c->shape.kv_channels * c->rotary_percent) / 2;
+    if (rotated % 2 != 0)
+        return error_set(
+            err,
+            "with its rotary_percent of %g, RoPE rotates %lld of the %lld channels of a head, and "
+            "only an even number is supported; use a checkpoint of another model",
+            c->rotary_percent, (long long)rotated, (long long)c->shape.kv_channels);
+    if (flag(args, "rotary_interleaved", 0))
+        s->pairs = rotated / 2;
     if (flag(args, "use_rope_scaling", 0)) {
         c->rope_scaling.kind = ROPE_LLAMA3;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
@@ -284,10 +287,11 @@ static int read_version(struct megatron_source *s, struct error *err)
                          "it with another release of Megatron-LM",
                          s->version);
     if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
-        return error_set(err,
-                         "checkpoint_version %g does not support grouped-query attention; save it "
-                         "with a newer release of Megatron-LM",
-                         s->version);
+        return error_set(
+            err,
+            "its checkpoint_version is %g, which is older than grouped-query attention, so its "
+            "weights would be read in the wrong order; save it with a newer release of Megatron-LM",
+            s->version);
     return 0;
 }
 

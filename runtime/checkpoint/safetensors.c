@@ -99,10 +99,12 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
 
     if (json_member(value, "dtype", &item) < 0 || json_string(item, &type, &length) < 0 ||
         json_member(value, "data_offsets", &offsets) < 0 || json_iterate(offsets, &i) < 0)
-        return error_set(err, "the description of tensor %.100s is invalid" AGAIN, name);
+        return error_set(err, "the header gives no dtype or no data_offsets of tensor %.100s" AGAIN,
+                         name);
     for (int k = 0; k < 2 && json_next(&i, NULL, NULL, &item); k++)
         if (json_integer(item, &bounds[k]) < 0)
-            return error_set(err, "tensor %.100s has invalid offsets" AGAIN, name);
+            return error_set(err, "the data_offsets of tensor %.100s are not two integers" AGAIN,
+                             name);
     if (bounds[0] < 0 || bounds[1] < bounds[0] || (uint64_t)bounds[1] > bytes)
         return error_set(
             err, "tensor %.100s is outside the file, which is truncated or damaged" AGAIN, name);
@@ -179,7 +181,9 @@ static int read_header(struct safetensors *s, const char *path, const char *file
     for (int k = 0; k < 8 && bytes >= 8; k++)
         length |= (uint64_t)(unsigned char)file[k] << (8 * k);
     if (bytes < 8 || length > bytes - 8 || length > HEADER_LIMIT)
-        return error_set(err, "%s is not a safetensors file: invalid header" AGAIN, path);
+        return error_set(
+            err, "%s is not a safetensors file: the length of its header is impossible" AGAIN,
+            path);
     json = json_read(file + 8, (size_t)length, err);
     if (!json)
         return error_prefix(err, "%s: header", path);
@@ -227,7 +231,8 @@ static int map_named(struct safetensors *s, const char *directory, struct json_v
 
     if (json_string(value, &name, &length) < 0 || length == 0 || strlen(name) != length ||
         length >= sizeof(s->files->name) || strchr(name, '/'))
-        return error_set(err, "it contains an invalid file name");
+        return error_set(
+            err, "a tensor is mapped to something that is not the name of a file in this folder");
     for (size_t i = s->file_count; i > 0; i--)
         if (strcmp(s->files[i - 1].name, name) == 0)
             return 0;

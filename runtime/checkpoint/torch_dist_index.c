@@ -109,7 +109,9 @@ static int read_stored(const struct pickle_value *key, const struct pickle_value
     stored->at = whole(value, "offset");
     stored->length = whole(value, "length");
     if (stored->dimensions < 0 || !is_file_name(path) || stored->at < 0 || stored->length < 0)
-        return error_set(err, "the storage_data of %.*s is invalid",
+        return error_set(err,
+                         "the storage_data of %.*s is invalid: its offset, relative_path or length "
+                         "is missing or wrong",
                          (int)(name->text.length < 128 ? name->text.length : 128), name->text.at);
     stored->file = path->text;
     storage->count++;
@@ -167,7 +169,10 @@ static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
         return -1;
     if (read_size(pickle_member(value, "offsets"), chunk->offset) != t->dimensions ||
         read_size(pickle_member(value, "sizes"), chunk->size) != t->dimensions)
-        return error_set(err, "the shape of a chunk is invalid");
+        return error_set(
+            err,
+            "a chunk does not have as many offsets and sizes as the tensor has dimensions (%d)",
+            t->dimensions);
     for (int i = 0; i < t->dimensions; i++)
         if (chunk->offset[i] > t->shape[i] || chunk->size[i] > t->shape[i] - chunk->offset[i])
             return error_set(err, "a chunk is outside the tensor");
@@ -208,7 +213,7 @@ static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
     *t = (struct torch_dist_tensor){.name = name->text, .first = d->chunk_count};
     t->dimensions = read_size(pickle_member(value, "size"), t->shape);
     if (t->dimensions < 0 || chunks->type != PICKLE_LIST || !is_countable(t))
-        return error_set(err, "its shape is invalid");
+        return error_set(err, "its size or its list of chunks is invalid");
     for (size_t i = 0; i < chunks->count; i++)
         if (read_chunk(d, t, chunks->items[i], storage, err) < 0)
             return -1;

@@ -105,7 +105,8 @@ static int list_storages(struct torch_file *f, struct error *err)
         if (!last || by_key(last, &f->storages[i]) != 0)
             f->storages[kept++] = f->storages[i];
         else if (last->type != f->storages[i].type || last->elements != f->storages[i].elements)
-            return error_set(err, "a storage has two conflicting descriptions");
+            return error_set(
+                err, "two tensors disagree about the type or size of a storage that they share");
     }
     f->storage_count = kept;
     return 0;
@@ -225,13 +226,13 @@ static int place_storages(struct torch_file *f, const struct pickle_value *keys,
     const struct pickle_value *key;
 
     if (keys->type != PICKLE_LIST)
-        return error_set(err, "the list of storages is missing");
+        return error_set(err, "the list of storages after the tensors is missing");
     for (size_t i = 0; (key = pickle_item(keys, i)); i++) {
         struct storage *s = key->type == PICKLE_STRING ? find_storage(f, key->text) : NULL;
         uint64_t elements = 0, size;
 
         if (!s || s->data)
-            return error_set(err, "the description of storage %zu is invalid", i);
+            return error_set(err, "storage %zu is listed twice, or no tensor uses it", i);
         size = types[s->type].size;
         for (int k = 0; k < 8 && f->size - at >= 8; k++)
             elements |= (uint64_t)f->bytes[at + (size_t)k] << (8 * k);
@@ -390,7 +391,7 @@ static struct storage *resolve(struct torch_file *f, const struct pickle_value *
     int64_t range[TORCH_DIMENSIONS];
 
     if (!value || read_identity(value, &described) < 0) {
-        error_set(err, "its data type is unknown");
+        error_set(err, "its data type is not supported; save the checkpoint in fp32, bf16 or fp16");
         return NULL;
     }
     s = find_storage(f, described.key);
@@ -455,7 +456,7 @@ int torch_file_tensor(struct torch_file *f, const struct pickle_value *value,
     if (!offset || offset->type != PICKLE_INTEGER || offset->integer < 0 ||
         tensor->dimensions < 0 ||
         read_sizes(pickle_item(arguments, 3), tensor->stride) != tensor->dimensions)
-        return error_set(err, "its shape is invalid");
+        return error_set(err, "its sizes, strides and offset do not describe a tensor");
     s = resolve(f, pickle_item(arguments, 0), &first, &elements, err);
     if (!s)
         return -1;

@@ -70,10 +70,10 @@ static int read_end64(const struct zip *z, const unsigned char *end, struct list
         return 0;
     at = number(end - LOCATOR_SIZE + 8, 8);
     if (before < LOCATOR_SIZE + END64_SIZE || at > before - LOCATOR_SIZE - END64_SIZE)
-        return error_set(err, "the end of the archive is damaged; copy the file again");
+        return error_set(err, "the end of the zip archive is damaged; copy the file again");
     end64 = z->bytes + at;
     if (number(end64, 4) != END64 || number(end64 + 16, 4) != 0 || number(end64 + 20, 4) != 0)
-        return error_set(err, "the end of the archive is damaged; copy the file again");
+        return error_set(err, "the end of the zip archive is damaged; copy the file again");
     *list = (struct listing){number(end64 + 48, 8), number(end64 + 40, 8), number(end64 + 32, 8)};
     return 0;
 }
@@ -93,7 +93,8 @@ static int read_end(const struct zip *z, struct listing *list, struct error *err
         return -1;
     if (list->at > z->size || list->size > z->size - list->at ||
         list->count > list->size / ENTRY_SIZE)
-        return error_set(err, "the list of members is outside the archive; copy the file again");
+        return error_set(err,
+                         "the list of members is outside the zip archive; copy the file again");
     return 0;
 }
 
@@ -150,7 +151,8 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     uint64_t *const values[3] = {&size, &packed, &local};
 
     if (left < ENTRY_SIZE || number(at, 4) != ENTRY)
-        return error_set(err, "the list of members is damaged; copy the file again");
+        return error_set(err,
+                         "the list of members of the zip archive is damaged; copy the file again");
     packed = number(at + 20, 4);
     size = number(at + 24, 4);
     local = number(at + 42, 4);
@@ -159,7 +161,8 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
     comment = number(at + 32, 2);
     if (length + extra + comment > left - ENTRY_SIZE ||
         read_extra(at + ENTRY_SIZE + length, (size_t)extra, values) < 0)
-        return error_set(err, "the list of members is damaged; copy the file again");
+        return error_set(err,
+                         "the list of members of the zip archive is damaged; copy the file again");
     *member = (struct zip_member){(const char *)at + ENTRY_SIZE, (size_t)length, NULL, (size_t)size,
                                   (uint32_t)number(at + 16, 4)};
     if (number(at + 8, 2) & 1)
@@ -169,7 +172,7 @@ static int64_t read_entry(struct zip *z, const struct listing *list, const unsig
         return error_set(err, "member %.*s is compressed; unpack the archive first", (int)length,
                          member->name);
     if (find_data(z, local, list->at, member) < 0)
-        return error_set(err, "member %.*s is outside the archive; copy the file again",
+        return error_set(err, "member %.*s is outside the zip archive; copy the file again",
                          (int)length, member->name);
     z->count++;
     return (int64_t)(ENTRY_SIZE + length + extra + comment);
@@ -203,12 +206,12 @@ static int check_members(struct zip *z, struct error *err)
         qsort(z->members, z->count, sizeof(*z->members), by_offset);
     for (size_t i = 1; i < z->count; i++)
         if (z->members[i - 1].data + z->members[i - 1].size > z->members[i].data)
-            return error_set(err, "members of the archive overlap");
+            return error_set(err, "members of the zip archive overlap");
     if (z->count > 1)
         qsort(z->members, z->count, sizeof(*z->members), by_name);
     for (size_t i = 1; i < z->count; i++)
         if (by_name(&z->members[i - 1], &z->members[i]) == 0)
-            return error_set(err, "two members of the archive have the same name");
+            return error_set(err, "two members of the zip archive have the same name");
     return 0;
 }
 

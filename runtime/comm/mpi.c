@@ -63,7 +63,14 @@ static struct comm_group *group_create(struct comm *base, const char *name, cons
                         &group->comm);
     guard_end(guard);
     if (rc != MPI_SUCCESS) {
-        error_set(err, "MPI cannot create the %s groups; see the output of the other ranks", name);
+        char text[MPI_MAX_ERROR_STRING] = "";
+        int length;
+
+        MPI_Error_string(rc, text, &length);
+        error_set(err,
+                  "rank %d: MPI cannot create the communicator of the %s group: %.200s; see the "
+                  "output of the other ranks, and check MPI with `megatron comm-test`",
+                  base->rank, name, text);
         free(group);
         return NULL;
     }

@@ -30,6 +30,7 @@ static const struct option table[] = {
     {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
     {"nodes", OPTION_INT, AT(nodes), "N", "number of nodes (default: 1)", NULL, 1, 1000000},
+    {"gpus-per-node", OPTION_INT, AT(gpus), "N", "number of GPUs that the job uses of each node (default: all)", NULL, 1, 1000},
     {"price", OPTION_REAL, AT(price), "DOLLARS", "price per node and hour (default: the machine file's)", NULL, 0, 0},
     {"save-bandwidth", OPTION_REAL, AT(save_bandwidth), "GB/S", "rate at which each node writes a checkpoint (default: the machine file's, or 2)", NULL, 0, 0},
     {"gpu-hours-per-fault", OPTION_REAL, AT(fault_hours), "HOURS", "GPU hours between faults that stop the job (default: the machine file's, or 46000)", NULL, 0, 0},
@@ -74,7 +75,7 @@ static void list_nodes(const struct machines *machines)
     for (size_t i = 0; i < machines_count(machines); i++) {
         const struct machine *m = machines_at(machines, i);
 
-        printf("%-18s %4d  %-15s %9.0f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
+        printf("%-18s %4d  %-15s %9.1f %9.0f %9.2f  ", m->name, m->gpus, m->gpu.name,
                gib(m->gpu.memory_bytes), m->nvlink / 1e9, m->network / 1e9);
         m->price > 0 ? printf("%.2f\n", m->price) : printf("-\n");
     }
@@ -98,6 +99,11 @@ static int run_options(const struct plan_options *options, const struct options_
         list_nodes(machines);
     else if (options->calibrate)
         rc = plan_calibrate(options, machines, err);
+    else if (options->rows && (options->json || options->svg || options->layout))
+        rc = error_set_code(err, ERROR_USAGE, "--rows prints CSV only; drop --%s",
+                            options->json  ? "json"
+                            : options->svg ? "svg"
+                                           : "layout");
     else if (options->rows)
         rc = rows_predict(options->rows, machines, stdout, err);
     else

@@ -12,7 +12,7 @@ struct plan_options {
     int swiglu, precision, explain, json, csv;
     const char *node, *machines, *tokens, *layout, *svg, *record, *rows, *calibrate;
     int device;
-    int64_t nodes, top;
+    int64_t nodes, gpus, top;
     double price, save_bandwidth, fault_hours, restart_minutes;
 };
 

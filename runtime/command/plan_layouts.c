@@ -25,10 +25,9 @@ static int parse_tokens(const char *text, double *tokens, struct error *err)
     memcpy(digits, text, length + 1);
     if (suffix)
         digits[length - 1] = '\0';
-    if (parse_double("--tokens", digits, tokens, err) < 0) {
-        err->code = ERROR_USAGE;
-        return error_append(err, "; write 300B, 1.5T or 26M");
-    }
+    if (parse_double("--tokens", digits, tokens, err) < 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--tokens=%s is not a number; write 300B, 1.5T or 26M", text);
     for (long i = suffix ? (suffix - suffixes) / 2 : -1; i >= 0; i--)
         *tokens *= 1000;
     if (*tokens <= 0)
@@ -63,6 +62,10 @@ static int parse_size_of(const char *name, const char *text, struct search_reque
             snprintf(what, sizeof(what), "--layout: %s", name);
             return parse_int64(what, text, 1, INT32_MAX, sizes[i], err);
         }
+    if (strcmp(name, "dp") == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--layout: dp follows from the number of GPUs and the other sizes; "
+                              "leave it out");
     if (nearest_names(name, names, sizeof(names) / sizeof(names[0]), near, sizeof(near)) > 0)
         return error_set_code(err, ERROR_USAGE,
                               "--layout: unknown size \"%.40s\"; did you mean %s?", name, near);
@@ -77,8 +80,10 @@ static int parse_layout(const char *text, struct search_request *request, struct
     int rc = copy ? 0 : error_set(err, "out of memory");
 
     while (rc == 0 && (word = strsep(&next, ","))) {
-        char *value = strchr(word, '=');
+        char *value;
 
+        word += strspn(word, " ");
+        value = strchr(word, '=');
         if (value)
             *value++ = '\0';
         rc = value
@@ -254,6 +259,29 @@ static int make_words(const struct plan_options *o, const struct options_result 
     return 0;
 }
 
+/* Sizes that the search chooses must not be fixed behind its back. */
+static int refuse_sizes(const struct own *own, struct error *err)
+{
+    static const struct {
+        const char *option, *size;
+    } rows[] = {{"tensor-model-parallel-size", "tp"},
+                {"pipeline-model-parallel-size", "pp"},
+                {"context-parallel-size", "cp"},
+                {"micro-batch-size", "micro"},
+                {"num-layers-per-virtual-pipeline-stage", "vp"},
+                {"num-virtual-stages-per-pipeline-rank", "vp"},
+                {"recompute-granularity", "recompute"},
+                {"recompute-activations", "recompute"},
+                {"recompute-method", "recompute"}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (options_given(&own->given, rows[i].option))
+            return error_set_code(err, ERROR_USAGE,
+                                  "--%s is what the plan is about; fix it with --layout %s=...",
+                                  rows[i].option, rows[i].size);
+    return 0;
+}
+
 /* A machine with what the command line says otherwise. */
 static int adjust_machine(const struct plan_options *o, struct machine *machine, struct error *err)
 {
@@ -265,6 +293,12 @@ static int adjust_machine(const struct plan_options *o, struct machine *machine,
                 {"--gpu-hours-per-fault", o->fault_hours, 1, &machine->fault_hours},
                 {"--price", o->price, 1, &machine->price}};
 
+    if (o->gpus > machine->gpus)
+        return error_set_code(err, ERROR_USAGE,
+                              "--gpus-per-node=%lld: nodes of kind %s have %d GPUs; use 1 to %d",
+                              (long long)o->gpus, machine->name, machine->gpus, machine->gpus);
+    if (o->gpus > 0)
+        machine->gpus = (int)o->gpus;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         if (isnan(rows[i].given))
             continue;
@@ -303,6 +337,8 @@ static int search_and_print(const struct plan_options *options,
     if (rc < 0)
         err->code = ERROR_USAGE;
     if (rc == 0)
+        rc = refuse_sizes(&own, err);
+    if (rc == 0)
         rc = search_run(&search, &own, request, err);
     if (rc == 0)
         rc = print_search(options, &show, &own, err);
@@ -323,6 +359,9 @@ int plan_layouts(const struct plan_options *options, const struct options_result
     if (!options->node)
         return error_set_code(err, ERROR_USAGE,
                               "--node is required: the kind of the nodes; --node list prints all");
+    if (options->json && options->csv)
+        return error_set_code(err, ERROR_USAGE,
+                              "--json and --csv cannot be used together; drop one");
     if (!options->batch)
         return error_set_code(err, ERROR_USAGE,
                               "--global-batch-size is required: the sequences of a step");

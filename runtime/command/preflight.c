@@ -280,6 +280,12 @@ static int run(const struct settings *settings, int full, struct error *err)
         goto out;
     }
     options.shared = shared;
+    if (settings->root && access(settings->root, R_OK | X_OK) < 0) {
+        error_set_errno(err, errno, "--sysroot %s", settings->root);
+        err->code = ERROR_USAGE;
+        world_say_once(1, err);
+        goto out;
+    }
     if (world_read(&world, err) < 0)
         goto out;
     rc = preflight_run(&options, &world, &findings, &nodes, err);
@@ -304,9 +310,13 @@ static int run_preflight(int argc, const char *const *argv, struct error *err)
     }
     if (rc == 0 && result.word_count > 0) {
         full = strcmp(result.words[0], "full") == 0;
-        if (result.word_count > 1 || (!full && strcmp(result.words[0], "quick") != 0))
+        if (result.word_count > 1)
+            rc = error_set_code(err, ERROR_USAGE,
+                                "more than one argument (%s %s); write either quick or full",
+                                result.words[0], result.words[1]);
+        else if (!full && strcmp(result.words[0], "quick") != 0)
             rc = error_set_code(err, ERROR_USAGE, "unexpected argument %s; write quick or full",
-                                result.words[result.word_count > 1 ? 1 : 0]);
+                                result.words[0]);
     }
     if (rc < 0)
         world_say_once(0, err);

@@ -47,12 +47,16 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TOKENIZER] = "choose a tokenizer with --tokenizer-type and the options for its files",
     [REMEDY_TOKENIZER_FILES] = "get its files again from their source if they are damaged, or "
                                "choose another tokenizer (--tokenizer-type)",
+    [REMEDY_OTHER_TOKENIZER] =
+        "choose another tokenizer (--tokenizer-type), or use a newer release "
+        "of megatron",
     [REMEDY_TOKENIZER_MODEL] = "name it with --tokenizer-model",
     [REMEDY_PUNKT] = "correct --lang, or give --punkt-data",
     [REMEDY_LANGUAGE] = "give --lang, such as english",
     [REMEDY_VOCAB_FILE] = "name it with --vocab-file",
     [REMEDY_MERGE_FILE] = "use both --vocab-file and --merge-file, or neither for GPT-2's files",
     [REMEDY_VOCAB_SIZE] = "set it with --vocab-size",
+    [REMEDY_MORE_IDS] = "raise --vocab-size",
     [REMEDY_ADD_BOS] = "use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens",
     [REMEDY_NO_BOS] = "drop --tokenizer-add-bos",
     [REMEDY_BOS_OR_SPECIALS] = "drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens",

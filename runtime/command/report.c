@@ -54,6 +54,7 @@ static int write_page(const struct report_options *given, const struct options_r
         .name_count = given->names.count,
         .separate = given->separate,
         .peak = given->peak > 0 ? given->peak : NAN,
+        .output = strcmp(given->output, "-") == 0 ? NULL : given->output,
     };
     struct input input;
     struct text html = {0};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 #include "file.h"
+#include "option.h"
 #include "origin.h"
 #include "supervise.h"
 
@@ -17,14 +18,15 @@
 
 const char *words_value(const char *const *words, const char *name)
 {
-    size_t length = strlen(name);
     const char *value = NULL;
 
     for (; *words; words++) {
-        if (strcmp(words[0], name) == 0 && words[1])
+        const char *after = option_after(words[0], name);
+
+        if (after && *after == '=')
+            value = after + 1;
+        else if (after && words[1])
             value = words[1];
-        else if (strncmp(words[0], name, length) == 0 && words[0][length] == '=')
-            value = words[0] + length + 1;
     }
     return value;
 }
@@ -65,19 +67,17 @@ static size_t beginning(const char *const *words, const char *save, const char *
     static const char *const flags[] = {"--finetune", "--no-load-rng", "--no-load-optim"};
     static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
 
-    if (strcmp(words[0], "--no-load-optim") == 0 && !has_optimizer(save, step))
+    if (option_after(words[0], "--no-load-optim") && !has_optimizer(save, step))
         return 0;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
-        if (strcmp(words[0], flags[i]) == 0)
+        if (option_after(words[0], flags[i]))
             return 1;
     for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
-        size_t length = strlen(values[i]);
+        const char *after = option_after(words[0], values[i]);
 
-        if (strncmp(words[0], values[i], length) != 0)
-            continue;
-        if (words[0][length] == '=')
+        if (after && *after == '=')
             return 1;
-        if (words[0][length] == '\0' && words[1])
+        if (after && words[1])
             return 2;
     }
     return 0;

@@ -115,7 +115,7 @@ static int run_train(int argc, const char *const *argv, struct error *err)
 static int run_evaluate(int argc, const char *const *argv, struct error *err)
 {
     for (int i = 0; i < argc; i++)
-        if (strcmp(argv[i], "--pseudo-perplexity") == 0)
+        if (option_after(argv[i], "--pseudo-perplexity"))
             return command_fill_mask.run(argc, argv, err);
     return run_parsed(argc, argv, 1, err);
 }

@@ -28,6 +28,15 @@ static int same_name(const char *name, const char *word, size_t length)
     return same_letters(name, word, length) && name[length] == '\0';
 }
 
+const char *option_after(const char *word, const char *option)
+{
+    size_t length = strlen(option);
+
+    if (strncmp(word, "--", 2) != 0 || !same_letters(option, word, length))
+        return NULL;
+    return word[length] == '\0' || word[length] == '=' ? word + length : NULL;
+}
+
 /* "wandb-*" matches all names that start with "wandb-". */
 static int has_prefix(const char *name, const char *word, size_t length)
 {

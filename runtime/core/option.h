@@ -65,6 +65,10 @@ struct options_result {
 int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
                   struct options_result *result, struct error *err);
 
+/* For words that are not parsed: if 'word' is the option "--name", or "--name=value", return what
+ * follows the name, "" or "=value"; otherwise NULL. '_' and '-' are equivalent. */
+const char *option_after(const char *word, const char *option);
+
 /* Was option 'name' on the command line? */
 int options_given(const struct options_result *result, const char *name);
 

@@ -21,14 +21,34 @@ int error_remedy(struct error *err, enum remedy remedy)
     return error_append(err, "; %s", remedy_words(remedy));
 }
 
-int error_memory(struct error *err, const char *format, ...)
+/* 'before', then the formatted text and the remedy. */
+__attribute__((format(printf, 4, 0))) static int set_text(struct error *err, enum remedy remedy,
+                                                          const char *before, const char *format,
+                                                          va_list arguments)
 {
     char what[sizeof(err->text)];
+
+    vsnprintf(what, sizeof(what), format, arguments);
+    error_set(err, "%s%s", before, what);
+    return error_remedy(err, remedy);
+}
+
+int error_set_remedy(struct error *err, enum remedy remedy, const char *format, ...)
+{
     va_list arguments;
 
     va_start(arguments, format);
-    vsnprintf(what, sizeof(what), format, arguments);
+    set_text(err, remedy, "", format, arguments);
     va_end(arguments);
-    error_set(err, "out of memory for %s", what);
-    return error_remedy(err, REMEDY_MEMORY);
+    return -1;
+}
+
+int error_memory(struct error *err, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    set_text(err, REMEDY_MEMORY, "out of memory for ", format, arguments);
+    va_end(arguments);
+    return -1;
 }

@@ -54,12 +54,14 @@ enum remedy {
     /* Tokenizers */
     REMEDY_TOKENIZER,       /* choose another tokenizer */
     REMEDY_TOKENIZER_FILES, /* get the tokenizer's files again, or choose another tokenizer */
+    REMEDY_OTHER_TOKENIZER, /* this program cannot read it: choose another one */
     REMEDY_TOKENIZER_MODEL, /* name the tokenizer's model */
     REMEDY_PUNKT,           /* name the directory of punkt's parameters */
     REMEDY_LANGUAGE,        /* name a language of punkt's */
     REMEDY_VOCAB_FILE,      /* name the vocabulary file */
     REMEDY_MERGE_FILE,      /* name both the vocabulary and the merges */
     REMEDY_VOCAB_SIZE,      /* give the size of the vocabulary */
+    REMEDY_MORE_IDS,        /* allow larger token ids */
     REMEDY_ADD_BOS,         /* prepend the beginning-of-sequence token, and nothing else */
     REMEDY_NO_BOS,          /* do not prepend it */
     REMEDY_BOS_OR_SPECIALS, /* add either the one or the others */
@@ -119,6 +121,10 @@ const char *remedy_words(enum remedy remedy);
 
 /* Append "; " and the words for 'remedy' to 'err' (which may be NULL). Returns -1. */
 int error_remedy(struct error *err, enum remedy remedy);
+
+/* error_set, then error_remedy. */
+int error_set_remedy(struct error *err, enum remedy remedy, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* "out of memory for ", the formatted text, and the remedy for it. Returns -1. */
 int error_memory(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -231,8 +231,7 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
                 join(parents, (uint32_t)pairs[i].first, (uint32_t)pairs[i].second);
         }
         if (rc > 0)
-            rc = error_set(
-                err, "%s is damaged; remove the work directory that it is in, and run again", path);
+            rc = curate_damaged(path, err);
         curate_touch(job);
     }
     if (fd >= 0)
@@ -332,8 +331,7 @@ uint32_t *dedup_roots(const struct dedup *dedup, size_t chunk, struct error *err
                                  first * (int64_t)sizeof(*roots), path, err);
     }
     if (rc > 0)
-        rc = error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
-                       path);
+        rc = curate_damaged(path, err);
     if (fd >= 0)
         close(fd);
     if (rc == 0)

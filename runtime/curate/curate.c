@@ -61,6 +61,12 @@ void curate_touch(struct curate_job *job)
     board_touch_often(job->work, job->board, job->number);
 }
 
+int curate_damaged(const char *path, struct error *err)
+{
+    return error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
+                     path);
+}
+
 int curate_result(struct curate *engine, const char *phase, size_t number, struct bytes *bytes,
                   struct error *err)
 {

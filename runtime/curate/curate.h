@@ -91,6 +91,9 @@ int curate_finish(struct curate *engine,
                   int (*finish)(struct curate *engine, void *context, struct error *err),
                   void *context, struct error *err);
 
+/* The error for a file of the work directory that is damaged. Returns -1. */
+int curate_damaged(const char *path, struct error *err);
+
 /* The result of a job that is done. Caller clears 'bytes'. */
 int curate_result(struct curate *engine, const char *phase, size_t number, struct bytes *bytes,
                   struct error *err);

@@ -73,11 +73,7 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
         disk_pread(fd, ends, sizeof(ends), table + (int64_t)(bucket * sizeof(*ends)), path, err);
 
     if (rc != 0 || ends[1] < ends[0] || ends[1] > (uint64_t)table)
-        return rc < 0 ? -1
-                      : error_set(
-                            err,
-                            "%s is damaged; remove the work directory that it is in, and run again",
-                            path);
+        return rc < 0 ? -1 : curate_damaged(path, err);
     room = malloc((size_t)(ends[1] - ends[0]) + 1);
     if (!room)
         return error_memory(err, "bucket %zu", bucket);
@@ -86,11 +82,7 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
     free(room);
     if (bytes->failed)
         return error_memory(err, "bucket %zu", bucket);
-    return rc > 0
-               ? error_set(err,
-                           "%s is damaged; remove the work directory that it is in, and run again",
-                           path)
-               : rc;
+    return rc > 0 ? curate_damaged(path, err) : rc;
 }
 
 int sections_read(const struct curate *engine, const char *phase, const char *name, size_t number,
@@ -115,8 +107,7 @@ int sections_read(const struct curate *engine, const char *phase, const char *na
                     footer.runs * (footer.buckets + 1) * 8 > (uint64_t)status.st_size))
         rc = 1;
     if (rc > 0)
-        rc = error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
-                       path);
+        rc = curate_damaged(path, err);
     for (uint64_t run = 0; rc == 0 && run < footer.runs; run++) {
         int64_t table = status.st_size - (int64_t)sizeof(footer) -
                         (int64_t)((footer.runs - run) * (footer.buckets + 1) * 8);

@@ -111,8 +111,7 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
                         err);
     if (table < 0 || rc != 0 || ends[1] < ends[0] || ends[1] > (uint64_t)table) {
         if (rc >= 0)
-            error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
-                      path);
+            curate_damaged(path, err);
         close(fd);
         return NULL;
     }
@@ -125,8 +124,7 @@ static uint32_t *read_set(const struct dedup *dedup, int64_t number, size_t *cou
         return set;
     free(set);
     if (rc > 0)
-        error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
-                  path);
+        curate_damaged(path, err);
     return NULL;
 }
 

@@ -34,7 +34,8 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
 
         if (!is_number_part(*at)) {
             if (*at == '-')
-                return wrong_split(text, "its numbers must not be negative", err);
+                return wrong_split(
+                    text, "its numbers must not be negative", err);
             if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '%')
                 return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
             at++;
@@ -43,9 +44,12 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
         while (is_number_part(at[size]))
             size++;
         if (count == SPLITS)
-            return wrong_split(text, "it has more than three numbers", err);
+            return wrong_split(
+                text,
+                "it has more than three numbers (the shares of training, validation and test)",
+                err);
         if (size >= sizeof(number))
-            return wrong_split(text, "a number is too long", err);
+            return wrong_split(text, "one of its numbers has more than 63 digits", err);
         memcpy(number, at, size);
         number[size] = '\0';
         if (parse_double("data split", number, &values[count++], err) < 0)

@@ -26,7 +26,9 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
                              samples, sequence_length);
         wanted++;
         if (tokens == 0)
-            return error_set(err, "the data contains no tokens; tokenize it again, or drop it");
+            return error_set(
+                err,
+                "its documents contain no tokens; tokenize the corpus again, or train without it");
         sizes->epochs = wanted / tokens + (wanted % tokens != 0);
         if (sizes->epochs < 1)
             sizes->epochs = 1;

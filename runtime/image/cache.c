@@ -40,11 +40,14 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     else if (home && home[0] == '/')
         length = snprintf(directory, size, "%s/.cache/megatron/images", home);
     else
-        return error_set(err, "cannot choose an image cache: neither MEGATRON_IMAGE_CACHE nor HOME "
-                              "is set; set one of them");
+        return error_set(err, "cannot choose an image cache: none of MEGATRON_IMAGE_CACHE, "
+                              "XDG_CACHE_HOME and HOME is an absolute path; set one of them");
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
         return error_set(
-            err, "MEGATRON_IMAGE_CACHE must be an absolute path of less than 2,000 characters");
+            err,
+            "the image cache %.100s is not an absolute path of less than 2,000 "
+            "characters; name another directory, for example with MEGATRON_IMAGE_CACHE",
+            directory);
     return 0;
 }
 

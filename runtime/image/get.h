@@ -4,9 +4,9 @@
  * node. One process per node runs it; the nodes of a step coordinate through their shared cache.
  * It fails if, in this order,
  *
- *     cache.h       neither HOME nor MEGATRON_IMAGE_CACHE is set, or it is a relative path; the cache
- *                   cannot be created or written, is a symbolic link, belongs to another user, or other users could
- *                   write to it
+ *     cache.h       none of MEGATRON_IMAGE_CACHE, XDG_CACHE_HOME and HOME is an absolute path; the
+ *                   cache cannot be created or written, is a symbolic link, belongs to another
+ *                   user, or other users could write to it
  *     reference.h   the name is not that of an image (container/; the plugin checks it, too)
  *     named.h       with --container: `enroot info` fails. A container that exists is used, with a
  *                   warning if it was created from another image, and nothing below happens.

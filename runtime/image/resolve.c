@@ -175,8 +175,8 @@ static int resolve_daemon(const struct question *question, int ask_daemon, char 
     if (image_recalled(request, key) < 0)
         return error_set(err,
                          "%.300s was never imported; run `megatron image import %.300s` on the "
-                         "host of its daemon",
-                         reference->text, reference->text);
+                         "host whose %s has the image",
+                         reference->text, reference->text, docker ? "Docker" : "Podman");
     return 0;
 }
 

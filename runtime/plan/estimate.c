@@ -273,15 +273,15 @@ static int softmax_is_fused(const struct plan_run *run)
 }
 
 /* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly: the
- * slower of the two sets the pace. Each further rank of a collective may be the one that is late.
- */
+ * slower of the two sets the pace, or they take turns if the host waits for every kernel. Each
+ * further rank of a collective may be the one that is late. */
 static double launch_delay(const struct setting *s, double passes, double gpu)
 {
     double host = s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
 
     if (!softmax_is_fused(s->run))
         host += s->rates->host_softmax;
-    return fmax(passes * host - gpu, 0);
+    return fmax(passes * host - gpu, s->machine->synchronous * passes * host);
 }
 
 /* Seconds that one layer adds to a micro-batch, by cause. */

@@ -16,9 +16,12 @@
 
 enum { FILE_LIMIT = 1 << 20 };
 
+/* CUDA's context and libraries, and the buffers of a few communicators. */
+#define USUAL_CONTEXT (3 * GIB)
+
 /* Megatron-core's and NeMo's distributed optimizer with bf16 gradients. */
 static const struct machine_memory usual_memory = {
-    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = 3 * GIB};
+    .state_bytes = 4, .sharded_bytes = 12, .activations = 1, .context_bytes = USUAL_CONTEXT};
 
 /* Llama 3's pre-training: 16,384 GPUs stopped every 2.8 hours. */
 #define USUAL_FAULT_HOURS    46000
@@ -59,7 +62,7 @@ static int read_fields(struct json_value object, const struct field *fields,
     size_t length;
 
     if (json_type(object) != JSON_OBJECT || json_iterate(object, &each) < 0)
-        return error_set_code(err, ERROR_USAGE, "expected an object");
+        return error_set_code(err, ERROR_USAGE, "this must be a JSON object, {...}");
     while (json_next(&each, &name, &length, &value)) {
         const struct field *field = fields;
         const char *const *other = others;
@@ -159,12 +162,14 @@ static int read_steps(struct json_value list, struct machine_gpu *gpu, struct er
     struct json_value value;
 
     if (json_type(list) != JSON_ARRAY || json_iterate(list, &each) < 0)
-        return error_set_code(err, ERROR_USAGE, "expected a list");
+        return error_set_code(err, ERROR_USAGE,
+                              "this must be a JSON list of measured steps, [{...}, ...]");
     while (json_next(&each, NULL, NULL, &value)) {
         if (gpu->step_count == MACHINE_STEPS)
-            return error_set_code(err, ERROR_USAGE, "more than %d measured steps", MACHINE_STEPS);
+            return error_set_code(err, ERROR_USAGE, "the list has more than %d measured steps",
+                                  MACHINE_STEPS);
         if (read_fields(value, machine_step_fields, none, &gpu->steps[gpu->step_count], err) < 0)
-            return -1;
+            return error_prefix(err, "step %d", gpu->step_count + 1);
         gpu->step_count++;
     }
     return 0;
@@ -213,7 +218,8 @@ static int read_aliases(struct json_value object, struct machine *machine, struc
         return error_set_code(err, ERROR_USAGE, "\"aliases\" must be a list of names");
     while (json_next(&each, NULL, NULL, &value)) {
         if (json_string(value, &text, &length) < 0 || count == most)
-            return error_set_code(err, ERROR_USAGE, "\"aliases\" must be at most %zu names", most);
+            return error_set_code(err, ERROR_USAGE,
+                                  "\"aliases\" must be a list of at most %zu names", most);
         machine->aliases[count] = strdup(text);
         if (!machine->aliases[count++])
             return error_set(err, "out of memory");
@@ -239,6 +245,7 @@ struct machine machine_usual(void)
                             .collective_latency = 1,
                             .fault_hours = USUAL_FAULT_HOURS,
                             .save_bandwidth = USUAL_SAVE_BANDWIDTH,
+                            .context_bytes = USUAL_CONTEXT,
                             .memory = usual_memory,
                             .limits = machine_usual_limits(1)};
 }
@@ -303,8 +310,10 @@ static int read_node(struct machines *all, struct json_value object, const struc
         for (struct field *f = optional; f->name; f++)
             f->required = 0;
         if (read_fields(other, optional, gpu_others, &machine.gpu, err) < 0 ||
-            read_text(other, "name", machine.gpu.name, sizeof(machine.gpu.name), err) < 0)
+            read_text(other, "name", machine.gpu.name, sizeof(machine.gpu.name), err) < 0) {
+            error_prefix(err, "\"gpu\"");
             goto fail;
+        }
     }
     list = gpu ? &all->with_gpus : &all->bare;
     more = realloc(list->items, (list->count + 1) * sizeof(*more));
@@ -399,7 +408,6 @@ struct machines *machines_read(const char *directory, struct error *err)
     }
     for (int i = 0; i < count; i++) {
         char path[4096];
-
         struct error wrong;
 
         snprintf(path, sizeof(path), "%s/%s", directory, names[i]->d_name);

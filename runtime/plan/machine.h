@@ -115,9 +115,11 @@ struct machine {
     double efficiency;         /* of products on this cluster, relative to rates.product ... */
     double nvlink_efficiency;  /* ... of collectives within a node, relative to rates.nvlink ... */
     double collective_latency; /* ... and their latency, relative to rates.latency */
+    double synchronous;        /* 1: the host waits for every kernel (CUDA_LAUNCH_BLOCKING=1) */
     double price;              /* dollars per node and hour; 0: unknown */
     double fault_hours;        /* GPU hours between faults that stop a job */
     double save_bandwidth;     /* bytes per second that a node writes of a checkpoint */
+    double context_bytes;      /* of this program besides its arenas: CUDA, NCCL, work space */
     struct machine_memory memory;
     struct machine_limits limits;
 };

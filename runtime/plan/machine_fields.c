@@ -93,9 +93,11 @@ const struct field machine_node_fields[] = {
     NODE("efficiency", efficiency, 1, 0.1, 2, 0),
     NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),
     NODE("collective_latency", collective_latency, 1, 0, 100, 0),
+    NODE("synchronous_launches", synchronous, 1, 0, 1, 0),
     NODE("dollars_per_hour", price, 1, 0, 1e5, 0),
     NODE("gpu_hours_per_fault", fault_hours, 1, 1, 1e9, 0),
     NODE("save_gb_per_s", save_bandwidth, 1e9, 0.001, 1e4, 0),
+    NODE("own_context_gib", context_bytes, GIB, 0, 100, 0),
     NODE("nics", nics, 1, 0, 256, 0),
     {NULL, 0, 0, 0, 0, 0},
 };

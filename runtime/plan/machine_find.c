@@ -2,7 +2,9 @@
 #include "machine.h"
 #include "machine_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 
 #include "nearest.h"
@@ -45,19 +47,45 @@ static size_t add_names(const struct machine_list *list, const char **names, siz
     return count;
 }
 
+/* The kinds of nodes with this GPU, such as "dgx-h100, p5.48xlarge"; empty if there are none. */
+static void list_with_gpu(const struct machine_list *list, const char *gpu, char *names,
+                          size_t size)
+{
+    size_t length = 0;
+
+    names[0] = '\0';
+    for (size_t i = 0; i < list->count; i++) {
+        const struct machine *machine = &list->items[i];
+        size_t family = strcspn(machine->gpu.name, "-");
+
+        if (strcasecmp(machine->gpu.name, gpu) != 0 &&
+            (strncasecmp(machine->gpu.name, gpu, family) != 0 || gpu[family] != '\0'))
+            continue;
+        if (length < size)
+            length += (size_t)snprintf(names + length, size - length, "%s%s",
+                                       length > 0 ? ", " : "", machine->name);
+    }
+}
+
 static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
 {
     const struct machine_list *gpus = &machines->with_gpus, none = {NULL, 0};
     const struct machine_list *others = bare ? &machines->bare : &none;
     size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
     const char **names = calloc(all + 1, sizeof(*names));
-    char near[256] = "";
+    char near[256] = "", kinds[512];
 
     if (names) {
         add_names(others, names, add_names(gpus, names, 0));
         nearest_names(name, names, all, near, sizeof(near));
     }
     free(names);
+    list_with_gpu(gpus, name, kinds, sizeof(kinds));
+    if (kinds[0]) {
+        error_set_code(err, ERROR_USAGE, "%s is a GPU, not a kind of node; use one of %s", name,
+                       kinds);
+        return;
+    }
     if (near[0]) {
         error_set_code(err, ERROR_USAGE, "unknown node kind %s; did you mean %s?", name, near);
         return;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
 #include "rows.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "csv.h"
 #include "file.h"
 #include "gib.h"
 #include "log.h"
 #include "parse.h"
 #include "sources.h"
 
-enum { ROWS_LIMIT = 256 << 20, FIELDS = 64, LARGEST_MICRO_BATCH = 64 };
+enum { ROWS_LIMIT = 256 << 20, LARGEST_MICRO_BATCH = 64 };
 
 /* The columns that the model reads. */
 enum column {
@@ -69,32 +72,28 @@ static const struct {
     [RECOMPUTE] = {"recompute", 0},
 };
 
-/* One line, cut at its commas, and where its columns are. */
+/* A file, the line that is read, and where its columns are. */
 struct table {
+    const char *path;
+    char separator;
+    int columns;           /* of the first line */
     int position[COLUMNS]; /* of a column among the fields; -1: not there */
-    char *fields[FIELDS];
-    int count;
+    struct csv_line line;
 };
-
-static int cut_line(struct table *table, char *line, struct error *err)
-{
-    table->count = 0;
-    for (char *next = line; next;) {
-        if (table->count == FIELDS)
-            return error_set_code(err, ERROR_USAGE, "more than %d fields", FIELDS);
-        table->fields[table->count++] = strsep(&next, ",");
-    }
-    return 0;
-}
 
 static int find_columns(struct table *table, char *header, struct error *err)
 {
-    if (cut_line(table, header, err) < 0)
+    if (header[0] == '\0')
+        return error_set_code(err, ERROR_USAGE,
+                              "the first line is empty; it must name the columns");
+    table->separator = csv_separator(header);
+    if (csv_cut(&table->line, header, table->separator, err) < 0)
         return -1;
+    table->columns = table->line.count;
     for (int c = 0; c < COLUMNS; c++) {
         table->position[c] = -1;
-        for (int i = 0; i < table->count; i++)
-            if (strcmp(table->fields[i], columns[c].name) == 0)
+        for (int i = 0; i < table->columns; i++)
+            if (strcasecmp(table->line.fields[i], columns[c].name) == 0)
                 table->position[c] = i;
         if (table->position[c] < 0 && columns[c].required)
             return error_set_code(err, ERROR_USAGE, "the first line has no column \"%s\"",
@@ -107,7 +106,18 @@ static const char *text_of(const struct table *table, enum column column)
 {
     int position = table->position[column];
 
-    return position >= 0 && position < table->count ? table->fields[position] : "";
+    return position >= 0 && position < table->line.count ? table->line.fields[position] : "";
+}
+
+/* The length of a number without the ".0" that pandas adds to columns with empty fields. */
+static size_t whole_length(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+
+    return digits > 0 && text[digits] == '.' &&
+                   text[digits + 1 + strspn(text + digits + 1, "0")] == '\0'
+               ? digits
+               : strlen(text);
 }
 
 /* A whole number from 1 on, or 'usual' (0: it must be there) where the field is empty. */
@@ -115,12 +125,14 @@ static int number_of(const struct table *table, enum column column, int64_t usua
                      struct error *err)
 {
     const char *text = text_of(table, column);
+    char number[32];
 
-    if (text[0] == '\0' && usual > 0) {
+    if (text[0] == '\0') {
         *value = usual;
-        return 0;
+        return usual > 0 ? 0 : error_set(err, "%s is missing", columns[column].name);
     }
-    return parse_int64(columns[column].name, text, 1, INT32_MAX, value, err);
+    snprintf(number, sizeof(number), "%.*s", (int)whole_length(text), text);
+    return parse_int64(columns[column].name, number, 1, INT32_MAX, value, err);
 }
 
 static int read_shape(const struct table *table, struct plan_run *run, struct error *err)
@@ -182,12 +194,12 @@ static int read_precision(const struct table *table, struct plan_run *run, struc
 {
     const char *text = text_of(table, PRECISION);
 
-    run->bf16 = strncmp(text, "fp16", 4) != 0;
-    if (strstr(text, "fp4"))
+    run->bf16 = strncasecmp(text, "fp16", 4) != 0;
+    if (strcasestr(text, "fp4"))
         run->precision = MACHINE_FP4;
-    else if (strstr(text, "fp8"))
+    else if (strcasestr(text, "fp8"))
         run->precision = MACHINE_FP8;
-    else if (text[0] == '\0' || strncmp(text, "bf16", 4) == 0 || strncmp(text, "fp16", 4) == 0)
+    else if (text[0] == '\0' || strncasecmp(text, "bf16", 4) == 0 || !run->bf16)
         run->precision = MACHINE_BF16;
     else
         return error_set(err, "precision \"%s\" is not bf16, fp16, fp8, mxfp8 or nvfp4", text);
@@ -199,7 +211,8 @@ static void read_software(const struct table *table, const struct machine *machi
                           struct plan_run *run)
 {
     const char *text = text_of(table, RECOMPUTE);
-    int full = strncmp(text, "full", 4) == 0, selective = strncmp(text, "selective", 9) == 0;
+    int full = strncasecmp(text, "full", 4) == 0;
+    int selective = strncasecmp(text, "selective", 9) == 0;
 
     run->recompute = full        ? PLAN_RECOMPUTE_FULL
                      : selective ? PLAN_RECOMPUTE_SELECTIVE
@@ -215,11 +228,21 @@ static void read_software(const struct table *table, const struct machine *machi
 static const struct machine *find_machine(const struct table *table, const struct source *source,
                                           const struct machines *machines, struct error *err)
 {
+    static const char *const makers[] = {"NVIDIA ", "Tesla "};
     const char *gpu = text_of(table, GPU), *node = text_of(table, NODE);
-    size_t family = strcspn(gpu, "-");
+    size_t family;
 
     if (node[0] || source->node)
         return machines_find(machines, node[0] ? node : source->node, err);
+    if (gpu[0] == '\0') {
+        error_set(err, "gpu is missing");
+        return NULL;
+    }
+    /* nvidia-smi has the maker's name before it, as in "NVIDIA H100 80GB HBM3". */
+    for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
+        if (strncasecmp(gpu, makers[i], strlen(makers[i])) == 0)
+            gpu += strlen(makers[i]);
+    family = strcspn(gpu, "- ");
     for (int whole = 1; whole >= 0; whole--)
         for (size_t i = 0; i < machines_count(machines); i++) {
             const struct machine *machine = machines_at(machines, i);
@@ -305,17 +328,36 @@ static int predict(const struct table *table, const struct machines *machines,
     return choose_batch(table, &run, machine, sharded, out, err);
 }
 
-static void print_row(const char *line, const struct prediction *p, FILE *stream)
+/* The line as it is, with empty fields for those that it lacks, and the prediction. */
+static void print_row(const struct table *table, const char *line, const struct prediction *p,
+                      FILE *stream)
 {
+    const char by = table->separator;
+
+    fputs(line, stream);
+    for (int i = table->line.count; i < table->columns; i++)
+        fputc(by, stream);
     if (p)
-        fprintf(stream, "%s,%.6g,%.5g,%.5g\n", line, p->seconds,
-                p->flops / p->seconds / (double)p->gpus / 1e12, gib(p->memory));
+        fprintf(stream, "%c%.6g%c%.5g%c%.5g\n", by, p->seconds, by,
+                p->flops / p->seconds / (double)p->gpus / 1e12, by, gib(p->memory));
     else
-        fprintf(stream, "%s,,,\n", line);
+        fprintf(stream, "%c%c%c\n", by, by, by);
+}
+
+static int read_line(struct table *table, char *line, struct error *err)
+{
+    if (csv_cut(&table->line, line, table->separator, err) < 0)
+        return -1;
+    if (table->line.count > table->columns)
+        return error_set(err,
+                         "%d fields, but the first line has %d columns; put fields that contain "
+                         "\"%c\" in double quotes",
+                         table->line.count, table->columns, table->separator);
+    return 0;
 }
 
 static int predict_line(struct table *table, const char *line, const struct machines *machines,
-                        FILE *stream, const char *path, size_t number, struct error *err)
+                        FILE *stream, size_t number, struct error *err)
 {
     struct prediction prediction;
     struct error wrong = {.text = ""};
@@ -325,46 +367,55 @@ static int predict_line(struct table *table, const char *line, const struct mach
     if (!copy)
         return error_set(err, "out of memory");
     known =
-        cut_line(table, copy, &wrong) == 0 && predict(table, machines, &prediction, &wrong) == 0;
+        read_line(table, copy, &wrong) == 0 && predict(table, machines, &prediction, &wrong) == 0;
     if (!known) {
         error_advise(&wrong, "correct the row");
-        log_warning("%s, line %zu: %s", path, number, wrong.text);
+        log_warning("%s, line %zu: %s", table->path, number, wrong.text);
     }
-    print_row(line, known ? &prediction : NULL, stream);
+    print_row(table, line, known ? &prediction : NULL, stream);
     free(copy);
     return 0;
 }
 
+static int read_header(struct table *table, const char *line, FILE *stream, struct error *err)
+{
+    char *header = strdup(line);
+    int rc = header ? find_columns(table, header, err) : error_set(err, "out of memory");
+
+    free(header);
+    if (rc == 0) {
+        const char by = table->separator;
+
+        fprintf(stream, "%s%cpredicted_step_s%cpredicted_tflops_per_gpu%cpredicted_mem_gb\n", line,
+                by, by, by);
+        return 0;
+    }
+    error_prefix(err, "%s", table->path);
+    error_advise(err, "megatron-plan(1) lists the columns");
+    return -1;
+}
+
 int rows_predict(const char *path, const struct machines *machines, FILE *stream, struct error *err)
 {
+    int standard = strcmp(path, "-") == 0;
+    struct table table = {.path = standard ? "standard input" : path};
     struct file_bytes bytes;
-    struct table table = {.count = 0};
     size_t number = 1;
-    char *next, *line, *header;
-    int rc;
+    char *next, *line;
+    int rc = standard ? file_read_fd(STDIN_FILENO, table.path, ROWS_LIMIT, &bytes, err)
+                      : file_read(path, ROWS_LIMIT, &bytes, err);
 
-    if (file_read(path, ROWS_LIMIT, &bytes, err) < 0) {
+    if (rc < 0) {
         err->code = ERROR_USAGE;
         return -1;
     }
     next = bytes.data;
-    line = strsep(&next, "\n");
-    line[strcspn(line, "\r")] = '\0';
-    header = strdup(line);
-    rc = header ? find_columns(&table, header, err) : error_set(err, "out of memory");
-    if (rc == 0)
-        fprintf(stream, "%s,predicted_step_s,predicted_tflops_per_gpu,predicted_mem_gb\n", line);
-    else {
-        error_prefix(err, "%s", path);
-        error_advise(err, "megatron-plan(1) lists the columns");
-    }
-    while (rc == 0 && (line = strsep(&next, "\n"))) {
+    rc = read_header(&table, csv_next(&next), stream, err);
+    while (rc == 0 && (line = csv_next(&next))) {
         number++;
-        line[strcspn(line, "\r")] = '\0';
         if (line[0])
-            rc = predict_line(&table, line, machines, stream, path, number, err);
+            rc = predict_line(&table, line, machines, stream, number, err);
     }
-    free(header);
     file_bytes_clear(&bytes);
     return rc;
 }

@@ -10,6 +10,10 @@
  * values travel. */
 enum { LEAST_SEQUENCE = 1024 };
 
+/* Share of a GPU's memory that a layout must leave not to be called tight: about as much again as
+ * is counted for the context, of which NCCL's buffers depend on its version and settings. */
+static const double TIGHT_SHARE = 0.04;
+
 struct state {
     struct search *search;
     const struct own *own;
@@ -69,7 +73,7 @@ static int try_layout(struct state *s, const struct own_layout *layout, struct e
     }
     if (own_memory(s->own, layout, &candidate.memory, err) < 0)
         return -1;
-    candidate.memory.context = machine->memory.context_bytes;
+    candidate.memory.context = machine->context_bytes;
     candidate.memory.total += candidate.memory.context;
     if (machine->gpu.only_classic)
         candidate.run.software = PLAN_CLASSIC;
@@ -210,6 +214,11 @@ void search_clear(struct search *search)
     free(search->items);
     search->items = NULL;
     search->count = 0;
+}
+
+int search_is_tight(const struct candidate *candidate, const struct machine *machine)
+{
+    return candidate->memory.total > (1 - TIGHT_SHARE) * machine->gpu.memory_bytes;
 }
 
 const char *search_reason(enum search_reason reason)

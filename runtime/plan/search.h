@@ -44,6 +44,10 @@ int search_run(struct search *search, const struct own *own, const struct search
                struct error *err);
 void search_clear(struct search *search);
 
+/* Whether a candidate fits, but leaves so little memory that it may not in practice: what it needs
+ * besides its arenas is an estimate. */
+int search_is_tight(const struct candidate *candidate, const struct machine *machine);
+
 /* In words: "tensor parallelism over more than a node". */
 const char *search_reason(enum search_reason reason);
 

@@ -92,6 +92,11 @@ static void print_command(const struct show *show, const struct candidate *c, in
     free(text);
 }
 
+static const char *fit_of(const struct show *show, const struct candidate *c)
+{
+    return search_is_tight(c, show->request->machine) ? "tight" : "fits";
+}
+
 static void print_candidate(const struct show *show, const struct candidate *c, FILE *stream)
 {
     struct field fields[FIELDS];
@@ -99,8 +104,8 @@ static void print_candidate(const struct show *show, const struct candidate *c, 
 
     fill_fields(show, c, fields);
     show_parts(&c->time, parts);
-    fprintf(stream, "    {\"recompute\": \"%s\", \"precision\": \"%s\"",
-            show_recompute(c->layout.recompute), show_precision(&c->run));
+    fprintf(stream, "    {\"recompute\": \"%s\", \"precision\": \"%s\", \"fit\": \"%s\"",
+            show_recompute(c->layout.recompute), show_precision(&c->run), fit_of(show, c));
     for (int i = 0; i < FIELDS; i++) {
         fprintf(stream, ", \"%s\": ", fields[i].name);
         print_number(fields[i].value, stream);
@@ -151,13 +156,13 @@ void show_csv(const struct show *show, FILE *stream)
 
         fill_fields(show, c, fields);
         if (i == 0) {
-            fprintf(stream, "rank,recompute,precision");
+            fprintf(stream, "rank,recompute,precision,fit");
             for (int k = 0; k < FIELDS; k++)
                 fprintf(stream, ",%s", fields[k].name);
             fprintf(stream, "\n");
         }
-        fprintf(stream, "%zu,%s,%s", i + 1, show_recompute(c->layout.recompute),
-                show_precision(&c->run));
+        fprintf(stream, "%zu,%s,%s,%s", i + 1, show_recompute(c->layout.recompute),
+                show_precision(&c->run), fit_of(show, c));
         for (int k = 0; k < FIELDS; k++) {
             fputc(',', stream);
             print_number(fields[k].value, stream);

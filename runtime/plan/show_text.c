@@ -17,15 +17,44 @@ static void print_table(const struct show *show, FILE *stream)
         struct outlook o = outlook_of(c, show->request, &show->outlook);
         char range[64];
 
-        snprintf(range, sizeof(range), "%.3g (%.3g - %.3g)", c->time.total, o.low, o.high);
+        /* Three digits, but no exponent. */
+        if (o.high < 999.5)
+            snprintf(range, sizeof(range), "%.3g (%.3g - %.3g)", c->time.total, o.low, o.high);
+        else
+            snprintf(range, sizeof(range), "%.0f (%.0f - %.0f)", c->time.total, o.low, o.high);
         fprintf(stream,
                 "%3zu %4" PRId64 " %4" PRId64 " %3" PRId64 " %4" PRId64 " %5" PRId64 " %5" PRId64
-                "  %-9s %7.1f %22s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
+                "  %-9s %7.1f%c%21s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
                 i + 1, c->layout.tp, c->layout.pp, c->layout.chunks, c->layout.cp, c->run.layout.dp,
                 c->layout.micro_batch, show_recompute(c->layout.recompute), gib(c->memory.total),
-                range, o.tflops, 100 * o.mfu, 100 * o.bubble, 100 * o.exposed,
-                show_precision(&c->run));
+                search_is_tight(c, show->request->machine) ? '!' : ' ', range, o.tflops,
+                100 * o.mfu, 100 * o.bubble, 100 * o.exposed, show_precision(&c->run));
     }
+}
+
+/* The first layout that is tight, or is not; the number of layouts if there is none. */
+static size_t find_tight(const struct show *show, int tight)
+{
+    const struct search *search = show->search;
+    size_t i = 0;
+
+    while (i < search->count && search_is_tight(&search->items[i], show->request->machine) != tight)
+        i++;
+    return i;
+}
+
+/* What the exclamation mark means, if the table has one. */
+static void print_tight(const struct show *show, FILE *stream)
+{
+    size_t first = find_tight(show, 1), other = find_tight(show, 0);
+
+    if (first >= show->search->count || first >= show->top)
+        return;
+    fprintf(stream, "! tight: leaves less than 4%% of %.1f GiB and may run out of memory",
+            gib(show->request->machine->gpu.memory_bytes));
+    if (other > 0 && other < show->search->count)
+        fprintf(stream, "; number %zu is the fastest that is not", other + 1);
+    fputc('\n', stream);
 }
 
 static void print_memory(const struct candidate *c, const struct machine *machine, FILE *stream)
@@ -34,10 +63,11 @@ static void print_memory(const struct candidate *c, const struct machine *machin
 
     fprintf(stream,
             "memory of the fullest rank (GiB): weights %.2f, gradients %.2f, optimizer %.2f, "
-            "activations %.2f, context and workspace %.2f; together %.2f of %.0f (%.0f%%)\n",
+            "activations %.2f, context and workspace %.2f; together %.2f of %.1f (%.0f%%)%s\n",
             gib(m->weights), gib(m->gradients), gib(m->optimizer), gib(m->activations),
             gib(m->context), gib(m->total), gib(machine->gpu.memory_bytes),
-            100 * m->total / machine->gpu.memory_bytes);
+            100 * m->total / machine->gpu.memory_bytes,
+            m->total <= machine->gpu.memory_bytes && search_is_tight(c, machine) ? ": tight" : "");
 }
 
 static void print_parts(const struct candidate *c, FILE *stream)
@@ -59,10 +89,10 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
     fprintf(stream, "tokens: %.4g per second, %.4g billion per day\n", o.tokens_per_second,
             o.tokens_per_second * 86400 / 1e9);
     fprintf(stream,
-            "faults: one every %.3g hours expected; a checkpoint of %.4g GB takes %.3g s; save "
+            "faults: one every %.*f hours expected; a checkpoint of %.4g GB takes %.3g s; save "
             "every %" PRId64 " steps (%.3g min); %.2g%% of the time is lost to faults and saves\n",
-            o.fault_hours, o.checkpoint / 1e9, o.save_seconds, o.interval_steps, o.interval / 60,
-            100 * o.lost);
+            o.fault_hours < 10 ? 2 : 0, o.fault_hours, o.checkpoint / 1e9, o.save_seconds,
+            o.interval_steps, o.interval / 60, 100 * o.lost);
     if (show->outlook.tokens > 0) {
         double error = show->request->machine->gpu.time_error;
 
@@ -105,8 +135,10 @@ void show_text(const struct show *show, FILE *stream)
             show->model, request->nodes, request->machine->name, request->nodes == 1 ? "" : "s",
             request->nodes * request->machine->gpus, request->machine->gpu.name,
             best->run.global_batch, best->run.shape.sequence, search->count);
-    if (search->count > 0)
+    if (search->count > 0) {
         print_table(show, stream);
+        print_tight(show, stream);
+    }
     fprintf(stream, search->count > 0 ? "\nbest layout\n" : "smallest layout: does not fit\n");
     print_memory(best, request->machine, stream);
     if (show->explain)

@@ -106,12 +106,11 @@ static void count_port(void *context, const char *root, const char *device, cons
     struct node_facts *node = context;
     char path[PATH_MAX], state[32];
 
-    (void)device;
     node->nics++;
     snprintf(path, sizeof(path), "%.1000s/state", port);
     read_line(root, path, state, sizeof(state));
-    if (state[0] && !strstr(state, "ACTIVE"))
-        node->nics_down++;
+    if (state[0] && !strstr(state, "ACTIVE") && node->nics_down++ == 0)
+        snprintf(node->first_down, sizeof(node->first_down), "%.23s", device);
 }
 
 static void add_counters(void *context, const char *root, const char *device, const char *port)
@@ -134,23 +133,17 @@ static void add_counters(void *context, const char *root, const char *device, co
         "counters/link_downed",
     };
     struct counter_facts *counters = context;
+    int last = counters->count < FACTS_PORTS ? counters->count++ : FACTS_PORTS - 1;
+    struct port_counters *sums = &counters->ports[last];
 
+    snprintf(sums->device, sizeof(sums->device), "%.23s", device);
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         char path[PATH_MAX], text[32];
-        uint64_t value;
 
         snprintf(path, sizeof(path), "%.1000s/%s", port, names[i]);
         read_line(root, path, text, sizeof(text));
-        value = strtoull(text, NULL, 10);
-        if (strcmp(names[i], "counters/link_downed") == 0)
-            counters->downs += value;
-        else
-            counters->errors += value;
-        if (value > counters->worst_value) {
-            counters->worst_value = value;
-            snprintf(counters->worst, sizeof(counters->worst), "%.12s %.26s", device,
-                     strchr(names[i], '/') + 1);
-        }
+        *(strcmp(names[i], "counters/link_downed") == 0 ? &sums->downs : &sums->errors) +=
+            strtoull(text, NULL, 10);
     }
 }
 

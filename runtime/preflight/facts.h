@@ -9,14 +9,19 @@
 #include "nvml_gpus.h"
 #include "rendezvous.h"
 
-enum { FACTS_GPUS = 16, FACTS_NAME = 64, FACTS_XIDS = 8 };
+enum { FACTS_GPUS = 16, FACTS_NAME = 64, FACTS_XIDS = 8, FACTS_PORTS = 64 };
 
-/* Counters of the network that only grow. */
+/* Counters of an RDMA port that only grow. */
+struct port_counters {
+    char device[24];
+    uint64_t errors; /* retransmissions, drops, failed writes, symbol errors */
+    uint64_t downs;  /* times that it went down */
+};
+
+/* Those of all ports; the last one also counts for all that follow it. */
 struct counter_facts {
-    uint64_t errors; /* of RDMA ports: retransmissions, drops, failed writes, symbol errors */
-    uint64_t downs;  /* times that an RDMA port went down */
-    char worst[40];  /* the counter with the highest value, "DEVICE NAME" */
-    uint64_t worst_value;
+    int32_t count;
+    struct port_counters ports[FACTS_PORTS];
 };
 
 struct xid_facts {
@@ -30,6 +35,7 @@ struct node_facts {
     uint64_t program;      /* checksum of this program */
     char driver[32], nccl[32];
     int32_t gpus, nics, nics_down; /* as the kernel lists them */
+    char first_down[24];           /* the first of the NICs that are down */
     int32_t efa, openable, efa_provider, nccl_plugin;
     int32_t gpudirect; /* the kernel lets NICs access GPU memory; -1: not applicable */
     uint64_t locked_memory, open_files; /* limits */

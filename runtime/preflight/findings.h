@@ -14,7 +14,7 @@ struct finding {
     char host[64];
     char check[24];
     enum verdict verdict;
-    char value[96], expected[96], advice[200];
+    char value[280], expected[96], advice[200];
 };
 
 struct findings {

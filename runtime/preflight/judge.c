@@ -180,12 +180,12 @@ static void judge_running(const struct job *job, double *scratch, struct finding
                   "runs whenever a core is free",
                   "look for a CPU limit of the cgroup (cpu.max), a stopped process or a hypervisor "
                   "that takes the CPU away",
-                  "rank %d: %.0f %% of the time", r, 100 * p->held);
+                  "rank %d was kept from running for %.0f %% of the time", r, 100 * p->held);
         /* On a machine that is busy everywhere the median is high, and nobody is to blame. */
         judge_say(findings, job->hosts[r], "waiting",
                   p->waiting > 0.25 + 3 * waiting ? VERDICT_WARN : VERDICT_OK, "its cores are free",
-                  "look for other processes on this node (top)", "rank %d: %.0f %% of the time", r,
-                  100 * p->waiting);
+                  "look for other processes on this node (top)",
+                  "rank %d waited for a core for %.0f %% of the time", r, 100 * p->waiting);
     }
 }
 
@@ -225,10 +225,10 @@ static void judge_result(const struct job *job, int r, struct findings *findings
                   "one of the two computes wrong numbers: test both with a third node",
                   "rank %d: differs from the other rank", r);
     else
-        judge_say(findings, job->hosts[r], "results", VERDICT_FAIL, "those of the other ranks",
+        judge_say(findings, job->hosts[r], "results", VERDICT_FAIL, "the same result on all ranks",
                   "the device computes wrong numbers: drain the node",
-                  "rank %d: hash %016llx, equal on %d of %d", r, (unsigned long long)mine->hash,
-                  equal, all);
+                  "rank %d computed a result (hash %016llx) that only %d of %d ranks have", r,
+                  (unsigned long long)mine->hash, equal, all);
 }
 
 static void judge_device(const struct job *job, int r, struct findings *findings)
@@ -237,7 +237,7 @@ static void judge_device(const struct job *job, int r, struct findings *findings
 
     if (m->trouble[0])
         judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "can compute",
-                  "see the message, nvidia-smi and the kernel log", "rank %d: %.80s", r,
+                  "see the message, nvidia-smi and the kernel log", "rank %d: %.250s", r,
                   m->trouble);
     if (m->layer.steps > 0)
         judge_result(job, r, findings);

@@ -18,7 +18,7 @@
 struct measures {
     struct processor processor;
     struct layer_result layer;
-    char trouble[160];  /* why its device could not be tested, or "" */
+    char trouble[256];  /* why its device could not be tested, or "" */
     int32_t sees_files; /* the shared directory: 1 yes, 0 no, -1 not tested */
     int64_t disk_free;  /* bytes; -1: unknown */
     double disk_rate;   /* bytes per second; 0: the write failed */

@@ -204,26 +204,65 @@ out:
     free(rates);
 }
 
+/* What the counters of port i have grown by. */
+static struct port_counters port_growth(const struct counter_facts *before,
+                                        const struct counter_facts *after, int i)
+{
+    struct port_counters growth = after->ports[i];
+
+    for (int j = 0; j < before->count; j++)
+        if (strcmp(before->ports[j].device, growth.device) == 0) {
+            growth.errors -= before->ports[j].errors;
+            growth.downs -= before->ports[j].downs;
+        }
+    return growth;
+}
+
+/* The port that grew worst is named. */
+static void judge_counters(const char *host, const struct counter_facts *before,
+                           const struct counter_facts *after, struct findings *findings)
+{
+    struct port_counters worst = {{0}, 0, 0};
+    int bad = 0;
+    char where[64] = "", others[64] = "";
+
+    for (int i = 0; i < after->count; i++) {
+        struct port_counters growth = port_growth(before, after, i);
+
+        bad += growth.errors + growth.downs > 0;
+        if (growth.downs > worst.downs ||
+            (growth.downs == worst.downs && growth.errors > worst.errors))
+            worst = growth;
+    }
+    if (bad > 0)
+        snprintf(where, sizeof(where), "%s: ", worst.device);
+    if (bad > 1)
+        snprintf(others, sizeof(others), "; %d other NICs have some, too", bad - 1);
+    judge_say(findings, host, "nic counters",
+              worst.downs > 0 ? VERDICT_FAIL
+              : bad > 0       ? VERDICT_WARN
+                              : VERDICT_OK,
+              "0 errors and 0 lost links",
+              "check the cable of this NIC and its switch port; drain the node if it recurs",
+              "%s%llu errors and %llu lost links during the test%s", where,
+              (unsigned long long)worst.errors, (unsigned long long)worst.downs, others);
+}
+
 static void judge_nics(const struct job *job, int r, struct findings *findings)
 {
     const struct node_facts *node = &job->facts[r].node;
-    const struct counter_facts *after = &job->measures[r].after, *before = &node->before;
-    uint64_t errors = after->errors - before->errors, downs = after->downs - before->downs;
     const char *host = job->hosts[r];
 
     if (node->nics == 0)
         return;
     judge_say(findings, host, "nic state", node->nics_down > 0 ? VERDICT_FAIL : VERDICT_OK,
               "all ports active", "check the cable and the switch port (rdma link)",
-              "%d of %d NICs are down", node->nics_down, node->nics);
-    judge_say(findings, host, "nic counters",
-              downs > 0    ? VERDICT_FAIL
-              : errors > 0 ? VERDICT_WARN
-                           : VERDICT_OK,
-              "no new errors", "check the cable and the switch port; drain the node if it recurs",
-              "%llu new errors, link went down %llu times%s%s", (unsigned long long)errors,
-              (unsigned long long)downs, errors + downs > 0 ? "; highest: " : "",
-              errors + downs > 0 ? after->worst : "");
+              "%d of %d NICs are down%s%s", node->nics_down, node->nics,
+              node->nics_down > 1   ? ", the first of them "
+              : node->nics_down > 0 ? ": "
+                                    : "",
+              node->first_down);
+    judge_counters(host, &node->before, &job->measures[r].after, findings);
     if (node->efa > 0)
         judge_say(findings, host, "efa",
                   node->openable == 0   ? VERDICT_FAIL

@@ -82,7 +82,7 @@ static void measure_device(struct run *run)
         }
     }
     if (rc < 0)
-        snprintf(m->trouble, sizeof(m->trouble), "%.150s", err.text);
+        snprintf(m->trouble, sizeof(m->trouble), "%.250s", err.text);
 }
 
 /* Free space, and the rate of a write that reaches the disk. */

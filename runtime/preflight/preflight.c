@@ -80,7 +80,7 @@ static void open_device(struct run *run)
         run->facts.gpu_index = (int)run->world->local_rank;
     run->device = ranks_open_device(&config, run->world, &err);
     if (!run->device) {
-        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.150s", err.text);
+        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.250s", err.text);
         return;
     }
     snprintf(run->facts.model, sizeof(run->facts.model), "%s", run->device->model);

@@ -39,13 +39,52 @@ static int is_file(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-static int read_one(struct input *input, struct group *group, const char *path, struct error *err)
+/* Whether two paths, of which one may be NULL, are the same file. */
+static int is_same_file(const char *a, const char *b)
 {
+    struct stat one, other;
+
+    return b && stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev &&
+           one.st_ino == other.st_ino;
+}
+
+/* By the first bytes of gzip, xz and Zstandard. */
+static int is_compressed(const char *path)
+{
+    static const char *const marks[] = {"\x1f\x8b",
+                                        "\xfd"
+                                        "7zXZ",
+                                        "\x28\xb5\x2f\xfd"};
+    char start[8] = "";
+    FILE *file = fopen(path, "re");
+
+    if (!file)
+        return 0;
+    if (fread(start, 1, sizeof(start) - 1, file) == 0)
+        start[0] = '\0';
+    fclose(file);
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (strncmp(start, marks[i], strlen(marks[i])) == 0)
+            return 1;
+    return 0;
+}
+
+static int read_one(struct input *input, struct group *group, const char *path, const char *output,
+                    struct error *err)
+{
+    if (is_same_file(path, output))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s would be replaced by the report; name another file with -o",
+                              path);
+    if (is_file(path) && is_compressed(path)) {
+        notes_add(&input->notes, "%s is compressed and is not read; decompress it first", path);
+        return 0;
+    }
     return reader_file(path, &group->attempts, &group->extras, &input->notes, err);
 }
 
 static int read_directory(struct input *input, struct group *group, const char *path,
-                          struct error *err)
+                          const char *output, struct error *err)
 {
     struct dirent **entries;
     int count = scandir(path, &entries, wanted, versionsort), rc = 0, read = 0;
@@ -59,7 +98,7 @@ static int read_directory(struct input *input, struct group *group, const char *
         free(entries[i]);
         if (rc < 0 || !is_file(file))
             continue;
-        rc = read_one(input, group, file, err);
+        rc = read_one(input, group, file, output, err);
         read++;
     }
     free(entries);
@@ -127,7 +166,7 @@ static int read_files(struct input *input, const struct input_options *o, struct
         if (!group)
             return -1;
         first = first ? first : o->words[i];
-        if (read_one(input, group, o->words[i], err) < 0)
+        if (read_one(input, group, o->words[i], o->output, err) < 0)
             return -1;
         if (o->separate) {
             if (finish_group(input, group, first, o->peak, err) < 0)
@@ -148,7 +187,7 @@ static int read_directories(struct input *input, const struct input_options *o, 
         if (stat(o->words[i], &status) < 0 || !S_ISDIR(status.st_mode))
             continue;
         group = add_group(input, err);
-        if (!group || read_directory(input, group, o->words[i], err) < 0 ||
+        if (!group || read_directory(input, group, o->words[i], o->output, err) < 0 ||
             finish_group(input, group, o->words[i], o->peak, err) < 0)
             return -1;
     }

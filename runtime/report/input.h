@@ -30,8 +30,9 @@ struct input_options {
     size_t word_count;
     const char *const *names; /* of the runs, in order */
     size_t name_count;
-    int separate; /* each file is a run of its own */
-    double peak;  /* TFLOP/s, or NAN */
+    int separate;       /* each file is a run of its own */
+    double peak;        /* TFLOP/s, or NAN */
+    const char *output; /* the report, which must not be one of the files; NULL: none */
 };
 
 /* Read everything. Returns 0, or -1 with 'err' set if there is nothing to report on. The caller

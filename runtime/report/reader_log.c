@@ -79,6 +79,8 @@ static void take_field(const char *field, const char *end, struct step *step, in
     slot = float_of(step, field, length);
     if (slot)
         *slot = (float)value;
+    else if (is_key(field, length, "elapsed time per iteration (s)")) /* Megatron-DeepSpeed */
+        step->ms = (float)(1000 * value);
     else if (is_key(field, length, "consumed samples"))
         step->samples = value;
     else if (is_key(field, length, "actual seqlen") && value > 0 && value < 1e9)

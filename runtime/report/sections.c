@@ -58,7 +58,10 @@ void section_summary(const struct run *run, size_t number, struct text *html)
     tile(html, "tokens/s", run->tokens_per_second, "");
     tile(html, "TFLOP/s per GPU", run->tflops, "");
     tile(html, "MFU", 100 * run->tflops / run->peak, " %");
-    tile(html, "median step", run->median, " ms");
+    if (run->median < 10000)
+        tile(html, "median step", run->median, " ms");
+    else
+        tile(html, "median step", run->median / 1000, " s");
     tile(html, "memory, fullest rank", run->attempts[starts - 1]->memory, " GiB");
     tile(html, "goodput",
          run->span > 0 ? round(1000 * run->seconds[SPENT_TRAINING] / run->span) / 10 : NAN, " %");

@@ -57,7 +57,8 @@ static int add_specials(struct tokenizer *tokenizer, struct error *err)
         int64_t id = find_token(&tokenizer->vocabulary, names[i]);
 
         if (id < 0)
-            return error_set(err, "%s: token %s is not in the vocabulary",
+            return error_set(err,
+                             "%s: the vocabulary has no token %s, which BERT's tokenizer needs",
                              tokenizer->config.vocab_file, names[i]);
         if (!tokenizer->config.special_as_text &&
             specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),

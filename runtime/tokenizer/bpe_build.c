@@ -145,10 +145,14 @@ static int add_bytes(struct bpe *bpe, struct error *err)
         bpe->byte_symbols[byte] = trie_find(&bpe->trie, &text, 1);
         found += bpe->byte_symbols[byte] != TRIE_NONE;
         if (bpe->byte_symbols[byte] == TRIE_NONE && !bpe->drops_missing)
-            return error_set(err, "the vocabulary has no token for byte 0x%02X", byte);
+            return error_set(
+                err, "the vocabulary has no token for byte 0x%02X, so it cannot encode every text",
+                byte);
     }
     bpe->has_missing = found < 256;
-    return found > 0 ? 0 : error_set(err, "the vocabulary has no token for any byte");
+    return found > 0 ? 0
+                     : error_set(err, "the vocabulary has no tokens for single bytes, which "
+                                      "byte-level BPE begins with");
 }
 
 int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t *lengths,
@@ -160,10 +164,10 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
     for (size_t i = 0; i < count; i++)
         total += lengths[i];
     if (count == 0 || count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
-        return error_set(err,
-                         "the vocabulary has %zu tokens of %zu bytes; 1 to %u of at most %u "
-                         "can be used",
-                         count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "the vocabulary has %zu tokens of %zu bytes in all; from 1 to %u "
+                                "tokens of at most %u bytes are supported",
+                                count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
     capacity = total + 64;
     bpe->text = malloc(capacity);
     bpe->offsets = malloc((count + 1) * sizeof(*bpe->offsets));
@@ -237,7 +241,9 @@ static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t r
 static int next_rank(struct bpe *bpe, uint32_t symbol, struct error *err)
 {
     if (bpe->rank_count >= BPE_RANK_LIMIT)
-        return error_set(err, "there are more than %u merges", BPE_RANK_LIMIT);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "the tokenizer has more than %u merges, the most that are supported", BPE_RANK_LIMIT);
     if ((bpe->rank_count & (bpe->rank_count - 1)) == 0) {
         size_t capacity = bpe->rank_count ? (size_t)bpe->rank_count * 2 : 1;
         uint32_t *merged = realloc(bpe->merged, capacity * sizeof(*merged));
@@ -268,7 +274,7 @@ int bpe_add_pair(struct bpe *bpe, uint32_t left, uint32_t right, struct error *e
     uint32_t joint = bpe_joint(bpe, left, right);
 
     if (joint == TRIE_NONE || joint >= bpe->token_count)
-        return error_set(err, "the merged token is not in the vocabulary");
+        return error_set(err, "the vocabulary does not contain the token that the two merge to");
     if (next_rank(bpe, joint, err) < 0)
         return -1;
     return enter_pair(bpe, left, right, bpe->rank_count - 1) < 0 ? out_of_memory(err) : 0;

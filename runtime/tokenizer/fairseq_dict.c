@@ -59,7 +59,8 @@ static int add_line(struct fairseq_dict *dict, const char *line, size_t length, 
     }
     word = split_line(line, length, &count);
     if (word == 0)
-        return error_set(err, "expected a word, a space and its count, as in fairseq's dict.txt");
+        return error_set(err,
+                         "the line is not a word, a space and its count, as in fairseq's dict.txt");
     if (replaces && word_table_find(&dict->words, line, word) != WORD_NONE)
         return error_set(err, "\"%.*s\" with #fairseq:overwrite is not supported; remove the line",
                          (int)(word < 40 ? word : 40), line);
@@ -102,8 +103,9 @@ int fairseq_dict_read(struct fairseq_dict *dict, const char *path, struct error 
     if (dict->words.count == FAIRSEQ_SPECIALS)
         return error_set(err, "%s: the dictionary is empty", path);
     if (dict->words.count > INT32_MAX)
-        return error_set(err, "%s: the dictionary has %zu entries, at most %d are supported", path,
-                         (size_t)dict->words.count, INT32_MAX);
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "%s: the dictionary has %zu entries; at most %d are supported",
+                                path, (size_t)dict->words.count, INT32_MAX);
     dict->written = dict->words.count;
     dict->mask = word_table_find(&dict->words, "<mask>", 6);
     if (dict->mask == WORD_NONE)

@@ -78,7 +78,10 @@ static int load_vocabulary(struct tokenizer *tokenizer, const char *path, struct
     if (!json)
         return -1;
     if (json_type(json_root(json)) != JSON_OBJECT || json_iterate(json_root(json), &members) < 0) {
-        error_set(err, "%s: it should be a JSON object of tokens and ids", path);
+        error_set(
+            err,
+            "%s: the file is not a JSON object of tokens and their ids, such as {\"the\": 0, ...}",
+            path);
         goto out;
     }
     while (json_next(&members, &name, &length, &value)) {
@@ -152,11 +155,14 @@ static int add_merged(struct tokenizer *tokenizer, int64_t number, const char *l
     size_t left, right;
 
     if (first + second > sizeof(bytes))
-        return error_set(err, "the token is too long");
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "the two tokens have %zu bytes; at most %zu are supported",
+                                first + second, sizeof(bytes));
     left = byte_level_decode(line, first, bytes);
     right = left == SIZE_MAX ? left : byte_level_decode(line + first + 1, second, bytes + left);
     if (right == SIZE_MAX)
-        return error_set(err, "a character does not stand for a byte");
+        return error_set(
+            err, "a token contains a character that is not in the byte-level alphabet of GPT-2");
     return set_token(tokenizer, 256 + number, bytes, left + right, VOCABULARY_TOKEN, err);
 }
 
@@ -185,7 +191,7 @@ static int64_t each_merge(struct tokenizer *tokenizer, const char *path, merge_u
             space = memchr(line, ' ', length);
             first = space ? (size_t)(space - line) : 0;
             if (first == 0 || first + 1 == length || memchr(space + 1, ' ', length - first - 1))
-                rc = error_set(err, "should be two tokens with a space between them");
+                rc = error_set(err, "the line is not two tokens with one space between them");
             else
                 rc = use(tokenizer, merges++, line, first, length - first - 1, err);
             if (rc < 0)

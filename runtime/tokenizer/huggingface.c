@@ -16,17 +16,18 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
 
     tokenizer->split = (struct split_options){.rule = SPLIT_CUTS};
     if (json_type(root) != JSON_OBJECT)
-        return error_set(err, "%s: it should be a JSON object", pipeline->path);
+        return error_set(err, "%s: the file is not a JSON object", pipeline->path);
     if (huggingface_read_components(pipeline, root, err) < 0 ||
         huggingface_read_model(pipeline, root, err) < 0 ||
         huggingface_read_added_tokens(pipeline, root, err) < 0)
         return -1;
     /* Cutting would create words that are not words. */
     if (tokenizer->bpe.whole_words && tokenizer->split.rule == SPLIT_CUTS)
-        return error_set(err,
-                         "%s: model BPE with ignore_merges is not supported without a pattern that "
-                         "splits texts into words",
-                         pipeline->path);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: model BPE with ignore_merges is not supported without a pattern that "
+            "splits texts into words",
+            pipeline->path);
     if (tokenizer->model == MODEL_WORDPIECE) {
         tokenizer->decode = DECODE_WORDPIECE;
     } else if (!pipeline->byte_level) {

@@ -123,8 +123,9 @@ static int read_vocabulary(struct pipeline *pipeline, struct json_value model, s
                          unknown_text);
     for (unsigned byte = 0; pipeline->byte_fallback && byte < 256; byte++)
         if (pipeline->tokenizer->bpe.byte_ids[byte] == BPE_NONE)
-            return error_set(err, "%s: byte_fallback without a token <0x%02X>", pipeline->path,
-                             byte);
+            return error_set(err,
+                             "%s: byte_fallback is true, but the vocabulary has no token <0x%02X>",
+                             pipeline->path, byte);
     return 0;
 }
 
@@ -178,7 +179,7 @@ static int read_merges(struct pipeline *pipeline, struct json_value model, struc
         uint32_t half[2];
 
         if (halves(merge, text, length) < 0)
-            return error_set(err, "%s: merge %zu should be two tokens", pipeline->path, number);
+            return error_set(err, "%s: merge %zu is not two tokens", pipeline->path, number);
         for (int i = 0; i < 2; i++) {
             half[i] = find_half(pipeline, text[i], length[i]);
             if (half[i] == TRIE_NONE)
@@ -200,15 +201,16 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
     struct json_value model;
 
     if (json_member(root, "model", &model) < 0 || json_type(model) != JSON_OBJECT)
-        return error_set(err, "%s: there is no \"model\"", pipeline->path);
+        return error_set(err, "%s: the file has no \"model\"", pipeline->path);
     if (tokenizer->model == MODEL_WORDPIECE)
         return huggingface_read_wordpiece(pipeline, model, err);
     if (tokenizer->model == MODEL_UNIGRAM)
         return huggingface_read_unigram(pipeline, model, err);
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         if (is_set(model, unknown[i]))
-            return error_set(err, "%s: model BPE with %s is not supported", pipeline->path,
-                             unknown[i]);
+            return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                    "%s: model BPE with %s is not supported", pipeline->path,
+                                    unknown[i]);
     if (bpe_init(&tokenizer->bpe, pipeline->byte_level ? BPE_BYTES : BPE_CHARACTERS, err) < 0)
         return -1;
     tokenizer->bpe.drops_missing = 1;

@@ -60,8 +60,10 @@ static int enter_piece(struct pipeline *pipeline, struct json_value entry, int64
     if (json_iterate(entry, &iterator) < 0 || !json_next(&iterator, NULL, NULL, &value) ||
         json_string(value, &text, &length) < 0 || !json_next(&iterator, NULL, NULL, &value) ||
         json_real(value, score) < 0 || !isfinite(*score))
-        return error_set(err, "%s: entry %lld of \"vocab\" should be a piece and its score",
-                         pipeline->path, (long long)id);
+        return error_set(
+            err,
+            "%s: entry %lld of \"vocab\" is not a piece and its score, such as [\"the\", -3.5]",
+            pipeline->path, (long long)id);
     if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
         return error_prefix(err, "%s: piece \"%.40s\"", pipeline->path, text);
     return 0;
@@ -101,18 +103,20 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
     int64_t unknown;
 
     if (json_member(model, "unk_id", &value) < 0 || json_integer(value, &unknown) < 0)
-        return error_set(err,
-                         "%s: a Unigram model without an unknown token (unk_id) is not supported",
-                         pipeline->path);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: a Unigram model without an unknown token (unk_id) is not supported",
+            pipeline->path);
     if (unknown < 0 || unknown >= count)
-        return error_set(err, "%s: unk_id %lld is not in the vocabulary of %lld", pipeline->path,
-                         (long long)unknown, (long long)count);
+        return error_set(err, "%s: unk_id %lld is not in the vocabulary of %lld tokens",
+                         pipeline->path, (long long)unknown, (long long)count);
     bpe->unknown_id = (uint32_t)unknown;
     bpe->unknown_bytes = pipeline->byte_fallback;
     for (unsigned byte = 0; byte < 256; byte++)
         if (bpe->byte_ids[byte] == BPE_NONE && bpe->unknown_bytes)
-            return error_set(err, "%s: byte_fallback without a piece <0x%02X>", pipeline->path,
-                             byte);
+            return error_set(err,
+                             "%s: byte_fallback is true, but the vocabulary has no token <0x%02X>",
+                             pipeline->path, byte);
     return 0;
 }
 

@@ -73,13 +73,15 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
          (pipeline->metaspace || !pipeline->marks_spaces)))
         return 0;
     if (!pipeline->tokenizer->composes)
-        return error_set(
-            err, "%s: added token %.60s with normalized is not supported if there is a normalizer",
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: added token %.60s with normalized is not supported if there is a normalizer",
             pipeline->path, text);
     if (nfc_stays((const uint8_t *)text, length) < length)
-        return error_set(err,
-                         "%s: added token %.60s with normalized is not supported: it is not in NFC",
-                         pipeline->path, text);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: added token %.60s with normalized is not supported: it is not in NFC",
+            pipeline->path, text);
     return 0;
 }
 
@@ -116,10 +118,12 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
 
     if (json_member(token, "content", &member) < 0 || json_string(member, &text, &length) < 0 ||
         json_member(token, "id", &member) < 0 || json_integer(member, &id) < 0 || length == 0)
-        return error_set(err, "%s: an added token without id and content", pipeline->path);
+        return error_set(err, "%s: an entry of \"added_tokens\" has no \"id\" or no \"content\"",
+                         pipeline->path);
     if (flag_is(token, "single_word", 0))
-        return error_set(err, "%s: added token %.60s with single_word is not supported",
-                         pipeline->path, text);
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "%s: added token %.60s with single_word is not supported",
+                                pipeline->path, text);
     late = flag_is(token, "normalized", 0);
     if (late && check_normalized(pipeline, text, length, err) < 0)
         return -1;

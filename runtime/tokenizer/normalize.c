@@ -33,19 +33,22 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
     size_t texts, run = 0;
 
     if (length < 4)
-        return error_set(err, "the character map is truncated; download the tokenizer again");
+        return error_set(err, "the character map is truncated");
     memcpy(&size, data, 4);
     if (size > length - 4 || size % 4 != 0 || size < 4)
-        return error_set(err, "the character map should have %u bytes, but has %zu", size,
-                         length - 4);
+        return error_set(
+            err, "the character map should begin with %u bytes of a table, but has %zu bytes", size,
+            length - 4);
     texts = length - 4 - size;
     if (texts == 0 || data[length - 1] != '\0')
-        return error_set(err, "the texts of the character map are not terminated");
+        return error_set(err, "the character map is truncated: its last text has no end");
     for (size_t i = 4 + size; i < length; i++) {
         run = data[i] ? run + 1 : 0;
         if (run > NORMALIZER_LONGEST)
-            return error_set(err, "the character map contains a text of more than %d bytes",
-                             NORMALIZER_LONGEST);
+            return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                    "the character map contains a text of more than %d bytes, the "
+                                    "most that are supported",
+                                    NORMALIZER_LONGEST);
     }
     normalizer->map = malloc(size);
     normalizer->replacements = malloc(texts);

@@ -29,15 +29,16 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                                  at);
             id = id * 10 + (text[at] - '0');
             if (id >= tokenizer->vocab_size)
-                return error_set(err,
-                                 "NullTokenizer: the id at byte %zu is not less than %lld; raise "
-                                 "the vocabulary size",
-                                 begin, (long long)tokenizer->vocab_size);
+                return error_set_remedy(err, REMEDY_MORE_IDS,
+                                        "NullTokenizer: the id at byte %zu of the text is too "
+                                        "large for the vocabulary, whose last id is %lld",
+                                        begin, (long long)tokenizer->vocab_size - 1);
         }
         if (at == begin || at + 1 == length)
-            return error_set(
-                err, "NullTokenizer: no id at byte %zu; texts are ids separated by single spaces",
-                at);
+            return error_set(err,
+                             "NullTokenizer: there is no id at byte %zu of the text; texts are ids "
+                             "separated by single spaces",
+                             at);
         if (out && token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
             return error_memory(err, "token ids");
         if (out)

@@ -22,7 +22,8 @@ static int add_line(struct word_table *table, enum shape shape, const char *line
     size_t word = length;
 
     if ((shape == SHAPE_WORD) != (tab == NULL))
-        return error_set(err, shape == SHAPE_WORD ? "expected one word" : "expected a tab");
+        return error_set(err, shape == SHAPE_WORD ? "the line has a tab, but should be one word"
+                                                  : "the line has no tab");
     if (shape == SHAPE_FLAGS) {
         char number[8] = "", *end = number;
 
@@ -31,12 +32,12 @@ static int add_line(struct word_table *table, enum shape shape, const char *line
             memcpy(number, tab + 1, length - word - 1);
         flags = strtol(number, &end, 10);
         if (end == number || *end || flags < 0 || flags > 127)
-            return error_set(err, "expected a number from 0 to 127 after the tab");
+            return error_set(err, "the text after the tab is not a number from 0 to 127");
     }
     if (word == 0)
-        return error_set(err, "the word is empty");
+        return error_set(err, "there is no word before the tab");
     if (word > 2 * PUNKT_LONGEST)
-        return error_set(err, "the word has %zu bytes, at most %d are allowed", word,
+        return error_set(err, "the word has %zu bytes, and at most %d are supported", word,
                          2 * PUNKT_LONGEST);
     /* A word that is listed twice counts once, as in Python's sets. */
     if (word_table_find(table, line, word) != WORD_NONE)

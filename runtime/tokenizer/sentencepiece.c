@@ -88,8 +88,9 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
                           const uint8_t *text, size_t length, uint32_t id, struct error *err)
 {
     if (raw_length > NORMALIZER_LONGEST)
-        return error_set(err, "%s: user-defined piece %u has more than %d bytes", model->path, id,
-                         NORMALIZER_LONGEST);
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "%s: user-defined piece %u has %zu bytes; at most %d are supported",
+                                model->path, id, raw_length, NORMALIZER_LONGEST);
     /* A piece with a plain space is kept by the normalizer, but then its spaces are marked, so it
      * is never matched. */
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
@@ -129,12 +130,13 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
 
     if (type < PIECE_NORMAL || type > PIECE_BYTE ||
         (type == PIECE_UNUSED && model->model_type != MODEL_TYPE_UNIGRAM))
-        return error_set(err, "%s: piece %u is of type %s, which is not supported", model->path, id,
-                         type == PIECE_UNUSED ? "UNUSED" : "unknown");
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER, "%s: piece %u has type %llu%s, which is not supported",
+            model->path, id, (unsigned long long)type, type == PIECE_UNUSED ? " (UNUSED)" : "");
     if (raw_length == 0 || !utf8_valid(raw, raw_length))
         return error_set(err, "%s: piece %u is empty or not valid UTF-8", model->path, id);
     if (!isfinite(score))
-        return error_set(err, "%s: the score of piece %u is not a number", model->path, id);
+        return error_set(err, "%s: the score of piece %u is NaN or infinite", model->path, id);
     text = malloc(raw_length);
     if (!text)
         return error_memory(err, "the vocabulary");
@@ -142,7 +144,8 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
     if (type == PIECE_BYTE) {
         byte = byte_of_piece(raw, raw_length);
         if (byte < 0) {
-            error_set(err, "%s: piece %u is not a valid byte token", model->path, id);
+            error_set(err, "%s: piece %u is of type BYTE, but its text is not <0x00> to <0xFF>",
+                      model->path, id);
             goto out;
         }
         text[0] = (uint8_t)byte;
@@ -150,7 +153,9 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         tokenizer->bpe.byte_ids[byte] = id;
     }
     if (type == PIECE_UNKNOWN && tokenizer->bpe.unknown_id != BPE_NONE) {
-        error_set(err, "%s: piece %u is a second unknown token", model->path, id);
+        error_set(
+            err, "%s: pieces %u and %u are both the unknown token (<unk>), and only one is allowed",
+            model->path, tokenizer->bpe.unknown_id, id);
         goto out;
     }
     if (type == PIECE_UNKNOWN)
@@ -288,19 +293,26 @@ static int check_model(const struct model *model, struct error *err)
     const struct bpe *bpe = &model->tokenizer->bpe;
 
     if (model->model_type != MODEL_TYPE_BPE && model->model_type != MODEL_TYPE_UNIGRAM)
-        return error_set(err, "%s: a SentencePiece model of type %s; BPE and UNIGRAM are supported",
-                         model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: this SentencePiece model has type %s; only BPE and UNIGRAM are supported",
+            model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
     if (!model->escapes)
-        return error_set(err, "%s: escape_whitespaces=false is not supported", model->path);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "%s: a SentencePiece model with escape_whitespaces=false is not supported",
+            model->path);
     if (model->tokenizer->vocabulary.count == 0)
         return error_set(err,
                          "%s: the SentencePiece model has an empty vocabulary; use another file",
                          model->path);
     for (unsigned byte = 0; model->byte_fallback && byte < 256; byte++)
         if (bpe->byte_ids[byte] == BPE_NONE)
-            return error_set(err, "%s: byte fallback without a piece <0x%02X>", model->path, byte);
+            return error_set(err,
+                             "%s: byte_fallback is true, but the vocabulary has no piece <0x%02X>",
+                             model->path, byte);
     if (!model->byte_fallback && bpe->unknown_id == BPE_NONE)
-        return error_set(err, "%s: it has no unknown token", model->path);
+        return error_set(err, "%s: the vocabulary has no unknown token (<unk>)", model->path);
     return 0;
 }
 
@@ -341,6 +353,8 @@ static int add_pairs(struct model *model, struct error *err)
         ties[i] = i > 0 && ranked[i].score == ranked[i - 1].score;
     }
     rc = bpe_add_all_pairs(&model->tokenizer->bpe, order, ties, count, err);
+    if (rc < 0)
+        error_prefix(err, "%s", model->path);
 out:
     free(ranked);
     free(order);

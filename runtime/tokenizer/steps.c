@@ -11,7 +11,7 @@ int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
     struct step *step;
 
     if (steps->count == STEPS_MOST)
-        return error_set_code(err, ERROR_USAGE, "a sequence of more than %d patterns", STEPS_MOST);
+        return error_set_code(err, ERROR_USAGE, "more than %d steps", STEPS_MOST);
     step = calloc(1, sizeof(*step));
     if (!step)
         return error_memory(err, "a pattern");

@@ -24,7 +24,8 @@ static int refuse(struct json_value component, const char *what, struct error *e
 
     if (json_member(component, "type", &type) == 0)
         json_string(type, &text, &length);
-    return error_set(err, "post_processor %.60s%s is not supported", text, what);
+    return error_set_remedy(err, REMEDY_NO_SPECIALS, "post_processor %.60s%s is not supported",
+                            text, what);
 }
 
 int template_unknown_id(int64_t id, struct error *err)
@@ -65,7 +66,8 @@ static int add_named(struct around *around, struct json_value component, struct 
         json_member(component, "special_tokens", &tokens) < 0 ||
         json_member(tokens, text, &entry) < 0 || json_member(entry, "ids", &ids) < 0 ||
         json_iterate(ids, &iterator) < 0)
-        return error_set(err, "post_processor: a special token of the template has no ids");
+        return error_set(err,
+                         "post_processor: special_tokens has no ids for a token of the template");
     while (json_next(&iterator, NULL, NULL, &id))
         if (add_id(around, id, limit, err) < 0)
             return -1;

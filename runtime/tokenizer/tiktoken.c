@@ -40,10 +40,10 @@ static int read_line(struct tokenizer *tokenizer, const char *line, size_t lengt
     int64_t id = 0;
 
     if (!space || space == line || space + 1 == line + length)
-        return error_set(err, "should be a token in base64, a space and its rank");
+        return error_set(err, "the line is not a token in base64, a space and its rank");
     for (const char *at = space + 1; at < line + length; at++) {
         if (*at < '0' || *at > '9' || id > INT32_MAX)
-            return error_set(err, "should end with a rank");
+            return error_set(err, "the rank at the end of the line is not a whole number");
         id = id * 10 + (*at - '0');
     }
     return enter_token(tokenizer, line, (size_t)(space - line), id, err);
@@ -135,13 +135,17 @@ static int read_list(struct tokenizer *tokenizer, const struct json *json, struc
     size_t length;
 
     if (json_type(json_root(json)) != JSON_ARRAY || json_iterate(json_root(json), &items) < 0)
-        return error_set(err, "%s: should be a list of ranks and tokens", path);
+        return error_set(err,
+                         "%s: the JSON text is not a list of tokens such as [{\"rank\": 0, "
+                         "\"token_bytes\": \"AA==\"}, ...]",
+                         path);
     while (json_next(&items, NULL, NULL, &item) && count < MEGATRON_IDS - MEGATRON_SPECIALS) {
         if (json_member(item, "rank", &member) < 0 || json_integer(member, &rank) < 0 ||
             rank != count || json_member(item, "token_bytes", &member) < 0 ||
             json_string(member, &text, &length) < 0)
-            return error_set(err, "%s: item %lld should hold \"rank\": %lld and \"token_bytes\"",
-                             path, (long long)count, (long long)count);
+            return error_set(
+                err, "%s: item %lld of the list does not have \"rank\": %lld and \"token_bytes\"",
+                path, (long long)count, (long long)count);
         if (enter_token(tokenizer, text, length, MEGATRON_SPECIALS + count, err) < 0)
             return error_prefix(err, "%s: item %lld", path, (long long)count);
         count++;
@@ -177,6 +181,8 @@ static int add_pairs(struct tokenizer *tokenizer, struct error *err)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
             order[count++] = id;
     rc = bpe_add_all_pairs(&tokenizer->bpe, order, NULL, count, err);
+    if (rc < 0)
+        error_prefix(err, "%s", tokenizer->config.model);
     free(order);
     return rc;
 }

@@ -194,8 +194,8 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
                                struct error *err);
 void encoder_destroy(struct encoder *encoder);
 
-/* The texts to come are parts of a line: FairseqBPE keeps spaces at their begin and end, which it
- * strips from whole lines. */
+/* The texts to come are parts of a line: FairseqBPE keeps spaces at their beginning and end, which
+ * it strips from whole lines. */
 void encoder_keep_spaces(struct encoder *encoder);
 
 /* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)

@@ -37,10 +37,14 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
     size_t wanted = (size_t)id + 1;
 
     if (id < 0 || id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
-        return error_set(err, "id %lld is outside 0 to %u", (long long)id, BPE_SYMBOL_LIMIT - 2);
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "id %lld is not between 0 and %u, the largest that is supported",
+                                (long long)id, BPE_SYMBOL_LIMIT - 2);
     if (length > BYTES_LIMIT - vocabulary->byte_count)
-        return error_set(err, "the texts of the tokens take more than %llu bytes",
-                         (unsigned long long)BYTES_LIMIT);
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "the tokens have more than %llu bytes in all, the most that are supported",
+            (unsigned long long)BYTES_LIMIT);
     if ((wanted > vocabulary->capacity && grow((void **)&vocabulary->entries, &vocabulary->capacity,
                                                wanted, sizeof(*vocabulary->entries)) < 0) ||
         (vocabulary->byte_count + length > vocabulary->byte_capacity &&
@@ -54,7 +58,7 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
     }
     entry = &vocabulary->entries[id];
     if (entry->kind != VOCABULARY_ABSENT)
-        return error_set(err, "id %lld is given twice", (long long)id);
+        return error_set(err, "id %lld belongs to another token already", (long long)id);
     entry->kind = kind;
     entry->offset = vocabulary->byte_count;
     entry->length = (uint32_t)length;

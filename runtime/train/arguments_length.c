@@ -264,8 +264,9 @@ static int set_more(struct arguments *a, struct error *err)
     struct step_rules *r = &a->rules;
 
     if (a->lr_warmup_init < 0 || a->lr_warmup_init > a->lr)
-        return error_set(err, "--lr-warmup-init=%g must be at least 0 and at most --lr=%g",
-                         a->lr_warmup_init, a->lr);
+        return error_set(
+            err, "--lr-warmup-init=%g must be at least 0 and at most --lr=%g; correct one of them",
+            a->lr_warmup_init, a->lr);
     r->warmup_init = a->lr_warmup_init;
     if (a->decoupled_lr >= 0) {
         r->decoupled_lr = a->decoupled_lr;
@@ -273,7 +274,7 @@ static int set_more(struct arguments *a, struct error *err)
         if (a->decoupled_lr == 0 || r->decoupled_min_lr > r->decoupled_lr)
             return error_set(err,
                              "--decoupled-lr=%g must be greater than 0 and at least "
-                             "--decoupled-min-lr=%g",
+                             "--decoupled-min-lr=%g; raise the former, or lower the latter",
                              a->decoupled_lr, r->decoupled_min_lr);
     } else if (a->decoupled_min_lr >= 0) {
         return error_set(

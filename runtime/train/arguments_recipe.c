@@ -147,7 +147,8 @@ static int64_t find_token(const struct tokenizer *tokenizer, const char *one, co
 /* BERT's, wherever the vocabulary has them. */
 static void find_specials(struct mask_config *mask, const struct tokenizer *tokenizer)
 {
-    static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    static const char *const names[sizeof(mask->specials) / sizeof(mask->specials[0])] = {
+        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
 
     mask->special_count = sizeof(names) / sizeof(names[0]);
     for (size_t i = 0; i < mask->special_count; i++)

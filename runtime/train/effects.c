@@ -100,9 +100,8 @@ void effects_check(const struct arguments *a, const struct options_result *given
         log_warning(
             "--rotary-interleaved has no effect without --position-embedding-type rope; drop it");
     else if (a->rotary_interleaved)
-        log_note(
-            "--rotary-interleaved: the network is the same, only the channels of each head are "
-            "in another order; `megatron checkpoint import` and `export` convert the order");
+        log_note("--rotary-interleaved has no effect on training here: it is another order of the "
+                 "channels of each head, which `megatron checkpoint import` and `export` convert");
     if (a->position_embedding != POSITION_ROPE &&
         (options_given(given, "rotary-base") || options_given(given, "rotary-percent")))
         log_warning("--rotary-base and --rotary-percent have no effect without "

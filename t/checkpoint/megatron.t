@@ -129,7 +129,7 @@ for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none posi
 done
 hf=llama-hf
 make version=3 say=rotary_percent:real:0.4
-refused "a pair that is cut in two" 'rotary_percent of 0.4 results in an odd number of 8 channels' --vocab-size 300
+refused "a pair that is cut in two" 'rotary_percent of 0.4, RoPE rotates 3 of the 8 channels of a head' --vocab-size 300
 hf=gpt-hf
 make more=lm_head/dense.weight
 refused "a BERT" 'unknown tensor lm_head/dense.weight; only GPT and Llama models can be imported' --vocab-size 300

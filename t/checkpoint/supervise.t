@@ -34,7 +34,7 @@ is "$rc" 0 "crashes after checkpoints"
 is "$(grep '^words:' <<<"$out" | sed -n 2p)" "words: --save=save --lr 1 --load save" "then it resumes from its own"
 codes 0
 mkdir -p save/iter_0000010
-try "$megatron" supervise --pause 0 -- ./run --load-hf x --save save
+try "$megatron" supervise --pause 0 -- ./run --load_hf x --no_load_rng --save save
 is "$(grep '^words:' <<<"$out")" "words: --save save --load save" "even if a kill left a checkpoint that is not named yet"
 # Back to one of its own earlier checkpoints, until it has saved from there: across crashes, and
 # across a requeue.

@@ -7,6 +7,8 @@
 #            slower than 80 % of what the neighbour needs even if its products run at a V100's peak
 #   weights  the row needs less additional memory than its additional weights and gradients (4 bytes a parameter) take
 #   ran      the row did not fit, but a neighbour ran that is predicted to need at least 99 % of its memory
+#   layers   the row did not fit, but has so few layers more than the neighbour that 18 bytes for each of their parameters, which
+#            is the most that any optimizer keeps, and their activations fit besides what the neighbour needs
 BEGIN { FS = "," }
 FNR == 1 {
     file++
@@ -27,6 +29,9 @@ file == 1 {
           value("recompute")
     predicted[key] = value("predicted_mem_gb")
     ranks[key] = value("tp") * value("pp")
+    parameters[key] = value("params_b")
+    layers[key] = value("layers")
+    kept[key] = 2 * value("seq") * value("mbs") * value("hidden")
 }
 file == 2 && value("step_s") != "" && value("mbs") != "" {
     # Products of a layer and micro-batch on a stage, and how many of these follow each other in a step.
@@ -44,7 +49,6 @@ file == 2 && value("step_s") != "" && value("mbs") != "" {
 file == 3 && value("mem_note") !~ /did not fit/ {
     memory[key] = value("mem_gb")
     micro[key] = value("mbs")
-    parameters[key] = value("params_b")
 }
 END {
     for (i = 1; i <= entries; i++) {
@@ -59,6 +63,10 @@ END {
             holds = micro[a] < micro[b] && memory[a] > memory[b]
         else if (kind[i] == "weights")
             holds = memory[b] > 0 && memory[a] - memory[b] < 4 * parameters[a] * (1 / ranks[a] - 1 / ranks[b]) / 1.0737
+        else if (kind[i] == "layers")
+            holds = memory[b] > 0 && !(a in memory) && layers[a] > layers[b] && \
+                    80 > memory[b] + (layers[a] - layers[b]) * kept[a] / 2 ^ 30 + \
+                         18e9 * (parameters[a] - parameters[b]) / ranks[a] / 2 ^ 30
         else
             holds = ran[b] && predicted[b] >= 0.99 * predicted[a]
         if (!holds)

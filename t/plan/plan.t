@@ -22,7 +22,9 @@ plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --tok
 is "$rc" 0 "39.1B on 64 p4d"
 like "$out" '^39.1B on 64 p4d.24xlarge nodes \(512 A100-40\): global batch 1536, 2048 tokens each' "is described"
 like "$out" '^  1 +4 +4 ' "the best layout has tp 4 and pp 4, as vTrain measured on 512 A100"
-like "$out" '^memory of the fullest rank .*together [0-9.]+ of 40' "memory by kind"
+like "$out" '^memory of the fullest rank .*together [0-9.]+ of 39.4 .*: tight$' "memory by kind"
+like "$out" '^  1 .* 39.0! ' "the best leaves little memory and is marked"
+like "$out" '^! tight: leaves less than 4% of 39.4 GiB .*; number 4 is the fastest that is not' "with one that leaves more"
 like "$out" '^  matrix products +[0-9.]+ s +[0-9.]+%' "time by part"
 like "$out" 'save every [0-9]+ steps' "a save interval"
 like "$out" 'whole run: 300 billion tokens in [0-9.]+ days \([0-9.]+ - [0-9.]+\), \$[0-9]+ at \$21.96' "days and cost"
@@ -42,9 +44,21 @@ planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global
 real=$(sed -n 's/.* total \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
 is "$planned" "$real" "memory is that of megatron train --dry-run"
 
+# Memory is what CUDA reports of a GPU, and this program's context counts on every kind of node.
+plan --node list
+like "$out" '^p6-b300.48xlarge +8 +B300 +267.6 ' "a B300 has 288 GB, of which CUDA reports 267.6 GiB"
+for kind in dgx-a100 jean-zay-a100 p5; do
+    is "$("$megatron" plan "${small[@]}" --node "$kind" --json --top 1 | grep -o '"context_bytes": [0-9]*')" \
+        '"context_bytes": 3221225472' "$kind: 3 GiB of context"
+done
+plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 10
+is "$(cut -d, -f1,4 <<<"$out" | grep -m1 fits)" "4,fits" "the fourth layout is the first that is not tight"
+is "$(cut -d, -f4 <<<"$out" | sort -u | xargs)" "fit fits tight" "--csv tells which are"
+
 # Formats
 plan "${small[@]}" --node p5 --json --top 3
 is "$rc" 0 "--json"
+like "$out" '"precision": "bf16", "fit": "fits"' "tells how a layout fits"
 ok "is JSON with three layouts" test "$(grep -c '"micro_batch_size"' <<<"$out")" = 3
 like "$out" '"left_out": \[' "and tells what was left out"
 ! command -v python3 >/dev/null || { python3 -m json.tool <<<"$out" >/dev/null; ok "that a parser reads"; }
@@ -59,6 +73,13 @@ plan "${small[@]}" --node p5 --layout tp=2,pp=2,micro=4,recompute=full
 is "$rc" 0 "--layout"
 like "$out" '^  1 +2 +2 +[0-9]+ +[0-9]+ +[0-9]+ +4  full' "fixes sizes"
 unlike "$out" '^  1 +1 ' "all of them"
+plan "${small[@]}" --node p5 --layout 'tp=2, pp=2' --top 1
+like "$out" '^  1 +2 +2 ' "also with a space after a comma"
+plan "${small[@]}" --node p5 --nodes 3 --gpus-per-node 4 --top 1 --global-batch-size 48
+like "$out" 'on 3 p5.48xlarge nodes \(12 H100\)' "--gpus-per-node"
+like "$out" '^sbatch --nodes=3 --ntasks-per-node=4 --gpus-per-node=4 ' "  and its sbatch line"
+plan --megatron-model llama3-8b --node p5 --nodes 4 --global-batch-size 1024 --seq-length 131072 --top 1
+like "$out" ' 12[0-9][0-9] \(1[0-9]+ - 1[0-9]+\) ' "long steps have no exponent"
 plan "${small[@]}" --node p5 --price 10 --tokens 1B -- --swiglu --disable-bias-linear
 is "$rc" 0 "options of megatron train after --"
 like "$out" 'at \$10.00 per node' "--price"
@@ -71,7 +92,7 @@ like "$out" '^megatron train .*--fp16' "a V100 trains in fp16"
 # Memory
 plan --megatron-model 145.6B --nodes 1 --node p4d --global-batch-size 64
 is "$rc" 1 "a model that does not fit"
-like "$out" 'no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 40.0 GiB; use more nodes' "how far it is from that"
+like "$out" 'no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 39.4 GiB; use more nodes' "how far it is from that"
 plan --megatron-model 7.5B --nodes 1 --node p4d --global-batch-size 64 --layout tp=1,pp=1
 is "$rc" 1 "a layout that does not fit"
 like "$out" '; --layout tp=[0-9]+,pp=[0-9]+,.* fits$' "and one that does"
@@ -86,6 +107,8 @@ done <<'END'
 --megatron-model 1.7B --global-batch-size 64|--node is required|no node kind
 --megatron-model 1.7B --node p5|--global-batch-size is required|no batch
 --megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
+--megatron-model 1.7B --node h100 --global-batch-size 64|h100 is a GPU, not a kind of node; use one of dgx-h100, p5.48xlarge|a GPU instead of a node kind
+--megatron-model 1.7B --node p5 --gpus-per-node 9 --global-batch-size 64|nodes of kind p5.48xlarge have 8 GPUs; use 1 to 8|more GPUs than a node has
 --megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs
 --megatron-model 1.7B --node p5 --nodes 2 --global-batch-size 64 --layout tp=16|tp 16 on nodes of 8 GPUs|tp over two nodes
@@ -97,6 +120,11 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=0|--layout: tp|a size of 0
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout recompute=some|recompute=some is unknown; use none, selective or full|an unknown recomputation
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 3X|--tokens.*write 300B|a number of tokens with an unknown suffix
+--megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 1,000|--tokens=1,000 is not a number; write 300B, 1.5T or 26M$|a number of tokens with a comma
+--megatron-model 1.7B --node p5 --global-batch-size 64 --layout dp=8|dp follows from the number of GPUs|a data-parallel size
+--megatron-model 1.7B --node p5 --global-batch-size 64 --json --csv|--json and --csv cannot be used together|two formats
+--megatron-model 1.7B --node p5 --global-batch-size 64 -- --tensor-model-parallel-size 2|--tensor-model-parallel-size is what the plan is about; fix it with --layout tp=|a size among the options of train
+--megatron-model 1.7B --node p5 --global-batch-size 64 -- --micro-batch-size=4|--micro-batch-size is what the plan is about; fix it with --layout micro=|a micro-batch among the options of train
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price=0 must be above 0|a price of 0
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price -3|--price=-3 must be above 0|a negative price
@@ -131,6 +159,8 @@ s/"network_gb_per_s": 50/"network_gb_per_s": "400 Gb"/|"network_gb_per_s" must b
 s/"nvlink_gb_per_s": 450,//|"nvlink_gb_per_s" is missing|a missing number
 s/"gpus": 8/"gpus": 0/|"gpus" must be a whole number from 1|no GPUs
 s/"gpus": 8/"gpuz": 8/|unknown member "gpuz"|an unknown member
+2s/{/{"steps": {},/|"gpu": "steps": this must be a JSON list of measured steps, .*; correct the file; megatron-plan\(1\) describes it|steps that are not a list
+2s/{/{"steps": [{"hidden": 1, "heads": "two"}],/|"gpu": "steps": step 1: "heads" must be a number|a step without sense
 s/"nodes"/"notes"/|needs a list "nodes"|a file without nodes
 s/^  \]/  }/|is not valid JSON|a file that is not JSON
 END

@@ -16,7 +16,7 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
     < <(awk -v explained="$here/contradictions.csv" -f "$here/figures.awk" "$work/rows.csv")
 diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows $missing" "236 0" "all of them"
-ok "mean error of the step time: at most 4.1 %" awk "BEGIN { exit !($mean <= 4.1) }"
+ok "mean error of the step time: at most 3.9 %" awk "BEGIN { exit !($mean <= 3.9) }"
 ok "but for six rows that contradict others, no error is over 20 %" test "$over" -eq 0
 is "$sweeps $within" "10 10" "layouts chosen within 5 % of the best measured one in all sweeps"
 
@@ -40,14 +40,14 @@ read -r near far small \
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $1 ~ /torchtitan/ { next }
         { kind = known[$at["model"] "/" $at["tp"] "/" $at["pp"] "/" $at["dp"] "/" $at["mbs"] "/" $at["precision"] "/" $at["recompute"]] }
-        kind == "memory" || kind == "weights" || kind == "ran" { next }
+        kind == "memory" || kind == "weights" || kind == "ran" || kind == "layers" { next }
         { e = $at["predicted_mem_gb"] / $at["mem_gb"] - 1; e = e < 0 ? -e : e }
         $at["mem_note"] ~ /did not fit/ { small += $at["predicted_mem_gb"] <= 80; next }
         { e <= 0.08 ? near++ : far++ }
         END { print near + 0, far + 0, small + 0 }' "$work/memory.csv")
 diag "memory within 8 %: $near, not: $far; runs that did not fit but would by the formulas: $small"
 is "$near $far" "51 0" "memory within 8 % but for two rows that contradict others"
-is "$small" 0 "no run that did not fit is said to, but for one whose neighbour ran"
+is "$small" 0 "no run that did not fit is said to, but for one whose neighbours ran"
 is "$(awk -f "$here/contradictions.awk" "$here/contradictions.csv" "$work/rows.csv" "$work/memory.csv")" "" \
     "every contradiction that is excepted is in the data"
 
@@ -73,6 +73,32 @@ like "$out" '^x,H100,.*,bf16,[0-9.]+,[0-9.]+,[0-9.]+$' "a row without micro-batc
 printf '%s,mbs\n%s\n' "$head" x,H100,8,24,2048,16,50304,2048,1,64,bf16,16 >"$work/one.csv"
 try "$megatron" plan --rows "$work/one.csv"
 like "$out" 'a micro-batch of 16 is more than the 8 samples of a data-parallel rank' "a micro-batch that is too large"
+printf '%s\n%s\n' "$head" x,H100,8,24 >"$work/one.csv"
+try "$megatron" plan --rows "$work/one.csv"
+like "$out" 'line 2: hidden is missing' "a row that ends early"
+like "$out" '^x,H100,8,24,,,,,,,,,,$' "  has empty fields up to the new columns"
+try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16,more
+like "$out" 'line 2: 12 fields, but the first line has 11 columns; put fields that contain "," in double quotes' "a row that is too long"
+try_row '"x,H100,8,24,2048,16,50304,2048,1,64,bf16'
+like "$out" 'line 2: a quoted field is not closed' "an open quote"
+
+# What spreadsheets and other programs make of the same row
+row=x,H100,8,24,2048,16,50304,2048,1,64,bf16
+predicted() { "$megatron" plan --rows - 2>&1 | tail -1 | sed 's/.*bf16"*[,;]//I'; }
+expected=$(printf '%s\n%s\n' "$head" "$row" | predicted)
+like "$expected" '^[0-9.]+,[0-9.]+,[0-9.]+$' "standard input is read"
+is "$(printf '%s\r\n%s\r\n' "$head" "$row" | predicted)" "$expected" "lines may end with CR LF"
+is "$(printf '\xef\xbb\xbf%s\n%s' "$head" "$row" | predicted)" "$expected" "a byte order mark is skipped"
+is "$(printf '"%s"\n"Smith, J.",%s"\n' "${head//,/\",\"}" "${row#x,}" | sed '2s/,bf16/,"bf16/' | predicted)" "$expected" \
+    "fields may be quoted and contain commas"
+is "$(printf '%s\n%s\n' "${head//,/, }" "${row//,/, }" | predicted)" "$expected" "spaces around fields are skipped"
+is "$(printf '%s\n%s\n' "$head" "$row" | tr ',' ';' | predicted)" "${expected//,/;}" "semicolons may separate fields"
+is "$(printf '%s\n%s\n' "${head^^}" "${row/H100/NVIDIA H100 80GB HBM3}" | sed s/bf16/BF16/ | predicted)" "$expected" \
+    "names may be in capitals, and those of GPUs as nvidia-smi has them"
+is "$(printf '%s\n%s\n' "$head" "${row/,64,/,64.0,}" | predicted)" "$expected" "whole numbers may have a decimal point"
+try "$megatron" plan --rows "$work/one.csv" --json
+is "$rc" 2 "--rows with --json is refused"
+like "$out" 'rows prints CSV only; drop --json' "  and why"
 printf 'gpu,gpus\n' >"$work/one.csv"
 try "$megatron" plan --rows "$work/one.csv"
 is "$rc" 2 "a file without the columns is refused"
@@ -80,6 +106,7 @@ like "$out" 'the first line has no column "layers"' "and the missing column is n
 : >"$work/empty.csv"
 try "$megatron" plan --rows "$work/empty.csv"
 is "$rc" 2 "an empty file is refused"
+like "$out" 'empty.csv: the first line is empty; it must name the columns' "  and why"
 try "$megatron" plan --rows "$work/none.csv"
 is "$rc" 2 "a missing file is refused"
 done_testing

@@ -82,7 +82,7 @@ try_plan() {
     done
 }
 try_plan as_user sbatch -H -N2 --ntasks-per-node=8 --overcommit --megatron-model=39.1B --megatron-tp=8 --wrap true
-like "$out" '^megatron: warning: 39.1B with tp 8, pp 1, cp 1: no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 40.0 GiB' \
+like "$out" '^megatron: warning: 39.1B with tp 8, pp 1, cp 1: no layout fits: the smallest needs [0-9.]+ GiB of the GPU.s 39.4 GiB' \
     "a model that cannot fit is warned about before the job is queued"
 like "$out" '^Submitted batch job' "  which is still possible"
 try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=39.1B --megatron-tp=8 --megatron-check --wrap true

@@ -17,10 +17,15 @@ while IFS='|' read -r args text; do
     is "$rc $out" "2 megatron preflight: $text" "preflight $args"
 done <<EOT
 slow|unexpected argument slow; write quick or full
-quick full|unexpected argument full; write quick or full
+quick full|more than one argument (quick full); write either quick or full
 --node p5.48xlrge|unknown node kind p5.48xlrge; did you mean p5.48xlarge, p5e.48xlarge or p5en.48xlarge?
+--sysroot $dir/none|--sysroot $dir/none: No such file or directory; check the path
 --shared $dir/none|--shared $dir/none: No such file or directory; check the path
 EOT
+if ! ls "$MEGATRON_INST"/lib/megatron/device_cuda.so >/dev/null 2>&1; then
+    try "$megatron" preflight --device cuda --history none
+    like "$out" 'device: rank 0: .*\(looked in [^)]+\).*--device cpu \(expected: can compute\)' "a device that cannot be used, and why"
+fi
 mkdir machines
 echo '{"nodes":[{"name":"bad","preflight":{"layer_fail":6}}]}' >machines/bad.json
 try "$megatron" preflight --machines machines

@@ -62,7 +62,7 @@ fails() { # MESSAGE, then arguments
     like "$("$megatron" preprocess --input lines --output-prefix small/x --overwrite "$@" 2>&1)" "$message" "$message"
 }
 printf 'a 1\nb\n' >bad
-fails 'bad, line 2: expected a word, a space and its count' --tokenizer-type FairseqWords --vocab-file bad
+fails 'bad, line 2: the line is not a word, a space and its count' --tokenizer-type FairseqWords --vocab-file bad
 printf 'a 1\na 2\n' >bad
 fails 'bad, line 2: "a" is in the dictionary already' --tokenizer-type FairseqWords --vocab-file bad
 : >bad

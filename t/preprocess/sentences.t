@@ -45,12 +45,12 @@ fails 'is not the name of a language' --punkt-data "$data" --lang ../english
 fails 'cannot be used with Fairseq' --punkt-data "$data" --tokenizer-type FairseqBPE
 cp -r "$data/english" broken
 printf 'the\t300\n' >broken/ortho_context.tab
-fails 'ortho_context.tab, line 1: expected a number from 0 to 127' --punkt-data broken
+fails 'ortho_context.tab, line 1: the text after the tab is not a number from 0 to 127' --punkt-data broken
 printf 'the 3\n' >broken/ortho_context.tab
-fails 'ortho_context.tab, line 1: expected a tab' --punkt-data broken
+fails 'ortho_context.tab, line 1: the line has no tab' --punkt-data broken
 cp "$data/english/ortho_context.tab" broken
 printf 'a\tb\n' >broken/abbrev_types.txt
-fails 'abbrev_types.txt, line 1: expected one word' --punkt-data broken
+fails 'abbrev_types.txt, line 1: the line has a tab, but should be one word' --punkt-data broken
 rm broken/collocations.tab
 cp "$data/english/abbrev_types.txt" broken
 fails 'collocations.tab' --punkt-data broken

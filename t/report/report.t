@@ -112,8 +112,25 @@ report -o x.html
 is "$rc $out" "2 megatron report: nothing to report on; name the directory of a run, or its logs and metrics files" "without a run"
 report run -o missing/x.html
 is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or directory; check the path" "a file that cannot be written"
+mkdir same && cp other.log same/a.log && ln -s a.log same/b.log && cp other.log same.log
+for output in same/a.log same/b.log; do
+    report same -o "$output"
+    is "$rc $out" "2 megatron report: same/a.log would be replaced by the report; name another file with -o" \
+        "a report is not written over its input ($output)"
+done
+ok "  which is unchanged" cmp same/a.log same.log
+gzip same.log
+report same.log.gz -o x.html
+is "$rc $out" "2 megatron report: same.log.gz is compressed and is not read; decompress it first" "a compressed log"
+report same/a.log same.log.gz -o x.html
+is "$rc $out" "0 megatron: warning: same.log.gz is compressed and is not read; decompress it first" "  beside another"
 report run --peak-tflops 0 -o x.html
 is "$rc" 2 "a peak of zero"
+
+# Megatron-DeepSpeed prints seconds.
+sed -n 's/(ms): \([0-9.]*\)/(s): 12\1/p' other.log >deepspeed.log
+report deepspeed.log -o deepspeed.html
+like "$(tile deepspeed.html 'median step')" '^12[0-9.]+k? s$' "long steps are in seconds"
 
 # --- Records of other commands
 mkdir records

@@ -108,7 +108,7 @@ try as_user env CUDA_DEVICE_ORDER=FASTEST_FIRST srun -N1 -n2 --gres=gpu:2 --mega
 like "$out" "visible=0,1 order=FASTEST_FIRST" "the user's order is kept, and so is Slurm's list"
 try as_user srun -N2 -n2 --gres=gpu:8 --megatron-tp=1 bash -c 'echo $NCCL_SOCKET_IFNAME'
 like "$out" "^\^docker,lo,veth$" "EFA: NCCL's sockets stay off docker's bridges"
-like "$out" "^megatron: n1: warning: 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is reported"
+like "$out" "^megatron: n1: warning: this node has 2 EFA devices, but no libfabric: NCCL will use TCP" "a silent fallback to TCP is reported"
 like "$out" "^megatron: n1: warning: only [0-9]+ KiB of memory can be locked, too little for RDMA" "so is a small limit of locked memory"
 is "$(grep -c '^megatron: n2' <<<"$out")" 0 "by one node for all"
 

@@ -4,18 +4,8 @@
 # memory, bad input.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/losses.sh"
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
-megatron=$MEGATRON_BUILD/runtime/megatron
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-
-gpt=(--num-layers 4 --hidden-size 32 --num-attention-heads 2)
-llama=("${gpt[@]}" --swiglu --ffn-hidden-size 64 --position-embedding-type rope --normalization RMSNorm --disable-bias-linear
-    --untie-embeddings-and-output-weights --qk-layernorm)
+llama+=(--qk-layernorm)
 bert=("${gpt[@]}" --masked-lm --post-norm --exact-gelu --num-token-types 2 --bert-binary-head --mask-id 59)
-common=(--seq-length 32 --micro-batch-size 1 --global-batch-size 4 --lr 3e-3 --lr-decay-style constant --lr-decay-iters 20
-    --vocab-size 60 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
-    --distributed-timeout-minutes 1 --hidden-dropout 0 --attention-dropout 0)
 
 # --- Next to the same run with gradients in fp32
 for family in gpt llama bert; do

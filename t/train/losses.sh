@@ -1,6 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by tests that compare the losses of runs on CPUs, after tap.sh: $megatron, $scratch and the array 'common' of options
-# that all runs have are set by the test.
+# Sourced by tests that compare the losses of runs on CPUs, after tap.sh. Sets $megatron, $scratch (a directory that is removed
+# at the end), the models gpt and llama, and common: options that all runs have.
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
+megatron=$MEGATRON_BUILD/runtime/megatron
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+gpt=(--num-layers 4 --hidden-size 32 --num-attention-heads 2)
+llama=("${gpt[@]}" --swiglu --ffn-hidden-size 64 --position-embedding-type rope --normalization RMSNorm --disable-bias-linear
+    --untie-embeddings-and-output-weights)
+common=(--seq-length 32 --micro-batch-size 1 --global-batch-size 4 --lr 3e-3 --lr-decay-style constant --lr-decay-iters 20
+    --vocab-size 60 --make-vocab-size-divisible-by 16 --mock-data --log-interval 1 --eval-iters 0 --device cpu --cpu-threads 1
+    --distributed-timeout-minutes 1 --hidden-dropout 0 --attention-dropout 0)
 
 # train RANKS OPTION...: $losses has the loss of each step, one per line, $rc the exit status, $scratch/out the output.
 train() {

@@ -73,6 +73,8 @@ close "$(sed -n 's/.*"pseudo_perplexity": \(.*\)}/\1/p' <<<"$out")" "$(cat "$mod
 expected=$(tail -n 1 <<<"$out")
 try "$megatron" evaluate --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w12' --pseudo-perplexity --json
 is "$rc $(tail -n 1 <<<"$out")" "0 $expected" "  also with evaluate"
+try "$megatron" evaluate --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w12' --pseudo_perplexity --json
+is "$rc $(tail -n 1 <<<"$out")" "0 $expected" "  and with _ for -"
 
 # RoBERTa's tokens: the mask takes the spaces before it, not those after it.
 try "$megatron" train --masked-lm --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 16 --position-offset 2 \

@@ -63,9 +63,7 @@ static void test_explanations(void)
         {"write: Disk quota exceeded\n", "ENROOT_CACHE_PATH or ENROOT_TEMP_PATH", 1},
         {"", "out of memory", 137},
         {"", "run it again, and see dmesg", 143},
-        /* Words of a name, of progress or of another error are no sign: the remedy is a general
-         * one.
-         */
+        /* Words of a name, of progress or of another error are no sign: a general remedy. */
         {"[INFO] Extracting squashfuse, returned error: 404\n[ERROR] No such file\n",
          "; run enroot by hand", 1},
         {"[ERROR] No such file or directory: /home/me/unshare.sqsh\n", "; run enroot by hand", 1},

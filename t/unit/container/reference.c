@@ -91,7 +91,7 @@ static void test_mounts(void)
         {"/a:/b:", NULL, "m: no mount flags after /b:; add flags such as ro, or drop the colon"},
         {"/a:/b:,/c:/d", NULL,
          "m: no mount flags after /b:; add flags such as ro, or drop the colon"},
-        {"/a:/b:ro+", NULL, "m: no mount flag after the last +; add one, or drop the +"},
+        {"/a:/b:ro+", NULL, "m: the mount flags \"ro+\" end with +; add a flag, or drop the +"},
         {"/a:", NULL, "m: the target \"\" is not an absolute path; begin it with /"},
         {"/a:/b,", NULL, "m ends with a comma; drop it"},
         {"/a\n:/b", NULL, "m: the source contains a control character; remove it"},

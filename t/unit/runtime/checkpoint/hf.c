@@ -191,8 +191,8 @@ static void test_configs(void)
          IN "rope_scaling of type longrope is not supported, only linear, llama3 and yarn are; use "
             "another model"},
         {LIKE("phi3", ",\"partial_rotary_factor\":0.5"),
-         IN "partial_rotary_factor 0.5 of heads of size 2 is an odd number of channels, which is "
-            "not supported; use another model"},
+         IN "with partial_rotary_factor 0.5, RoPE rotates 1 of the 2 channels of a head, and only "
+            "an even number is supported; use another model"},
         {LIKE("mistral", ",\"sliding_window\":3"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
@@ -289,9 +289,7 @@ static void test_tensors(void)
          "lm_head.weight",
          {"lm_head.weight", "F8_E4M3", 5, 4, 1},
          "in: tensor lm_head.weight has type F8_E4M3 or is not a matrix or vector; convert it to "
-         "F32, "
-         "BF16 "
-         "or F16"},
+         "F32, BF16 or F16"},
         {LLAMA(""),
          llama,
          NULL,

@@ -113,9 +113,27 @@ static void test_errors(void)
     }
 }
 
+/* Words that are passed on. */
+static void test_words(void)
+{
+    static const struct {
+        const char *word, *after;
+    } rows[] = {
+        {"--load-hf", ""},    {"--load_hf", ""}, {"--load_hf=a_b", "=a_b"}, {"--load-hf=", "="},
+        {"--load-hfs", NULL}, {"--load", NULL},  {"__load_hf", NULL},       {"load-hf", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *after = option_after(rows[i].word, "--load-hf");
+
+        is(after ? after : "(another)", rows[i].after ? rows[i].after : "(another)", rows[i].word);
+    }
+}
+
 int main(void)
 {
     test_values();
+    test_words();
     test_errors();
     free(target.list.items);
     options_result_clear(&result);

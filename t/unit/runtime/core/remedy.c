@@ -23,6 +23,10 @@ int main(void)
     is_int(err.code, ERROR_USAGE, "the code does not change");
     is(remedy_words(REMEDY_LOAD), "do something else", "words for a warning");
     is_int(error_remedy(NULL, REMEDY_SPLIT), -1, "without an error to fill");
+    is_int(error_set_remedy(&err, REMEDY_SPLIT, "%d parts", 7), -1, "text and remedy at once");
+    is(err.text, "7 parts; change --split", "  both are there");
+    is_int(error_set_remedy(NULL, REMEDY_SPLIT, "%d parts", 7), -1,
+           "  or without an error to fill");
     is_int(error_memory(&err, "%d words", 7), -1, "no memory");
     is(err.text, "out of memory for 7 words; do something else", "names what it was for");
     is_int(error_memory(NULL, "%d words", 7), -1, "also without an error to fill");

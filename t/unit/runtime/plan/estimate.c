@@ -144,6 +144,12 @@ static void test_host(void)
     /* 3 passes, 8 layers a stage, 16 micro-batches and a bubble of 3. */
     ok(fabs(plan_estimate(&base, &slow).total / (3 * 8 * 19) - 1) < 0.01,
        "a slow host is all that counts");
+    slow.gpu.rates.host = 1e-6;
+    slow.synchronous = 1;
+    ok(fabs(plan_estimate(&base, &slow).total - before - 3e-6 * 8 * 19) < 1e-9,
+       "a host that waits for every kernel adds its time");
+    slow.synchronous = 0;
+    slow.gpu.rates.host = 1;
     run.software = PLAN_CLASSIC;
     slow.gpu.classic = slow.gpu.rates;
     slow.gpu.classic.host_softmax = 1;

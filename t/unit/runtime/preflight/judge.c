@@ -80,6 +80,21 @@ static void expect(struct fake *f, const char *expected, const char *name)
     findings_clear(&findings);
 }
 
+/* What is said about one check of one host. */
+static void expect_value(struct fake *f, const char *host, const char *check, const char *expected)
+{
+    struct findings findings = {0};
+    const char *value = "";
+
+    judge(&f->job, &findings);
+    for (size_t i = 0; i < findings.count; i++)
+        if (strcmp(findings.items[i].host, host) == 0 &&
+            strcmp(findings.items[i].check, check) == 0)
+            value = findings.items[i].value;
+    is(value, expected, check);
+    findings_clear(&findings);
+}
+
 static void slow(struct fake *f, int r, double factor)
 {
     f->measures[r].layer.seconds *= factor;
@@ -176,10 +191,18 @@ static void test_nodes(struct fake *f)
     f->facts[0].node.nics = f->facts[1].node.nics = 1;
     f->facts[0].node.locked_memory = 65536;
     f->facts[1].node.open_files = 256;
-    f->measures[1].after.errors = 7;
+    f->measures[1].after = (struct counter_facts){2, {{"mlx5_0", 90, 0}, {"mlx5_1", 12, 3}}};
+    f->facts[1].node.before = (struct counter_facts){2, {{"mlx5_1", 5, 3}, {"mlx5_0", 90, 0}}};
     f->facts[0].node.nics_down = 1;
+    snprintf(f->facts[0].node.first_down, sizeof(f->facts[0].node.first_down), "mlx5_7");
     expect(f, "n1 locked memory!, n1 nic state!, n2 nic counters?, n2 open files?",
            "limits and NICs");
+    expect_value(f, "n1", "nic state", "1 of 1 NICs are down: mlx5_7");
+    expect_value(f, "n2", "nic counters", "mlx5_1: 7 errors and 0 lost links during the test");
+    expect_value(f, "n1", "nic counters", "0 errors and 0 lost links during the test");
+    f->measures[1].after.ports[0].downs = 2;
+    expect_value(f, "n2", "nic counters",
+                 "mlx5_0: 0 errors and 2 lost links during the test; 1 other NICs have some, too");
 }
 
 static void test_network(struct fake *f)

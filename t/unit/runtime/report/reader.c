@@ -25,6 +25,11 @@ static const struct {
      "[default0]: [2025-05-27 15:23:07] iteration        1/   24000 | consumed samples: 1024 | "
      "elapsed time per iteration (ms): 271607.0 | throughput per GPU (TFLOP/s/GPU): 40.4 |" REST,
      1, 11.92634, 271607, 1748359387, 0},
+    {"Megatron-DeepSpeed",
+     " iteration        2/   95367 | consumed samples:         4096 | consumed tokens:      "
+     "8388608 | "
+     "elapsed time per iteration (s): 844.81 |" REST " samples per second: 2.424 | TFLOPs: 98.87 |",
+     2, 11.92634, 844810, NAN, 0},
     {"two times per iteration",
      "3:  iteration 5/ 10 | elapsed time per iteration (ms): 50.5/61.0 |" REST, 5, 11.92634, 50.5,
      NAN, 0},

@@ -13,54 +13,64 @@ static void test_refusals(void)
     } rows[] = {
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\"," SMALL "}}", "(accepted)"},
         {"{\"model\":{\"type\":\"WordLevel\"}}",
-         "tokenizer.json: model WordLevel is not supported"},
+         "tokenizer.json: model WordLevel is not supported" OTHER},
         {"{\"model\":{\"type\":\"Unigram\"}}",
-         "tokenizer.json: model Unigram without pre_tokenizer Metaspace is not supported"},
+         "tokenizer.json: model Unigram without pre_tokenizer Metaspace is not supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0]]}}",
-         "tokenizer.json: a Unigram model without an unknown token (unk_id) is not supported"},
+         "tokenizer.json: a Unigram model without an unknown token (unk_id) is not "
+         "supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":1,\"vocab\":[[\"a\",0]]}}",
-         "tokenizer.json: unk_id 1 is not in the vocabulary of 1"},
+         "tokenizer.json: unk_id 1 is not in the vocabulary of 1 tokens"},
         {"{" METASPACE ",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\"]]}}",
-         "tokenizer.json: entry 0 of \"vocab\" should be a piece and its score"},
+         "tokenizer.json: entry 0 of \"vocab\" is not a piece and its score, such as "
+         "[\"the\", -3.5]"},
         {"{" METASPACE ",\"model\":{\"type\":\"WordPiece\",\"vocab\":{}}}",
-         "tokenizer.json: model WordPiece without pre_tokenizer BertPreTokenizer is not supported"},
+         "tokenizer.json: model WordPiece without pre_tokenizer BertPreTokenizer is not "
+         "supported" OTHER},
         {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"model\":{\"type\":\"WordPiece\","
          "\"vocab\":{\"a\":0}}}",
          "tokenizer.json: unk_token \"[UNK]\" is not in the vocabulary"},
         {"{" BYTE_LEVEL ",\"normalizer\":{\"type\":\"ByteLevel\"}}",
-         "tokenizer.json: normalizer ByteLevel is not supported"},
+         "tokenizer.json: normalizer ByteLevel is not supported" OTHER},
         {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}}",
-         "tokenizer.json: normalizer Precompiled: the character map is truncated; download the "
-         "tokenizer again"},
+         "tokenizer.json: normalizer Precompiled: the character map is truncated"},
         {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(?<!a)b\"},\"content\":"
          "\"\"}}",
-         "tokenizer.json: normalizer Replace with (?<!a in its pattern is not supported"},
+         "tokenizer.json: normalizer Replace with (?<!a in its pattern is not supported" OTHER},
         {"{\"pre_tokenizer\":{\"type\":\"Whitespace\"}}",
-         "tokenizer.json: pre_tokenizer Whitespace is not supported"},
+         "tokenizer.json: pre_tokenizer Whitespace is not supported" OTHER},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x++\"},\"behavior\":"
          "\"Isolated\"}}",
          "tokenizer.json: pre_tokenizer Split with a possessive quantifier in its pattern is not "
-         "supported"},
+         "supported" OTHER},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":"
          "\"Removed\"}}",
-         "tokenizer.json: pre_tokenizer Split with this behavior is not supported"},
+         "tokenizer.json: pre_tokenizer Split with this behavior is not supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"dropout\":0.1," SMALL "}}",
-         "tokenizer.json: model BPE with dropout is not supported"},
+         "tokenizer.json: model BPE with dropout is not supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"end_of_word_suffix\":\"</w>\"," SMALL "}}",
-         "tokenizer.json: model BPE with end_of_word_suffix is not supported"},
+         "tokenizer.json: model BPE with end_of_word_suffix is not supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"byte_fallback\":true," SMALL "}}",
-         "tokenizer.json: byte_fallback without a token <0x00>"},
+         "tokenizer.json: byte_fallback is true, but the vocabulary has no token <0x00>"},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a c\"]}}",
          "tokenizer.json: merge 0: token \"c\" is not in the vocabulary"},
         {"{" METASPACE
          ",\"added_tokens\":[{\"id\":3,\"content\":\"<m>\",\"single_word\":true}],\"model\":{"
          "\"type\":\"BPE\"," SMALL "}}",
-         "tokenizer.json: added token <m> with single_word is not supported"},
+         "tokenizer.json: added token <m> with single_word is not supported" OTHER},
         {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"ignore_merges\":true," SMALL "}}",
          "tokenizer.json: model BPE with ignore_merges is not supported without a pattern "
-         "that splits texts into words"},
-        {"{" METASPACE "}", "tokenizer.json: there is no \"model\""},
-        {"[]", "tokenizer.json: it should be a JSON object"},
+         "that splits texts into words" OTHER},
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":"
+         "\"Isolated\"},\"model\":{\"type\":\"BPE\"," SMALL "}}",
+         "tokenizer.json: a tokenizer that has neither ByteLevel nor \xE2\x96\x81 for spaces "
+         "(Metaspace) is not supported" OTHER},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+         "\"\xE2\x96\x81\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},"
+         "\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\"," SMALL "}}",
+         "tokenizer.json: pre_tokenizer Split without ByteLevel is not supported" OTHER},
+        {"{" METASPACE "}", "tokenizer.json: the file has no \"model\""},
+        {"[]", "tokenizer.json: the file is not a JSON object"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -101,16 +111,16 @@ static void test_combinations(void)
         {NORMAL(PREPEND "," REPLACE) PRE(META("")), "", " a b", "3 3 1 3 2"},
         {NORMAL(REPLACE) PRE(META("")), "", " a b", "3 1 3 2"},
         {NORMAL(PREPEND "," PREPEND "," REPLACE), "", "a",
-         "tokenizer.json: normalizer Prepend for the second time is not supported"},
+         "tokenizer.json: normalizer Prepend for the second time is not supported" OTHER},
         {PRE(META("") "," NEVER), "", "a",
-         "tokenizer.json: pre_tokenizer Metaspace for the second time is not supported"},
+         "tokenizer.json: pre_tokenizer Metaspace for the second time is not supported" OTHER},
         {PRE(META(",\"prepend_scheme\":\"seldom\"")), "", "a",
-         "tokenizer.json: pre_tokenizer Metaspace with this prepend_scheme is not supported"},
+         "tokenizer.json: pre_tokenizer Metaspace with this prepend_scheme is not supported" OTHER},
         {PRE(META(",\"prepend_scheme\":\"first\",\"add_prefix_space\":false")), "", "a",
          "tokenizer.json: pre_tokenizer Metaspace with a prepend_scheme but without "
-         "add_prefix_space is not supported"},
+         "add_prefix_space is not supported" OTHER},
         {PRE(LEVEL "," LEVEL), "", "a",
-         "tokenizer.json: pre_tokenizer ByteLevel for the second time is not supported"},
+         "tokenizer.json: pre_tokenizer ByteLevel for the second time is not supported" OTHER},
         {PRE(LEVEL "," DIGITS), "", "a b", "1 2"},
         /* Tokens that are not normalised are found before those that are. */
         {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "abab", "1 6 2"},
@@ -188,7 +198,8 @@ static void test_composed(void)
          "257 258 195 169 257"},
         {TOKEN(257, "e\u0301", false), "e\u0301\u00E9", "257 195 169"},
         {TOKEN(257, "e\u0301", true), "",
-         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in NFC"},
+         "tokenizer.json: added token e\u0301 with normalized is not supported: it is not in "
+         "NFC" OTHER},
     };
     struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE};
     static char text[10000];
@@ -235,7 +246,7 @@ static void test_post_processor(void)
         {"{\"type\":\"Sequence\",\"processors\":[" TEMPLATE(SPECIAL("x") "," TEXT) "," TEMPLATE(
              SPECIAL("x") "," TEXT) "]}",
          "tokenizer.json: post_processor TemplateProcessing after another one that adds tokens is "
-         "not supported"},
+         "not supported" OTHER},
         {TEMPLATE(SPECIAL("y") "," TEXT),
          "tokenizer.json: post_processor: special token id 9 is not in the vocabulary; get "
          "tokenizer.json again from its source"},
@@ -246,10 +257,10 @@ static void test_post_processor(void)
          "tokenizer.json: post_processor: the id of a special token is not an integer; get "
          "tokenizer.json again from its source"},
         {TEMPLATE(SPECIAL("z") "," TEXT),
-         "tokenizer.json: post_processor: a special token of the template has no ids"},
-        {TEMPLATE(SPECIAL("x")),
-         "tokenizer.json: post_processor TemplateProcessing with this template is not supported"},
-        {"{\"type\":\"Other\"}", "tokenizer.json: post_processor Other is not supported"},
+         "tokenizer.json: post_processor: special_tokens has no ids for a token of the template"},
+        {TEMPLATE(SPECIAL("x")), "tokenizer.json: post_processor TemplateProcessing with this "
+                                 "template is not supported" OTHER},
+        {"{\"type\":\"Other\"}", "tokenizer.json: post_processor Other is not supported" OTHER},
     };
     static char text[4096];
 

@@ -172,11 +172,12 @@ static void test_null(void)
     } rows[] = {
         {"", ""},
         {"0 1 99999 100000", "0 1 99999 100000"},
-        {"1  2", "NullTokenizer: no id at byte 2; texts are ids separated by single spaces"},
+        {"1  2", "NullTokenizer: there is no id at byte 2 of the text; texts are ids separated by "
+                 "single spaces"},
         {"1 x", "NullTokenizer: byte 2 of the text is not a digit; texts are ids separated by "
                 "single spaces"},
-        {"100001",
-         "NullTokenizer: the id at byte 0 is not less than 100001; raise the vocabulary size"},
+        {"100001", "NullTokenizer: the id at byte 0 of the text is too large for the vocabulary, "
+                   "whose last id is 100000; see the manual"},
     };
     struct tokenizer *tokenizer =
         create((struct tokenizer_config){.type = TOKENIZER_NULL, .vocab_size = 100000});

@@ -14,17 +14,20 @@ static void test_gpt2(void)
         {"\"ab\":256,\"<|endoftext|>\":257", "a b\r\n", "(accepted)"},
         {"\"ab\":256", "a b\n", "vocab.json: the end-of-document token <|endoftext|> is missing"},
         {"\"ab\":256,\"<|endoftext|>\":257", "a b\na c\n",
-         "merges.txt, line 2: the merged token is not in the vocabulary"},
+         "merges.txt, line 2: the vocabulary does not contain the token that the two merge to"},
         {"\"<|endoftext|>\":256", "\nab c\n",
          "merges.txt, line 2: token \"ab\" is not in the vocabulary"},
         {"\"<|endoftext|>\":256", "a\n",
-         "merges.txt, line 1: should be two tokens with a space between them"},
+         "merges.txt, line 1: the line is not two tokens with one space between them"},
         {"\"<|endoftext|>\":256", "a b c\n",
-         "merges.txt, line 1: should be two tokens with a space between them"},
-        {"\"ab\":7", "", "vocab.json: token \"ab\": id 7 is given twice"},
-        {"\"ab\":-1", "", "vocab.json: token \"ab\": id -1 is outside 0 to 2097150"},
+         "merges.txt, line 1: the line is not two tokens with one space between them"},
+        {"\"ab\":7", "", "vocab.json: token \"ab\": id 7 belongs to another token already"},
+        {"\"ab\":-1", "",
+         "vocab.json: token \"ab\": id -1 is not between 0 and 2097150, the largest that is "
+         "supported" OTHER},
         {"\"ab\":99999999999", "",
-         "vocab.json: token \"ab\": id 99999999999 is outside 0 to 2097150"},
+         "vocab.json: token \"ab\": id 99999999999 is not between 0 and 2097150, the largest that "
+         "is supported" OTHER},
         {"\"ab\":\"x\"", "", "vocab.json: the id of token \"ab\" is not an integer"},
         {"\"ab\":1.5", "", "vocab.json: the id of token \"ab\" is not an integer"},
     };
@@ -38,10 +41,13 @@ static void test_gpt2(void)
     }
     is(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":0}"),
                                          .merge_file = path_of("merges.txt")}),
-       "vocab.json: the vocabulary has no token for byte 0x00", "bytes are missing");
+       "vocab.json: the vocabulary has no token for byte 0x00, so it cannot encode every text",
+       "bytes are missing");
     is(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "[1]"),
                                          .merge_file = path_of("merges.txt")}),
-       "vocab.json: it should be a JSON object of tokens and ids", "no object");
+       "vocab.json: the file is not a JSON object of tokens and their ids, such as {\"the\": 0, "
+       "...}",
+       "no object");
     is(err.text + strlen(err.text) - (size_t)err.advice, "; see the manual", "with a remedy");
     is(refusal((struct tokenizer_config){.vocab_file = path_of("nowhere"), .merge_file = "x"}),
        "cannot open nowhere: No such file or directory", "no file");
@@ -56,14 +62,16 @@ static void test_ranks(void)
     static const struct {
         const char *text, *sentence;
     } rows[] = {
-        {"", "ranks: the vocabulary has no token for byte 0x00"},
+        {"", "ranks: the vocabulary has no token for byte 0x00, so it cannot encode every text"},
         {"YQ== 0\nYQ 1\n", "ranks, line 2: \"YQ\" is not valid base64"},
         {"YQ== 0\n!Q== 1\n", "ranks, line 2: \"!Q==\" is not valid base64"},
-        {"YQ== 0\nYg== 0\n", "ranks, line 2: id 0 is given twice"},
-        {"YQ==\n", "ranks, line 1: should be a token in base64, a space and its rank"},
-        {"YQ== x\n", "ranks, line 1: should end with a rank"},
-        {"YQ== 99999999999999999999\n", "ranks, line 1: should end with a rank"},
-        {"[{\"rank\":1}]", "ranks: item 0 should hold \"rank\": 0 and \"token_bytes\""},
+        {"YQ== 0\nYg== 0\n", "ranks, line 2: id 0 belongs to another token already"},
+        {"YQ==\n", "ranks, line 1: the line is not a token in base64, a space and its rank"},
+        {"YQ== x\n", "ranks, line 1: the rank at the end of the line is not a whole number"},
+        {"YQ== 99999999999999999999\n",
+         "ranks, line 1: the rank at the end of the line is not a whole number"},
+        {"[{\"rank\":1}]",
+         "ranks: item 0 of the list does not have \"rank\": 0 and \"token_bytes\""},
         {"[{\"rank\":0,\"token_bytes\":\"*\"}]", "ranks: item 0: \"*\" is not valid base64"},
     };
 
@@ -161,6 +169,36 @@ static void test_sentencepiece(void)
     tokenizer_destroy(tokenizer);
 }
 
+/* What a model has, and this program cannot use. */
+static void test_pieces(void)
+{
+#define UNKNOWN_PIECE "\x0A\x0E\x0A\x05<unk>\x15\0\0\0\0\x18\x02"
+#define A_OF_TYPE(type) \
+    "\x0A\x0A\x0A\x01"  \
+    "a\x15\0\0\0\0\x18" type
+    static const struct {
+        struct bytes model;
+        const char *sentence;
+    } rows[] = {
+        {BYTES(UNKNOWN_PIECE A_OF_TYPE("\x01")), "(accepted)"},
+        {BYTES(UNKNOWN_PIECE UNKNOWN_PIECE),
+         "model: pieces 0 and 1 are both the unknown token (<unk>), and only one is allowed"},
+        {BYTES(UNKNOWN_PIECE A_OF_TYPE("\x09")),
+         "model: piece 1 has type 9, which is not supported" OTHER},
+        {BYTES(UNKNOWN_PIECE A_OF_TYPE("\x06")),
+         "model: piece 1 is of type BYTE, but its text is not <0x00> to <0xFF>"},
+        {BYTES(A_OF_TYPE("\x01")), "model: the vocabulary has no unknown token (<unk>)"},
+        {BYTES(UNKNOWN_PIECE "\x12\x02\x18\x03"),
+         "model: this SentencePiece model has type WORD; only BPE and UNIGRAM are supported" OTHER},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        is(refusal((struct tokenizer_config){
+               .type = TOKENIZER_LLAMA2,
+               .model = write_file("model", rows[i].model.data, rows[i].model.length)}),
+           rows[i].sentence, rows[i].sentence);
+}
+
 /* Every cut of a model, and every single bit of its head changed, is a tokenizer or a sentence. */
 static void test_cut_model(void)
 {
@@ -253,6 +291,7 @@ int main(void)
     test_ranks();
     test_protobuf();
     test_sentencepiece();
+    test_pieces();
     test_cut_model();
     test_json();
     remove_files();

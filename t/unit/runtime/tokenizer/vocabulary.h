@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* The remedy for what this program cannot read. refusal() would cut out that for damaged files. */
+#define OTHER "; see the manual"
+
 static struct error err;
 static char directory[] = "/tmp/megatron-vocabulary-XXXXXX";
 

@@ -108,7 +108,8 @@ static void test_refusals(void)
        "vocab.txt: the vocabulary is empty", "an empty file");
     is(refusal((struct tokenizer_config){.type = TOKENIZER_BERT_LOWER_CASE,
                                          .vocab_file = write_text("vocab.txt", "a\nb\n")}),
-       "vocab.txt: token [PAD] is not in the vocabulary", "no special tokens");
+       "vocab.txt: the vocabulary has no token [PAD], which BERT's tokenizer needs",
+       "no special tokens");
 }
 
 int main(void)
