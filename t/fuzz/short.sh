@@ -13,7 +13,7 @@ fuzz_shortly() {
     rm -f "$probe"
     [ $rc = 0 ] || skip_all "clang has no libFuzzer"
     export FUZZ_SEED=1
-    TRY_LIMIT=300 try "$top/t/campaign/$1" "${FUZZ_SECONDS:-10}"
+    TRY_LIMIT=560 try "$top/t/campaign/$1" "${FUZZ_SECONDS:-10}"
     is "$rc" 0 "$2"
     diag "$out"
     done_testing
