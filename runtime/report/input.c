@@ -51,10 +51,7 @@ static int is_same_file(const char *a, const char *b)
 /* By the first bytes of gzip, xz and Zstandard. */
 static int is_compressed(const char *path)
 {
-    static const char *const marks[] = {"\x1f\x8b",
-                                        "\xfd"
-                                        "7zXZ",
-                                        "\x28\xb5\x2f\xfd"};
+    static const char *const marks[] = {"\x1f\x8b", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd"};
     char start[8] = "";
     FILE *file = fopen(path, "re");
 

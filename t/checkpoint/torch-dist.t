@@ -53,7 +53,7 @@ back interleaved-stacked exported-pairs "--rotary-interleaved is recognized in t
 check export interleaved-stacked exported-halves --format megatron
 back interleaved-stacked exported-halves "  or not needed"
 train 1 --position-embedding-type rope --rotary-interleaved --exit-interval 1
-like "$out" 'note: --rotary-interleaved: the network is the same' "train --rotary-interleaved says what it means"
+like "$out" 'note: --rotary-interleaved has no effect on training here' "train --rotary-interleaved says what it means"
 check export gpt-stacked gpt-hf --dtype bf16
 for format in torch_dist megatron; do
     rm -rf half imported half-hf
