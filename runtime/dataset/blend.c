@@ -34,8 +34,7 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
 
         if (!is_number_part(*at)) {
             if (*at == '-')
-                return wrong_split(
-                    text, "its numbers must not be negative", err);
+                return wrong_split(text, "its numbers must not be negative", err);
             if ((*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '%')
                 return wrong_split(text, "give up to three numbers, such as 949,50,1", err);
             at++;
