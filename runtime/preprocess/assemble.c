@@ -525,12 +525,20 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
     return 0;
 }
 
+/* Does the output have this file, at its full size? */
+static int is_final(const struct assembly *assembly, size_t shard, size_t key, int kind,
+                    const char *final)
+{
+    struct stat status;
+
+    return stat(final, &status) == 0 && status.st_size == size_of(assembly, shard, key, kind);
+}
+
 /* Rename one file unless that has been done. */
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
     char draft[DISK_PATH], final[DISK_PATH], idx[DISK_PATH];
-    struct stat status;
 
     if (draft_path(assembly, shard, key, kind, draft, err) < 0 ||
         output_path(assembly->config, key, shard, extensions[kind], final, err) < 0 ||
@@ -541,8 +549,7 @@ static int finish_file(struct assembly *assembly, size_t shard, size_t key, int 
         unlink(idx);
     if (rename(draft, final) == 0)
         return 0;
-    if (errno == ENOENT && stat(final, &status) == 0 &&
-        status.st_size == size_of(assembly, shard, key, kind))
+    if (errno == ENOENT && is_final(assembly, shard, key, kind, final))
         return 0;
     return error_set_errno(err, errno, "cannot rename %s to %s", draft, final);
 }
@@ -560,4 +567,14 @@ static int finish_kind(struct assembly *assembly, int kind, struct error *err)
 int assembly_finish(struct assembly *assembly, struct error *err)
 {
     return finish_kind(assembly, BIN, err) < 0 ? -1 : finish_kind(assembly, IDX, err);
+}
+
+int assembly_is_finishing(struct assembly *assembly)
+{
+    char draft[DISK_PATH], final[DISK_PATH];
+    struct error ignored;
+
+    return draft_path(assembly, 0, 0, BIN, draft, &ignored) == 0 &&
+           output_path(assembly->config, 0, 0, extensions[BIN], final, &ignored) == 0 &&
+           disk_is_gone(draft) && is_final(assembly, 0, 0, BIN, final);
 }

@@ -45,4 +45,7 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
 /* Rename all files to their final names. Continues where an interrupted call stopped. */
 int assembly_finish(struct assembly *assembly, struct error *err);
 
+/* Has another rank begun with that? Then everything has been copied. */
+int assembly_is_finishing(struct assembly *assembly);
+
 #endif

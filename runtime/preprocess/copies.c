@@ -138,8 +138,9 @@ int run_copies(struct run *run, struct error *err)
         int64_t left;
         int rc;
 
+        /* Others may have thought that this rank was dead, and made its copies. */
         if (copy_all(run, first, err) < 0)
-            return -1;
+            return assembly_is_finishing(&run->assembly) ? 0 : -1;
         first = NULL;
         left = board_scan(&run->work, &run->copies, err);
         if (left < 0)

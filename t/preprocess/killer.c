@@ -11,7 +11,9 @@
  * looked at the directory. KILL_HOW=sync: to bring a file of the output to disk
  * takes long, and a line tells of each copy that is taken over. KILL_HOW=wait and KILL_HOW=chunk:
  * the first process that brings a file of the output to disk, or begins a chunk, is at it until the
- * others have done without; with KILL_HOW=stale it is also the one that begins a chunk. */
+ * others have done without; with KILL_HOW=stale it is also the one that begins a chunk.
+ * KILL_HOW=open: the first one that opens a file of the output to write to it does so when another
+ * one has given it its final name, for which that one takes long. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -90,6 +92,23 @@ static void wait_until_gone(const char *file)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
+static void wait_until_renamed(const char *path)
+{
+    if (mkdir("waits", 0700) == 0)
+        for (int i = 0; i < 6000 && access(path, F_OK) == 0; i++)
+            nanosleep(&(struct timespec){0, 10000000}, NULL);
+}
+
+/* For a file of the output. Refuses nothing. */
+static int wait_before_rename(const char *from)
+{
+    const char *how = getenv("KILL_HOW");
+
+    if (how && strcmp(how, "open") == 0 && strstr(from, "/out-") && access(from, F_OK) == 0)
+        nanosleep(&(struct timespec){1, 0}, NULL);
+    return 0;
+}
+
 /* For a file of the output. Refuses nothing. */
 static int wait_for_others(int fd)
 {
@@ -121,6 +140,8 @@ static void look_at(const char *path, int flags)
 
     if (how && (strcmp(how, "chunk") == 0 || strcmp(how, "stale") == 0) && strstr(path, "/draft-"))
         wait_until_gone(path);
+    if (how && strcmp(how, "open") == 0 && strstr(path, "/out-") && !(flags & O_CREAT))
+        wait_until_renamed(path);
     if (how && strcmp(how, "sync") == 0 && strstr(path, "-a-0-1") && (flags & O_CREAT))
         dprintf(2, "taken over %s\n", path);
     if (!how || strcmp(how, "parts") != 0)
@@ -160,7 +181,8 @@ HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite, 1,
             (int fd, const void *data, size_t size, off_t at), (fd, data, size, at))
 HOOK_UNLESS(refuses_direct(fd), ssize_t, pwrite64, 1,
             (int fd, const void *data, size_t size, off64_t at), (fd, data, size, at))
-HOOK(int, rename, 1, (const char *from, const char *to), (from, to))
+HOOK_UNLESS(wait_before_rename(from), int, rename, 1, (const char *from, const char *to),
+            (from, to))
 HOOK_UNLESS(refuses_link(), int, link, 1, (const char *from, const char *to), (from, to))
 HOOK(int, unlink, 0, (const char *path), (path))
 HOOK(int, rmdir, 0, (const char *path), (path))

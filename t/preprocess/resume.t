@@ -121,7 +121,7 @@ rm -f s_*
 
 # --- A rank that notices late that the others have finished, or that they did so while it was writing
 # to disk or working on a chunk, succeeds, too
-for how in blind wait chunk stale; do
+for how in blind wait chunk stale open; do
     rm -rf o_* o.work waits
     struck=all blow=(env KILL_HOW=$how "LD_PRELOAD=$scratch/killer.so")
     ranks 3 --input c.jsonl --output-prefix o --workers 1 --chunk-bytes 13000 --lease 1
