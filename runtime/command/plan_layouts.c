@@ -268,7 +268,7 @@ static int refuse_sizes(const struct own *own, struct error *err)
                 {"pipeline-model-parallel-size", "pp"},
                 {"context-parallel-size", "cp"},
                 {"micro-batch-size", "micro"},
-                {"num-layers-per-virtual-pipeline-stage", "vp"},
+                {"num-layers-per-virtual-pipeline-stage", "vp (the virtual stages per rank)"},
                 {"num-virtual-stages-per-pipeline-rank", "vp"},
                 {"recompute-granularity", "recompute"},
                 {"recompute-activations", "recompute"},
@@ -277,7 +277,7 @@ static int refuse_sizes(const struct own *own, struct error *err)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (options_given(&own->given, rows[i].option))
             return error_set_code(err, ERROR_USAGE,
-                                  "--%s is what the plan is about; fix it with --layout %s=...",
+                                  "megatron plan chooses --%s; to set it, use --layout %s=...",
                                   rows[i].option, rows[i].size);
     return 0;
 }

@@ -89,10 +89,10 @@ static int begins_line(const char *begin, const char *at)
  * {{Jctbtm}}, {{!)}}. */
 static int may_close_table(const char *at, const char *end)
 {
-    static const char *const words[] = {"end",    "bottom", "btm",   "foot",  "footer", "close",
-                                        "ende",   "fin",    "fine",  "fim",   "final",  "slut",
-                                        "konec",  "koniec", "loppu", "einde", "конец",  "край",
-                                        "кінець", "終",     "终",    "!)"};
+    static const char *const words[] = {
+        "end",    "bottom", "btm",  "foot",   "footer", "close", "ende",  "fin",   "fine",
+        "fim",    "final",  "slut", "konec",  "koniec", "loppu", "einde", "конец", "край",
+        "кінець", "Конец",  "Край", "Кінець", "終",     "终",    "!)"};
     struct wiki_span name = wiki_span(at, 0);
 
     while (name.size < 100 && at + name.size < end && at[name.size] != '|' && at[name.size] != '}')

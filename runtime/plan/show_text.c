@@ -24,7 +24,7 @@ static void print_table(const struct show *show, FILE *stream)
             snprintf(range, sizeof(range), "%.0f (%.0f - %.0f)", c->time.total, o.low, o.high);
         fprintf(stream,
                 "%3zu %4" PRId64 " %4" PRId64 " %3" PRId64 " %4" PRId64 " %5" PRId64 " %5" PRId64
-                "  %-9s %7.1f%c%21s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
+                "  %-9s %7.1f%c%22s %8.1f %5.1f%% %7.1f%% %7.1f%%  %s\n",
                 i + 1, c->layout.tp, c->layout.pp, c->layout.chunks, c->layout.cp, c->run.layout.dp,
                 c->layout.micro_batch, show_recompute(c->layout.recompute), gib(c->memory.total),
                 search_is_tight(c, show->request->machine) ? '!' : ' ', range, o.tflops,
@@ -53,7 +53,8 @@ static void print_tight(const struct show *show, FILE *stream)
     fprintf(stream, "! tight: leaves less than 4%% of %.1f GiB and may run out of memory",
             gib(show->request->machine->gpu.memory_bytes));
     if (other > 0 && other < show->search->count)
-        fprintf(stream, "; number %zu is the fastest that is not", other + 1);
+        fprintf(stream, "; number %zu is the fastest that is not%s", other + 1,
+                other >= show->top ? " (raise --top to see it)" : "");
     fputc('\n', stream);
 }
 

@@ -204,16 +204,24 @@ out:
     free(rates);
 }
 
-/* What the counters of port i have grown by. */
-static struct port_counters port_growth(const struct counter_facts *before,
-                                        const struct counter_facts *after, int i)
+/* A counter that is lower than before has been reset. */
+static uint64_t grown(uint64_t before, uint64_t after)
 {
-    struct port_counters growth = after->ports[i];
+    return after >= before ? after - before : after;
+}
 
-    for (int j = 0; j < before->count; j++)
-        if (strcmp(before->ports[j].device, growth.device) == 0) {
-            growth.errors -= before->ports[j].errors;
-            growth.downs -= before->ports[j].downs;
+/* What the counters of a port have grown by. A port that has vanished went down once. */
+static struct port_counters port_growth(const struct port_counters *before,
+                                        const struct counter_facts *after)
+{
+    struct port_counters growth = *before;
+
+    growth.errors = 0;
+    growth.downs = 1;
+    for (int j = 0; j < after->count; j++)
+        if (strcmp(after->ports[j].device, before->device) == 0) {
+            growth.errors = grown(before->errors, after->ports[j].errors);
+            growth.downs = grown(before->downs, after->ports[j].downs);
         }
     return growth;
 }
@@ -226,8 +234,9 @@ static void judge_counters(const char *host, const struct counter_facts *before,
     int bad = 0;
     char where[64] = "", others[64] = "";
 
-    for (int i = 0; i < after->count; i++) {
-        struct port_counters growth = port_growth(before, after, i);
+    /* A rank that did not get that far has no counters. */
+    for (int i = 0; i < before->count && after->count > 0; i++) {
+        struct port_counters growth = port_growth(&before->ports[i], after);
 
         bad += growth.errors + growth.downs > 0;
         if (growth.downs > worst.downs ||
@@ -237,14 +246,14 @@ static void judge_counters(const char *host, const struct counter_facts *before,
     if (bad > 0)
         snprintf(where, sizeof(where), "%s: ", worst.device);
     if (bad > 1)
-        snprintf(others, sizeof(others), "; %d other NICs have some, too", bad - 1);
+        snprintf(others, sizeof(others), "; so have %d more", bad - 1);
     judge_say(findings, host, "nic counters",
               worst.downs > 0 ? VERDICT_FAIL
               : bad > 0       ? VERDICT_WARN
                               : VERDICT_OK,
-              "0 errors and 0 lost links",
+              "0 errors, down 0 times",
               "check the cable of this NIC and its switch port; drain the node if it recurs",
-              "%s%llu errors and %llu lost links during the test%s", where,
+              "%s%llu errors, down %llu times during the test%s", where,
               (unsigned long long)worst.errors, (unsigned long long)worst.downs, others);
 }
 

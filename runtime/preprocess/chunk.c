@@ -113,7 +113,8 @@ static int is_shown(struct encode *encode, int kept)
     if (encode->config->max_documents > 0)
         return 0;
     if (shown == FAULTS_MET && kept)
-        log_note("further pages with unclosed markup are only counted");
+        log_note("further pages with unclosed markup are counted now; the first ones are listed at "
+                 "the end");
     else if (shown == FAULTS_MET)
         log_note("further skipped documents are counted now and listed at the end");
     return shown < FAULTS_MET;

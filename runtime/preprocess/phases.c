@@ -66,14 +66,18 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
 
 static int strict_check(const struct run *run, struct error *err)
 {
-    int64_t faults = 0;
+    int64_t faults = 0, markup = 0;
 
-    for (int i = 0; i < FAULT_COUNT; i++)
+    for (int i = 0; i < FAULT_COUNT; i++) {
         if (i < FAULT_BROKEN_END || i >= FAULT_LEFT_OUT_END)
             faults += run->layout.faults[i];
+        if (i >= FAULT_LEFT_OUT_END)
+            markup += run->layout.faults[i];
+    }
     if (!run->config->strict || faults == 0)
         return 0;
-    error_set_code(err, ERROR_USAGE, "%lld documents are invalid%s%s", (long long)faults,
+    error_set_code(err, ERROR_USAGE, "%lld documents are invalid%s%s%s", (long long)faults,
+                   markup > 0 ? " or have unclosed markup" : "",
                    run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
     return error_remedy(err, REMEDY_STRICT);
 }

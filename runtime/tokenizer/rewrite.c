@@ -30,6 +30,7 @@ void rewriting_clear(struct rewriting *rewriting)
     text_buffer_clear(&rewriting->texts[1]);
     nfc_clear(&rewriting->nfc);
     rewrite_points_clear(&rewriting->points);
+    rewriting->bert = NULL;
 }
 
 /* Lower case, without accents, or as sentencepiece's nmt does it: one character at a time. */

@@ -92,7 +92,7 @@ const struct option arguments_table[] = {
            "type of position embedding (default: learned_absolute)"),
     FLAG("use-rotary-position-embeddings", use_rotary, "same as --position-embedding-type rope"),
     REAL("rotary-base", rotary_base, "base of rotary position embeddings (default: 10000)"),
-    FLAG("rotary-interleaved", rotary_interleaved, "accepted for compatibility: the network is the same; checkpoint import and export convert the order of channels"),
+    FLAG("rotary-interleaved", rotary_interleaved, "no effect on training; checkpoint import and export convert the order of channels"),
     REAL("rotary-percent", rotary_percent, "fraction of each head's dimension that is rotated (default: 1.0)"),
     FLAG("use-rope-scaling", rope_scaling, "scale rotary embeddings as Llama 3.1 does"),
     REAL("rope-scaling-factor", rope_scaling_factor, "RoPE scaling factor (default: 8)"),

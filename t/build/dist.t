@@ -23,7 +23,7 @@ fi
 is "$(find "$scratch/megatron" -name '*.o' -o -name .deps -o -name '*.so' -o -name enter)" "" "nothing that was built is in it"
 
 # A libtool that must not be called.
-mkdir "$scratch/bin" "$scratch/build" "$scratch/plain"
+mkdir "$scratch/bin" "$scratch/build"
 printf '#!/bin/sh\necho "libtool was called" >&2\nexit 1\n' >"$scratch/bin/libtool"
 chmod +x "$scratch/bin/libtool"
 export PATH=$scratch/bin:$PATH
@@ -48,15 +48,4 @@ is "$rc" 0 "the programs that no test runs" || diag "$(tail -n 20 <<<"$out")"
 try make distclean
 is "$rc" 0 "make distclean" || diag "$out"
 is "$(find . ! -type d)" "" "leaves nothing"
-
-# Nothing but a C compiler: the smallest possible build.
-cd "$scratch/plain" || exit 1
-try ../megatron/configure -q --enable-werror CFLAGS='-O0 -fstack-protector-all' CXXFLAGS=-O0 --without-slurm --without-hwloc --without-mpi \
-    --without-cuda --without-openblas --without-zlib --without-lzma --without-zstd --without-simdjson
-is "$rc" 0 "configure without any library" || diag "$out"
-try make -j2
-is "$rc" 0 "make without any library" || diag "$(tail -n 20 <<<"$out")"
-try ./runtime/megatron --version
-like "$out" '^megatron [0-9]' "the program runs"
-is "$(./container/holder </dev/null | tr '\0' ' ' | grep -ac megatron)" 1 "and so does the holder of containers, with a stack protector in CFLAGS"
 done_testing

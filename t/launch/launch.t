@@ -173,7 +173,7 @@ JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=no-such-pod.invalid MEGATRON_SECRET=
 EOT
 try "$megatron" launch
 is "$rc" 2 "no command"
-perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalPort => 0) or exit 1; $| = 1; print $s->sockport, "\n"; sleep 30' >"$scratch/port" &
+perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 1, LocalPort => 0) or exit 1; $| = 1; print $s->sockport, "\n"; sleep 600' >"$scratch/port" &
 listener=$!
 wait_until 60 test -s "$scratch/port"
 try "$megatron" launch --master-port "$(cat "$scratch/port")" -- true

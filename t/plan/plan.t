@@ -123,8 +123,8 @@ done <<'END'
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens 1,000|--tokens=1,000 is not a number; write 300B, 1.5T or 26M$|a number of tokens with a comma
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout dp=8|dp follows from the number of GPUs|a data-parallel size
 --megatron-model 1.7B --node p5 --global-batch-size 64 --json --csv|--json and --csv cannot be used together|two formats
---megatron-model 1.7B --node p5 --global-batch-size 64 -- --tensor-model-parallel-size 2|--tensor-model-parallel-size is what the plan is about; fix it with --layout tp=|a size among the options of train
---megatron-model 1.7B --node p5 --global-batch-size 64 -- --micro-batch-size=4|--micro-batch-size is what the plan is about; fix it with --layout micro=|a micro-batch among the options of train
+--megatron-model 1.7B --node p5 --global-batch-size 64 -- --tensor-model-parallel-size 2|megatron plan chooses --tensor-model-parallel-size; to set it, use --layout tp=|a size among the options of train
+--megatron-model 1.7B --node p5 --global-batch-size 64 -- --micro-batch-size=4|megatron plan chooses --micro-batch-size; to set it, use --layout micro=|a micro-batch among the options of train
 --megatron-model 1.7B --node p5 --global-batch-size 64 --tokens -3B|--tokens=-3B must be above 0|a negative number of tokens
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price 0|--price=0 must be above 0|a price of 0
 --megatron-model 1.7B --node p5 --global-batch-size 64 --price -3|--price=-3 must be above 0|a negative price

@@ -151,7 +151,7 @@ is "$rc $(grep 'is kept' <<<"$out")" "0 $(named | head -2)" "of the documents th
 read_markup markup.xml --strict
 is "$rc $(grep -c 'page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "--strict stops at the first one"
 read_markup markup.xml --strict --max-documents 3
-is "$rc $(grep -c '2 documents are invalid; the first: markup.xml: page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "with a limit, too"
+is "$rc $(grep -c '2 documents are invalid or have unclosed markup; the first: markup.xml: page "B" at byte [0-9]*: {{ without }}; drop --strict' <<<"$out")" "2 1" "with a limit, too"
 read_markup markup.xml --strict --max-documents 1
 is "$rc" 0 "and not if the wanted documents have none"
 bzip2 -k markup.xml
