@@ -53,8 +53,8 @@ static void print_tight(const struct show *show, FILE *stream)
     fprintf(stream, "! tight: leaves less than 4%% of %.1f GiB and may run out of memory",
             gib(show->request->machine->gpu.memory_bytes));
     if (other > 0 && other < show->search->count)
-        fprintf(stream, "; number %zu is the fastest that is not%s", other + 1,
-                other >= show->top ? " (raise --top to see it)" : "");
+        fprintf(stream, "; number %zu%s is the fastest that is not", other + 1,
+                other >= show->top ? ", below this table," : "");
     fputc('\n', stream);
 }
 
