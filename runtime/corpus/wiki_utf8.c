@@ -67,23 +67,6 @@ int wiki_is_utf8(struct wiki_span text)
 #else
 int wiki_is_utf8(struct wiki_span text)
 {
-    const uint8_t *at = (const uint8_t *)text.data, *end = at + text.size;
-
-    while (at < end) {
-        uint64_t word;
-        uint32_t point;
-
-        if (end - at >= 8) {
-            memcpy(&word, at, 8);
-            if (!(word & 0x8080808080808080ull)) {
-                at += 8;
-                continue;
-            }
-        }
-        at += utf8_decode(at, end, &point);
-        if (point == UNICODE_INVALID)
-            return 0;
-    }
-    return 1;
+    return utf8_valid((const uint8_t *)text.data, text.size);
 }
 #endif

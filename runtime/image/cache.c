@@ -45,7 +45,7 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
     if (length < 0 || (size_t)length >= size || directory[0] != '/')
         return error_set(
             err,
-            "the image cache %.100s is not an absolute path of less than 2,000 "
+            "the path of the image cache, %.100s, must be absolute and shorter than 2,000 "
             "characters; name another directory, for example with MEGATRON_IMAGE_CACHE",
             directory);
     return 0;

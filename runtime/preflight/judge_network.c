@@ -246,14 +246,14 @@ static void judge_counters(const char *host, const struct counter_facts *before,
     if (bad > 0)
         snprintf(where, sizeof(where), "%s: ", worst.device);
     if (bad > 1)
-        snprintf(others, sizeof(others), "; so have %d more", bad - 1);
+        snprintf(others, sizeof(others), "; other NICs with errors: %d", bad - 1);
     judge_say(findings, host, "nic counters",
               worst.downs > 0 ? VERDICT_FAIL
               : bad > 0       ? VERDICT_WARN
                               : VERDICT_OK,
-              "0 errors, down 0 times",
+              "no errors, no link-down events",
               "check the cable of this NIC and its switch port; drain the node if it recurs",
-              "%s%llu errors, down %llu times during the test%s", where,
+              "%s%llu errors, %llu link-down events during the test%s", where,
               (unsigned long long)worst.errors, (unsigned long long)worst.downs, others);
 }
 

@@ -71,7 +71,7 @@ static int read_one(struct input *input, struct group *group, const char *path, 
 {
     if (is_same_file(path, output))
         return error_set_code(err, ERROR_USAGE,
-                              "%s would be replaced by the report; name another file with -o",
+                              "%s would be replaced by the report; choose another output file",
                               path);
     if (is_file(path) && is_compressed(path)) {
         notes_add(&input->notes, "%s is compressed and is not read; decompress it first", path);

@@ -115,7 +115,7 @@ is "$rc $out" "2 megatron report: cannot write missing/x.html: No such file or d
 mkdir same && cp other.log same/a.log && ln -s a.log same/b.log && cp other.log same.log
 for output in same/a.log same/b.log; do
     report same -o "$output"
-    is "$rc $out" "2 megatron report: same/a.log would be replaced by the report; name another file with -o" \
+    is "$rc $out" "2 megatron report: same/a.log would be replaced by the report; choose another output file" \
         "a report is not written over its input ($output)"
 done
 ok "  which is unchanged" cmp same/a.log same.log

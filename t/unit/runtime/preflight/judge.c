@@ -198,15 +198,15 @@ static void test_nodes(struct fake *f)
     expect(f, "n1 locked memory!, n1 nic state!, n2 nic counters?, n2 open files?",
            "limits and NICs");
     expect_value(f, "n1", "nic state", "1 of 1 NICs are down: mlx5_7");
-    expect_value(f, "n2", "nic counters", "mlx5_1: 7 errors, down 0 times during the test");
-    expect_value(f, "n1", "nic counters", "0 errors, down 0 times during the test");
+    expect_value(f, "n2", "nic counters", "mlx5_1: 7 errors, 0 link-down events during the test");
+    expect_value(f, "n1", "nic counters", "0 errors, 0 link-down events during the test");
     f->measures[1].after.ports[0].downs = 2;
     expect_value(f, "n2", "nic counters",
-                 "mlx5_0: 0 errors, down 2 times during the test; so have 1 more");
+                 "mlx5_0: 0 errors, 2 link-down events during the test; other NICs with errors: 1");
     f->measures[1].after.ports[0] = (struct port_counters){"mlx5_0", 4, 0};
     f->measures[1].after.count = 1;
     expect_value(f, "n2", "nic counters",
-                 "mlx5_1: 0 errors, down 1 times during the test; so have 1 more");
+                 "mlx5_1: 0 errors, 1 link-down events during the test; other NICs with errors: 1");
 }
 
 static void test_network(struct fake *f)
