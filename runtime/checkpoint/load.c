@@ -184,11 +184,6 @@ static const char *format_name(int hybrid)
     return hybrid ? "hybrid" : "e4m3";
 }
 
-static const char *recipe_name(int delayed)
-{
-    return delayed ? "delayed" : "tensorwise";
-}
-
 /* Say how the run differs from the one that wrote the checkpoint. */
 static void compare_scaling(const struct checkpoint *c, const struct scaling_found *found)
 {
@@ -198,18 +193,20 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
         checkpoint_warn(c,
                         "the checkpoint was trained in fp8 (%s, %s scaling), and this run does not "
                         "use fp8; to continue in fp8, %s",
-                        format_name(found->hybrid), recipe_name(found->delayed),
+                        format_name(found->hybrid),
+                        scaling_recipe_name(found->delayed, found->blocks),
                         remedy_words(REMEDY_FP8));
     else if (c->scaling && !found->present)
         checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
                            "first step computes them, no action is needed");
-    else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed))
+    else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed ||
+                            found->blocks != rules->blocks))
         checkpoint_warn(
             c,
             "the checkpoint was trained in fp8 with format %s and %s scaling, and this run uses %s "
             "and %s; the first step computes new scales, no action is needed",
-            format_name(found->hybrid), recipe_name(found->delayed), format_name(rules->hybrid),
-            recipe_name(rules->delayed));
+            format_name(found->hybrid), scaling_recipe_name(found->delayed, found->blocks),
+            format_name(rules->hybrid), scaling_recipe_name(rules->delayed, rules->blocks));
     else if (c->scaling && found->length != rules->length)
         checkpoint_warn(c,
                         "the checkpoint has an fp8 amax history of %" PRId64

@@ -14,6 +14,11 @@
 
 enum { LIMIT = 1 << 30 }; /* bytes */
 
+const char *scaling_recipe_name(int delayed, int blocks)
+{
+    return delayed ? "delayed" : blocks ? "blockwise" : "tensorwise";
+}
+
 int scaling_file_write(const char *directory, const struct scaling_rules *rules, const float *kept,
                        struct error *err)
 {
@@ -36,7 +41,7 @@ int scaling_file_write(const char *directory, const struct scaling_rules *rules,
     snprintf(header, sizeof(header),
              "megatron fp8 scales 1 %s %s count %" PRId64 " history %" PRId64
              " checksum %016" PRIx64 "\n",
-             rules->hybrid ? "hybrid" : "e4m3", rules->delayed ? "delayed" : "tensorwise",
+             rules->hybrid ? "hybrid" : "e4m3", scaling_recipe_name(rules->delayed, rules->blocks),
              rules->count, rules->length, checksum_of(to, numbers * sizeof(float)));
     memset(bytes, ' ', SCALING_HEADER);
     memcpy(bytes, header, strlen(header));
@@ -74,6 +79,7 @@ static int check(const struct file_bytes *bytes, const char *path, struct scalin
     found->present = 1;
     found->hybrid = strcmp(format, "hybrid") == 0;
     found->delayed = strcmp(recipe, "delayed") == 0;
+    found->blocks = strcmp(recipe, "blockwise") == 0;
     return 0;
 }
 

@@ -18,7 +18,7 @@ enum { SCALING_HEADER = 128 };
 /* What a checkpoint was trained with. */
 struct scaling_found {
     int present; /* it has fp8 scales */
-    int hybrid, delayed;
+    int hybrid, delayed, blocks;
     int64_t length; /* of the history */
 };
 
@@ -32,5 +32,8 @@ int scaling_file_write(const char *directory, const struct scaling_rules *rules,
  * CHECKPOINT_UNREADABLE or -1. */
 int scaling_file_read(const char *directory, const struct scaling_rules *rules, float *kept,
                       struct scaling_found *found, struct error *err);
+
+/* "delayed", "tensorwise" or "blockwise". */
+const char *scaling_recipe_name(int delayed, int blocks);
 
 #endif

@@ -78,6 +78,7 @@ struct device {
     int (*memory)(struct device *device, struct device_memory *memory, struct error *err);
     int (*health)(struct device *device, char *text, size_t size, struct error *err);
     int (*supports)(struct device *device, enum device_type type);
+    int (*supports_blocks)(struct device *device);
 
     void *(*allocate)(struct device *device, size_t bytes, struct error *err);
     void (*release)(struct device *device, void *memory);
@@ -183,6 +184,12 @@ static inline void device_fail(struct device *device, const struct error *failur
 static inline int device_supports(struct device *device, enum device_type type)
 {
     return device->supports(device, type);
+}
+
+/* Can fp8 factors of products have blockwise scales? */
+static inline int device_supports_blocks(struct device *device)
+{
+    return device->supports_blocks(device);
 }
 
 /* Device memory, not initialized; one call per arena. */

@@ -56,7 +56,8 @@ static inline size_t type_size(enum device_type type)
  * multiplies by *inverse = 1 / *scale; a kernel that writes it multiplies by *scale, which is not
  * 0, saturates, raises *amax (unless that is NULL) to the largest absolute value before scaling,
  * and sets *inverse. All are fp32 in device memory, and NULL for all other types; the address of
- * *inverse is a multiple of 16 bytes. */
+ * *inverse is a multiple of 16 bytes. With blockwise scaling only 'inverse' is used: the inverses
+ * of all blocks, in the order of scaling.h. */
 struct operand_scale {
     const float *scale;
     float *amax;
@@ -146,7 +147,9 @@ static inline enum gate activation_gate(enum activation activation)
  * fp8: both factors of a product are fp8, with the inverse of their scale, and its result is not.
  * Tensor cores take 8-bit factors only with the summed dimension contiguous, so DGRAD takes the
  * weight transposed (in, out), and WGRAD takes dy (out, rows) and x (in, rows), without 'bias'.
- * OPERATION_QUANTIZE creates both layouts. */
+ * OPERATION_QUANTIZE creates both layouts. With 'blocks' the scales are blockwise: of 128 x 128
+ * elements of the weight, and of 128 elements along the summed dimension of x and dy; rows, in and
+ * out are multiples of 128. */
 struct linear_types {
     enum device_type x, weight, y; /* of x and dx; of weight; of y and dy */
     enum device_type pre;          /* of pre and bias */
@@ -172,6 +175,7 @@ struct linear_shape {
     int bias;
     enum activation activation;
     int save_pre;
+    int blocks;
 };
 
 /* Is this a layer that the comment above allows, as far as gates are concerned? */
@@ -637,7 +641,12 @@ struct clip_operands {
  * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude), as
  * scaling.h defines it. With 'bias' the column sums are the main gradient 'dbias'. The matrix is x,
  * or what one of these operations would compute, which is then not written anywhere. If x is of
- * type 'to' already, it is only transposed: 'columns' and x are all that is used. */
+ * type 'to' already, it is only transposed: 'columns' and x are all that is used.
+ *
+ * Blockwise ('part' is not SCALED_WHOLE): every block of 'rows', and every block of 'columns', has
+ * a scale of its own, scaling_block_factor(its largest magnitude); *scale is not used. The vectors
+ * of 'columns' are other elements than those of 'rows': both are rounded from the matrix. Rows and
+ * columns are multiples of 128, with QUANTIZE_GATE_GRADIENT columns of 256. */
 enum quantize_source {
     QUANTIZE_MATRIX,              /* x */
     QUANTIZE_ACTIVATION,          /* activation(x) */
@@ -654,6 +663,7 @@ struct quantize_shape {
     enum quantize_source source;
     enum activation activation;
     enum gate gate;
+    enum scaled_part part;
 };
 
 struct quantize_operands {
@@ -661,12 +671,13 @@ struct quantize_operands {
     void *rows;    /* (rows, cols), or NULL */
     void *columns; /* (cols, rows), the transposed matrix, or NULL */
     const float *scale;
-    float *amax;    /* or NULL: raised to the largest magnitude; NaN is the largest */
-    int scaled;     /* *scale is known not to be 0 */
-    float *inverse; /* 1 / the scale that was used */
-    float *dbias;   /* (cols) */
-    int accumulate; /* of dbias */
-    const void *dy; /* of gradients */
+    float *amax;            /* or NULL: raised to the largest magnitude; NaN is the largest */
+    int scaled;             /* *scale is known not to be 0 */
+    float *inverse;         /* 1 / the scale that was used; blockwise: those of 'rows' */
+    float *columns_inverse; /* blockwise: those of 'columns' */
+    float *dbias;           /* (cols) */
+    int accumulate;         /* of dbias */
+    const void *dy;         /* of gradients */
 };
 
 /* End of a step: the amax of all fp8 tensors enters their history and gives the scales of the next

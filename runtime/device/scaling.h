@@ -6,13 +6,15 @@
  * Tensors come in threes, one for each linear layer: input, weight, gradient of the output.
  * "Delayed" scaling takes the scale of a step from the amaxes of earlier steps. A scale of 0 means
  * that there is none yet: the tensor's current amax is used, as it is in every step of "tensorwise"
- * scaling. */
+ * scaling. "Blockwise" scaling has a scale for every 128 elements of a row of an input or gradient,
+ * and for every 128 x 128 elements of a weight, always from their current amax. */
 #ifndef MEGATRON_SCALING_H
 #define MEGATRON_SCALING_H
 
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __CUDACC__
 #define SCALING_FUNCTION static __host__ __device__ inline
@@ -25,6 +27,11 @@ enum scaled_tensor { SCALED_INPUT, SCALED_WEIGHT, SCALED_GRADIENT, SCALED_TENSOR
 #define SCALING_E4M3_MAX 448.0f
 #define SCALING_E5M2_MAX 57344.0f
 
+/* What shares a scale. Elements of a vector are neighbours in a row. */
+enum scaled_part { SCALED_WHOLE, SCALED_VECTORS, SCALED_SQUARES };
+
+enum { SCALING_BLOCK = 128 }; /* elements of a vector, rows and columns of a square */
+
 /* Constant over a run. */
 struct scaling_rules {
     int64_t count;   /* of tensors */
@@ -33,6 +40,7 @@ struct scaling_rules {
     int most_recent; /* of the history only the last step counts; otherwise its maximum */
     int margin;      /* scales are divided by 2^margin */
     int hybrid;      /* gradients are e5m2; otherwise all tensors are e4m3 */
+    int blocks;      /* blockwise, not 'delayed': nothing is kept */
 };
 
 /* The scale for the amax of a tensor whose format ends at 'largest'. An amax of 0, Inf or NaN keeps
@@ -45,6 +53,50 @@ SCALING_FUNCTION float scaling_factor(float amax, float largest, int margin, flo
         return old;
     scale = ldexpf(largest / amax, -margin);
     return isfinite(scale) ? scale : FLT_MAX;
+}
+
+/* The scale for the amax of a block: the largest power of two with which it is at most 'largest',
+ * which is 1.75 times a power of two. An amax of 0, Inf or NaN gives 1. Its inverse is exact:
+ * scales end at 2^126. */
+SCALING_FUNCTION float scaling_block_factor(float amax, float largest)
+{
+    const uint32_t mantissa = 0x7fffffu, most = 253;
+    uint32_t bits, limit, exponent;
+    float scale;
+
+    if (!(amax > 0) || !isfinite(amax))
+        return 1;
+    memcpy(&bits, &amax, sizeof(bits));
+    memcpy(&limit, &largest, sizeof(limit));
+    exponent = 127 + (limit >> 23) - (bits >> 23) - ((bits & mantissa) > (limit & mantissa));
+    exponent = (exponent < most ? exponent : most) << 23;
+    memcpy(&scale, &exponent, sizeof(scale));
+    return scale;
+}
+
+/* The inverses of the scales of a factor (rows, depth) of a product, which sums over 'depth', as
+ * cuBLASLt takes them. Vectors: (depth / 128, rows). Squares: (rows / 128, depth / 128), with lines
+ * that are a multiple of 4 long. */
+SCALING_FUNCTION int64_t scaling_square_line(int64_t depth)
+{
+    return (depth / SCALING_BLOCK + 3) / 4 * 4;
+}
+
+SCALING_FUNCTION int64_t scaling_count(enum scaled_part part, int64_t rows, int64_t depth)
+{
+    return part == SCALED_WHOLE     ? 1
+           : part == SCALED_VECTORS ? rows * (depth / SCALING_BLOCK)
+                                    : rows / SCALING_BLOCK * scaling_square_line(depth);
+}
+
+/* Where that of element (row, at) is. */
+SCALING_FUNCTION int64_t scaling_place(enum scaled_part part, int64_t rows, int64_t depth,
+                                       int64_t row, int64_t at)
+{
+    return part == SCALED_WHOLE ? 0
+           : part == SCALED_VECTORS
+               ? at / SCALING_BLOCK * rows + row
+               : row / SCALING_BLOCK * scaling_square_line(depth) + at / SCALING_BLOCK;
 }
 
 SCALING_FUNCTION float scaling_largest(const struct scaling_rules *rules, int64_t tensor)

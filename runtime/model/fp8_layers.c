@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+enum { UNIT = 16 }; /* of a product with scales of whole factors */
+
 /* --- Which layers ----------------------------------------------------------------------------- */
 
 const char *linear_kind_name(enum linear_kind kind)
@@ -26,14 +28,19 @@ int fp8_in_layer(const struct model_config *config, int64_t number)
            number < config->shape.layers - config->fp8.last_bf16;
 }
 
+int64_t fp8_unit(const struct model_config *config)
+{
+    return config->fp8.recipe == FP8_BLOCKWISE ? SCALING_BLOCK : UNIT;
+}
+
 int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
                  enum linear_kind kind)
 {
     int products = PRODUCT_FORWARD | PRODUCT_DGRAD | PRODUCT_WGRAD;
-    int64_t in, out;
+    int64_t in, out, unit = fp8_unit(config);
 
     linear_kind_sizes(sizes, kind, &in, &out);
-    if (in % FP8_UNIT || out % FP8_UNIT || sizes->rows % FP8_UNIT)
+    if (in % unit || out % unit || sizes->rows % unit)
         return 0;
     if (config->fp8.bf16_wgrad)
         products &= ~PRODUCT_WGRAD;
@@ -55,7 +62,8 @@ static struct scaling_rules rules_of(const struct model_config *config)
                                   .delayed = delayed,
                                   .most_recent = f->most_recent,
                                   .margin = delayed ? (int)f->margin : 0,
-                                  .hybrid = f->format == FP8_HYBRID};
+                                  .hybrid = f->format == FP8_HYBRID,
+                                  .blocks = f->recipe == FP8_BLOCKWISE};
 }
 
 static void add_weights(struct model *m, const struct block *block)
@@ -67,6 +75,7 @@ static void add_weights(struct model *m, const struct block *block)
         struct fp8_weight *weight = &m->fp8.weights[block->tensors[kind->linears[i]]];
 
         weight->products = fp8_products(&m->config, &m->sizes, linear);
+        linear_kind_sizes(&m->sizes, linear, &weight->in, &weight->out);
         if (weight->products)
             weight->entry = (block->number * LINEAR_KINDS + linear) * SCALED_TENSORS;
     }
@@ -104,6 +113,20 @@ static int64_t widest(const struct model *m)
     return most;
 }
 
+static void lay_out_weight(const struct fp8_layers *f, struct fp8_weight *w, struct arena *arena)
+{
+    if (w->products & PRODUCT_FORWARD)
+        w->rows = arena_take(arena, w->out * w->in, 1);
+    if (w->products & PRODUCT_DGRAD)
+        w->columns = arena_take(arena, w->out * w->in, 1);
+    if (!f->rules.blocks || !w->products)
+        return;
+    w->rows_inverse =
+        arena_take(arena, scaling_count(SCALED_SQUARES, w->out, w->in), sizeof(float));
+    w->columns_inverse =
+        arena_take(arena, scaling_count(SCALED_SQUARES, w->in, w->out), sizeof(float));
+}
+
 void fp8_layers_lay_out(struct model *m, struct arena *arena)
 {
     struct fp8_layers *f = &m->fp8;
@@ -115,14 +138,11 @@ void fp8_layers_lay_out(struct model *m, struct arena *arena)
     f->inverse = arena_take(arena, f->rules.count * INVERSE_STRIDE, sizeof(float));
     for (int i = 0; i < 2; i++)
         f->scratch[i] = arena_take(arena, m->sizes.rows * widest(m), 1);
-    for (int i = 0; i < m->parameters.tensor_count; i++) {
-        struct fp8_weight *weight = &f->weights[i];
-
-        if (weight->products & PRODUCT_FORWARD)
-            weight->rows = arena_take(arena, m->parameters.tensors[i].elements, 1);
-        if (weight->products & PRODUCT_DGRAD)
-            weight->columns = arena_take(arena, m->parameters.tensors[i].elements, 1);
-    }
+    for (int i = 0; i < 2 && f->rules.blocks; i++)
+        f->block_inverse[i] = arena_take(
+            arena, scaling_count(SCALED_VECTORS, widest(m), m->sizes.rows), sizeof(float));
+    for (int i = 0; i < m->parameters.tensor_count; i++)
+        lay_out_weight(f, &f->weights[i], arena);
 }
 
 static int clear(struct model *m, float *memory, int64_t count, struct error *err)
@@ -190,16 +210,21 @@ static void cast(struct model *m, struct device_plan *plan, const struct operand
     run_quantize(plan, compute(m), o);
 }
 
-void fp8_input_lay_out(struct fp8_input *input, struct arena *arena)
+void fp8_input_lay_out(struct model *m, struct fp8_input *input, int64_t in, struct arena *arena)
 {
-    input->inverse = arena_take(arena, INVERSE_STRIDE, sizeof(float));
+    input->inverse = arena_take(
+        arena,
+        m->fp8.rules.blocks ? scaling_count(SCALED_VECTORS, in, m->sizes.rows) : INVERSE_STRIDE,
+        sizeof(float));
 }
 
 struct operand_scale fp8_input_scale(struct model *m, int tensor, const struct fp8_input *input)
 {
     struct operand_scale scale = scale_of(m, tensor, SCALED_INPUT);
 
-    if (input && input->inverse)
+    if (m->fp8.rules.blocks)
+        scale.inverse = m->fp8.block_inverse[0];
+    else if (input && input->inverse)
         scale.inverse = input->inverse;
     return scale;
 }
@@ -210,8 +235,31 @@ void fp8_cast_input(struct model *m, struct device_plan *plan, int tensor,
     const struct operand_scale scale = fp8_input_scale(m, tensor, input);
 
     cast(m, plan, &scale,
-         &(struct quantize_operands){
-             .x = x, .rows = rows, .columns = input ? input->columns : NULL});
+         &(struct quantize_operands){.x = x,
+                                     .rows = rows,
+                                     .columns = input ? input->columns : NULL,
+                                     .columns_inverse = input ? input->inverse : NULL});
+}
+
+/* The scale of a weight in the layout (out, in), or with 'turned' (in, out). */
+static struct operand_scale weight_scale(struct model *m, int tensor, int turned)
+{
+    const struct fp8_weight *w = &m->fp8.weights[tensor];
+    struct operand_scale scale = scale_of(m, tensor, SCALED_WEIGHT);
+
+    if (m->fp8.rules.blocks)
+        scale.inverse = turned ? w->columns_inverse : w->rows_inverse;
+    return scale;
+}
+
+/* The scale of a gradient in scratch[0], or with 'turned' in scratch[1]. */
+static struct operand_scale gradient_scale(struct model *m, int tensor, int turned)
+{
+    struct operand_scale scale = scale_of(m, tensor, SCALED_GRADIENT);
+
+    if (m->fp8.rules.blocks)
+        scale.inverse = m->fp8.block_inverse[turned];
+    return scale;
 }
 
 void fp8_forward(struct model *m, const struct linear *linear, int tensor,
@@ -221,12 +269,13 @@ void fp8_forward(struct model *m, const struct linear *linear, int tensor,
 
     if (!linear->fp8)
         return;
-    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+    o->weight_scale = weight_scale(m, tensor, 0);
     if (f->fresh)
         cast(m, linear->cast_weight, &o->weight_scale,
              &(struct quantize_operands){.x = weight(m, tensor),
                                          .rows = f->weights[tensor].rows,
-                                         .columns = f->weights[tensor].columns});
+                                         .columns = f->weights[tensor].columns,
+                                         .columns_inverse = f->weights[tensor].columns_inverse});
     if (!(linear->fp8 & PRODUCT_FORWARD))
         return;
     if (!linear->input_cast) {
@@ -244,13 +293,14 @@ void fp8_dgrad(struct model *m, const struct linear *linear, int tensor,
 
     if (!linear->fp8)
         return;
-    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
-    o->weight_scale = scale_of(m, tensor, SCALED_WEIGHT);
+    o->dy_scale = gradient_scale(m, tensor, 0);
+    o->weight_scale = weight_scale(m, tensor, 1);
     cast(m, linear->cast_gradient, &o->dy_scale,
          &(struct quantize_operands){.x = linear->gradient ? o->pre : o->dy,
                                      .dy = o->dy,
                                      .rows = f->scratch[0],
                                      .columns = linear->fp8 & PRODUCT_WGRAD ? f->scratch[1] : NULL,
+                                     .columns_inverse = f->block_inverse[1],
                                      .dbias = dbias,
                                      .accumulate = accumulate});
     o->dy = f->scratch[0];
@@ -266,12 +316,17 @@ void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
     if (!(linear->fp8 & PRODUCT_WGRAD))
         return;
     o->x_scale = fp8_input_scale(m, tensor, input);
-    if (!input || !input->columns)
+    if (input && input->columns) {
+        o->x = input->columns;
+        o->x_scale.inverse = input->inverse;
+    } else {
         cast(m, linear->cast_input, &o->x_scale,
-             &(struct quantize_operands){.x = o->x, .columns = f->scratch[0]});
-    o->x = input && input->columns ? input->columns : f->scratch[0];
+             &(struct quantize_operands){
+                 .x = o->x, .columns = f->scratch[0], .columns_inverse = f->block_inverse[0]});
+        o->x = f->scratch[0];
+    }
     o->dy = f->scratch[1];
-    o->dy_scale = scale_of(m, tensor, SCALED_GRADIENT);
+    o->dy_scale = gradient_scale(m, tensor, 1);
 }
 
 /* --- The end of a step -------------------------------------------------------------------------

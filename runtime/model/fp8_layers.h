@@ -5,9 +5,11 @@
  * Weights are cast once per step, by the forward pass of its first micro-batch. Inputs and
  * gradients are cast where a product needs them, and their fp8 copies live until the next product;
  * only the output of a norm that casts it (struct block) and the transposed values of GELU are kept
- * in fp8 from the forward to the backward pass. The scaling state has an entry for every linear
- * layer of the whole model on every rank, so it does not depend on the layout: at the end of a step
- * one all-reduce over all ranks combines the amaxes.
+ * in fp8 from the forward to the backward pass. With blockwise scaling no norm casts its output:
+ * the transposed values of wgrad are rounded from those in bf16, not from the fp8 ones of the
+ * forward pass. The scaling state has an entry for every linear layer of the whole model on every
+ * rank, so it does not depend on the layout: at the end of a step one all-reduce over all ranks
+ * combines the amaxes.
  */
 #ifndef MEGATRON_FP8_LAYERS_H
 #define MEGATRON_FP8_LAYERS_H
@@ -21,7 +23,7 @@ enum linear_kind { LINEAR_QKV, LINEAR_PROJECTION, LINEAR_FC1, LINEAR_FC2, LINEAR
 enum { PRODUCT_FORWARD = 1, PRODUCT_DGRAD = 2, PRODUCT_WGRAD = 4 };
 
 /* Sizes of fp8 matrices are multiples of this. */
-enum { FP8_UNIT = 16 };
+int64_t fp8_unit(const struct model_config *config);
 
 /* Inverse scales are this many floats apart: a product takes them only from multiples of 16 bytes.
  */
@@ -55,6 +57,8 @@ struct fp8_weight {
     int64_t entry;        /* first tensor of its layer in the scaling state; -1: not fp8 */
     int products;         /* of its layer that are fp8 */
     void *rows, *columns; /* (out, in), (in, out); NULL if not needed */
+    int64_t in, out;
+    float *rows_inverse, *columns_inverse; /* of blockwise scaling: 1 / the scales of both */
 };
 
 /* Of a model. */
@@ -62,13 +66,14 @@ struct fp8_layers {
     struct scaling_rules rules;
     struct fp8_weight *weights; /* one per tensor of the model; NULL: no fp8 */
     struct device_plan *end;
-    int fresh;        /* the pass casts weights */
-    int records;      /* the pass records amaxes */
-    int settled;      /* no scale is 0: none has to be found from a tensor itself */
-    float *kept;      /* device memory of the scaling state; see fp8_layers_kept */
-    float *amax;      /* (count) */
-    float *inverse;   /* (count, INVERSE_STRIDE), of which the first is used */
-    void *scratch[2]; /* an input or a gradient by row; a gradient by column */
+    int fresh;               /* the pass casts weights */
+    int records;             /* the pass records amaxes */
+    int settled;             /* no scale is 0: none has to be found from a tensor itself */
+    float *kept;             /* device memory of the scaling state; see fp8_layers_kept */
+    float *amax;             /* (count) */
+    float *inverse;          /* (count, INVERSE_STRIDE), of which the first is used */
+    void *scratch[2];        /* an input or a gradient by row; a gradient by column */
+    float *block_inverse[2]; /* blockwise: 1 / the scales of both */
 };
 
 /* The scaling state that outlives a step: the position in the history (an int32), then the scales
@@ -87,11 +92,11 @@ void fp8_layers_destroy(struct model *m);
 /* An input whose cast is kept from the forward to the backward pass of a micro-batch. */
 struct fp8_input {
     void *columns;  /* (in, R) written by the forward pass, or NULL: wgrad makes it */
-    float *inverse; /* 1 / its scale; NULL: nothing is kept */
+    float *inverse; /* 1 / its scale, blockwise those of 'columns'; NULL: nothing is kept */
 };
 
-/* Lay out 'inverse'. */
-void fp8_input_lay_out(struct fp8_input *input, struct arena *arena);
+/* Lay out 'inverse' for an input with 'in' columns. */
+void fp8_input_lay_out(struct model *m, struct fp8_input *input, int64_t in, struct arena *arena);
 
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
  * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */

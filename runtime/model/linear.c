@@ -11,10 +11,12 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
                                         .cols = spec->in,
                                         .from = m->config.type,
                                         .to = TYPE_E4M3,
-                                        .margin = rules->margin}};
+                                        .margin = rules->margin,
+                                        .part = rules->blocks ? SCALED_SQUARES : SCALED_WHOLE}};
 
     planner_make(planner, &linear->cast_weight, &op);
     op.quantize.rows = spec->rows;
+    op.quantize.part = rules->blocks ? SCALED_VECTORS : SCALED_WHOLE;
     if (spec->input_cast)
         op.quantize.from = TYPE_E4M3;
     op.quantize.source = spec->input;
@@ -47,6 +49,13 @@ static struct linear_types types_of(const struct model *m, const struct linear_s
     return types;
 }
 
+static void choose_types(const struct model *m, const struct linear_spec *spec, int product,
+                         struct linear_shape *shape)
+{
+    shape->types = types_of(m, spec, product);
+    shape->blocks = m->fp8.rules.blocks && spec->fp8 & product;
+}
+
 void linear_plan(struct planner *planner, struct model *m, struct linear *linear,
                  const struct linear_spec *spec)
 {
@@ -56,7 +65,6 @@ void linear_plan(struct planner *planner, struct model *m, struct linear *linear
                                .rows = spec->rows,
                                .in = spec->in,
                                .out = spec->out,
-                               .types = types_of(m, spec, PRODUCT_FORWARD),
                                .bias = spec->bias,
                                .activation = spec->activation,
                                .save_pre = spec->activation != ACTIVATION_NONE && trains(m),
@@ -66,17 +74,18 @@ void linear_plan(struct planner *planner, struct model *m, struct linear *linear
     linear->input_cast = spec->input_cast;
     if (spec->fp8)
         plan_casts(planner, m, linear, spec);
+    choose_types(m, spec, PRODUCT_FORWARD, &op.linear);
     planner_make(planner, &linear->forward, &op);
     if (!trains(m))
         return;
     op.kind = OPERATION_LINEAR_DGRAD;
-    op.linear.types = types_of(m, spec, PRODUCT_DGRAD);
+    choose_types(m, spec, PRODUCT_DGRAD, &op.linear);
     op.linear.activation = spec->before;
     op.linear.bias = spec->before_bias;
     op.linear.save_pre = 0;
     planner_make(planner, &linear->dgrad, &op);
     op.kind = OPERATION_LINEAR_WGRAD;
-    op.linear.types = types_of(m, spec, PRODUCT_WGRAD);
+    choose_types(m, spec, PRODUCT_WGRAD, &op.linear);
     op.linear.activation = ACTIVATION_NONE;
     op.linear.bias = spec->wgrad_bias && !(spec->fp8 & PRODUCT_WGRAD);
     planner_make(planner, &linear->wgrad, &op);

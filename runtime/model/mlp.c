@@ -101,7 +101,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     if (keep == KEEP_ALL && !is_fused(m, block))
         a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
     if (keep == KEEP_ALL && keeps_columns(m, block)) {
-        fp8_input_lay_out(&a->fc2_input, arena);
+        fp8_input_lay_out(m, &a->fc2_input, m->sizes.ffn, arena);
         a->fc2_input.columns = arena_take(arena, m->sizes.rows * m->sizes.ffn, 1);
     }
 }

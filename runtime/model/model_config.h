@@ -56,7 +56,7 @@ enum architecture {
 /* fp8 in the products of linear layers; see fp8_layers.h. hybrid: gradients are e5m2, all else is
  * e4m3. */
 enum fp8_format { FP8_NONE, FP8_E4M3, FP8_HYBRID };
-enum fp8_recipe { FP8_DELAYED, FP8_TENSORWISE };
+enum fp8_recipe { FP8_DELAYED, FP8_TENSORWISE, FP8_BLOCKWISE };
 
 struct fp8_config {
     enum fp8_format format;

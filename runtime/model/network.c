@@ -132,7 +132,8 @@ static void append(struct network *n, int chunk, const struct row *rows, const s
 }
 
 /* A norm whose output only one linear layer takes, in both of its products in fp8, casts it. With
- * tensor parallelism the output is gathered first; a model that generates has no wgrad. */
+ * tensor parallelism the output is gathered first; a model that generates has no wgrad; blockwise
+ * scales of wgrad are those of other blocks. */
 static void choose_casts(struct network *n, const struct model_config *config,
                          const struct layout *layout, int first)
 {
@@ -145,7 +146,7 @@ static void choose_casts(struct network *n, const struct model_config *config,
 
         norm->casts =
             norm->fp8 && norm->kind == &norm_block && norm->name && next->linear_count > 0 &&
-            layout->tp == 1 && config->cache == 0 &&
+            layout->tp == 1 && config->cache == 0 && config->fp8.recipe != FP8_BLOCKWISE &&
             (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
     }
 }

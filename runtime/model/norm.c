@@ -84,7 +84,7 @@ void norm_lay_out(struct model *m, const struct block *block, void *memory, stru
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
 
     if (block->casts)
-        fp8_input_lay_out(&a->cast, arena);
+        fp8_input_lay_out(m, &a->cast, m->sizes.hidden, arena);
     if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
         return;
     a->sum = a->stream = arena_take(arena, part, size);

@@ -17,19 +17,15 @@ void arguments_fp8_default(struct arguments *a)
 
 static int check_recipe(const struct arguments *a, struct error *err)
 {
-    if (a->fp8.recipe == RECIPE_BLOCKWISE)
-        return error_set(err, "--fp8-recipe blockwise is not supported: scales of 128 x 128 blocks "
-                              "need casts that these kernels do not have; use delayed or "
-                              "tensorwise");
     if (a->fp8.recipe == RECIPE_MXFP8)
         return error_set(err, "--fp8-recipe mxfp8 is not supported: its block scales need a "
-                              "Blackwell GPU; use delayed or tensorwise");
+                              "Blackwell GPU; use delayed, tensorwise or blockwise");
     if (a->fp8.param_gather)
         return error_set(err, "--fp8-param-gather is not supported: parameters are gathered in the "
                               "type of --bf16 and cast to fp8 afterwards; drop it");
     if (a->fp8.first_last && a->fp8.recipe == RECIPE_DELAYED)
         return error_set(err, "--first-last-layers-bf16 cannot be used with delayed scaling; use "
-                              "--fp8-recipe tensorwise");
+                              "--fp8-recipe tensorwise or blockwise");
     if (a->fp8.first_last && a->fp8.start_layers + a->fp8.end_layers >= a->num_layers)
         return error_set(err,
                          "--num-layers-at-start-in-bf16=%" PRId64
@@ -50,10 +46,16 @@ static int check_type(const struct arguments *a, struct error *err)
     return 0;
 }
 
+static const char *blockwise_words(const struct fp8_config *f)
+{
+    return f->recipe == FP8_BLOCKWISE ? " with blockwise scaling" : "";
+}
+
 int arguments_fp8(struct arguments *a, struct error *err)
 {
     struct fp8_config *f = &a->model_config.fp8;
     struct model_sizes sizes;
+    int64_t unit;
     int any = 0;
 
     if (a->fp8.format < 0)
@@ -62,7 +64,9 @@ int arguments_fp8(struct arguments *a, struct error *err)
         return -1;
     *f = (struct fp8_config){
         .format = a->fp8.format == 0 ? FP8_E4M3 : FP8_HYBRID,
-        .recipe = a->fp8.recipe == RECIPE_DELAYED ? FP8_DELAYED : FP8_TENSORWISE,
+        .recipe = a->fp8.recipe == RECIPE_DELAYED      ? FP8_DELAYED
+                  : a->fp8.recipe == RECIPE_TENSORWISE ? FP8_TENSORWISE
+                                                       : FP8_BLOCKWISE,
         .margin = a->fp8.margin,
         .history = a->fp8.history,
         .most_recent = a->fp8.algorithm == 0,
@@ -74,20 +78,22 @@ int arguments_fp8(struct arguments *a, struct error *err)
     sizes = model_sizes(&a->model_config, &a->layout);
     for (int kind = 0; kind < LINEAR_KINDS; kind++)
         any |= fp8_products(&a->model_config, &sizes, (enum linear_kind)kind);
-    if (sizes.rows % FP8_UNIT)
+    unit = fp8_unit(&a->model_config);
+    if (sizes.rows % unit)
         return error_set(err,
-                         "fp8 needs a number of tokens per rank that is a multiple of %d; "
+                         "fp8%s: the number of tokens per rank must be a multiple of %" PRId64 "; "
                          "--micro-batch-size x --seq-length / --context-parallel-size is %" PRId64
                          "; change one of them",
-                         FP8_UNIT, sizes.rows);
+                         blockwise_words(f), unit, sizes.rows);
     if (!any)
         return error_set(err,
-                         "fp8 needs linear layers whose sizes are multiples of %d, and this model "
-                         "has none: --hidden-size=%" PRId64 ", --ffn-hidden-size=%" PRId64
-                         ", --kv-channels=%" PRId64 ", --tensor-model-parallel-size=%" PRId64
+                         "fp8%s needs linear layers whose sizes are multiples of %" PRId64
+                         ", and this model has none: --hidden-size=%" PRId64
+                         ", --ffn-hidden-size=%" PRId64 ", --kv-channels=%" PRId64
+                         ", --tensor-model-parallel-size=%" PRId64
                          "; drop --fp8-format or change these",
-                         FP8_UNIT, a->hidden_size, a->ffn_hidden_size, a->kv_channels,
-                         a->layout.tp);
+                         blockwise_words(f), unit, a->hidden_size, a->ffn_hidden_size,
+                         a->kv_channels, a->layout.tp);
     return 0;
 }
 
@@ -105,8 +111,9 @@ static void print_exceptions(const struct arguments *a, const struct model_sizes
         if (!fp8_products(&a->model_config, sizes, (enum linear_kind)kind))
             fprintf(stream,
                     " > fp8: %s of every layer stays in %s: its %" PRId64 " inputs and %" PRId64
-                    " outputs per rank are not both multiples of %d\n",
-                    linear_kind_name((enum linear_kind)kind), other, in, out, FP8_UNIT);
+                    " outputs per rank are not both multiples of %" PRId64 "\n",
+                    linear_kind_name((enum linear_kind)kind), other, in, out,
+                    fp8_unit(&a->model_config));
     }
     if (f->first_bf16 > 0)
         fprintf(stream, " > fp8: the first %" PRId64 " layers stay in %s\n", f->first_bf16, other);
@@ -130,6 +137,8 @@ void arguments_print_fp8(const struct arguments *a, FILE *stream)
             f->format == FP8_HYBRID ? "e4m3, their gradients in e5m2" : "e4m3");
     if (f->recipe == FP8_TENSORWISE)
         fprintf(stream, ", tensorwise scaling");
+    else if (f->recipe == FP8_BLOCKWISE)
+        fprintf(stream, ", blockwise scaling by powers of two");
     else
         fprintf(stream, ", delayed scaling by the %s amax of %" PRId64 " step%s, margin %" PRId64,
                 f->most_recent ? "most recent" : "largest", f->history, f->history == 1 ? "" : "s",

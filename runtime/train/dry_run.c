@@ -13,12 +13,12 @@
 static const struct card {
     const char *name;
     double memory;
-    int fp8;
-} cards[] = {{"A100-40", 39.4, 0},
-             {"A100-80", 79.1, 0},
-             {"H100", 79.1, 1},
-             {"H200", 139.7, 1},
-             {"B200", 178.3, 1}};
+    int fp8, fp8_blocks; /* has fp8, also with blockwise scales */
+} cards[] = {{"A100-40", 39.4, 0, 0},
+             {"A100-80", 79.1, 0, 0},
+             {"H100", 79.1, 1, 1},
+             {"H200", 139.7, 1, 1},
+             {"B200", 178.3, 1, 0}};
 
 enum { CARDS = sizeof(cards) / sizeof(cards[0]) };
 
@@ -106,7 +106,9 @@ static int find_fullest(const struct arguments *a, struct use uses[USES], int64_
 /* Has the card what the run computes in? */
 static int has_type(const struct arguments *a, const struct card *card)
 {
-    return a->model_config.fp8.format == FP8_NONE || card->fp8;
+    const struct fp8_config *fp8 = &a->model_config.fp8;
+
+    return fp8->format == FP8_NONE || (fp8->recipe == FP8_BLOCKWISE ? card->fp8_blocks : card->fp8);
 }
 
 static int fits_card(const struct arguments *a, const struct card *card, double total)
@@ -139,7 +141,7 @@ static void print_verdict(const struct arguments *a, const struct use uses[USES]
     for (int i = 0; i < CARDS; i++) {
         fitting += total <= cards[i].memory;
         if (!has_type(a, &cards[i]))
-            printf("  %s: no fp8\n", cards[i].name);
+            printf("  %s: no fp8%s\n", cards[i].name, cards[i].fp8 ? " with blockwise scales" : "");
         else if (total > cards[i].memory)
             printf("  %s: %.1f GiB too much; the largest part is: %s (%.1f GiB)\n", cards[i].name,
                    total - cards[i].memory, uses[largest].name, uses[largest].gib);

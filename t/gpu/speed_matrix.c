@@ -18,7 +18,7 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
     now = (struct operation){
         .kind = OPERATION_LINEAR_FORWARD,
         .linear = {rows, in, out, linear_types(TYPE_BF16), bias && gelu_out >= 0,
-                   gelu_out > 0 ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, gelu_out > 0}};
+                   gelu_out > 0 ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, gelu_out > 0, 0}};
     s[0] = input(rows * in, 1, 0);
     s[1] = input(in * out, 0.02, 0);
     s[2] = input(out, 0.1, 0);
@@ -30,7 +30,7 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_DGRAD,
                              .linear = {rows, in, out, linear_types(TYPE_BF16), gelu_in,
-                                        gelu_in ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, 0}};
+                                        gelu_in ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, 0, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(in * out, 0.02, 0);
     s[2] = gelu_in ? input(rows * in, 1, 0) : -1;
@@ -42,7 +42,7 @@ void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_WGRAD,
                              .linear = {rows, in, out, linear_types(TYPE_BF16),
-                                        bias && gelu_out == 0, ACTIVATION_NONE, 0}};
+                                        bias && gelu_out == 0, ACTIVATION_NONE, 0, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(rows * in, 1, 0);
     s[2] = output(in * out, 1);

@@ -108,7 +108,8 @@ void fill(void *out, int64_t count, enum device_type type, double value)
 static void convert(const void *from, enum device_type a, void *to, enum device_type b,
                     int64_t count)
 {
-    struct operation operation = {.kind = OPERATION_CONVERT, .convert = {count, a, b}};
+    struct operation operation = {.kind = OPERATION_CONVERT,
+                                  .convert = {.count = count, .from = a, .to = b}};
     struct device_plan *made = plan(&operation);
     struct convert_operands o = {from, to};
 

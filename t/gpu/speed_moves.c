@@ -132,7 +132,11 @@ void measure_embeddings(const struct model *m, int64_t rows, int large, int chec
 
     begin();
     now = (struct operation){.kind = OPERATION_EMBEDDING,
-                             .embedding = {rows, m->hidden, 0, table, TYPE_BF16, second, 0}};
+                             .embedding = {.rows = rows,
+                                           .cols = m->hidden,
+                                           .table_rows = table,
+                                           .type = TYPE_BF16,
+                                           .second = second}};
     s[0] = integers(rows, table, large ? SCATTERED : 0);
     s[1] = input(table * m->hidden, 1, 0);
     s[2] = second ? integers(rows, m->sequence, 1) : -1;
@@ -141,9 +145,12 @@ void measure_embeddings(const struct model *m, int64_t rows, int large, int chec
     measure("embedding", run_now, make_now,
             all + read * row + (second ? (double)m->sequence * row : 0), 0, 1, 5e-3, check);
     begin();
-    now =
-        (struct operation){.kind = OPERATION_EMBEDDING_BACKWARD,
-                           .embedding = {rows, m->hidden, 0, m->vocabulary, TYPE_BF16, second, 0}};
+    now = (struct operation){.kind = OPERATION_EMBEDDING_BACKWARD,
+                             .embedding = {.rows = rows,
+                                           .cols = m->hidden,
+                                           .table_rows = m->vocabulary,
+                                           .type = TYPE_BF16,
+                                           .second = second}};
     s[0] = integers(rows, m->vocabulary, 0);
     s[1] = input(rows * m->hidden, 1, 0);
     s[2] = output(m->vocabulary * m->hidden, 1);
@@ -164,9 +171,13 @@ void measure_losses(const struct model *m, int64_t rows, int check)
     struct step_state state = {.loss_scale = 1};
 
     begin();
-    now = (struct operation){
-        .kind = OPERATION_CROSS_ENTROPY_PARTIAL,
-        .cross_entropy = {rows, m->vocabulary, 0, m->vocabulary - 47, TYPE_BF16, 1, 1, 0}};
+    now = (struct operation){.kind = OPERATION_CROSS_ENTROPY_PARTIAL,
+                             .cross_entropy = {.rows = rows,
+                                               .cols = m->vocabulary,
+                                               .vocabulary = m->vocabulary - 47,
+                                               .type = TYPE_BF16,
+                                               .parts = 1,
+                                               .backward = 1}};
     s[0] = input(rows * m->vocabulary, 1, 0);
     s[1] = integers(rows, m->vocabulary - 47, 0);
     s[2] = output(rows * 3, 1);
@@ -197,12 +208,17 @@ void measure_optimizer(const struct model *m, int check)
         .lr = 1e-3f, .weight_decay = 0.1f, .grad_factor = 1, .correction1 = 1, .correction2 = 1};
 
     begin();
-    now = (struct operation){.kind = OPERATION_SQUARE_SUM, .square_sum = {count}};
+    now = (struct operation){.kind = OPERATION_SQUARE_SUM, .square_sum = {.count = count}};
     s[0] = input(count, 1, 1);
     s[1] = input(2, 0, 1);
     measure("square sum", run_now, make_now, (double)count * 4, 0, 1, 1e-6, 0);
     now = (struct operation){.kind = OPERATION_ADAM,
-                             .adam = {count, count - 1000, 0.9, 0.95, 1e-8, TYPE_BF16}};
+                             .adam = {.count = count,
+                                      .decayed = count - 1000,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.95,
+                                      .epsilon = 1e-8,
+                                      .type = TYPE_BF16}};
     s[1] = input(count, 0.02, 1);
     s[2] = input(count, 0, 1);
     s[3] = input(count, 0, 1);

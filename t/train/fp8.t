@@ -100,10 +100,9 @@ done <<'EOT'
 --fp8-format e5m2|--fp8-format=e5m2 is unknown; use e4m3.hybrid
 --fp8-format hybrid --fp8-amax-history-len 0|--fp8-amax-history-len=0
 --fp8-format hybrid --fp8-margin 99|--fp8-margin=99
---fp8-format hybrid --fp8-recipe blockwise|--fp8-recipe blockwise is not supported: .*; use delayed or tensorwise
---fp8-format hybrid --fp8-recipe mxfp8|--fp8-recipe mxfp8 is not supported: .*; use delayed or tensorwise
+--fp8-format hybrid --fp8-recipe mxfp8|--fp8-recipe mxfp8 is not supported: .*; use delayed, tensorwise or blockwise
 --fp8-format hybrid --fp8-param-gather|--fp8-param-gather is not supported
---fp8-format hybrid --first-last-layers-bf16|cannot be used with delayed scaling; use --fp8-recipe tensorwise
+--fp8-format hybrid --first-last-layers-bf16|cannot be used with delayed scaling; use --fp8-recipe tensorwise or blockwise
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 3|leave none of the 4 layers in fp8
 --fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; use --bf16
 --fp8-format hybrid --seq-length 24 --micro-batch-size 1|multiple of 16; --micro-batch-size x --seq-length / --context-parallel-size is 24

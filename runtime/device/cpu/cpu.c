@@ -66,6 +66,12 @@ static int cpu_supports(struct device *device, enum device_type type)
     return type == TYPE_FP32 || type_is_fp8(type);
 }
 
+static int cpu_supports_blocks(struct device *device)
+{
+    (void)device;
+    return 1;
+}
+
 /* Arenas use huge pages if available: the first touch of small pages takes longer than filling them
  * from a file. */
 static void *cpu_allocate(struct device *device, size_t bytes, struct error *err)
@@ -251,6 +257,7 @@ struct device *cpu_device_open(const struct device_options *options, struct erro
         .fail = cpu_fail,
         .memory = cpu_memory,
         .supports = cpu_supports,
+        .supports_blocks = cpu_supports_blocks,
         .allocate = cpu_allocate,
         .release = cpu_release,
         .host_allocate = cpu_allocate,

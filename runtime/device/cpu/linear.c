@@ -123,49 +123,79 @@ static void product_run(struct cpu_plan *plan, struct product *p)
 
 /* --- fp8 -------------------------------------------------------------------------------------- */
 
+/* A factor (rows, depth) of a product that sums over 'depth'. */
+struct factor {
+    const void *bytes;
+    enum device_type type;
+    enum scaled_part part;
+    const float *inverse;
+};
+
 struct decoding {
-    const uint8_t *from;
+    const struct factor *factor;
     float *to;
-    int64_t count, parts;
+    int64_t rows, depth, parts;
     float numbers[256];
 };
 
+/* With blockwise scales the numbers are multiplied by powers of two here, which is exact. */
 static void decode_part(void *context, int64_t i)
 {
     const struct decoding *d = context;
-    int64_t last = cpu_part(d->count, d->parts, i + 1);
+    const struct factor *f = d->factor;
+    const uint8_t *from = f->bytes;
+    int64_t last = cpu_part(d->rows, d->parts, i + 1);
 
-    for (int64_t e = cpu_part(d->count, d->parts, i); e < last; e++)
-        d->to[e] = d->numbers[d->from[e]];
+    for (int64_t r = cpu_part(d->rows, d->parts, i); r < last; r++)
+        for (int64_t at = 0; at < d->depth; at += SCALING_BLOCK) {
+            int64_t end = at + SCALING_BLOCK < d->depth ? at + SCALING_BLOCK : d->depth;
+            float scale = f->part == SCALED_WHOLE
+                              ? 1
+                              : f->inverse[scaling_place(f->part, d->rows, d->depth, r, at)];
+
+            for (int64_t e = r * d->depth + at; e < r * d->depth + end; e++)
+                d->to[e] = d->numbers[from[e]] * scale;
+        }
 }
 
-static void decode(struct cpu_plan *plan, const void *from, enum device_type type, float *to,
-                   int64_t count)
+static void decode(struct cpu_plan *plan, const struct factor *factor, float *to, int64_t rows,
+                   int64_t depth)
 {
-    struct decoding d = {from, to, count, threads_count(plan->threads), {0}};
+    struct decoding d = {factor, to, rows, depth, threads_count(plan->threads), {0}};
 
     for (int byte = 0; byte < 256; byte++)
-        d.numbers[byte] = fp8_decode((uint8_t)byte, type);
+        d.numbers[byte] = fp8_decode((uint8_t)byte, factor->type);
     threads_run(plan->threads, d.parts, decode_part, &d);
 }
 
-/* The numbers of an fp8 product as fp32 matrices: A (m, k) and the transpose of B (n, k). Scales
- * are applied to their product, as tensor cores do. */
-static void product_of_fp8(struct cpu_plan *plan, struct product *p, const void *a,
-                           enum device_type a_type, const void *b, enum device_type b_type,
-                           float scale)
+/* Weights have scales of squares, other factors of vectors. */
+static struct factor factor_of(const struct cpu_plan *plan, const void *bytes,
+                               enum device_type type, const struct operand_scale *scale,
+                               int is_weight)
+{
+    enum scaled_part part = !plan->operation.linear.blocks ? SCALED_WHOLE
+                            : is_weight                    ? SCALED_SQUARES
+                                                           : SCALED_VECTORS;
+
+    return (struct factor){bytes, type, part, scale->inverse};
+}
+
+/* The numbers of an fp8 product as fp32 matrices: A (m, k) and the transpose of B (n, k). Scales of
+ * whole factors are applied to their product, as tensor cores do. */
+static void product_of_fp8(struct cpu_plan *plan, struct product *p, struct factor a,
+                           struct factor b)
 {
     float *decoded = plan->workspace;
 
-    decode(plan, a, a_type, decoded, p->m * p->k);
-    decode(plan, b, b_type, decoded + p->m * p->k, p->n * p->k);
+    decode(plan, &a, decoded, p->m, p->k);
+    decode(plan, &b, decoded + p->m * p->k, p->n, p->k);
     p->a = decoded;
     p->lda = p->k;
     p->a_transposed = 0;
     p->b = decoded + p->m * p->k;
     p->ldb = p->k;
     p->b_transposed = 1;
-    p->alpha = scale;
+    p->alpha = a.part == SCALED_WHOLE ? *a.inverse * *b.inverse : 1;
 }
 
 static int is_fp8(const struct cpu_plan *plan)
@@ -201,6 +231,9 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
         return cpu_refuse_type(err);
     if (other == TYPE_E5M2 && (wgrad ? s->types.y : s->types.weight) == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
+    if (s->blocks && (s->rows | s->in | s->out) % SCALING_BLOCK)
+        return error_bug(err, "an fp8 linear layer with blockwise scales needs multiples of %d",
+                         SCALING_BLOCK);
     return cpu_workspace(plan,
                          (is_narrow(plan) ? wide_bytes(s) : 0) +
                              sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
@@ -250,8 +283,8 @@ static void work_forward(struct cpu_plan *plan, const void *operands)
     };
 
     if (is_fp8(plan))
-        product_of_fp8(plan, &p, o->x, shape->types.x, o->weight, shape->types.weight,
-                       *o->x_scale.inverse * *o->weight_scale.inverse);
+        product_of_fp8(plan, &p, factor_of(plan, o->x, shape->types.x, &o->x_scale, 0),
+                       factor_of(plan, o->weight, shape->types.weight, &o->weight_scale, 1));
     product_run(plan, &p);
     if (gated)
         run_gate(plan, 0, shape->out / 2, &(struct swiglu_operands){.x = o->pre, .y = o->y});
@@ -278,8 +311,8 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
     };
 
     if (is_fp8(plan))
-        product_of_fp8(plan, &p, o->dy, shape->types.y, o->weight, shape->types.weight,
-                       *o->dy_scale.inverse * *o->weight_scale.inverse);
+        product_of_fp8(plan, &p, factor_of(plan, o->dy, shape->types.y, &o->dy_scale, 0),
+                       factor_of(plan, o->weight, shape->types.weight, &o->weight_scale, 1));
     product_run(plan, &p);
     if (gated)
         run_gate(plan, 1, shape->in,
@@ -332,8 +365,8 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
     };
 
     if (is_fp8(plan))
-        product_of_fp8(plan, &p, o->dy, shape->types.y, o->x, shape->types.x,
-                       *o->dy_scale.inverse * *o->x_scale.inverse);
+        product_of_fp8(plan, &p, factor_of(plan, o->dy, shape->types.y, &o->dy_scale, 0),
+                       factor_of(plan, o->x, shape->types.x, &o->x_scale, 0));
     product_run(plan, &p);
     if (is_narrow(plan)) {
         struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),

@@ -16,20 +16,21 @@ struct adam_constants {
     float beta1, beta2, epsilon, lr, factor, correction1, correction2;
 };
 
-/* Elements first .. last - 1 of the gradients; 'wide' is memory for them if they are not fp32. The
- * result is indexed like the gradients. */
+/* Elements first .. last - 1 of the gradients, as fp32; 'wide' is memory for them if they are of
+ * another type. */
 static const float *gradients(const void *from, enum device_type type, int64_t first, int64_t last,
                               float *wide)
 {
     const uint16_t *narrow = from;
 
     if (type == TYPE_FP32)
-        return from;
+        return (const float *)from + first;
     for (int64_t i = first; i < last; i++)
         wide[i - first] = bfloat_to_float(narrow[i]);
-    return wide - first;
+    return wide;
 }
 
+/* Update elements first .. last - 1; 'grad' are their gradients. */
 CPU_CLONES static void adam_range(const struct adam_operands *o, const float *restrict grad,
                                   const struct adam_constants *k, float decay, int64_t first,
                                   int64_t last)
@@ -38,7 +39,7 @@ CPU_CLONES static void adam_range(const struct adam_operands *o, const float *re
     float keep = 1.0f - k->lr * decay;
 
     for (int64_t i = first; i < last; i++) {
-        float g = grad[i] * k->factor;
+        float g = grad[i - first] * k->factor;
         float a = k->beta1 * m1[i] + (1.0f - k->beta1) * g;
         float b = k->beta2 * m2[i] + (1.0f - k->beta2) * g * g;
         float update = (a / k->correction1) / (sqrtf(b / k->correction2) + k->epsilon);
@@ -59,7 +60,7 @@ CPU_CLONES static void sgd_range(const struct adam_operands *o, const float *res
     float *restrict master = o->master, *restrict momentum = o->moment1;
 
     for (int64_t i = first; i < last; i++) {
-        float g = grad[i] * k->factor + decay * master[i];
+        float g = grad[i - first] * k->factor + decay * master[i];
 
         momentum[i] = k->beta1 * momentum[i] + g;
         master[i] -= k->lr * momentum[i];
@@ -90,11 +91,11 @@ static void adam_part(void *context, int64_t i)
 
     if (shape->kind == OPTIMIZER_SGD) {
         sgd_range(o, grad, &k, o->state->weight_decay, first, middle);
-        sgd_range(o, grad, &k, 0, middle, last);
+        sgd_range(o, grad + (middle - first), &k, 0, middle, last);
         return;
     }
     adam_range(o, grad, &k, o->state->weight_decay, first, middle);
-    adam_range(o, grad, &k, 0, middle, last);
+    adam_range(o, grad + (middle - first), &k, 0, middle, last);
     for (int64_t j = first; shape->half && j < last; j++)
         o->master[j] = half_to_float(float_to_half(o->master[j]));
 }
@@ -118,12 +119,12 @@ CPU_CLONES static void square_sum_part(void *context, int64_t i)
     float wide[BLOCK];
     const float *x = gradients(o->x, job->plan->operation.square_sum.type, first, last, wide);
     double lane[8] = {0}, total = 0;
-    int64_t e = first;
+    int64_t e = 0;
 
-    for (; e + 8 <= last; e += 8)
+    for (; e + 8 <= last - first; e += 8)
         for (int l = 0; l < 8; l++)
             lane[l] += (double)x[e + l] * x[e + l];
-    for (; e < last; e++)
+    for (; e < last - first; e++)
         lane[0] += (double)x[e] * x[e];
     for (int l = 0; l < 8; l++)
         total += lane[l];

@@ -151,8 +151,111 @@ void cpu_cast(struct cpu_plan *plan, const struct quantize_shape *shape, const f
         cpu_column_sums(plan->threads, job.x, shape->rows, shape->cols, o->dbias, o->accumulate);
 }
 
+/* --- Blockwise scales ------------------------------------------------------------------------- */
+
+struct blocks_job {
+    const struct quantize_shape *shape;
+    const float *x;
+    const struct quantize_operands *o;
+    uint32_t *largest; /* of each band of SCALING_BLOCK rows */
+};
+
+static uint32_t largest_of(const float *x, int64_t rows, int64_t cols, int64_t stride)
+{
+    uint32_t largest = 0;
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            uint32_t bits = magnitude(x[r * stride + c]);
+
+            largest = bits > largest ? bits : largest;
+        }
+    return largest;
+}
+
+/* A block of 'rows', with its place in the matrix. */
+static void cast_rows(const struct blocks_job *job, int64_t row, int64_t col, int64_t rows,
+                      float scale)
+{
+    const struct quantize_shape *s = job->shape;
+    uint8_t *to = job->o->rows;
+
+    job->o->inverse[scaling_place(s->part, s->rows, s->cols, row, col)] = 1.0f / scale;
+    for (int64_t r = row; r < row + rows; r++)
+        for (int64_t c = col; c < col + SCALING_BLOCK; c++)
+            to[r * s->cols + c] = fp8_encode(job->x[r * s->cols + c] * scale, s->to);
+}
+
+/* A block of 'columns', whose rows are columns of the matrix. */
+static void cast_columns(const struct blocks_job *job, int64_t row, int64_t col, int64_t cols,
+                         float scale)
+{
+    const struct quantize_shape *s = job->shape;
+    uint8_t *to = job->o->columns;
+
+    job->o->columns_inverse[scaling_place(s->part, s->cols, s->rows, col, row)] = 1.0f / scale;
+    for (int64_t c = col; c < col + cols; c++)
+        for (int64_t r = row; r < row + SCALING_BLOCK; r++)
+            to[c * s->rows + r] = fp8_encode(job->x[r * s->cols + c] * scale, s->to);
+}
+
+/* The blocks of 128 x 128 elements from (row, col) on: one square, or vectors both ways. */
+static void cast_square(const struct blocks_job *job, int64_t row, int64_t col)
+{
+    const struct quantize_shape *s = job->shape;
+    const float *x = job->x + row * s->cols + col, largest = fp8_largest(s->to);
+    int64_t height = s->part == SCALED_SQUARES ? SCALING_BLOCK : 1;
+
+    for (int64_t i = 0; i < SCALING_BLOCK && job->o->rows; i += height)
+        cast_rows(
+            job, row + i, col, height,
+            scaling_block_factor(
+                float_of(largest_of(x + i * s->cols, height, SCALING_BLOCK, s->cols)), largest));
+    for (int64_t i = 0; i < SCALING_BLOCK && job->o->columns; i += height)
+        cast_columns(job, row, col + i, height,
+                     scaling_block_factor(
+                         float_of(largest_of(x + i, SCALING_BLOCK, height, s->cols)), largest));
+}
+
+static void blocks_part(void *context, int64_t band)
+{
+    const struct blocks_job *job = context;
+    const struct quantize_shape *s = job->shape;
+    int64_t row = band * SCALING_BLOCK;
+
+    job->largest[band] = largest_of(job->x + row * s->cols, SCALING_BLOCK, s->cols, s->cols);
+    for (int64_t col = 0; col < s->cols; col += SCALING_BLOCK)
+        cast_square(job, row, col);
+}
+
+static void cast_blocks(struct cpu_plan *plan, const float *matrix,
+                        const struct quantize_operands *o)
+{
+    const struct quantize_shape *s = &plan->operation.quantize;
+    struct blocks_job job = {s, matrix, o, plan->workspace};
+    int64_t bands = s->rows / SCALING_BLOCK;
+
+    threads_run(plan->threads, bands, blocks_part, &job);
+    for (int64_t i = 0; i < bands && o->amax; i++)
+        if (job.largest[i] > magnitude(*o->amax))
+            *o->amax = float_of(job.largest[i]);
+    if (s->bias)
+        cpu_column_sums(plan->threads, matrix, s->rows, s->cols, o->dbias, o->accumulate);
+}
+
+static int blocks_fit(const struct quantize_shape *s)
+{
+    int64_t cols = s->source == QUANTIZE_GATE_GRADIENT ? 2 * SCALING_BLOCK : SCALING_BLOCK;
+
+    return s->part == SCALED_WHOLE || (s->rows % SCALING_BLOCK == 0 && s->cols % cols == 0);
+}
+
 static void work_quantize(struct cpu_plan *plan, const void *operands)
 {
+    if (plan->operation.quantize.part != SCALED_WHOLE) {
+        cast_blocks(plan, matrix_of(plan, operands), operands);
+        return;
+    }
     cpu_cast(plan, &plan->operation.quantize, matrix_of(plan, operands), operands);
 }
 
@@ -179,8 +282,11 @@ int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
         plan->work = work_scaling;
         return 0;
     }
+    if (!blocks_fit(shape))
+        return error_bug(err, "a cast to fp8 with blockwise scales needs multiples of %d",
+                         SCALING_BLOCK);
     if (shape->from == shape->to && type_is_fp8(shape->to) && shape->source == QUANTIZE_MATRIX &&
-        !shape->bias) {
+        !shape->bias && shape->part == SCALED_WHOLE) {
         plan->work = work_transpose;
         return 0;
     }

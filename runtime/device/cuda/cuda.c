@@ -132,6 +132,16 @@ static int supports(struct device *device, enum device_type type)
     return type == TYPE_FP32 || type == TYPE_BF16 || type == TYPE_FP16;
 }
 
+/* The library has blockwise scales from this version on, and for Hopper only: Blackwell has other
+ * blocks. */
+enum { CUBLASLT_BLOCKS = 120900 };
+
+static int supports_blocks(struct device *device)
+{
+    return ((struct cuda_device *)device)->capability == HOPPER &&
+           cublasLtGetVersion() >= CUBLASLT_BLOCKS && CUBLAS_VERSION >= CUBLASLT_BLOCKS;
+}
+
 static void *allocate(struct device *device, size_t bytes, struct error *err)
 {
     void *memory = NULL;
@@ -479,6 +489,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         .memory = memory_call,
         .health = health_call,
         .supports = supports,
+        .supports_blocks = supports_blocks,
         .allocate = allocate,
         .release = release,
         .host_allocate = host_allocate,

@@ -71,18 +71,52 @@ static int make_layout(cublasLtMatrixLayout_t *layout, enum device_type type, in
     return 0;
 }
 
-static int set(struct gemm *gemm, cublasLtMatmulDescAttributes_t name, const void *value,
-               size_t size)
+static int set(struct gemm *gemm, cublasLtMatmulDescAttributes_t attribute, const char *name,
+               const void *value, size_t size)
 {
-    return cublasLtMatmulDescSetAttribute(gemm->description, name, value, size) ? -1 : 0;
+    cublasStatus_t status =
+        cublasLtMatmulDescSetAttribute(gemm->description, attribute, value, size);
+
+    if (status)
+        gemm->failed = name, gemm->status = status;
+    return status ? -1 : 0;
 }
+
+#define SET(gemm, attribute, value) set(gemm, attribute, #attribute, &(value), sizeof(value))
 
 static int set_scales(struct gemm *gemm, const float *a, const float *b)
 {
-    return set(gemm, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof(a)) ||
-                   set(gemm, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof(b))
+    return SET(gemm, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, a) ||
+                   SET(gemm, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, b)
                ? -1
                : 0;
+}
+
+/* The scale modes of both factors. Without blocks none is set: an older library has no such
+ * attribute. */
+static int describe_parts(struct gemm *gemm)
+{
+#if CUBLAS_VERSION >= 120900
+    static const cublasLtMatmulMatrixScale_t modes[] = {
+        [SCALED_WHOLE] = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F,
+        [SCALED_VECTORS] = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
+        [SCALED_SQUARES] = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+    };
+    const struct gemm_shape *s = &gemm->shape;
+
+    if (s->part_a == SCALED_WHOLE && s->part_b == SCALED_WHOLE)
+        return 0;
+    return SET(gemm, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, modes[s->part_a]) ||
+                   SET(gemm, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, modes[s->part_b])
+               ? -1
+               : 0;
+#else
+    if (gemm->shape.part_a == SCALED_WHOLE && gemm->shape.part_b == SCALED_WHOLE)
+        return 0;
+    gemm->failed = "scale modes of this version of cuBLASLt";
+    gemm->status = CUBLAS_STATUS_NOT_SUPPORTED;
+    return -1;
+#endif
 }
 
 /* Which kernels can be used may depend on whether there are scales, so they are set before the
@@ -92,7 +126,7 @@ static int describe_fp8(struct gemm *gemm)
     int8_t fast = gemm->shape.fast != 0;
 
     return set_scales(gemm, gemm->context->workspace, gemm->context->workspace) ||
-                   set(gemm, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast))
+                   SET(gemm, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast) || describe_parts(gemm)
                ? -1
                : 0;
 }
@@ -108,14 +142,11 @@ static int describe(struct gemm *gemm)
     enum device_type type_b = is_fp8(s) ? s->fp8_b : s->type;
 
     if (cublasLtMatmulDescCreate(&gemm->description, CUBLAS_COMPUTE_32F, CUDA_R_32F) ||
-        set(gemm, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof(a)) ||
-        set(gemm, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof(b)) ||
-        set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof(epilogue)) ||
-        (has_bias(s->epilogue) &&
-         set(gemm, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof(bias))) ||
-        (has_aux(s->epilogue) &&
-         (set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &s->ldd, sizeof(s->ldd)) ||
-          set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, &aux, sizeof(aux)))))
+        SET(gemm, CUBLASLT_MATMUL_DESC_TRANSA, a) || SET(gemm, CUBLASLT_MATMUL_DESC_TRANSB, b) ||
+        SET(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue) ||
+        (has_bias(s->epilogue) && SET(gemm, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, bias)) ||
+        (has_aux(s->epilogue) && (SET(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s->ldd) ||
+                                  SET(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_DATA_TYPE, aux))))
         return -1;
     if (is_fp8(s) && describe_fp8(gemm))
         return -1;
@@ -156,10 +187,13 @@ static int candidates(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *result
     for (size_t i = 0; i < sizeof(alignments) / sizeof(*alignments) && !failed; i++)
         failed = cublasLtMatmulPreferenceSetAttribute(
             preference, alignments[i].name, &alignments[i].bytes, sizeof(alignments[i].bytes));
-    if (!failed &&
-        cublasLtMatmulAlgoGetHeuristic(gemm->context->handle, gemm->description, gemm->a, gemm->b,
-                                       gemm->d, gemm->d, preference, wanted, results, &found))
-        found = 0;
+    if (!failed) {
+        gemm->failed = "cublasLtMatmulAlgoGetHeuristic";
+        gemm->status = cublasLtMatmulAlgoGetHeuristic(gemm->context->handle, gemm->description,
+                                                      gemm->a, gemm->b, gemm->d, gemm->d,
+                                                      preference, wanted, results, &found);
+        found = gemm->status ? 0 : found;
+    }
     cublasLtMatmulPreferenceDestroy(preference);
     return found;
 }
@@ -169,10 +203,9 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
 {
     const float one = 1;
 
-    if ((has_bias(gemm->shape.epilogue) &&
-         set(gemm, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o->bias, sizeof(o->bias))) ||
+    if ((has_bias(gemm->shape.epilogue) && SET(gemm, CUBLASLT_MATMUL_DESC_BIAS_POINTER, o->bias)) ||
         (has_aux(gemm->shape.epilogue) &&
-         set(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &o->aux, sizeof(o->aux))))
+         SET(gemm, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, o->aux)))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (is_fp8(&gemm->shape) && set_scales(gemm, o->scale_a, o->scale_b))
         return CUBLAS_STATUS_INVALID_VALUE;
@@ -195,6 +228,10 @@ static void make_key(const struct gemm_shape *s, char *key, size_t size)
     used = strlen(key);
     if (is_fp8(s)) {
         snprintf(key + used, size - used, ":fp8-%d%d%d", s->fp8_a, s->fp8_b, s->fast);
+        used = strlen(key);
+    }
+    if (is_fp8(s) && (s->part_a != SCALED_WHOLE || s->part_b != SCALED_WHOLE)) {
+        snprintf(key + used, size - used, ":blocks-%d%d", s->part_a, s->part_b);
         used = strlen(key);
     }
     if ((s->alignment_a & s->alignment_b & s->alignment_d) < GEMM_ALIGNMENT)
@@ -289,10 +326,12 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
         return 0;
     found = candidates(gemm, results, wanted > GEMM_MOST_OFFERED ? GEMM_MOST_OFFERED : wanted);
     if (found == 0)
-        return error_set(err,
-                         "cuBLASLt has no kernel for the matrix product %s; install another "
-                         "version of CUDA, or change the model's sizes to multiples of 8",
-                         key);
+        return error_set(
+            err,
+            "cuBLASLt has no kernel for the matrix product %s (%s: %s); install another "
+            "version of CUDA, or change the model's sizes to multiples of %d",
+            key, gemm->failed ? gemm->failed : "preferences", cublasLtGetStatusName(gemm->status),
+            is_fp8(&gemm->shape) ? 16 : 8);
     gemm->algorithm = results[0].algo;
     gemm->provisional = 1;
     if (!scratch)
@@ -342,8 +381,11 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
     gemm->shape.alignment_b = usual_at_most(shape->alignment_b);
     gemm->shape.alignment_d = usual_at_most(shape->alignment_d);
     if (describe(gemm)) {
-        error_bug(err, "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64,
-                  shape->m, shape->n, shape->k);
+        error_bug(err,
+                  "cuBLASLt cannot describe a product of %" PRId64 "x%" PRId64 "x%" PRId64
+                  " (%s: %s)",
+                  shape->m, shape->n, shape->k, gemm->failed ? gemm->failed : "layouts",
+                  cublasLtGetStatusName(gemm->status));
         goto fail;
     }
     if (choose(gemm, scratch, err))

@@ -42,14 +42,15 @@ struct gemm_shape {
     uint32_t alignment_a, alignment_b, alignment_d;
     /* fp8 factors: the types of A and B, which are then transposed and not; 0 (fp32): 'type'. */
     enum device_type fp8_a, fp8_b;
-    int fast; /* fp8: accumulate with fewer bits */
+    int fast;                        /* fp8: accumulate with fewer bits */
+    enum scaled_part part_a, part_b; /* fp8: what shares a scale; not both squares */
 };
 
 struct gemm_operands {
     const void *a, *b;
     void *d;
     void *bias, *aux;
-    const float *scale_a, *scale_b; /* fp8: factors of A and B in device memory */
+    const float *scale_a, *scale_b; /* fp8: factors of A and B in device memory, as in scaling.h */
 };
 
 /* Shared by all plans of a device. */

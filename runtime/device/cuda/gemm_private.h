@@ -16,6 +16,9 @@ struct gemm {
     cublasLtMatmulAlgo_t algorithm;
     int remembered;  /* the algorithm is among the tuning results */
     int provisional; /* possible neighbors were not tried */
+    /* For messages: an attribute or a call, and what the library answered; NULL: none. */
+    const char *failed;
+    cublasStatus_t status;
 };
 
 /* Start the product on the stream, D = product + beta * D. */

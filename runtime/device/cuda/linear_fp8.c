@@ -4,7 +4,7 @@
  * column sums are in our kernels.
  *
  * Accumulation: fast in the forward pass, with promotion to fp32 in both gradients, as Transformer
- * Engine does it. */
+ * Engine does it. With blockwise scales there is no fast accumulation. */
 #include "cuda.h"
 #include "quantize.h"
 
@@ -84,6 +84,8 @@ static void wgrad(struct cuda_plan *plan, struct cuda_stream *stream, void *work
 static struct gemm_shape product_of(const struct cuda_plan *plan)
 {
     const struct linear_shape *s = shape_of(plan);
+    const enum scaled_part squares = s->blocks ? SCALED_SQUARES : SCALED_WHOLE;
+    const enum scaled_part vectors = s->blocks ? SCALED_VECTORS : SCALED_WHOLE;
     struct gemm_shape g = {.transpose_a = 1,
                            .type = s->types.pre,
                            .bias_type = s->types.pre,
@@ -95,15 +97,18 @@ static struct gemm_shape product_of(const struct cuda_plan *plan)
         g.m = s->out, g.n = s->rows, g.k = s->in;
         g.fp8_a = s->types.weight, g.fp8_b = s->types.x;
         g.epilogue = s->bias ? GEMM_BIAS : GEMM_PLAIN;
-        g.fast = 1;
+        g.fast = !s->blocks;
+        g.part_a = squares, g.part_b = vectors;
         break;
     case OPERATION_LINEAR_DGRAD:
         g.m = s->in, g.n = s->rows, g.k = s->out;
         g.fp8_a = s->types.weight, g.fp8_b = s->types.y;
+        g.part_a = squares, g.part_b = vectors;
         break;
     default:
         g.m = s->in, g.n = s->out, g.k = s->rows;
         g.fp8_a = s->types.x, g.fp8_b = s->types.y;
+        g.part_a = vectors, g.part_b = vectors;
         g.out = s->types.gradient;
         break;
     }
@@ -118,45 +123,57 @@ struct scratch {
     void *all;
 };
 
+/* Cast a factor (rows, depth) of noise; 'scale' is 1, or where its scales go. */
+static void cast_noise(cudaStream_t stream, int64_t rows, int64_t depth, enum device_type type,
+                       enum scaled_part part, void *noise, void *to, float *scale)
+{
+    const struct quantize_shape shape = {
+        .rows = rows, .cols = depth, .from = TYPE_BF16, .to = type, .part = part};
+    const struct quantize_result whole = {.type = type, .rows = to, .scale = scale};
+
+    kernel_noise(stream, TYPE_BF16, rows * depth, noise);
+    if (part == SCALED_WHOLE)
+        kernel_quantize(stream, TYPE_BF16, rows, depth, depth, noise, &whole, NULL, 0, NULL);
+    else
+        kernel_quantize_blocks(
+            stream, &shape, &(struct quantize_operands){.x = noise, .rows = to, .inverse = scale},
+            NULL);
+}
+
 static int scratch_create(struct cuda_plan *plan, const struct gemm_shape *g, struct scratch *t)
 {
     struct cuda_device *device = cuda_device_of(plan);
     cudaStream_t stream = device->gemm.stream;
     const float one = 1;
-    int64_t rows[] = {g->m, g->n}, more = g->m > g->n ? g->m : g->n;
-    const enum device_type types[] = {g->fp8_a, g->fp8_b};
+    int64_t more = g->m > g->n ? g->m : g->n;
     size_t a = cuda_align((size_t)(g->m * g->k)), b = cuda_align((size_t)(g->n * g->k));
     size_t d = cuda_align((size_t)(g->m * g->n) * type_size(g->out));
     size_t bias = cuda_align((size_t)g->m * type_size(g->bias_type));
     size_t wide = cuda_align((size_t)(more * g->k) * type_size(TYPE_BF16));
+    size_t scales_a = cuda_align((size_t)scaling_count(g->part_a, g->m, g->k) * sizeof(float));
+    size_t scales_b = cuda_align((size_t)scaling_count(g->part_b, g->n, g->k) * sizeof(float));
     char *at, *noise;
-    void *factors[2];
-    float *scale;
+    float *scale_a, *scale_b;
 
-    if (cudaMalloc(&t->all, a + b + d + bias + wide + DEVICE_ALIGNMENT)) {
+    if (cudaMalloc(&t->all, a + b + d + bias + wide + scales_a + scales_b)) {
         cudaGetLastError();
         return -1;
     }
     at = t->all;
-    factors[0] = at;
-    factors[1] = at + a;
     noise = at + a + b + d + bias;
-    scale = (float *)(noise + wide);
-    cudaMemcpyAsync(scale, &one, sizeof(one), cudaMemcpyHostToDevice, stream);
-    for (int i = 0; i < 2; i++) {
-        const struct quantize_result result = {
-            .type = types[i], .rows = factors[i], .scale = scale};
-
-        kernel_noise(stream, TYPE_BF16, rows[i] * g->k, noise);
-        kernel_quantize(stream, TYPE_BF16, rows[i], g->k, g->k, noise, &result, NULL, 0, NULL);
-    }
+    scale_a = (float *)(noise + wide);
+    scale_b = (float *)(noise + wide + scales_a);
+    cudaMemcpyAsync(scale_a, &one, sizeof(one), cudaMemcpyHostToDevice, stream);
+    cudaMemcpyAsync(scale_b, &one, sizeof(one), cudaMemcpyHostToDevice, stream);
+    cast_noise(stream, g->m, g->k, g->fp8_a, g->part_a, noise, at, scale_a);
+    cast_noise(stream, g->n, g->k, g->fp8_b, g->part_b, noise, at + a, scale_b);
     kernel_noise(stream, g->bias_type, g->m, at + a + b + d);
-    t->operands = (struct gemm_operands){.a = factors[0],
-                                         .b = factors[1],
+    t->operands = (struct gemm_operands){.a = at,
+                                         .b = at + a,
                                          .d = at + a + b,
                                          .bias = at + a + b + d,
-                                         .scale_a = scale,
-                                         .scale_b = scale};
+                                         .scale_a = scale_a,
+                                         .scale_b = scale_b};
     return 0;
 }
 
@@ -178,9 +195,12 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
     const struct linear_shape *s = shape_of(plan);
     int wgrad_kind = plan->base.kind == OPERATION_LINEAR_WGRAD;
     enum device_type result = plan->base.kind == OPERATION_LINEAR_FORWARD ? s->types.y : s->types.x;
+    int unit = s->blocks ? SCALING_BLOCK : UNIT;
 
     if (!linear_gate_is_valid(plan->base.kind, s))
         return error_bug(err, "no fp8 linear layer has a gate");
+    if (s->blocks && !device_supports_blocks(plan->base.device))
+        return error_bug(err, "this GPU or cuBLASLt has no blockwise scales of fp8 factors");
     if (g->fp8_a == TYPE_E5M2 && g->fp8_b == TYPE_E5M2)
         return error_bug(err, "a product of two e5m2 factors is not supported");
     if (type_size(g->fp8_a) != 1 || type_size(g->fp8_b) != 1 || type_size(s->types.pre) != 2 ||
@@ -190,11 +210,11 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
         return error_bug(err,
                          "the CUDA device needs two fp8 factors and bf16 or fp16 for all other "
                          "operands of an fp8 linear layer");
-    if (g->m % UNIT || g->n % UNIT || g->k % UNIT) {
+    if ((g->m | g->n | g->k) % unit) {
         error_set(err,
                   "an fp8 linear layer of %" PRId64 " rows, %" PRId64 " in, %" PRId64
                   " out: all must be multiples of %d",
-                  s->rows, s->in, s->out, UNIT);
+                  s->rows, s->in, s->out, unit);
         return error_append(err, "; change these sizes of the model, or train without fp8");
     }
     return 0;

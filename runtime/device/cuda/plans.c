@@ -109,6 +109,10 @@ static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, vo
 
     float *dbias = s->bias ? o->dbias : NULL, *sums = (float *)(largest + QUANTIZE_PARTS);
 
+    if (s->part != SCALED_WHOLE) {
+        kernel_quantize_blocks(STREAM, s, o, workspace);
+        return;
+    }
     switch (s->source) {
     case QUANTIZE_ACTIVATION:
         kernel_quantize_gelu(STREAM, s->from, s->rows, s->cols, o->x, &result);
@@ -184,6 +188,8 @@ static size_t workspace_of(const struct cuda_plan *plan)
     case OPERATION_SQUARE_SUM:
         return kernel_square_sum_workspace();
     case OPERATION_QUANTIZE:
+        if (operation->quantize.part != SCALED_WHOLE)
+            return kernel_quantize_blocks_workspace(&operation->quantize);
         return QUANTIZE_PARTS * sizeof(uint32_t) +
                kernel_quantize_workspace(operation->quantize.rows, operation->quantize.cols);
     default:
@@ -221,6 +227,18 @@ static int has_mixed_types(const struct operation *op)
     }
 }
 
+/* Do the sizes fit whole vectors, or the blocks of a scale? */
+static int cast_fits(const struct quantize_shape *s)
+{
+    int64_t unit = s->part == SCALED_WHOLE ? 16 : SCALING_BLOCK;
+    int square = s->part == SCALED_SQUARES;
+
+    return s->rows % unit == 0 &&
+           s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 2 * unit : unit) == 0 &&
+           (s->part == SCALED_WHOLE || type_size(s->from) == 2) &&
+           (!square || (s->to == TYPE_E4M3 && s->source == QUANTIZE_MATRIX && !s->bias));
+}
+
 /* Casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU; what was cast
  * already is transposed. */
 static int casts(const struct quantize_shape *s)
@@ -229,8 +247,7 @@ static int casts(const struct quantize_shape *s)
     int gated = s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT;
     int transposes = s->from == s->to && s->source == QUANTIZE_MATRIX && !s->bias;
 
-    return (type_size(s->from) == 2 || transposes) && type_size(s->to) == 1 && s->rows % 16 == 0 &&
-           s->cols % (s->source == QUANTIZE_GATE_GRADIENT ? 32 : 16) == 0 &&
+    return (type_size(s->from) == 2 || transposes) && type_size(s->to) == 1 && cast_fits(s) &&
            (!active || s->activation == ACTIVATION_GELU_TANH) && (!gated || s->gate == GATE_SILU) &&
            (!s->bias || (s->source != QUANTIZE_ACTIVATION && s->source != QUANTIZE_GATE));
 }

@@ -3,20 +3,13 @@
  * gradients, each written row-major, transposed, or both. Tensor cores take 8-bit operands only
  * with the summed dimension contiguous, so the backward pass needs both layouts.
  *
- * A block walks down TILES tiles of ROWS x COLS elements. A thread holds four rows of eight
- * columns; four bytes of a column become one word in shared memory, and whole lines of the
- * transposed matrix leave from there. The word's place is permuted by its column so that neither
- * side has bank conflicts. */
-#include "common.cuh"
-#include "fp8.cuh"
-#include "gelu.cuh"
-#include "quantize.h"
+ * A block walks down TILES tiles of ROWS x COLS elements. */
+#include "quantize.cuh"
 
 namespace
 {
 
-constexpr int THREADS = 256, ROWS = 128, COLS = 64, TILES = 4;
-constexpr int THREAD_ROWS = 4, CHUNKS = ROWS / 16; /* chunks of 16 bytes in a transposed line */
+constexpr int THREADS = 256, COLS = 64, TILES = 4;
 
 struct outputs {
     uint8_t *rows, *columns;
@@ -28,181 +21,6 @@ struct outputs {
     int margin;
     float *inverse;
 };
-
-/* Sources: 'load' fetches what eight elements need, 'compute' makes them; PARTS results that are
- * 'cols' columns apart in the output. */
-
-template <typename T> struct cast {
-    static constexpr int PARTS = 1;
-    struct raw {
-        packed<T> x;
-    };
-    const T *x;
-    int64_t stride;
-
-    __device__ void load(raw &r, int64_t row, int64_t col) const
-    {
-        r.x = load_whole<VECTOR>(x + row * stride + col);
-    }
-    __device__ void compute(const raw &r, float v[1][VECTOR]) const
-    {
-        unpack(r.x, v[0]);
-    }
-};
-
-template <typename T> struct gelu_of {
-    static constexpr int PARTS = 1;
-    struct raw {
-        packed<T> x;
-    };
-    const T *x;
-    int64_t stride;
-
-    __device__ void load(raw &r, int64_t row, int64_t col) const
-    {
-        r.x = load_whole<VECTOR>(x + row * stride + col);
-    }
-    __device__ void compute(const raw &r, float v[1][VECTOR]) const
-    {
-        unpack(r.x, v[0]);
-        gelu_tanh<VECTOR>(v[0]);
-    }
-};
-
-template <typename T> struct gelu_gradient_of {
-    static constexpr int PARTS = 1;
-    struct raw {
-        packed<T> dy, pre;
-    };
-    const T *dy, *pre;
-    int64_t stride;
-
-    __device__ void load(raw &r, int64_t row, int64_t col) const
-    {
-        r.dy = load_whole<VECTOR>(dy + row * stride + col);
-        r.pre = load_whole<VECTOR>(pre + row * stride + col);
-    }
-    __device__ void compute(const raw &r, float v[1][VECTOR]) const
-    {
-        float before[VECTOR];
-
-        unpack(r.dy, v[0]);
-        unpack(r.pre, before);
-        gelu_tanh_gradient<VECTOR>(before, v[0]);
-    }
-};
-
-__device__ inline float sigmoid(float x)
-{
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-template <typename T> struct swiglu_of {
-    static constexpr int PARTS = 1;
-    struct raw {
-        packed<T> gate, up;
-    };
-    const T *x;
-    int64_t cols;
-
-    __device__ void load(raw &r, int64_t row, int64_t col) const
-    {
-        r.gate = load_whole<VECTOR>(x + row * 2 * cols + col);
-        r.up = load_whole<VECTOR>(x + row * 2 * cols + cols + col);
-    }
-    __device__ void compute(const raw &r, float v[1][VECTOR]) const
-    {
-        float gate[VECTOR];
-
-        unpack(r.gate, gate);
-        unpack(r.up, v[0]);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            v[0][k] *= gate[k] * sigmoid(gate[k]);
-    }
-};
-
-template <typename T> struct swiglu_gradient_of {
-    static constexpr int PARTS = 2;
-    struct raw {
-        packed<T> dy, gate, up;
-    };
-    const T *dy, *x;
-    int64_t cols;
-
-    __device__ void load(raw &r, int64_t row, int64_t col) const
-    {
-        r.dy = load_whole<VECTOR>(dy + row * cols + col);
-        r.gate = load_whole<VECTOR>(x + row * 2 * cols + col);
-        r.up = load_whole<VECTOR>(x + row * 2 * cols + cols + col);
-    }
-    __device__ void compute(const raw &r, float v[2][VECTOR]) const
-    {
-        float d[VECTOR];
-
-        unpack(r.dy, d);
-        unpack(r.gate, v[0]);
-        unpack(r.up, v[1]);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++) {
-            const float open = sigmoid(v[0][k]), silu = v[0][k] * open;
-            const float dup = d[k] * silu;
-
-            v[0][k] = d[k] * v[1][k] * (open + silu * (1.0f - open));
-            v[1][k] = dup;
-        }
-    }
-};
-
-/* Columns k .. k + 3 of four rows: word k of 'out' has the bytes of column k from row to row. */
-__device__ inline void transpose_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
-                                       uint32_t *out)
-{
-    const uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
-    const uint32_t ab2 = __byte_perm(a, b, 0x7362), cd2 = __byte_perm(c, d, 0x7362);
-
-    out[0] = __byte_perm(ab, cd, 0x5410);
-    out[1] = __byte_perm(ab, cd, 0x7632);
-    out[2] = __byte_perm(ab2, cd2, 0x5410);
-    out[3] = __byte_perm(ab2, cd2, 0x7632);
-}
-
-/* The transposed tile on its way through shared memory: COLS lines of CHUNKS chunks. */
-struct tile {
-    uint32_t word[COLS][CHUNKS * 4];
-
-    /* Four rows from 4 * group on, eight columns from 8 * eight on. */
-    __device__ void put(int eight, int group, const uint2 *bytes)
-    {
-        const int place = (((group / 4) ^ eight) * 4) + group % 4;
-        uint32_t column[VECTOR];
-
-        transpose_bytes(bytes[0].x, bytes[1].x, bytes[2].x, bytes[3].x, column);
-        transpose_bytes(bytes[0].y, bytes[1].y, bytes[2].y, bytes[3].y, column + 4);
-#pragma unroll
-        for (int k = 0; k < VECTOR; k++)
-            word[eight * VECTOR + k][place] = column[k];
-    }
-
-    __device__ uint4 get(int column, int chunk) const
-    {
-        return *reinterpret_cast<const uint4 *>(&word[column][(chunk ^ (column / VECTOR)) * 4]);
-    }
-};
-
-__device__ inline void store_columns(const outputs &o, const tile &t, int64_t first_row,
-                                     int64_t first_col, int64_t offset, int64_t cols)
-{
-#pragma unroll
-    for (int i = threadIdx.x; i < COLS * CHUNKS; i += THREADS) {
-        const int column = i / CHUNKS, chunk = i % CHUNKS;
-        const int64_t row = first_row + chunk * 16;
-
-        if (first_col + column < cols && row < o.row_count)
-            *reinterpret_cast<uint4 *>(o.columns + (offset + first_col + column) * o.row_count +
-                                       row) = t.get(column, chunk);
-    }
-}
 
 /* The largest of the block goes to 'amax'. */
 __device__ inline void reduce_amax(float largest, float *amax)
@@ -290,7 +108,7 @@ template <typename SOURCE, __nv_fp8_interpretation_t KIND, bool SUMS>
 __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const outputs o)
 {
     constexpr int PARTS = SOURCE::PARTS;
-    __shared__ tile tiles[PARTS];
+    __shared__ tile<COLS> tiles[PARTS];
     const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
     const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
     const int64_t cols = o.col_count / PARTS;
@@ -340,7 +158,8 @@ __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const o
         __syncthreads();
 #pragma unroll
         for (int p = 0; p < PARTS; p++)
-            store_columns(o, tiles[p], first_row, first_col, p * cols, cols);
+            store_columns<COLS, THREADS>(o.columns, tiles[p], first_row, o.row_count, first_col,
+                                         cols, p * cols + first_col);
         __syncthreads();
     }
     if (SUMS)
@@ -352,7 +171,7 @@ __global__ void __launch_bounds__(THREADS) quantize(const SOURCE source, const o
 /* Bytes alone: the same tile without arithmetic. */
 __global__ void __launch_bounds__(THREADS) transpose(const uint8_t *x, const outputs o)
 {
-    __shared__ tile t;
+    __shared__ tile<COLS> t;
     const int eight = threadIdx.x % 8, group = threadIdx.x / 8;
     const int64_t first_col = (int64_t)blockIdx.x * COLS, col = first_col + eight * VECTOR;
 
@@ -370,7 +189,8 @@ __global__ void __launch_bounds__(THREADS) transpose(const uint8_t *x, const out
             t.put(eight, group, bytes);
         }
         __syncthreads();
-        store_columns(o, t, first_row, first_col, 0, o.col_count);
+        store_columns<COLS, THREADS>(o.columns, t, first_row, o.row_count, first_col, o.col_count,
+                                     first_col);
         __syncthreads();
     }
 }
@@ -461,17 +281,6 @@ void launch(cudaStream_t stream, const SOURCE &source, int64_t rows, int64_t col
 }
 
 } // namespace
-
-#define WITH_16_BITS(type, call)   \
-    do {                           \
-        if ((type) == TYPE_BF16) { \
-            typedef bf16 T;        \
-            call;                  \
-        } else {                   \
-            typedef fp16 T;        \
-            call;                  \
-        }                          \
-    } while (0)
 
 extern "C" void kernel_scaling(cudaStream_t stream, const scaling_shape *shape,
                                const scaling_operands *operands)

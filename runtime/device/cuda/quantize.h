@@ -58,6 +58,12 @@ void kernel_quantize_swiglu_backward(cudaStream_t stream, enum device_type type,
                                      const struct quantize_result *result, float *dbias,
                                      int accumulate, float *workspace);
 
+/* OPERATION_QUANTIZE with blockwise scales, and the bytes of its workspace. Squares are e4m3 of a
+ * matrix, without column sums. */
+size_t kernel_quantize_blocks_workspace(const struct quantize_shape *shape);
+void kernel_quantize_blocks(cudaStream_t stream, const struct quantize_shape *shape,
+                            const struct quantize_operands *operands, void *workspace);
+
 /* y (cols, rows) = transposed x (rows, cols), of one-byte elements. */
 void kernel_transpose_bytes(cudaStream_t stream, int64_t rows, int64_t cols, const void *x,
                             void *y);

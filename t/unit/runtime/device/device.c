@@ -42,6 +42,7 @@ static const struct {
     {"softcap", softcap_cases},
     {"squared-relu", squared_relu_cases},
     {"quantize", quantize_cases},
+    {"quantize-blocks", quantize_blocks_cases},
     {"narrow-gradient", narrow_gradient_cases},
     {"linear-deep", linear_deep_cases},
     {"linear-gated", linear_gated_cases},

@@ -90,6 +90,10 @@ void gradient_added(const struct probe *probe, struct tensor *x, const struct te
 
 double activation_reference(enum activation activation, double x);
 double activation_slope(enum activation activation, double x);
+
+/* Element (r, c) of the matrix that a cast of x and, for gradients, dy computes from them. */
+double source_reference(const struct quantize_shape *s, const double *x, const double *dy,
+                        int64_t r, int64_t c);
 double gate_reference(enum gate kind, double gate, double up);
 
 /* Dropout factor of an element in the step of state_on_device(): 0 if it is dropped. */
@@ -120,6 +124,7 @@ void linear_deep_cases(void);
 void linear_gated_cases(void);
 void activation_cases(void);
 void quantize_cases(void);
+void quantize_blocks_cases(void);
 void narrow_gradient_cases(void);
 
 #endif

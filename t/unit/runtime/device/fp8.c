@@ -122,6 +122,72 @@ static void test_scales(void)
            "scale for amax %g, margin %d", (double)table[i].amax, table[i].margin);
 }
 
+/* The largest power of two with which the amax still fits; what cannot have one gets 1. */
+static void test_block_scales(void)
+{
+    static const struct {
+        float amax, largest, scale;
+    } table[] = {
+        {1, 448, 256},
+        {448, 448, 1},
+        {449, 448, 0.5f},
+        {1.75f, 448, 256},
+        {1.7500001f, 448, 128},
+        {1.9999999f, 448, 128},
+        {2, 448, 128},
+        {57344, 57344, 1},
+        {57345, 57344, 0.5f},
+        {FLT_MAX, 448, 0x1p-120f},
+        {0, 448, 1},
+        {INFINITY, 448, 1},
+        {NAN, 448, 1},
+        {0x1.8p-118f, 448, 0x1p126f},
+        {FLT_MIN, 448, 0x1p126f},
+        {1e-45f, 57344, 0x1p126f},
+    };
+    int wrong = 0;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        ok(scaling_block_factor(table[i].amax, table[i].largest) == table[i].scale,
+           "scale of a block with amax %.9g, largest number %g", (double)table[i].amax,
+           (double)table[i].largest);
+    for (uint32_t bits = 0x04000000u; bits < 0x7f000000u; bits += 12345) {
+        float amax, scale;
+
+        memcpy(&amax, &bits, sizeof(amax));
+        scale = scaling_block_factor(amax, 448);
+        wrong += !((double)amax * (double)scale <= 448 && 2 * (double)amax * (double)scale > 448) &&
+                 scale != 0x1p126f;
+        wrong += 1 / (1 / scale) != scale;
+    }
+    ok(wrong == 0, "scales of blocks: the amax fits, and would not with twice of it; %d wrong",
+       wrong);
+}
+
+static void test_places(void)
+{
+    static const struct {
+        enum scaled_part part;
+        int64_t rows, depth, count, row, at, place;
+    } table[] = {
+        {SCALED_WHOLE, 256, 256, 1, 200, 200, 0},
+        {SCALED_VECTORS, 256, 384, 768, 0, 127, 0},
+        {SCALED_VECTORS, 256, 384, 768, 255, 0, 255},
+        {SCALED_VECTORS, 256, 384, 768, 3, 256, 515},
+        {SCALED_SQUARES, 256, 384, 8, 127, 383, 2},
+        {SCALED_SQUARES, 256, 384, 8, 128, 0, 4}, /* three blocks in lines of four */
+        {SCALED_SQUARES, 384, 512, 12, 383, 511, 11},
+        {SCALED_SQUARES, 128, 640, 8, 5, 639, 4},
+    };
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        ok(scaling_count(table[i].part, table[i].rows, table[i].depth) == table[i].count &&
+               scaling_place(table[i].part, table[i].rows, table[i].depth, table[i].row,
+                             table[i].at) == table[i].place,
+           "scales of %d x %d: that of (%d, %d) is number %d", (int)table[i].rows,
+           (int)table[i].depth, (int)table[i].row, (int)table[i].at, (int)table[i].place);
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -135,5 +201,7 @@ int main(void)
     test_random(TYPE_E4M3, "e4m3");
     test_random(TYPE_E5M2, "e5m2");
     test_scales();
+    test_block_scales();
+    test_places();
     return done_testing();
 }

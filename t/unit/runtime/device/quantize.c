@@ -131,9 +131,8 @@ static double silu_slope(double x)
     return open * (1 + x * (1 - open));
 }
 
-/* Element (r, c) of the matrix that is cast. */
-static double source_reference(const struct quantize_shape *s, const double *x, const double *dy,
-                               int64_t r, int64_t c)
+double source_reference(const struct quantize_shape *s, const double *x, const double *dy,
+                        int64_t r, int64_t c)
 {
     int64_t half = s->cols / 2;
 
@@ -459,7 +458,7 @@ static const struct {
     float scales[STEPS][3]; /* after each step */
 } recipes[] = {
     {"the maximum of three steps",
-     {TENSORS, LENGTH, 1, 0, 0, 1},
+     {TENSORS, LENGTH, 1, 0, 0, 1, 0},
      {{448, 224, 14336},
       {448, 224, 7168},
       {112, 224, 7168},
@@ -467,7 +466,7 @@ static const struct {
       {112, 448, 8192},
       {112, 448, 8192}}},
     {"the most recent step, margin 1, e4m3",
-     {TENSORS, LENGTH, 1, 1, 1, 0},
+     {TENSORS, LENGTH, 1, 1, 1, 0, 0},
      {{224, 112, 56},
       {224, 224, 28},
       {56, 224, 28},
@@ -475,7 +474,10 @@ static const struct {
       {224, 224, 32},
       {224, 224, 32}}},
     {"tensorwise: none",
-     {TENSORS, 1, 0, 0, 0, 1},
+     {TENSORS, 1, 0, 0, 0, 1, 0},
+     {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
+    {"blockwise: none",
+     {TENSORS, 1, 0, 0, 0, 0, 1},
      {{0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}},
 };
 
@@ -542,11 +544,11 @@ static void test_refused(void)
 {
     const struct operation wrong[] = {
         {.kind = OPERATION_LINEAR_WGRAD,
-         .linear = {16, 16, 16, {TYPE_E5M2, type, TYPE_E5M2, type}, 0, ACTIVATION_NONE, 0}},
+         .linear = {16, 16, 16, {TYPE_E5M2, type, TYPE_E5M2, type}, 0, ACTIVATION_NONE, 0, 0}},
         {.kind = OPERATION_LINEAR_WGRAD,
-         .linear = {16, 16, 16, {TYPE_E4M3, type, TYPE_E5M2, type}, 1, ACTIVATION_NONE, 0}},
+         .linear = {16, 16, 16, {TYPE_E4M3, type, TYPE_E5M2, type}, 1, ACTIVATION_NONE, 0, 0}},
         {.kind = OPERATION_LINEAR_FORWARD,
-         .linear = {16, 16, 16, {type, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0}},
+         .linear = {16, 16, 16, {type, TYPE_E4M3, type, type}, 0, ACTIVATION_NONE, 0, 0}},
         {.kind = OPERATION_QUANTIZE,
          .quantize = {.rows = 16, .cols = 16, .from = type, .to = type}},
         {.kind = OPERATION_QUANTIZE,
