@@ -49,21 +49,18 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
         int64_t micros;
         int forward_only;
     } runs[] = {{config->min_micros, 0}, {config->max_micros, 0}, {config->eval_micros, 1}};
-    struct pipeline p;
 
     *slots = 0;
     for (int i = 0; i < 3; i++) {
         struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->model.chunks,
                                        (int)runs[i].micros, runs[i].forward_only};
+        int needed;
 
         if (shape.micros == 0)
             continue;
-        if (pipeline_create(&p, &shape, err) < 0) {
-            pipeline_destroy(&p);
+        if (pipeline_slots(&shape, &needed, err) < 0)
             return -1;
-        }
-        *slots = p.slots > *slots ? p.slots : *slots;
-        pipeline_destroy(&p);
+        *slots = needed > *slots ? needed : *slots;
     }
     return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline.h"
 
+#include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,22 +87,21 @@ static void backward(struct builder *b, int k)
              is_ring(b) ? to_next(b, k + 1, 1) : nothing);
 }
 
-/* Warm-up: forward passes before forward and backward passes alternate. */
-static int warm_up(const struct builder *b)
+/* Warm-up: forward passes before forward and backward passes alternate, of 'total'. */
+static int64_t warm_up(const struct pipeline_shape *s, int64_t total)
 {
-    const struct pipeline_shape *s = b->shape;
     int behind = s->stages - s->stage - 1;
     int passes = s->chunks == 1 ? behind : 2 * behind + (s->chunks - 1) * s->stages;
 
     /* With an interleaved schedule and as many micro-batches as stages, nothing alternates. */
-    if (s->forward_only || passes > b->total || (s->chunks > 1 && s->micros == s->stages))
-        return b->total;
+    if (s->forward_only || passes > total || (s->chunks > 1 && s->micros == s->stages))
+        return total;
     return passes;
 }
 
 static void build(struct builder *b)
 {
-    int warmup = warm_up(b), k;
+    int warmup = (int)warm_up(b->shape, b->total), k;
 
     exchange(b, PIPELINE_ACTIVATIONS, nothing, from_prev(b, 0, 0));
     for (k = 0; k < warmup; k++)
@@ -167,24 +168,51 @@ static int create_slots(struct builder *b, struct error *err)
     return failed ? error_set(err, "out of memory") : 0;
 }
 
-int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
-                    struct error *err)
+static int check_shape(const struct pipeline_shape *shape, struct error *err)
 {
-    int total = shape->micros * shape->chunks;
-    struct builder b = {shape, pipeline, 5 * total + 2, total};
-
-    memset(pipeline, 0, sizeof(*pipeline));
     if (shape->chunks > 1 && shape->micros % shape->stages != 0)
         return error_set_code(
             err, ERROR_USAGE,
             "the interleaved pipeline schedule needs a number of micro-batches that is a multiple "
             "of the %d pipeline stages, not %d; change the global or the micro-batch size",
             shape->stages, shape->micros);
+    return 0;
+}
+
+int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
+                    struct error *err)
+{
+    int64_t total = (int64_t)shape->micros * shape->chunks, room = 5 * total + 2;
+    struct builder b = {shape, pipeline, (int)room, (int)total};
+
+    memset(pipeline, 0, sizeof(*pipeline));
+    if (check_shape(shape, err) < 0)
+        return -1;
+    if (room > INT_MAX)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%d micro-batches are too many for a step; use a smaller global batch "
+            "or a larger micro-batch",
+            shape->micros);
     pipeline->list = calloc((size_t)b.room, sizeof(*pipeline->list));
     if (!pipeline->list)
         return error_set(err, "out of memory");
     build(&b);
     return create_slots(&b, err);
+}
+
+/* Each forward pass of the warm-up takes a slot, and so does the first one after it; from then on
+ * a backward pass frees one for the next. */
+int pipeline_slots(const struct pipeline_shape *shape, int *slots, struct error *err)
+{
+    int64_t total = (int64_t)shape->micros * shape->chunks, most = warm_up(shape, total) + 1;
+
+    if (check_shape(shape, err) < 0)
+        return -1;
+    if (shape->forward_only)
+        most = 1;
+    *slots = (int)(most < total ? most : total);
+    return 0;
 }
 
 void pipeline_destroy(struct pipeline *pipeline)

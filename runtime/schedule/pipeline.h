@@ -45,10 +45,14 @@ struct pipeline_shape {
     int forward_only;
 };
 
-/* 1F1B, interleaved if chunks > 1 (micros must then be a multiple of stages). Returns 0 or -1;
- * pipeline_destroy in both cases. */
+/* 1F1B, interleaved if chunks > 1 (micros must then be a multiple of stages). Returns 0 or -1, also
+ * if there are more micro-batches than a list can hold; pipeline_destroy in both cases. */
 int pipeline_create(struct pipeline *pipeline, const struct pipeline_shape *shape,
                     struct error *err);
 void pipeline_destroy(struct pipeline *pipeline);
+
+/* The slots of such a schedule, without its list: in no time for any number of micro-batches.
+ * Returns 0, or -1 if the shape cannot be scheduled. */
+int pipeline_slots(const struct pipeline_shape *shape, int *slots, struct error *err);
 
 #endif

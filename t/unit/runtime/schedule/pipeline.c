@@ -167,7 +167,7 @@ static void test(int stages, int chunks, int micros, int forward_only, int waits
 {
     struct world *w = calloc(1, sizeof(*w));
     struct error err;
-    int most = 0, passes = 0;
+    int most = 0, passes = 0, slots = -1;
 
     w->shape = (struct pipeline_shape){stages, 0, chunks, micros, forward_only};
     w->waits = waits;
@@ -175,8 +175,9 @@ static void test(int stages, int chunks, int micros, int forward_only, int waits
         struct pipeline_shape shape = w->shape;
 
         shape.stage = s;
-        if (pipeline_create(&w->p[s], &shape, &err) < 0)
+        if (pipeline_create(&w->p[s], &shape, &err) < 0 || pipeline_slots(&shape, &slots, &err) < 0)
             check(w, 0, err.text);
+        check(w, slots == w->p[s].slots, "not as many slots as are counted without a list");
         most = w->p[s].slots > most ? w->p[s].slots : most;
         for (int i = 0; i < CHUNKS * MICROS; i++)
             w->holder[s][i].micro = -1;
@@ -257,6 +258,26 @@ static void test_slots(void)
     }
 }
 
+/* More micro-batches than a list can hold: refused, but their slots are known. */
+static void test_many(void)
+{
+    static const struct pipeline_shape shape = {8, 0, 4, 2000000000, 0};
+    struct pipeline p;
+    struct error err;
+    int slots = 0;
+
+    ok(pipeline_create(&p, &shape, &err) < 0, "2000000000 micro-batches are refused");
+    is(err.text,
+       "2000000000 micro-batches are too many for a step; use a smaller global batch or a larger "
+       "micro-batch",
+       "  and why");
+    pipeline_destroy(&p);
+    ok(pipeline_slots(&shape, &slots, &err) == 0, "their slots can be counted");
+    is_int(slots, 39, "  as those of few");
+    ok(pipeline_slots(&(struct pipeline_shape){4, 0, 2, 6, 0}, &slots, &err) < 0,
+       "not those of a schedule that does not interleave");
+}
+
 int main(void)
 {
     struct pipeline p;
@@ -279,5 +300,6 @@ int main(void)
     ok(pipeline_create(&p, &(struct pipeline_shape){4, 0, 2, 6, 0}, &err) < 0,
        "6 micro-batches do not interleave over 4 stages");
     pipeline_destroy(&p);
+    test_many();
     return done_testing();
 }
