@@ -61,8 +61,8 @@ static void print_help(void)
 {
     printf("Usage: megatron plan --megatron-model NAME --node KIND --nodes N "
            "--global-batch-size N [OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
-           "       megatron plan --rows FILE.csv\n"
-           "       megatron plan --calibrate FILE.json [--node KIND]\n"
+           "       megatron plan --rows FILE.csv [--machines DIR]\n"
+           "       megatron plan --calibrate FILE.json [--node KIND] [--machines DIR] [--device DEVICE]\n"
            "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
            "Needs no GPU.\n");
     options_print(table, stdout);
@@ -82,6 +82,59 @@ static void list_nodes(const struct machines *machines)
     printf("NVLink and network: GB/s per GPU and direction\n");
 }
 
+/* What a command line asks for, and the options that have a meaning then. */
+struct mode {
+    const char *name; /* the option that chooses it */
+    const char *purpose;
+    const char *others[4];
+};
+
+static int has_meaning(const struct mode *mode, const char *name)
+{
+    if (strcmp(name, mode->name) == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof(mode->others) / sizeof(mode->others[0]); i++)
+        if (mode->others[i] && strcmp(name, mode->others[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* An option that would be ignored is a misunderstanding. */
+static int refuse_others(const struct mode *mode, const struct options_result *result,
+                         struct error *err)
+{
+    for (size_t i = 0; table[i].name; i++)
+        if (options_given(result, table[i].name) && !has_meaning(mode, table[i].name))
+            return error_set_code(err, ERROR_USAGE, "--%s %s; drop --%s", mode->name, mode->purpose,
+                                  table[i].name);
+    if (result->word_count > 0)
+        return error_set_code(err, ERROR_USAGE, "--%s %s; drop %s", mode->name, mode->purpose,
+                              result->words[0]);
+    return 0;
+}
+
+static int run_mode(const struct plan_options *options, const struct options_result *result,
+                    const struct machines *machines, struct error *err)
+{
+    static const struct mode calibration = {
+        "calibrate", "measures this machine and plans nothing", {"node", "machines", "device"}};
+    static const struct mode rows = {
+        "rows", "takes everything from the file and prints CSV", {"machines", "csv"}};
+
+    if (options->calibrate)
+        return refuse_others(&calibration, result, err) < 0
+                   ? -1
+                   : plan_calibrate(options, machines, err);
+    if (options->rows)
+        return refuse_others(&rows, result, err) < 0
+                   ? -1
+                   : rows_predict(options->rows, machines, stdout, err);
+    if (options_given(result, "device"))
+        return error_set_code(err, ERROR_USAGE,
+                              "--device is for --calibrate; a plan needs no device, drop it");
+    return plan_layouts(options, result, machines, err);
+}
+
 static int run_options(const struct plan_options *options, const struct options_result *result,
                        struct error *err)
 {
@@ -97,17 +150,8 @@ static int run_options(const struct plan_options *options, const struct options_
         return -1;
     if (options->node && strcmp(options->node, "list") == 0)
         list_nodes(machines);
-    else if (options->calibrate)
-        rc = plan_calibrate(options, machines, err);
-    else if (options->rows && (options->json || options->svg || options->layout))
-        rc = error_set_code(err, ERROR_USAGE, "--rows prints CSV only; drop --%s",
-                            options->json  ? "json"
-                            : options->svg ? "svg"
-                                           : "layout");
-    else if (options->rows)
-        rc = rows_predict(options->rows, machines, stdout, err);
     else
-        rc = plan_layouts(options, result, machines, err);
+        rc = run_mode(options, result, machines, err);
     machines_destroy(machines);
     return rc;
 }

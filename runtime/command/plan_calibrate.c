@@ -14,23 +14,14 @@
 #include "nvml_gpus.h"
 #include "ranks.h"
 
-/* The machine file's kind for a device: the one named, or the first whose GPU the device's name
- * contains; NULL if there is none. */
+/* The machine file's kind for a device: the one named, or the first with such a GPU, whose memory
+ * is measured; NULL if there is none. */
 static const struct machine *find_kind(const struct plan_options *options,
                                        const struct machines *machines, const struct device *device,
                                        struct error *err)
 {
-    if (options->node)
-        return machines_find(machines, options->node, err);
-    for (size_t i = 0; i < machines_count(machines); i++) {
-        char name[32];
-
-        snprintf(name, sizeof(name), "%s", machines_at(machines, i)->gpu.name);
-        name[strcspn(name, "-")] = '\0';
-        if (strstr(device->model, name))
-            return machines_at(machines, i);
-    }
-    return NULL;
+    return options->node ? machines_find(machines, options->node, err)
+                         : machines_find_gpu(machines, device->model, 1, NULL);
 }
 
 /* What is known of a device whose kind no machine file has. */

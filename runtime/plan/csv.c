@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "csv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 char csv_separator(const char *header)
@@ -60,19 +61,41 @@ static char *cut_field(char **next, char separator)
     return field;
 }
 
+static int add_field(struct csv_line *line, char *field, struct error *err)
+{
+    if (line->count == line->room) {
+        size_t room = line->room ? 2 * line->room : 64;
+        char **more = reallocarray(line->fields, room, sizeof(*more));
+
+        if (!more)
+            return error_set(err, "out of memory");
+        line->fields = more;
+        line->room = room;
+    }
+    line->fields[line->count++] = field;
+    return 0;
+}
+
 int csv_cut(struct csv_line *line, char *text, char separator, struct error *err)
 {
     line->count = 0;
+    line->open = 0;
     while (text) {
-        char *field = cut_field(&text, separator);
+        char *begin = text, *field = cut_field(&text, separator);
 
-        if (!field)
+        line->open = !field;
+        if (add_field(line, field ? field : begin, err) < 0)
+            return -1;
+        if (line->open)
             return error_set_code(err, ERROR_USAGE, "a quoted field is not closed");
-        if (line->count == CSV_FIELDS)
-            return error_set_code(err, ERROR_USAGE, "the line has more than %d fields", CSV_FIELDS);
-        line->fields[line->count++] = field;
     }
     return 0;
+}
+
+void csv_line_clear(struct csv_line *line)
+{
+    free(line->fields);
+    *line = (struct csv_line){0};
 }
 
 char *csv_next(char **next)

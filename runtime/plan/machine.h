@@ -142,6 +142,12 @@ const struct machine *machines_find(const struct machines *machines, const char 
 const struct machine *machines_find_any(const struct machines *machines, const char *name,
                                         struct error *err);
 
+/* The first machine with a GPU of this name, as machine files or nvidia-smi have it: "A100-40",
+ * "NVIDIA A100-SXM4-40GB". A memory in the name counts: 'any_memory' takes another one if no
+ * machine has as much. NULL if there is none. */
+const struct machine *machines_find_gpu(const struct machines *machines, const char *name,
+                                        int any_memory, struct error *err);
+
 /* A machine of the usual rates and no name, for what is measured. */
 struct machine machine_usual(void);
 

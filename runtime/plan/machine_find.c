@@ -2,11 +2,14 @@
 #include "machine.h"
 #include "machine_private.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "gib.h"
 #include "nearest.h"
 #include "remedy.h"
 
@@ -47,22 +50,65 @@ static size_t add_names(const struct machine_list *list, const char **names, siz
     return count;
 }
 
+/* Without the maker, as in "NVIDIA H100 80GB HBM3". */
+static const char *model_of(const char *gpu)
+{
+    static const char *const makers[] = {"NVIDIA ", "Tesla "};
+
+    for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
+        if (strncasecmp(gpu, makers[i], strlen(makers[i])) == 0)
+            gpu += strlen(makers[i]);
+    return gpu;
+}
+
+/* The memory in a GPU's name after its family, as in "A100-SXM4-40GB", "A100 80GB PCIe" or
+ * "V100-16": a number before "GB" or at the end. 0 if there is none. */
+static double memory_in_name(const char *name)
+{
+    for (const char *at = name + strcspn(name, "- "); *at; at++) {
+        char *end;
+        double size;
+
+        if ((at[0] != '-' && at[0] != ' ') || !isdigit((unsigned char)at[1]))
+            continue;
+        size = strtod(at + 1, &end);
+        if (*end == '\0' || strncasecmp(end, "GB", 2) == 0)
+            return size;
+    }
+    return 0;
+}
+
+/* CUDA reports less than the name says: 7 % less on a B300. */
+static int has_memory(const struct machine *machine, double size)
+{
+    return fabs(gib(machine->gpu.memory_bytes) - size) <= 0.1 * size;
+}
+
+/* Is this GPU of the family of a name: of "A100" with A100-40, of "A100-SXM4-40GB" with both? */
+static int is_of_family(const struct machine *machine, const char *model)
+{
+    size_t family = strcspn(model, "- ");
+
+    return strncasecmp(machine->gpu.name, model, family) == 0 &&
+           strcspn(machine->gpu.name, "-") == family;
+}
+
 /* The kinds of nodes with this GPU, such as "dgx-h100, p5.48xlarge"; empty if there are none. */
 static void list_with_gpu(const struct machine_list *list, const char *gpu, char *names,
-                          size_t size)
+                          size_t room)
 {
+    const char *model = model_of(gpu);
+    double size = memory_in_name(model);
     size_t length = 0;
 
     names[0] = '\0';
     for (size_t i = 0; i < list->count; i++) {
         const struct machine *machine = &list->items[i];
-        size_t family = strcspn(machine->gpu.name, "-");
 
-        if (strcasecmp(machine->gpu.name, gpu) != 0 &&
-            (strncasecmp(machine->gpu.name, gpu, family) != 0 || gpu[family] != '\0'))
+        if (!is_of_family(machine, model) || (size > 0 && !has_memory(machine, size)))
             continue;
-        if (length < size)
-            length += (size_t)snprintf(names + length, size - length, "%s%s",
+        if (length < room)
+            length += (size_t)snprintf(names + length, room - length, "%s%s",
                                        length > 0 ? ", " : "", machine->name);
     }
 }
@@ -117,4 +163,35 @@ const struct machine *machines_find_any(const struct machines *machines, const c
     if (!found)
         unknown(machines, 1, name, err);
     return found;
+}
+
+const struct machine *machines_find_gpu(const struct machines *machines, const char *name,
+                                        int any_memory, struct error *err)
+{
+    const struct machine_list *list = &machines->with_gpus;
+    const char *model = model_of(name);
+    double size = memory_in_name(model);
+    const struct machine *relative = NULL;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (strcasecmp(list->items[i].gpu.name, model) == 0)
+            return &list->items[i];
+    for (size_t i = 0; i < list->count; i++) {
+        const struct machine *machine = &list->items[i];
+
+        if (!is_of_family(machine, model))
+            continue;
+        if (size <= 0 || has_memory(machine, size))
+            return machine;
+        if (!relative)
+            relative = machine;
+    }
+    if (relative && any_memory)
+        return relative;
+    if (relative)
+        error_set_code(err, ERROR_USAGE, "no machine file has a GPU %.*s with %g GB",
+                       (int)strcspn(model, "- "), model, size);
+    else
+        error_set_code(err, ERROR_USAGE, "no machine file has a GPU called \"%s\"", model);
+    return NULL;
 }

@@ -76,8 +76,8 @@ static const struct {
 struct table {
     const char *path;
     char separator;
-    int columns;           /* of the first line */
-    int position[COLUMNS]; /* of a column among the fields; -1: not there */
+    size_t columns;            /* of the first line */
+    ssize_t position[COLUMNS]; /* of a column among the fields; -1: not there */
     struct csv_line line;
 };
 
@@ -92,9 +92,9 @@ static int find_columns(struct table *table, char *header, struct error *err)
     table->columns = table->line.count;
     for (int c = 0; c < COLUMNS; c++) {
         table->position[c] = -1;
-        for (int i = 0; i < table->columns; i++)
+        for (size_t i = 0; i < table->columns; i++)
             if (strcasecmp(table->line.fields[i], columns[c].name) == 0)
-                table->position[c] = i;
+                table->position[c] = (ssize_t)i;
         if (table->position[c] < 0 && columns[c].required)
             return error_set_code(err, ERROR_USAGE, "the first line has no column \"%s\"",
                                   columns[c].name);
@@ -104,9 +104,10 @@ static int find_columns(struct table *table, char *header, struct error *err)
 
 static const char *text_of(const struct table *table, enum column column)
 {
-    int position = table->position[column];
+    ssize_t position = table->position[column];
 
-    return position >= 0 && position < table->line.count ? table->line.fields[position] : "";
+    return position >= 0 && (size_t)position < table->line.count ? table->line.fields[position]
+                                                                 : "";
 }
 
 /* The length of a number without the ".0" that pandas adds to columns with empty fields. */
@@ -125,14 +126,18 @@ static int number_of(const struct table *table, enum column column, int64_t usua
                      struct error *err)
 {
     const char *text = text_of(table, column);
-    char number[32];
+    char *number;
+    int rc;
 
     if (text[0] == '\0') {
         *value = usual;
         return usual > 0 ? 0 : error_set(err, "%s is missing", columns[column].name);
     }
-    snprintf(number, sizeof(number), "%.*s", (int)whole_length(text), text);
-    return parse_int64(columns[column].name, number, 1, INT32_MAX, value, err);
+    number = strndup(text, whole_length(text));
+    rc = number ? parse_int64(columns[column].name, number, 1, INT32_MAX, value, err)
+                : error_set(err, "out of memory");
+    free(number);
+    return rc;
 }
 
 static int read_shape(const struct table *table, struct plan_run *run, struct error *err)
@@ -228,9 +233,8 @@ static void read_software(const struct table *table, const struct machine *machi
 static const struct machine *find_machine(const struct table *table, const struct source *source,
                                           const struct machines *machines, struct error *err)
 {
-    static const char *const makers[] = {"NVIDIA ", "Tesla "};
     const char *gpu = text_of(table, GPU), *node = text_of(table, NODE);
-    size_t family;
+    const struct machine *machine;
 
     if (node[0] || source->node)
         return machines_find(machines, node[0] ? node : source->node, err);
@@ -238,22 +242,10 @@ static const struct machine *find_machine(const struct table *table, const struc
         error_set(err, "gpu is missing");
         return NULL;
     }
-    /* nvidia-smi has the maker's name before it, as in "NVIDIA H100 80GB HBM3". */
-    for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++)
-        if (strncasecmp(gpu, makers[i], strlen(makers[i])) == 0)
-            gpu += strlen(makers[i]);
-    family = strcspn(gpu, "- ");
-    for (int whole = 1; whole >= 0; whole--)
-        for (size_t i = 0; i < machines_count(machines); i++) {
-            const struct machine *machine = machines_at(machines, i);
-            const char *name = machine->gpu.name;
-
-            if (whole ? strcasecmp(name, gpu) == 0
-                      : strncasecmp(name, gpu, family) == 0 && strcspn(name, "-") == family)
-                return machine;
-        }
-    error_set(err, "no machine file has a GPU called \"%s\"", gpu);
-    return NULL;
+    machine = machines_find_gpu(machines, gpu, 0, err);
+    if (!machine)
+        error_append(err, "; correct the row, or name the kind of node in a column \"node\"");
+    return machine;
 }
 
 struct prediction {
@@ -328,14 +320,16 @@ static int predict(const struct table *table, const struct machines *machines,
     return choose_batch(table, &run, machine, sharded, out, err);
 }
 
-/* The line as it is, with empty fields for those that it lacks, and the prediction. */
+/* The line as it is, with a quote and empty fields if it lacks them, and the prediction. */
 static void print_row(const struct table *table, const char *line, const struct prediction *p,
                       FILE *stream)
 {
     const char by = table->separator;
 
     fputs(line, stream);
-    for (int i = table->line.count; i < table->columns; i++)
+    if (table->line.open)
+        fputc('"', stream);
+    for (size_t i = table->line.count; i < table->columns; i++)
         fputc(by, stream);
     if (p)
         fprintf(stream, "%c%.6g%c%.5g%c%.5g\n", by, p->seconds, by,
@@ -350,7 +344,7 @@ static int read_line(struct table *table, char *line, struct error *err)
         return -1;
     if (table->line.count > table->columns)
         return error_set(err,
-                         "%d fields, but the first line has %d columns; put fields that contain "
+                         "%zu fields, but the first line has %zu columns; put fields that contain "
                          "\"%c\" in double quotes",
                          table->line.count, table->columns, table->separator);
     return 0;
@@ -416,6 +410,7 @@ int rows_predict(const char *path, const struct machines *machines, FILE *stream
         if (line[0])
             rc = predict_line(&table, line, machines, stream, number, err);
     }
+    csv_line_clear(&table.line);
     file_bytes_clear(&bytes);
     return rc;
 }

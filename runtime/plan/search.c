@@ -91,6 +91,22 @@ static int open_or(int64_t fixed, int64_t value)
     return fixed == 0 || fixed == value;
 }
 
+/* The smallest divisor of 'number' above 'last', or number + 1. Takes the root of the number. */
+static int64_t next_divisor(int64_t number, int64_t last)
+{
+    int64_t other, i;
+
+    for (i = last + 1; i <= number / i; i++)
+        if (number % i == 0)
+            return i;
+    /* None up to the root is left: the next one is the partner of a smaller one. */
+    other = number / (last + 1);
+    for (i = other < i ? other : i; i >= 1; i--)
+        if (number % i == 0 && number / i > last)
+            return number / i;
+    return number + 1;
+}
+
 /* All micro-batches that divide what a data-parallel rank has of the global batch. Larger ones
  * need more memory, so the first that does not fit ends the list. */
 static int try_batches(struct state *s, struct own_layout layout, int64_t of_rank,
@@ -98,11 +114,21 @@ static int try_batches(struct state *s, struct own_layout layout, int64_t of_ran
 {
     const struct search_request *request = s->request;
 
-    for (layout.micro_batch = 1; layout.micro_batch <= of_rank; layout.micro_batch++) {
+    if (request->micro_batch > 0 && of_rank % request->micro_batch != 0) {
+        char why[128];
+
+        snprintf(why, sizeof(why),
+                 "micro-batch %lld does not divide the %lld samples of a data-parallel rank",
+                 (long long)request->micro_batch, (long long)of_rank);
+        leave(s->search, LEFT_BATCH, why);
+        return 0;
+    }
+    for (layout.micro_batch = 1; layout.micro_batch <= of_rank;
+         layout.micro_batch = next_divisor(of_rank, layout.micro_batch)) {
         char why[128];
         int fits;
 
-        if (of_rank % layout.micro_batch != 0 || !open_or(request->micro_batch, layout.micro_batch))
+        if (!open_or(request->micro_batch, layout.micro_batch))
             continue;
         if (layout.chunks > 1 && of_rank / layout.micro_batch % layout.pp != 0) {
             snprintf(why, sizeof(why),

@@ -54,6 +54,26 @@ done
 plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 10
 is "$(cut -d, -f1,4 <<<"$out" | grep -m1 fits)" "4,fits" "the fourth layout is the first that is not tight"
 is "$(cut -d, -f4 <<<"$out" | sort -u | xargs)" "fit fits tight" "--csv tells which are"
+manual=$(sed -n '/^\.It Fl -csv/,/^\.It Fl -svg/p' "$top/runtime/command/megatron-plan.1")
+for column in $(head -1 <<<"$out" | tr , ' '); do
+    grep -qw -e "^\.It Li.* $column" <<<"$manual" || echo "$column"
+done >"$work/unknown"
+is "$(cat "$work/unknown")" "" "the manual explains every column of --csv"
+
+# Batches of any size, also with few divisors or more micro-batches than a schedule can list
+for batch in 999999937 999999936 2147483647; do
+    plan --megatron-model 7.5B --node p5 --nodes 2 --global-batch-size "$batch" --layout tp=4,pp=4 --csv --top 1
+    is "$rc" 0 "a global batch of $batch is planned" || diag "$out"
+done
+is "$("$megatron" plan "${small[@]}" --global-batch-size 96 --node p5 --layout tp=1,pp=1,cp=1,recompute=none --csv --top 100 |
+    sed 1d | cut -d, -f10 | sort -n | xargs)" "1 2 3 4 6 12" "all divisors of a rank's 12 samples are tried as micro-batches"
+
+plan --megatron-model 7.5B --node p5 --global-batch-size 512 --layout tp=1,pp=1,cp=1,micro=7
+is "$rc $out" "2 megatron plan: no layout is possible: sizes that do not divide the global batch (micro-batch 7 does not divide the 64 samples of a data-parallel rank); change the batch size, the nodes or --layout" \
+    "a micro-batch that does not divide is named"
+plan --megatron-model 7.5B --node "NVIDIA A100-SXM4-40GB" --global-batch-size 512
+is "$rc $out" "2 megatron plan: NVIDIA A100-SXM4-40GB is a GPU, not a kind of node; use one of p4d.24xlarge, dgx-a100-40" \
+    "a GPU instead of a kind of node, as nvidia-smi names it"
 
 # Formats
 plan "${small[@]}" --node p5 --json --top 3

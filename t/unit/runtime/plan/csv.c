@@ -10,18 +10,19 @@ static const char *cut(const char *line, char separator)
 {
     static char out[512];
     char text[256];
-    struct csv_line fields;
+    struct csv_line fields = {0};
     struct error err;
     size_t length = 0;
+    int rc;
 
     snprintf(text, sizeof(text), "%s", line);
-    if (csv_cut(&fields, text, separator, &err) < 0)
-        return strcpy(out, err.text);
+    rc = csv_cut(&fields, text, separator, &err);
     out[0] = '\0';
-    for (int i = 0; i < fields.count; i++)
+    for (size_t i = 0; i < fields.count && rc == 0; i++)
         length += (size_t)snprintf(out + length, sizeof(out) - length, "%s%s", i ? "|" : "",
                                    fields.fields[i]);
-    return out;
+    csv_line_clear(&fields);
+    return rc == 0 ? out : strcpy(out, err.text);
 }
 
 static void test_fields(void)
@@ -58,14 +59,33 @@ static void test_fields(void)
 
 static void test_many(void)
 {
-    char line[2 * CSV_FIELDS + 1];
+    enum { MANY = 5000 };
+    char line[MANY];
+    struct csv_line fields = {0};
+    struct error err;
 
-    memset(line, ',', sizeof(line));
-    line[CSV_FIELDS - 1] = '\0';
-    is_int((int)strlen(cut(line, ',')), CSV_FIELDS - 1, "as many fields as there may be");
-    line[CSV_FIELDS - 1] = ',';
-    line[CSV_FIELDS] = '\0';
-    is(cut(line, ','), "the line has more than 64 fields", "and one more");
+    memset(line, ',', sizeof(line) - 1);
+    line[MANY - 2] = 'z';
+    line[MANY - 1] = '\0';
+    is_int(csv_cut(&fields, line, ',', &err), 0, "a line may have many fields");
+    is_int((int)fields.count, MANY - 1, "  and all are found");
+    is(fields.fields[MANY - 2], "z", "  up to the last");
+    csv_line_clear(&fields);
+}
+
+/* What a caller needs to close the quote and to add the fields that follow. */
+static void test_open(void)
+{
+    char open[] = "a,\"b,c", closed[] = "a,\"b,c\"";
+    struct csv_line fields = {0};
+    struct error err;
+
+    csv_cut(&fields, open, ',', &err);
+    is_int(fields.open, 1, "an open quote is reported");
+    is_int((int)fields.count, 2, "  and the rest of the line is one field");
+    is_int(csv_cut(&fields, closed, ',', &err), 0, "the next line can be cut");
+    is_int(fields.open, 0, "  and has no open quote");
+    csv_line_clear(&fields);
 }
 
 static void test_separator(void)
@@ -95,6 +115,7 @@ int main(void)
 {
     test_fields();
     test_many();
+    test_open();
     test_separator();
     test_lines();
     return done_testing();
