@@ -259,6 +259,7 @@ static int run(const struct settings *settings, int full, struct error *err)
         .scratch = settings->scratch         ? settings->scratch
                    : temporary && *temporary ? temporary
                                              : "/tmp",
+        .scratch_named = settings->scratch != NULL,
         .kind = settings->node,
         .timeout = (double)settings->timeout,
     };

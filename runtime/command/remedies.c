@@ -94,12 +94,15 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_PRECISION] = "drop --bf16 or --fp16",
     [REMEDY_LOAD_OR_PRECISION] = "use other weights (--load), or drop --bf16 or --fp16",
     [REMEDY_NO_FP8] = "drop --fp8-format",
+    [REMEDY_NO_BLOCKS] = "use --fp8-recipe delayed or tensorwise",
     [REMEDY_FP8] = "use --fp8-format and --fp8-recipe as before",
     [REMEDY_CPU] = "or compute on the CPUs with --device cpu",
 
     [REMEDY_IMPORT_WAIT] = "pass --wait to `megatron image get` on all nodes but one",
     [REMEDY_SHARED_FILES] = "mount the shared file system on this node, or name its directory with "
                             "--shared",
+    [REMEDY_SCRATCH] = "use --scratch with a directory that you can write to",
+    [REMEDY_NODE_KIND] = "correct --node; if the node should have GPUs, all are lost: drain it",
     [REMEDY_NODE_KINDS] = "`megatron plan --node list` lists all",
     [REMEDY_PRICE] = "set --price to see the cost",
     [REMEDY_RUN_NAMES] = "use --name once per run",

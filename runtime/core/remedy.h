@@ -98,11 +98,14 @@ enum remedy {
     REMEDY_PRECISION,         /* compute in another precision */
     REMEDY_LOAD_OR_PRECISION, /* use other weights, or another precision */
     REMEDY_NO_FP8,            /* do not compute in fp8 */
+    REMEDY_NO_BLOCKS,         /* scale whole fp8 tensors, not blocks of them */
     REMEDY_FP8,               /* compute in fp8, as before */
     REMEDY_CPU,               /* as an alternative, compute on the CPUs */
     /* Images and plans */
     REMEDY_IMPORT_WAIT,  /* let all nodes but one wait for the image */
     REMEDY_SHARED_FILES, /* mount or name the shared file system */
+    REMEDY_SCRATCH,      /* name a directory on the local disk */
+    REMEDY_NODE_KIND,    /* bring the GPUs back, or correct the kind of the nodes */
     REMEDY_NODE_KINDS,   /* look the kinds of nodes up */
     REMEDY_PRICE,        /* give the price of a node */
     REMEDY_RUN_NAMES,    /* give as many names as there are runs */

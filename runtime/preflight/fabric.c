@@ -166,7 +166,7 @@ int fabric_measure(struct hub *hub, struct device *device, const struct world *w
     if (rc == 0 && all[size] && device && size > 1) {
         if (open_fabric(&fabric, device, world, &why) < 0 ||
             measure_all(&fabric, all[world->rank], nodes, m, &why) < 0)
-            snprintf(m->comm_trouble, sizeof(m->comm_trouble), "%.150s",
+            snprintf(m->comm_trouble, sizeof(m->comm_trouble), "%s",
                      why.text[0] ? why.text : "failed");
         close_fabric(&fabric, device);
     }

@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "error.h"
 #include "nvml_gpus.h"
 #include "rendezvous.h"
 
@@ -39,8 +40,9 @@ struct node_facts {
     int32_t efa, openable, efa_provider, nccl_plugin;
     int32_t gpudirect; /* the kernel lets NICs access GPU memory; -1: not applicable */
     uint64_t locked_memory, open_files; /* limits */
-    char nvml[160];                     /* why NVML could not be used, or "" */
-    int32_t gpu_count, gpus_lost;       /* of 'gpu'; of those, which NVML cannot reach */
+    int32_t scratch_error;        /* errno of creating a file in the scratch directory, or 0 */
+    char nvml[ERROR_TEXT];        /* why NVML could not be used, or "" */
+    int32_t gpu_count, gpus_lost; /* of 'gpu'; of those, which NVML cannot reach */
     struct gpu_state gpu[FACTS_GPUS];
     int32_t xid_count; /* -1: the kernel log cannot be read */
     struct xid_facts xids[FACTS_XIDS];

@@ -14,18 +14,25 @@ struct finding {
     char host[64];
     char check[24];
     enum verdict verdict;
-    char value[280], expected[96], advice[200];
+    char value[ERROR_TEXT + 64], expected[96], advice[200];
+    int in_doubt; /* the command line may be wrong rather than the node */
 };
 
 struct findings {
     struct finding *items;
-    size_t count;
+    size_t count, room;
+    size_t *index; /* where an item is, plus 1, by the hash of host and check; 0: nowhere */
+    size_t slots;  /* of 'index', a power of two; 0: it must be made again */
     int out_of_memory;
 };
 
 /* Add a verdict, unless the node already has one at least as severe for this check. */
 void findings_add(struct findings *findings, const struct finding *finding);
 void findings_clear(struct findings *findings);
+
+/* The command line may be the cause of a verdict: it is not held against the node later. Before
+ * findings_sort. */
+void findings_doubt(struct findings *findings, const char *host, const char *check);
 
 /* Order by severity, then host, then check. */
 void findings_sort(struct findings *findings);

@@ -68,6 +68,11 @@ static void keep_recent(const char *text, double now, FILE *out)
     }
 }
 
+static int counts(const struct finding *finding)
+{
+    return finding->verdict == VERDICT_FAIL && !finding->in_doubt;
+}
+
 /* One line for a host with all its failed checks. */
 static void write_failure(const struct findings *findings, const char *host, double now,
                           const char *job, FILE *out)
@@ -82,7 +87,7 @@ static void write_failure(const struct findings *findings, const char *host, dou
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *f = &findings->items[i];
 
-        if (f->verdict != VERDICT_FAIL || strcmp(f->host, host) != 0)
+        if (!counts(f) || strcmp(f->host, host) != 0)
             continue;
         fprintf(out, "%s", separator);
         findings_quote(f->check, out);
@@ -103,7 +108,7 @@ static void add_failures(struct findings *findings, const char *old, double now,
         struct finding again = {.verdict = VERDICT_FAIL, .check = "history"};
         int times;
 
-        if (strcmp(findings->items[i].host, last) == 0)
+        if (!counts(&findings->items[i]) || strcmp(findings->items[i].host, last) == 0)
             continue;
         snprintf(last, sizeof(last), "%s", findings->items[i].host);
         write_failure(findings, last, now, job, out);

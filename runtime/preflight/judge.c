@@ -192,22 +192,48 @@ static void judge_running(const struct job *job, double *scratch, struct finding
 /* Results --------------------------------------------------------------------------------------
  */
 
+/* What is compared between all pairs of ranks, close together in memory. */
+struct outcome {
+    uint64_t hash;
+    int like; /* the first rank with the same model of device; -1: no result */
+};
+
 static int same_model(const struct job *job, int a, int b)
 {
-    return judged(job, a) && judged(job, b) && job->measures[a].layer.steps > 0 &&
-           job->measures[b].layer.steps > 0 &&
-           strcmp(job->facts[a].model, job->facts[b].model) == 0;
+    return strcmp(job->facts[a].model, job->facts[b].model) == 0;
 }
 
-static void judge_result(const struct job *job, int r, struct findings *findings)
+static void collect_outcomes(const struct job *job, struct outcome *outcomes)
+{
+    int last = -1;
+
+    for (int r = 0; r < job->size; r++) {
+        outcomes[r] = (struct outcome){job->measures[r].layer.hash, -1};
+        if (!judged(job, r) || job->measures[r].layer.steps <= 0)
+            continue;
+        if (last >= 0 && same_model(job, r, last)) {
+            outcomes[r].like = outcomes[last].like;
+        } else {
+            int first = 0;
+
+            while (first < r && (outcomes[first].like != first || !same_model(job, r, first)))
+                first++;
+            outcomes[r].like = first;
+        }
+        last = r;
+    }
+}
+
+static void judge_result(const struct job *job, int r, const struct outcome *outcomes,
+                         struct findings *findings)
 {
     const struct layer_result *mine = &job->measures[r].layer;
     int all = 0, equal = 0;
 
     for (int other = 0; other < job->size; other++)
-        if (same_model(job, r, other)) {
+        if (outcomes[other].like == outcomes[r].like) {
             all++;
-            equal += job->measures[other].layer.hash == mine->hash;
+            equal += outcomes[other].hash == mine->hash;
         }
     if (mine->unstable > 0)
         judge_say(findings, job->hosts[r], "results", VERDICT_FAIL, "the same in every step",
@@ -231,16 +257,18 @@ static void judge_result(const struct job *job, int r, struct findings *findings
                   (unsigned long long)mine->hash, equal, all);
 }
 
-static void judge_device(const struct job *job, int r, struct findings *findings)
+static void judge_device(const struct job *job, int r, const struct outcome *outcomes,
+                         struct findings *findings)
 {
     const struct measures *m = &job->measures[r];
 
     if (m->trouble[0])
         judge_say(findings, job->hosts[r], "device", VERDICT_FAIL, "can compute",
-                  "see the message, nvidia-smi and the kernel log", "rank %d: %.250s", r,
-                  m->trouble);
+                  "see the message, nvidia-smi and the kernel log", "rank %d: %s", r, m->trouble);
+    if (job->kind_in_doubt)
+        findings_doubt(findings, job->hosts[r], "device");
     if (m->layer.steps > 0)
-        judge_result(job, r, findings);
+        judge_result(job, r, outcomes, findings);
     if (m->tested_bytes > 0)
         judge_say(findings, job->hosts[r], "device memory",
                   m->wrong_blocks > 0 ? VERDICT_FAIL : VERDICT_OK, "no wrong bits",
@@ -273,18 +301,23 @@ void judge_speed(const struct job *job, struct findings *findings)
          "check the PCIe link of this GPU (nvidia-smi -q -d PCIE)", get_copy},
     };
     double *scratch = calloc((size_t)job->size, sizeof(*scratch));
+    struct outcome *outcomes = calloc((size_t)job->size, sizeof(*outcomes));
 
-    if (!scratch) {
+    if (!scratch || !outcomes) {
         findings->out_of_memory = 1;
+        free(scratch);
+        free(outcomes);
         return;
     }
+    collect_outcomes(job, outcomes);
     for (size_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++)
         judge_one_speed(job, &speeds[i], scratch, findings);
     judge_running(job, scratch, findings);
     for (int r = 0; r < job->size; r++)
         if (judged(job, r))
-            judge_device(job, r, findings);
+            judge_device(job, r, outcomes, findings);
     free(scratch);
+    free(outcomes);
 }
 
 void judge(const struct job *job, struct findings *findings)

@@ -18,15 +18,15 @@
 struct measures {
     struct processor processor;
     struct layer_result layer;
-    char trouble[256];  /* why its device could not be tested, or "" */
-    int32_t sees_files; /* the shared directory: 1 yes, 0 no, -1 not tested */
-    int64_t disk_free;  /* bytes; -1: unknown */
-    double disk_rate;   /* bytes per second; 0: the write failed */
-    double copy_rate;   /* between GPU and host; 0: not tested */
+    char trouble[ERROR_TEXT]; /* why its device could not be tested, or "" */
+    int32_t sees_files;       /* the shared directory: 1 yes, 0 no, -1 not tested */
+    int64_t disk_free;        /* bytes; -1: unknown */
+    double disk_rate;         /* bytes per second; 0: the write failed */
+    double copy_rate;         /* between GPU and host; 0: not tested */
     int64_t wrong_blocks;
     double tested_bytes; /* of GPU memory */
     double all_reduce;   /* within the node; 0: not tested */
-    char comm_trouble[160];
+    char comm_trouble[ERROR_TEXT];
     struct gpu_state gpu[FACTS_GPUS]; /* on the first rank of a node: after the load */
     struct counter_facts after;
     struct pair_result
@@ -44,6 +44,7 @@ struct job {
     const int *leaders;                /* first ranks of the nodes in the ring, 'nodes' of them */
     int nodes;
     int full_ring;                 /* pairs were tested */
+    int kind_in_doubt;             /* the kind that was named may be wrong */
     const struct machine *machine; /* limits and counts; name "" if the kind is not known */
 };
 

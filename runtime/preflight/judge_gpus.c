@@ -106,7 +106,7 @@ void judge_gpus(const struct job *job, struct findings *findings)
             judge_say(findings, host, "nvml", VERDICT_WARN, "reports the GPUs' state",
                       "make the driver's library available "
                       "(NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
-                      "%.90s", node->nvml);
+                      "%s", node->nvml);
         if (node->gpus_lost > 0)
             judge_say(findings, host, "gpus", VERDICT_FAIL, "all answer",
                       "a GPU has fallen off the bus: reboot or drain the node", "%d of %d lost",

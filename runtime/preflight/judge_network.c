@@ -14,7 +14,7 @@ struct pair {
     int left, right; /* ranks */
     double rate, loss, reduce;
     int failed;
-    char reason[96];
+    char reason[128];
 };
 
 static double loss_of(const struct pair_result *result)
@@ -89,18 +89,18 @@ static void judge_node(const struct job *job, const struct measure *measure,
     int other = grades[right] == worst ? right : left;
     const struct pair *pair = &pairs[other];
     int me = job->leaders[i], peer = pair->left == me ? pair->right : pair->left;
-    char text[64];
+    char text[128];
 
     if (!judged(job, me))
         return;
     measure->print(pair, text, sizeof(text));
     if (left == right) /* two nodes: there is one pair, and either may be bad */
         judge_say(findings, job->hosts[me], measure->check, worst, expected,
-                  "one of the two nodes or the link: test both with a third node",
-                  "to %.30s: %.60s", job->hosts[peer], text);
+                  "one of the two nodes or the link: test both with a third node", "to %s: %s",
+                  job->hosts[peer], text);
     else if (both > VERDICT_OK)
         judge_say(findings, job->hosts[me], measure->check, both, expected, measure->advice,
-                  "with both neighbors; to %.24s: %.50s", job->hosts[peer], text);
+                  "with both neighbors; to %s: %s", job->hosts[peer], text);
     else if (worst == VERDICT_FAIL) {
         /* The neighbor is named if its other pair is bad, too. */
         int theirs =
@@ -109,10 +109,10 @@ static void judge_node(const struct job *job, const struct measure *measure,
         judge_say(findings, job->hosts[me], measure->check,
                   grades[theirs] > VERDICT_OK ? VERDICT_OK : VERDICT_WARN, expected,
                   "only this link is bad: check the cables and switch ports between the two",
-                  "to %.30s: %.60s", job->hosts[peer], text);
+                  "to %s: %s", job->hosts[peer], text);
     } else {
-        judge_say(findings, job->hosts[me], measure->check, VERDICT_OK, expected, "",
-                  "to %.30s: %.60s", job->hosts[peer], text);
+        judge_say(findings, job->hosts[me], measure->check, VERDICT_OK, expected, "", "to %s: %s",
+                  job->hosts[peer], text);
     }
 }
 
@@ -309,7 +309,7 @@ static void judge_all_reduce(const struct job *job, int r, struct findings *find
     if (m->comm_trouble[0])
         judge_say(findings, job->hosts[r], "collectives",
                   all_in_trouble(job) ? VERDICT_WARN : VERDICT_FAIL, "they work",
-                  "see the message; NCCL_DEBUG=INFO prints more", "rank %d: %.80s", r,
+                  "see the message; NCCL_DEBUG=INFO prints more", "rank %d: %s", r,
                   m->comm_trouble);
     if (m->all_reduce <= 0 || limit <= 0)
         return;

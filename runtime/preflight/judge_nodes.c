@@ -136,6 +136,8 @@ static void judge_count(const struct job *job, const char *check, int expected,
                   : number > expected ? VERDICT_WARN
                                       : VERDICT_OK,
                   text, advice, "%d", number);
+        if (job->kind_in_doubt)
+            findings_doubt(findings, job->hosts[r], check);
     }
 }
 
@@ -222,7 +224,10 @@ void judge_nodes(const struct job *job, struct findings *findings)
     for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
         judge_version(job, &versions[i], findings);
     judge_count(job, "gpus", gpus, get_gpus, scratch,
-                "a GPU is missing: check lspci and the kernel log, then reboot or drain the node",
+                job->kind_in_doubt
+                    ? remedy_words(REMEDY_NODE_KIND)
+                    : "a GPU is missing: check lspci and the kernel log, then reboot or drain the "
+                      "node",
                 findings);
     judge_count(job, "nics", (int)job->machine->nics, get_nics, scratch,
                 "a NIC is missing: check lspci, the driver and the cable, then drain the node",

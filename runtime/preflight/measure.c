@@ -4,7 +4,9 @@
 #include "config.h"
 #include "preflight_private.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,20 +84,41 @@ static void measure_device(struct run *run)
         }
     }
     if (rc < 0)
-        snprintf(m->trouble, sizeof(m->trouble), "%.250s", err.text);
+        snprintf(m->trouble, sizeof(m->trouble), "%s", err.text);
+}
+
+/* A new file in the scratch directory; 'path' gets its name. Returns its descriptor or -1. */
+static int create_scratch(const char *directory, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/.megatron-preflight.XXXXXX", directory) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    return mkostemp(path, O_CLOEXEC);
+}
+
+int preflight_try_scratch(const char *directory)
+{
+    char path[PATH_MAX];
+    int fd = create_scratch(directory, path);
+
+    if (fd < 0)
+        return errno;
+    unlink(path);
+    close(fd);
+    return 0;
 }
 
 /* Free space, and the rate of a write that reaches the disk. */
 static void measure_disk(struct run *run)
 {
     struct measures *m = &run->measures;
-    char path[1100], *data = calloc(1, DISK_BYTES);
+    char path[PATH_MAX], *data = calloc(1, DISK_BYTES);
     double begin;
     int fd;
 
     m->disk_free = file_free_space(run->options->scratch);
-    snprintf(path, sizeof(path), "%.1000s/.megatron-preflight.XXXXXX", run->options->scratch);
-    fd = data ? mkostemp(path, O_CLOEXEC) : -1;
+    fd = data ? create_scratch(run->options->scratch, path) : -1;
     if (fd >= 0) {
         begin = clock_now();
         if (file_write_at(fd, data, DISK_BYTES, 0) == 0 && fsync(fd) == 0)

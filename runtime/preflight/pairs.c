@@ -103,7 +103,7 @@ static void read_tcp(int fd, struct pair_result *result)
 static int fail(struct pair_result *result, const char *what, int number)
 {
     result->failed = 1;
-    snprintf(result->reason, sizeof(result->reason), "%s%s%.60s", what, number ? ": " : "",
+    snprintf(result->reason, sizeof(result->reason), "%s%s%s", what, number ? ": " : "",
              number ? strerror(number) : "");
     return -1;
 }

@@ -22,7 +22,7 @@ struct pair_result {
     int32_t tried, failed;
     double rate;                     /* bytes per second, of the slower direction; 0: unknown */
     int64_t segments, retransmitted; /* TCP segments with data that this node sent */
-    char reason[96];                 /* of the failure */
+    char reason[128];                /* of the failure */
 };
 
 /* Exchange data with the other node of a pair, for about 'seconds'. The left node connects to the

@@ -11,6 +11,7 @@
 #include "file.h"
 #include "hosts.h"
 #include "log.h"
+#include "mistakes.h"
 
 enum { CHOICES = 16384 };
 
@@ -63,7 +64,8 @@ static void read_facts(struct run *run)
     run->nvml = nvml_gpus_open(&why);
     facts_read_node(&f->node, run->options->root, run->nvml);
     if (!run->nvml)
-        snprintf(f->node.nvml, sizeof(f->node.nvml), "%.150s", why.text);
+        snprintf(f->node.nvml, sizeof(f->node.nvml), "%s", why.text);
+    f->node.scratch_error = preflight_try_scratch(run->options->scratch);
     run->listener = rendezvous_listen(0, NULL, &f->node.address, NULL);
 }
 
@@ -80,7 +82,7 @@ static void open_device(struct run *run)
         run->facts.gpu_index = (int)run->world->local_rank;
     run->device = ranks_open_device(&config, run->world, &err);
     if (!run->device) {
-        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.250s", err.text);
+        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%s", err.text);
         return;
     }
     snprintf(run->facts.model, sizeof(run->facts.model), "%s", run->device->model);
@@ -140,6 +142,40 @@ static void create_shared_file(struct run *run)
     }
 }
 
+/* The node kind: as named, or by the product name of the first node, or the usual limits of what
+ * the ranks compute on. */
+static struct machine find_machine(const struct run *run)
+{
+    const struct preflight_options *o = run->options;
+    const struct node_facts *node = &run->all_facts[0].node;
+    const struct machine *found = NULL;
+    struct machine machine = machine_usual();
+    int gpu = run->all_facts[0].gpu_index >= 0;
+
+    if (o->machines && o->kind)
+        found = machines_find_any(o->machines, o->kind, NULL);
+    else if (o->machines && node->kind[0])
+        found = machines_find_any(o->machines, node->kind, NULL);
+    if (!found && o->machines && !gpu)
+        found = machines_find_any(o->machines, "cpu", NULL);
+    if (found)
+        return *found;
+    machine.limits = machine_usual_limits(gpu);
+    machine.gpus = 0;
+    return machine;
+}
+
+/* On rank 0: is the command line wrong, rather than a node? */
+static void look_for_mistakes(struct run *run)
+{
+    struct machine machine = find_machine(run);
+    struct error mistake;
+
+    if (mistakes_check(run->options, run->all_facts, (int)run->world->size, &machine,
+                       run->measures.trouble, &mistake) < 0)
+        snprintf(run->order.mistake, sizeof(run->order.mistake), "%s", mistake.text);
+}
+
 /* Rank 0 tells all ranks what to do; every first rank also gets the address of its right neighbor.
  */
 static int give_orders(struct run *run, struct error *err)
@@ -152,7 +188,9 @@ static int give_orders(struct run *run, struct error *err)
         positions = calloc(size, sizeof(*positions));
         if (!positions)
             return error_set(err, "out of memory");
-        create_shared_file(run);
+        look_for_mistakes(run);
+        if (!run->order.mistake[0])
+            create_shared_file(run);
         for (int r = 0; r < (int)size; r++) {
             positions[r].node = -1;
             if (hub_state(run->hub, r) == HUB_ALIVE && run->all_facts[r].leads &&
@@ -173,6 +211,10 @@ static int give_orders(struct run *run, struct error *err)
         rc = hub_give(run->hub, positions, &run->position, sizeof(run->position),
                       rank_0_timeout(run), err);
     free(positions);
+    if (rc == 0 && run->order.mistake[0]) {
+        error_set_code(err, ERROR_USAGE, "%s", run->order.mistake);
+        return world_say_once(0, err);
+    }
     return rc;
 }
 
@@ -197,7 +239,7 @@ static int create_layer(struct run *run, struct error *err)
     if (rc == 0 && run->world->rank != 0 && run->device)
         run->layer = layer_create(run->device, choices, &why);
     if (run->device && !run->layer)
-        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%.150s", why.text);
+        snprintf(run->measures.trouble, sizeof(run->measures.trouble), "%s", why.text);
     free(choices);
     return rc;
 }
@@ -259,29 +301,6 @@ static int test_collectives(struct run *run, struct error *err)
     return rc;
 }
 
-/* The node kind: as named, or by the product name of the first node, or the usual limits of what
- * the ranks compute on. */
-static struct machine find_machine(const struct run *run)
-{
-    const struct preflight_options *o = run->options;
-    const struct node_facts *node = &run->all_facts[0].node;
-    const struct machine *found = NULL;
-    struct machine machine = machine_usual();
-    int gpu = run->all_facts[0].gpu_index >= 0;
-
-    if (o->machines && o->kind)
-        found = machines_find_any(o->machines, o->kind, NULL);
-    else if (o->machines && node->kind[0])
-        found = machines_find_any(o->machines, node->kind, NULL);
-    if (!found && o->machines && !gpu)
-        found = machines_find_any(o->machines, "cpu", NULL);
-    if (found)
-        return *found;
-    machine.limits = machine_usual_limits(gpu);
-    machine.gpus = 0;
-    return machine;
-}
-
 static int conclude(struct run *run, struct findings *findings, struct error *err)
 {
     size_t size = (size_t)run->world->size;
@@ -298,6 +317,8 @@ static int conclude(struct run *run, struct findings *findings, struct error *er
                       .leaders = run->leaders,
                       .nodes = run->order.nodes,
                       .full_ring = 1,
+                      .kind_in_doubt =
+                          mistakes_doubt_kind(run->options, run->all_facts, (int)size, &machine),
                       .machine = &machine};
 
     if (!states || !hosts) {

@@ -13,7 +13,8 @@ struct preflight_options {
     int full; /* about 30 s instead of 8 */
     enum device_choice device;
     const char *root;                /* of /proc, /sys and /dev; "" is the machine itself */
-    const char *shared, *scratch;    /* directories; NULL: do not test */
+    const char *shared, *scratch;    /* directories; shared NULL: do not test */
+    int scratch_named;               /* by the user rather than by default */
     const struct machines *machines; /* to find the node's kind */
     const char *kind;                /* NULL: by the product name of the machine */
     double timeout;                  /* seconds after which a rank that does not answer is dead */

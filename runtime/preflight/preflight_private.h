@@ -11,8 +11,9 @@
 
 /* What rank 0 tells all ranks after the facts are known. */
 struct order {
-    char shared_file[1024]; /* "": do not test */
-    int32_t nodes;          /* of the ring */
+    char shared_file[1024];   /* "": do not test */
+    int32_t nodes;            /* of the ring */
+    char mistake[ERROR_TEXT]; /* in the command line: the test ends; or "" */
 };
 
 /* This rank's position in the ring. */
@@ -47,5 +48,8 @@ struct run {
 /* Measure this rank's processor and device and, on the first rank of a node, its disk; look for the
  * shared file. */
 int preflight_measure(struct run *run, struct error *err);
+
+/* The errno value of creating a file in a directory, or 0. */
+int preflight_try_scratch(const char *directory);
 
 #endif

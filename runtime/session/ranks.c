@@ -131,6 +131,25 @@ int ranks_check_health(struct device *device, const struct world *world, struct 
     return 0;
 }
 
+static int check_fp8(struct device *device, const struct ranks_config *config, struct error *err)
+{
+    if (config->fp8 && !device_supports(device, TYPE_E4M3)) {
+        error_set_code(err, ERROR_USAGE,
+                       "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s",
+                       device->model);
+        return error_remedy(err, REMEDY_NO_FP8);
+    }
+    if (config->fp8_blocks && !device_supports_blocks(device)) {
+        error_set_code(err, ERROR_USAGE,
+                       "blockwise scales of fp8 need a Hopper GPU (H100, H200), and a megatron built "
+                       "and run with cuBLASLt of CUDA 12.9 or later; this is %s: see `megatron "
+                       "version`",
+                       device->model);
+        return error_remedy(err, REMEDY_NO_BLOCKS);
+    }
+    return 0;
+}
+
 static int open_device(struct ranks *r, const struct ranks_config *config,
                        const struct world *world, struct error *err)
 {
@@ -141,12 +160,7 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
         error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
         return error_remedy(err, REMEDY_PRECISION);
     }
-    if (!config->fp8 || device_supports(r->device, TYPE_E4M3))
-        return 0;
-    error_set_code(err, ERROR_USAGE,
-                   "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s",
-                   r->device->model);
-    return error_remedy(err, REMEDY_NO_FP8);
+    return check_fp8(r->device, config, err);
 }
 
 static int open_comm(struct ranks *r, const struct ranks_config *config, const struct world *world,

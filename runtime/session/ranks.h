@@ -17,6 +17,7 @@ struct ranks_config {
     enum device_choice device;
     enum device_type type; /* of the weights; the device must support it */
     int fp8;               /* it must support fp8, too */
+    int fp8_blocks;        /* with blockwise scales */
     int64_t threads;       /* of a CPU rank; 0 or less: all cores it may use */
     int deterministic, untuned, unfused_attention, random_order;
     uint64_t seed; /* of the random order */

@@ -92,4 +92,11 @@ try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=7.5B --megatron
 like "$out" '^  plan         memory of the fullest rank \(GiB\): weights' "  or the plan"
 try_plan as_user sbatch -N4 --ntasks-per-node=2 --megatron-model=39.1B --megatron-tp=2 --megatron-check --wrap true
 unlike "$out" '^  plan' "  but none for a job that leaves GPUs unused"
+try_plan as_user sbatch -N4 --ntasks-per-node=2 --gpus-per-node=2 --megatron-model=7.5B --megatron-tp=2 --megatron-check --wrap true
+like "$out" '^  plan         7.5B on 4 p4d.24xlarge nodes \(8 A100-40\)' "  unless it requests as many as it has tasks"
+export MEGATRON_NODE_KIND=p9
+try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=7.5B --megatron-tp=8 --megatron-check --wrap true
+like "$out" '^  plan         not made: unknown node kind p9; ' "a wrong kind of nodes is named"
+like "$out" '^  check        the layout divides the tasks: ok' "  and the checks are printed nevertheless"
+unset MEGATRON_NODE_KIND
 done_testing

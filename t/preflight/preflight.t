@@ -20,11 +20,26 @@ slow|unexpected argument slow; write quick or full
 quick full|more than one argument (quick full); write either quick or full
 --node p5.48xlrge|unknown node kind p5.48xlrge; did you mean p5.48xlarge, p5e.48xlarge or p5en.48xlarge?
 --sysroot $dir/none|--sysroot $dir/none: No such file or directory; check the path
+--scratch $dir/none --history mistakes|cannot create a file in $dir/none: No such file or directory; use --scratch with a directory that you can write to
+--scratch /proc --history mistakes|cannot create a file in /proc: No such file or directory; use --scratch with a directory that you can write to
 --shared $dir/none|--shared $dir/none: No such file or directory; check the path
 EOT
-if ! ls "$MEGATRON_INST"/lib/megatron/device_cuda.so >/dev/null 2>&1; then
-    try "$megatron" preflight --device cuda --history none
-    like "$out" 'device: rank 0: .*\(looked in [^)]+\).*--device cpu \(expected: can compute\)' "a device that cannot be used, and why"
+# A mistake of the command line is not a fault of the node, and not remembered as one.
+if [ -e /proc/driver/nvidia ]; then
+    skip "--device cuda and --node on a node without GPUs" "this machine has a GPU"
+else
+    if ! ls "$MEGATRON_INST"/lib/megatron/device_cuda.so >/dev/null 2>&1; then
+        try "$megatron" preflight --device cuda --history mistakes
+        is "$rc" 2 "--device cuda without any GPU"
+        like "$out" '^megatron preflight: no node has an NVIDIA GPU: .*\(looked in [^)]+\).*--device cpu$' "  and why, in full"
+    fi
+    mkdir machine
+    sed "s/\"name\": \"H100\"/\"name\": \"X\"/; s/\"p5.48xlarge\"/\"x8\"/" "$MEGATRON_INST/share/megatron/machines/h100.json" >machine/x8.json
+    try "$megatron" preflight --device cpu --machines machine --node x8 --history mistakes
+    is "$rc" 3 "--node of a kind with GPUs"
+    like "$out" '^fail .* gpus: 0 \(expected: 8\)' "  on a node without any"
+    like "$out" '^ +correct --node; if the node should have GPUs, all are lost: drain it$' "  and what to do"
+    ok "wrong options are not in the history" test ! -e mistakes
 fi
 mkdir machines
 echo '{"nodes":[{"name":"bad","preflight":{"layer_fail":6}}]}' >machines/bad.json
@@ -83,6 +98,10 @@ for check in answers "core speed" "memory speed" "layer speed" results "held bac
     "shared files" "open files" program driver gpus nics ecc clocks pcie nvlink xid "nic state"; do
     is "$(grep -o "\"host\":\"n3\",\"check\":\"$check\",\"verdict\":\"ok\"" <<<"$out" | wc -l)" 1 "  $check is checked"
 done
+
+preflight -- --scratch "$dir/none"
+is "$rc $out" "2 " "a wrong option on four nodes"
+is "$(grep -c 'cannot create a file' err)" 1 "  is reported once"
 
 # Several faults at once: each is named, and nothing else.
 preflight wrong=n1 nic=n2 driver=n3 hot=n4 ecc=n2 link=n3 narrow=n4 -- --json --spares 3 --exclude-file bad

@@ -2,12 +2,16 @@
 /* Verdicts about jobs whose ranks report made-up facts and measures. */
 #include "config.h"
 #include "judge.h"
+#include "history.h"
 #include "hosts.h"
+#include "mistakes.h"
 #include "tap.h"
 #include "xid.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { MOST = 6 };
 
@@ -142,6 +146,14 @@ static void test_speed(struct fake *f)
 
 static void test_results(struct fake *f)
 {
+    make(f, 5);
+    for (int r = 1; r < 5; r += 2) {
+        snprintf(f->facts[r].model, sizeof(f->facts[r].model), "Old CPU");
+        f->measures[r].layer.hash = 7;
+    }
+    expect(f, "", "results of two models of devices differ");
+    f->measures[4].layer.hash = 7;
+    expect(f, "n5 results!", "  but not those of one");
     make(f, 4);
     f->measures[3].layer.hash = 43;
     expect(f, "n4 results!", "a wrong result");
@@ -336,6 +348,163 @@ static void test_ring(void)
     ok(wrong == 0, "both nodes of every pair meet once, in rings of 1 to 11 nodes");
 }
 
+/* One verdict per host and check, the most severe, also after sorting, however many there are. */
+static void test_findings(void)
+{
+    enum { HOSTS = 3000 };
+    struct findings findings = {0};
+    struct finding f = {.check = "disk"};
+    int wrong = 0;
+
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < HOSTS; i++) {
+            snprintf(f.host, sizeof(f.host), "n%d", i);
+            f.verdict = round == 1 && i % 3 == 0 ? VERDICT_FAIL : VERDICT_OK;
+            findings_add(&findings, &f);
+        }
+        findings_sort(&findings);
+    }
+    is_int((long long)findings.count, HOSTS, "each host has one verdict");
+    for (size_t i = 0; i < findings.count; i++) {
+        int host = atoi(findings.items[i].host + 1);
+
+        wrong += findings.items[i].verdict != (host % 3 == 0 ? VERDICT_FAIL : VERDICT_OK);
+        wrong += i > 0 && i != HOSTS / 3 && host <= atoi(findings.items[i - 1].host + 1);
+    }
+    is_int(wrong, 0, "  the most severe one, in order");
+    findings_clear(&findings);
+}
+
+/* Texts of other layers are printed whole: their remedy is at the end. */
+static void test_texts(struct fake *f)
+{
+    char expected[ERROR_TEXT + 16];
+
+    make(f, 2);
+    memset(f->measures[1].trouble, 'x', ERROR_TEXT - 1);
+    snprintf(expected, sizeof(expected), "rank 1: %s", f->measures[1].trouble);
+    expect_value(f, "n2", "device", expected);
+    make(f, 2);
+    memset(f->measures[1].comm_trouble, 'y', ERROR_TEXT - 1);
+    snprintf(expected, sizeof(expected), "rank 1: %s", f->measures[1].comm_trouble);
+    expect_value(f, "n2", "collectives", expected);
+    make(f, 1);
+    f->facts[0].node.gpus = 1;
+    memset(f->facts[0].node.nvml, 'z', ERROR_TEXT - 1);
+    expect_value(f, "n1", "nvml", f->facts[0].node.nvml);
+    make(f, 2);
+    memset(f->hosts[1], 'h', 63);
+    f->measures[0].pairs[0].failed = f->measures[1].pairs[1].failed = 1;
+    for (int i = 0; i < 2; i++)
+        memset(f->measures[i].pairs[i].reason, 'r', sizeof(f->measures[i].pairs[i].reason) - 1);
+    snprintf(expected, sizeof(expected), "to %s: %s", f->hosts[1], f->measures[0].pairs[0].reason);
+    expect_value(f, "n1", "network", expected);
+}
+
+/* The command line is wrong if it is so on all nodes; otherwise a node is. */
+static void test_mistakes(struct fake *f)
+{
+    static const struct {
+        const char *name;
+        int scratch_named, device, machine_gpus;
+        int errors[2], gpus[2]; /* of both nodes */
+        const char *trouble, *mistake;
+    } rows[] = {
+        {"nothing is wrong", 1, DEVICE_CUDA, 0, {0, 0}, {0, 0}, "", ""},
+        {"a wrong path",
+         1,
+         DEVICE_CPU,
+         0,
+         {ENOENT, ENOENT},
+         {0, 0},
+         "",
+         "cannot create a file in /s: No such file or directory"},
+        {"a path that is wrong in two ways",
+         1,
+         DEVICE_CPU,
+         0,
+         {EACCES, ENOENT},
+         {0, 0},
+         "",
+         "cannot create a file in /s: Permission denied"},
+        {"a path that one node lacks", 1, DEVICE_CPU, 0, {0, ENOENT}, {0, 0}, "", ""},
+        {"a broken disk on all nodes", 1, DEVICE_CPU, 0, {EIO, EIO}, {0, 0}, "", ""},
+        {"a full disk on one of them", 1, DEVICE_CPU, 0, {ENOENT, ENOSPC}, {0, 0}, "", ""},
+        {"a path that nobody named", 0, DEVICE_CPU, 0, {ENOENT, ENOENT}, {0, 0}, "", ""},
+        {"CUDA on nodes without GPUs",
+         1,
+         DEVICE_CUDA,
+         0,
+         {0, 0},
+         {0, 0},
+         "no driver",
+         "no node has an NVIDIA GPU: no driver"},
+        {"a GPU without a driver", 1, DEVICE_CUDA, 0, {0, 0}, {1, 0}, "no driver", ""},
+        {"a kind that has GPUs", 1, DEVICE_CUDA, 8, {0, 0}, {0, 0}, "no driver", ""},
+        {"no GPU, by default", 1, DEVICE_AUTO, 0, {0, 0}, {0, 0}, "no driver", ""},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct preflight_options options = {.scratch = "/s",
+                                            .scratch_named = rows[i].scratch_named,
+                                            .device = (enum device_choice)rows[i].device};
+        struct error err = {.text = ""};
+
+        make(f, 3);
+        f->facts[2] = (struct facts){0}; /* a dead rank tells nothing */
+        f->machine.gpus = rows[i].machine_gpus;
+        for (int r = 0; r < 2; r++) {
+            f->facts[r].node.scratch_error = rows[i].errors[r];
+            f->facts[r].node.gpus = rows[i].gpus[r];
+        }
+        is_int(mistakes_check(&options, f->facts, 3, &f->machine, rows[i].trouble, &err),
+               rows[i].mistake[0] ? -1 : 0, rows[i].name);
+        ok(strncmp(err.text, rows[i].mistake, strlen(rows[i].mistake)) == 0 &&
+               (err.code == ERROR_USAGE) == (rows[i].mistake[0] != '\0'),
+           "  %s", err.text);
+    }
+}
+
+/* A kind that was named but does not look right: a failure, but not one for the history. */
+static void test_doubt(struct fake *f)
+{
+    struct preflight_options options = {.kind = "h100"};
+    char path[] = "/tmp/judge.XXXXXX", line[256] = "";
+    int fd = mkstemp(path);
+    struct findings findings = {0};
+    struct error err;
+    FILE *file;
+
+    make(f, 2);
+    snprintf(f->machine.name, sizeof(f->machine.name), "h100");
+    is_int(mistakes_doubt_kind(&options, f->facts, 2, &f->machine), 0, "a kind without GPUs");
+    f->machine.gpus = 8;
+    is_int(mistakes_doubt_kind(&options, f->facts, 2, &f->machine), 1, "no GPU at all: in doubt");
+    options.kind = NULL;
+    is_int(mistakes_doubt_kind(&options, f->facts, 2, &f->machine), 0, "not if nobody named it");
+    options.kind = "h100";
+    f->facts[1].node.gpus = 7;
+    is_int(mistakes_doubt_kind(&options, f->facts, 2, &f->machine), 0, "nor if a node has GPUs");
+    f->facts[1].node.gpus = 0;
+    f->job.kind_in_doubt = 1;
+    expect(f, "n1 gpus!, n2 gpus!", "nodes without GPUs fail");
+    f->measures[1].layer.unstable = 1;
+    judge(&f->job, &findings);
+    ok(fd >= 0 && history_update(path, &findings, 1e9, "7", &err) == 0, "the history is written");
+    file = fopen(path, "re");
+    ok(file && fgets(line, sizeof(line), file), "  and has a line");
+    is(line, "{\"time\":1000000000,\"host\":\"n2\",\"job\":\"7\",\"checks\":[\"results\"]}\n",
+       "  for what is not in doubt only");
+    ok(!file || !fgets(line, sizeof(line), file), "  and no other");
+    if (file)
+        fclose(file);
+    findings_clear(&findings);
+    close(fd);
+    unlink(path);
+    snprintf(line, sizeof(line), "%s.lock", path);
+    unlink(line);
+}
+
 int main(void)
 {
     struct fake *f = malloc(sizeof(*f));
@@ -347,6 +516,10 @@ int main(void)
     test_nodes(f);
     test_network(f);
     test_gpus(f);
+    test_findings();
+    test_texts(f);
+    test_mistakes(f);
+    test_doubt(f);
     test_hosts();
     test_ring();
     free(f);
