@@ -101,6 +101,29 @@ static inline const char *wiki_skip(const char *at, const char *table)
     }
 }
 
+/* Characters to stop at, by byte; where there are vectors, also as a function of one. */
+struct wiki_marks {
+    char table[256];
+#ifdef WIKI_VECTOR
+    wiki_bytes (*vector)(wiki_bytes bytes);
+#endif
+};
+
+/* The first mark in [at, end], which is sealed with one. 'marks' is constant where this is called,
+ * so that its function is inlined. */
+static inline __attribute__((always_inline)) const char *
+wiki_find_mark(const char *at, const char *end, const struct wiki_marks *marks)
+{
+#ifdef WIKI_VECTOR
+    at = wiki_vector_find(at, end, marks->vector);
+    if (end - at >= WIKI_VECTOR)
+        return at;
+#else
+    (void)end;
+#endif
+    return wiki_skip(at, marks->table);
+}
+
 /* Put a sentinel byte after the text for a search to stop at. It is not part of the text. */
 static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 {

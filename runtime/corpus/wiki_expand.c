@@ -259,8 +259,6 @@ static void take_bracket(struct expand *expand)
     }
 }
 
-static const char marks[256] = {['{'] = 1, ['}'] = 1, ['|'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
-
 #ifdef WIKI_VECTOR
 /* Brackets and braces differ by one bit. So do the pipe and the backslash, which means nothing. */
 static inline wiki_bytes mark_bytes(wiki_bytes bytes)
@@ -271,6 +269,13 @@ static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 }
 #endif
 
+static const struct wiki_marks marks = {
+    .table = {['{'] = 1, ['}'] = 1, ['|'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1},
+#ifdef WIKI_VECTOR
+    .vector = mark_bytes,
+#endif
+};
+
 /* The first mark from 'at' on; the text is sealed with one. Outside of calls, links do not matter
  * to functions. */
 static inline const char *find_mark(const struct expand *expand)
@@ -279,12 +284,7 @@ static inline const char *find_mark(const struct expand *expand)
 
     if (expand->call.mode == WIKI_EXPAND_FUNCTIONS && expand->frames->count == 0)
         return wiki_scan(at, end, '{', '}');
-#ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, mark_bytes);
-    if (end - at >= WIKI_VECTOR)
-        return at;
-#endif
-    return wiki_skip(at, marks);
+    return wiki_find_mark(at, end, &marks);
 }
 
 void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,

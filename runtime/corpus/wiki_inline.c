@@ -458,8 +458,6 @@ static void take_pipe(struct inliner *inliner)
     inliner->at++;
 }
 
-static const char marks[256] = {['<'] = 1, ['['] = 1, [']'] = 1, ['|'] = 1};
-
 #ifdef WIKI_VECTOR
 static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 {
@@ -468,18 +466,12 @@ static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 }
 #endif
 
-/* The first mark from 'at' on; the text is sealed with one. */
-static inline const char *find_mark(const char *at, const char *end)
-{
+static const struct wiki_marks marks = {
+    .table = {['<'] = 1, ['['] = 1, [']'] = 1, ['|'] = 1},
 #ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, mark_bytes);
-    if (end - at >= WIKI_VECTOR)
-        return at;
-#else
-    (void)end;
+    .vector = mark_bytes,
 #endif
-    return wiki_skip(at, marks);
-}
+};
 
 void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
                  const struct wiki_buffer *in, struct wiki_buffer *out)
@@ -497,7 +489,7 @@ void wiki_inline(struct wiki_look *look, const struct wiki_page_info *page,
         const char *from = inliner.at;
         int twice;
 
-        inliner.at = find_mark(inliner.at, inliner.end);
+        inliner.at = wiki_find_mark(inliner.at, inliner.end, &marks);
         wiki_copy(out, from, (size_t)(inliner.at - from));
         if (inliner.at == inliner.end)
             break;

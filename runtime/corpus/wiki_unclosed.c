@@ -47,6 +47,7 @@ struct scan {
     const char *begin, *at, *end;
     struct wiki_cuts *open, *tables;
     size_t tag;          /* 1 + the index of the innermost open tag, or 0 */
+    size_t pipes;        /* tables opened by `{{{!}}` and not closed by `{{!}}}` */
     size_t counts[TAGS]; /* open tags of each kind */
     struct wiki_unclosed found;
 };
@@ -140,10 +141,18 @@ static size_t run_length(const struct scan *scan)
     return (size_t)(at - scan->at);
 }
 
+/* In the argument of a call a table begins with `{{{!}}`, which becomes `{|`. */
+static int begins_with_pipe(const struct scan *scan, size_t count)
+{
+    return count == 3 && scan->end - scan->at > 6 && memcmp(scan->at + 3, "!}}", 3) == 0 &&
+           scan->at[6] != '}';
+}
+
 static void take_open_braces(struct scan *scan)
 {
     size_t count = run_length(scan);
 
+    scan->pipes += (size_t)begins_with_pipe(scan, count);
     if (count > 1)
         wiki_cut_add(scan->open, place(scan), count, OPEN_TEMPLATE, 0);
     else if (scan->at + 1 < scan->end && scan->at[1] == '|' && begins_line(scan->begin, scan->at))
@@ -182,8 +191,18 @@ static int ends_table(const struct scan *scan, size_t count)
     return count == 3 && open->end == 2 && begins_line(scan->begin, scan->at - 1);
 }
 
+/* `{{!}}}`, which becomes `|}`, ends a table. */
+static void close_with_pipe(struct scan *scan)
+{
+    if (scan->pipes > 0)
+        scan->pipes--;
+    else
+        close_table(scan);
+}
+
 static void take_close_braces(struct scan *scan)
 {
+    const char *from = scan->at;
     size_t count = run_length(scan), left = count;
     struct wiki_cut *open;
 
@@ -199,6 +218,9 @@ static void take_close_braces(struct scan *scan)
             find_link_in_call(scan, open);
             return;
         }
+        if (left == 3 && open->end == 2 && from - scan->begin == (ptrdiff_t)open->begin + 3 &&
+            from[-1] == '!')
+            close_with_pipe(scan);
         left -= closed;
         open->end -= closed;
         if (open->end < 2)
@@ -338,8 +360,6 @@ static void take_angle(struct scan *scan)
 
 /* --- The page --------------------------------------------------------------------------------- */
 
-static const char marks[256] = {['{'] = 1, ['}'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1};
-
 #ifdef WIKI_VECTOR
 /* Brackets and braces differ by one bit. */
 static inline wiki_bytes mark_bytes(wiki_bytes bytes)
@@ -351,18 +371,12 @@ static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 }
 #endif
 
-/* The first mark from 'at' on; the text is sealed with one. */
-static inline const char *find_mark(const char *at, const char *end)
-{
+static const struct wiki_marks marks = {
+    .table = {['{'] = 1, ['}'] = 1, ['['] = 1, [']'] = 1, ['<'] = 1},
 #ifdef WIKI_VECTOR
-    at = wiki_vector_find(at, end, mark_bytes);
-    if (end - at >= WIKI_VECTOR)
-        return at;
-#else
-    (void)end;
+    .vector = mark_bytes,
 #endif
-    return wiki_skip(at, marks);
-}
+};
 
 struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buffer *text)
 {
@@ -376,7 +390,7 @@ struct wiki_unclosed wiki_unclosed(struct wiki_look *look, const struct wiki_buf
     wiki_seal(text, '<');
     /* Without memory the page is not converted, either. */
     while (scan.found.fault == FAULT_NONE && !look->stack.failed && !look->cuts.failed &&
-           (scan.at = find_mark(scan.at, scan.end)) < scan.end) {
+           (scan.at = wiki_find_mark(scan.at, scan.end, &marks)) < scan.end) {
         if (*scan.at == '[')
             take_open_brackets(&scan);
         else if (*scan.at == ']')

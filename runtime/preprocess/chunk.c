@@ -104,46 +104,43 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     return lines;
 }
 
-/* Is this one of the first of its kind, which are reported now? */
-static int is_shown(struct encode *encode, int kept)
+/* Is this one of the first, which are reported now? */
+static int is_shown(struct encode *encode)
 {
-    int64_t shown = kept ? encode->shown_kept++ : encode->shown++;
+    int64_t shown = encode->shown++;
 
     /* With a limit on documents it is not known yet whether this one counts. */
     if (encode->config->max_documents > 0)
         return 0;
-    if (shown == FAULTS_MET && kept)
-        log_note("further pages with unclosed markup are counted now; the first ones are listed at "
-                 "the end");
-    else if (shown == FAULTS_MET)
+    if (shown == FAULTS_MET)
         log_note("further skipped documents are counted now and listed at the end");
     return shown < FAULTS_MET;
 }
 
-/* Report a document now that is skipped, or a page with unclosed markup, for the first ones. If its
- * line number is expensive to determine, report what is known, and the number at the end. */
+/* Report a document now that is skipped, for the first ones. If its line number is expensive to
+ * determine, report what is known, and the number at the end. Pages that are kept with unclosed
+ * markup are only reported at the end, when it is known which are the first ones of the input. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
     const struct input_plan *plan = encode->plan;
     size_t number = plan->chunks[chunk->number] + (size_t)fault->segment;
     const struct segment *segment = &plan->segments[number];
     const struct corpus_file *file = &plan->files.items[segment->file];
-    const char *then = part_fault_is_kept(fault) ? "the page is kept" : "skipped";
     char text[256], location[DISK_PATH + 160];
 
-    if (!is_shown(encode, part_fault_is_kept(fault)))
+    if (part_fault_is_kept(fault) || !is_shown(encode))
         return;
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     if (fault->page && file->codec == CODEC_PLAIN) {
         part_fault_location(fault, file->path, segment->begin, location, sizeof(location));
-        log_warning("%s: %s; %s", location, text, then);
+        log_warning("%s: %s; skipped", location, text);
         fault->shown = 1;
         return;
     }
     if (fault->page && segment->begin > reread_packed_limit) {
         part_fault_location(fault, file->path, 0, location, sizeof(location));
-        log_warning("%s, decompressed, after byte %lld: %s; %s", location,
-                    (long long)segment->begin, text, then);
+        log_warning("%s, decompressed, after byte %lld: %s; skipped", location,
+                    (long long)segment->begin, text);
         return;
     }
     if (segment->begin > (file->codec == CODEC_PLAIN ? reread_limit : reread_packed_limit)) {
@@ -156,7 +153,7 @@ static void show_fault(struct encode *encode, struct chunk *chunk, struct part_f
         chunk->counted = number + 1;
     }
     part_fault_location(fault, file->path, chunk->counted_lines, location, sizeof(location));
-    log_warning("%s: %s; %s", location, text, then);
+    log_warning("%s: %s; skipped", location, text);
     fault->shown = 1;
 }
 

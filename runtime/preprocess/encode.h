@@ -32,9 +32,8 @@ struct encode {
     const struct punkt *punkt; /* NULL: texts are not split into sentences */
     size_t threads;
     struct encode_counts counts;
-    _Atomic int64_t shown;      /* faulty documents that were reported when found */
-    _Atomic int64_t shown_kept; /* and pages with unclosed markup */
-    _Atomic int stop;           /* set by encode_stop */
+    _Atomic int64_t shown; /* faulty documents that were reported when found */
+    _Atomic int stop;      /* set by encode_stop */
     struct encode_team *team;
     /* With a limit on documents: a chunk whose input cannot be read, which matters only if the
      * chunks before it do not have enough documents. SIZE_MAX: none. */

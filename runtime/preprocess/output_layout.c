@@ -67,7 +67,7 @@ struct line_count {
 static int is_shown_now(struct line_count *count, const struct part_fault *fault)
 {
     if (part_fault_is_kept(fault))
-        return count->unclosed++ < UNCLOSED_SHOWN && !fault->shown;
+        return count->unclosed++ < UNCLOSED_SHOWN;
     if (fault->shown) {
         count->before++;
         count->shown++;

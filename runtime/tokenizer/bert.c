@@ -91,8 +91,8 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
         return -1;
     if (tokenizer->vocabulary.count == 0)
         return error_set(err, "%s: the vocabulary is empty", path);
-    if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, "##", 2) < 0)
-        return error_memory(err, "the vocabulary");
+    if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, "##", 2, err) < 0)
+        return error_prefix(err, "%s", path);
     tokenizer->wordpiece.longest = LONGEST;
     tokenizer->model = MODEL_WORDPIECE;
     tokenizer->split = (struct split_options){.rule = SPLIT_BERT};

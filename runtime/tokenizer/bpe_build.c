@@ -163,10 +163,12 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
 
     for (size_t i = 0; i < count; i++)
         total += lengths[i];
-    if (count == 0 || count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
+    if (count == 0)
+        return error_set(err, "the vocabulary is empty");
+    if (count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
         return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "the vocabulary has %zu tokens of %zu bytes in all; from 1 to %u "
-                                "tokens of at most %u bytes are supported",
+                                "the vocabulary has %zu tokens of %zu bytes in all; at most %u "
+                                "tokens of %u bytes in all are supported",
                                 count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
     capacity = total + 64;
     bpe->text = malloc(capacity);
@@ -183,7 +185,7 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
             continue;
         memcpy(text, texts[i], lengths[i]);
         if (trie_insert(&bpe->trie, text, lengths[i], (uint32_t)i, &former) < 0)
-            return out_of_memory(err);
+            return trie_failed(&bpe->trie, err);
     }
     if (bpe->units == BPE_BYTES)
         return add_bytes(bpe, err);

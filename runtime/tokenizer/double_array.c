@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "double_array.h"
+#include "remedy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@ struct builder {
     uint64_t *units;
     struct places *free_units, *free_bases; /* by block */
     size_t blocks, capacity;
+    int full; /* more units are needed than there can be */
 };
 
 void double_array_clear(struct double_array *array)
@@ -116,7 +118,8 @@ static int add_block(struct builder *builder)
         builder->free_bases = free_bases;
         builder->capacity = capacity;
     }
-    if ((builder->blocks + 1) * BLOCK > UNIT_LIMIT)
+    builder->full = (builder->blocks + 1) * BLOCK > UNIT_LIMIT;
+    if (builder->full)
         return -1;
     memset(builder->units + builder->blocks * BLOCK, 0, BLOCK * sizeof(*builder->units));
     memset(&builder->free_units[builder->blocks], 0xFF, sizeof(struct places));
@@ -189,7 +192,7 @@ static int place_all(struct builder *builder)
 }
 
 int double_array_build(struct double_array *array, const struct trie *trie, uint32_t limit,
-                       const double *values)
+                       const double *values, struct error *err)
 {
     struct builder builder = {.trie = trie, .limit = limit, .values = values};
     int rc = -1;
@@ -203,6 +206,13 @@ int double_array_build(struct double_array *array, const struct trie *trie, uint
         rc = 0;
     } else {
         free(builder.units);
+        if (builder.full)
+            error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                             "the tokens of the vocabulary have %zu different prefixes, which do "
+                             "not fit into %u entries, the most that are supported",
+                             trie->node_count - 1, UNIT_LIMIT);
+        else
+            error_memory(err, "the vocabulary");
     }
     free(builder.first);
     free(builder.bases);

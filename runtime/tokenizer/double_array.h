@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "error.h"
 #include "trie.h"
 
 struct double_array {
@@ -14,9 +15,10 @@ struct double_array {
 };
 
 /* Build it from a trie with the numbers below 'limit' of which values[number] is not NAN (NULL:
- * with all of them). Returns 0, or -1 if out of memory or there are more than 2^23 units. */
+ * with all of them). Returns 0, or -1 with 'err' if out of memory or there are more than 2^23
+ * units. */
 int double_array_build(struct double_array *array, const struct trie *trie, uint32_t limit,
-                       const double *values);
+                       const double *values, struct error *err);
 void double_array_clear(struct double_array *array);
 
 /* Step to a child: '*base' becomes its base, '*number' its number + 1, or 0 if it has none.

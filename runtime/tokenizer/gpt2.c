@@ -61,8 +61,11 @@ size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
 static int set_token(struct tokenizer *tokenizer, int64_t id, const uint8_t *bytes, size_t count,
                      enum vocabulary_kind kind, struct error *err)
 {
+    if (tokenizer->map &&
+        (id < 0 || (size_t)id >= tokenizer->map_count || tokenizer->map[id] < 0))
+        return error_set(err, "the dictionary has no line for GPT-2's id %lld", (long long)id);
     if (tokenizer->map)
-        id = id >= 0 && (size_t)id < tokenizer->map_count ? tokenizer->map[id] : -1;
+        id = tokenizer->map[id];
     return vocabulary_set(&tokenizer->vocabulary, id, bytes, count, kind, err);
 }
 

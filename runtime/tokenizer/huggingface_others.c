@@ -37,8 +37,9 @@ int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value mode
         if (huggingface_enter_token(pipeline, text, length, id, err) < 0)
             return error_prefix(err, "%s: token \"%.40s\"", pipeline->path, text);
     }
-    if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, prefix, prefix_length) < 0)
-        return error_memory(err, "the vocabulary");
+    if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, prefix, prefix_length, err) <
+        0)
+        return error_prefix(err, "%s", pipeline->path);
     tokenizer->wordpiece.longest = longest > 0 ? (size_t)longest : 0;
     tokenizer->wordpiece.unknown =
         wordpiece_find(&tokenizer->wordpiece, (const uint8_t *)unknown, unknown_length);

@@ -120,6 +120,9 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
         json_member(token, "id", &member) < 0 || json_integer(member, &id) < 0 || length == 0)
         return error_set(err, "%s: an entry of \"added_tokens\" has no \"id\" or no \"content\"",
                          pipeline->path);
+    if (id < 0)
+        return error_set(err, "%s: added token %.60s: its id is %lld, but token ids cannot be negative",
+                         pipeline->path, text, (long long)id);
     if (flag_is(token, "single_word", 0))
         return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
                                 "%s: added token %.60s with single_word is not supported",

@@ -179,10 +179,8 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
         (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
          set_cuts(tokenizer, err) < 0))
         goto failed;
-    if (tokenizer->model == MODEL_UNIGRAM && unigram_finish(&tokenizer->unigram) < 0) {
-        error_memory(err, "the vocabulary");
+    if (tokenizer->model == MODEL_UNIGRAM && unigram_finish(&tokenizer->unigram, err) < 0)
         goto failed;
-    }
     if (set_around(tokenizer, err) < 0)
         goto failed;
     normalizer_find_plain(&tokenizer->normalizer);

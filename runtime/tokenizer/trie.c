@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trie.h"
+#include "remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +97,16 @@ int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t 
     if (*former == TRIE_NONE)
         trie->values[node] = value;
     return 0;
+}
+
+int trie_failed(const struct trie *trie, struct error *err)
+{
+    if (trie->node_count < NODE_LIMIT)
+        return error_memory(err, "the vocabulary");
+    return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                            "the tokens of the vocabulary have more than %u different prefixes, "
+                            "the most that are supported",
+                            NODE_LIMIT - 1);
 }
 
 uint32_t trie_find(const struct trie *trie, const uint8_t *text, size_t length)

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "error.h"
 
 #define TRIE_NONE UINT32_MAX
 #define TRIE_ROOT 0
@@ -24,6 +25,9 @@ void trie_clear(struct trie *trie);
  * (TRIE_NONE: none). Returns 0, or -1 if out of memory or there are more than 2^24 nodes. */
 int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t value,
                 uint32_t *former);
+
+/* Set 'err' to the reason why trie_insert failed. Returns -1. */
+int trie_failed(const struct trie *trie, struct error *err);
 
 /* The child of 'node' for 'byte', or TRIE_NONE. */
 static inline uint32_t trie_step(const struct trie *trie, uint32_t node, uint8_t byte)

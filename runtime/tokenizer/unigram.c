@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unigram.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <math.h>
@@ -211,23 +212,23 @@ static double largest_rounding(const struct unigram *unigram)
            ldexp(1, ilogb(reach + 1) - bits + 1);
 }
 
-int unigram_finish(struct unigram *unigram)
+int unigram_finish(struct unigram *unigram, struct error *err)
 {
     uint32_t count = unigram->bpe->token_count;
 
     unigram->scores_single = malloc((count + 1) * sizeof(*unigram->scores_single));
     unigram->added_single = malloc((count + 1) * sizeof(*unigram->added_single));
     if (!unigram->scores_single || !unigram->added_single)
-        return -1;
+        return error_memory(err, "the vocabulary");
     for (uint32_t id = 0; id < count; id++) {
         unigram->scores_single[id] = (float)unigram->scores[id];
         unigram->added_single[id] = (float)unigram->added[id];
         unigram->positive |= unigram->added[id] > 0;
     }
     unigram->lead = largest_rounding(unigram);
-    if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores) < 0)
+    if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores, err) < 0)
         return -1;
-    return unigram_prepare_short(unigram);
+    return unigram_prepare_short(unigram) < 0 ? error_memory(err, "the vocabulary") : 0;
 }
 
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,

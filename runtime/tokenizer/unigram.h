@@ -37,9 +37,9 @@ struct unigram {
 
 void unigram_clear(struct unigram *unigram);
 
-/* Build what encoding needs, when 'bpe' is finished and the scores are set. Returns 0, or -1 if out
- * of memory. */
-int unigram_finish(struct unigram *unigram);
+/* Build what encoding needs, when 'bpe' is finished and the scores are set. Returns 0, or -1
+ * with 'err'. */
+int unigram_finish(struct unigram *unigram, struct error *err);
 
 /* sentencepiece subtracts the sum from all sums at the first character where it is further from 0
  * than this. */

@@ -36,10 +36,12 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
     struct vocabulary_entry *entry;
     size_t wanted = (size_t)id + 1;
 
-    if (id < 0 || id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
+    if (id < 0)
+        return error_set(err, "its id is %lld, but token ids cannot be negative", (long long)id);
+    if (id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
         return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "id %lld is not between 0 and %u, the largest that is supported",
-                                (long long)id, BPE_SYMBOL_LIMIT - 2);
+                                "id %lld is above %u, the largest that is supported", (long long)id,
+                                BPE_SYMBOL_LIMIT - 2);
     if (length > BYTES_LIMIT - vocabulary->byte_count)
         return error_set_remedy(
             err, REMEDY_OTHER_TOKENIZER,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wordpiece.h"
+#include "remedy.h"
 #include "unicode.h"
 
 #include <string.h>
 
 static int insert_tokens(struct trie *begins, struct trie *inner,
                          const struct vocabulary *vocabulary, const char *prefix,
-                         size_t prefix_length)
+                         size_t prefix_length, struct error *err)
 {
     for (uint32_t id = 0; id < vocabulary->count; id++) {
         size_t length;
@@ -16,31 +17,30 @@ static int insert_tokens(struct trie *begins, struct trie *inner,
         if (vocabulary->entries[id].kind != VOCABULARY_TOKEN || length == 0)
             continue;
         if (trie_insert(begins, text, length, id, &former) < 0)
-            return -1;
+            return trie_failed(begins, err);
         if (length > prefix_length && memcmp(text, prefix, prefix_length) == 0 &&
             trie_insert(inner, text + prefix_length, length - prefix_length, id, &former) < 0)
-            return -1;
+            return trie_failed(inner, err);
     }
     return 0;
 }
 
 int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabulary,
-                   const char *prefix, size_t prefix_length)
+                   const char *prefix, size_t prefix_length, struct error *err)
 {
     uint32_t count = (uint32_t)vocabulary->count;
-    struct trie begins, inner;
-    int rc = trie_init(&begins);
+    struct trie begins = {0}, inner = {0};
+    int rc;
 
     memset(wordpiece, 0, sizeof(*wordpiece));
-    if (rc < 0)
-        return -1;
-    rc = trie_init(&inner);
+    if (trie_init(&begins) < 0 || trie_init(&inner) < 0)
+        rc = error_memory(err, "the vocabulary");
+    else
+        rc = insert_tokens(&begins, &inner, vocabulary, prefix, prefix_length, err);
     if (rc == 0)
-        rc = insert_tokens(&begins, &inner, vocabulary, prefix, prefix_length);
+        rc = double_array_build(&wordpiece->begins, &begins, count, NULL, err);
     if (rc == 0)
-        rc = double_array_build(&wordpiece->begins, &begins, count, NULL);
-    if (rc == 0)
-        rc = double_array_build(&wordpiece->inner, &inner, count, NULL);
+        rc = double_array_build(&wordpiece->inner, &inner, count, NULL, err);
     trie_clear(&begins);
     trie_clear(&inner);
     return rc;

@@ -19,9 +19,9 @@ struct wordpiece {
     size_t longest; /* characters of a word; a longer one is unknown */
 };
 
-/* Build from the tokens of a vocabulary. Returns 0, or -1 if out of memory. */
+/* Build from the tokens of a vocabulary. Returns 0, or -1 with 'err'. */
 int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabulary,
-                   const char *prefix, size_t prefix_length);
+                   const char *prefix, size_t prefix_length, struct error *err);
 void wordpiece_clear(struct wordpiece *wordpiece);
 
 /* The id of a token as it is written in the vocabulary, or WORDPIECE_NONE. */

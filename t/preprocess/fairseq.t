@@ -71,6 +71,8 @@ printf 'the 5\n' >bad
 fails "^megatron [a-z]+: bad, line 1: \"the\" is not one of GPT-2's ids" --tokenizer-type FairseqBPE --vocab-file bad
 printf '13 5\n262 4\n' >bad
 fails 'bad, line 1: id 13 is too large for a dictionary of 7 entries; copy the whole dict.txt again' --tokenizer-type FairseqBPE --vocab-file bad
+{ seq 0 50255 | sed 101d | sed 's/$/ 1/'; echo madeupword0000 0; } >bad
+fails "bad: the dictionary has no line for GPT-2's id 100; get its files again" --tokenizer-type FairseqBPE --vocab-file bad
 fails 'reads one pair of files' --tokenizer-type FairseqWords --output-shards 2
 mkdir pipe
 like "$("$megatron" preprocess --tokenizer-type FairseqWords --input - --output-prefix pipe/x </dev/null 2>&1)" \

@@ -160,7 +160,15 @@ is "$rc $(grep 'is kept' <<<"$out")" "0 $(named | sed 's/markup\.xml/&.bz2/')" "
 { echo "$head"; for ((i = 0; i < 40; i++)); do page "U$i" $i '[[1'; done; page B 99 "$(printf '3 \xff')"; echo '</mediawiki>'; } >many-markup.xml
 for command in "data extract --output many-markup.jsonl" "preprocess ${gpt2[*]} --output-prefix many-markup"; do
     try "$megatron" $command --input many-markup.xml --wiki-min-length 0 --overwrite
-    is "$rc $(grep -c 'is kept$' <<<"$out") $(grep -c 'page "B".*; skipped$' <<<"$out") $(grep -o 'unclosed markup: .*' <<<"$out")" "0 20 1 unclosed markup: 40" "${command%% -*}: the first 20 are named, and do not hide broken pages"
+    is "$rc $(grep -c 'is kept$' <<<"$out") $(grep -c 'page "B".*; skipped$' <<<"$out") $(grep -o 'unclosed markup: .*' <<<"$out")" "0 20 1 unclosed markup: 40" "${command%% -*}: 20 are named, and do not hide broken pages"
+done
+# With several ranks, too. The second half is read while the first one, of large pages, still is.
+long="$(printf 'word %.0s' {1..50000})"
+{ echo "$head"; for ((i = 0; i < 40; i++)); do page "U$i" $i "[[1 $( ((i >= 20)) || echo "$long")"; done; echo '</mediawiki>'; } >halves.xml
+for n in 1 3; do
+    rm -f halves_*
+    ranks $n --input halves.xml "${gpt2[@]}" --wiki-min-length 0 --output-prefix halves --chunk-bytes 1000000
+    is "$rc $(cat rank*.log | sed -n 's/.*page "U\([0-9]*\)".*is kept$/\1/p' | xargs)" "0 $(seq -s ' ' 0 19)" "$n ranks: the first 20 pages of the input are named, in order"
 done
 
 # However many pages are broken, each broken file is named, and once

@@ -71,6 +71,11 @@ static const struct {
     {"{{a|\n{|\n| b\n|}}}", NULL},
     {"{|\n| {{a|{{b|c|}}}} {{{d|}}} {{e|{{f|}}{{{g|}}}}}\n|}", NULL},
     {"a {| b", NULL},
+    {"{|\n| a\n{{!}}}", NULL},
+    {"^{|\n| a\n{{{!}}\n{{!}} b\n{{!}}}", "{| without |}"},
+    {"{|\n| a\n{{{!}}\n{{!}} b\n{{!}}}\n|}", NULL},
+    {"{{a|\n{{{!}}\n{{!}} b\n{{!}}}\n}}", NULL},
+    {"^{|\n| a\n{{!}} {{{!}}} {{x!}}}", "{| without |}"},
     {"^<table><tr><td>a", "<table> without </table>"},
     {"<table><tr><td><table></table></table>", NULL},
 };

@@ -69,6 +69,13 @@ static void test_refusals(void)
          "\"\xE2\x96\x81\"},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},"
          "\"behavior\":\"Isolated\"},\"model\":{\"type\":\"BPE\"," SMALL "}}",
          "tokenizer.json: pre_tokenizer Split without ByteLevel is not supported" OTHER},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-3},\"merges\":[]}}",
+         "tokenizer.json: token \"a\": its id is -3, but token ids cannot be negative"},
+        {"{" METASPACE ",\"added_tokens\":[{\"id\":-4,\"content\":\"<m>\"}],\"model\":{"
+         "\"type\":\"BPE\"," SMALL "}}",
+         "tokenizer.json: added token <m>: its id is -4, but token ids cannot be negative"},
+        {"{" METASPACE ",\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}",
+         "tokenizer.json: the vocabulary is empty"},
         {"{" METASPACE "}", "tokenizer.json: the file has no \"model\""},
         {"[]", "tokenizer.json: the file is not a JSON object"},
     };

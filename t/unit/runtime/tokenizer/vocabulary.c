@@ -23,11 +23,10 @@ static void test_gpt2(void)
          "merges.txt, line 1: the line is not two tokens with one space between them"},
         {"\"ab\":7", "", "vocab.json: token \"ab\": id 7 belongs to another token already"},
         {"\"ab\":-1", "",
-         "vocab.json: token \"ab\": id -1 is not between 0 and 2097150, the largest that is "
-         "supported" OTHER},
+         "vocab.json: token \"ab\": its id is -1, but token ids cannot be negative"},
         {"\"ab\":99999999999", "",
-         "vocab.json: token \"ab\": id 99999999999 is not between 0 and 2097150, the largest that "
-         "is supported" OTHER},
+         "vocab.json: token \"ab\": id 99999999999 is above 2097150, the largest that is "
+         "supported" OTHER},
         {"\"ab\":\"x\"", "", "vocab.json: the id of token \"ab\" is not an integer"},
         {"\"ab\":1.5", "", "vocab.json: the id of token \"ab\" is not an integer"},
     };

@@ -112,6 +112,25 @@ static void test_refusals(void)
        "no special tokens");
 }
 
+/* Nine tokens of a million letters each. */
+static void test_large(void)
+{
+    const size_t count = 9, length = 1000000;
+    char *text = malloc(count * (length + 1));
+
+    for (size_t i = 0; i < count; i++) {
+        memset(text + i * (length + 1), 'a' + (int)i, length);
+        text[i * (length + 1) + length] = '\n';
+    }
+    is(refusal((struct tokenizer_config){.type = TOKENIZER_BERT_CASE,
+                                         .vocab_file =
+                                             write_file("vocab.txt", text, count * (length + 1))}),
+       "vocab.txt: the tokens of the vocabulary have 9000000 different prefixes, which do not fit "
+       "into 8388608 entries, the most that are supported" OTHER,
+       "too many prefixes are not taken for a lack of memory");
+    free(text);
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
@@ -120,6 +139,7 @@ int main(void)
     test_long();
     test_properties();
     test_refusals();
+    test_large();
     remove_files();
     return done_testing();
 }
