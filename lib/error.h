@@ -17,9 +17,12 @@ enum error_code {
     ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 1 */
 };
 
+/* Bytes of a sentence, for those who keep one whole. */
+enum { ERROR_TEXT = 1024 };
+
 /* One sentence for the user: what is wrong, where, and what to do. No newline, no program name. */
 struct error {
-    char text[1024];
+    char text[ERROR_TEXT];
     enum error_code code;
     int advice; /* how many bytes at the end of 'text' are a general remedy, as described below */
 };

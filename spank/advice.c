@@ -11,11 +11,18 @@
 /* Nobody wants to wait for advice. */
 #define PLAN_SECONDS 10
 
+/* Does every task have a GPU of its own, and every node as many? */
+static bool one_task_per_gpu(const struct counts *counts)
+{
+    return counts->gpus_per_node > 0 && counts->gpus_per_node == counts->tasks_per_node &&
+           counts->tasks == counts->nodes * counts->tasks_per_node;
+}
+
 /* Run `megatron plan` for 'batch' samples; 'layout' may be NULL. Returns its exit code, or -1. */
 static int run_plan(const struct settings *settings, const struct counts *counts, const char *kind,
                     int64_t batch, const char *layout, struct process_result *result)
 {
-    char nodes[24], samples[24];
+    char nodes[24], samples[24], gpus[24];
     const char *words[20] = {MEGATRON_PROGRAM,
                              "plan",
                              "--megatron-model",
@@ -33,6 +40,11 @@ static int run_plan(const struct settings *settings, const struct counts *counts
 
     snprintf(nodes, sizeof(nodes), "%" PRId64, counts->nodes);
     snprintf(samples, sizeof(samples), "%" PRId64, batch);
+    snprintf(gpus, sizeof(gpus), "%" PRId64, counts->gpus_per_node);
+    if (one_task_per_gpu(counts)) {
+        words[count++] = "--gpus-per-node";
+        words[count++] = gpus;
+    }
     if (layout) {
         words[count++] = "--layout";
         words[count++] = layout;
@@ -44,14 +56,6 @@ static int run_plan(const struct settings *settings, const struct counts *counts
     return result->status;
 }
 
-/* Nothing is known, except why. */
-static void give_up(const struct process_result *result, struct advice *advice)
-{
-    if (result->timed_out)
-        snprintf(advice->problem, sizeof(advice->problem),
-                 "not made: it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
-}
-
 /* A number of the JSON that the program prints. */
 static int64_t number_after(const char *text, const char *name)
 {
@@ -60,16 +64,28 @@ static int64_t number_after(const char *text, const char *name)
     return at ? strtoll(at + strlen(name), NULL, 10) : 0;
 }
 
-static void explain(const struct process_result *result, struct advice *advice)
+/* What the program complains about, after 'before'. */
+static void explain(const struct process_result *result, const char *before, struct advice *advice)
 {
     static const char prefix[] = "megatron plan: ";
-    char line[sizeof(advice->problem)];
+    char line[sizeof(advice->problem) - 16];
     const char *text = line;
 
     process_complaint(result->errors, line, sizeof(line));
     if (strncmp(text, prefix, sizeof(prefix) - 1) == 0)
         text += sizeof(prefix) - 1;
-    snprintf(advice->problem, sizeof(advice->problem), "%s", text);
+    snprintf(advice->problem, sizeof(advice->problem), "%s%s", before, text);
+}
+
+/* Nothing is known, except why. */
+static void give_up(int status, const struct process_result *result, struct advice *advice)
+{
+    if (result->timed_out) {
+        snprintf(advice->problem, sizeof(advice->problem),
+                 "not made: it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
+    } else if (status == 2) { /* the kind of the nodes, or their GPUs, cannot be right */
+        explain(result, "not made: ", advice);
+    }
 }
 
 void advice_plan(const struct settings *settings, const struct counts *counts, const char *kind,
@@ -97,7 +113,7 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
                                          .pp = number_after(result->output, "\"pp\":"),
                                          .cp = number_after(result->output, "\"cp\":")};
     else if (status != 1) {
-        give_up(result, advice);
+        give_up(status, result, advice);
         goto out;
     }
     snprintf(sizes, sizeof(sizes), "tp=%" PRId64 ",pp=%" PRId64 ",cp=%" PRId64, layout->tp,
@@ -107,9 +123,9 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
     advice->known = status == 0 || status == 1;
     advice->fits = status == 0;
     if (status == 1)
-        explain(result, advice);
-    else if (status < 0)
-        give_up(result, advice);
+        explain(result, "", advice);
+    else if (status != 0)
+        give_up(status, result, advice);
     snprintf(advice->plan, sizeof(advice->plan), "%s", result->output);
 out:
     free(result);

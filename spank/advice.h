@@ -17,8 +17,9 @@ struct advice {
     char plan[4096];      /* the plan of the layout, as `megatron plan` prints it */
 };
 
-/* Ask for nodes of 'kind'. Nothing is known if the model or the counts are not, if the job does not
- * use all GPUs of its nodes, or if there is no answer within a few seconds. */
+/* Ask for nodes of 'kind'. Nothing is known if the model or the counts are not, if the job neither
+ * uses all GPUs of its nodes nor asks for as many GPUs per node as it has tasks there, or if there
+ * is no answer within a few seconds. */
 void advice_plan(const struct settings *settings, const struct counts *counts, const char *kind,
                  struct advice *advice);
 

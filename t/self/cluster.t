@@ -58,6 +58,8 @@ job=$(in_cluster sbatch --parsable -w n2 -o /dev/null --requeue --wrap 'sleep 10
 running() { [ "$(in_cluster squeue -h -j "$job" -o %T)" = RUNNING ]; }
 wait_until 60 running
 ok "a node dies" "$cluster" kill-node n2
+try "$cluster" node n2 true
+is "$rc $out" "1 t/cluster: node n2 is not running; start it with t/cluster start-node n2" "a command on it is refused with one line"
 in_cluster scontrol update nodename=n2 state=down reason=test
 in_cluster scancel "$job"
 ok "it comes back" "$cluster" start-node n2

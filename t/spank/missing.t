@@ -90,19 +90,47 @@ check n2
 is "$rc $out" "1 scontrol update nodename=n2 state=drain reason=plugin: Slurm cannot load spank_megatron.so" "the health check drains the node"
 check n1
 is "$rc $out" "0 " "and not the other one"
-on n2 umount "$lib"
+
+# --- a missing file with `required`: Slurm's own messages, which the manual must have -------------------------
+# manual TEXT: the manual has this text, on one line of its source.
+manual() { ok "  the manual has it: $1" grep -qF -- "$1" "$top/spank/spank_megatron.8"; }
+echo "${line/optional/required}" >"$conf"
+: >"$MEGATRON_CLUSTER/log/n2"
+try as_user srun -N2 hostname
+message=$(sed -n 's/^srun: error: .*\(launch failed: .*\)/\1/p' <<<"$out")
+like "$message" "^launch failed: (Plugin initialization failed|Unspecified error)$" "required: the tasks of the node fail" || diag "$out"
+manual "$message"
+like "$out" "^n1$" "required: those of the other node run"
+like "$(cat "$MEGATRON_CLUSTER/log/n2")" "Failed to load plugin $lib/spank_megatron.so. Aborting.$" "required: slurmd's log names the file"
+manual "Failed to load plugin .../spank_megatron.so. Aborting."
+try as_user srun -w n1 hostname
+is "$rc $out" "0 n1" "required: a job on the other node runs"
+check n2
+is "$rc $out" "1 scontrol update nodename=n2 state=drain reason=plugin: Slurm cannot load spank_megatron.so" "required: the health check drains the node" || diag "$out"
+check n1
+is "$rc $out" "0 " "required: and not the other one"
+for client in "srun true:Plug-in initialization failed" "sbatch --wrap=true:Failed to initialize plugin stack"; do
+    command=${client%%:*} message=${client#*:}
+    try "$top/t/cluster" node n2 env SLURM_CONF="$SLURM_CONF" ${MEGATRON_TEST_SLURM:+PATH="$MEGATRON_TEST_SLURM/bin:$PATH"} $command
+    is "$rc $(grep -c "error: $message" <<<"$out")" "1 1" "required: ${command%% *} on that node submits nothing" || diag "$out"
+    manual "$message"
+done
+echo "$line" >"$conf"
+try as_user srun -N2 hostname
+is "$rc $(sort <<<"$out" | xargs)" "0 n1 n2" "required: with optional in its place, jobs run again" || diag "$out"
+on n2 umount -l "$lib"
 
 cp "$lib/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/other.so"
 other_release "$MEGATRON_CLUSTER/tmp/other.so"
 over n2 "$lib/spank_megatron.so" "$MEGATRON_CLUSTER/tmp/other.so"
 refused "another Slurm"
 like "$(cat "$MEGATRON_CLUSTER/log/n2")" "[Ii]ncompatible" "another Slurm: slurmd's log has the reason"
-on n2 umount "$lib/spank_megatron.so"
+on n2 umount -l "$lib/spank_megatron.so"
 
 : >"$MEGATRON_CLUSTER/tmp/empty"
 over n2 "$conf" "$MEGATRON_CLUSTER/tmp/empty"
 refused "no line"
-on n2 umount "$conf"
+on n2 umount -l "$conf"
 
 # --- slurmd starts without it ----------------------------------------------------------------------------
 "$top/t/cluster" kill-node n2
@@ -123,7 +151,7 @@ try_batch as_user -N2 --megatron-tp=1 --wrap "$megatron version >/dev/null && ${
 like "$out" "^rc=0$" "megatron in the script itself, which is never placed, runs" || diag "$out"
 try_batch as_user -N2 --wrap "srun ${comm[*]:0:2} $megatron version >/dev/null; echo rc=\$?"
 like "$out" "^rc=0$" "and so does a job without options" || diag "$out"
-on n1 umount "$conf"
+on n1 umount -l "$conf"
 
 # --- the submit host -------------------------------------------------------------------------------------
 sed "s|^PlugStackConfig=.*|PlugStackConfig=$MEGATRON_CLUSTER/tmp/plugstack.conf|" "$SLURM_CONF" >"$MEGATRON_CLUSTER/etc/login.conf"
@@ -145,7 +173,7 @@ try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 echo ran
 is "$rc $(grep -c '^ran$' <<<"$out")" "0 4" "another version of the plugin on n2: the step runs" || diag "$out"
 is "$(grep 'warning: plugin version' <<<"$out" | sed 's/ (for Slurm [0-9.]*)//g')" \
     "megatron: n2: warning: plugin version $version on the submit host, ${version%.*}.9 here; install one version everywhere" "and one line names both" || diag "$out"
-on n2 umount "$lib/spank_megatron.so"
+on n2 umount -l "$lib/spank_megatron.so"
 
 # --- requests that are refused, whatever the word ---------------------------------------------------------
 for word in optional required; do
