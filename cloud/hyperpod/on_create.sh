@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Lifecycle script of a SageMaker HyperPod cluster with Slurm, to be called at the end of AWS's own on_create.sh,
-# which sets up Slurm: it runs as root on every node, in any order. Upload it with node.sh and the release tarball
+# Lifecycle script of a SageMaker HyperPod cluster with Slurm, to be called at the end of AWS's own on_create.sh (before
+# its `exit`), which sets up Slurm: it runs as root on every node, in any order. Upload it with node.sh and the release tarball
 # to the cluster's LifeCycleConfig/SourceS3Uri.
 #
 # Slurm is configless here (slurmd --conf-server): the nodes get plugstack.conf from the controller, but no file

@@ -8,7 +8,7 @@
 command -v dh >/dev/null || skip_all "debhelper is not installed"
 [ "$(id -u)" = 0 ] || skip_all "dpkg --root needs root"
 [ -f "$MEGATRON_BUILD/spank/spank_megatron.so" ] || skip_all "built without Slurm"
-scratch=$(mktemp -d)
+scratch=$(readlink -f "$(mktemp -d)")
 trap 'rm -rf "$scratch"' EXIT
 triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 version=$(sed -n 's/^AC_INIT(\[megatron\], \[\(.*\)\])/\1/p' "$top/configure.ac")
@@ -92,4 +92,34 @@ echo 'required /usr/local/lib/slurm/spank_megatron.so' >"$root/etc/slurm/plugsta
 in_root -i "$plugin"
 like "$out" "does not load the plugin yet; add the line: include " "a missing include is reported"
 like "$out" "warning: /etc/slurm/plugstack.conf loads the plugin too" "a plugin that is loaded twice is reported"
+
+# ./quickstart package, with stand-ins for configure and packaging/build, where a tarball of another version is left.
+tree=$scratch/tree
+mkdir -p "$tree/packaging/debian" "$tree/_packages" "$scratch/bin"
+cp "$top/quickstart" "$tree/"
+cp "$top/packaging/debian/changelog" "$tree/packaging/debian/"
+printf '#!/bin/sh\nprintf "dist:\\n\\ttouch megatron-2.0.tar.xz\\n" >Makefile\n' >"$tree/configure"
+printf '#!/bin/sh\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' >"$tree/packaging/build"
+printf '#!/bin/sh\necho installed\n' >"$scratch/bin/dpkg-query"
+chmod +x "$tree/configure" "$tree/packaging/build" "$scratch/bin/dpkg-query"
+: >"$tree/_packages/megatron-1.0.tar.xz"
+try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb
+is "$rc $(grep '^got' "$tree/_build/quickstart.log")" "0 got --tarball _packages/megatron-2.0.tar.xz --output _packages --format deb" \
+    "quickstart packages the tarball that it has made" || diag "$out"
+like "$out" "^ +no CUDA toolkit \(nvcc\): no package for GPUs$" "and says that there is no package for GPUs"
+
+# packaging/build --directory, with a stand-in for dpkg-buildpackage.
+mkdir -p "$scratch/megatron-2.0/packaging/debian"
+cp "$top/packaging/debian/changelog" "$scratch/megatron-2.0/packaging/debian/"
+tar -cJf "$scratch/megatron.tar.xz" -C "$scratch" megatron-2.0
+printf '#!/bin/sh\necho "built in $PWD"; : >../megatron.deb\n' >"$scratch/bin/dpkg-buildpackage"
+chmod +x "$scratch/bin/dpkg-buildpackage"
+package() { try env PATH="$scratch/bin:$PATH" "$top/packaging/build" --tarball "$scratch/megatron.tar.xz" --without-cuda --output "$scratch/out" "$@"; }
+package --directory "$scratch/here"
+is "$rc $(grep '^built' <<<"$out") $(ls -d "$scratch/here" 2>/dev/null)" "0 built in $scratch/here/deb/megatron-2.0 " \
+    "packaging/build --directory builds there and removes it" || diag "$out"
+package --directory "$scratch/out"
+is "$rc $(tail -n 1 <<<"$out")" "1 packaging/build: --directory $scratch/out: name a directory that does not exist, in one that does" \
+    "a directory that exists is refused"
+ok "and not removed" test -f "$scratch/out/megatron.deb"
 done_testing
