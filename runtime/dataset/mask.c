@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mask.h"
+#include "collator.h"
 #include "mt19937.h"
 #include "pcg64.h"
 #include "remedy.h"
@@ -206,31 +207,6 @@ static void decide_fairseq(struct sample *s)
             s->fate[i] = FATE_KEEP;
 }
 
-/* One element of torch.bernoulli on the CPU: 24 bits against a probability in fp32. */
-static int draw_bernoulli(struct sample *s, double probability)
-{
-    return (float)(mt19937_next(&s->draws.old) & 0xffffff) * 0x1p-24f < (float)probability;
-}
-
-/* Each word by itself, drawn for all words at a time, as the collator draws tensors: which are
- * predicted ('special' is 1 for those that never are), which of these are masked, and which of the
- * rest become random. */
-static void decide_collator(struct sample *s, const unsigned char *special)
-{
-    const struct mask_config *c = &s->masking->config;
-    double masked = 1 - c->leave_unmasked - c->random_token;
-
-    for (int64_t i = 0; i < s->words; i++)
-        if (draw_bernoulli(s, c->probability) && !special[i])
-            s->fate[i] = FATE_KEEP;
-    for (int64_t i = 0; i < s->words; i++)
-        if (draw_bernoulli(s, masked) && s->fate[i] == FATE_KEEP)
-            s->fate[i] = FATE_MASK;
-    for (int64_t i = 0; i < s->words && c->random_token > 0; i++)
-        if (draw_bernoulli(s, c->random_token / (1 - masked)) && s->fate[i] == FATE_KEEP)
-            s->fate[i] = FATE_RANDOM;
-}
-
 /* --- One sample ------------------------------------------------------------------------------ */
 
 /* cumulated.searchsorted(random(), side="right") */
@@ -276,20 +252,6 @@ static int starts_word(const struct mask_config *c, const int32_t *tokens, int64
     return i == 0 || !c->begins || c->begins[tokens[i]];
 }
 
-/* torch.randint(vocabulary) for each token, where one becomes random: any id, also a special one.
- */
-static void replace_collator(struct sample *s, int32_t *tokens, int64_t count)
-{
-    uint32_t vocabulary = (uint32_t)s->masking->config.vocabulary;
-
-    for (int64_t i = 0; i < count && s->masking->config.random_token > 0; i++) {
-        uint32_t token = mt19937_next(&s->draws.old) % vocabulary;
-
-        if (s->fate[s->order[i]] == FATE_RANDOM)
-            tokens[i] = (int32_t)token;
-    }
-}
-
 /* Carry out what was decided, in the order of the tokens. */
 static int64_t carry_out(struct sample *s, int32_t *tokens, int64_t count, int32_t *labels)
 {
@@ -309,20 +271,10 @@ static int64_t carry_out(struct sample *s, int32_t *tokens, int64_t count, int32
 
         if (fate == FATE_MASK)
             tokens[i] = c->mask;
-        else if (fate == FATE_RANDOM && c->rule != MASK_COLLATOR)
+        else if (fate == FATE_RANDOM)
             tokens[i] = draw_token(s);
     }
-    if (c->rule == MASK_COLLATOR)
-        replace_collator(s, tokens, count);
     return predicted;
-}
-
-static int is_special(const struct mask_config *c, int32_t token)
-{
-    for (size_t i = 0; i < c->special_count; i++)
-        if (c->specials[i] == token)
-            return 1;
-    return token < c->first_random;
 }
 
 int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tokens, int64_t count,
@@ -330,29 +282,25 @@ int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tok
 {
     const struct mask_config *c = &masking->config;
     struct sample s = {.masking = masking};
-    unsigned char *special;
     int64_t predicted;
 
     if (check_tokens(c, tokens, count, err) < 0)
         return -1;
     if (count == 0)
         return 0;
-    s.fate = calloc(2 * (size_t)count, 1);
+    if (c->rule == MASK_COLLATOR)
+        return collator_apply(c, seed, tokens, count, labels, err);
+    s.fate = calloc((size_t)count, 1);
     s.order = malloc((size_t)count * sizeof(*s.order));
     if (!s.fate || !s.order) {
         free(s.fate);
         free(s.order);
         return error_memory(err, "a sample of %" PRId64 " tokens", count);
     }
-    special = s.fate + count;
     for (int64_t i = 0; i < count; i++)
-        if (starts_word(c, tokens, i))
-            special[s.words++] = (unsigned char)is_special(c, tokens[i]);
+        s.words += starts_word(c, tokens, i);
     start_draws(&s.draws, c->rule, seed);
-    if (c->rule == MASK_COLLATOR)
-        decide_collator(&s, special);
-    else
-        decide_fairseq(&s);
+    decide_fairseq(&s);
     predicted = carry_out(&s, tokens, count, labels);
     free(s.fate);
     free(s.order);

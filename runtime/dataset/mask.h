@@ -12,22 +12,26 @@
 enum mask_rule {
     MASK_FAIRSEQ,      /* fairseq 0.12: numpy's RandomState */
     MASK_FAIRSEQ_MAIN, /* fairseq's main branch: numpy's default_rng */
-    MASK_COLLATOR,     /* Hugging Face's collator after torch.manual_seed: each token by itself,
-                          special tokens never */
+    MASK_COLLATOR,     /* Hugging Face's collator: PyTorch's numbers, each token by itself, special
+                          tokens never */
 };
 
 struct mask_config {
     enum mask_rule rule;
-    int64_t vocabulary;   /* ids, with the mask token */
-    int32_t mask;         /* id of the mask token */
-    int32_t first_random; /* ids below this are special: fairseq never draws them as a replacement,
-                             MASK_COLLATOR never masks them */
-    int32_t specials[5];  /* BERT's, which MASK_COLLATOR does not mask, either; -1: no token */
+    int64_t vocabulary; /* ids, with the mask token */
+    int32_t mask;       /* id of the mask token */
+    int32_t
+        first_random; /* ids below this are special: fairseq never draws them as a replacement */
+    /* For MASK_COLLATOR: the special tokens, which it never masks (-1: none; without a count, those
+     * below 'first_random'), and the ids of the tokenizer, which it draws replacements from; 0:
+     * as 'vocabulary', which is the model's. */
+    int32_t specials[5];
     size_t special_count;
+    int64_t tokenizer_ids;
     double probability;                  /* share of the tokens that are predicted */
     double leave_unmasked, random_token; /* shares of these that stay, or become another token */
-    /* By id, or NULL. Counts that make frequent tokens likelier replacements; 1 for a token that
-     * begins a word: whole words are masked. */
+    /* By id, or NULL. Counts that make frequent tokens likelier replacements (not with
+     * MASK_COLLATOR); 1 for a token that begins a word: whole words are masked. */
     const double *counts;
     const uint8_t *begins;
 };

@@ -3,6 +3,7 @@
 #include "arguments_private.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 /* The share of tokens that are masked, in percent, unless --max-masked-tokens says how many. */
 enum { MASKED_PERCENT = 15 };
@@ -78,6 +79,21 @@ static int check_bidirectional(const struct arguments *a, struct error *err)
     return 0;
 }
 
+/* Hugging Face's collator draws every token by itself: eight standard deviations more than the mean
+ * of a micro-batch, and more for words, which are of any length. */
+static int64_t usual_masked(const struct arguments *a)
+{
+    double share = a->mlm.mask_prob, tokens = (double)a->seq_length;
+    double deviation = sqrt(tokens * share * (1 - share) / (double)a->micro_batch_size);
+
+    if (a->mlm.masking != MASK_COLLATOR)
+        return (a->seq_length * MASKED_PERCENT + 99) / 100 + 1;
+    /* Rows are packed for the case that all of their tokens are selected. */
+    if (a->mlm.pack || !(share > 0 && share < 1))
+        return a->seq_length;
+    return (int64_t)ceil(tokens * share + (a->mlm.whole_words ? 16 : 8) * deviation) + 1;
+}
+
 int arguments_masked(struct arguments *a, struct error *err)
 {
     if (!a->masked && check_causal(a, err) < 0)
@@ -89,7 +105,7 @@ int arguments_masked(struct arguments *a, struct error *err)
     if (!a->masked)
         return 0;
     if (a->masked_max < 0)
-        a->masked_max = (a->seq_length * MASKED_PERCENT + 99) / 100 + 1;
+        a->masked_max = usual_masked(a);
     if (a->masked_max > a->seq_length)
         a->masked_max = a->seq_length;
     if (check_bidirectional(a, err) < 0)

@@ -144,15 +144,18 @@ static int64_t find_token(const struct tokenizer *tokenizer, const char *one, co
     return id >= 0 ? id : tokenizer_token(tokenizer, other);
 }
 
-/* BERT's, wherever the vocabulary has them. */
+/* What Hugging Face's tokenizer tells its collator: RoBERTa's or BERT's special tokens, and how many
+ * ids there are. */
 static void find_specials(struct mask_config *mask, const struct tokenizer *tokenizer)
 {
-    static const char *const names[sizeof(mask->specials) / sizeof(mask->specials[0])] = {
-        "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    static const char *const names[2][5] = {{"<s>", "<pad>", "</s>", "<unk>", "<mask>"},
+                                            {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}};
+    int bert = tokenizer_token(tokenizer, "<pad>") < 0;
 
-    mask->special_count = sizeof(names) / sizeof(names[0]);
+    mask->special_count = 5;
     for (size_t i = 0; i < mask->special_count; i++)
-        mask->specials[i] = (int32_t)find_token(tokenizer, names[i], names[i]);
+        mask->specials[i] = (int32_t)tokenizer_token(tokenizer, names[bert][i]);
+    mask->tokenizer_ids = tokenizer_vocab_size(tokenizer);
 }
 
 static int take_tokens(struct arguments *a, const struct options_result *given,
@@ -190,8 +193,7 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     a->mlm.data.bos = (int32_t)bos;
     /* fairseq's specials come first; BERT's are spread over the first thousand ids. */
     a->mlm.data.mask.first_random = pad == 1 ? 4 : 0;
-    if (pad != 1)
-        find_specials(&a->mlm.data.mask, tokenizer);
+    find_specials(&a->mlm.data.mask, tokenizer);
     return 0;
 }
 
@@ -327,6 +329,33 @@ static int check_data(const struct arguments *a, struct error *err)
     return 0;
 }
 
+/* What Hugging Face's collator cannot do. It finds words by gaps between the tokens' places in the
+ * text, which ids tell only if spaces are parts of tokens; and it masks all tokens of a word. */
+static int check_collator(struct arguments *a, const struct options_result *given,
+                          struct error *err)
+{
+    if (a->mlm.masking != MASK_COLLATOR)
+        return 0;
+    if (a->mlm.frequency)
+        return error_set(err, "--freq-weighted-replacement cannot be used with --masking "
+                              "huggingface, whose random tokens are equally likely; drop one");
+    if (!a->mlm.whole_words)
+        return 0;
+    if (a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE && a->tokenizer.type != TOKENIZER_GPT2_BPE)
+        return error_set(err,
+                         "--mask-whole-words with --masking huggingface needs to know the spaces "
+                         "between words, which %s does not keep; use --tokenizer-type FairseqBPE, "
+                         "or --masking fairseq",
+                         tokenizer_type_name((enum tokenizer_type)a->tokenizer.type));
+    if ((options_given(given, "leave-unmasked-prob") && a->mlm.leave_unmasked > 0) ||
+        (options_given(given, "random-token-prob") && a->mlm.random_token > 0))
+        return error_set(err, "--leave-unmasked-prob and --random-token-prob must be 0 with "
+                              "--mask-whole-words and --masking huggingface, which masks all "
+                              "tokens of a word; drop them");
+    a->mlm.leave_unmasked = a->mlm.random_token = 0;
+    return 0;
+}
+
 int arguments_recipe_end(struct arguments *a, const struct options_result *given, struct error *err)
 {
     struct masked_config *d = &a->mlm.data;
@@ -337,7 +366,8 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
         a->loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
     if (!a->masked)
         return check_causal(given, err);
-    if (check_data(a, err) < 0 || check_bert(a, given, err) < 0)
+    if (check_data(a, err) < 0 || check_bert(a, given, err) < 0 ||
+        check_collator(a, given, err) < 0)
         return -1;
     d->pack = a->mlm.pack;
     d->most_selected = a->masked_max;

@@ -29,7 +29,8 @@ static int load_counts(struct masked_words *words, const struct arguments *a, st
 }
 
 /* A token begins a word if its text begins with a space (byte-level BPE, SentencePiece), or, in
- * WordPiece, unless it is written with ##. Special tokens always do. */
+ * WordPiece, unless it is written with ##. Special tokens always do. For Hugging Face's collator,
+ * one that begins within a character does, too: it is placed before the end of the last one. */
 static int load_begins(struct masked_words *words, const struct arguments *a, struct error *err)
 {
     int bert =
@@ -46,11 +47,13 @@ static int load_begins(struct masked_words *words, const struct arguments *a, st
     for (int64_t id = 0; id < a->vocab_size; id++) {
         size_t length = 0;
         const char *text = tokenizer_piece(tokenizer, id, &length);
+        int within = a->mlm.masking == MASK_COLLATOR && length > 0 && (text[0] & 0xc0) == 0x80;
         int special = !text || id < a->mlm.data.mask.first_random ||
                       (length > 10 && memcmp(text, "madeupword", 10) == 0);
 
-        words->begins[id] = special || (bert ? length < 2 || memcmp(text, "##", 2) != 0
-                                             : length > 0 && text[0] == ' ');
+        words->begins[id] =
+            special || within ||
+            (bert ? length < 2 || memcmp(text, "##", 2) != 0 : length > 0 && text[0] == ' ');
     }
     tokenizer_destroy(tokenizer);
     return 0;

@@ -102,9 +102,24 @@ is "$first $(nats)" "$expected" "  a resumed run continues with the same losses"
 # Masks by option.
 train 1 "${model[@]}" --max-sentences 8 --max-update 1 --eval-iters 0 --masking fairseq-main
 unlike "$(values loss)" '^8.22$' "other draws, other masks"
-train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --masking huggingface \
-    --max-masked-tokens 64
-is "$(values loss | wc -w)" 2 "Hugging Face's way trains" || diag "$(tail -n 3 out)"
+hf=(--max-sentences 8 --eval-iters 0 --masking huggingface)
+train 1 "${model[@]}" "${hf[@]}" --max-update 4
+expected=$(values loss)
+# The first two have the initial weights: t/peers/masks computes them with transformers.
+is "$(cut -d' ' -f1,2 <<<"$expected")" "8.243 8.239" "the losses of transformers on its collator's masks" || diag "$(tail -n 3 out)"
+train 1 "${model[@]}" "${hf[@]}" --max-update 4 --save hf --exit-interval 2
+train 1 "${network[@]}" "${hf[@]}" --max-update 4 --load hf || diag "$(tail -n 3 out)"
+is "$(values loss)" "$(cut -d' ' -f3,4 <<<"$expected")" "  also after a resume"
+samples=$MEGATRON_BUILD/t/peers/masked-samples
+[ -x "$samples" ] || make -s -C "$MEGATRON_BUILD/t" peers/masked-samples >make.log 2>&1
+mkdir words
+cut -f1 "$golden/words.txt" >lines
+"$megatron" preprocess --tokenizer-type FairseqBPE --input lines --output-prefix words/train >log 2>&1 || diag "$(cat log)"
+"$samples" "$(wc -l <lines)" "${recipe[@]}" --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-update 9 \
+    --tokenizer-type FairseqBPE --data-path words --sample-break-mode eos --max-sentences 1 --eval-iters 0 --device cpu \
+    --masking huggingface --mask-whole-words --mask-prob .5 >samples
+is "$(od -An -v -td4 -w256 -j16 samples | awk 'NR % 2 { gsub(/ +/, " "); sub(/^ /, ""); sub(/( 1)+$/, ""); print }' | sort)" \
+    "$(cut -f2 "$golden/words.txt" | sort)" "the whole words that transformers masks"
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --freq-weighted-replacement
 is "$(values loss | wc -w)" 2 "replacements by frequency train" || diag "$(tail -n 3 out)"
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --max-tokens 256
@@ -192,4 +207,11 @@ fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
 fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
     --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path "$golden/data-bin/valid" --vocab-size 400
 fails '--mask-whole-words needs to know where words begin' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
+hf=("${small[@]}" --masking huggingface --vocab-size 305 --mask-id 304)
+fails 'the spaces between words, which BertWordPieceLowerCase does not keep; use --tokenizer-type FairseqBPE' "${hf[@]}" \
+    --mask-whole-words --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --mock-data
+fails 'must be 0 with --mask-whole-words and --masking huggingface' "${hf[@]}" --vocab-size 50265 --mask-whole-words \
+    --tokenizer-type FairseqBPE --random-token-prob .1 --mock-data
+fails '--freq-weighted-replacement cannot be used with --masking huggingface' "${hf[@]}" --freq-weighted-replacement \
+    --data-path "$golden/data-bin"
 done_testing

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Masks against those of fairseq, numpy and Hugging Face. */
+/* Masks against those of fairseq and numpy. */
 #include "mask.h"
 #include "tap.h"
 
@@ -247,97 +247,6 @@ static void test_long(void)
     masking_destroy(masking);
 }
 
-static void test_collator(void)
-{
-    enum { N = 20000 };
-    static int32_t tokens[N], labels[N];
-    struct mask_config config = usual(MASK_COLLATOR);
-    struct masking *masking;
-    int64_t selected, masked = 0, kept = 0, special = 0;
-    struct error err;
-
-    for (int i = 0; i < N; i++)
-        tokens[i] = i % 10 == 0 ? 2 : 100;
-    masking = masking_create(&config, &err);
-    selected = masking_apply(masking, 7, tokens, N, labels, &err);
-    for (int i = 0; i < N; i++) {
-        masked += labels[i] != BATCH_IGNORE && tokens[i] == M;
-        kept += labels[i] != BATCH_IGNORE && tokens[i] == 100;
-        special += labels[i] == 2;
-    }
-    ok(special == 0, "Hugging Face's way never selects special tokens");
-    ok(selected > 2500 && selected < 2900 && masked > .77 * (double)selected &&
-           masked < .83 * (double)selected && kept > .07 * (double)selected &&
-           kept < .13 * (double)selected,
-       "and selects 15 %%: 80 %% masked, 10 %% kept, 10 %% replaced");
-    masking_destroy(masking);
-
-    config.first_random = 0;
-    config.specials[0] = 102; /* [SEP] */
-    config.special_count = 1;
-    for (int i = 0; i < N; i++)
-        tokens[i] = i % 10 == 0 ? 102 : 100;
-    masking = masking_create(&config, &err);
-    masking_apply(masking, 7, tokens, N, labels, &err);
-    special = 0;
-    for (int i = 0; i < N; i++)
-        special += labels[i] == 102;
-    ok(special == 0, "nor those of BERT, which are not the first ids");
-    masking_destroy(masking);
-}
-
-/* What DataCollatorForLanguageModeling of transformers 5.23 with torch 2.9 does to <s>, ids from
- * 100 on in steps of 7, </s>, after torch.manual_seed: positions and ids of predicted tokens that
- * are not masked, and how many are predicted. */
-static void test_collator_vectors(void)
-{
-    static const struct {
-        uint32_t seed;
-        int count, predicted, others;
-        struct {
-            int at, id;
-        } other[20];
-    } rows[] = {
-        {7, 64, 6, 0, {{0, 0}}},
-        {123456, 64, 12, 1, {{28, 7001}}},
-        {999999, 700, 109, 20, {{24, 261},    {83, 674},    {162, 1227},  {185, 1388},
-                                {188, 23522}, {213, 15439}, {287, 2102},  {338, 2459},
-                                {339, 2466},  {358, 2599},  {385, 2788},  {414, 2991},
-                                {416, 47136}, {489, 18379}, {583, 4174},  {596, 4265},
-                                {628, 4489},  {632, 4517},  {639, 37614}, {647, 27498}}},
-    };
-    static const int masked[] = {17, 19, 29, 49, 50, 54}; /* of the first row */
-    struct mask_config config = usual(MASK_COLLATOR);
-    struct error err;
-    struct masking *masking;
-
-    config.vocabulary = 50265;
-    config.mask = 50264;
-    masking = masking_create(&config, &err);
-    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
-        int32_t tokens[700], labels[700];
-        int count = rows[r].count, others = 0, wrong = 0;
-
-        for (int i = 0; i < count; i++)
-            tokens[i] = i == 0 ? 0 : i == count - 1 ? 2 : 100 + 7 * (i - 1) % 40000;
-        ok(masking_apply(masking, rows[r].seed, tokens, count, labels, &err) == rows[r].predicted,
-           "Hugging Face's collator, seed %u: %d tokens are predicted", rows[r].seed,
-           rows[r].predicted);
-        for (int i = 0; i < count; i++) {
-            if (labels[i] == BATCH_IGNORE || tokens[i] == config.mask)
-                continue;
-            wrong += others >= rows[r].others || rows[r].other[others].at != i ||
-                     rows[r].other[others].id != tokens[i];
-            others++;
-        }
-        ok(!wrong && others == rows[r].others, "and %d stay or become these", rows[r].others);
-        for (size_t i = 0; r == 0 && i < sizeof(masked) / sizeof(masked[0]); i++)
-            wrong += tokens[masked[i]] != config.mask || labels[masked[i]] == BATCH_IGNORE;
-        ok(!wrong, "and the others are masked");
-    }
-    masking_destroy(masking);
-}
-
 static void test_bad_tokens(void)
 {
     struct mask_config config = usual(MASK_FAIRSEQ);
@@ -370,8 +279,6 @@ int main(void)
     test_seeds();
     test_vectors();
     test_long();
-    test_collator();
-    test_collator_vectors();
     test_bad_tokens();
     return done_testing();
 }
