@@ -110,16 +110,32 @@ is "$(cut -d' ' -f1,2 <<<"$expected")" "8.243 8.239" "the losses of transformers
 train 1 "${model[@]}" "${hf[@]}" --max-update 4 --save hf --exit-interval 2
 train 1 "${network[@]}" "${hf[@]}" --max-update 4 --load hf || diag "$(tail -n 3 out)"
 is "$(values loss)" "$(cut -d' ' -f3,4 <<<"$expected")" "  also after a resume"
+train 1 "${model[@]}" "${hf[@]}" --max-update 1 --mask-prob .5
+is "$(values loss | wc -w)" 1 "  memory is planned for as many masked tokens as there can be" || diag "$(tail -n 3 out)"
+
 samples=$MEGATRON_BUILD/t/peers/masked-samples
 [ -x "$samples" ] || make -s -C "$MEGATRON_BUILD/t" peers/masked-samples >make.log 2>&1
-mkdir words
+
+# masked PAD LINES OPTION...: these lines after masking, sorted.
+masked() {
+    local pad=$1 lines=$2
+    shift 2
+    "$samples" "$lines" "${recipe[@]}" --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-update 9 \
+        --sample-break-mode eos --max-sentences 1 --eval-iters 0 --device cpu --masking huggingface "$@" >samples 2>log || cat log
+    od -An -v -td4 -w256 -j16 samples |
+        awk -v pad="( $pad)+\$" 'NR % 2 { gsub(/ +/, " "); sub(/^ /, ""); sub(pad, ""); print }' | sort
+}
+mkdir words unknown
 cut -f1 "$golden/words.txt" >lines
 "$megatron" preprocess --tokenizer-type FairseqBPE --input lines --output-prefix words/train >log 2>&1 || diag "$(cat log)"
-"$samples" "$(wc -l <lines)" "${recipe[@]}" --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --max-update 9 \
-    --tokenizer-type FairseqBPE --data-path words --sample-break-mode eos --max-sentences 1 --eval-iters 0 --device cpu \
-    --masking huggingface --mask-whole-words --mask-prob .5 >samples
-is "$(od -An -v -td4 -w256 -j16 samples | awk 'NR % 2 { gsub(/ +/, " "); sub(/^ /, ""); sub(/( 1)+$/, ""); print }' | sort)" \
+is "$(masked 1 "$(wc -l <lines)" --tokenizer-type FairseqBPE --data-path words --mask-whole-words --mask-prob .5)" \
     "$(cut -f2 "$golden/words.txt" | sort)" "the whole words that transformers masks"
+cp "$golden/data-bin/dict.txt" unknown
+echo "w0 unknown w1 w2 unheard w3" >lines
+"$megatron" preprocess --tokenizer-type FairseqWords --vocab-file unknown/dict.txt --input lines --output-prefix unknown/train \
+    >log 2>&1 || diag "$(cat log)"
+most=(--mask-prob .9999 --leave-unmasked-prob 0 --random-token-prob 0)
+is "$(masked 1 1 --data-path unknown "${most[@]}")" "0 304 3 304 304 3 304 2" "special tokens are not masked"
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --freq-weighted-replacement
 is "$(values loss | wc -w)" 2 "replacements by frequency train" || diag "$(tail -n 3 out)"
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --eval-iters 0 --max-tokens 256
@@ -152,6 +168,10 @@ awk 'BEGIN {
     }
 }' >c.jsonl
 bert=(--tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt)
+echo '{"text": "the dogs zebra sits"}' >d.jsonl
+"$megatron" preprocess --input d.jsonl --output-prefix d "${bert[@]}" --append-eod >log 2>&1 || diag "$(cat log)"
+is "$(masked 0 1 "${bert[@]}" --train-data-path d_text_document --masked-data fairseq "${most[@]}")" "2 4 4 4 1 4 3" \
+    "BERT's special tokens are not masked"
 "$megatron" preprocess --input c.jsonl --output-prefix b "${bert[@]}" --split-sentences \
     --punkt-data "$top/t/preprocess/punkt" >log 2>&1 || diag "$(cat log)"
 bert+=(--masked-lm --bert-binary-head --num-token-types 2 --num-layers 2 --hidden-size 32 --num-attention-heads 4
