@@ -144,8 +144,8 @@ static int64_t find_token(const struct tokenizer *tokenizer, const char *one, co
     return id >= 0 ? id : tokenizer_token(tokenizer, other);
 }
 
-/* What Hugging Face's tokenizer tells its collator: RoBERTa's or BERT's special tokens, and how many
- * ids there are. */
+/* What Hugging Face's tokenizer tells its collator: RoBERTa's or BERT's special tokens, and how
+ * many ids there are. */
 static void find_specials(struct mask_config *mask, const struct tokenizer *tokenizer)
 {
     static const char *const names[2][5] = {{"<s>", "<pad>", "</s>", "<unk>", "<mask>"},

@@ -110,6 +110,14 @@ is "$(cut -d' ' -f1,2 <<<"$expected")" "8.243 8.239" "the losses of transformers
 train 1 "${model[@]}" "${hf[@]}" --max-update 4 --save hf --exit-interval 2
 train 1 "${network[@]}" "${hf[@]}" --max-update 4 --load hf || diag "$(tail -n 3 out)"
 is "$(values loss)" "$(cut -d' ' -f3,4 <<<"$expected")" "  also after a resume"
+if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
+    train 1 "${model[@]}" "${hf[@]}" --max-sentences 2 --update-freq 2 --max-update 3
+    expected=$(values loss)
+    train 2 "${model[@]}" "${hf[@]}" --max-sentences 2 --update-freq 1 --max-update 3
+    is "$(wc -w <<<"$expected") $(values loss)" "3 $expected" "  and on 2 ranks" || diag "$(tail -n 3 out)"
+else
+    skip "  and on 2 ranks" "no MPI"
+fi
 train 1 "${model[@]}" "${hf[@]}" --max-update 1 --mask-prob .5
 is "$(values loss | wc -w)" 1 "  memory is planned for as many masked tokens as there can be" || diag "$(tail -n 3 out)"
 
