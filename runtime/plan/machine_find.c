@@ -93,6 +93,26 @@ static int is_of_family(const struct machine *machine, const char *model)
            strcspn(machine->gpu.name, "-") == family;
 }
 
+/* Has a name nothing after its family but what names of GPUs have: form, memory and its kind, as in
+ * "A100-SXM4-40GB" and "H100 80GB HBM3"? Then it is no name that a site gave to its nodes. */
+static int names_only_gpu(const char *model)
+{
+    static const char *const words[] = {"SXM", "PCI", "HBM", "NVL"};
+    const char *at = model + strcspn(model, "- ");
+
+    for (; *at; at += strcspn(at, "- ")) {
+        int known;
+
+        at += strspn(at, "- ");
+        known = *at == '\0' || isdigit((unsigned char)*at);
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+            known |= strncasecmp(at, words[i], strlen(words[i])) == 0;
+        if (!known)
+            return 0;
+    }
+    return 1;
+}
+
 /* The kinds of nodes with this GPU, such as "dgx-h100, p5.48xlarge"; empty if there are none. */
 static void list_with_gpu(const struct machine_list *list, const char *gpu, char *names,
                           size_t room)
@@ -127,7 +147,7 @@ static void unknown(const struct machines *machines, int bare, const char *name,
     }
     free(names);
     list_with_gpu(gpus, name, kinds, sizeof(kinds));
-    if (kinds[0]) {
+    if (kinds[0] && names_only_gpu(model_of(name))) {
         error_set_code(err, ERROR_USAGE, "%s is a GPU, not a kind of node; use one of %s", name,
                        kinds);
         return;

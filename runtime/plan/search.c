@@ -114,15 +114,6 @@ static int try_batches(struct state *s, struct own_layout layout, int64_t of_ran
 {
     const struct search_request *request = s->request;
 
-    if (request->micro_batch > 0 && of_rank % request->micro_batch != 0) {
-        char why[128];
-
-        snprintf(why, sizeof(why),
-                 "micro-batch %lld does not divide the %lld samples of a data-parallel rank",
-                 (long long)request->micro_batch, (long long)of_rank);
-        leave(s->search, LEFT_BATCH, why);
-        return 0;
-    }
     for (layout.micro_batch = 1; layout.micro_batch <= of_rank;
          layout.micro_batch = next_divisor(of_rank, layout.micro_batch)) {
         char why[128];
@@ -174,6 +165,7 @@ static int try_sizes(struct state *s, int64_t tp, int64_t pp, int64_t cp, struct
     struct own_layout layout = {tp, pp, cp, 1, 1, PLAN_RECOMPUTE_NONE, 0};
     struct layout sizes = {.tp = tp, .cp = cp, .pp = pp, .dp = s->ranks / (tp * pp * cp)};
     struct error why;
+    int64_t of_rank;
     char text[160];
 
     if (tp > s->request->machine->gpus) {
@@ -198,7 +190,15 @@ static int try_sizes(struct state *s, int64_t tp, int64_t pp, int64_t cp, struct
         leave(s->search, LEFT_BATCH, text);
         return 0;
     }
-    return try_schedules(s, layout, s->model.global_batch / sizes.dp, err);
+    of_rank = s->model.global_batch / sizes.dp;
+    if (s->request->micro_batch > 0 && of_rank % s->request->micro_batch != 0) {
+        snprintf(text, sizeof(text),
+                 "micro-batch %lld does not divide the %lld samples of a data-parallel rank",
+                 (long long)s->request->micro_batch, (long long)of_rank);
+        leave(s->search, LEFT_BATCH, text);
+        return 0;
+    }
+    return try_schedules(s, layout, of_rank, err);
 }
 
 static int compare_time(const void *a, const void *b)

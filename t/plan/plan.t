@@ -71,6 +71,10 @@ is "$("$megatron" plan "${small[@]}" --global-batch-size 96 --node p5 --layout t
 plan --megatron-model 7.5B --node p5 --global-batch-size 512 --layout tp=1,pp=1,cp=1,micro=7
 is "$rc $out" "2 megatron plan: no layout is possible: sizes that do not divide the global batch (micro-batch 7 does not divide the 64 samples of a data-parallel rank); change the batch size, the nodes or --layout" \
     "a micro-batch that does not divide is named"
+# A data-parallel rank has 64, 128 or 256 samples with pp 1, 2 or 4: only the last can have a micro-batch of 256.
+plan --megatron-model 7.5B --node p5 --global-batch-size 512 --layout tp=1,cp=1,vp=1,micro=256 --json
+is "$(grep -o '"count": [0-9]*, "reason": "sizes that do not divide the global batch"' <<<"$out")" \
+    '"count": 2, "reason": "sizes that do not divide the global batch"' "sizes that a micro-batch does not divide are counted once each" || diag "$out"
 plan --megatron-model 7.5B --node "NVIDIA A100-SXM4-40GB" --global-batch-size 512
 is "$rc $out" "2 megatron plan: NVIDIA A100-SXM4-40GB is a GPU, not a kind of node; use one of p4d.24xlarge, dgx-a100-40" \
     "a GPU instead of a kind of node, as nvidia-smi names it"
@@ -128,6 +132,7 @@ done <<'END'
 --megatron-model 1.7B --node p5|--global-batch-size is required|no batch
 --megatron-model 1.7B --node p5.48xlrge --global-batch-size 64|unknown node kind p5.48xlrge; did you mean p5.48xlarge|a misspelt node kind
 --megatron-model 1.7B --node h100 --global-batch-size 64|h100 is a GPU, not a kind of node; use one of dgx-h100, p5.48xlarge|a GPU instead of a node kind
+--megatron-model 1.7B --node H100-mycluster --global-batch-size 64|unknown node kind H100-mycluster|a name of one's own that begins with a GPU's
 --megatron-model 1.7B --node p5 --gpus-per-node 9 --global-batch-size 64|nodes of kind p5.48xlarge have 8 GPUs; use 1 to 8|more GPUs than a node has
 --megatron-model 1.7Q --node p5 --global-batch-size 64|unknown model; did you mean 1.7B|a misspelt model
 --megatron-model 1.7B --node p5 --global-batch-size 64 --layout tp=3|tp x pp x cp = 3 does not divide the 8 GPUs|tp 3 on 8 GPUs

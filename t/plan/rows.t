@@ -46,6 +46,13 @@ is "$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     END { print sums, wider }' "$here/contradictions-single-node.csv")" "6 6" \
     "on one node every layer adds the same time within 0.1 %, and one of twice the width takes less"
 
+# The predictions do not follow them.
+"$megatron" plan --rows "$here/contradictions-single-node.csv" 2>"$work/log" >"$work/pairs.csv"
+is "$? $(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+    { step[$at["gpus"] "/" $at["mbs"] "/" $at["layers"], $at["hidden"]] = $at["predicted_step_s"]; wide[$at["gpus"] "/" $at["mbs"] "/" $at["layers"]] }
+    END { for (key in wide) if ((key, 1024) in step && (key, 2048) in step) longer += step[key, 2048] > step[key, 1024]; print longer + 0 }' \
+    "$work/pairs.csv")" "0 6" "  and is predicted to take longer"
+
 # Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.
 "$megatron" plan --rows "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
 is "$?" 0 "published memory is predicted"
