@@ -52,19 +52,40 @@ static void convert_weights(const struct hf_map *map, const struct parameter *p,
     }
 }
 
+/* The weights of this rank in the model's type, in the order of the parameters. If the model keeps
+ * some in fp8, all are taken from those in fp32. */
+static char *copy_weights(const struct model_config *config, struct model *model,
+                          struct device *device, struct error *err)
+{
+    const struct parameters *p = model_parameters_of(model);
+    int wide = config->fp8.gather;
+    size_t size = type_size(config->type), from = wide ? sizeof(float) : size;
+    char *host = device_host_allocate(device, (size_t)p->elements * from, err);
+
+    if (!host)
+        return NULL;
+    device_copy(model_stream(model), host,
+                wide ? (void *)model_start_weights(model) : model_weights(model),
+                (size_t)p->elements * from, COPY_TO_HOST);
+    if (device_stream_wait(model_stream(model), 600, err) < 0) {
+        device_host_release(device, host);
+        return NULL;
+    }
+    for (int64_t i = 0; i < p->elements && wide; i++)
+        set_value(host + (size_t)i * size, config->type,
+                  value_at(host + (size_t)i * from, TYPE_FP32));
+    return host;
+}
+
 static int save_parts(const struct hf_files *files, const struct model_config *config,
                       struct model *model, const struct parallel *parallel, struct device *device,
                       struct error *err)
 {
     const struct parameters *p = model_parameters_of(model);
-    size_t size = type_size(config->type), bytes = (size_t)p->elements * size;
-    char *host = device_host_allocate(device, bytes, err);
-    int rc;
+    size_t size = type_size(config->type);
+    char *host = copy_weights(config, model, device, err);
+    int rc = host ? 0 : -1;
 
-    if (!host)
-        return -1;
-    device_copy(model_stream(model), host, model_weights(model), bytes, COPY_TO_HOST);
-    rc = device_stream_wait(model_stream(model), 600, err);
     for (int i = 0; i < p->count && rc == 0; i++)
         if (is_mine(parallel, &p->list[i])) {
             char *weights = host + (size_t)p->list[i].offset * size;
@@ -72,7 +93,8 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
             convert_weights(&files->map, &p->list[i], weights, config->type);
             rc = hf_files_write(files, &p->list[i], weights, err);
         }
-    device_host_release(device, host);
+    if (host)
+        device_host_release(device, host);
     return rc;
 }
 

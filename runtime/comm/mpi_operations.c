@@ -54,6 +54,10 @@ static int mpi_type(enum device_type type, MPI_Datatype *out)
     case TYPE_INT64:
         *out = MPI_INT64_T;
         return 0;
+    case TYPE_E4M3:
+    case TYPE_E5M2:
+        *out = MPI_UINT8_T;
+        return 0;
     default:
         return -1;
     }
@@ -122,11 +126,13 @@ static void add_bf16(void *from, void *to, int *count, MPI_Datatype *type)
         y[i] = float_to_bfloat(bfloat_to_float(x[i]) + bfloat_to_float(y[i]));
 }
 
-/* There is no maximum of bf16: MPI rejects the call. */
+/* There is no maximum of bf16, and fp8 is only moved: MPI rejects the call. */
 static MPI_Op operator_of(const struct call *c)
 {
     const struct mpi_comm *comm = (const struct mpi_comm *)c->what.group->comm;
 
+    if (type_size(c->what.type) == 1)
+        return MPI_OP_NULL;
     if (c->what.kind == CPU_ALL_REDUCE && c->what.op != COMM_SUM)
         return c->what.type == TYPE_BF16 ? MPI_OP_NULL : MPI_MAX;
     return c->what.type == TYPE_BF16 ? comm->sum_bf16 : MPI_SUM;

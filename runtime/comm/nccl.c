@@ -83,7 +83,8 @@ static ncclDataType_t nccl_type(enum device_type type)
 {
     static const ncclDataType_t types[] = {
         [TYPE_FP32] = ncclFloat32, [TYPE_BF16] = ncclBfloat16, [TYPE_FP16] = ncclFloat16,
-        [TYPE_FP64] = ncclFloat64, [TYPE_INT32] = ncclInt32,   [TYPE_INT64] = ncclInt64};
+        [TYPE_FP64] = ncclFloat64, [TYPE_INT32] = ncclInt32,   [TYPE_INT64] = ncclInt64,
+        [TYPE_E4M3] = ncclUint8,   [TYPE_E5M2] = ncclUint8}; /* are not added, only moved */
 
     return types[type];
 }

@@ -95,6 +95,8 @@ enum operation_kind {
     OPERATION_CLIP,
     OPERATION_QUANTIZE,
     OPERATION_SCALING,
+    OPERATION_WEIGHT_SCALES,
+    OPERATION_QUANTIZE_SQUARES,
     OPERATION_MUON,
     OPERATION_COUNT,
 };
@@ -641,7 +643,9 @@ struct clip_operands {
  * (ties to even) and saturated. If *scale is 0, the scale is scaling_factor(largest magnitude), as
  * scaling.h defines it. With 'bias' the column sums are the main gradient 'dbias'. The matrix is x,
  * or what one of these operations would compute, which is then not written anywhere. If x is of
- * type 'to' already, it is only transposed: 'columns' and x are all that is used.
+ * type 'to' already, it is only transposed: 'columns' and x are all that is used. Master weights
+ * are fp32 on every device; then 'columns' is NULL, 'rows' may be if only amax is wanted, and
+ * 'part' is SCALED_WHOLE: see OPERATION_QUANTIZE_SQUARES.
  *
  * Blockwise ('part' is not SCALED_WHOLE): every block of 'rows', and every block of 'columns', has
  * a scale of its own, scaling_block_factor(its largest magnitude); *scale is not used. The vectors
@@ -673,7 +677,7 @@ struct quantize_operands {
     const float *scale;
     float *amax;            /* or NULL: raised to the largest magnitude; NaN is the largest */
     int scaled;             /* *scale is known not to be 0 */
-    float *inverse;         /* 1 / the scale that was used; blockwise: those of 'rows' */
+    float *inverse;         /* or NULL: 1 / the scale that was used; blockwise: those of 'rows' */
     float *columns_inverse; /* blockwise: those of 'columns' */
     float *dbias;           /* (cols) */
     int accumulate;         /* of dbias */
@@ -692,6 +696,42 @@ struct scaling_operands {
     float *history;      /* (length, count), a ring */
     int32_t *position;   /* where the next amax goes */
     struct step_state *state;
+};
+
+/* Before weights are cast in parts, which are on several ranks: the scale of every weight among
+ * 'count' tensors, as scaling_weight of scaling.h defines it, and its inverse. */
+struct weight_scales_shape {
+    int64_t count;
+    int64_t stride; /* of inverses, in floats */
+    int margin;
+};
+
+struct weight_scales_operands {
+    const float *scale, *amax; /* (count) */
+    float *used;               /* (count) */
+    float *inverse;            /* (count, stride), of which the first is written */
+};
+
+/* A part of a weight with blockwise scales: 'count' elements from 'first' on of a (rows, cols)
+ * matrix of master weights, all multiples of 128. Its squares may be on several ranks.
+ * SQUARES_AMAX: raise the amaxes of squares, and 'amax', to the largest magnitudes; NaN is the
+ *   largest.
+ * SQUARES_CAST: the elements in e4m3, with the scales of these amaxes.
+ * SQUARES_INVERSE: the inverses of the scales of all squares, for (rows, cols) and (cols, rows), in
+ *   the order of scaling.h. */
+enum squares_part { SQUARES_AMAX, SQUARES_CAST, SQUARES_INVERSE };
+
+struct quantize_squares_shape {
+    int64_t rows, cols, first, count;
+};
+
+struct quantize_squares_operands {
+    enum squares_part part;
+    const float *x;                   /* (count) */
+    uint8_t *out;                     /* (count) */
+    float *squares;                   /* (rows / 128, cols / 128) amaxes */
+    float *amax;                      /* of the whole weight */
+    float *inverse, *columns_inverse; /* of squares */
 };
 
 struct operation {
@@ -720,6 +760,8 @@ struct operation {
         struct clip_shape clip;
         struct quantize_shape quantize;
         struct scaling_shape scaling;
+        struct weight_scales_shape weight_scales;
+        struct quantize_squares_shape quantize_squares;
         struct muon_shape muon;
     };
 };

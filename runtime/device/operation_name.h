@@ -33,6 +33,8 @@ static inline const char *operation_name(enum operation_kind kind)
         [OPERATION_FILL] = "fill",
         [OPERATION_QUANTIZE] = "cast to fp8",
         [OPERATION_SCALING] = "fp8 scales",
+        [OPERATION_WEIGHT_SCALES] = "fp8 scales",
+        [OPERATION_QUANTIZE_SQUARES] = "cast to fp8",
         [OPERATION_MUON] = "optimizer",
     };
 

@@ -99,10 +99,22 @@ SCALING_FUNCTION int64_t scaling_place(enum scaled_part part, int64_t rows, int6
                : row / SCALING_BLOCK * scaling_square_line(depth) + at / SCALING_BLOCK;
 }
 
+/* The square that element 'at' of a weight with 'depth' columns, row by row, belongs to. */
+SCALING_FUNCTION int64_t scaling_square(int64_t depth, int64_t at)
+{
+    return at / depth / SCALING_BLOCK * (depth / SCALING_BLOCK) + at % depth / SCALING_BLOCK;
+}
+
 SCALING_FUNCTION float scaling_largest(const struct scaling_rules *rules, int64_t tensor)
 {
     return rules->hybrid && tensor % SCALED_TENSORS == SCALED_GRADIENT ? SCALING_E5M2_MAX
                                                                        : SCALING_E4M3_MAX;
+}
+
+/* The scale of a weight that is cast in parts: 'scale', or if that is 0 the one for its 'amax'. */
+SCALING_FUNCTION float scaling_weight(float scale, float amax, int margin)
+{
+    return scale != 0 ? scale : scaling_factor(amax, SCALING_E4M3_MAX, margin, 1);
 }
 
 /* Tensor number 'tensor' at the end of a step. 'position' is the entry of the history that is

@@ -50,6 +50,12 @@ int fp8_products(const struct model_config *config, const struct model_sizes *si
     return products;
 }
 
+int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,
+                enum linear_kind kind)
+{
+    return config->fp8.gather && fp8_products(config, sizes, kind) & PRODUCT_FORWARD;
+}
+
 /* --- Memory ----------------------------------------------------------------------------------- */
 
 static struct scaling_rules rules_of(const struct model_config *config)
@@ -76,6 +82,7 @@ static void add_weights(struct model *m, const struct block *block)
 
         weight->products = fp8_products(&m->config, &m->sizes, linear);
         linear_kind_sizes(&m->sizes, linear, &weight->in, &weight->out);
+        weight->gathered = fp8_gathers(&m->config, &m->sizes, linear);
         if (weight->products)
             weight->entry = (block->number * LINEAR_KINDS + linear) * SCALED_TENSORS;
     }
@@ -115,7 +122,7 @@ static int64_t widest(const struct model *m)
 
 static void lay_out_weight(const struct fp8_layers *f, struct fp8_weight *w, struct arena *arena)
 {
-    if (w->products & PRODUCT_FORWARD)
+    if (w->products & PRODUCT_FORWARD && !w->gathered)
         w->rows = arena_take(arena, w->out * w->in, 1);
     if (w->products & PRODUCT_DGRAD)
         w->columns = arena_take(arena, w->out * w->in, 1);
@@ -136,6 +143,7 @@ void fp8_layers_lay_out(struct model *m, struct arena *arena)
     f->kept = arena_take(arena, fp8_layers_kept(&f->rules), sizeof(float));
     f->amax = arena_take(arena, f->rules.count, sizeof(float));
     f->inverse = arena_take(arena, f->rules.count * INVERSE_STRIDE, sizeof(float));
+    fp8_gather_lay_out(m, arena);
     for (int i = 0; i < 2; i++)
         f->scratch[i] = arena_take(arena, m->sizes.rows * widest(m), 1);
     for (int i = 0; i < 2 && f->rules.blocks; i++)
@@ -145,12 +153,14 @@ void fp8_layers_lay_out(struct model *m, struct arena *arena)
         lay_out_weight(f, &f->weights[i], arena);
 }
 
-static int clear(struct model *m, float *memory, int64_t count, struct error *err)
+int fp8_clear(struct model *m, float *memory, int64_t count, struct error *err)
 {
     struct operation op = {.kind = OPERATION_FILL, .fill = {count, TYPE_FP32, 0}};
-    struct device_plan *plan = plan_create(m->device, &op, err);
+    struct device_plan *plan = count > 0 ? plan_create(m->device, &op, err) : NULL;
     int rc;
 
+    if (count == 0)
+        return 0;
     if (!plan)
         return -1;
     run_fill(plan, compute(m), &(struct fill_operands){memory});
@@ -167,23 +177,20 @@ int fp8_layers_prepare(struct model *m, struct error *err)
     if (!f->weights)
         return 0;
     f->end = plan_create(m->device, &op, err);
-    return f->end && clear(m, f->kept, fp8_layers_kept(&f->rules), err) == 0
-               ? clear(m, f->amax, f->rules.count, err)
+    return f->end && fp8_gather_prepare(m, err) == 0 &&
+                   fp8_clear(m, f->kept, fp8_layers_kept(&f->rules), err) == 0
+               ? fp8_clear(m, f->amax, f->rules.count, err)
                : -1;
 }
 
 void fp8_layers_destroy(struct model *m)
 {
     plan_destroy(m->fp8.end);
+    fp8_gather_destroy(m);
     free(m->fp8.weights);
 }
 
 /* --- Casts ------------------------------------------------------------------------------------ */
-
-static float *scales(struct fp8_layers *f)
-{
-    return f->kept + 1;
-}
 
 static float *inverse_of(const struct fp8_layers *f, int tensor, enum scaled_tensor which)
 {
@@ -195,7 +202,7 @@ static struct operand_scale scale_of(struct model *m, int tensor, enum scaled_te
     struct fp8_layers *f = &m->fp8;
     int64_t entry = f->weights[tensor].entry + which;
 
-    return (struct operand_scale){.scale = scales(f) + entry,
+    return (struct operand_scale){.scale = fp8_scales(f) + entry,
                                   .amax = f->records ? f->amax + entry : NULL,
                                   .inverse = inverse_of(f, tensor, which)};
 }
@@ -270,7 +277,8 @@ void fp8_forward(struct model *m, const struct linear *linear, int tensor,
     if (!linear->fp8)
         return;
     o->weight_scale = weight_scale(m, tensor, 0);
-    if (f->fresh)
+    /* One that is gathered is only transposed, for dgrad: that cast ignores scales. */
+    if (f->fresh && (f->records || !f->weights[tensor].gathered))
         cast(m, linear->cast_weight, &o->weight_scale,
              &(struct quantize_operands){.x = weight(m, tensor),
                                          .rows = f->weights[tensor].rows,
@@ -282,7 +290,8 @@ void fp8_forward(struct model *m, const struct linear *linear, int tensor,
         fp8_cast_input(m, linear->cast_input, tensor, input, o->x, f->scratch[0]);
         o->x = f->scratch[0];
     }
-    o->weight = f->weights[tensor].rows;
+    if (!f->weights[tensor].gathered)
+        o->weight = f->weights[tensor].rows;
     o->x_scale = fp8_input_scale(m, tensor, input);
 }
 
@@ -350,11 +359,13 @@ void model_scaling_end(struct model *m)
         comm_all_reduce(m->parallel->world, compute(m), f->amax, (size_t)f->rules.count, TYPE_INT32,
                         COMM_MAX);
     run_scaling(f->end, compute(m),
-                &(struct scaling_operands){.scale = scales(f),
+                &(struct scaling_operands){.scale = fp8_scales(f),
                                            .amax = f->amax,
-                                           .history = scales(f) + f->rules.count,
+                                           .history = fp8_scales(f) + f->rules.count,
                                            .position = (int32_t *)(void *)f->kept,
                                            .state = m->state});
+    if (f->clear_squares)
+        run_fill(f->clear_squares, compute(m), &(struct fill_operands){f->squares});
     f->settled = f->rules.delayed;
 }
 

@@ -2,7 +2,9 @@
 /* fp8 in the linear layers of attention and MLP: which of them take part, the scaling state of
  * their tensors, and the casts of a pass.
  *
- * Weights are cast once per step, by the forward pass of its first micro-batch. Inputs and
+ * Weights are cast once per step, by the forward pass of its first micro-batch. With 'gather' those
+ * of the forward products are in fp8 already: whoever updates the master weights casts its shards
+ * (model_cast), and that pass only transposes them. Inputs and
  * gradients are cast where a product needs them, and their fp8 copies live until the next product;
  * only the output of a norm that casts it (struct block) and the transposed values of GELU are kept
  * in fp8 from the forward to the backward pass. With blockwise scaling no norm casts its output:
@@ -44,6 +46,10 @@ int fp8_in_layer(const struct model_config *config, int64_t number);
 int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
                  enum linear_kind kind);
 
+/* Is the weight of a linear layer of such a layer kept in fp8 only? */
+int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,
+                enum linear_kind kind);
+
 struct arena;
 struct linear;
 struct linear_dgrad_operands;
@@ -57,8 +63,11 @@ struct fp8_weight {
     int64_t entry;        /* first tensor of its layer in the scaling state; -1: not fp8 */
     int products;         /* of its layer that are fp8 */
     void *rows, *columns; /* (out, in), (in, out); NULL if not needed */
+    int gathered;         /* 'rows' is NULL: the weight itself is e4m3 */
     int64_t in, out;
     float *rows_inverse, *columns_inverse; /* of blockwise scaling: 1 / the scales of both */
+    float *squares;                        /* gathered: (out / 128, in / 128) amaxes */
+    struct device_plan *whole;             /* gathered: the cast of all of it by squares */
 };
 
 /* Of a model. */
@@ -66,12 +75,16 @@ struct fp8_layers {
     struct scaling_rules rules;
     struct fp8_weight *weights; /* one per tensor of the model; NULL: no fp8 */
     struct device_plan *end;
-    int fresh;               /* the pass casts weights */
-    int records;             /* the pass records amaxes */
-    int settled;             /* no scale is 0: none has to be found from a tensor itself */
-    float *kept;             /* device memory of the scaling state; see fp8_layers_kept */
-    float *amax;             /* (count) */
-    float *inverse;          /* (count, INVERSE_STRIDE), of which the first is used */
+    struct device_plan *weight_scales, *clear_squares; /* of weights that are kept in fp8 */
+    int fresh;                                         /* the pass casts weights */
+    int records;                                       /* the pass records amaxes */
+    int settled;    /* no scale is 0: none has to be found from a tensor itself */
+    float *kept;    /* device memory of the scaling state; see fp8_layers_kept */
+    float *amax;    /* (count) */
+    float *inverse; /* (count, INVERSE_STRIDE), of which the first is used */
+    float *used;    /* (count): the scales of weights that are kept in fp8 */
+    float *squares; /* (square_count): with blockwise scaling, amaxes of their squares */
+    int64_t square_count;
     void *scratch[2];        /* an input or a gradient by row; a gradient by column */
     float *block_inverse[2]; /* blockwise: 1 / the scales of both */
 };
@@ -83,11 +96,26 @@ static inline int64_t fp8_layers_kept(const struct scaling_rules *rules)
     return 1 + rules->count * (1 + rules->length);
 }
 
+static inline float *fp8_scales(const struct fp8_layers *f)
+{
+    return f->kept + 1;
+}
+
 /* Parts of creating a model. */
 int fp8_layers_create(struct model *m, struct error *err);
 void fp8_layers_lay_out(struct model *m, struct arena *arena);
 int fp8_layers_prepare(struct model *m, struct error *err);
 void fp8_layers_destroy(struct model *m);
+
+/* Set floats in device memory to 0; waits. */
+int fp8_clear(struct model *m, float *memory, int64_t count, struct error *err);
+
+/* fp8_gather.c: the same for weights that are kept in fp8; and cast them all from
+ * model_start_weights, which waits. */
+void fp8_gather_lay_out(struct model *m, struct arena *arena);
+int fp8_gather_prepare(struct model *m, struct error *err);
+void fp8_gather_destroy(struct model *m);
+int fp8_gather_adopt(struct model *m, struct error *err);
 
 /* An input whose cast is kept from the forward to the backward pass of a micro-batch. */
 struct fp8_input {

@@ -14,7 +14,12 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
                                         .margin = rules->margin,
                                         .part = rules->blocks ? SCALED_SQUARES : SCALED_WHOLE}};
 
+    if (m->config.fp8.gather && spec->fp8 & PRODUCT_FORWARD) { /* it is only transposed */
+        op.quantize.from = TYPE_E4M3;
+        op.quantize.part = SCALED_WHOLE;
+    }
     planner_make(planner, &linear->cast_weight, &op);
+    op.quantize.from = m->config.type;
     op.quantize.rows = spec->rows;
     op.quantize.part = rules->blocks ? SCALED_VECTORS : SCALED_WHOLE;
     if (spec->input_cast)

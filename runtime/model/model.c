@@ -137,7 +137,7 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
 
     if (!m)
         return -1;
-    memory->weights = (size_t)m->parameters.elements * type_size(config->type);
+    memory->weights = m->parameters.weight_bytes;
     memory->gradients = (size_t)m->parameters.elements * type_size(config->gradient_type);
     memory->optimizer = 0;
     memory->activations = model_lay_out(m, NULL);
@@ -166,7 +166,7 @@ static int create_arenas(struct model *m, struct error *err)
     const struct parameters *p = &m->parameters;
     size_t bytes = model_lay_out(m, NULL);
 
-    m->weights = device_allocate(m->device, (size_t)p->elements * type_size(m->config.type), err);
+    m->weights = device_allocate(m->device, p->weight_bytes, err);
     if (!m->weights)
         return error_prefix(err, "weights");
     if (m->config.gradient_type == TYPE_FP32)
@@ -206,7 +206,7 @@ static int clear_arenas(struct model *m, struct error *err)
     if (clear(m, model_start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
         clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0)
         return -1;
-    return clear(m, m->weights, p->elements, m->config.type, err);
+    return clear(m, m->weights, (int64_t)(p->weight_bytes / sizeof(float)), TYPE_FP32, err);
 }
 
 int model_start(struct model *m, struct error *err)
@@ -285,20 +285,32 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
     return rc;
 }
 
-int model_adopt(struct model *m, struct error *err)
+/* The weights of a bucket that is not in fp8. */
+static int adopt_bucket(struct model *m, const struct bucket *bucket, struct error *err)
 {
-    struct operation op = {
-        .kind = OPERATION_CONVERT,
-        .convert = {m->parameters.elements, TYPE_FP32, m->config.type, m->config.half}};
+    struct operation op = {.kind = OPERATION_CONVERT,
+                           .convert = {bucket->size, TYPE_FP32, m->config.type, m->config.half}};
     struct device_plan *plan = plan_create(m->device, &op, err);
     int rc;
 
     if (!plan)
         return -1;
-    run_convert(plan, compute(m), &(struct convert_operands){model_start_weights(m), m->weights});
+    run_convert(plan, compute(m),
+                &(struct convert_operands){model_start_weights(m) + bucket->first,
+                                           m->weights + bucket->weights});
     rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;
+}
+
+int model_adopt(struct model *m, struct error *err)
+{
+    const struct parameters *p = &m->parameters;
+
+    for (int i = 0; i < p->bucket_count; i++)
+        if (p->buckets[i].type == m->config.type && adopt_bucket(m, &p->buckets[i], err) < 0)
+            return -1;
+    return fp8_gather_adopt(m, err);
 }
 
 int model_initialize(struct model *m, struct error *err)

@@ -69,7 +69,8 @@ void model_destroy(struct model *model);
 const struct parameters *model_parameters_of(const struct model *model);
 const struct model_sizes *model_sizes_of(const struct model *model);
 
-/* The arenas, in the order of the parameters: config's type, and its type of gradients. */
+/* The arenas, in the order of the parameters: config's type (see bucket_weight), and its type of
+ * gradients. */
 void *model_weights(struct model *model);
 void *model_gradients(struct model *model);
 enum device_type model_gradient_type(const struct model *model);
@@ -135,6 +136,20 @@ void *model_scaling(struct model *model, struct scaling_rules *rules);
 /* After the last pass of a step, before STEP_CLIP: combine the amaxes of all ranks and find the
  * scales of the next step. Nothing without fp8. Collective over the world. */
 void model_scaling_end(struct model *model);
+
+/* Are weights of fp8 layers kept in fp8 only (buckets of TYPE_E4M3)? Then every update of their
+ * master weights, even one that is skipped, casts this rank's elements again: elements 'first' ..
+ * first + count - 1 of a tensor, both multiples of 128, with the plan for these. Before that,
+ * model_weight_scales finds their scales. With model_casts_late these depend on the updated master
+ * weights, whose amaxes (only_amax) all elements add first; it is then collective over the
+ * data-parallel ranks. */
+int model_keeps_fp8(const struct model *model);
+int model_casts_late(const struct model *model);
+struct device_plan *model_plan_cast(struct model *model, int tensor, int64_t first, int64_t count,
+                                    struct error *err);
+void model_cast(struct model *model, struct device_plan *plan, int tensor, int64_t first,
+                const float *master, int only_amax);
+void model_weight_scales(struct model *model);
 
 /* Will the passes of later steps enqueue the same operations? Not before the first step of fp8 has
  * ended: its scales are found from the tensors themselves. */

@@ -66,6 +66,7 @@ struct fp8_config {
     int bf16_wgrad;          /* gradients of weights are not computed in fp8 */
     int bf16_fc2_input;      /* nor are the products with the input of the MLP's second layer */
     int64_t first_bf16, last_bf16; /* layers at both ends of the model without fp8 */
+    int gather;                    /* weights of fp8 layers are kept and gathered in fp8 */
 };
 
 struct model_config {

@@ -131,9 +131,9 @@ void model_unregister(struct model *model);
 /* Weight and main gradient of a tensor; NULL for tensor -1. */
 static inline void *weight(struct model *m, int tensor)
 {
-    if (tensor < 0)
-        return NULL;
-    return m->weights + (size_t)m->parameters.tensors[tensor].offset * type_size(m->config.type);
+    const struct tensor *t = tensor < 0 ? NULL : &m->parameters.tensors[tensor];
+
+    return t ? m->weights + bucket_weight(&m->parameters.buckets[t->bucket], t->offset) : NULL;
 }
 
 /* That of a matrix or table has config's type of gradients, that of a vector is fp32. */

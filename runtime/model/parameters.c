@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "builder.h"
+#include "fp8_layers.h"
 #include "rng.h"
 
 #include <assert.h>
@@ -129,6 +130,7 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
 
     /* Room was made for one bucket per layer. */
     p->buckets[p->bucket_count] = (struct bucket){.group = SHARD_GROUP_DATA,
+                                                  .type = b->config->type,
                                                   .shards = (int)shard_count(b->layout),
                                                   .chunk = (int)chunk,
                                                   .layer = layer};
@@ -157,16 +159,75 @@ static void add_chunk(struct builder *b, struct network *n, int64_t chunk)
     }
 }
 
+/* The weights of a block that are kept in fp8. */
+static void mark_fp8(const struct builder *b, const struct block *block, char *fp8)
+{
+    const struct model_sizes sizes = model_sizes(b->config, b->layout);
+
+    for (int i = 0; i < block->kind->linear_count && block->fp8; i++)
+        fp8[block->tensors[block->kind->linears[i]]] =
+            fp8_gathers(b->config, &sizes, (enum linear_kind)(block->kind->first_linear + i)) != 0;
+}
+
+/* Append a copy of a bucket with those of its tensors that are in fp8, or with the others. */
+static void copy_bucket(struct builder *b, const struct bucket *from, int number, const char *fp8,
+                        int in_fp8, int *moved)
+{
+    struct parameters *p = b->p;
+    int any = 0;
+
+    for (int t = 0; t < p->tensor_count; t++)
+        if (p->tensors[t].bucket == number && fp8[t] == in_fp8) {
+            moved[t] = p->bucket_count;
+            any = 1;
+        }
+    if (!any)
+        return;
+    p->buckets[p->bucket_count] = *from;
+    if (in_fp8)
+        p->buckets[p->bucket_count].type = TYPE_E4M3;
+    p->bucket_count++;
+}
+
+/* Weights in fp8 leave the others: a shard has as many bytes on every rank. */
+static void divide_buckets(struct builder *b)
+{
+    struct parameters *p = b->p;
+    int count = p->bucket_count;
+    struct bucket *before = p->buckets;
+    char *fp8 = calloc((size_t)p->tensor_count, 1);
+    int *moved = calloc((size_t)p->tensor_count, sizeof(*moved));
+    struct bucket *after = calloc(2 * (size_t)count, sizeof(*after));
+
+    if (fp8 && moved && after) {
+        for (int i = 0; i < p->network->count; i++)
+            mark_fp8(b, &p->network->blocks[i], fp8);
+        p->buckets = after;
+        p->bucket_count = 0;
+        for (int i = 0; i < 2 * count; i++)
+            copy_bucket(b, &before[i / 2], i / 2, fp8, i % 2, moved);
+        for (int t = 0; t < p->tensor_count; t++)
+            p->tensors[t].bucket = moved[t];
+    } else {
+        b->failed = 1;
+    }
+    free(p->buckets == after ? before : after);
+    free(fp8);
+    free(moved);
+}
+
 /* Offsets of all tensors, bucket by bucket and class by class. */
 static void lay_out_tensors(struct parameters *p)
 {
     int64_t at = 0, shard = 0;
+    size_t bytes = 0;
 
     for (int i = 0; i < p->bucket_count; i++) {
         struct bucket *bucket = &p->buckets[i];
         int64_t unit = (int64_t)ALIGNMENT * bucket->shards;
 
         bucket->first = at;
+        bucket->weights = bytes;
         bucket->shard_first = shard;
         for (int class = 0; class < CLASS_COUNT; class ++) {
             bucket->class_first[class] = at - bucket->first;
@@ -184,12 +245,15 @@ static void lay_out_tensors(struct parameters *p)
         }
         at = bucket->first + (at - bucket->first + unit - 1) / unit * unit;
         bucket->size = at - bucket->first;
+        bytes = (bucket_weight(bucket, at) + DEVICE_ALIGNMENT - 1) / DEVICE_ALIGNMENT *
+                DEVICE_ALIGNMENT;
         bucket->vectors = p->vector_elements;
         p->vector_elements += bucket_vectors(bucket).count;
         shard += bucket_shard(bucket, 0).count;
     }
     p->elements = at;
     p->shard_elements = shard;
+    p->weight_bytes = bytes;
     for (int i = 0; i < p->count; i++) {
         const struct tensor *tensor = &p->tensors[p->list[i].tensor];
         int64_t offset = tensor->offset;
@@ -218,6 +282,10 @@ int parameters_create(struct parameters *parameters, const struct model_config *
         return error_set(err, "out of memory");
     for (int64_t chunk = 0; chunk < config->chunks; chunk++)
         add_chunk(&b, parameters->network, chunk);
+    if (b.failed)
+        return error_set(err, "out of memory");
+    if (config->fp8.gather)
+        divide_buckets(&b);
     if (b.failed)
         return error_set(err, "out of memory");
     lay_out_tensors(parameters);

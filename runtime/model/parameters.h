@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of one rank: its tensors, their part of the whole model, and their offsets in the
- * arenas. Weights, main gradients and (in shards) the optimizer's arrays all use this one order.
+ * arenas. Weights, main gradients and (in shards) the optimizer's arrays all use this one order;
+ * only weights may be of another type in some buckets.
  * Needs no device: the weights of any rank can be listed anywhere. */
 #ifndef MEGATRON_PARAMETERS_H
 #define MEGATRON_PARAMETERS_H
@@ -59,9 +60,12 @@ struct tensor {
 };
 
 /* Consecutive elements of the arena whose gradients are reduced together. Each rank of its group
- * optimizes one shard of it (ZeRO-1). */
+ * optimizes one shard of it (ZeRO-1). With fp8.gather the weights of fp8 layers are in buckets of
+ * their own. */
 struct bucket {
     enum shard_group group;
+    enum device_type type;            /* of its weights: config's, or e4m3 */
+    size_t weights;                   /* where they begin in the arena of weights, in bytes */
     int shards;                       /* ranks of the group */
     int64_t first, size;              /* size is a multiple of 'shards' */
     int64_t class_first[CLASS_COUNT]; /* where each class begins, from 'first' on */
@@ -85,6 +89,7 @@ struct parameters {
     struct network *network; /* the blocks that the tensors belong to */
     int word, head;          /* tensors of the word table and the head; -1 if another rank has it */
     int64_t elements;        /* of the arenas, with padding */
+    size_t weight_bytes;     /* of the arena of weights */
     int64_t shard_elements;  /* of this rank's shards of all buckets */
     int64_t vector_elements; /* of the vectors of all buckets, with padding */
     int64_t true_elements;   /* parameters of this rank as people count them */
@@ -94,6 +99,12 @@ struct parameters {
 static inline struct range bucket_shard(const struct bucket *bucket, int64_t shard)
 {
     return shard_range((struct range){bucket->first, bucket->size}, bucket->shards, shard);
+}
+
+/* Where the weight of element 'at' of a bucket is in the arena of weights, in bytes. */
+static inline size_t bucket_weight(const struct bucket *bucket, int64_t at)
+{
+    return bucket->weights + (size_t)(at - bucket->first) * type_size(bucket->type);
 }
 
 /* The vectors of a bucket and the padding after them, as elements of the arenas. */

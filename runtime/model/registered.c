@@ -20,7 +20,7 @@ size_t model_register(struct model *m)
 
     if (m->registered_count > 0)
         return 0;
-    taken += add(m, p->data, m->weights, elements * size);
+    taken += add(m, p->data, m->weights, m->parameters.weight_bytes);
     taken += add(m, p->data, m->gradients, elements * type_size(m->config.gradient_type));
     if (p->layout.tp > 1) {
         taken += add(m, p->tensor, m->scratch.whole1, whole);

@@ -12,7 +12,7 @@ static struct comm_group *group_of(const struct optimizer *o, const struct bucke
 
 int optimizer_arrays(const struct optimizer_config *config, enum device_type type)
 {
-    return type == TYPE_FP32 || config->half ? 2 : 3;
+    return (type == TYPE_FP32 && !config->gather) || config->half ? 2 : 3;
 }
 
 static int create_memory(struct optimizer *o, struct error *err)
@@ -265,11 +265,23 @@ void optimizer_hold(struct optimizer *o, struct device_event *event)
     o->held = event;
 }
 
+/* Weights in fp8 from the master weights of an update, or only their amaxes. */
+static void cast_slices(struct optimizer *o, const struct update *u, const float *master,
+                        int only_amax)
+{
+    for (int i = u->slice; i < u->slice + u->slices; i++) {
+        const struct slice *slice = &o->slices[i];
+
+        model_cast(o->model, slice->cast, slice->tensor, slice->inside, master + slice->first,
+                   only_amax);
+    }
+}
+
 static void run_update(struct optimizer *o, const struct update *u, int orthogonal)
 {
     const struct bucket *bucket = &o->parameters->buckets[u->bucket];
     int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
-    char *mine = (char *)model_weights(o->model) + (size_t)at * type_size(o->type);
+    char *mine = (char *)model_weights(o->model) + bucket_weight(bucket, at);
     int which = u->way != WAY_MUON ? STATE_ALL : orthogonal ? STATE_MASTER : STATE_MOMENT1;
     struct offload_arrays s;
     float *master;
@@ -277,8 +289,10 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
     if (orthogonal && u->way != WAY_MUON)
         return;
     s = optimizer_state_use(&o->state, o->stream, own, u->count, which);
-    master = o->type == TYPE_FP32 ? (float *)mine : s.master;
-    if (o->type == TYPE_FP32)
+    master = s.master;
+    if (o->type == TYPE_FP32 && !o->config.gather)
+        master = (float *)mine;
+    if ((float *)mine == master || bucket->type != o->type)
         mine = NULL;
     if (u->way == WAY_MUON)
         run_muon(orthogonal ? u->plan : u->momentum, o->stream,
@@ -295,6 +309,8 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
                                          .moment2 = s.moment2,
                                          .weights = mine,
                                          .state = model_state(o->model)});
+    if (which & STATE_MASTER)
+        cast_slices(o, u, master, model_casts_late(o->model));
     optimizer_state_done(&o->state, o->stream, own, u->count, which);
 }
 
@@ -313,34 +329,71 @@ static void update_matrices(struct optimizer *o)
     muon_orthogonalize(o->muon, o->stream, o->reduce_stream);
 }
 
+/* Start to gather the weights of a bucket, whose shard is complete. */
+static void gather(struct optimizer *o, int i)
+{
+    const struct bucket *bucket = &o->parameters->buckets[i];
+    struct range own = shard_of(o, bucket);
+    char *weights = model_weights(o->model);
+
+    if (bucket->shards == 1)
+        return;
+    device_event_record(o->ready, o->stream);
+    device_event_follow(o->reduce_stream, o->ready);
+    comm_all_gather(group_of(o, bucket), o->reduce_stream,
+                    weights + bucket_weight(bucket, own.first), weights + bucket->weights,
+                    (size_t)own.count, bucket->type);
+    device_event_record(o->gathered[i], o->reduce_stream);
+    o->gathering[i] = 1;
+}
+
+/* Weights in fp8 whose scales depend on the shards of all ranks, then all buckets are gathered:
+ * before that nothing else may use the group. */
+static void cast_late(struct optimizer *o)
+{
+    int next = 0;
+
+    model_weight_scales(o->model);
+    optimizer_state_begin(&o->state);
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        const struct bucket *bucket = &o->parameters->buckets[i];
+
+        for (; next < o->update_count && o->updates[next].bucket == i; next++) {
+            const struct update *u = &o->updates[next];
+            int64_t own = bucket->shard_first + u->first;
+
+            if (u->slices == 0)
+                continue;
+            cast_slices(
+                o, u, optimizer_state_use(&o->state, o->stream, own, u->count, STATE_MASTER).master,
+                0);
+            optimizer_state_done(&o->state, o->stream, own, u->count, 0);
+        }
+        gather(o, i);
+    }
+    optimizer_state_end(&o->state, o->stream);
+}
+
 static void update(struct optimizer *o)
 {
-    size_t size = type_size(o->type);
-    char *weights = model_weights(o->model);
-    int next = 0;
+    int late = model_casts_late(o->model), next = 0;
 
     if (o->held)
         device_event_follow(o->stream, o->held);
     o->held = NULL;
+    if (!late)
+        model_weight_scales(o->model);
     optimizer_state_begin(&o->state);
     if (o->muon)
         update_matrices(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
-        const struct bucket *bucket = &o->parameters->buckets[i];
-        char *mine = weights + (size_t)shard_of(o, bucket).first * size;
-
         update_shard(o, i, &next, o->muon != NULL);
-        if (bucket->shards == 1)
-            continue;
-        device_event_record(o->ready, o->stream);
-        device_event_follow(o->reduce_stream, o->ready);
-        comm_all_gather(group_of(o, bucket), o->reduce_stream, mine,
-                        weights + (size_t)bucket->first * size, (size_t)shard_of(o, bucket).count,
-                        o->type);
-        device_event_record(o->gathered[i], o->reduce_stream);
-        o->gathering[i] = 1;
+        if (!late)
+            gather(o, i);
     }
     optimizer_state_end(&o->state, o->stream);
+    if (late)
+        cast_late(o);
 }
 
 _Static_assert(offsetof(struct step_state, norm_squared) ==
@@ -373,13 +426,31 @@ void optimizer_finish(struct optimizer *o)
     phase(o, STEP_END);
 }
 
+int optimizer_export(struct optimizer *o, struct error *err)
+{
+    float *weights = model_start_weights(o->model);
+
+    optimizer_settle(o);
+    for (int i = 0; i < o->parameters->bucket_count; i++) {
+        const struct bucket *bucket = &o->parameters->buckets[i];
+        struct range own = shard_of(o, bucket);
+
+        optimizer_state_get_master(&o->state, o->stream, bucket->shard_first, weights + own.first,
+                                   own.count);
+        if (bucket->shards > 1)
+            comm_all_gather(group_of(o, bucket), o->stream, weights + own.first,
+                            weights + bucket->first, (size_t)own.count, TYPE_FP32);
+    }
+    return device_stream_wait(o->stream, o->parallel->comm->deadline, err);
+}
+
 /* The weights of a segment in fp32. The gradients are not needed between steps. */
 static const float *weights_of(struct optimizer *o, const struct segment *segment)
 {
     const char *weights = model_weights(o->model);
     float *wide = gradient_at(o, segment->first); /* these gradients are fp32 */
 
-    weights += (size_t)segment->first * type_size(o->type);
+    weights += (size_t)segment->first * type_size(o->type); /* no bucket is in fp8 */
     if (!segment->widen)
         return (const float *)weights;
     run_convert(segment->widen, o->stream, &(struct convert_operands){weights, wide});

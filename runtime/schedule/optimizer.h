@@ -17,6 +17,7 @@ struct optimizer_config {
     int tied;                /* the head shares the embedding's weights */
     double offload;          /* fraction of the optimizer's state that is in host memory */
     int half;                /* fp16 weights without master weights: --memory-efficient-fp16 */
+    int gather;              /* the model keeps weights in fp8: fp8.gather of its config */
     struct muon_config muon; /* with rules.optimizer OPTIMIZER_MUON */
 };
 
@@ -64,6 +65,11 @@ void optimizer_settle(struct optimizer *optimizer);
 
 /* Reset the logged counters. */
 void optimizer_reset_log(struct optimizer *optimizer);
+
+/* Between steps: put all weights in fp32 into model_start_weights, as they were before
+ * optimizer_start; waits. For models that keep weights in fp8: others have them in their own type.
+ * Collective. */
+int optimizer_export(struct optimizer *optimizer, struct error *err);
 
 /* Between steps: put the sum of squares of all weights into the state's norm_squared. */
 void optimizer_sum_weights(struct optimizer *optimizer);

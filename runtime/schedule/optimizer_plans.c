@@ -120,6 +120,39 @@ static int plan_muon(struct optimizer *o, struct update *update, int64_t count, 
     return update->plan ? 0 : -1;
 }
 
+/* The weights in fp8 among elements first .. last - 1 of an update. */
+static int plan_slices(struct optimizer *o, struct update *update, int64_t first, int64_t last,
+                       struct error *err)
+{
+    const struct parameters *p = o->parameters;
+
+    update->slice = o->slice_count;
+    if (p->buckets[update->bucket].type != TYPE_E4M3)
+        return 0;
+    for (int t = 0; t < p->tensor_count; t++) {
+        const struct tensor *tensor = &p->tensors[t];
+        struct range own = range_intersect((struct range){first, last - first},
+                                           (struct range){tensor->offset, tensor->elements});
+        struct slice *more;
+
+        if (own.count == 0)
+            continue;
+        more = realloc(o->slices, (size_t)(o->slice_count + 1) * sizeof(*more));
+        if (!more)
+            return error_set(err, "out of memory");
+        o->slices = more;
+        more[o->slice_count] = (struct slice){
+            .cast = model_plan_cast(o->model, t, own.first - tensor->offset, own.count, err),
+            .tensor = t,
+            .first = own.first - first,
+            .inside = own.first - tensor->offset};
+        if (!more[o->slice_count++].cast)
+            return -1;
+        update->slices++;
+    }
+    return 0;
+}
+
 static int plan_update(struct optimizer *o, int number, int64_t first, int64_t last, enum way way,
                        struct error *err)
 {
@@ -139,6 +172,8 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
                               .bucket = number,
                               .first = first - shard_of(o, bucket).first,
                               .count = last - first};
+    if (plan_slices(o, update, first, last, err) < 0)
+        return -1;
     if (way == WAY_MUON)
         return plan_muon(o, update, last - first, err);
     update->plan = plan_create(o->device, &op, err);
@@ -257,6 +292,9 @@ void optimizer_destroy_plans(struct optimizer *o)
         plan_destroy(o->updates[i].plan);
         plan_destroy(o->updates[i].momentum);
     }
+    for (int i = 0; i < o->slice_count; i++)
+        plan_destroy(o->slices[i].cast);
+    free(o->slices);
     for (int i = 0; i < o->segment_count; i++) {
         plan_destroy(o->segments[i].plan);
         plan_destroy(o->segments[i].widen);

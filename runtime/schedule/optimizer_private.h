@@ -18,6 +18,14 @@ struct segment {
 /* How elements are updated. */
 enum way { WAY_PLAIN, WAY_DECOUPLED, WAY_MUON };
 
+/* The elements of an update that belong to a weight in fp8. */
+struct slice {
+    struct device_plan *cast;
+    int tensor;
+    int64_t first;  /* within the update */
+    int64_t inside; /* within the weight */
+};
+
 /* The update of elements of a bucket's shard in the same way. */
 struct update {
     enum way way;
@@ -26,6 +34,7 @@ struct update {
     int bucket;
     int64_t first; /* within the shard */
     int64_t count;
+    int slice, slices; /* the first one, and how many: none if the bucket is not in fp8 */
 };
 
 struct optimizer {
@@ -46,6 +55,8 @@ struct optimizer {
     struct optimizer_state state;
     struct update *updates; /* in the order of the buckets */
     int update_count;
+    struct slice *slices; /* in the order of the updates */
+    int slice_count;
     struct segment *segments;
     int segment_count;
     struct device_plan *phases[4];

@@ -123,6 +123,19 @@ void optimizer_state_set_master(struct optimizer_state *s, struct device_stream 
                     (size_t)(count - hosted) * sizeof(float), COPY_ON_DEVICE);
 }
 
+void optimizer_state_get_master(struct optimizer_state *s, struct device_stream *stream,
+                                int64_t first, float *to, int64_t count)
+{
+    int64_t left = s->hosted - first, hosted = left < 0 ? 0 : left < count ? left : count;
+
+    if (hosted > 0)
+        device_copy(stream, to, s->host.master + first, (size_t)hosted * sizeof(float),
+                    COPY_TO_DEVICE);
+    if (hosted < count)
+        device_copy(stream, to + hosted, s->here.master + first + hosted - s->hosted,
+                    (size_t)(count - hosted) * sizeof(float), COPY_ON_DEVICE);
+}
+
 int optimizer_state_clear(struct optimizer_state *s, struct device_stream *stream,
                           struct error *err)
 {

@@ -45,6 +45,9 @@ void optimizer_state_end(struct optimizer_state *state, struct device_stream *st
  */
 void optimizer_state_set_master(struct optimizer_state *state, struct device_stream *stream,
                                 int64_t first, const float *from, int64_t count);
+/* Between steps: the same master weights to device memory. */
+void optimizer_state_get_master(struct optimizer_state *state, struct device_stream *stream,
+                                int64_t first, float *to, int64_t count);
 int optimizer_state_clear(struct optimizer_state *state, struct device_stream *stream,
                           struct error *err);
 

@@ -20,9 +20,6 @@ static int check_recipe(const struct arguments *a, struct error *err)
     if (a->fp8.recipe == RECIPE_MXFP8)
         return error_set(err, "--fp8-recipe mxfp8 is not supported: its block scales need a "
                               "Blackwell GPU; use delayed, tensorwise or blockwise");
-    if (a->fp8.param_gather)
-        return error_set(err, "--fp8-param-gather is not supported: parameters are gathered in the "
-                              "type of --bf16 and cast to fp8 afterwards; drop it");
     if (a->fp8.first_last && a->fp8.recipe == RECIPE_DELAYED)
         return error_set(err, "--first-last-layers-bf16 cannot be used with delayed scaling; use "
                               "--fp8-recipe tensorwise or blockwise");
@@ -74,6 +71,7 @@ int arguments_fp8(struct arguments *a, struct error *err)
         .bf16_fc2_input = a->fp8.bf16_fc2_input,
         .first_bf16 = a->fp8.first_last ? a->fp8.start_layers : 0,
         .last_bf16 = a->fp8.first_last ? a->fp8.end_layers : 0,
+        .gather = a->fp8.param_gather,
     };
     sizes = model_sizes(&a->model_config, &a->layout);
     for (int kind = 0; kind < LINEAR_KINDS; kind++)
@@ -119,6 +117,8 @@ static void print_exceptions(const struct arguments *a, const struct model_sizes
         fprintf(stream, " > fp8: the first %" PRId64 " layers stay in %s\n", f->first_bf16, other);
     if (f->last_bf16 > 0)
         fprintf(stream, " > fp8: the last %" PRId64 " layers stay in %s\n", f->last_bf16, other);
+    if (f->gather)
+        fprintf(stream, " > fp8: weights are kept and gathered in e4m3\n");
     if (f->bf16_wgrad)
         fprintf(stream, " > fp8: gradients of weights stay in %s\n", other);
     if (f->bf16_fc2_input)

@@ -22,6 +22,7 @@ struct engine_config configure_engine(const struct arguments *a)
                       .tied = a->model_config.tied,
                       .offload = a->offload ? a->offload_fraction : 0,
                       .half = a->mlm.memory_efficient_fp16,
+                      .gather = a->model_config.fp8.gather,
                       .muon = a->muon},
         .min_micros = micros_of(a, batch_size_at(a, 0)),
         .max_micros = micros_of(a, a->global_batch_size),

@@ -38,6 +38,8 @@ static enum profile_category category_of(const struct operation *o)
         return PROFILE_ACTIVATIONS;
     case OPERATION_QUANTIZE:
     case OPERATION_SCALING:
+    case OPERATION_WEIGHT_SCALES:
+    case OPERATION_QUANTIZE_SQUARES:
         return PROFILE_CASTS;
     case OPERATION_EMBEDDING:
     case OPERATION_EMBEDDING_BACKWARD:
@@ -112,6 +114,8 @@ static double bytes_of(const struct operation *o)
     case OPERATION_QUANTIZE: /* at least one layout is written */
         return (double)o->quantize.rows * (double)o->quantize.cols *
                (double)(type_size(o->quantize.from) + type_size(o->quantize.to));
+    case OPERATION_QUANTIZE_SQUARES:
+        return (double)o->quantize_squares.count * (sizeof(float) + 1);
     case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
         return (double)o->adam.count * (28.0 + (o->adam.type == TYPE_FP32 ? 0.0
                                                 : o->adam.half            ? -4.0

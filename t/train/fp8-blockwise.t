@@ -51,6 +51,15 @@ done <<EOT
 4 $t 2 $p 2
 EOT
 
+# --- Weights in fp8 only: the border of a shard is within a square. Weights shrink, so that scales change.
+gather=(--train-iters 2 --global-batch-size 3 --weight-decay 2500)
+train 3 "${gpt[@]}" "${blocks[@]}" "${gather[@]}" --save-hf "$scratch/hf"
+expected=$losses
+train 3 "${gpt[@]}" "${blocks[@]}" "${gather[@]}" --save-hf "$scratch/hf8" --fp8-param-gather
+is "$losses" "$expected" "weights in fp8 only: the same losses" || diag "$(tail -n 3 "$scratch/out")"
+cmp "$scratch"/hf{,8}/model.safetensors
+ok "  and master weights"
+
 # --- Checkpoints. There is no state to take over: the file says which recipe it was.
 train 1 "${gpt[@]}" "${blocks[@]}" --train-iters 5 --save "$scratch/whole"
 expected=$(tail -n 2 <<<"$losses")

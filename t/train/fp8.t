@@ -38,8 +38,30 @@ for layout in "$t 2" "$p 2 --num-layers-per-virtual-pipeline-stage 1" "--context
     train $ranks "${llama[@]}" "${history[@]}" --train-iters 4 $layout
     near "${layout//--/}: losses within 0.1 %" 0.001
 done
+train 1 "${llama[@]}" "${history[@]}" --train-iters 4 --fp8-param-gather
+is "$losses" "$expected" "weights in fp8 only: the same losses"
 train 2 "${llama[@]}" "${history[@]}" --train-iters 4
 near "data-parallel: losses within 0.1 %" 0.001
+
+# --- Weights in fp8 only, cast from shards of fp32 master weights: without the option they are cast from fp32, too.
+expected=$losses
+train 2 "${llama[@]}" "${history[@]}" --train-iters 4 --fp8-param-gather --ddp-bucket-size 5000
+is "$losses" "$expected" "data-parallel, weights in fp8 only: the same losses"
+like "$(cat "$scratch/out")" '> fp8: weights are kept and gathered in e4m3' "  the start-up lines"
+while read -r ranks layout; do
+    for gather in "" --fp8-param-gather; do
+        expected=$losses
+        # shellcheck disable=SC2086
+        train "$ranks" "${gpt[@]}" --fp8-format e4m3 --fp8-recipe tensorwise --train-iters 4 $layout --save-hf "$scratch/hf$gather" $gather
+    done
+    is "$losses" "$expected" "tensorwise, ${layout//--/}: the same losses" || diag "$(tail -n 3 "$scratch/out")"
+    cmp "$scratch"/hf{,--fp8-param-gather}/model.safetensors
+    ok "  and Hugging Face weights"
+    rm -rf "$scratch"/hf*
+done <<EOT
+4 $t 2 --optimizer muon
+2 --optimizer-cpu-offload --optimizer-offload-fraction 0.6 --grad-reduce-in-bf16 --fp8-bf16-fc2-input
+EOT
 
 # --- Checkpoints
 train 1 "${gpt[@]}" "${history[@]}" --train-iters 5 --save "$scratch/whole"
@@ -52,6 +74,14 @@ train 1 "${gpt[@]}" "${history[@]}" --train-iters 5 --load "$scratch/parts" --sa
 is "$losses" "$expected" "a resumed run continues with the same losses"
 cmp "$scratch"/{whole,parts}/iter_0000005/fp8_scales && cmp "$scratch"/{whole,parts}/iter_0000005/rank_00000.safetensors
 ok "  and ends with the same bytes"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 5 --load "$scratch/parts" --ckpt-step 3 --fp8-param-gather --save "$scratch/gather"
+is "$losses" "$expected" "  also with weights in fp8 only"
+cmp "$scratch"/{whole,gather}/iter_0000005/fp8_scales
+ok "  and the same scales"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 6 --load "$scratch/whole"
+whole=$losses
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 6 --load "$scratch/gather" --fp8-param-gather
+is "$rc $losses" "0 $whole" "  which a resumed run continues with the same losses"
 train 2 "${gpt[@]}" "${history[@]}" --train-iters 5 --load "$scratch/two" $t 2
 near "resumed on another layout" 0.001
 load=(--train-iters 4 --load "$scratch/two")
@@ -74,6 +104,9 @@ printf X | dd of="$scratch/whole/iter_0000005/fp8_scales" bs=1 seek=300 conv=not
 like "$("$megatron" checkpoint verify "$scratch/whole" 2>&1)" 'fp8_scales has a wrong size or checksum' "  of damaged scales"
 "$megatron" evaluate "${common[@]}" "${gpt[@]}" --load "$scratch/two" --fp8-format hybrid --eval-iters 1 --split 50,50,0 >"$scratch/out" 2>&1
 like "$(cat "$scratch/out")" 'validation loss at the start for validation data' "megatron evaluate in fp8" || diag "$(tail -n 3 "$scratch/out")"
+expected=$(grep 'validation loss' "$scratch/out")
+"$megatron" evaluate "${common[@]}" "${gpt[@]}" --load "$scratch/two" --fp8-format hybrid --fp8-param-gather --eval-iters 1 --split 50,50,0 >"$scratch/out" 2>&1
+is "$(grep 'validation loss' "$scratch/out")" "$expected" "  with weights in fp8 only: the same losses"
 
 # --- Inf and NaN
 train 1 "${gpt[@]}" --fp8-format hybrid --train-iters 5 --lr 1e30 --clip-grad 0
@@ -89,6 +122,14 @@ like "$out" '> fp8: fc1 of every layer stays in fp32: its 32 inputs and 40 outpu
 like "$out" '> fp8: the last 2 layers stay in fp32' "  layers"
 try "$megatron" train --dry-run --megatron-model gpt2-345m --micro-batch-size 4 --train-iters 1 --lr 1e-4 --bf16 --fp8-format hybrid
 like "$out" '^  A100-80: no fp8$' "the verdict names GPUs without fp8" || diag "$out"
+memory='s/.*memory \(GiB\): weights ([0-9.]+), .* activations ([0-9.]+), .*/\1 \2/p'
+before=$(sed -nE "$memory" <<<"$out")
+try "$megatron" train --dry-run --megatron-model gpt2-345m --micro-batch-size 4 --train-iters 1 --lr 1e-4 --bf16 --fp8-format hybrid \
+    --fp8-param-gather
+after=$(sed -nE "$memory" <<<"$out")
+# 24 layers of 12 x 1024 x 1024 weights: one byte less in each of both.
+is "$(awk '{ printf "%.2f %.2f", $1 - $3, $2 - $4 }' <<<"$before $after")" "0.28 0.28" "weights in fp8 only: two bytes less per weight" ||
+    diag "$before, $after"
 
 # --- Bad input
 while IFS='|' read -r options text; do
@@ -101,7 +142,6 @@ done <<'EOT'
 --fp8-format hybrid --fp8-amax-history-len 0|--fp8-amax-history-len=0
 --fp8-format hybrid --fp8-margin 99|--fp8-margin=99
 --fp8-format hybrid --fp8-recipe mxfp8|--fp8-recipe mxfp8 is not supported: .*; use delayed, tensorwise or blockwise
---fp8-format hybrid --fp8-param-gather|--fp8-param-gather is not supported
 --fp8-format hybrid --first-last-layers-bf16|cannot be used with delayed scaling; use --fp8-recipe tensorwise or blockwise
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 3|leave none of the 4 layers in fp8
 --fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; use --bf16
@@ -109,6 +149,7 @@ done <<'EOT'
 --fp8-format hybrid --hidden-size 40|fp8 needs linear layers whose sizes are multiples of 16, and this model has none: --hidden-size=40
 --tp-only-amax-red|amaxes are reduced over all ranks
 EOT
-try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-recipe tensorwise
-like "$out" 'warning: --fp8-recipe has no effect without --fp8-format' "an option without --fp8-format"
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-recipe tensorwise --fp8-param-gather
+like "$out" 'warning: --fp8-recipe.* no effect without --fp8-format' "options without --fp8-format"
+like "$out" 'warning: --fp8-param-gather.* no effect without --fp8-format' "  and another one"
 done_testing

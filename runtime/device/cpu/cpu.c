@@ -144,6 +144,8 @@ static int (*const planners[OPERATION_COUNT])(struct cpu_plan *plan, struct erro
     [OPERATION_CLIP] = cpu_plan_elementwise,
     [OPERATION_QUANTIZE] = cpu_plan_quantize,
     [OPERATION_SCALING] = cpu_plan_quantize,
+    [OPERATION_WEIGHT_SCALES] = cpu_plan_quantize,
+    [OPERATION_QUANTIZE_SQUARES] = cpu_plan_squares,
     [OPERATION_MUON] = cpu_plan_muon,
 };
 

@@ -8,6 +8,7 @@
 #include "threads.h"
 
 #include <pthread.h>
+#include <string.h>
 
 /* Functions whose loops are compiled for wider vectors, too; the loader takes the version that fits
  * the CPU. Sanitizers cannot be used with such functions. */
@@ -71,6 +72,7 @@ int cpu_plan_cross_entropy(struct cpu_plan *plan, struct error *err);
 int cpu_plan_head_norm(struct cpu_plan *plan, struct error *err);
 int cpu_plan_optimizer(struct cpu_plan *plan, struct error *err);
 int cpu_plan_quantize(struct cpu_plan *plan, struct error *err);
+int cpu_plan_squares(struct cpu_plan *plan, struct error *err);
 int cpu_plan_muon(struct cpu_plan *plan, struct error *err);
 
 /* The error of a plan whose operands are not all fp32. Returns -1. */
@@ -84,6 +86,15 @@ static inline int cpu_is_gradient_type(enum device_type type)
 
 /* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
+
+/* |x| as bits. Those of numbers that are not negative are ordered as the numbers are, NaN last. */
+static inline uint32_t cpu_magnitude(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof(bits));
+    return bits & 0x7fffffffu;
+}
 
 /* Cast a matrix to fp8 as OPERATION_QUANTIZE does; the workspace of the plan begins with the bytes
  * for it. */

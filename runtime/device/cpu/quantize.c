@@ -16,15 +16,6 @@ struct job {
     uint32_t *largest; /* of each part: the bits of the largest magnitude */
 };
 
-/* Bits of numbers that are not negative are ordered as the numbers are, with NaN last. */
-static uint32_t magnitude(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof(bits));
-    return bits & 0x7fffffffu;
-}
-
 static int64_t last_row(const struct quantize_shape *shape, int64_t part)
 {
     return (part + 1) * ROWS < shape->rows ? (part + 1) * ROWS : shape->rows;
@@ -38,7 +29,7 @@ static void amax_part(void *context, int64_t part)
     uint32_t largest = 0;
 
     for (int64_t i = part * ROWS * job->shape->cols; i < last; i++) {
-        uint32_t bits = magnitude(x[i]);
+        uint32_t bits = cpu_magnitude(x[i]);
 
         largest = bits > largest ? bits : largest;
     }
@@ -143,10 +134,12 @@ void cpu_cast(struct cpu_plan *plan, const struct quantize_shape *shape, const f
         largest = job.largest[i] > largest ? job.largest[i] : largest;
     if (job.scale == 0)
         job.scale = scaling_factor(float_of(largest), fp8_largest(shape->to), shape->margin, 1);
-    if (o->amax && largest > magnitude(*o->amax))
+    if (o->amax && largest > cpu_magnitude(*o->amax))
         *o->amax = float_of(largest);
-    *o->inverse = 1.0f / job.scale;
-    threads_run(plan->threads, parts, cast_part, &job);
+    if (o->inverse)
+        *o->inverse = 1.0f / job.scale;
+    if (o->rows || o->columns)
+        threads_run(plan->threads, parts, cast_part, &job);
     if (shape->bias)
         cpu_column_sums(plan->threads, job.x, shape->rows, shape->cols, o->dbias, o->accumulate);
 }
@@ -166,7 +159,7 @@ static uint32_t largest_of(const float *x, int64_t rows, int64_t cols, int64_t s
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
-            uint32_t bits = magnitude(x[r * stride + c]);
+            uint32_t bits = cpu_magnitude(x[r * stride + c]);
 
             largest = bits > largest ? bits : largest;
         }
@@ -237,7 +230,7 @@ static void cast_blocks(struct cpu_plan *plan, const float *matrix,
 
     threads_run(plan->threads, bands, blocks_part, &job);
     for (int64_t i = 0; i < bands && o->amax; i++)
-        if (job.largest[i] > magnitude(*o->amax))
+        if (job.largest[i] > cpu_magnitude(*o->amax))
             *o->amax = float_of(job.largest[i]);
     if (s->bias)
         cpu_column_sums(plan->threads, matrix, s->rows, s->cols, o->dbias, o->accumulate);
@@ -274,12 +267,23 @@ static void work_scaling(struct cpu_plan *plan, const void *operands)
     o->state->overflows++;
 }
 
+static void work_weight_scales(struct cpu_plan *plan, const void *operands)
+{
+    const struct weight_scales_shape *s = &plan->operation.weight_scales;
+    const struct weight_scales_operands *o = operands;
+
+    for (int64_t i = SCALED_WEIGHT; i < s->count; i += SCALED_TENSORS) {
+        o->used[i] = scaling_weight(o->scale[i], o->amax[i], s->margin);
+        o->inverse[i * s->stride] = 1.0f / o->used[i];
+    }
+}
+
 int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
 {
     const struct quantize_shape *shape = &plan->operation.quantize;
 
-    if (plan->operation.kind == OPERATION_SCALING) {
-        plan->work = work_scaling;
+    if (plan->operation.kind != OPERATION_QUANTIZE) {
+        plan->work = plan->operation.kind == OPERATION_SCALING ? work_scaling : work_weight_scales;
         return 0;
     }
     if (!blocks_fit(shape))

@@ -20,6 +20,8 @@ PLAIN_WORK(scale, scale)
 PLAIN_WORK(softcap, softcap)
 PLAIN_WORK(clip, clip)
 PLAIN_WORK(scaling, scaling)
+PLAIN_WORK(weight_scales, weight_scales)
+PLAIN_WORK(quantize_squares, quantize_squares)
 PLAIN_WORK(swiglu, swiglu)
 PLAIN_WORK(swiglu_backward, swiglu)
 PLAIN_WORK(embedding, embedding)
@@ -131,6 +133,8 @@ static void work_quantize(struct cuda_plan *plan, struct cuda_stream *stream, vo
     default:
         if (s->from == s->to)
             kernel_transpose_bytes(STREAM, s->rows, s->cols, o->x, o->columns);
+        else if (s->from == TYPE_FP32)
+            kernel_quantize_master(STREAM, s->rows, s->cols, o->x, &result);
         else
             kernel_quantize(STREAM, s->from, s->rows, s->cols, s->cols, o->x, &result, dbias,
                             o->accumulate, sums);
@@ -168,6 +172,8 @@ static work_function *const works[OPERATION_COUNT] = {
     [OPERATION_MUON] = work_muon,
     [OPERATION_QUANTIZE] = work_quantize,
     [OPERATION_SCALING] = work_scaling,
+    [OPERATION_WEIGHT_SCALES] = work_weight_scales,
+    [OPERATION_QUANTIZE_SQUARES] = work_quantize_squares,
 };
 
 static size_t workspace_of(const struct cuda_plan *plan)
@@ -239,17 +245,31 @@ static int cast_fits(const struct quantize_shape *s)
            (!square || (s->to == TYPE_E4M3 && s->source == QUANTIZE_MATRIX && !s->bias));
 }
 
-/* Casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU; what was cast
- * already is transposed. */
+/* Master weights, or a part of them, which are not transposed. */
+static int casts_masters(const struct quantize_shape *s)
+{
+    return s->from == TYPE_FP32 && s->to == TYPE_E4M3 && s->source == QUANTIZE_MATRIX && !s->bias &&
+           s->part == SCALED_WHOLE && s->rows % 4 == 0 && s->cols % 16 == 0;
+}
+
+/* Other casts are from 16 to 8 bits, in whole vectors, and compute GELU by tanh and SwiGLU; what
+ * was cast already is transposed. */
 static int casts(const struct quantize_shape *s)
 {
     int active = s->source == QUANTIZE_ACTIVATION || s->source == QUANTIZE_ACTIVATION_GRADIENT;
     int gated = s->source == QUANTIZE_GATE || s->source == QUANTIZE_GATE_GRADIENT;
     int transposes = s->from == s->to && s->source == QUANTIZE_MATRIX && !s->bias;
 
+    if (casts_masters(s))
+        return 1;
     return (type_size(s->from) == 2 || transposes) && type_size(s->to) == 1 && cast_fits(s) &&
            (!active || s->activation == ACTIVATION_GELU_TANH) && (!gated || s->gate == GATE_SILU) &&
            (!s->bias || (s->source != QUANTIZE_ACTIVATION && s->source != QUANTIZE_GATE));
+}
+
+static int squares_fit(const struct quantize_squares_shape *s)
+{
+    return (s->rows | s->cols | s->first | s->count) % SCALING_BLOCK == 0;
 }
 
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
@@ -265,6 +285,9 @@ int cuda_plan_kernel(struct cuda_plan *plan, struct error *err)
     if (operation->kind == OPERATION_QUANTIZE && !casts(&operation->quantize))
         return error_bug(err,
                          "no CUDA kernel casts a matrix of this type, size or activation to fp8");
+    if (operation->kind == OPERATION_QUANTIZE_SQUARES && !squares_fit(&operation->quantize_squares))
+        return error_bug(err, "a part of a weight with blockwise scales needs multiples of %d",
+                         SCALING_BLOCK);
     plan->work = works[operation->kind];
     plan->workspace = workspace_of(plan);
     return 0;

@@ -241,6 +241,17 @@ __global__ void end_step(const scaling_rules rules, const scaling_operands o)
     }
 }
 
+__global__ void find_weight_scales(const weight_scales_shape s, const weight_scales_operands o)
+{
+    const int64_t i =
+        ((int64_t)blockIdx.x * THREADS + threadIdx.x) * SCALED_TENSORS + SCALED_WEIGHT;
+
+    if (i >= s.count)
+        return;
+    o.used[i] = scaling_weight(o.scale[i], o.amax[i], s.margin);
+    o.inverse[i * s.stride] = 1.0f / o.used[i];
+}
+
 dim3 grid_of(int64_t rows, int64_t cols)
 {
     return dim3((unsigned)divide_up(cols, COLS), (unsigned)divide_up(rows, ROWS * TILES));
@@ -288,6 +299,15 @@ extern "C" void kernel_scaling(cudaStream_t stream, const scaling_shape *shape,
     end_step<<<1, 1024, 0, stream>>>(shape->rules, *operands);
 }
 
+extern "C" void kernel_weight_scales(cudaStream_t stream, const weight_scales_shape *shape,
+                                     const weight_scales_operands *operands)
+{
+    const int64_t weights = divide_up(shape->count, SCALED_TENSORS);
+
+    find_weight_scales<<<(unsigned)divide_up(weights, THREADS), THREADS, 0, stream>>>(*shape,
+                                                                                      *operands);
+}
+
 extern "C" size_t kernel_quantize_workspace(int64_t rows, int64_t cols)
 {
     return (size_t)(divide_up(rows, ROWS * TILES) * cols) * sizeof(float);
@@ -300,6 +320,20 @@ extern "C" void kernel_quantize(cudaStream_t stream, enum device_type type, int6
 {
     WITH_16_BITS(type, launch(stream, cast<T>{(const T *)x, stride}, rows, cols, result, dbias,
                               accumulate, workspace));
+}
+
+extern "C" void kernel_quantize_master(cudaStream_t stream, int64_t rows, int64_t cols,
+                                       const float *x, const struct quantize_result *result)
+{
+    const cast<float> source = {x, cols};
+    const outputs o = {
+        (uint8_t *)result->rows, NULL,           result->scale,  result->amax, NULL, rows, cols,
+        result->largest,         result->margin, result->inverse};
+
+    if (result->largest)
+        find_largest<<<QUANTIZE_PARTS, THREADS, 0, stream>>>(source, rows, cols, result->scale,
+                                                             result->largest);
+    quantize<cast<float>, __NV_E4M3, false><<<grid_of(rows, cols), THREADS, 0, stream>>>(source, o);
 }
 
 extern "C" void kernel_quantize_gelu(cudaStream_t stream, enum device_type type, int64_t rows,

@@ -134,6 +134,24 @@ static int gathers_and_scatters(struct world *w, struct comm_group *group)
     return good;
 }
 
+/* Weights in fp8: single bytes, in place. */
+static int gathers_bytes(struct world *w, struct comm_group *group)
+{
+    enum { PART = 5001 };
+    size_t all_count = (size_t)group->size * PART, own = (size_t)group->rank * PART;
+    uint8_t *all = calloc(all_count, 1);
+    int good;
+
+    for (size_t i = 0; i < PART; i++)
+        all[own + i] = (uint8_t)(group->rank * 11 + (int)i % 251);
+    comm_all_gather(group, w->stream, all + own, all, PART, TYPE_E4M3);
+    good = device_stream_wait(w->stream, 60, &w->err) == 0;
+    for (size_t i = 0; i < all_count && good; i++)
+        good = all[i] == (uint8_t)((int)(i / PART) * 11 + (int)(i % PART) % 251);
+    free(all);
+    return good;
+}
+
 static int broadcasts(struct world *w, struct comm_group *group)
 {
     float data[777], expected[777];
@@ -210,8 +228,9 @@ static int works(struct world *w)
     groups[2] = comm_group_create(w->comm, "half", half, count, &w->err);
     good = groups[0] && groups[1] && groups[2] && on_host(w) && reduces(w, groups[0]) &&
            reduces(w, groups[1]) && reduces(w, groups[2]) && gathers_and_scatters(w, groups[0]) &&
-           gathers_and_scatters(w, groups[2]) && broadcasts(w, groups[0]) &&
-           broadcasts(w, groups[1]) && exchanges(w, groups[0]);
+           gathers_bytes(w, groups[0]) && gathers_and_scatters(w, groups[2]) &&
+           gathers_bytes(w, groups[2]) && broadcasts(w, groups[0]) && broadcasts(w, groups[1]) &&
+           exchanges(w, groups[0]);
     for (int i = 0; i < 3; i++)
         comm_group_destroy(groups[i]);
     return good;

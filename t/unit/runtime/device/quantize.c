@@ -540,6 +540,81 @@ static void test_unknown(void)
     ok(wrong == 0, "scales of tensors without an amax in their first step: %d wrong", wrong);
 }
 
+/* --- Parts of weights --------------------------------------------------------------------------
+ */
+
+/* Weights have a scale already, or get that of their amax; other tensors are left alone. */
+static void test_weight_scales(void)
+{
+    enum { COUNT = 12, STRIDE = 4 };
+    static const float scale[COUNT] = {3, 5, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const float amax[COUNT] = {1, 7, 1, 0, 2, 0, 0, 0, 0, 0, NAN, 0};
+    static const float expected[COUNT] = {0, 5, 0, 0, 112, 0, 0, 1, 0, 0, 1, 0};
+    struct operation op = {.kind = OPERATION_WEIGHT_SCALES, .weight_scales = {COUNT, STRIDE, 1}};
+    struct device_plan *p = plan(&op);
+    float used[COUNT] = {0}, inverse[COUNT * STRIDE] = {0};
+    float *scale_d = upload(scale, sizeof(scale)), *amax_d = upload(amax, sizeof(amax));
+    float *used_d = upload(used, sizeof(used)), *inverse_d = upload(inverse, sizeof(inverse));
+    int wrong = 0;
+
+    run_weight_scales(p, stream,
+                      &(struct weight_scales_operands){scale_d, amax_d, used_d, inverse_d});
+    transfer(used, used_d, sizeof(used), COPY_TO_HOST);
+    transfer(inverse, inverse_d, sizeof(inverse), COPY_TO_HOST);
+    for (int i = 0; i < COUNT; i++)
+        wrong += used[i] != expected[i] ||
+                 inverse[i * STRIDE] != (expected[i] > 0 ? 1 / expected[i] : 0) ||
+                 inverse[i * STRIDE + 1] != 0;
+    ok(wrong == 0, "scales of weights: %d wrong", wrong);
+    plan_destroy(p);
+    device_release(device, scale_d), device_release(device, amax_d);
+    device_release(device, used_d), device_release(device, inverse_d);
+}
+
+/* Master weights in two parts: first only their amax, then e4m3 with the scale of both. */
+static void test_parts(int64_t first, int64_t second)
+{
+    const int64_t counts[2] = {first, second}, total = first + second;
+    struct tensor x = tensor_as(TYPE_FP32, total, 0.2, 0);
+    uint8_t *rows_d = allocate((size_t)total), *got = calloc((size_t)total, 1);
+    float *scale_d = upload_float(0), *amax_d = upload_float(0), largest = 0;
+    int64_t wrong = 0;
+
+    transfer(rows_d, got, (size_t)total, COPY_TO_DEVICE);
+    for (int64_t i = 0; i < total; i++)
+        largest = fmaxf(largest, fabsf((float)x.v[i]));
+    for (int write = 0; write < 2; write++) {
+        float scale = scaling_factor(largest, 448, 0, 1);
+
+        for (int part = 0; part < 2; part++) {
+            int64_t cols = counts[part] % 256 == 0 ? 64 : 16, at = part * first;
+            struct operation op = {
+                .kind = OPERATION_QUANTIZE,
+                .quantize = {counts[part] / cols, cols, .from = TYPE_FP32, .to = TYPE_E4M3}};
+            struct device_plan *p = plan(&op);
+
+            run_quantize(p, stream,
+                         &(struct quantize_operands){.x = (float *)x.d + at,
+                                                     .rows = write ? rows_d + at : NULL,
+                                                     .scale = scale_d,
+                                                     .amax = amax_d,
+                                                     .scaled = 1});
+            plan_destroy(p);
+        }
+        transfer(got, rows_d, (size_t)total, COPY_TO_HOST);
+        for (int64_t i = 0; i < total; i++)
+            wrong += got[i] != (write ? fp8_encode((float)x.v[i] * scale, TYPE_E4M3) : 0);
+        transfer(scale_d, &scale, sizeof(scale), COPY_TO_DEVICE);
+    }
+    ok(wrong == 0 && read_float(amax_d) == largest,
+       "master weights in parts of %lld and %lld: every byte, and their amax", (long long)first,
+       (long long)second);
+    free(got);
+    device_release(device, rows_d), device_release(device, scale_d);
+    device_release(device, amax_d);
+    tensor_free(&x);
+}
+
 static void test_refused(void)
 {
     const struct operation wrong[] = {
@@ -569,6 +644,11 @@ void quantize_cases(void)
     for (size_t i = 0; i < sizeof(recipes) / sizeof(*recipes); i++)
         test_scaling(i);
     test_unknown();
+    test_weight_scales();
+    if (device_supports(device, TYPE_E4M3)) {
+        test_parts(256, 128);
+        test_parts(3 * 128, 256 * 70);
+    }
     if (!device_supports(device, TYPE_E4M3) || (type == TYPE_FP32 && strcmp(device->name, "cpu"))) {
         diag("fp8 is not tested: the device has no fp8, or none next to fp32");
         return;

@@ -545,6 +545,104 @@ static void test_products(int64_t rows, int64_t in, int64_t out, enum device_typ
     matrix_free(&x), matrix_free(&w), matrix_free(&dy);
 }
 
+/* --- Parts of weights --------------------------------------------------------------------------
+ */
+
+struct squares {
+    int64_t rows, cols;
+    struct tensor x;
+    float *amax;   /* expected, of each square */
+    float *amax_d; /* and of all */
+    float *squares_d;
+    uint8_t *out_d;
+    float *inverse_d, *columns_inverse_d;
+};
+
+static void run_part(const struct squares *s, enum squares_part part, int64_t first, int64_t count)
+{
+    struct operation op = {.kind = OPERATION_QUANTIZE_SQUARES,
+                           .quantize_squares = {s->rows, s->cols, first, count}};
+    struct device_plan *p = try_plan(&op, "a part of a weight");
+
+    if (!p)
+        return;
+    run_quantize_squares(
+        p, stream,
+        &(struct quantize_squares_operands){.part = part,
+                                            .x = (float *)s->x.d + first,
+                                            .out = s->out_d + first,
+                                            .squares = s->squares_d,
+                                            .amax = s->amax_d,
+                                            .inverse = s->inverse_d,
+                                            .columns_inverse = s->columns_inverse_d});
+    plan_destroy(p);
+}
+
+/* Elements, scales and amaxes that are wrong. */
+static int64_t wrong_squares(const struct squares *s)
+{
+    int64_t total = s->rows * s->cols, across = s->cols / SIDE, wrong = 0;
+    int64_t line = (across + 3) / 4 * 4, turned_line = (s->rows / SIDE + 3) / 4 * 4;
+    size_t inverses = sizeof(float) * (size_t)(s->rows / SIDE * line);
+    size_t turned = sizeof(float) * (size_t)(across * turned_line);
+    uint8_t *out = malloc((size_t)total);
+    float *inverse = malloc(inverses), *columns = malloc(turned), amax, most = 0;
+
+    transfer(out, s->out_d, (size_t)total, COPY_TO_HOST);
+    transfer(inverse, s->inverse_d, inverses, COPY_TO_HOST);
+    transfer(columns, s->columns_inverse_d, turned, COPY_TO_HOST);
+    transfer(&amax, s->amax_d, sizeof(amax), COPY_TO_HOST);
+    for (int64_t r = 0; r < s->rows; r++)
+        for (int64_t c = 0; c < s->cols; c++) {
+            float here = s->amax[r / SIDE * across + c / SIDE];
+            float scale = scaling_block_factor(here, 448);
+
+            most = fmaxf(most, here);
+            wrong += out[r * s->cols + c] !=
+                     fp8_encode((float)s->x.v[r * s->cols + c] * scale, TYPE_E4M3);
+            wrong += inverse[r / SIDE * line + c / SIDE] != 1 / scale ||
+                     columns[c / SIDE * turned_line + r / SIDE] != 1 / scale;
+        }
+    free(out), free(inverse), free(columns);
+    return wrong + (amax != most);
+}
+
+/* A weight in two parts, whose border is within a row. */
+static void test_squares(int64_t rows, int64_t cols, int64_t border)
+{
+    int64_t total = rows * cols, across = cols / SIDE;
+    struct squares s = {rows, cols, .x = tensor_as(TYPE_FP32, total, 1, 0)};
+    size_t squares = (size_t)(rows / SIDE * across), one = sizeof(float);
+
+    s.amax = calloc(squares, one);
+    s.squares_d = upload(s.amax, squares * one);
+    s.amax_d = upload(s.amax, one);
+    s.out_d = allocate((size_t)total);
+    s.inverse_d = allocate(one * (size_t)scaling_count(SCALED_SQUARES, rows, cols));
+    s.columns_inverse_d = allocate(one * (size_t)scaling_count(SCALED_SQUARES, cols, rows));
+    for (int64_t i = 0; i < total; i++) /* squares of different magnitudes */
+        s.x.v[i] =
+            (double)(float)ldexp(s.x.v[i], -(int)(i / cols / SIDE * 3 + i % cols / SIDE * 2));
+    tensor_put(&s.x, s.x.v);
+    for (int64_t i = 0; i < total; i++) {
+        float *amax = &s.amax[i / cols / SIDE * across + i % cols / SIDE];
+
+        *amax = fmaxf(*amax, fabsf((float)s.x.v[i]));
+    }
+    run_part(&s, SQUARES_AMAX, 0, border);
+    run_part(&s, SQUARES_AMAX, border, total - border);
+    run_part(&s, SQUARES_INVERSE, 0, border);
+    run_part(&s, SQUARES_CAST, border, total - border);
+    run_part(&s, SQUARES_CAST, 0, border);
+    ok(wrong_squares(&s) == 0, "a weight of %lld x %lld in two parts: elements, scales and amaxes",
+       (long long)rows, (long long)cols);
+    free(s.amax);
+    device_release(device, s.squares_d), device_release(device, s.amax_d);
+    device_release(device, s.out_d), device_release(device, s.inverse_d);
+    device_release(device, s.columns_inverse_d);
+    tensor_free(&s.x);
+}
+
 static void test_refused(void)
 {
     const struct operation wrong[] = {
@@ -594,6 +692,8 @@ void quantize_blocks_cases(void)
     for (int source = QUANTIZE_ACTIVATION; source <= QUANTIZE_GATE_GRADIENT; source++)
         test_source((enum quantize_source)source, 256, 512,
                     source == QUANTIZE_ACTIVATION_GRADIENT || source == QUANTIZE_GATE_GRADIENT);
+    test_squares(128, 256, 128);
+    test_squares(384, 640, 128 * 640 + 3 * 128);
     test_places();
     test_products(128, 128, 128, TYPE_E4M3);
     test_products(256, 384, 128, TYPE_E4M3);

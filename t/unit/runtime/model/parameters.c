@@ -51,6 +51,39 @@ static void count_rank(struct whole *whole, const struct parameters *p, int firs
     }
 }
 
+/* Weights in fp8 are in buckets of their own, in whole groups of 256, and take one byte each. */
+static void check_bytes(const struct parameters *p, const struct model_config *config)
+{
+    size_t end = 0;
+    int in_fp8 = 0;
+
+    for (int b = 0; b < p->bucket_count; b++) {
+        const struct bucket *bucket = &p->buckets[b];
+        size_t each = bucket->type == TYPE_E4M3 ? 1 : 2;
+
+        check(bucket->weights % 256 == 0 && bucket->weights >= end && bucket->weights - end < 256,
+              "weights of buckets are not side by side");
+        check(bucket_weight(bucket, bucket->first + 3) == bucket->weights + 3 * each,
+              "an element of another size");
+        end = bucket->weights + (size_t)bucket->size * each;
+    }
+    check(p->weight_bytes % 256 == 0 && p->weight_bytes >= end && p->weight_bytes - end < 256,
+          "bytes of the weights");
+    for (int t = 0; t < p->tensor_count; t++) {
+        const struct tensor *tensor = &p->tensors[t];
+        int matrix = tensor->class == CLASS_DIVIDED && t != p->word && t != p->head;
+
+        if (p->buckets[tensor->bucket].type != TYPE_E4M3) {
+            check(!config->fp8.gather || !matrix || tensor->elements % 256 != 0,
+                  "a matrix that is not in fp8");
+            continue;
+        }
+        check(matrix && tensor->elements % 256 == 0, "a tensor that must not be in fp8");
+        in_fp8++;
+    }
+    check(!in_fp8 == !config->fp8.gather, "fp8 without being asked for, or none");
+}
+
 static void check_places(const struct parameters *p)
 {
     int64_t end = 0, shard = 0, counted = 0;
@@ -120,6 +153,7 @@ static void test(const struct model_config *config, struct layout layout, int64_
 
             check(parameters_create(&p, &many, &layout, &at, &err) == 0, "a rank");
             check_places(&p);
+            check_bytes(&p, &many);
             count_rank(&whole, &p, tp == 0);
             parameters_destroy(&p);
         }
@@ -130,8 +164,9 @@ static void test(const struct model_config *config, struct layout layout, int64_
     }
     free(whole.held);
     parameters_destroy(&whole.p);
-    if (!ok(!fault, "%s, tp %d, pp %d, dp %d, %d chunks, buckets of %d", config->shape.name,
-            (int)layout.tp, (int)layout.pp, (int)layout.dp, (int)chunks, (int)bucket_elements))
+    if (!ok(!fault, "%s, tp %d, pp %d, dp %d, %d chunks, buckets of %d%s", config->shape.name,
+            (int)layout.tp, (int)layout.pp, (int)layout.dp, (int)chunks, (int)bucket_elements,
+            config->fp8.gather ? ", weights in fp8" : ""))
         diag("%s", fault);
 }
 
@@ -147,8 +182,9 @@ int main(void)
         .init_std = 0.02,
         .micro_batch = 1,
         .chunks = 1,
+        .type = TYPE_BF16,
     };
-    struct model_config llama = gpt;
+    struct model_config llama = gpt, in_fp8;
 
     llama.shape = (struct model_shape){"llama", MODEL_LLAMA, 8,     16,   40, 8, 4, 2,
                                        90,      12,          10000, NULL, 0,  0, 0};
@@ -156,6 +192,12 @@ int main(void)
     llama.norm = NORM_RMS;
     llama.swiglu = 1;
     llama.tied = llama.linear_bias = 0;
+    in_fp8 = gpt;
+    in_fp8.shape.hidden = 64;
+    in_fp8.shape.ffn_hidden = 128;
+    in_fp8.shape.kv_channels = 16;
+    in_fp8.shape.sequence = 16;
+    in_fp8.fp8 = (struct fp8_config){.format = FP8_HYBRID, .gather = 1};
     for (int64_t tp = 1; tp <= 4; tp *= 2)
         for (int64_t pp = 1; pp <= 4; pp *= 2)
             for (int64_t dp = 1; dp <= 3; dp++)
@@ -163,6 +205,8 @@ int main(void)
                     for (int64_t bucket = 1; bucket <= 10000; bucket += 4999) {
                         test(&gpt, (struct layout){tp, 1, dp, pp}, chunks, bucket);
                         test(&llama, (struct layout){tp, 1, dp, pp}, chunks, bucket);
+                        if (bucket > 1)
+                            test(&in_fp8, (struct layout){tp, 1, dp, pp}, chunks, bucket);
                     }
     return done_testing();
 }
