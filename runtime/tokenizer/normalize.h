@@ -58,6 +58,10 @@ struct normalizer {
     int printable;       /* single[c] is c for all printable characters */
     int blocks;          /* likewise, and none of ASCII is ever joined: 'engine' may be used */
     uint8_t kinds[0x10000]; /* bits of characters below U+10000: enum normalizer_kind */
+    /* Characters that 'engine' must not copy, because they have to be looked up or may join the one
+     * before them: by all bytes but the last, and a bit for each last byte. Small enough for the L1
+     * cache, unlike 'kinds'. */
+    uint64_t trouble_two[32], trouble_three[1024];
     int words; /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 

@@ -17,31 +17,22 @@ static inline size_t first_bit(uint64_t bits, size_t none)
     return bits && (size_t)__builtin_ctzll(bits) < none ? (size_t)__builtin_ctzll(bits) : none;
 }
 
-/* Must a character of this kind be looked up? One that may join the last one always counts. */
-static inline unsigned is_trouble(unsigned kind)
+/* In the lowest bit: must the character be looked up, or may it join the one before it? */
+static inline uint64_t trouble_of_two(const struct normalizer *normalizer, const uint8_t *text)
 {
-    return (kind & (NORMALIZER_STAYS | NORMALIZER_BASE)) == 0 || (kind & NORMALIZER_JOINED) != 0;
+    return normalizer->trouble_two[text[0] & 0x1F] >> (text[1] & 0x3F);
 }
 
-static inline unsigned trouble_of_two(const struct normalizer *normalizer, const uint8_t *text)
+static inline uint64_t trouble_of_three(const struct normalizer *normalizer, const uint8_t *text)
 {
-    return is_trouble(normalizer->kinds[(text[0] & 0x1F) << 6 | (text[1] & 0x3F)]);
-}
-
-static inline unsigned trouble_of_three(const struct normalizer *normalizer, const uint8_t *text)
-{
-    unsigned point =
-        (unsigned)(text[0] & 0x0F) << 12 | (unsigned)(text[1] & 0x3F) << 6 | (text[2] & 0x3F);
-
-    return is_trouble(normalizer->kinds[point]) | (point < 0x800);
+    return normalizer->trouble_three[(text[0] & 0x0F) << 6 | (text[1] & 0x3F)] >> (text[2] & 0x3F);
 }
 
 /* How many of the bytes before 'end', beyond ASCII, are whole characters that stay. */
 static size_t check_high(const struct normalizer *normalizer, const uint8_t *text,
                          const struct text_masks *masks, size_t end)
 {
-    uint64_t leads = masks->two | masks->three, wrong;
-    unsigned trouble = 0;
+    uint64_t leads = masks->two | masks->three, wrong, trouble = 0;
 
     wrong = masks->tail ^ (leads << 1 | masks->three << 2);
     end = first_bit(wrong | masks->other, end);
@@ -55,12 +46,13 @@ static size_t check_high(const struct normalizer *normalizer, const uint8_t *tex
         trouble |= trouble_of_two(normalizer, text + __builtin_ctzll(bits));
     for (uint64_t bits = masks->three & below(end); bits; bits &= bits - 1)
         trouble |= trouble_of_three(normalizer, text + __builtin_ctzll(bits));
-    if (trouble) {
+    if (trouble & 1) {
         for (uint64_t bits = leads & below(end); bits; bits &= bits - 1) {
             size_t at = (size_t)__builtin_ctzll(bits);
 
-            if (masks->three >> at & 1 ? trouble_of_three(normalizer, text + at)
-                                       : trouble_of_two(normalizer, text + at))
+            trouble = masks->three >> at & 1 ? trouble_of_three(normalizer, text + at)
+                                             : trouble_of_two(normalizer, text + at);
+            if (trouble & 1)
                 return at;
         }
     }

@@ -61,6 +61,23 @@ static void find_joined(struct normalizer *normalizer, uint8_t *text, size_t fro
     }
 }
 
+/* 'kinds' in the form that the engines need. What is not a character is trouble. */
+static void find_trouble(struct normalizer *normalizer)
+{
+    memset(normalizer->trouble_three, 0xFF, sizeof(normalizer->trouble_three));
+    for (uint32_t point = 0x80; point < 0x10000; point++) {
+        unsigned kind = normalizer->kinds[point];
+        uint64_t bit = UINT64_C(1) << (point & 0x3F);
+        uint64_t *bits = point < 0x800 ? &normalizer->trouble_two[point >> 6]
+                                       : &normalizer->trouble_three[point >> 6];
+
+        if (kind & (NORMALIZER_STAYS | NORMALIZER_BASE) && !(kind & NORMALIZER_JOINED))
+            *bits &= ~bit;
+        else
+            *bits |= bit;
+    }
+}
+
 const struct normalize_engine *normalizer_best_engine(void)
 {
 #if defined(__aarch64__)
@@ -98,6 +115,7 @@ void normalizer_find_plain(struct normalizer *normalizer)
         if (walked == length)
             find_joined(normalizer, text, length, length);
     }
+    find_trouble(normalizer);
     normalizer->blocks = normalizer->printable;
     for (unsigned byte = 0; byte < 0x80; byte++)
         normalizer->blocks &= !(normalizer->kinds[byte] & NORMALIZER_JOINED);
