@@ -7,21 +7,16 @@ grep -qs '^NVCC = .' "$makefile" || skip_all "no NVCC in $makefile: configured w
 scratch=$(readlink -f "$(mktemp -d)")
 trap 'rm -rf "$scratch"' EXIT
 
-# compile DIRECTORY [VARIABLE=VALUE...]: a kernel from a copy of the sources there, stripped as in a package.
-compile() {
-    local sources=$scratch/$1
-    mkdir "$sources"
-    shift
-    (cd "$top" && cp -p --parents lib/*.h runtime/core/*.h runtime/device/*.h runtime/device/cuda/*.{cu,cuh,h} "$sources")
-    try make -s -C "$sources/runtime/device/cuda" -f "$makefile" srcdir=. top_srcdir=../../.. NVCC_GENCODE=-arch=sm_90 "$@" fingerprint.o
-    is "$rc" 0 "a kernel compiles in ${sources##*/}${1+ with $1}" || diag "$out"
-    strip --strip-unneeded -o "$sources/kernel" "$sources/runtime/device/cuda/fingerprint.o"
-}
-compile one KERNEL_ROOT=/proc/self/cwd/
-compile another KERNEL_ROOT=/proc/self/cwd/
+for directory in one another; do
+    mkdir "$scratch/$directory"
+    (cd "$top" && cp -p --parents lib/*.h runtime/core/*.h runtime/device/*.h runtime/device/cuda/*.{cu,cuh,h} "$scratch/$directory")
+    cd "$scratch/$directory/runtime/device/cuda" || exit 1
+    try make -s -f "$makefile" srcdir=. top_srcdir=../../.. NVCC_GENCODE='-gencode arch=compute_90,code=sm_90' \
+        KERNEL_ROOT=/proc/self/cwd/ fingerprint.o
+    is "$rc" 0 "a kernel compiles in directory $directory" || diag "$out"
+    strip --strip-unneeded -o "$scratch/$directory/kernel" fingerprint.o # as in a package
+done
 ok "both give the same bytes" cmp "$scratch/one/kernel" "$scratch/another/kernel"
 is "$(grep -c "$scratch" "$scratch/one/kernel")" 0 "without the directory"
-# A build that is not for a package: a profiler finds the sources.
-compile here
-ok "otherwise line information names it" grep -q "$scratch/here/runtime/device/cuda" "$scratch/here/kernel"
+ok "but with line information" grep -q /proc/self/cwd/fingerprint.cu "$scratch/one/kernel"
 done_testing
