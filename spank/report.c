@@ -191,7 +191,8 @@ char *report_show(const struct share *share, const char *node, const char *versi
 
     if (!stream)
         return NULL;
-    fprintf(stream, "%s: megatron %s for Slurm %s, %u tasks", node, version, slurm, share->tasks);
+    fprintf(stream, "%s: megatron %s for Slurm %s, %u task%s", node, version, slurm, share->tasks,
+            share->tasks == 1 ? "" : "s");
     if (share->master[0])
         fprintf(stream, ", rendezvous at %s:%" PRId64 "%s%s", share->master, share->port,
                 share->first[0] ? " on " : "", share->first);

@@ -258,11 +258,10 @@ int launch_check_world(const struct launch_pod *pod, int64_t nproc, struct error
         (pod->counts_pods && pod->world_size == pod->nodes))
         return 0;
     return error_set_code(err, ERROR_USAGE,
-                          "WORLD_SIZE=%" PRId64 " contradicts %" PRId64 " %s with %" PRId64
-                          " ranks each, which are %" PRId64
-                          " ranks; unset it, or correct --nnodes or --nproc-per-node",
-                          pod->world_size, pod->nodes, pod->nodes == 1 ? "pod" : "pods", nproc,
-                          ranks);
+                          "WORLD_SIZE=%" PRId64 " is not the number of ranks, %" PRId64
+                          " (pods: %" PRId64 ", ranks per pod: %" PRId64
+                          "); unset it, or correct --nnodes or --nproc-per-node",
+                          pod->world_size, ranks, pod->nodes, nproc);
 }
 
 int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *mask,

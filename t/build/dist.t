@@ -10,6 +10,9 @@ export TRY_LIMIT=500
 
 XZ_OPT=-1 try make -C "$MEGATRON_BUILD" dist
 is "$rc" 0 "make dist" || diag "$out"
+is "$(TZ=UTC tar -tvf "$(echo "$MEGATRON_BUILD"/megatron-*.tar.xz)" | awk '{ print $2, $4, $5 }' | sort -u)" \
+    "root/root $(date -u -d "$(sed -n '/^ -- /{s/.*>  //p;q;}' "$top/packaging/debian/changelog")" '+%F %R')" \
+    "its files have the date of the packages and belong to root"
 mkdir "$scratch/megatron"
 tar -xf "$MEGATRON_BUILD"/megatron-*.tar.xz -C "$scratch/megatron" --strip-components=1
 rm -f "$MEGATRON_BUILD"/megatron-*.tar.xz

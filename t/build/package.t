@@ -14,6 +14,8 @@ triplet=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 version=$(sed -n 's/^AC_INIT(\[megatron\], \[\(.*\)\])/\1/p' "$top/configure.ac")
 
 is "$(dpkg-parsechangelog -l "$top/packaging/debian/changelog" -S Version)" "$version-1" "the changelog has the version of configure.ac"
+is "$(cd "$top/packaging" && grep -lE '^(make|[[:space:]]dh_auto_build) .*KERNEL_ROOT=/proc/self/cwd/' debian/rules megatron.spec.in | xargs)" \
+    "debian/rules megatron.spec.in" "kernels are compiled without the build directory (kernels.t)"
 mkdir "$scratch/source"
 cd "$scratch/source" || exit 1
 cp -r "$top/packaging/debian" "$top/doc" "$top/etc" "$top/README.md" "$top/CHANGELOG.md" "$MEGATRON_BUILD/config.h" .

@@ -160,10 +160,10 @@ JOB_COMPLETION_INDEX=1 NNODES=2||2|cannot determine where rank 0 of 2 pods runs
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a||2|several pods need a common secret
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a MEGATRON_SECRET=short||2|fewer than 16 characters
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch/none|2|cannot open $scratch/none
-RANK=1 WORLD_SIZE=5 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=a MEGATRON_SECRET=$secret||2|WORLD_SIZE=5 contradicts 2 pods with 2 ranks each, which are 4 ranks
-WORLD_SIZE=8|--nproc-per-node 2|2|WORLD_SIZE=8 contradicts 1 pod with 2 ranks each, which are 2 ranks; unset it, or correct --nnodes or --nproc-per-node
-JOB_COMPLETION_INDEX=1 NNODES=4 MASTER_ADDR=a WORLD_SIZE=16 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=16 contradicts 4 pods with 2 ranks each, which are 8 ranks
-OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=a WORLD_SIZE=3 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=3 contradicts 2 pods with 2 ranks each
+RANK=1 WORLD_SIZE=5 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=a MEGATRON_SECRET=$secret||2|WORLD_SIZE=5 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
+WORLD_SIZE=8|--nproc-per-node 2|2|WORLD_SIZE=8 is not the number of ranks, 2 (pods: 1, ranks per pod: 2); unset it, or correct --nnodes or --nproc-per-node
+JOB_COMPLETION_INDEX=1 NNODES=4 MASTER_ADDR=a WORLD_SIZE=16 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=16 is not the number of ranks, 8 (pods: 4, ranks per pod: 2)
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=a WORLD_SIZE=3 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=3 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
 RANK=1||2|the environment of a PyTorchJob does not contain the number of pods; set PET_NNODES or --nnodes
 PET_NNODES=1:4 PET_RDZV_ENDPOINT=a:1||2|an elastic PyTorchJob
 PET_NODE_RANK=0 PET_NNODES=1:4||2|PET_NNODES=1:4 is a range

@@ -42,6 +42,7 @@ is "$(grep -cE '^n[12]: megatron [0-9.]+ for Slurm [0-9.]+, 2 tasks, rendezvous 
     "and one for every node"
 try as_user srun -n1 --megatron-show sh -c 'echo the task >&2'
 is "$(tail -n 1 <<<"$out")" "the task" "before the tasks start"
+like "$out" ', 1 task, rendezvous' "a single one is not \"1 tasks\""
 try as_user srun -n2 --megatron-verbose --cpu-bind=none true
 like "$out" "megatron: n[12]: CPUs are bound as --cpu-bind or --hint asks" "--megatron-verbose reports what is not changed"
 try as_user srun -n2 --megatron-verbose --megatron-tp=1 env MEGATRON_X=1 true
