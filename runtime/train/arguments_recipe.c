@@ -279,6 +279,25 @@ static int check_causal(const struct options_result *given, struct error *err)
     return 0;
 }
 
+/* fairseq's directory has no sentences. */
+static int check_prefix(const struct arguments *a, struct error *err)
+{
+    const char *path = a->data_path.count == 1 ? a->data_path.items[0] : "";
+    char index[PATH_MAX];
+    struct stat status;
+
+    if (!path[0] || stat(path, &status) < 0 || !S_ISDIR(status.st_mode) ||
+        snprintf(index, sizeof(index), "%s.idx", path) >= (int)sizeof(index) ||
+        stat(index, &status) == 0)
+        return 0;
+    return error_set(
+        err,
+        "--data-path=%.200s is a directory, but BERT's samples are made from sentences: "
+        "name the prefix of files that `megatron preprocess --split-sentences` wrote, "
+        "or use --bert-no-binary-head and --masked-data fairseq",
+        path);
+}
+
 static int check_bert(const struct arguments *a, const struct options_result *given,
                       struct error *err)
 {
@@ -315,7 +334,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     if (!a->tokenizer_named)
         return error_set(err, "--masked-data bert needs to know words and special tokens; name the "
                               "tokenizer that made the data (--tokenizer-type, --vocab-file)");
-    return 0;
+    return check_prefix(a, err);
 }
 
 static int check_data(const struct arguments *a, struct error *err)

@@ -252,6 +252,8 @@ fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data 
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
 fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
     --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path bin/valid --vocab-size 400
+fails '--data-path=bin is a directory, but BERT.s samples are made from sentences: .*, or use --bert-no-binary-head' "${small[@]}" \
+    --bert-binary-head --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path bin --vocab-size 400
 fails '--mask-whole-words needs to know where words begin' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
 hf=("${small[@]}" --masking huggingface --vocab-size 305 --mask-id 304)
 fails 'the spaces between words, which BertWordPieceLowerCase does not keep; use --tokenizer-type FairseqBPE' "${hf[@]}" \
