@@ -77,6 +77,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_SPLIT_OR_NO_EVAL] = "change --split, or use --eval-iters 0",
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
+    [REMEDY_ROBERTA_TOKENS] = "make it with `megatron preprocess --tokenizer-type FairseqBPE`",
     [REMEDY_SENTENCES] = "make it with `megatron preprocess --split-sentences`",
     [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
     [REMEDY_TRAIN_PREFIX] = "or use --train-data-path PREFIX",

@@ -82,6 +82,7 @@ enum remedy {
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
     REMEDY_SENTENCES,        /* split the texts into sentences */
+    REMEDY_ROBERTA_TOKENS,   /* tokenize the texts for RoBERTa */
     REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
     REMEDY_TRAIN_PREFIX,     /* name the training data by its prefix */
     REMEDY_SAMPLE_TOKENS,    /* set another length or another kind of samples */

@@ -173,11 +173,11 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
     put_pair(config, text, ends, count, target, &rng, sample);
     for (int64_t i = 0; i < sample->count; i++) {
         if (sample->tokens[i] < 0 || sample->tokens[i] >= config->mask.vocabulary)
-            return error_set(err,
-                             "token %" PRId32 " is outside the vocabulary of %" PRId64
-                             "; the data was made with another tokenizer: tokenize it again, or "
-                             "use that tokenizer",
-                             sample->tokens[i], config->mask.vocabulary);
+            return error_set_code(err, ERROR_USAGE,
+                                  "token %" PRId32 " is outside the vocabulary of %" PRId64
+                                  "; the data was made with another tokenizer: tokenize it "
+                                  "again, or use that tokenizer",
+                                  sample->tokens[i], config->mask.vocabulary);
         sample->labels[i] = BATCH_IGNORE;
     }
     words.places = malloc(4 * (size_t)sample->count * sizeof(*words.places));

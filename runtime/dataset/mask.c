@@ -232,11 +232,11 @@ static int check_tokens(const struct mask_config *c, const int32_t *tokens, int6
 {
     for (int64_t i = 0; i < count; i++) {
         if (tokens[i] < 0 || tokens[i] >= c->vocabulary)
-            return error_set(err,
-                             "token %" PRId32 " is outside the vocabulary of %" PRId64
-                             "; the data was made with another dict.txt or tokenizer: tokenize it "
-                             "again, or use the tokenizer that made it",
-                             tokens[i], c->vocabulary);
+            return error_set_code(err, ERROR_USAGE,
+                                  "token %" PRId32 " is outside the vocabulary of %" PRId64
+                                  "; the data was made with another dict.txt or tokenizer: "
+                                  "tokenize it again, or use the tokenizer that made it",
+                                  tokens[i], c->vocabulary);
         if (tokens[i] == c->mask)
             return error_set(err,
                              "the data contains the mask token %" PRId32

@@ -5,6 +5,7 @@
 #include "dataset_private.h"
 #include "masked.h"
 #include "remedy.h"
+#include "vocabulary_check.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -60,6 +61,45 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
     return 0;
 }
 
+/* GPT-2's ids are other tokens of RoBERTa, whose vocabulary has more of them. Data of a causal
+ * model is recognized by the end of its documents, which is a rare token of RoBERTa. */
+enum { ROBERTA_VOCABULARY = 50265, GPT2_END = 50256, LOOKED_AT = 16 };
+
+static int check_causal(const struct indexed *corpus, struct error *err)
+{
+    int64_t sequences = indexed_info(corpus)->sequences, ends = 0, looked = 0;
+
+    for (; looked < LOOKED_AT && looked < sequences; looked++) {
+        int64_t length = indexed_length(corpus, looked, err);
+        int32_t last = -1;
+
+        if (length < 0 ||
+            (length > 0 && indexed_tokens(corpus, looked, length - 1, 1, &last, 1, err) < 0))
+            return -1;
+        ends += last == GPT2_END;
+    }
+    if (looked == 0 || ends < looked)
+        return 0;
+    error_set_code(
+        err, ERROR_USAGE,
+        "%s.bin: its documents end with token %d, GPT-2's <|endoftext|>: the data is for "
+        "a causal model",
+        indexed_prefix(corpus), GPT2_END);
+    return error_remedy(err, REMEDY_ROBERTA_TOKENS);
+}
+
+/* Data of another dict.txt or tokenizer shows in a few places of a file, before any rank starts. */
+static int check_ids(const char *prefix, int64_t vocabulary, struct error *err)
+{
+    struct indexed *corpus = indexed_open(prefix, err);
+    int rc = corpus && vocabulary > 0 ? vocabulary_check(corpus, vocabulary, err) : 0;
+
+    if (corpus && rc == 0 && vocabulary == ROBERTA_VOCABULARY)
+        rc = check_causal(corpus, err);
+    indexed_close(corpus);
+    return corpus ? rc : -1;
+}
+
 int masked_check(const struct dataset_config *config, struct error *err)
 {
     char path[PATH_MAX];
@@ -78,6 +118,8 @@ int masked_check(const struct dataset_config *config, struct error *err)
         if (path[0] && !masked)
             return -1;
         masked_close(masked);
+        if (path[0] && check_ids(path, config->vocabulary, err) < 0)
+            return -1;
     }
     return 0;
 }

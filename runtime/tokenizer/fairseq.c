@@ -160,7 +160,8 @@ int words_encode(const struct tokenizer *tokenizer, const char *text, size_t len
 
         if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
             return error_memory(err, "token ids");
-        if (id == WORD_NONE || id == tokenizer->dict->mask)
+        /* A <mask> that the file lists is a word; otherwise the training adds it, later. */
+        if (id == WORD_NONE || id >= tokenizer->dict->written)
             id = FAIRSEQ_UNK;
         if (tokenizer->id_size == 4)
             ((int32_t *)out->ids)[out->count++] = (int32_t)id;

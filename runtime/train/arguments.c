@@ -162,8 +162,13 @@ static int derive_shape(struct arguments *a, struct error *err)
         need(a->seq_length, "seq-length", err) < 0)
         return -1;
     if (a->micro_batch_size < 0)
-        return error_set(
-            err, "--micro-batch-size is required: the sequences that a rank processes at a time");
+        return error_set(err,
+                         "--micro-batch-size%s is required: the sequences that a rank processes at "
+                         "a time%s",
+                         a->mlm.recipe == RECIPE_FAIRSEQ ? " (or --max-sentences)" : "",
+                         a->mlm.max_tokens > 0
+                             ? "; memory is planned for it, --max-tokens alone is not enough"
+                             : "");
     if (a->kv_channels < 0) {
         if (a->hidden_size % a->num_attention_heads != 0)
             return error_set(err,
@@ -193,9 +198,10 @@ static int derive_shape(struct arguments *a, struct error *err)
         return error_set(err,
                          "--seq-length=%" PRId64
                          " is greater than --max-position-embeddings=%" PRId64
-                         "%s; raise the latter",
+                         "%s; lower --seq-length%s, or raise --max-position-embeddings",
                          a->seq_length, a->max_position_embeddings,
-                         a->position_offset > 0 ? " less --position-offset" : "");
+                         a->position_offset > 0 ? " less --position-offset" : "",
+                         a->masked ? " (--tokens-per-sample)" : "");
     if (a->vocab_size < 0)
         return error_set(err, "--vocab-size is required, or --megatron-model, or a tokenizer "
                               "(--vocab-file and --merge-file, or --tokenizer-model)");

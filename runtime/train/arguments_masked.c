@@ -5,9 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* The share of tokens that are masked, in percent, unless --max-masked-tokens says how many. */
-enum { MASKED_PERCENT = 15 };
-
 int arguments_masked_preset(struct arguments *a, const struct options_result *given,
                             const struct model_shape *shape)
 {
@@ -79,15 +76,16 @@ static int check_bidirectional(const struct arguments *a, struct error *err)
     return 0;
 }
 
-/* Hugging Face's collator draws every token by itself: eight standard deviations more than the mean
- * of a micro-batch, and more for words, which are of any length. */
+/* The most masked tokens of a sample, unless --max-masked-tokens tells. fairseq and Megatron draw a
+ * fixed share of the tokens. Hugging Face's collator draws every token by itself: eight standard
+ * deviations more than the mean of a micro-batch, and more for words, which are of any length. */
 static int64_t usual_masked(const struct arguments *a)
 {
     double share = a->mlm.mask_prob, tokens = (double)a->seq_length;
     double deviation = sqrt(tokens * share * (1 - share) / (double)a->micro_batch_size);
 
-    if (a->mlm.masking != MASK_COLLATOR)
-        return (a->seq_length * MASKED_PERCENT + 99) / 100 + 1;
+    if (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words)
+        return (int64_t)ceil(tokens * share - 1e-6) + 1;
     /* Rows are packed for the case that all of their tokens are selected. */
     if (a->mlm.pack || !(share > 0 && share < 1))
         return a->seq_length;

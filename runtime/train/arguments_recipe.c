@@ -4,7 +4,9 @@
 #include "arguments_private.h"
 #include "file.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,6 +132,23 @@ static void find_dict(struct arguments *a)
         a->mlm.dict[0] = '\0';
 }
 
+/* Without a tokenizer the directory of the data must tell what the mask token is. */
+static int explain_data(const struct arguments *a, struct error *err)
+{
+    const char *path = a->data_path.count > 0 ? a->data_path.items[0] : "";
+    char index[PATH_MAX];
+    struct stat status;
+
+    if (path[0] && stat(path, &status) < 0 && errno == ENOENT &&
+        snprintf(index, sizeof(index), "%s.idx", path) < (int)sizeof(index) &&
+        stat(index, &status) < 0)
+        return error_set(err, "--data-path=%.200s: there is no such directory; check the path",
+                         path);
+    return error_set(err,
+                     "the mask token is unknown: there is no dict.txt next to the data; give the "
+                     "tokenizer that made it (--tokenizer-type), or --mask-id");
+}
+
 static int is_bert(const struct arguments *a)
 {
     return a->mlm.data_kind == MASKED_BERT ||
@@ -164,8 +183,10 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     int64_t size = tokenizer_vocab_size(tokenizer), pad, bos;
     const char *what = a->mlm.dict[0] ? a->mlm.dict : "the tokenizer";
 
-    if (a->vocab_size < 0 || (!options_given(given, "vocab-size") && !a->load && !a->load_hf))
+    if (a->vocab_size < 0 || (!options_given(given, "vocab-size") && !a->load && !a->load_hf)) {
         a->vocab_size = size;
+        a->vocabulary_origin = what;
+    }
     if (size > a->vocab_size)
         return error_set(err,
                          "%s has %" PRId64 " ids, the model only %" PRId64
@@ -220,9 +241,7 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
             a->mlm.mask_id = a->vocab_size - 1;
         if (a->mlm.mask_id >= 0)
             return 0;
-        return error_set(err,
-                         "the mask token is unknown: there is no dict.txt next to the data; give "
-                         "a tokenizer (--tokenizer-type), or --mask-id");
+        return explain_data(a, err);
     }
     tokenizer = tokenizer_create(&a->tokenizer, err);
     if (!tokenizer)
@@ -258,6 +277,25 @@ static int check_causal(const struct options_result *given, struct error *err)
                              "--%s requires a masked language model; add --masked-lm, or drop it",
                              names[i]);
     return 0;
+}
+
+/* fairseq's directory has no sentences. */
+static int check_prefix(const struct arguments *a, struct error *err)
+{
+    const char *path = a->data_path.count == 1 ? a->data_path.items[0] : "";
+    char index[PATH_MAX];
+    struct stat status;
+
+    if (!path[0] || stat(path, &status) < 0 || !S_ISDIR(status.st_mode) ||
+        snprintf(index, sizeof(index), "%s.idx", path) >= (int)sizeof(index) ||
+        stat(index, &status) == 0)
+        return 0;
+    return error_set(
+        err,
+        "--data-path=%.200s is a directory, but BERT's samples are made from sentences: "
+        "name the prefix of files that `megatron preprocess --split-sentences` wrote, "
+        "or use --bert-no-binary-head and --masked-data fairseq",
+        path);
 }
 
 static int check_bert(const struct arguments *a, const struct options_result *given,
@@ -296,7 +334,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     if (!a->tokenizer_named)
         return error_set(err, "--masked-data bert needs to know words and special tokens; name the "
                               "tokenizer that made the data (--tokenizer-type, --vocab-file)");
-    return 0;
+    return check_prefix(a, err);
 }
 
 static int check_data(const struct arguments *a, struct error *err)

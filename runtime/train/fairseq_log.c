@@ -81,26 +81,41 @@ static void add_speed(struct text *text, const struct fairseq_line *l, int updat
     add_value(text, "num_updates", (double)l->updates, -1);
 }
 
+static void add_training(struct text *text, const struct fairseq_line *l)
+{
+    double bits = l->loss / log(2);
+
+    add_value(text, "loss", bits, 3);
+    add_value(text, "ppl", exp2(bits), 2);
+    add_speed(text, l, 1);
+    add_value(text, "lr", l->lr, -1);
+    add_value(text, "gnorm", l->norm, 3);
+    if (l->clipped >= 0)
+        add_value(text, "clip", 100 * l->clipped, 1);
+    if (l->scale > 0)
+        add_value(text, "loss_scale", l->scale, 4);
+    add_value(text, "train_wall", l->train_wall, 0);
+    add_value(text, "wall", l->wall, 0);
+    add(text, "}");
+}
+
 void fairseq_line_format(const struct fairseq_line *l, double when, char *buffer, size_t size)
 {
     struct text text = {buffer, size, 0, ""};
-    double bits = l->loss / log(2);
 
     begin(&text, "train_inner", when);
     add(&text, "\"epoch\": %" PRId64 ", \"update\": ", l->epoch);
     add_update(&text, l->update);
-    add_value(&text, "loss", bits, 3);
-    add_value(&text, "ppl", exp2(bits), 2);
-    add_speed(&text, l, 1);
-    add_value(&text, "lr", l->lr, -1);
-    add_value(&text, "gnorm", l->norm, 3);
-    if (l->clipped >= 0)
-        add_value(&text, "clip", 100 * l->clipped, 1);
-    if (l->scale > 0)
-        add_value(&text, "loss_scale", l->scale, 4);
-    add_value(&text, "train_wall", l->train_wall, 0);
-    add_value(&text, "wall", l->wall, 0);
-    add(&text, "}");
+    add_training(&text, l);
+}
+
+void fairseq_line_epoch(const struct fairseq_line *l, double when, char *buffer, size_t size)
+{
+    struct text text = {buffer, size, 0, "train_"};
+
+    begin(&text, "train", when);
+    add(&text, "\"epoch\": %" PRId64, l->epoch);
+    add_training(&text, l);
 }
 
 void fairseq_line_valid(const struct fairseq_line *l, const char *name, double best, double when,

@@ -25,6 +25,9 @@ struct fairseq_line {
 /* The line of a training interval; 'when' is the time in seconds since 1970. */
 void fairseq_line_format(const struct fairseq_line *line, double when, char *buffer, size_t size);
 
+/* The line at the end of an epoch: means of its steps. */
+void fairseq_line_epoch(const struct fairseq_line *line, double when, char *buffer, size_t size);
+
 /* The line of an evaluation: 'best' is the lowest loss so far, or NAN; 'name' is "valid" or "test".
  */
 void fairseq_line_valid(const struct fairseq_line *line, const char *name, double best, double when,

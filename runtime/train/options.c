@@ -133,7 +133,7 @@ const struct option arguments_table[] = {
     SIZE("position-offset", position_offset, 0, "with --masked-lm: the row of the position table for a sample's first token; RoBERTa has 2 (default: 0)"),
     FLAG("bert-binary-head", binary_head, "with --masked-lm: add a pooler and a classifier of sentence pairs (NSP, SOP)"),
     UNFLAG("bert-no-binary-head", binary_head, "omit the pooler and the classifier of sentence pairs"),
-    SIZE("max-masked-tokens", masked_max, 1, "with --masked-lm: maximum number of masked tokens of a sample, for which memory is allocated (default: 15% of seq-length, plus 1; more with --masking huggingface)"),
+    SIZE("max-masked-tokens", masked_max, 1, "with --masked-lm: maximum number of masked tokens of a sample, for which memory is allocated (default: mask-prob of seq-length, plus 1; more with --masking huggingface or --mask-whole-words)"),
     SIZE("vocab-size", vocab_size, 1, "size of the vocabulary before padding"),
     SIZE("make-vocab-size-divisible-by", make_vocab_size_divisible_by, 1,
         "pad the vocabulary to a multiple of this times tensor-model-parallel-size (default: 128)"),

@@ -187,10 +187,12 @@ void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t cons
     width = snprintf(text, sizeof(text),
                      " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s%s",
                      what, loss, exp(loss > 20 ? 20 : loss), bits, pair);
-    print_rule(width);
-    printf("%s\n", text);
-    print_rule(width);
-    fflush(stdout);
+    if (!outputs->silent) {
+        print_rule(width);
+        printf("%s\n", text);
+        print_rule(width);
+        fflush(stdout);
+    }
     write_evaluation(outputs, iteration, consumed, set, loss);
     if (!isnan(pair_loss)) {
         snprintf(tag, sizeof(tag), "sop loss %s", set);

@@ -99,6 +99,8 @@ static int loop(struct train *t, struct error *err)
             return -1;
         if (train_evaluates_now(t) && train_evaluate_between(t, err) < 0)
             return -1;
+        if (train_ends_epoch(t) && train_log_fairseq_epoch(t, err) < 0)
+            return -1;
         progress = progress_of(t);
         if (saving_due(&t->saving, &progress) && look_before_save(t, err) < 0)
             return -1;

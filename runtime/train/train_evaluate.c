@@ -35,24 +35,31 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
         total /= (double)steps;
         pair_total /= (double)steps;
     }
-    if (t->prints && a->mlm.log_format == LOG_JSON)
-        return train_log_fairseq_valid(t, split, steps, total, clock_now() - began, err);
+    if (t->prints && a->mlm.log_format == LOG_JSON &&
+        train_log_fairseq_valid(t, split, steps, total, clock_now() - began, err) < 0)
+        return -1;
     if (t->prints)
         outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
                            total, a->binary_head ? pair_total : NAN);
     return 0;
 }
 
+int train_ends_epoch(const struct train *t)
+{
+    struct masked *masked = train_masked(t, DATASET_TRAIN);
+
+    return masked && train_data_step(t) % masked_steps(masked) == 0;
+}
+
 /* fairseq's recipe also validates after each epoch. */
 int train_evaluates_now(const struct train *t)
 {
     const struct arguments *a = t->a;
-    struct masked *masked = train_masked(t, DATASET_TRAIN);
 
     if (!t->feeds.loaders[DATASET_VALID] || a->eval_iters == 0)
         return 0;
-    return t->iteration % a->eval_interval == 0 || (masked && a->mlm.recipe == RECIPE_FAIRSEQ &&
-                                                    train_data_step(t) % masked_steps(masked) == 0);
+    return t->iteration % a->eval_interval == 0 ||
+           (a->mlm.recipe == RECIPE_FAIRSEQ && train_ends_epoch(t));
 }
 
 int train_evaluate_between(struct train *t, struct error *err)
@@ -82,6 +89,8 @@ int train_evaluate_end(struct train *t, struct error *err)
     snprintf(what, sizeof(what), "iteration %" PRId64 " on validation set", t->iteration);
     if (t->a->eval_iters > 0 && t->feeds.loaders[DATASET_VALID] && t->evaluated != t->iteration &&
         evaluate(t, DATASET_VALID, what, err) < 0)
+        return -1;
+    if (train_log_fairseq_epoch(t, err) < 0)
         return -1;
     snprintf(what, sizeof(what), "iteration %" PRId64 " on test set", t->iteration);
     return t->a->eval_iters > 0 && t->feeds.loaders[DATASET_TEST]

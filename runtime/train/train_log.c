@@ -64,6 +64,36 @@ static int count_steps(struct train *t, int64_t first, int64_t steps, enum datas
     return 0;
 }
 
+static struct epoch_sums sums_of(const struct step_state *state, const struct fairseq_line *line)
+{
+    return (struct epoch_sums){
+        .loss = state->loss_total - state->pair_total,
+        .weight = state->weight_total,
+        .norm = state->norm_total,
+        .taken = (double)state->taken,
+        .clipped = (double)state->clipped,
+        .seconds = line->seconds,
+        .tokens = line->tokens,
+        .sentences = line->sentences,
+        .steps = line->steps,
+    };
+}
+
+static struct epoch_sums add_sums(struct epoch_sums a, struct epoch_sums b, int sign)
+{
+    return (struct epoch_sums){
+        .loss = a.loss + sign * b.loss,
+        .weight = a.weight + sign * b.weight,
+        .norm = a.norm + sign * b.norm,
+        .taken = a.taken + sign * b.taken,
+        .clipped = a.clipped + sign * b.clipped,
+        .seconds = a.seconds + sign * b.seconds,
+        .tokens = a.tokens + sign * b.tokens,
+        .sentences = a.sentences + sign * b.sentences,
+        .steps = a.steps + sign * b.steps,
+    };
+}
+
 static int log_fairseq(struct train *t, const struct log_line *log, const struct step_state *state,
                        double seconds, struct error *err)
 {
@@ -85,31 +115,92 @@ static int log_fairseq(struct train *t, const struct log_line *log, const struct
     line.scale = t->a->fp16 ? state->loss_scale : 0;
     line.train_wall = t->train_seconds;
     line.wall = clock_now() - t->began;
+    t->epoch = add_sums(t->epoch, sums_of(state, &line), 1);
     fairseq_line_format(&line, (double)time(NULL), text, sizeof(text));
     outputs_line(&t->outputs, text);
     return 0;
+}
+
+/* The epoch of the last step. */
+static int current_epoch(struct train *t, int64_t *epoch, struct error *err)
+{
+    struct fairseq_line now = {0};
+
+    if (count_steps(t, train_data_step(t) - (t->iteration > 0), t->iteration > 0, DATASET_TRAIN,
+                    &now, err) < 0)
+        return -1;
+    *epoch = now.epoch;
+    return 0;
+}
+
+int train_log_fairseq_epoch(struct train *t, struct error *err)
+{
+    int64_t steps = t->iteration - t->logged;
+    struct fairseq_line line = {0};
+    struct epoch_sums part, all;
+    struct step_state state;
+    char text[1024];
+
+    if (!t->prints || t->a->mlm.log_format != LOG_JSON || !train_masked(t, DATASET_TRAIN))
+        return 0;
+    if (engine_state(t->engine, &state, 0, err) < 0 ||
+        count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0 ||
+        current_epoch(t, &line.epoch, err) < 0)
+        return -1;
+    line.seconds = steps > 0 ? clock_now() - t->interval_began : 0;
+    part = sums_of(&state, &line);
+    all = add_sums(t->epoch, part, 1);
+    if (all.steps <= 0)
+        return 0;
+    line.train_wall = t->train_seconds + line.seconds;
+    line.wall = clock_now() - t->began;
+    line.loss = all.loss / all.weight;
+    line.seconds = all.seconds;
+    line.tokens = all.tokens;
+    line.sentences = all.sentences;
+    line.steps = all.steps;
+    line.updates = state.adam_step;
+    line.lr = state.lr;
+    line.norm = all.norm / all.taken;
+    line.clipped = t->a->rules.clip <= 0 ? -1 : all.clipped / all.taken;
+    line.scale = t->a->fp16 ? state.loss_scale : 0;
+    t->epoch = add_sums((struct epoch_sums){0}, part, -1);
+    fairseq_line_epoch(&line, (double)time(NULL), text, sizeof(text));
+    outputs_line(&t->outputs, text);
+    return 0;
+}
+
+/* fairseq's batches of an evaluation: of all ranks together, but of one micro-batch each. */
+static int64_t evaluated_batches(struct train *t, enum dataset_split split, int64_t steps)
+{
+    struct masked *masked = train_masked(t, split);
+    int64_t ranks = t->a->layout.dp, most, all;
+
+    if (!masked)
+        return steps;
+    most = steps * (masked_slots(masked) / ranks);
+    all = (masked_counts(masked).batches + ranks - 1) / ranks;
+    return all < most ? all : most;
 }
 
 int train_log_fairseq_valid(struct train *t, enum dataset_split split, int64_t steps, double loss,
                             double seconds, struct error *err)
 {
     struct fairseq_line line = {0};
-    struct fairseq_line now = {0};
+    int valid = split == DATASET_VALID, first = t->best_count == 0;
     char text[1024];
 
-    if (count_steps(t, 0, steps, split, &line, err) < 0 ||
-        count_steps(t, train_data_step(t) - (t->iteration > 0), t->iteration > 0, DATASET_TRAIN,
-                    &now, err) < 0)
+    if (count_steps(t, 0, steps, split, &line, err) < 0 || current_epoch(t, &line.epoch, err) < 0)
         return -1;
-    line.epoch = now.epoch;
+    line.steps = evaluated_batches(t, split, steps);
     line.loss = loss;
     line.seconds = seconds;
     line.updates = t->iteration;
-    if (split == DATASET_VALID && (t->best_count++ == 0 || loss < t->best))
+    if (valid && (t->best_count++ == 0 || loss < t->best))
         t->best = loss;
-    fairseq_line_valid(&line, split == DATASET_VALID ? "valid" : "test",
-                       split == DATASET_VALID ? t->best : NAN, (double)time(NULL), text,
-                       sizeof(text));
+    /* Like fairseq, which knows a best loss only after the first checkpoint. */
+    fairseq_line_valid(&line, valid ? "valid" : "test", valid && !first ? t->best : NAN,
+                       (double)time(NULL), text, sizeof(text));
     outputs_line(&t->outputs, text);
     return 0;
 }

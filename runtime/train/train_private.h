@@ -12,6 +12,14 @@
 #include "standstill.h"
 #include "train.h"
 
+/* Sums over the steps of an epoch so far, for fairseq's line at its end. Those of steps that belong
+ * to the epoch before are subtracted. */
+struct epoch_sums {
+    double loss, weight, norm, taken, clipped; /* as in struct step_state */
+    double seconds, tokens, sentences;
+    int64_t steps;
+};
+
 /* A run of this rank. */
 struct train {
     const struct arguments *a;
@@ -34,6 +42,7 @@ struct train {
     int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
     double best;          /* lowest validation loss */
     int64_t best_count;   /* evaluations so far */
+    struct epoch_sums epoch;
     struct standstill standstill;
     struct rank_times rank_times;
 };
@@ -49,6 +58,9 @@ int train_leave_mark(const struct train *train, const char *name, struct error *
 /* Log the steps since the last log line; 'batch' is the batch size of the last one. */
 int train_log_steps(struct train *train, int64_t batch, struct error *err);
 
+/* Log the epoch that ends here, or the run, in fairseq's format (--log-format json). */
+int train_log_fairseq_epoch(struct train *train, struct error *err);
+
 /* Log an evaluation of 'steps' steps in fairseq's format. */
 int train_log_fairseq_valid(struct train *train, enum dataset_split split, int64_t steps,
                             double loss, double seconds, struct error *err);
@@ -56,6 +68,9 @@ int train_log_fairseq_valid(struct train *train, enum dataset_split split, int64
 /* An error if the last 'limit' steps changed no weight: a run that no longer makes progress must
  * not occupy its GPUs. */
 int train_check_standstill(const struct train *train, int64_t limit, struct error *err);
+
+/* Was this step the last of an epoch of a masked language model's data? */
+int train_ends_epoch(const struct train *train);
 
 /* Is validation due after this step? */
 int train_evaluates_now(const struct train *train);

@@ -42,6 +42,17 @@ is "$(values wpb) $(values num_updates) $(values gnorm)" "402.8 455.8 4 8 1.752 
 # Weighted by tokens: (60 * 8.2198 + 49 * 8.2729 + 73 * 8.1682 + 55 * 8.0989) / 237
 is "$(values loss)" "8.187 7.784" "  and the loss of all tokens"
 
+# Into the second epoch: the lines at the end of an epoch and of the run, also in the other outputs.
+train 1 "${model[@]}" --max-sentences 16 --update-freq 2 --max-update 14 --log-interval 5 --metrics-file metrics
+is "$(values train_loss) $(values train_gnorm) $(values train_wpb) $(values train_bsz) $(values train_clip) $(values train_lr)" \
+    "7.63 6.842 1.253 1.063 1525.7 1607 30.6 28 100 50 0.003 0.00225" "fairseq's lines of epochs" || diag "$(tail -n 3 out)"
+is "$(values valid_loss) $(values valid_wpb) $(values valid_bsz) $(values valid_best_loss)" "6.83 6.697 630.5 630.5 12 12 6.697" \
+    "  and of validation"
+is "$(grep -o '| [a-z_]* | {"epoch": [0-9]' out | tr -d '|{\n"' | xargs)" \
+    "train_inner epoch: 1 train_inner epoch: 1 valid epoch: 1 train epoch: 1 train_inner epoch: 2 valid epoch: 2 train epoch: 2 test epoch: 2" \
+    "  in its order"
+is "$(grep -c '"set":"validation"' metrics) $(grep -c 'validation loss at' out)" "2 0" "  --metrics-file has the validation, too"
+
 # The same data in Megatron's lines.
 train 1 "${model[@]}" --max-sentences 8 --max-update 2 --log-format megatron
 like "$(grep 'iteration  *1/' out)" 'lm loss: 5.697564E\+00' "Megatron's line: the loss in nats"
@@ -73,7 +84,7 @@ network=(--masked-lm --num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-
 small=("${network[@]}" --max-sentences 16 --eval-iters 0 --update-freq 2)
 train 1 "${small[@]}" --load ck --max-update 16 || diag "$(tail -n 3 out)"
 is "$first $(values loss)" "$expected" "a resumed run continues with the same losses"
-like "$(tail -n 1 out)" '"epoch": 2, "update": 1\.' "  in the second epoch"
+like "$(grep train_inner out | tail -n 1)" '"epoch": 2, "update": 1\.' "  in the second epoch"
 
 # fp16 weights without a copy in fp32, emulated here: every update rounds them.
 half=("${small[@]}" --memory-efficient-fp16 --log-format megatron --max-update 6)
@@ -100,6 +111,8 @@ train 1 "${half[@]}" --load half
 is "$first $(nats)" "$expected" "  a resumed run continues with the same losses"
 
 # Masks by option.
+train 1 "${model[@]}" --max-sentences 8 --max-update 1 --eval-iters 0 --mask-prob .4
+is "$(values loss | wc -w)" 1 "more masked tokens: memory is planned for them" || diag "$(tail -n 3 out)"
 train 1 "${model[@]}" --max-sentences 8 --max-update 1 --eval-iters 0 --masking fairseq-main
 unlike "$(values loss)" '^8.22$' "other draws, other masks"
 hf=(--max-sentences 8 --eval-iters 0 --masking huggingface)
@@ -211,11 +224,16 @@ fails() { # MESSAGE, then options
 small=(--masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --position-offset 2)
 cp -r "$golden/data-bin" bin
 head -n 100 "$golden/data-bin/dict.txt" >bin/dict.txt
-"$megatron" train "${recipe[@]}" --max-sentences 8 --max-update 2 --device cpu "${small[@]}" --data-path bin >out 2>&1
-like "$(cat out)" 'outside the vocabulary of 105; the data was made with another dict.txt' "a dict.txt that does not fit the data"
+fails 'train.bin contains token [0-9]+ \(sequence [0-9]+\), but the vocabulary has 105 tokens \(from bin/dict.txt\); the data were made with another' \
+    "${small[@]}" --data-path bin
 fails 'dict.txt has 305 ids, the model only 200' "${small[@]}" --vocab-size 200 --data-path "$golden/data-bin"
 rm bin/dict.txt
 fails 'the mask token is unknown: there is no dict.txt' "${small[@]}" --vocab-size 305 --data-path bin
+fails '--data-path=none: there is no such directory; check the path' "${small[@]}" --data-path none
+echo '{"text": "the dogs sit"}' >d.jsonl
+"$megatron" preprocess --input d.jsonl --output-prefix causal --append-eod >log 2>&1 || diag "$(cat log)"
+fails "causal_text_document.bin: its documents end with token 50256, .*; make it with .*--tokenizer-type FairseqBPE" "${small[@]}" \
+    --tokenizer-type FairseqBPE --train-data-path causal_text_document --eval-iters 0
 fails 'has no token <mask> or \[MASK\]' "${small[@]}" --tokenizer-type GPT2BPETokenizer --data-path bin
 fails 'is not a directory; a masked language model reads train.bin' "${small[@]}" --data-path "$golden/data-bin/train" \
     --vocab-size 305 --mask-id 304
@@ -233,7 +251,9 @@ fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq
 fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data fairseq --vocab-size 305 --mask-id 304 --mock-data
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
 fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
-    --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path "$golden/data-bin/valid" --vocab-size 400
+    --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path bin/valid --vocab-size 400
+fails '--data-path=bin is a directory, but BERT.s samples are made from sentences: .*, or use --bert-no-binary-head' "${small[@]}" \
+    --bert-binary-head --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path bin --vocab-size 400
 fails '--mask-whole-words needs to know where words begin' "${small[@]}" --mask-whole-words --data-path "$golden/data-bin"
 hf=("${small[@]}" --masking huggingface --vocab-size 305 --mask-id 304)
 fails 'the spaces between words, which BertWordPieceLowerCase does not keep; use --tokenizer-type FairseqBPE' "${hf[@]}" \
