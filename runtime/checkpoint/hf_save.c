@@ -83,9 +83,15 @@ static int save_parts(const struct hf_files *files, const struct model_config *c
 {
     const struct parameters *p = model_parameters_of(model);
     size_t size = type_size(config->type);
-    char *host = copy_weights(config, model, device, err);
-    int rc = host ? 0 : -1;
+    int mine = 0, rc;
+    char *host;
 
+    for (int i = 0; i < p->count; i++)
+        mine += is_mine(parallel, &p->list[i]);
+    if (mine == 0)
+        return 0;
+    host = copy_weights(config, model, device, err);
+    rc = host ? 0 : -1;
     for (int i = 0; i < p->count && rc == 0; i++)
         if (is_mine(parallel, &p->list[i])) {
             char *weights = host + (size_t)p->list[i].offset * size;

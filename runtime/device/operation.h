@@ -465,7 +465,7 @@ struct adam_shape {
 struct adam_operands {
     const void *grad;
     float *master, *moment1, *moment2;
-    void *weights; /* the copy that kernels read; NULL if that is 'master' itself (fp32) */
+    void *weights; /* the copy that kernels read; NULL if that is 'master' itself or in fp8 */
     const struct step_state *state;
     struct operand_scale weights_scale;
 };

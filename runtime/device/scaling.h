@@ -99,6 +99,19 @@ SCALING_FUNCTION int64_t scaling_place(enum scaled_part part, int64_t rows, int6
                : row / SCALING_BLOCK * scaling_square_line(depth) + at / SCALING_BLOCK;
 }
 
+/* Store 1 / scale of the square at (row, at). What a line is padded with is never used, but may be
+ * read, so the last square of a line clears it. */
+SCALING_FUNCTION void scaling_put_square(float *inverse, int64_t rows, int64_t depth, int64_t row,
+                                         int64_t at, float scale)
+{
+    float *place = inverse + scaling_place(SCALED_SQUARES, rows, depth, row, at);
+    int64_t rest = scaling_square_line(depth) - depth / SCALING_BLOCK;
+
+    *place = 1.0f / scale;
+    for (int64_t i = 1; i <= rest && at + SCALING_BLOCK == depth; i++)
+        place[i] = 0;
+}
+
 /* The square that element 'at' of a weight with 'depth' columns, row by row, belongs to. */
 SCALING_FUNCTION int64_t scaling_square(int64_t depth, int64_t at)
 {

@@ -102,7 +102,7 @@ int model_casts_late(const struct model *m)
 struct device_plan *model_plan_cast(struct model *m, int tensor, int64_t first, int64_t count,
                                     struct error *err)
 {
-    int64_t cols = count % 256 == 0 ? 64 : 16;
+    int64_t cols = count % 256 == 0 ? 64 : 32;
     struct operation op = {
         .kind = OPERATION_QUANTIZE,
         .quantize = {.rows = count / cols, .cols = cols, .from = TYPE_FP32, .to = TYPE_E4M3}};

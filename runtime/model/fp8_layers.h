@@ -3,9 +3,10 @@
  * their tensors, and the casts of a pass.
  *
  * Weights are cast once per step, by the forward pass of its first micro-batch. With 'gather' those
- * of the forward products are in fp8 already: whoever updates the master weights casts its shards
- * (model_cast), and that pass only transposes them. Inputs and
- * gradients are cast where a product needs them, and their fp8 copies live until the next product;
+ * of the forward products are in fp8 already: the optimizer casts its shards of the master weights
+ * (model_cast), and that pass only transposes them.
+ *
+ * Inputs and gradients are cast where a product needs them, and their fp8 copies live until the next product;
  * only the output of a norm that casts it (struct block) and the transposed values of GELU are kept
  * in fp8 from the forward to the backward pass. With blockwise scaling no norm casts its output:
  * the transposed values of wgrad are rounded from those in bf16, not from the fp8 ones of the

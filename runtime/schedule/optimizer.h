@@ -66,9 +66,8 @@ void optimizer_settle(struct optimizer *optimizer);
 /* Reset the logged counters. */
 void optimizer_reset_log(struct optimizer *optimizer);
 
-/* Between steps: put all weights in fp32 into model_start_weights, as they were before
- * optimizer_start; waits. For models that keep weights in fp8: others have them in their own type.
- * Collective. */
+/* Between steps: put the master weights of all ranks, as they are now, into model_start_weights;
+ * waits. For models that keep weights in fp8: others have them in their own type. Collective. */
 int optimizer_export(struct optimizer *optimizer, struct error *err);
 
 /* Between steps: put the sum of squares of all weights into the state's norm_squared. */

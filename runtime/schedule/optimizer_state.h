@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arrays of the optimizer for this rank's shards: two moments and, if the weights are not fp32,
- * master weights. The first 'hosted' elements of each may be in host memory (see offload.h), the
+/* The arrays of the optimizer for this rank's shards: two moments and, if the weights are not fp32
+ * or some are kept in fp8, master weights. The first 'hosted' elements of each may be in host memory (see offload.h), the
  * others are on the device. */
 #ifndef MEGATRON_OPTIMIZER_STATE_H
 #define MEGATRON_OPTIMIZER_STATE_H

@@ -84,10 +84,13 @@ static int64_t usual_masked(const struct arguments *a)
     double share = a->mlm.mask_prob, tokens = (double)a->seq_length;
     double deviation = sqrt(tokens * share * (1 - share) / (double)a->micro_batch_size);
 
-    if (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words)
+    if (!(share > 0 && share < 1))
+        return a->seq_length;
+    if (arguments_use_bert(a) ||
+        (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words))
         return (int64_t)ceil(tokens * share - 1e-6) + 1;
     /* Rows are packed for the case that all of their tokens are selected. */
-    if (a->mlm.pack || !(share > 0 && share < 1))
+    if (a->mlm.pack)
         return a->seq_length;
     return (int64_t)ceil(tokens * share + (a->mlm.whole_words ? 16 : 8) * deviation) + 1;
 }

@@ -13,6 +13,9 @@ int arguments_masked_preset(struct arguments *arguments, const struct options_re
 /* Check the options of masked language models and set those that were not given. */
 int arguments_masked(struct arguments *arguments, struct error *err);
 
+/* Are the samples BERT's? Those never have more masked tokens than their share. */
+int arguments_use_bert(const struct arguments *arguments);
+
 /* --recipe and the data of masked language models: 'begin' sets the defaults of a recipe, before
  * anything else; 'files' asks dict.txt or the tokenizer for the vocabulary and its special tokens;
  * 'end' checks the rest, when the layout is known. */

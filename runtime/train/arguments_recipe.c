@@ -149,7 +149,7 @@ static int explain_data(const struct arguments *a, struct error *err)
                      "tokenizer that made it (--tokenizer-type), or --mask-id");
 }
 
-static int is_bert(const struct arguments *a)
+int arguments_use_bert(const struct arguments *a)
 {
     return a->mlm.data_kind == MASKED_BERT ||
            (a->mlm.data_kind == MASKED_AUTO && a->binary_head && !a->mock_data);
@@ -202,7 +202,7 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     a->mlm.data.sep = (int32_t)find_token(tokenizer, "[SEP]", "</s>");
     pad = find_token(tokenizer, "<pad>", "[PAD]");
     bos = find_token(tokenizer, "<s>", "[CLS]");
-    if (pad < 0 || bos < 0 || (a->mlm.data.sep < 0 && is_bert(a)))
+    if (pad < 0 || bos < 0 || (a->mlm.data.sep < 0 && arguments_use_bert(a)))
         return error_set(
             err,
             "%s has no token %s, which samples of a masked language model need; use another one",
@@ -310,7 +310,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
                                         "random-token-prob",
                                         "calculate-per-token-loss"};
 
-    if (!is_bert(a)) {
+    if (!arguments_use_bert(a)) {
         /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
         if (a->binary_head && a->mlm.data_kind != MASKED_AUTO)
             return error_set(err, "the binary head needs pairs of sentences; use --masked-data "
@@ -409,7 +409,7 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
         return -1;
     d->pack = a->mlm.pack;
     d->most_selected = a->masked_max;
-    d->bert = is_bert(a);
+    d->bert = arguments_use_bert(a);
     d->binary = a->binary_head;
     d->short_probability = a->mlm.short_seq_prob;
     d->break_mode = (enum break_mode)a->mlm.break_mode;

@@ -45,14 +45,14 @@ near "data-parallel: losses within 0.1 %" 0.001
 
 # --- Weights in fp8 only, cast from shards of fp32 master weights: without the option they are cast from fp32, too.
 expected=$losses
-train 2 "${llama[@]}" "${history[@]}" --train-iters 4 --fp8-param-gather --ddp-bucket-size 5000
+train 2 "${llama[@]}" "${history[@]}" --train-iters 4 --fp8-param-gather --ddp-bucket-size 5000 --random-order
 is "$losses" "$expected" "data-parallel, weights in fp8 only: the same losses"
 like "$(cat "$scratch/out")" '> fp8: weights are kept and gathered in e4m3' "  the start-up lines"
 while read -r ranks layout; do
-    for gather in "" --fp8-param-gather; do
+    for gather in "" "--fp8-param-gather --random-order"; do
         expected=$losses
         # shellcheck disable=SC2086
-        train "$ranks" "${gpt[@]}" --fp8-format e4m3 --fp8-recipe tensorwise --train-iters 4 $layout --save-hf "$scratch/hf$gather" $gather
+        train "$ranks" "${gpt[@]}" --fp8-format e4m3 --fp8-recipe tensorwise --train-iters 4 $layout --save-hf "$scratch/hf${gather%% *}" $gather
     done
     is "$losses" "$expected" "tensorwise, ${layout//--/}: the same losses" || diag "$(tail -n 3 "$scratch/out")"
     cmp "$scratch"/hf{,--fp8-param-gather}/model.safetensors

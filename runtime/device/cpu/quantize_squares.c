@@ -53,10 +53,10 @@ static void invert(const struct quantize_squares_shape *s,
     for (int64_t r = 0; r < s->rows; r += SCALING_BLOCK)
         for (int64_t c = 0; c < s->cols; c += SCALING_BLOCK) {
             float amax = o->squares[scaling_square(s->cols, r * s->cols + c)];
-            float inverse = 1.0f / scaling_block_factor(amax, SCALING_E4M3_MAX);
+            float scale = scaling_block_factor(amax, SCALING_E4M3_MAX);
 
-            o->inverse[scaling_place(SCALED_SQUARES, s->rows, s->cols, r, c)] = inverse;
-            o->columns_inverse[scaling_place(SCALED_SQUARES, s->cols, s->rows, c, r)] = inverse;
+            scaling_put_square(o->inverse, s->rows, s->cols, r, c, scale);
+            scaling_put_square(o->columns_inverse, s->cols, s->rows, c, r, scale);
         }
 }
 

@@ -144,19 +144,6 @@ __device__ uint32_t cast_vectors(const float v[THREAD_ROWS][VECTOR], const outpu
     return max(max(of_row[0], of_row[1]), max(of_row[2], of_row[3]));
 }
 
-/* The inverse of the scale of the square at (row, col) of a factor (rows, depth). The line's
- * padding is never used, but may be read. */
-__device__ inline void store_square(float *inverse, int64_t rows, int64_t depth, int64_t row,
-                                    int64_t col, float scale)
-{
-    const int64_t at = scaling_place(SCALED_SQUARES, rows, depth, row, col);
-    const int64_t rest = scaling_square_line(depth) - depth / SCALING_BLOCK;
-
-    inverse[at] = 1.0f / scale;
-    for (int64_t i = 1; i <= rest && col + SCALING_BLOCK == depth; i++)
-        inverse[at + i] = 0;
-}
-
 /* Cast a tile with one scale. */
 template <__nv_fp8_interpretation_t KIND>
 __device__ uint32_t cast_square(const float v[THREAD_ROWS][VECTOR], const outputs &o,
@@ -181,9 +168,9 @@ __device__ uint32_t cast_square(const float v[THREAD_ROWS][VECTOR], const output
     __syncthreads(); /* the next tile writes there */
     scale = factor<KIND>(largest);
     if (threadIdx.x == 0 && o.rows)
-        store_square(o.inverse, o.row_count, o.col_count, at.row, at.col, scale);
+        scaling_put_square(o.inverse, o.row_count, o.col_count, at.row, at.col, scale);
     if (threadIdx.x == 0 && o.columns)
-        store_square(o.columns_inverse, o.col_count, o.row_count, at.col, at.row, scale);
+        scaling_put_square(o.columns_inverse, o.col_count, o.row_count, at.col, at.row, scale);
 #pragma unroll
     for (int r = 0; r < THREAD_ROWS; r++) {
         bytes[r] = to_fp8<KIND>(v[r], scale);

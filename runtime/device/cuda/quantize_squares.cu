@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(THREADS)
 
     if (row >= s.rows)
         return;
-    const float inverse = 1.0f / scaling_block_factor(o.squares[i], SCALING_E4M3_MAX);
+    const float scale = scaling_block_factor(o.squares[i], SCALING_E4M3_MAX);
 
-    o.inverse[scaling_place(SCALED_SQUARES, s.rows, s.cols, row, col)] = inverse;
-    o.columns_inverse[scaling_place(SCALED_SQUARES, s.cols, s.rows, col, row)] = inverse;
+    scaling_put_square(o.inverse, s.rows, s.cols, row, col, scale);
+    scaling_put_square(o.columns_inverse, s.cols, s.rows, col, row, scale);
 }
 
 } // namespace

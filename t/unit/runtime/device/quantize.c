@@ -587,7 +587,7 @@ static void test_parts(int64_t first, int64_t second)
         float scale = scaling_factor(largest, 448, 0, 1);
 
         for (int part = 0; part < 2; part++) {
-            int64_t cols = counts[part] % 256 == 0 ? 64 : 16, at = part * first;
+            int64_t cols = counts[part] % 256 == 0 ? 64 : 32, at = part * first;
             struct operation op = {
                 .kind = OPERATION_QUANTIZE,
                 .quantize = {counts[part] / cols, cols, .from = TYPE_FP32, .to = TYPE_E4M3}};

@@ -578,7 +578,7 @@ static void run_part(const struct squares *s, enum squares_part part, int64_t fi
     plan_destroy(p);
 }
 
-/* Elements, scales and amaxes that are wrong. */
+/* Elements, scales, the padding of their lines, and amaxes that are wrong. */
 static int64_t wrong_squares(const struct squares *s)
 {
     int64_t total = s->rows * s->cols, across = s->cols / SIDE, wrong = 0;
@@ -603,8 +603,25 @@ static int64_t wrong_squares(const struct squares *s)
             wrong += inverse[r / SIDE * line + c / SIDE] != 1 / scale ||
                      columns[c / SIDE * turned_line + r / SIDE] != 1 / scale;
         }
+    for (int64_t r = 0; r < s->rows / SIDE; r++)
+        for (int64_t i = across; i < line; i++)
+            wrong += inverse[r * line + i] != 0;
+    for (int64_t c = 0; c < across; c++)
+        for (int64_t i = s->rows / SIDE; i < turned_line; i++)
+            wrong += columns[c * turned_line + i] != 0;
     free(out), free(inverse), free(columns);
     return wrong + (amax != most);
+}
+
+static float *upload_nan(int64_t count)
+{
+    float *host = malloc((size_t)count * sizeof(*host)), *there;
+
+    for (int64_t i = 0; i < count; i++)
+        host[i] = NAN;
+    there = upload(host, (size_t)count * sizeof(*host));
+    free(host);
+    return there;
 }
 
 /* A weight in two parts, whose border is within a row. */
@@ -618,8 +635,8 @@ static void test_squares(int64_t rows, int64_t cols, int64_t border)
     s.squares_d = upload(s.amax, squares * one);
     s.amax_d = upload(s.amax, one);
     s.out_d = allocate((size_t)total);
-    s.inverse_d = allocate(one * (size_t)scaling_count(SCALED_SQUARES, rows, cols));
-    s.columns_inverse_d = allocate(one * (size_t)scaling_count(SCALED_SQUARES, cols, rows));
+    s.inverse_d = upload_nan(scaling_count(SCALED_SQUARES, rows, cols));
+    s.columns_inverse_d = upload_nan(scaling_count(SCALED_SQUARES, cols, rows));
     for (int64_t i = 0; i < total; i++) /* squares of different magnitudes */
         s.x.v[i] =
             (double)(float)ldexp(s.x.v[i], -(int)(i / cols / SIDE * 3 + i % cols / SIDE * 2));
