@@ -10,8 +10,9 @@
 #
 #   ParallelCluster, head node    builds, adds the plugin's line to plugstack.conf last, and reconfigures Slurm.
 #                                 /opt/slurm is exported to all nodes, so that this one build serves all of them.
-#   ParallelCluster, other nodes  prepares what is local: Enroot, its EFA hook, the path. Writes nothing shared, so
-#                                 that many nodes can boot at once.
+#   ParallelCluster, other nodes  prepares what is local: the packages that the build needs to run, Enroot's
+#                                 configuration, its EFA hook, the path. Writes nothing shared, so that many nodes can
+#                                 boot at once.
 #   HyperPod, every node          builds (each has its own /opt/slurm); the controller also adds the line.
 #   node.sh --image               while an image (AMI) is built: only packages and what is local.
 #
@@ -100,6 +101,49 @@ build_packages() {
     fi
 }
 
+# The packages that contain the files whose names are on standard input, one per line.
+owners() {
+    if command -v dpkg-query >/dev/null; then
+        # With a merged /usr, dpkg may list a file under its old path.
+        sed 'p; s/^\/usr//' | sort -u | xargs -r -d '\n' dpkg-query -S 2>/dev/null | sed -n 's/^\([^ :]*\):.*/\1/p'
+    else
+        xargs -r -d '\n' rpm -qf --qf '%{NAME}\n' 2>/dev/null | grep -v ' '
+    fi || true
+}
+
+# Those of the packages named by the arguments that are installed, one per line.
+installed() {
+    if command -v dpkg-query >/dev/null; then
+        dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p'
+    else
+        rpm -q --qf '%{NAME}\n' "$@" 2>/dev/null | grep -v ' '
+    fi || true
+}
+
+# Nodes that do not build need the libraries of the build, but no compiler and no headers. The names of their packages
+# depend on the release of the system, so the head node records those that it uses. hwloc is opened with dlopen.
+record_packages() {
+    {
+        echo squashfs-tools
+        ! command -v apt-get >/dev/null || echo squashfuse
+        {
+            ldd "$prefix/bin/megatron" "$prefix"/lib/megatron/*.so 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p'
+            ldconfig -p | sed -n 's/^[[:space:]]*libhwloc\.so\.15 .* => //p'
+        } | sort -u | xargs -r -d '\n' readlink -f | owners
+    } | sort -u >"$work/packages"
+    put "$work/packages" "$prefix/share/megatron/packages" 644
+}
+
+# A node that cannot get them joins the cluster nevertheless: jobs that do not use megatron run there.
+install_recorded() {
+    local list=$prefix/share/megatron/packages wanted missing
+    [ "${MEGATRON_PACKAGES-}" != no ] && [ -s "$list" ] || return 0
+    mapfile -t wanted <"$list"
+    mapfile -t missing < <(installed "${wanted[@]}" | grep -vxF -f - "$list")
+    [ ${#missing[@]} -eq 0 ] || install_packages "${missing[@]}" ||
+        say "cannot install ${missing[*]}, which megatron needs on this node; let the node reach the package repositories, or use an AMI that contains them (image.yaml)"
+}
+
 # --- what every node has for itself ----------------------------------------------------------------
 
 # A file that differs is replaced as a whole: another process may be reading it.
@@ -138,6 +182,7 @@ build() {
     stamp="$(sha256sum <"$work/source.tar.xz" | cut -d' ' -f1) Slurm $release $*"
     if [ "$(cat "$prefix/.built" 2>/dev/null)" = "$stamp" ]; then
         say "$prefix is up to date"
+        record_packages
         return
     fi
     build_packages
@@ -150,6 +195,7 @@ build() {
         rm -f "$prefix/.built" &&
         make -s install || die "the build of $source failed; see the output of make above"
     cd /
+    record_packages
     echo "$stamp" >"$work/built"
     put "$work/built" "$prefix/.built" 644
     say "built for Slurm $release in $prefix"
@@ -206,6 +252,7 @@ head)
 compute | login)
     # The head is ready before other nodes boot. If it is not, the node works, without the plugin.
     [ -f "$plugin" ] || say "$plugin does not exist: the head node has not built it; see the output of node.sh there"
+    install_recorded
     prepare_node ;;
 worker | controller)
     build "$@"

@@ -190,7 +190,9 @@ static int lost(const struct star *star, int i, int number, struct error *err)
                         host);
     else
         error_set(err, "rank %d: rank %d%s%s has ended", star->rank, peer, on, host);
-    error_append(err, "; see the output of rank %d, and sacct for how it ended", peer);
+    /* Pods and mpirun on a workstation have no sacct. */
+    error_append(err, "; see the output of rank %d%s", peer,
+                 getenv("SLURM_JOB_ID") ? ", and sacct for how it ended" : "");
     if (err)
         err->code = ERROR_RANK;
     return STAR_LOST;

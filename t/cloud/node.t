@@ -63,6 +63,43 @@ ok "each has Enroot's hook and configuration" test -x "$work/c7/etc/enroot/hooks
 node LoginNode
 is "$rc" 0 "a login node" || diag "$out"
 
+# A node that does not build gets the packages of the build's libraries, and only those that it lacks.
+packages=$slurm/megatron/share/megatron/packages
+if command -v dpkg-query apt-get >/dev/null; then
+    mkdir "$work/fake"
+    cat >"$work/fake/dpkg-query" <<EOT
+#!/bin/sh
+for word; do grep -xF -e "\$word" "$work/installed"; done | sed 's/^/installed /'
+EOT
+    cat >"$work/fake/apt-get" <<EOT
+#!/bin/sh
+echo "\$*" >>"$work/apt"
+[ ! -e "$work/offline" ]
+EOT
+    chmod +x "$work/fake/"*
+    boots() { # NAME: the packages that the node asks for
+        : >"$work/apt"
+        try in_cluster env PATH="$work/fake:$PATH" MEGATRON_SLURM="$slurm" MEGATRON_ROOT="$work/$1" bash "$top/cloud/node.sh" "$work/megatron.tar.xz"
+        asked=$(sed -n 's/.* install //p' "$work/apt")
+    }
+    ok "the head node records the packages of the libraries" grep -qxE 'libc6' "$packages"
+    grep -vxE 'libc6|squashfs-tools' "$packages" >"$work/installed"
+    boots ComputeFleet
+    is "$rc $asked" "0 libc6 squashfs-tools" "a compute node installs those that it lacks" || diag "$out"
+    boots LoginNode
+    is "$rc $asked" "0 libc6 squashfs-tools" "so does a login node" || diag "$out"
+    touch "$work/offline"
+    boots ComputeFleet
+    is "$rc" 0 "one that cannot joins the cluster nevertheless"
+    like "$out" "cannot install libc6 squashfs-tools, which megatron needs" "and says so"
+    cp "$packages" "$work/installed"
+    boots ComputeFleet
+    is "$rc $(cat "$work/apt")" "0 " "a node made from an AMI that contains them asks for nothing" || diag "$out"
+    rm -f "$work/offline"
+else
+    skip "packages of nodes that do not build" "this system does not use dpkg"
+fi
+
 # Trouble: one line, and jobs run on.
 node Elsewhere
 is "$rc" 1 "an unknown kind of node is refused"

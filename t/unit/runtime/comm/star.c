@@ -103,10 +103,9 @@ static int names_host(const struct error *err)
     char host[256] = "", expected[512];
 
     gethostname(host, sizeof(host) - 1);
-    snprintf(
-        expected, sizeof(expected),
-        "rank 0: rank 3 on %.63s has ended; see the output of rank 3, and sacct for how it ended",
-        host);
+    snprintf(expected, sizeof(expected),
+             "rank 0: rank 3 on %.63s has ended; see the output of rank 3%s", host,
+             getenv("SLURM_JOB_ID") ? ", and sacct for how it ended" : "");
     return strcmp(err->text, expected) == 0;
 }
 
@@ -327,7 +326,10 @@ int main(void)
     world(GATHER, "five ranks meet and gather");
     world(ABSENT, "who does not come is named");
     world(FEW_FILES, "a limit of open files that is too low is named");
+    unsetenv("SLURM_JOB_ID");
     world(VANISH, "a rank that vanishes is noticed");
+    setenv("SLURM_JOB_ID", "1", 1);
+    world(VANISH, "in a job of Slurm, sacct is named");
     world(ABORT, "a reason to end reaches everyone");
     world(HOLD_UP, "and ends the wait for another one");
     world(STOP, "a rank that is only slow is not");
