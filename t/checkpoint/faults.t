@@ -482,10 +482,10 @@ like "$out" "exiting program at iteration $(cat run/latest_checkpointed_iteratio
 
 # SIGKILL at random times, during training and saving, until the run finishes.
 rm -rf run whole
-TRAIN_LIMIT=400 train 2 $t 2 --save whole --train-iters 300
+TRAIN_LIMIT=400 train 2 $t 2 --save whole --train-iters 120
 kills=0
 for ((try = 0; try < 40; try++)); do
-    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 300 --save run --load run \
+    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 120 --save run --load run \
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then
@@ -507,5 +507,5 @@ done
 diag "$kills kills, $((try + 1)) starts"
 ok "a run is killed" test $kills -ge 1
 ok "a run that was killed again and again ends" test $try -lt 40
-same whole/iter_0000300 run/iter_0000300 "with the same checkpoint"
+same whole/iter_0000120 run/iter_0000120 "with the same checkpoint"
 done_testing

@@ -12,7 +12,7 @@ fuzz_shortly() {
     rc=$?
     rm -f "$probe"
     [ $rc = 0 ] || skip_all "clang has no libFuzzer"
-    export FUZZ_SEED=1
+    export FUZZ_SEED=1 ASAN_OPTIONS=detect_leaks=1
     TRY_LIMIT=560 try "$top/t/campaign/$1" "${FUZZ_SECONDS:-10}"
     is "$rc" 0 "$2"
     diag "$out"
