@@ -130,8 +130,7 @@ static int run_mode(const struct plan_options *options, const struct options_res
                    ? -1
                    : rows_predict(options->rows, machines, stdout, err);
     if (options_given(result, "device"))
-        return error_set_code(err, ERROR_USAGE,
-                              "--device is for --calibrate; a plan needs no device, drop it");
+        return error_set_code(err, ERROR_USAGE, "--device is only used with --calibrate; drop it");
     return plan_layouts(options, result, machines, err);
 }
 

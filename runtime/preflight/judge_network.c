@@ -309,7 +309,7 @@ static void judge_all_reduce(const struct job *job, int r, struct findings *find
     if (m->comm_trouble[0])
         judge_say(findings, job->hosts[r], "collectives",
                   all_in_trouble(job) ? VERDICT_WARN : VERDICT_FAIL, "they work",
-                  "see the message; NCCL_DEBUG=INFO prints more", "rank %d: %s", r,
+                  "see the message; set NCCL_DEBUG=INFO for details", "rank %d: %s", r,
                   m->comm_trouble);
     if (m->all_reduce <= 0 || limit <= 0)
         return;

@@ -158,7 +158,7 @@ done <<END
 --rows $work/one.csv -- --swiglu|--rows takes everything from the file and prints CSV; drop --swiglu
 --calibrate $work/c.json --tokens 1B|--calibrate measures this machine and plans nothing; drop --tokens
 --calibrate $work/c.json --rows $work/one.csv|--calibrate measures this machine and plans nothing; drop --rows
---node p5 --device cpu|--device is for --calibrate; a plan needs no device, drop it
+--node p5 --device cpu|--device is only used with --calibrate; drop it
 END
 try "$megatron" plan --rows "$work/one.csv" --csv
 is "$rc" 0 "--rows with --csv, which it prints anyway, is taken"
