@@ -115,6 +115,7 @@ start_registry() {
     chmod 755 "$1"
     user=()
     [ "$(id -u)" != 0 ] || { user=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 "$1/home"; }
+    "${user[@]}" test -x "$top" || skip_all "an ordinary user cannot enter $top; run t/suite, which lets tests enter it"
     if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
         cp t/container/enroot "$1/bin/enroot"
         registry=docker://here#
