@@ -19,6 +19,8 @@ chmod 755 "$scratch/tree/t/some/"*
 try env -u MEGATRON_SANITIZED -u MEGATRON_REVEALED MEGATRON_BUILD="$scratch/build" "$scratch/tree/t/suite" -v
 is "$rc" 0 "a test starts a program of the tree as another user" || diag "$out"
 unlike "$out" "^secret" "the other user sees nothing beside the tree and the build" || diag "$out"
+try env -u MEGATRON_SANITIZED MEGATRON_TEST_LIMIT=x MEGATRON_BUILD="$scratch/build" "$scratch/tree/t/suite"
+like "$out" "timeout: invalid time interval .x" "MEGATRON_TEST_LIMIT limits each test"
 is "$(stat -c %a "$scratch")" 700 "outside of the tests nothing is open"
 is "$(ls "$scratch")" "$(printf 'build\nsecret\ntree')" "  or hidden"
 done_testing
