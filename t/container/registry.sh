@@ -158,7 +158,7 @@ image_cluster_up() {
 
 # The delay is that of the stand-in's imports.
 job_process() {
-    timeout -k 5 "$TRY_LIMIT" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
+    timeout -k 5 "$((TRY_LIMIT * patience))" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
 }
 
