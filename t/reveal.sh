@@ -21,7 +21,7 @@ reveal_tree() {
     local closed behind directory
     closed=$(closed_to "$1") && [ "$closed" != "$top" ] || return 0
     behind=$(TMPDIR='' mktemp -d) || return 1
-    mount --bind "$closed" "$behind" && mount -t tmpfs -o mode=755 tmpfs "$closed" || return 1
+    mount --rbind "$closed" "$behind" && mount -t tmpfs -o mode=755 tmpfs "$closed" || return 1
     for directory in "$top" "${@:2}"; do
         [[ $directory/ == "$closed"/* && ! -e $directory && -d $behind${directory#"$closed"} ]] || continue
         mkdir -p "$directory" && mount --rbind "$behind${directory#"$closed"}" "$directory" || return 1
