@@ -24,6 +24,8 @@ fi
 export MEGATRON_TEST_ENROOT=${MEGATRON_TEST_ENROOT-}
 tap_count=0
 tap_failed=0
+# Whoever lets a test take longer than usual lets its commands take longer, too.
+patience=$(((${MEGATRON_TEST_LIMIT:-600} + 599) / 600))
 
 # ok NAME [COMMAND...]: passes if the command succeeds (without a command: if the last one did). If it
 # fails and the test defines a function on_failure, that is called to print more.
@@ -63,7 +65,7 @@ unlike() {
 # try COMMAND...: run it, for at most TRY_LIMIT seconds (180). Its output is in $out, its exit status in
 # $rc. The command may also be in_cluster or as_user.
 try() {
-    local limit=${TRY_LIMIT:-180}
+    local limit=$((${TRY_LIMIT:-180} * patience))
     tried=$*
     case $1 in
     in_cluster | as_user)
@@ -86,7 +88,7 @@ forget_waiting() {
 
 # wait_until SECONDS COMMAND...: repeat the command until it succeeds; fail after SECONDS.
 wait_until() {
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + $1 * patience))
     shift
     until "$@" 2>/dev/null; do
         [ $SECONDS -lt $end ] || return 1

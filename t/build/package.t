@@ -109,6 +109,10 @@ try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb
 is "$rc $(grep '^got' "$tree/_build/quickstart.log")" "0 got --tarball _packages/megatron-2.0.tar.xz --output _packages --format deb" \
     "quickstart packages the tarball that it has made" || diag "$out"
 like "$out" "^ +no CUDA toolkit \(nvcc\): no package for GPUs$" "and says that there is no package for GPUs"
+printf '#!/bin/sh\nfor name; do :; done; echo "$name" >>%s/asked; echo installed\n' "$scratch" >"$scratch/bin/dpkg-query"
+try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --host arm64
+is "$rc $(grep -c '^debhelper$' "$scratch/asked") $(grep -E '^lib|^slurm' "$scratch/asked")" "0 1 " \
+    "for another architecture quickstart does not install this one's libraries in place of that one's" || diag "$out"
 
 # packaging/build --directory, with a stand-in for dpkg-buildpackage.
 mkdir -p "$scratch/megatron-2.0/packaging/debian"

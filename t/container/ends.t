@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.." || exit 1
 . t/tap.sh
 . t/container/registry.sh
 registry_up
-image_cluster_up --nodes 4 --gpus 0 --plugin-args "$image_arguments"
+image_cluster_up --nodes 4 --gpus 0 --conf SlurmdTimeout=5 --plugin-args "$image_arguments"
 image=--megatron-image=${registry}small:1
 containers() {
     local node

@@ -115,6 +115,7 @@ start_registry() {
     chmod 755 "$1"
     user=()
     [ "$(id -u)" != 0 ] || { user=(setpriv --reuid=65534 --regid=65534 --clear-groups); chown 65534:65534 "$1/home"; }
+    "${user[@]}" test -x "$top" || skip_all "an ordinary user cannot enter $top; run t/suite, which lets tests enter it"
     if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
         cp t/container/enroot "$1/bin/enroot"
         registry=docker://here#
@@ -157,7 +158,7 @@ image_cluster_up() {
 
 # The delay is that of the stand-in's imports.
 job_process() {
-    timeout -k 5 "$TRY_LIMIT" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
+    timeout -k 5 "$((TRY_LIMIT * patience))" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
 }
 

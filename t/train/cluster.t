@@ -3,7 +3,7 @@
 # Training under srun on several nodes: layouts by the plugin's options, ranks that die or hang.
 . "$(dirname "$0")/../tap.sh"
 [ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
-cluster_up --nodes 3 --gpus 0 --cpus 4 --mpi pmix
+cluster_up --nodes 3 --gpus 0 --cpus 4 --mpi pmix --conf SlurmdTimeout=5
 megatron=$MEGATRON_INST/bin/megatron
 model=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2
     --global-batch-size 24 --lr 1e-3 --lr-decay-style constant --vocab-size 300 --make-vocab-size-divisible-by 16

@@ -324,6 +324,11 @@ void tuning_read_only(struct tuning *tuning)
     tuning->path[0] = '\0';
 }
 
+int tuning_lockless(const struct tuning *tuning)
+{
+    return tuning->lockless;
+}
+
 int tuning_save(struct tuning *tuning, struct error *err)
 {
     int lock, rc;

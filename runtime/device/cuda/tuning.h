@@ -17,6 +17,10 @@ struct tuning *tuning_open(const char *directory, const char *shipped, const cha
 /* Save nothing from now on. */
 void tuning_read_only(struct tuning *tuning);
 
+/* Whether it no longer waits for the lock, because that failed or took too long once: lines of
+ * processes that save at the same time may get lost. */
+int tuning_lockless(const struct tuning *tuning);
+
 /* Suffix of a provisional value: not all candidates were tried to find it. */
 #define TUNING_PROVISIONAL '?'
 int tuning_is_provisional(const char *value);
