@@ -240,6 +240,7 @@ struct machine machine_usual(void)
                                     .classic = usual_rates,
                                     .time_error = 0.2},
                             .gpus = 1,
+                            .nvlink_pair = 1,
                             .efficiency = 1,
                             .nvlink_efficiency = 1,
                             .collective_latency = 1,

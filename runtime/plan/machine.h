@@ -110,7 +110,8 @@ struct machine {
     struct machine_gpu gpu;
     int gpus;                  /* of a node; 0: a node without GPUs, for preflight only */
     double nics;               /* RDMA NICs of a node; 0: unknown */
-    double nvlink;             /* bytes per second and direction of one GPU */
+    double nvlink;             /* bytes per second and direction of one GPU ... */
+    double nvlink_pair;        /* ... and the share of it between two GPUs; 1: with a switch */
     double network;            /* bytes per second and direction of one GPU's share of the NICs */
     double efficiency;         /* of products on this cluster, relative to rates.product ... */
     double nvlink_efficiency;  /* ... of collectives within a node, relative to rates.nvlink ... */

@@ -89,6 +89,7 @@ const struct field machine_step_fields[] = {
 
 const struct field machine_node_fields[] = {
     NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
+    NODE("nvlink_pair_share", nvlink_pair, 1, 0.01, 1, 0),
     NODE("network_gb_per_s", network, 1e9, 0.01, 1e4, 1),
     NODE("efficiency", efficiency, 1, 0.1, 2, 0),
     NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),
