@@ -286,32 +286,36 @@ static int softmax_is_fused(const struct plan_run *run)
 }
 
 /* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly: the
- * slower of the two sets the pace, or they take turns if the host waits for every kernel. Each
- * further rank of a collective may be the one that is late. */
-static double launch_delay(const struct setting *s, double passes, double gpu)
+ * slower of the two sets the pace, or they take turns if the host waits for every kernel. The host
+ * launches collectives, too, and each doubling of their ranks makes it likelier that one is late.
+ */
+static double launch_delay(const struct setting *s, double passes, double collectives, double gpu)
 {
-    double host = s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
+    double host = passes * s->rates->host;
 
     if (!softmax_is_fused(s->run))
-        host += s->rates->host_softmax;
-    return fmax(passes * host - gpu, s->machine->synchronous * passes * host);
+        host += passes * s->rates->host_softmax;
+    if (s->tp > 1)
+        host += collectives * (s->rates->host_collective + s->rates->host_late * log2(s->tp));
+    return fmax(host - gpu, s->machine->synchronous * host);
 }
 
 /* Seconds that one layer adds to a micro-batch, by cause. */
 static struct plan_time layer_time(const struct setting *s)
 {
     double again = s->run->recompute == PLAN_RECOMPUTE_FULL ? 1 : 0;
-    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1, delay;
+    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1;
+    double collectives = 4 + 2 * again, delay;
     struct plan_time t = {0};
 
     t.products = (1 + again) * products_forward(s) + products_backward(s);
     t.attention = (1 + attention_again) * attention_forward(s) + attention_backward(s);
     t.elementwise = (3 + again) * elementwise_forward(s) + (3 + again) * s->rates->layer;
     t.elementwise += casts(s, again);
-    t.tensor = (4 + 2 * again) * tensor_collective(s);
+    t.tensor = collectives * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
-    delay = launch_delay(s, 3 + again, t.total);
+    delay = launch_delay(s, 3 + again, collectives, t.total);
     t.elementwise += delay;
     t.total += delay;
     return t;
