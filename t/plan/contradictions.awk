@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# Published rows that the model does not meet: contradictions.csv, then the outputs of `megatron plan --rows` for measured.csv and
-# memory.csv. Prints "KIND ROW" of every entry whose reason is not in the data.
+# Published rows that the model does not meet: contradictions.csv, then the outputs of `megatron plan --rows` for measured.csv
+# and memory.csv. Prints "KIND ROW" of every entry whose reason is not in the data.
 #
 # These are proofs: whatever is within 20 % of both step times, or 8 % of both figures of memory, breaks the rule.
 #   twice    one micro-batch takes no longer than two of half the size
 #   memory   a larger micro-batch needs as much more memory as the additional inputs of layers that are kept (16 bits)
 #   weights  more weights per rank need at least 4 bytes each, for themselves and their gradients, on the first stage
-#   layers   additional layers need at most 18 bytes per parameter, the most that any optimizer keeps, and their inputs: the row,
-#            which did not fit in 79.1 GiB, must fit
+#   layers   additional layers need at most 18 bytes per parameter, the most that any optimizer keeps, and their inputs: the
+#            row, which did not fit in 79.1 GiB, must fit
 # This is not a proof, but what speaks against the row:
-#   slow     a row with a smaller tp and no smaller micro-batch keeps GPUs at least as busy as the neighbour: it has larger products
-#            and fewer ranks per collective. Whatever is within 20 % of the row is then too slow for the neighbour.
+#   slow     a row with a smaller tp and no smaller micro-batch keeps GPUs at least as busy as the neighbour: it has larger
+#            products and fewer ranks per collective. Whatever is within 20 % of the row is then too slow for the neighbour.
 BEGIN { FS = "," }
 FNR == 1 {
     file++
@@ -41,7 +41,8 @@ file == 1 {
 }
 file == 2 && value("step_s") != "" && value("mbs") != "" {
     # Products of a stage for a micro-batch, and how many of these follow each other in a step.
-    work = value("seq") * value("mbs") * value("layers") * value("hidden") * (12 * value("hidden") + 2 * value("seq")) / ranks[key]
+    work = value("seq") * value("mbs") * value("layers") * value("hidden") * \
+           (12 * value("hidden") + 2 * value("seq")) / ranks[key]
     follow = value("gbs") / value("dp") / value("mbs") + value("pp") - 1
     busy[key] = work * follow / value("step_s")
     step[key] = value("step_s")
