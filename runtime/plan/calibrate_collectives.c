@@ -142,6 +142,8 @@ static int measure_node(struct bench *b, struct machine *machine, int known, int
         machine->nvlink = rate / rates->nvlink;
     machine->nvlink_efficiency = fmin(2, fmax(0.01, rate / (machine->nvlink * rates->nvlink)));
     rates->latency = latency;
+    if (count < machine->gpus) /* the links of such a group were measured, not those of all GPUs */
+        machine->nvlink_pair = 1;
     return 0;
 }
 

@@ -13,7 +13,7 @@ struct setting {
     double hidden, ffn, tp, groups_share; /* query groups per head */
     double flops;                         /* per second that large products reach */
     double bandwidth;                     /* bytes per second that kernels reach */
-    double nvlink;                        /* and collectives within a node */
+    double nvlink;                        /* and collectives of all GPUs of a node */
 };
 
 static struct setting make_setting(const struct plan_run *run, const struct machine *machine)
@@ -158,11 +158,23 @@ static double casts(const struct setting *s, double again)
 
 /* Communication -------------------------------------------------------------------------------- */
 
+/* Bytes per second within a node that each of 'ranks' reaches in a group. Without a switch a pair
+ * has only the links between its two GPUs, and larger groups have more with every doubling. */
+static double node_bandwidth(const struct setting *s, double ranks)
+{
+    double pair = s->machine->nvlink_pair, gpus = s->machine->gpus;
+
+    if (ranks >= gpus || gpus <= 2)
+        return s->nvlink;
+    return s->nvlink * (pair + (1 - pair) * log2(fmax(ranks, 2) / 2) / log2(gpus / 2));
+}
+
 /* One all-reduce (or all-gather and reduce-scatter) of the hidden states of a micro-batch. */
 static double tensor_collective(const struct setting *s)
 {
     const struct machine *m = s->machine;
-    double bandwidth = s->tp <= m->gpus ? s->nvlink : m->network * s->rates->network_group;
+    double bandwidth =
+        s->tp <= m->gpus ? node_bandwidth(s, s->tp) : m->network * s->rates->network_group;
 
     if (s->tp <= 1)
         return 0;
@@ -175,8 +187,8 @@ static double tensor_collective(const struct setting *s)
 static double context_forward(const struct setting *s)
 {
     double ranks = (double)s->run->layout.cp;
-    double bandwidth =
-        ranks * s->tp <= s->machine->gpus ? s->nvlink : s->machine->network * s->rates->network;
+    double bandwidth = ranks * s->tp <= s->machine->gpus ? node_bandwidth(s, ranks)
+                                                         : s->machine->network * s->rates->network;
 
     return s->rates->context_exposed * 2 * s->rows * s->hidden * s->groups_share / s->tp * 2 *
            (ranks - 1) / bandwidth;
@@ -197,7 +209,7 @@ static double pipeline_messages(const struct setting *s)
     if (s->run->layout.pp == 1)
         return 0;
     if (in_one_node(s))
-        return chunks * bytes / s->nvlink * s->rates->pipeline_exposed;
+        return chunks * bytes / node_bandwidth(s, 2) * s->rates->pipeline_exposed;
     return chunks *
            (bytes / (s->machine->network * s->rates->network) * s->rates->pipeline_exposed +
             s->rates->hop);
@@ -250,7 +262,8 @@ static double data_collective(const struct setting *s, double parameters, double
     const struct layout *layout = &s->run->layout;
     double ranks = (double)(layout->dp * layout->cp);
     double of_node = fmax(1, fmin(ranks, m->gpus / s->tp)), seconds;
-    double bandwidth = in_one_node(s) ? s->nvlink : m->network * s->rates->network * of_node;
+    double bandwidth =
+        in_one_node(s) ? node_bandwidth(s, ranks) : m->network * s->rates->network * of_node;
 
     if (ranks <= 1)
         return 0;
@@ -273,32 +286,36 @@ static int softmax_is_fused(const struct plan_run *run)
 }
 
 /* Seconds beyond 'gpu' that a layer takes because the host launches its kernels too slowly: the
- * slower of the two sets the pace, or they take turns if the host waits for every kernel. Each
- * further rank of a collective may be the one that is late. */
-static double launch_delay(const struct setting *s, double passes, double gpu)
+ * slower of the two sets the pace, or they take turns if the host waits for every kernel. The host
+ * launches collectives, too, and each doubling of their ranks makes it likelier that one is late.
+ */
+static double launch_delay(const struct setting *s, double passes, double collectives, double gpu)
 {
-    double host = s->rates->host * (1 + s->rates->host_tensor * (s->tp - 1));
+    double host = passes * s->rates->host;
 
     if (!softmax_is_fused(s->run))
-        host += s->rates->host_softmax;
-    return fmax(passes * host - gpu, s->machine->synchronous * passes * host);
+        host += passes * s->rates->host_softmax;
+    if (s->tp > 1)
+        host += collectives * (s->rates->host_collective + s->rates->host_late * log2(s->tp));
+    return fmax(host - gpu, s->machine->synchronous * host);
 }
 
 /* Seconds that one layer adds to a micro-batch, by cause. */
 static struct plan_time layer_time(const struct setting *s)
 {
     double again = s->run->recompute == PLAN_RECOMPUTE_FULL ? 1 : 0;
-    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1, delay;
+    double attention_again = s->run->recompute == PLAN_RECOMPUTE_NONE ? 0 : 1;
+    double collectives = 4 + 2 * again, delay;
     struct plan_time t = {0};
 
     t.products = (1 + again) * products_forward(s) + products_backward(s);
     t.attention = (1 + attention_again) * attention_forward(s) + attention_backward(s);
     t.elementwise = (3 + again) * elementwise_forward(s) + (3 + again) * s->rates->layer;
     t.elementwise += casts(s, again);
-    t.tensor = (4 + 2 * again) * tensor_collective(s);
+    t.tensor = collectives * tensor_collective(s);
     t.context = (3 + again) * context_forward(s);
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context;
-    delay = launch_delay(s, 3 + again, t.total);
+    delay = launch_delay(s, 3 + again, collectives, t.total);
     t.elementwise += delay;
     t.total += delay;
     return t;

@@ -179,7 +179,8 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
 {
     static const char *const others[] = {"name",      "multiprocessors", "rates", "classic_rates",
                                          "own_rates", "steps",           NULL};
-    static const char *const none[] = {"comment", NULL};
+    /* Files that older versions wrote have host_tensor. */
+    static const char *const none[] = {"comment", "host_tensor", NULL};
     struct json_value rates, other;
 
     gpu->rates = gpu->classic = usual_rates;
@@ -240,6 +241,7 @@ struct machine machine_usual(void)
                                     .classic = usual_rates,
                                     .time_error = 0.2},
                             .gpus = 1,
+                            .nvlink_pair = 1,
                             .efficiency = 1,
                             .nvlink_efficiency = 1,
                             .collective_latency = 1,

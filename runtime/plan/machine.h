@@ -33,14 +33,15 @@ struct machine_rates {
     double layer;        /* fixed time of a layer, forward */
     double host;         /* time that the host takes to launch a layer, forward: a small layer takes
                             that long ... */
-    double host_tensor;  /* ... and this much longer, as a share, per further rank of tp */
-    double host_softmax; /* the same, added if the softmax is not fused */
-    double nvlink;       /* all-reduce bus bandwidth within a node */
-    double network;      /* bandwidth of a NIC */
-    double network_group; /* all-reduce bus bandwidth of one group over several nodes, in NICs */
-    double collective;    /* of a collective, besides: launch, and waits between streams */
-    double latency;       /* of a collective, per doubling of its ranks */
-    double hop;           /* of a message between pipeline stages */
+    double host_softmax; /* ... the same, added if the softmax is not fused ... */
+    double host_collective; /* ... and to launch one of its collectives ... */
+    double host_late;       /* ... with the wait for the latest rank, per doubling of the ranks */
+    double nvlink;          /* all-reduce bus bandwidth within a node */
+    double network;         /* bandwidth of a NIC */
+    double network_group;   /* all-reduce bus bandwidth of one group over several nodes, in NICs */
+    double collective;      /* of a collective, besides: launch, and waits between streams */
+    double latency;         /* of a collective, per doubling of its ranks */
+    double hop;             /* of a message between pipeline stages */
     double tensor_exposed, context_exposed, pipeline_exposed, data_exposed; /* shares of
                               communication that computation does not hide */
     double data_growth;      /* of gradient reduction per doubling of its ranks */
@@ -110,7 +111,8 @@ struct machine {
     struct machine_gpu gpu;
     int gpus;                  /* of a node; 0: a node without GPUs, for preflight only */
     double nics;               /* RDMA NICs of a node; 0: unknown */
-    double nvlink;             /* bytes per second and direction of one GPU */
+    double nvlink;             /* bytes per second and direction of one GPU ... */
+    double nvlink_pair;        /* ... and the share of it between two GPUs; 1: with a switch */
     double network;            /* bytes per second and direction of one GPU's share of the NICs */
     double efficiency;         /* of products on this cluster, relative to rates.product ... */
     double nvlink_efficiency;  /* ... of collectives within a node, relative to rates.nvlink ... */

@@ -27,8 +27,9 @@ const struct field machine_rate_fields[] = {
     RATE(cast_bytes, 1, 0, 200),
     RATE(layer, 1e-6, 0, 100000),
     RATE(host, 1e-6, 0, 100000),
-    RATE(host_tensor, 1, 0, 10),
     RATE(host_softmax, 1e-6, 0, 100000),
+    RATE(host_collective, 1e-6, 0, 10000),
+    RATE(host_late, 1e-6, 0, 10000),
     RATE(nvlink, 1, 0.01, 2),
     RATE(network, 1, 0.01, 2),
     RATE(network_group, 1, 0.01, 16),
@@ -89,6 +90,7 @@ const struct field machine_step_fields[] = {
 
 const struct field machine_node_fields[] = {
     NODE("nvlink_gb_per_s", nvlink, 1e9, 1, 1e5, 1),
+    NODE("nvlink_pair_share", nvlink_pair, 1, 0.01, 1, 0),
     NODE("network_gb_per_s", network, 1e9, 0.01, 1e4, 1),
     NODE("efficiency", efficiency, 1, 0.1, 2, 0),
     NODE("nvlink_efficiency", nvlink_efficiency, 1, 0.01, 2, 0),

@@ -7,7 +7,7 @@ BEGIN {
     FS = ","
     while (explained != "" && (getline line < explained) > 0) {
         split(line, words, ",")
-        if (words[1] == "rate" || words[1] == "links")
+        if (words[1] == "twice" || words[1] == "slow")
             known[words[2]] = 1
     }
 }

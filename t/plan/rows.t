@@ -16,8 +16,8 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ missing \
     < <(awk -v explained="$here/contradictions.csv" -f "$here/figures.awk" "$work/rows.csv")
 diag "rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows $missing" "236 0" "all of them"
-ok "mean error of the step time: at most 3.9 %" awk "BEGIN { exit !($mean <= 3.9) }"
-ok "but for six rows that contradict others, no error is over 20 %" test "$over" -eq 0
+ok "mean error of the step time: at most 3.75 %" awk "BEGIN { exit !($mean <= 3.75) }"
+ok "but for five rows, one of which contradicts another, no error is over 20 %" test "$over" -eq 0
 is "$sweeps $within" "10 10" "layouts chosen within 5 % of the best measured one in all sweeps"
 
 # Small models on one node, where the host cannot launch kernels as fast as GPUs run them: every eighth row.
@@ -27,12 +27,13 @@ read -r _ rows _ mean _ over _ worst _ sweeps _ within _ \
     < <(awk -f "$here/figures.awk" "$work/single.csv")
 diag "one node: rows $rows, mean error $mean %, over 20 %: $over, worst $worst %; sweeps $sweeps, within 5 %: $within"
 is "$rows" 120 "all of them"
-ok "mean error on one node: at most 4.6 %" awk "BEGIN { exit !($mean <= 4.6) }"
-ok "worst error on one node: at most 13 %" awk "BEGIN { exit !($worst <= 13) }"
+ok "mean error on one node: at most 3.95 %" awk "BEGIN { exit !($mean <= 3.95) }"
+ok "worst error on one node: at most 15 %" awk "BEGIN { exit !($worst <= 15) }"
 ok "layouts chosen within 5 % of the best on one node: 11 of 12 sweeps" test "$sweeps" -eq 12 -a "$within" -ge 11
 
-# Why more sweeps are not met there: the rows are sums of the time of one layer, which was measured once for every hidden size,
-# tp and micro-batch, and those times contradict each other. Rows of tp 4 that differ in the number of layers or in the hidden size:
+# What speaks against the rows of other sweeps there: they are sums of the time of one layer, which was measured once for every
+# hidden size, tp and micro-batch, and some of those times are odd. Rows of tp 4 that differ in the number of layers or in the
+# hidden size:
 is "$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     { key = $at["gpus"] "/" $at["mbs"]; size = $at["hidden"]; layers = $at["layers"]; step[key, size, layers] = $at["step_s"] }
     last[key, size] { each = (step[key, size, layers] - step[key, size, last[key, size]]) / (layers - last[key, size])
@@ -62,16 +63,16 @@ read -r near far small \
         NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
         $1 ~ /torchtitan/ { next }
         { kind = known[$at["model"] "/" $at["tp"] "/" $at["pp"] "/" $at["dp"] "/" $at["mbs"] "/" $at["precision"] "/" $at["recompute"]] }
-        kind == "memory" || kind == "weights" || kind == "ran" || kind == "layers" { next }
+        kind == "memory" || kind == "weights" || kind == "layers" { next }
         { e = $at["predicted_mem_gb"] / $at["mem_gb"] - 1; e = e < 0 ? -e : e }
         $at["mem_note"] ~ /did not fit/ { small += $at["predicted_mem_gb"] <= 80; next }
         { e <= 0.08 ? near++ : far++ }
         END { print near + 0, far + 0, small + 0 }' "$work/memory.csv")
 diag "memory within 8 %: $near, not: $far; runs that did not fit but would by the formulas: $small"
 is "$near $far" "51 0" "memory within 8 % but for two rows that contradict others"
-is "$small" 0 "no run that did not fit is said to, but for one whose neighbours ran"
+is "$small" 0 "no run that did not fit is said to, but for one that its neighbour contradicts"
 is "$(awk -f "$here/contradictions.awk" "$here/contradictions.csv" "$work/rows.csv" "$work/memory.csv")" "" \
-    "every contradiction that is excepted is in the data"
+    "what is said of every row that is excepted is in the data"
 
 # Bad input
 head=source,gpu,gpus,layers,hidden,heads,vocab,seq,tp,gbs,precision

@@ -31,6 +31,7 @@ static const struct machine machine = {
                       .hbm = 0.85}},
     .gpus = 8,
     .nvlink = 450e9,
+    .nvlink_pair = 1,
     .network = 50e9,
     .efficiency = 1,
     .nvlink_efficiency = 1,
@@ -158,6 +159,36 @@ static void test_host(void)
     run.shape.query_groups = 36;
     ok(plan_estimate(&run, &slow).total > 1.9 * before,
        "a softmax that is not fused is launched slowly");
+    run = base;
+    slow.gpu.rates.host_collective = 0.25;
+    slow.gpu.rates.host_late = 0.125;
+    /* 4 collectives, for each of which tp 2 is one doubling, are 1.5 s more a layer. */
+    ok(fabs(plan_estimate(&run, &slow).total / ((3 + 1.5) * 8 * 19) - 1) < 0.01,
+       "the host launches collectives, too");
+    run.layout.tp = 1;
+    ok(fabs(plan_estimate(&run, &slow).total / (3 * 8 * 19) - 1) < 0.01, "where there are any");
+}
+
+/* Without a switch, a group has the links between its ranks only. */
+static void test_links(void)
+{
+    struct machine mesh = machine;
+    struct plan_run run = base;
+    double pair, four, all;
+
+    mesh.gpu.rates.collective = mesh.gpu.rates.latency = 0;
+    run.layout.tp = 2;
+    pair = plan_estimate(&run, &mesh).tensor;
+    run.layout.tp = 4;
+    four = plan_estimate(&run, &mesh).tensor;
+    run.layout.tp = 8;
+    all = plan_estimate(&run, &mesh).tensor;
+    mesh.nvlink_pair = 1.0 / 3;
+    ok(fabs(plan_estimate(&run, &mesh).tensor / all - 1) < 1e-9, "all GPUs use all links");
+    run.layout.tp = 4;
+    ok(fabs(plan_estimate(&run, &mesh).tensor / four - 1.5) < 1e-9, "four of eight use two thirds");
+    run.layout.tp = 2;
+    ok(fabs(plan_estimate(&run, &mesh).tensor / pair - 3) < 1e-9, "a pair uses a third");
 }
 
 static void test_one_node(void)
@@ -349,6 +380,7 @@ int main(void)
     test_bound();
     test_overlap();
     test_host();
+    test_links();
     test_one_node();
     test_vocabulary();
     test_shards();
