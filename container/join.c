@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "start.h"
+#include "file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_ENVIRONMENT = 4 << 20, MOST_RC = 64 << 10 };
+enum { MOST_ENVIRONMENT = 4 << 20, MOST_RC = 1 << 20 };
 
 /* In the order in which they are joined: the user namespace grants the right to join the others. */
 static const struct {
@@ -23,56 +24,18 @@ static const struct {
 
 enum { SPACES = sizeof(spaces) / sizeof(spaces[0]) };
 
-static char *read_whole(const char *path, size_t most, size_t *size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    size_t used = 0, room = 4096;
-    char *text = fd < 0 ? NULL : malloc(room + 1);
-
-    while (text) {
-        ssize_t got = read(fd, text + used, room - used);
-        char *grown;
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        used += (size_t)got;
-        if (used < room)
-            continue;
-        if (room >= most)
-            break;
-        room *= 2;
-        grown = realloc(text, room + 1);
-        if (!grown) {
-            free(text);
-            text = NULL;
-            break;
-        }
-        text = grown;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (text)
-        text[used] = '\0';
-    *size = used;
-    return text;
-}
-
 int container_environment(pid_t holder,
                           int (*set)(void *argument, const char *name, const char *value),
                           void *argument, struct error *err)
 {
     char path[64];
-    size_t size;
-    char *text;
+    struct file_bytes text;
     int rc = 0;
 
     snprintf(path, sizeof(path), "/proc/%d/environ", (int)holder);
-    text = read_whole(path, MOST_ENVIRONMENT, &size);
-    if (!text)
-        return error_set_errno(err, errno, "cannot read the container's environment");
-    for (char *at = text; at < text + size && rc == 0; at += strlen(at) + 1) {
+    if (file_read(path, MOST_ENVIRONMENT, &text, err) < 0)
+        return error_prefix(err, "cannot read the container's environment");
+    for (char *at = text.data; at < text.data + text.length && rc == 0; at += strlen(at) + 1) {
         char *equals = strchr(at, '=');
 
         if (!equals || equals == at)
@@ -86,7 +49,7 @@ int container_environment(pid_t holder,
                            at);
         *equals = '=';
     }
-    free(text);
+    file_bytes_clear(&text);
     return rc;
 }
 
@@ -114,10 +77,12 @@ static int open_space(pid_t holder, const char *name, int *fd)
  *     cd "DIR" && unset OLDPWD || exit 1 */
 static int find_workdir(char *workdir, size_t size)
 {
-    size_t length;
-    char *text = read_whole("/etc/rc", MOST_RC, &length);
-    char *line = text, *end = NULL;
+    struct file_bytes text;
+    char *line, *end = NULL;
 
+    if (file_read("/etc/rc", MOST_RC, &text, NULL) < 0)
+        return -1;
+    line = text.data;
     while (line && strncmp(line, "cd \"", 4) != 0) {
         line = strchr(line, '\n');
         line = line ? line + 1 : NULL;
@@ -128,7 +93,7 @@ static int find_workdir(char *workdir, size_t size)
         end = NULL;
     if (end)
         snprintf(workdir, size, "%.*s", (int)(end - line - 4), line + 4);
-    free(text);
+    file_bytes_clear(&text);
     return end ? 0 : -1;
 }
 

@@ -86,6 +86,7 @@ static int set_text(struct error *err, const char *format, va_list args)
         memcpy(err->text + sizeof(err->text) - 4, "...", 4);
     err->code = ERROR_FAILURE;
     err->advice = 0;
+    err->quiet = 0;
     if (ends_with(format, out_of_memory))
         advise(err, memory_advice);
     return -1;
@@ -189,6 +190,7 @@ int error_prefix(struct error *err, const char *format, ...)
     error_set_code(err, after.code, "%s: %s", before.text, after.text);
     if (strlen(before.text) + strlen(": ") + strlen(after.text) < sizeof(err->text))
         err->advice = after.advice;
+    err->quiet = after.quiet;
     return -1;
 }
 
@@ -210,5 +212,13 @@ int error_append(struct error *err, const char *format, ...)
     room = sizeof(err->text) - 1 - strlen(after.text);
     error_set_code(err, before.code, "%.*s%s", (int)(kept < room ? kept : room), before.text,
                    after.text);
+    err->quiet = before.quiet;
     return after.text[0] == ';' || !advice[0] ? -1 : advise(err, advice + strlen("; "));
+}
+
+int error_silence(struct error *err)
+{
+    if (err)
+        err->quiet = 1;
+    return -1;
 }

@@ -25,6 +25,7 @@ struct error {
     char text[ERROR_TEXT];
     enum error_code code;
     int advice; /* how many bytes at the end of 'text' are a general remedy, as described below */
+    int quiet;  /* another process prints this error, see error_silence */
 };
 
 /* General remedies: what a user can usually do about an errno value (ENOSPC: free disk space), and
@@ -64,6 +65,11 @@ int error_append(struct error *err, const char *format, ...) __attribute__((form
 
 /* Prefix the text in 'err' with formatted text and ": "; the code does not change. Returns -1. */
 int error_prefix(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Many processes have this error in common, and another one prints it: this one ends with the same
+ * exit code and prints nothing. A prefix or more text does not change that; error_set does. Returns
+ * -1. */
+int error_silence(struct error *err);
 
 #ifdef __cplusplus
 }

@@ -71,10 +71,10 @@ static int run_command(const struct command *command, int argc, const char *cons
     int rc = command->run(argc, argv, &err);
 
     if (rc < 0) {
-        if (err.text[0])
+        if (!err.quiet)
             fprintf(stderr, "megatron %s: %s\n", command->name, err.text);
         rc = rc == COMMAND_USAGE || err.code == ERROR_USAGE ? EXIT_USAGE : EXIT_FAILURE;
-        wait_for_others(rc, err.text[0] != '\0');
+        wait_for_others(rc, !err.quiet);
         return rc;
     }
     if (fflush(stdout) != 0 || ferror(stdout)) {

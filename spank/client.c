@@ -248,16 +248,13 @@ static void warn_image_file(const char *path)
     struct error why;
 
     if (fd < 0 && reason == ENOENT)
-        slurm_spank_log(
-            "megatron: warning: the image %s does not exist on this host; the nodes must have it",
-            path);
+        plugin_warn("the image %s does not exist on this host; the nodes must have it", path);
     else if (fd < 0)
-        slurm_spank_log("megatron: warning: cannot read the image %s on this host: %s; check that "
-                        "the nodes can",
-                        path, strerror(reason));
+        plugin_warn("cannot read the image %s on this host: %s; check that "
+                    "the nodes can",
+                    path, strerror(reason));
     else if (squashfs_check(fd, path, NULL, &why) < 0)
-        slurm_spank_log("megatron: warning: on this host, %s; the nodes will reject such a file",
-                        why.text);
+        plugin_warn("on this host, %s; the nodes will reject such a file", why.text);
     if (fd >= 0)
         close(fd);
 }
@@ -273,14 +270,13 @@ static void warn_missing(const struct image_settings *image)
         if (access(source, F_OK) == 0)
             continue;
         if (errno == ENOENT)
-            slurm_spank_log(
-                "megatron: warning: the mount source %s does not exist on this host; the "
-                "nodes must have it",
-                source);
+            plugin_warn("the mount source %s does not exist on this host; the "
+                        "nodes must have it",
+                        source);
         else
-            slurm_spank_log("megatron: warning: cannot access the mount source %s on this host: "
-                            "%s; check that the nodes can",
-                            source, strerror(errno));
+            plugin_warn("cannot access the mount source %s on this host: "
+                        "%s; check that the nodes can",
+                        source, strerror(errno));
     }
 }
 
@@ -322,9 +318,9 @@ static void warn_memory(const struct plugin *plugin, const struct counts *counts
     advice_plan(settings, counts, node_kind(plugin), &advice);
     if (!advice.known || advice.fits)
         return;
-    slurm_spank_log("megatron: warning: %s with tp %lld, pp %lld, cp %lld: %s",
-                    settings->model->name, (long long)settings->layout.tp,
-                    (long long)settings->layout.pp, (long long)settings->layout.cp, advice.problem);
+    plugin_warn("%s with tp %lld, pp %lld, cp %lld: %s", settings->model->name,
+                (long long)settings->layout.tp, (long long)settings->layout.pp,
+                (long long)settings->layout.cp, advice.problem);
     if (advice.better.tp > 0)
         slurm_spank_log("megatron: --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits",
                         (long long)advice.better.tp, (long long)advice.better.pp,
@@ -385,9 +381,9 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     if (!settings_used(settings, &plugin->config)) {
         drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))
-            slurm_spank_log("megatron: warning: the plugin is switched off in plugstack.conf; "
-                            "--megatron options have no effect; drop them, or ask the "
-                            "administrator to remove off=all there");
+            plugin_warn("the plugin is switched off in plugstack.conf; "
+                        "--megatron options have no effect; drop them, or ask the "
+                        "administrator to remove off=all there");
         return 0;
     }
     read_request(&request, false);
@@ -548,7 +544,7 @@ static int test_nodes(struct plugin *plugin, spank_t spank, struct error *err)
         answer = preflight_step_run(&step, plugin->settings.preflight, say_preflight, NULL, &why);
     }
     if (answer == PREFLIGHT_UNKNOWN)
-        slurm_spank_log("megatron: warning: the nodes are not tested: %s", why.text);
+        plugin_warn("the nodes are not tested: %s", why.text);
     if (answer != PREFLIGHT_SICK || plugin->config.preflight_failure == PREFLIGHT_REPORT)
         return 0;
     return error_set(err,

@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <slurm/slurm.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,17 @@ const char *plugin_slurm_text(void)
     snprintf(text, sizeof(text), "%02d.%02d.%d", SLURM_VERSION_NUMBER >> 16,
              SLURM_VERSION_NUMBER >> 8 & 255, SLURM_VERSION_NUMBER & 255);
     return text;
+}
+
+void plugin_warn(const char *format, ...)
+{
+    char text[2048];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    slurm_spank_log("megatron: warning: %s", text);
 }
 
 void plugin_defer(struct plugin *plugin, const struct error *err)
@@ -133,10 +145,9 @@ static bool is_second_copy(void)
     if (!copies_find(plugin_name, first, second, sizeof(first)))
         return false;
     if (is_client())
-        slurm_spank_log("megatron: warning: plugstack.conf loads two copies of the plugin, %s and "
-                        "%s; only the first is used; the administrator should remove the line of "
-                        "one",
-                        first, second);
+        plugin_warn("plugstack.conf loads two copies of the plugin, %s and %s; only the first is "
+                    "used; the administrator should remove the line of one",
+                    first, second);
     return true;
 }
 
@@ -149,9 +160,9 @@ static bool is_second_line(void)
     if (++context.lines == 1)
         return false;
     if (context.lines == 2 && is_client())
-        slurm_spank_log("megatron: warning: plugstack.conf loads the plugin %s twice; only the "
-                        "first line is used; the administrator should remove the other",
-                        dladdr(plugin_name, &info) ? info.dli_fname : "");
+        plugin_warn("plugstack.conf loads the plugin %s twice; only the first line is used; the "
+                    "administrator should remove the other",
+                    dladdr(plugin_name, &info) ? info.dli_fname : "");
     return true;
 }
 

@@ -48,6 +48,9 @@ struct plugin {
 const char *plugin_version_text(void);
 const char *plugin_slurm_text(void);
 
+/* Print a warning to the user of a client: "megatron: warning: TEXT". On a node, see task_warn. */
+void plugin_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Record an error for later; the first one counts. */
 void plugin_defer(struct plugin *plugin, const struct error *err);
 

@@ -59,10 +59,10 @@ static void bind_memory(const struct task *task, const struct share_result *resu
     /* Not fatal: a kernel without NUMA, or memory that a cgroup does not allow. */
     if (task->plugin->settings.verbose &&
         __atomic_exchange_n(&task->plugin->share->unbound, 1, __ATOMIC_RELAXED) == 0)
-        slurm_spank_log(
-            "megatron: %s: warning: cannot bind memory to the NUMA nodes of the task, so it is "
-            "allocated on any: %s; check cpuset.mems.effective of the job's cgroup",
-            task->facts.node, strerror(errno));
+        task_warn(task,
+                  "cannot bind memory to the NUMA nodes of the task, so it is allocated on any: "
+                  "%s; check cpuset.mems.effective of the job's cgroup",
+                  strerror(errno));
 }
 
 /* Variables that the user exported take precedence. Warn if they change the layout that was
@@ -76,13 +76,11 @@ static void report_kept(const struct task *task, const char *left)
     for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++)
         other |= strstr(left, contract_name(layout[i])) != NULL;
     if (other && task->facts.node_rank == 0)
-        slurm_spank_log(
-            "megatron: %s: warning: variables of the job override the options that were "
-            "checked: %s; unset them",
-            task->facts.node, left);
+        task_warn(task,
+                  "variables of the job override the options that were checked: %s; unset them",
+                  left);
     else if (left[0] && task->plugin->settings.verbose)
-        slurm_spank_log("megatron: %s: these variables keep the values that the job exported: %s",
-                        task->facts.node, left);
+        task_note(task, "these variables keep the values that the job exported: %s", left);
 }
 
 static int apply(struct task *task, struct error *err)
@@ -172,7 +170,8 @@ static int run_task_init(struct task *task)
     if (!plugin->failed && read_own(task, &err))
         plugin_defer(plugin, &err);
     if (!plugin->failed && task->facts.handoff.refused) {
-        err.text[0] = '\0';
+        error_set(&err, "srun refused the step");
+        error_silence(&err); /* srun has reported why */
         plugin_defer(plugin, &err);
     }
     if (plugin->failed)

@@ -18,7 +18,7 @@ enum { IMAGE_MARGIN_SECONDS = 600 };
 
 static void say_image(void *argument, const char *line)
 {
-    task_note(argument, line);
+    task_note(argument, "%s", line);
 }
 
 /* Let the import use the CPUs of all tasks, which do not need them yet. Returns their number. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <slurm/slurm.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +19,27 @@
 #include "rendezvous.h"
 #include "report.h"
 
-void task_note(const struct task *task, const char *text)
+enum { LINE_SIZE = 2048 };
+
+void task_note(const struct task *task, const char *format, ...)
 {
+    char text[LINE_SIZE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
     slurm_spank_log("megatron: %s: %s", task->facts.node, text);
 }
 
-void task_warn(const struct task *task, const char *text)
+void task_warn(const struct task *task, const char *format, ...)
 {
+    char text[LINE_SIZE];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
     slurm_spank_log("megatron: %s: warning: %s", task->facts.node, text);
 }
 
@@ -42,8 +57,7 @@ static int check_versions(const struct task *task, struct error *err)
     if (handoff->contract != CONTRACT_VERSION)
         return error_set(err, "incompatible plugin versions: %s; install one version everywhere",
                          text);
-    snprintf(text + strlen(text), sizeof(text) - strlen(text), "; install one version everywhere");
-    task_warn(task, text);
+    task_warn(task, "%s; install one version everywhere", text);
     return 0;
 }
 
@@ -67,7 +81,7 @@ static void check_fabric(const struct task *task)
     if (plugin->settings.image.used)
         fabric.libfabric = fabric.efa_provider = fabric.nccl_plugin = fabric.libibverbs = 1;
     for (size_t i = 0, count = node_fabric_warnings(&fabric, sentences); i < count; i++)
-        task_warn(task, sentences[i].text);
+        task_warn(task, "%s", sentences[i].text);
 }
 
 static void show(const struct task *task)
@@ -88,13 +102,13 @@ static void show(const struct task *task)
 
 /* Print each line of 'rest', which is modified. */
 static void print_lines(const struct task *task, char *rest,
-                        void (*print)(const struct task *task, const char *text))
+                        void (*print)(const struct task *task, const char *format, ...))
 {
     char *line;
 
     while ((line = strsep(&rest, "\n")))
         if (line[0])
-            print(task, line);
+            print(task, "%s", line);
 }
 
 /* Counts may be right and groups still be split across nodes: that depends on --distribution. */

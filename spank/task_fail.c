@@ -95,10 +95,10 @@ int task_fail(struct task *task, const struct error *err)
         share->error = *err;
         share_finish(share, SHARE_FAILED);
     }
-    /* An empty message: another node has reported the error, and ends the step. */
-    if (err->text[0])
+    /* A quiet error: srun has reported it, and ends the step. */
+    if (!err->quiet)
         await_turn(task, speaks);
-    if (!speaks || !err->text[0]) {
+    if (!speaks || err->quiet) {
         if (share && speaks)
             share_reported(share);
         silence();

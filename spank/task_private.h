@@ -35,8 +35,10 @@ int task_decide(struct task *task, struct error *err);
 
 /* Print a line of this node to the user: "megatron: NODE: TEXT", with "warning: " before a warning.
  */
-void task_note(const struct task *task, const char *text);
-void task_warn(const struct task *task, const char *text);
+void task_note(const struct task *task, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void task_warn(const struct task *task, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* task_container.c: start the container in the leading task, and wait for it in the others; then
  * adopt its environment. Join it as the last thing before the user's program. Both return 0 or -1.

@@ -80,7 +80,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
     }
     if (check_address(name, options, err) < 0) {
         if (options->rank > 0)
-            err->text[0] = '\0'; /* rank 0 reports it */
+            error_silence(err); /* rank 0 prints it */
         return NULL;
     }
     snprintf(file, sizeof(file), "comm_%s.so", name);

@@ -223,7 +223,7 @@ static int start_mpi(const struct comm_options *options, int *started, struct er
         error_set(err, "srun started the ranks without PMIx, which MPI needs to connect them; use "
                        "`srun --mpi=pmix`, or set MpiDefault=pmix in slurm.conf");
         if (options->rank > 0)
-            err->text[0] = '\0'; /* rank 0 reports it */
+            error_silence(err); /* rank 0 prints it */
         return -1;
     }
     if (!initialized) {

@@ -168,15 +168,16 @@ static int start(void *context, const char *const *words, struct supervise_signa
                              .label = !s->given->no_label && s->pod.nodes * s->ranks > 1,
                              .restarts = s->restarts++};
     sigset_t ends;
+    int rc = 0;
 
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
     sigaddset(&ends, SIGINT);
-    if (s->pod.nodes > 1 && s->pod.node_rank > 0 &&
-        launch_wait_for_name(s->pod.master, s->given->timeout, &ends, err) < 0) {
-        signals->stopped |= err->text[0] == '\0';
+    if (s->pod.nodes > 1 && s->pod.node_rank > 0)
+        rc = launch_wait_for_name(s->pod.master, s->given->timeout, &ends, err);
+    signals->stopped |= rc > 0;
+    if (rc != 0)
         return signals->stopped ? 128 + SIGTERM : -1;
-    }
     if (find_port(&s->pod, &run.port, err) < 0)
         return -1;
     return launch_ranks(&run, words, signals, err);

@@ -39,7 +39,7 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
 int launch_check_world(const struct launch_pod *pod, int64_t nproc, struct error *err);
 
 /* Wait until the master's name can be resolved: the name of a pod appears some time after the pod
- * has started. Fails after 'seconds', or with an empty error if a signal of 'mask' arrives. */
+ * has started. Returns 0, 1 if a signal of 'mask' arrives, or -1 after 'seconds'. */
 int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *mask,
                          struct error *err);
 

@@ -284,10 +284,8 @@ int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *ma
             log_note("waiting for DNS to resolve %s: %s", master, gai_strerror(rc));
             told = 1;
         }
-        if (sigtimedwait(mask, NULL, &pause) > 0) {
-            err->text[0] = '\0';
-            return -1;
-        }
+        if (sigtimedwait(mask, NULL, &pause) > 0)
+            return 1;
         if (pause.tv_sec < 2 && waited > 2)
             pause = (struct timespec){2, 0};
     }

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "launch.h"
+#include "log.h"
 #include "train.h"
 
 #include <errno.h>
@@ -63,7 +64,7 @@ static void bind_to_place(const struct placement_task *task)
     if (!task->bound)
         return;
     if (cpuset_bind_thread(&task->cpus, &why) < 0)
-        fprintf(stderr, "megatron launch: %s\n", why.text);
+        log_warning("%s", why.text);
     for (size_t i = 0; i < task->numa_count; i++)
         if (task->numa[i] >= 0 && task->numa[i] < NUMA_MOST)
             mask[(size_t)task->numa[i] / (8 * sizeof(mask[0]))] |=

@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "commands.h"
 #include "directory.h"
+#include "log.h"
 #include "option.h"
 #include "supervise.h"
 #include "train.h"
@@ -178,8 +179,7 @@ static int find_newest(const char *save, const char *job, struct supervise_signa
             return error_prefix(err, "--save");
         if (pause == 1) {
             error_append(err, "; waiting for the file system");
-            printf("megatron supervise: %s\n", err->text);
-            fflush(stdout);
+            log_warning("%s", err->text);
         }
         supervise_signals_sleep(signals, pause);
         answer = signals->stopped ? END : ask_job(job, 0, signals);
@@ -471,8 +471,12 @@ static int run_supervise(int argc, const char *const *argv, struct error *err)
     struct options_result result;
     int rc = options_parse(options, &given, argc, argv, &result, err);
 
-    if (rc == 0 && (result.help || result.word_count == 0)) {
+    if (rc == 0 && result.help) {
         print_usage();
+    } else if (rc == 0 && result.word_count == 0) {
+        rc = error_set_code(err, ERROR_USAGE,
+                            "no command to run; write it after --: megatron supervise -- srun ... "
+                            "megatron train ...");
     } else if (rc == 0) {
         const char **words = calloc(result.word_count + 1, sizeof(*words));
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "directory.h"
 #include "file.h"
+#include "log.h"
 #include "option.h"
 #include "origin.h"
 #include "supervise.h"
@@ -173,12 +174,12 @@ int words_step(const char *const *words, const char *save, const char **step, st
     if (*step && strcmp(before, stamp) != 0 &&
         directory_write(save, STEP, stamp, strlen(stamp), err) < 0)
         return -1;
-    if (*step)
-        printf("megatron supervise: the run goes back to iteration %s (--ckpt-step)\n", asked);
+    if (!*step)
+        log_warning("ignoring --ckpt-step %s: the run has saved checkpoints since it went back "
+                    "there; to go back again, remove %s/" STEP,
+                    asked, save);
     else
-        printf("megatron supervise: ignoring --ckpt-step %s: the run has saved checkpoints since "
-               "it went back there; to go back again, remove %s/" STEP "\n",
-               asked, save);
+        printf("megatron supervise: the run goes back to iteration %s (--ckpt-step)\n", asked);
     fflush(stdout);
     return 0;
 }

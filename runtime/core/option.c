@@ -199,7 +199,7 @@ static int read_value(const struct option *row, void *target, const char *text, 
         /* Probably an unset shell variable: "" would become the root directory when a name is
          * appended. */
         if (!text[0] && row->argument && is_path(row->argument))
-            return error_set(err, "--%s is empty; give a path, or leave it out", row->name);
+            return error_set(err, "--%s is empty; give a path, or drop it", row->name);
         *(const char **)slot = text;
         return 0;
     }

@@ -133,8 +133,8 @@ static int require_plugin(const struct world *world, struct error *err)
 
     if (world_check_plugin(err) == 0)
         return 0;
-    if (err && (of_node ? world->local_rank : world->rank) > 0)
-        err->text[0] = '\0';
+    if ((of_node ? world->local_rank : world->rank) > 0)
+        error_silence(err);
     return -1;
 }
 
@@ -177,7 +177,7 @@ int world_say_once(int of_node, struct error *err)
     struct world world;
 
     if (world_read(&world, NULL) == 0 && (of_node ? world.local_rank : world.rank) > 0)
-        err->text[0] = '\0';
+        error_silence(err);
     return -1;
 }
 

@@ -26,16 +26,16 @@ struct world {
  * script and an allocation's shell are one rank), OMPI_* and RANK-style variables that sets a rank;
  * all ranks and sizes come from this source alone. Returns 0, or -1 if a value is not a number or
  * out of range, if the plugin's contract has another version, or if world_check_plugin fails (then
- * one rank keeps the text, see world_say_once). */
+ * one rank prints the error, as with world_say_once). */
 int world_read(struct world *world, struct error *err);
 
 /* Did the step ask for the plugin, and the plugin did not run on this node? Returns 0, or -1 if
  * so. */
 int world_check_plugin(struct error *err);
 
-/* All ranks get the same command line, so an error in it is reported once: keep 'err' on rank 0 or,
- * if 'of_node' is set, on the first rank of each node (a file may be wrong on one node only), and
- * empty it on the others, so that main() prints it once. Returns -1. */
+/* All ranks get the same command line, so an error in it is printed once: by rank 0 or, if
+ * 'of_node' is set, by the first rank of each node (a file may be wrong on one node only). On the
+ * others 'err' is silenced. Returns -1. */
 int world_say_once(int of_node, struct error *err);
 
 /* Terminate this process when its parent (slurmstepd, mpirun) exits: a rank must not outlive it.

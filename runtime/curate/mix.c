@@ -153,7 +153,7 @@ static int set_targets(struct mix *mix, struct error *err)
                 config->weights[i] / weights * size /
                 (double)(config->unit == MIX_BYTES ? mix->all[i].bytes : mix->all[i].documents);
         if (epochs > 0 && documents == 0)
-            return error_set_code(err, ERROR_USAGE, "%s has no documents; leave it out",
+            return error_set_code(err, ERROR_USAGE, "%s has no documents; drop it",
                                   config->base.inputs[i]);
         if (epochs * documents > 1e15)
             return error_set_code(err, ERROR_USAGE,

@@ -184,9 +184,12 @@ struct index_file *index_file_get(const struct index_request *request, struct er
     struct index_file *file = NULL;
     int closed = 1;
 
-    if (!target || strlen(request->description) > LONGEST_DESCRIPTION) {
-        error_set(err, "%s: %s", request->kind,
-                  target ? "the path of the data is too long" : "out of memory");
+    if (!target) {
+        error_set(err, "%s: out of memory", request->kind);
+        goto done;
+    }
+    if (strlen(request->description) > LONGEST_DESCRIPTION) {
+        error_set(err, "%s: the path of the data is too long; use a shorter one", request->kind);
         goto done;
     }
     for (int i = 0; i < request->directory_count && !file; i++) {

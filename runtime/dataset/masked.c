@@ -163,8 +163,7 @@ struct masked *masked_open(const char *prefix, const struct masked_config *confi
     m->seed = seed;
     m->selected = -1;
     if (sequence_length < 2) {
-        error_set(err, "a sample of %" PRId64 " tokens is too short; use 2 or more",
-                  sequence_length);
+        error_set(err, "a sample needs 2 tokens or more, but has %" PRId64, sequence_length);
         error_remedy(err, REMEDY_SAMPLE_TOKENS);
     } else {
         m->masking = masking_create(&config->mask, err);

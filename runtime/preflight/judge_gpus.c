@@ -24,6 +24,15 @@ static void judge_memory(const char *host, const struct gpu_state *gpu, struct f
                   gpu->bus, gpu->rows_pending > 0 ? "remapping is pending" : "none pending");
 }
 
+/* What to check if a GPU has lowered its clocks for these reasons. */
+static const char *slow_advice(uint64_t reasons)
+{
+    if (reasons & (SLOW_HARD_HEAT | SLOW_SOFT_HEAT))
+        return "check fans, air flow and the cooling of this node";
+    return reasons & SLOW_POWER_BRAKE ? "check the node's power supplies"
+                                      : "check the cooling and the power supplies of this node";
+}
+
 static void judge_clocks(const char *host, const struct gpu_state *gpu, struct findings *findings)
 {
     const char *reason = gpu_slow_reason(gpu->slow_reasons);
@@ -32,9 +41,8 @@ static void judge_clocks(const char *host, const struct gpu_state *gpu, struct f
     if (gpu->megahertz > 0 && gpu->most_megahertz > 0)
         snprintf(clock, sizeof(clock), "; %d of %d MHz", gpu->megahertz, gpu->most_megahertz);
     judge_say(findings, host, "clocks", reason[0] ? VERDICT_FAIL : VERDICT_OK, "not lowered",
-              strstr(reason, "heat") ? "check fans, air flow and the cooling of this node"
-                                     : "check the node's power supplies",
-              "%s: %s%s%s", gpu->bus, reason[0] ? "lowered by " : "not lowered", reason, clock);
+              slow_advice(gpu->slow_reasons), "%s: %s%s%s", gpu->bus,
+              reason[0] ? "lowered by " : "not lowered", reason, clock);
 }
 
 /* A PCIe link saves power when idle: what counts is the best that was seen under load. */

@@ -59,7 +59,8 @@ train 1 --load run --ckpt-step 6
 like "$out" 'the checkpoint of iteration 6 in run is damaged: .*index.json.*; choose another iteration with --ckpt-step' "the one that was asked for"
 rm -rf run/iter_0000008
 train 1 --load run
-[ "$rc" -ne 0 ] && like "$out" 'run contains no intact checkpoint: .*index.json.*; to start from scratch, use another directory' "none is whole"
+is "$rc" 1 "no checkpoint is whole: the run does not start"
+like "$out" 'run contains no intact checkpoint: .*index.json.*; to start from scratch, use another directory' "  and says what to do"
 
 # Unfinished saves are not checkpoints and are removed.
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234

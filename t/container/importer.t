@@ -52,7 +52,8 @@ step=$!
 wait_until 60 sh -c "[ \$(pgrep -fc '[i]mporter get docker://slow') -ge 2 ]"
 in_cluster scancel --user="$uid"
 wait $step
-wait_until 60 sh -c "! pgrep -f '[i]mporter get docker://slow'" && ok "scancel ends the importer on all nodes"
+wait_until 60 sh -c "! pgrep -f '[i]mporter get docker://slow'"
+ok "scancel ends the importer on all nodes"
 ok "which can undo its work" test -e "$registry_dir/log/undone"
 
 job srun -n1 -w n1 --megatron-image=docker://small --megatron-container-name=kept sh -c 'echo mark >/usr/src/mark'

@@ -44,7 +44,7 @@ done <<'ROWS'
 ROWS
 : >empty.jsonl
 run mix --input a.jsonl empty.jsonl --weights 1 1 --output x.jsonl
-is "$rc $out" "2 megatron data: mix: empty.jsonl has no documents; leave it out" "a source without documents"
+is "$rc $out" "2 megatron data: mix: empty.jsonl has no documents; drop it" "a source without documents"
 
 # --- Merge: as one run over all of the input writes it, which is Megatron's form byte for byte.
 make_corpus 1 300 x; make_corpus 2 1 y; make_corpus 3 200 z; make_corpus 4 0 none

@@ -37,6 +37,7 @@ checkpoint look x|unknown action look
 checkpoint prune x|prune needs to know how many checkpoints to keep; use --keep-last N
 checkpoint import x|import takes two directories: source and destination
 checkpoint export x y --format fairseq|export does not support this format; use --format hf, megatron or torch_dist
+supervise|no command to run; write it after --
 supervise -- true|the command does not save checkpoints
 comm-test 1G|unexpected argument 1G
 comm-test --min-bytes 2M --max-bytes 1M|--min-bytes=2097152 is greater than --max-bytes=1048576

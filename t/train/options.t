@@ -157,7 +157,7 @@ is "$rc $(grep ^megatron <<<"$out")" "2 megatron: data split 99,2,a: give up to 
 try "$megatron" train "${small[@]}" --tokenizer-type Llama2Tokenizer --tokenizer-model "$scratch/nope"
 is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: cannot open $scratch/nope: No such file or directory; check the path" "a tokenizer that is not there"
 try "$megatron" train "${small[@]}" --save "" --save-interval 1
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or leave it out" "--save of a variable that is not set"
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --save is empty; give a path, or drop it" "--save of a variable that is not set"
 
 # --- A long run that would be lost
 while IFS='|' read -r options count; do

@@ -100,8 +100,8 @@ static void test_errors(void)
         {{"--flag=1"}, "--flag takes no value; drop the = and what follows it"},
         {{"--data-path", "--flag"}, "--data-path needs a value; write it after the option"},
         {{"--batch-size", "4"}, "--batch-size was renamed; use --micro-batch-size"},
-        {{"--save", ""}, "--save is empty; give a path, or leave it out"},
-        {{"--save="}, "--save is empty; give a path, or leave it out"},
+        {{"--save", ""}, "--save is empty; give a path, or drop it"},
+        {{"--save="}, "--save is empty; give a path, or drop it"},
         {{"-n"}, "unknown option -n; options begin with two dashes"},
         {{"--wandb"}, "unknown option --wandb; --help lists all"},
     };

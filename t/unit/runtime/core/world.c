@@ -77,7 +77,7 @@ static void test_say_once(void)
         setenv("SLURM_PROCID", rows[i].rank, 1);
         setenv("SLURM_LOCALID", rows[i].local_rank, 1);
         is_int(world_say_once(rows[i].of_node, &err), -1, "fails");
-        is(err.text, rows[i].says ? "text" : "", "one rank reports");
+        is_int(err.quiet, !rows[i].says, "one rank prints the error");
     }
 }
 
@@ -167,7 +167,7 @@ int main(void)
         rc = world_read(&world, &err);
         is_int(rc, rows[i].error ? -1 : 0, "world_read");
         if (rows[i].error) {
-            is(err.text, rows[i].error, "sentence");
+            is(err.quiet ? "" : err.text, rows[i].error, "what this rank prints");
             continue;
         }
         is(world.source, rows[i].source, "source");

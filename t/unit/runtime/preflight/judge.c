@@ -99,6 +99,21 @@ static void expect_value(struct fake *f, const char *host, const char *check, co
     findings_clear(&findings);
 }
 
+/* What to do about lowered clocks depends on their reasons. */
+static void expect_clocks(struct fake *f, uint64_t reasons, const char *expected)
+{
+    struct findings findings = {0};
+    const char *advice = "";
+
+    f->measures[0].gpu[0].slow_reasons = reasons;
+    judge(&f->job, &findings);
+    for (size_t i = 0; i < findings.count; i++)
+        if (strcmp(findings.items[i].check, "clocks") == 0)
+            advice = findings.items[i].advice;
+    is(advice, expected, "advice about clocks");
+    findings_clear(&findings);
+}
+
 static void slow(struct fake *f, int r, double factor)
 {
     f->measures[r].layer.seconds *= factor;
@@ -287,6 +302,9 @@ static void test_gpus(struct fake *f)
     f->facts[0].node.xids[0] = (struct xid_facts){"0000:53:00", 79, 1};
     f->facts[0].node.xids[1] = (struct xid_facts){"0000:53:00", 13, 1};
     expect(f, "n1 clocks!, n1 ecc!, n1 nvlink!, n1 xid!, n1 remapped rows?", "a broken GPU");
+    expect_clocks(f, SLOW_POWER_BRAKE, "check the node's power supplies");
+    expect_clocks(f, SLOW_SOFT_HEAT, "check fans, air flow and the cooling of this node");
+    expect_clocks(f, SLOW_HARDWARE, "check the cooling and the power supplies of this node");
 }
 
 static void test_hosts(void)
