@@ -29,7 +29,7 @@ struct placement_request {
      *   auto       gpu if the step has GPUs, else core
      *   none       CPUs stay as they are allocated; GPUs and NICs are divided among tasks
      *   gpu        each task gets an equal part of the cores of its GPUs' NUMA nodes
-     *   numa       each task gets the whole NUMA nodes of its GPUs, together with its neighbours
+     *   numa       each task gets the whole NUMA nodes of its GPUs, together with its neighbors
      *   core       each task gets an equal part of all cores, then the GPUs nearest to them
      *   0-47       auto, within these CPUs
      *   0-11/12-23 exactly these CPUs, one list per task */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Draw a node as SVG: boxes for packages and NUMA nodes with their cores, and beside them the PCI
- * switches with GPUs and NICs. Each task has a colour; unassigned devices stay white. Boxes are
+ * switches with GPUs and NICs. Each task has a color; unassigned devices stay white. Boxes are
  * created and measured from the inside out, then positioned and drawn from the outside in. */
 #include "topo.h"
 
@@ -58,8 +58,8 @@ static void put_text(FILE *file, const char *text)
     }
 }
 
-/* One light colour per task: hues around the circle, with neighbours differing in lightness too. */
-static const char *colour(const struct drawing *drawing, int task, char buffer[8])
+/* One light color per task: hues around the circle, with neighbors differing in lightness too. */
+static const char *color(const struct drawing *drawing, int task, char buffer[8])
 {
     double count = (double)drawing->placement->task_count;
     double hue = 6.0 * task / (count < 2 ? 2 : count), light = task % 2 ? 0.80 : 0.70;
@@ -366,7 +366,7 @@ static void fill(const struct drawing *drawing, int x, int y, int width, int hei
     if (drawing->task_count == 1) {
         fprintf(drawing->file,
                 "<rect x='%d' y='%d' width='%d' height='%d' rx='%d' fill='%s' class='line'/>\n", x,
-                y, width, height, radius, colour(drawing, drawing->task_of[0], hex));
+                y, width, height, radius, color(drawing, drawing->task_of[0], hex));
         return;
     }
     fprintf(drawing->file,
@@ -375,7 +375,7 @@ static void fill(const struct drawing *drawing, int x, int y, int width, int hei
     for (int i = 0; i < drawing->task_count; i++)
         fprintf(drawing->file, "<rect x='%.1f' y='%d' width='%.1f' height='%d' fill='%s'/>\n",
                 x + i * stripe, y + 1, stripe, height - 2,
-                colour(drawing, drawing->task_of[i], hex));
+                color(drawing, drawing->task_of[i], hex));
 }
 
 static void draw_cores(struct drawing *drawing, const struct box *box, int x, int y)
@@ -494,7 +494,7 @@ static void draw_legend(struct drawing *drawing, int columns)
         fprintf(drawing->file,
                 "<rect x='%d' y='%d' width='14' height='14' rx='3' fill='%s' class='line'/>"
                 "<text x='%d' y='%d' class='label'>task %zu",
-                x, y, colour(drawing, (int)t, hex), x + 20, y + 11, t);
+                x, y, color(drawing, (int)t, hex), x + 20, y + 11, t);
         if (task->gpu_count > 0)
             fprintf(drawing->file, ": %zu GPU%s, ", task->gpu_count,
                     task->gpu_count == 1 ? "" : "s");

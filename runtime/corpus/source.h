@@ -2,7 +2,7 @@
 /* The decompressed bytes of an input file, from any position where its format allows a start.
  * A file is split by byte ranges on disk. A format has units that can be decompressed
  * independently: bytes of a plain file, blocks of xz and bzip2, frames of zstd, members of BGZF.
- * The range [begin, end) contains the units that begin in it, so neighbouring ranges agree on the
+ * The range [begin, end) contains the units that begin in it, so neighboring ranges agree on the
  * boundary without communication and without an index of the file. A damaged unit that a search
  * from the boundary would skip belongs to the previous range. A source continues beyond its range,
  * for the line that crosses the boundary, and reports where its own range ended. */

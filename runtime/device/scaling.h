@@ -27,7 +27,7 @@ enum scaled_tensor { SCALED_INPUT, SCALED_WEIGHT, SCALED_GRADIENT, SCALED_TENSOR
 #define SCALING_E4M3_MAX 448.0f
 #define SCALING_E5M2_MAX 57344.0f
 
-/* What shares a scale. Elements of a vector are neighbours in a row. */
+/* What shares a scale. Elements of a vector are neighbors in a row. */
 enum scaled_part { SCALED_WHOLE, SCALED_VECTORS, SCALED_SQUARES };
 
 enum { SCALING_BLOCK = 128 }; /* elements of a vector, rows and columns of a square */

@@ -80,7 +80,7 @@ static int cut_files(struct input_plan *plan, enum record_mode mode, int64_t tar
     return 0;
 }
 
-/* Neighbouring small files share a chunk. */
+/* Neighboring small files share a chunk. */
 static int group_segments(struct input_plan *plan, int64_t target)
 {
     int64_t held = 0;

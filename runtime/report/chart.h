@@ -16,7 +16,7 @@ enum {
     CHART_BOTTOM = 36
 };
 
-/* Colours for runs; further runs start again. */
+/* Colors for runs; further runs start again. */
 enum { COLOURS = 8 };
 
 struct chart {

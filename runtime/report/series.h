@@ -16,7 +16,7 @@ struct point {
 
 struct series {
     enum look look;
-    size_t run; /* index, which chooses the colour */
+    size_t run; /* index, which chooses the color */
     const char *label;
     struct point *points;
     size_t count;

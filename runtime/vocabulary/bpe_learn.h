@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Learn the merges of a BPE vocabulary: again and again the most frequent pair of neighbours
+/* Learn the merges of a BPE vocabulary: again and again the most frequent pair of neighbors
  * becomes a token. Of pairs that are equally frequent the one with the smaller ids comes first. The
  * result is that of Hugging Face's BpeTrainer, merge for merge. WordPiece is learned the same way,
  * with a prefix on the tokens inside a word. */

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* A value whose neighbours of this relative distance round to different bytes may be either. */
+/* A value whose neighbors of this relative distance round to different bytes may be either. */
 static const double TOLERANCE = 1e-5;
 
 enum { CAST, GELU, GELU_GRADIENT, SWIGLU, SWIGLU_GRADIENT, KINDS };
@@ -376,7 +376,7 @@ static void check_special_blocks(void)
     ok(inverse[ZERO_ROW] == 1 && inverse[INF_ROW] == 1 && inverse[SIDE + NAN_ROW] == 1,
        "  their scales and that of zeros are 1");
     ok(inverse[SIDE + ZERO_ROW] != 1 && inverse[SIDE + INF_ROW] != 1 && inverse[NAN_ROW] != 1,
-       "  those of their neighbours are not");
+       "  those of their neighbors are not");
     ok(rows[ZERO_ROW * SIDE] == 0 && rows[INF_ROW * SIDE + 127] == 0x7e &&
            (rows[NAN_ROW * SIDE + 128] & 0x7f) == 0x7f,
        "  zero stays, Inf saturates, NaN stays");

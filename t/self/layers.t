@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Messages of the layers below the commands name no command-line option: these belong to the commands, whose
 # table of remedies (runtime/command/remedies.c) says which option helps. t/self/strings lists the messages.
+# Nor do they print: warnings have one channel.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 cd "$top" || exit 1
@@ -16,11 +17,18 @@ options() {
         grep -E -- '(^|[^-A-Za-z])--[a-z]'
 }
 is "$(printf '%s\n' 'a.c:1: error: no data; use --data-path' 'a.c:2: part: --save' 'a.c:3: error: use `srun --mpi=pmix`' 'a.c:4: text: a -- b' | options)" \
-    $'a.c:1: error: no data; use --data-path\na.c:2: part: --save' "options are recognised"
+    $'a.c:1: error: no data; use --data-path\na.c:2: part: --save' "options are recognized"
 
 # The parser of options says where they are listed; `megatron plan` prints command lines.
 is "$(t/self/strings "${lower[@]}" | options | grep -vE '^runtime/core/option\.c:.* --help lists all$|^runtime/plan/show\.c:[0-9]+: print: ')" "" \
     "no message of a lower layer names an option"
+
+# --- Warnings have one channel for the program and one for the plugin. Below the commands nothing else prints errors.
+prints() { # FOLDER...
+    grep -rlE --include='*.c' --include='*.cpp' --include='*.cu' -e 'fprintf\(stderr|perror\(|puts\(.*stderr' -e '"megatron: (%s: )?warning' "$@" | sort
+}
+is "$(prints "${lower[@]}" runtime/train spank | xargs)" "runtime/core/log.c spank/plugin.c spank/task_decide.c" \
+    "only the log and the plugin's two functions print warnings"
 
 # --- Every option in the table exists, in one of the commands.
 help() {

@@ -291,7 +291,7 @@ static int recall(struct gemm *gemm, const char *key)
  * dies while it tries them leaves a record, and the next one does not try them. */
 static int may_look_around(struct gemm *gemm, const char *key)
 {
-    return gemm_has_neighbours(gemm) && !cudaStreamSynchronize(gemm->context->stream) &&
+    return gemm_has_neighbors(gemm) && !cudaStreamSynchronize(gemm->context->stream) &&
            tuning_try(gemm->context->tuning, key) == 0;
 }
 
@@ -301,7 +301,7 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     int around = may_look_around(gemm, key);
     int failed = gemm_search(gemm, scratch, offered, count, around);
 
-    gemm->provisional = gemm_has_neighbours(gemm) && !around;
+    gemm->provisional = gemm_has_neighbors(gemm) && !around;
     /* All later times are wrong, too, and the record in the file must be kept. */
     if (cudaStreamSynchronize(gemm->context->stream)) {
         gemm->context->broken = 1;

@@ -36,7 +36,7 @@ int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
 
 /* Is it worthwhile to try neighbors, and can their results be checked? Products that add to D are
  * excluded. */
-int gemm_has_neighbours(const struct gemm *gemm);
+int gemm_has_neighbors(const struct gemm *gemm);
 
 /* Does 'algorithm' write all results, equal to those of 'trusted' except for rounding, and
  * bit-identical when repeated? For the results of a single product without gaps (ldd = m). */

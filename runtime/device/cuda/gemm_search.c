@@ -3,7 +3,7 @@
  * the best few compete. For products with an epilogue the search also tries neighbors of the
  * algorithms that the library offers: algorithms that differ from them in one attribute.
  *
- * Gain of the neighbors, the operations of one step in ms (t/gpu/neighbours, one round, H200,
+ * Gain of the neighbors, the operations of one step in ms (t/gpu/neighbors, one round, H200,
  * cuBLASLt 13.0):
  *                 without      with      gain
  *     gpt345m      127.66    127.24    0.33 %
@@ -168,7 +168,7 @@ static int is_known(const struct search *s, const cublasLtMatmulAlgo_t *algorith
     return 0;
 }
 
-/* Neighbours --------------------------------------------------------------------------------- */
+/* Neighbors --------------------------------------------------------------------------------- */
 
 /* Attributes to change, the most profitable ones first. */
 static const struct attribute {
@@ -191,7 +191,7 @@ static int has_option(const cublasLtMatmulAlgo_t *algorithm, uint32_t value)
            (int64_t)value <= most;
 }
 
-static void try_neighbour(struct search *s, const struct candidate *seed,
+static void try_neighbor(struct search *s, const struct candidate *seed,
                           cublasLtMatmulAlgoConfigAttributes_t name, uint32_t value)
 {
     cublasLtMatmulAlgo_t algorithm = seed->algorithm;
@@ -224,7 +224,7 @@ static void look_around(struct search *s, int seeds, int names)
         follow_clocks(s);
         for (uint32_t value = 0; value <= attributes[a].most; value++)
             for (int i = 0; i < seeds; i++)
-                try_neighbour(s, &s->candidates[i], attributes[a].name, value);
+                try_neighbor(s, &s->candidates[i], attributes[a].name, value);
     }
 }
 
@@ -269,14 +269,14 @@ static int pick_finalists(struct search *s)
 /* A neighbor must beat the library's best algorithm. */
 static int add_reference(struct search *s, int picked)
 {
-    int neighbours = 0, at = 0;
+    int neighbors = 0, at = 0;
 
     for (int i = 0; i < picked; i++)
-        neighbours += !s->candidates[i].offered;
+        neighbors += !s->candidates[i].offered;
     while (memcmp(&s->candidates[at].algorithm, &s->reference.algorithm,
                   sizeof(s->reference.algorithm)) != 0)
         at++;
-    if (neighbours == 0 || at < picked)
+    if (neighbors == 0 || at < picked)
         return picked;
     move_to(s->candidates, at, picked);
     return picked + 1;
@@ -317,7 +317,7 @@ static const cublasLtMatmulAlgo_t *winner(struct search *s, int finalists)
     return NULL;
 }
 
-int gemm_has_neighbours(const struct gemm *gemm)
+int gemm_has_neighbors(const struct gemm *gemm)
 {
     const struct gemm_shape *shape = &gemm->shape;
 

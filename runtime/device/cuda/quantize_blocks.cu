@@ -48,7 +48,7 @@ template <__nv_fp8_interpretation_t KIND> __device__ inline float factor(uint32_
                                 KIND == __NV_E4M3 ? SCALING_E4M3_MAX : SCALING_E5M2_MAX);
 }
 
-/* The largest magnitude of each row of the tile. Threads of a row are neighbours in a warp. */
+/* The largest magnitude of each row of the tile. Threads of a row are neighbors in a warp. */
 __device__ inline void find_rows(const float v[THREAD_ROWS][VECTOR], uint32_t of_row[THREAD_ROWS])
 {
 #pragma unroll

@@ -166,7 +166,7 @@ static void test_positions(void)
     for (int64_t rank = 0; rank < 48; rank++)
         good = good && layout_rank(&layout, layout_position(&layout, rank)) == rank;
     ok(good, "positions and back");
-    is_int(layout_position(&layout, 1).tp, 1, "tensor-parallel neighbours are next to each other");
+    is_int(layout_position(&layout, 1).tp, 1, "tensor-parallel neighbors are next to each other");
     is_int(layout_position(&layout, 12).pp, 1, "pipeline stages are farthest apart");
 }
 

@@ -210,7 +210,7 @@ static int on_host(struct world *w)
            comm_check(w->comm, &w->err) == 0;
 }
 
-/* Groups of neighbours and of every second rank, on the same connections. */
+/* Groups of neighbors and of every second rank, on the same connections. */
 static int works(struct world *w)
 {
     int all[MOST], half[MOST], count = 0, base = w->rank / 2 * 2, pair[2] = {base, base + 1};

@@ -189,7 +189,7 @@ static void test_ranges(void)
     ok(d != NULL, "opens");
     ok(indexed_tokens(d, 0, 0, 3, out, 3, &err) == -1 && strstr(err.text, "offset 8: token"),
        "a token beyond int32");
-    ok(indexed_tokens(d, 0, 2, 1, out, 1, &err) == 1 && out[0] == 3, "its neighbour is fine");
+    ok(indexed_tokens(d, 0, 2, 1, out, 1, &err) == 1 && out[0] == 3, "its neighbor is fine");
     ok(indexed_tokens(d, 0, 2, 2, out, 9, &err) == -1, "beyond the end of a sequence");
     ok(indexed_tokens(d, 0, -1, 2, out, 9, &err) == -1, "before its beginning");
     ok(indexed_tokens(d, 1, 0, 1, out, 9, &err) == -1, "beyond the last sequence");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conversion to and from fp8 (device/fp8.h): every byte, and rounding between neighbours. */
+/* The conversion to and from fp8 (device/fp8.h): every byte, and rounding between neighbors. */
 #include "fp8.h"
 #include "tap.h"
 
@@ -35,7 +35,7 @@ static void test_rounding(enum device_type type, const char *name)
 {
     int wrong = 0;
 
-    /* Between two neighbours of one sign every number rounds to the nearer one. */
+    /* Between two neighbors of one sign every number rounds to the nearer one. */
     for (int byte = 0; byte < 0x7e; byte++) {
         float low = fp8_decode((uint8_t)byte, type), high = fp8_decode((uint8_t)(byte + 1), type);
 

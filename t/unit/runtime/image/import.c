@@ -56,7 +56,7 @@ static void test_leases(void)
 
     die_with_lease(path);
     memset(&watch, 0, sizeof(watch));
-    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a dead neighbour loses it at once");
+    is_int(lease_take(&mine, path, 60, &watch, &err), 1, "a dead neighbor loses it at once");
     lease_release(&mine);
 
     file = fopen(path, "w");

@@ -79,7 +79,7 @@ static void run_pass(struct world *w, int stage, const struct pipeline_operation
 }
 
 /* The destination of what the stage sends, or the source of what it receives. */
-static int neighbour(const struct world *w, int stage, int direction, int send)
+static int neighbor(const struct world *w, int stage, int direction, int send)
 {
     return (stage + ((direction == 0) == send ? 1 : w->shape.stages - 1)) % w->shape.stages;
 }
@@ -87,7 +87,7 @@ static int neighbour(const struct world *w, int stage, int direction, int send)
 /* Deliver what the stage is sending if its neighbor is receiving. */
 static int deliver(struct world *w, int stage, int direction)
 {
-    int to = neighbour(w, stage, direction, 1);
+    int to = neighbor(w, stage, direction, 1);
     struct pipeline_item *sent = &w->under_way[stage][direction].send;
     struct pipeline_item *received = &w->under_way[to][direction].receive;
 

@@ -209,7 +209,7 @@ cublasStatus_t cublasLtMatmulAlgoCapGetAttribute(const cublasLtMatmulAlgo_t *alg
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static int is_neighbour(const cublasLtMatmulAlgo_t *algorithm)
+static int is_neighbor(const cublasLtMatmulAlgo_t *algorithm)
 {
     return algorithm->data[1] || algorithm->data[2] || algorithm->data[3];
 }
@@ -241,7 +241,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     now += 1;
     if (odd && (fake.fails || (fake.fails_in_layers && workspace != fake.for_gemms)))
         return CUBLAS_STATUS_EXECUTION_FAILED;
-    if (odd && fake.breaks && is_neighbour(algorithm))
+    if (odd && fake.breaks && is_neighbor(algorithm))
         fake.broken = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
