@@ -62,6 +62,7 @@ struct normalizer {
      * before them: by all bytes but the last, and a bit for each last byte. Small enough for the L1
      * cache, unlike 'kinds'. */
     uint64_t trouble_two[32], trouble_three[1024];
+    uint8_t doubtful[48]; /* by first byte from 0xC0 on: 0xFF if any of its characters is one */
     int words; /* WhitespaceSplit: remove white space, and put a space before each word */
 };
 

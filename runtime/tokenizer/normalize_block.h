@@ -33,6 +33,7 @@ static size_t check_high(const struct normalizer *normalizer, const uint8_t *tex
                          const struct text_masks *masks, size_t end)
 {
     uint64_t leads = masks->two | masks->three, wrong, trouble = 0;
+    uint64_t doubtful = simd_select(text, normalizer->doubtful);
 
     wrong = masks->tail ^ (leads << 1 | masks->three << 2);
     end = first_bit(wrong | masks->other, end);
@@ -42,12 +43,13 @@ static size_t check_high(const struct normalizer *normalizer, const uint8_t *tex
         if (last + 2 + (masks->three >> last & 1) > end)
             end = last;
     }
-    for (uint64_t bits = masks->two & below(end); bits; bits &= bits - 1)
+    doubtful &= below(end);
+    for (uint64_t bits = masks->two & doubtful; bits; bits &= bits - 1)
         trouble |= trouble_of_two(normalizer, text + __builtin_ctzll(bits));
-    for (uint64_t bits = masks->three & below(end); bits; bits &= bits - 1)
+    for (uint64_t bits = masks->three & doubtful; bits; bits &= bits - 1)
         trouble |= trouble_of_three(normalizer, text + __builtin_ctzll(bits));
     if (trouble & 1) {
-        for (uint64_t bits = leads & below(end); bits; bits &= bits - 1) {
+        for (uint64_t bits = leads & doubtful; bits; bits &= bits - 1) {
             size_t at = (size_t)__builtin_ctzll(bits);
 
             trouble = masks->three >> at & 1 ? trouble_of_three(normalizer, text + at)

@@ -76,6 +76,11 @@ static void find_trouble(struct normalizer *normalizer)
         else
             *bits |= bit;
     }
+    for (unsigned lead = 0; lead < 32; lead++)
+        normalizer->doubtful[lead] = normalizer->trouble_two[lead] ? 0xFF : 0;
+    for (unsigned two = 0; two < 1024; two++)
+        if (normalizer->trouble_three[two])
+            normalizer->doubtful[32 + two / 64] = 0xFF;
 }
 
 const struct normalize_engine *normalizer_best_engine(void)

@@ -104,6 +104,19 @@ static inline void simd_copy(const uint8_t *text, uint8_t *out, struct text_mask
     masks->other = masks->high & ~(masks->tail | masks->two | masks->three);
 }
 
+/* Of 64 bytes, at least those from 0xC0 to 0xEF for which table[byte - 0xC0] is 0xFF and not 0. */
+#define SIMD_SELECT
+static inline uint64_t simd_select(const uint8_t *text, const uint8_t *table)
+{
+    uint8x16x3_t places = {{vld1q_u8(table), vld1q_u8(table + 16), vld1q_u8(table + 32)}};
+    uint8x16_t vector[4];
+
+    UNROLLED
+    for (int i = 0; i < 4; i++)
+        vector[i] = vld1q_u8(text + 16 * i);
+    return SIMD_GATHER(vqtbl3q_u8(places, vsubq_u8(v, vdupq_n_u8(0xC0))));
+}
+
 /* The lowest of 'count' numbers, a multiple of 8. */
 static inline uint32_t simd_lowest(const uint32_t *numbers, size_t count)
 {
@@ -342,6 +355,16 @@ static inline void simd_classify(const uint8_t *text, struct byte_masks *masks)
     }
 }
 
+#endif
+
+#ifndef SIMD_SELECT
+/* Looking them up one by one takes as long as what the caller does with each. */
+static inline uint64_t simd_select(const uint8_t *text, const uint8_t *table)
+{
+    (void)text;
+    (void)table;
+    return UINT64_MAX;
+}
 #endif
 
 #endif
