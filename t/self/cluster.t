@@ -3,7 +3,9 @@
 # The private cluster itself: users, GPUs, MPI, faults, clusters side by side, nothing left behind.
 . "$(dirname "$0")/../tap.sh"
 scratch=$(mktemp -d)
-cluster_up --nodes 3 --gpus 2,2,0 --plugin no
+printf '#!/bin/sh\n[ ! -e "%s/slow" ] || { sleep 2; echo ended >"%s/epilog"; }\n' "$scratch" "$scratch" >"$scratch/end"
+chmod 755 "$scratch/end"
+cluster_up --nodes 3 --gpus 2,2,0 --plugin no --conf "Epilog=$scratch/end"
 trap 'cluster_down; rm -rf "$scratch"' EXIT
 first=$MEGATRON_CLUSTER
 cluster=$top/t/cluster
@@ -65,6 +67,12 @@ in_cluster scancel "$job"
 ok "it comes back" "$cluster" start-node n2
 try in_cluster srun -w n2 hostname
 is "$out" n2 "it runs jobs again"
+touch "$scratch/slow"
+in_cluster srun -w n2 true
+ok "it dies when a job has just ended" "$cluster" kill-node n2
+ok "but not before the job's epilog has ended" test -s "$scratch/epilog"
+rm "$scratch/slow"
+ok "so it comes back at once" "$cluster" start-node n2
 in_cluster srun -w n3 sleep 100 &
 srun=$!
 ok "a slurmstepd dies" wait_until 60 "$cluster" kill-stepd n3
