@@ -101,7 +101,7 @@ mkdir -p "$tree/packaging/debian" "$tree/_packages" "$scratch/bin"
 cp "$top/quickstart" "$tree/"
 cp "$top/packaging/debian/changelog" "$tree/packaging/debian/"
 printf '#!/bin/sh\nprintf "dist:\\n\\ttouch megatron-2.0.tar.xz\\n" >Makefile\n' >"$tree/configure"
-printf '#!/bin/sh\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' >"$tree/packaging/build"
+printf '#!/bin/sh\n[ $1 = --tarball ] || exec "%s/packaging/build" "$@"\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' "$top" >"$tree/packaging/build"
 printf '#!/bin/sh\necho installed\n' >"$scratch/bin/dpkg-query"
 chmod +x "$tree/configure" "$tree/packaging/build" "$scratch/bin/dpkg-query"
 : >"$tree/_packages/megatron-1.0.tar.xz"
@@ -109,6 +109,14 @@ try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb
 is "$rc $(grep '^got' "$tree/_build/quickstart.log")" "0 got --tarball _packages/megatron-2.0.tar.xz --output _packages --format deb" \
     "quickstart packages the tarball that it has made" || diag "$out"
 like "$out" "^ +no CUDA toolkit \(nvcc\): no package for GPUs$" "and says that there is no package for GPUs"
+for options in "--formt deb:unknown option --formt; packaging/build --help lists the options" "--format zip:--format zip: use deb or rpm"; do
+    try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package ${options%%:*}
+    is "$rc $out" "2 packaging/build: ${options#*:}" "quickstart package ${options%%:*}: refused before anything is made"
+done
+try "$tree/quickstart" package --help
+is "$rc $(grep -cE '^ +--(format|slurm|output) ' <<<"$out")" "0 3" "quickstart package --help lists the options" || diag "$out"
+try "$tree/quickstart" build --help
+is "$rc $(grep -c '^ *\./quickstart ' <<<"$out")" "0 4" "quickstart build --help lists the commands" || diag "$out"
 
 # packaging/build --directory, with a stand-in for dpkg-buildpackage.
 mkdir -p "$scratch/megatron-2.0/packaging/debian"
