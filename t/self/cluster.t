@@ -89,6 +89,20 @@ for i in 1 2 3; do
     like "$out" "^SLURM_CONF *= $(readlink -f "$scratch/side$i")/" "cluster $i of three has its own controller"
 done
 is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, three directories"
+# A cluster in another chroot does not see the claims of this one. Its first choice is a block of ports that was free a moment ago.
+other=$scratch/chroot
+mkdir -p "$other/t"
+cp "$top/t/pretend.c" "$other/t/"
+sed -e "s|^claims=.*|claims=$other/cluster|" \
+    -e "/^claim() {/a [ -e '$other/raced' ] \|\| { touch '$other/raced'; dir=\$claims.${first##*.} port=$((30720 + ${first##*.} * 64)); mkdir \"\$dir\"; lock_claim \"\$dir\"; return; }" \
+    "$cluster" >"$other/t/cluster"
+chmod -R a+rx "$scratch"
+try bash "$other/t/cluster" up --owner $$ --nodes 1 --plugin no --dir "$scratch/side4"
+is "$rc $(grep -c "^export MEGATRON_CLUSTER=$other/cluster" <<<"$out") $(ls -d "$other/raced")" "0 1 $other/raced" \
+    "a cluster whose ports were taken by another one uses others" || diag "$out"
+try in_cluster srun -N1 hostname
+is "$rc" 0 "and does not disturb that one" || diag "$out"
+bash "$other/t/cluster" down --dir "$scratch/side4"
 keeper=$(cat "$scratch/side1/run/keeper")
 ports=$(readlink -f "$scratch/side1")
 ok "down" "$cluster" down --dir "$scratch/side1"
