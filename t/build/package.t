@@ -109,14 +109,6 @@ try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb
 is "$rc $(grep '^got' "$tree/_build/quickstart.log")" "0 got --tarball _packages/megatron-2.0.tar.xz --output _packages --format deb" \
     "quickstart packages the tarball that it has made" || diag "$out"
 like "$out" "^ +no CUDA toolkit \(nvcc\): no package for GPUs$" "and says that there is no package for GPUs"
-for options in "--formt deb:unknown option --formt; packaging/build --help lists the options" "--format zip:--format zip: use deb or rpm"; do
-    try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package ${options%%:*}
-    is "$rc $out" "2 packaging/build: ${options#*:}" "quickstart package ${options%%:*}: refused before anything is made"
-done
-try "$tree/quickstart" package --help
-is "$rc $(grep -cE '^ +--(format|slurm|output) ' <<<"$out")" "0 3" "quickstart package --help lists the options" || diag "$out"
-try "$tree/quickstart" build --help
-is "$rc $(grep -c '^ *\./quickstart ' <<<"$out")" "0 4" "quickstart build --help lists the commands" || diag "$out"
 
 # packaging/build --directory, with a stand-in for dpkg-buildpackage.
 mkdir -p "$scratch/megatron-2.0/packaging/debian"
@@ -132,4 +124,14 @@ package --directory "$scratch/out"
 is "$rc $(tail -n 1 <<<"$out")" "1 packaging/build: --directory $scratch/out: name a directory that does not exist, in one that does" \
     "a directory that exists is refused"
 ok "and not removed" test -f "$scratch/out/megatron.deb"
+
+# Options that do not exist, and help.
+for options in "--formt deb:unknown option --formt; packaging/build --help lists the options" "--format zip:--format zip: use deb or rpm"; do
+    try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package ${options%%:*}
+    is "$rc $out" "2 packaging/build: ${options#*:}" "quickstart package ${options%%:*}: refused before anything is made"
+done
+try "$tree/quickstart" package --help
+is "$rc $(grep -cE '^ +--(format|slurm|output) ' <<<"$out")" "0 3" "quickstart package --help lists the options" || diag "$out"
+try "$tree/quickstart" build --help
+is "$rc $(grep -c '^ *\./quickstart ' <<<"$out")" "0 4" "quickstart build --help lists the commands" || diag "$out"
 done_testing
