@@ -101,7 +101,7 @@ mkdir -p "$tree/packaging/debian" "$tree/_packages" "$scratch/bin"
 cp "$top/quickstart" "$tree/"
 cp "$top/packaging/debian/changelog" "$tree/packaging/debian/"
 printf '#!/bin/sh\nprintf "dist:\\n\\ttouch megatron-2.0.tar.xz\\n" >Makefile\n' >"$tree/configure"
-printf '#!/bin/sh\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' >"$tree/packaging/build"
+printf '#!/bin/sh\n[ $1 = --tarball ] || exec "%s/packaging/build" "$@"\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' "$top" >"$tree/packaging/build"
 printf '#!/bin/sh\necho installed\n' >"$scratch/bin/dpkg-query"
 chmod +x "$tree/configure" "$tree/packaging/build" "$scratch/bin/dpkg-query"
 : >"$tree/_packages/megatron-1.0.tar.xz"
@@ -128,4 +128,14 @@ package --directory "$scratch/out"
 is "$rc $(tail -n 1 <<<"$out")" "1 packaging/build: --directory $scratch/out: name a directory that does not exist, in one that does" \
     "a directory that exists is refused"
 ok "and not removed" test -f "$scratch/out/megatron.deb"
+
+# Options that do not exist, and help.
+for options in "--formt deb:unknown option --formt; packaging/build --help lists the options" "--format zip:--format zip: use deb or rpm"; do
+    try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package ${options%%:*}
+    is "$rc $out" "2 packaging/build: ${options#*:}" "quickstart package ${options%%:*}: refused before anything is made"
+done
+try "$tree/quickstart" package --help
+is "$rc $(grep -cE '^ +--(format|slurm|output) ' <<<"$out")" "0 3" "quickstart package --help lists the options" || diag "$out"
+try "$tree/quickstart" build --help
+is "$rc $(grep -c '^ *\./quickstart ' <<<"$out")" "0 4" "quickstart build --help lists the commands" || diag "$out"
 done_testing

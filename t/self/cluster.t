@@ -3,7 +3,9 @@
 # The private cluster itself: users, GPUs, MPI, faults, clusters side by side, nothing left behind.
 . "$(dirname "$0")/../tap.sh"
 scratch=$(mktemp -d)
-cluster_up --nodes 3 --gpus 2,2,0 --plugin no
+printf '#!/bin/sh\n[ ! -e "%s/slow" ] || { sleep 2; echo ended >"%s/epilog"; }\n' "$scratch" "$scratch" >"$scratch/end"
+chmod 755 "$scratch/end"
+cluster_up --nodes 3 --gpus 2,2,0 --plugin no --conf "Epilog=$scratch/end"
 trap 'cluster_down; rm -rf "$scratch"' EXIT
 first=$MEGATRON_CLUSTER
 cluster=$top/t/cluster
@@ -65,6 +67,12 @@ in_cluster scancel "$job"
 ok "it comes back" "$cluster" start-node n2
 try in_cluster srun -w n2 hostname
 is "$out" n2 "it runs jobs again"
+touch "$scratch/slow"
+in_cluster srun -w n2 true
+ok "it dies when a job has just ended" "$cluster" kill-node n2
+ok "but not before the job's epilog has ended" test -s "$scratch/epilog"
+rm "$scratch/slow"
+ok "so it comes back at once" "$cluster" start-node n2
 in_cluster srun -w n3 sleep 100 &
 srun=$!
 ok "a slurmstepd dies" wait_until 60 "$cluster" kill-stepd n3
@@ -81,6 +89,20 @@ for i in 1 2 3; do
     like "$out" "^SLURM_CONF *= $(readlink -f "$scratch/side$i")/" "cluster $i of three has its own controller"
 done
 is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, three directories"
+# A cluster in another chroot does not see the claims of this one. Its first choice is a block of ports that was free a moment ago.
+other=$scratch/chroot
+mkdir -p "$other/t"
+cp "$top/t/pretend.c" "$other/t/"
+sed -e "s|^claims=.*|claims=$other/cluster|" \
+    -e "/^claim() {/a [ -e '$other/raced' ] \|\| { touch '$other/raced'; dir=\$claims.${first##*.} port=$((30720 + ${first##*.} * 64)); mkdir \"\$dir\"; lock_claim \"\$dir\"; return; }" \
+    "$cluster" >"$other/t/cluster"
+chmod -R a+rx "$scratch"
+try bash "$other/t/cluster" up --owner $$ --nodes 1 --plugin no --dir "$scratch/side4"
+is "$rc $(grep -c "^export MEGATRON_CLUSTER=$other/cluster" <<<"$out") $(ls -d "$other/raced")" "0 1 $other/raced" \
+    "a cluster whose ports were taken by another one uses others" || diag "$out"
+try in_cluster srun -N1 hostname
+is "$rc" 0 "and does not disturb that one" || diag "$out"
+bash "$other/t/cluster" down --dir "$scratch/side4"
 keeper=$(cat "$scratch/side1/run/keeper")
 ports=$(readlink -f "$scratch/side1")
 ok "down" "$cluster" down --dir "$scratch/side1"
