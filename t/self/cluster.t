@@ -92,7 +92,7 @@ is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, th
 # A cluster in another chroot does not see the claims of this one. Its first choice is a block of ports that was free a moment ago.
 other=$scratch/chroot
 mkdir -p "$other/t"
-cp "$top/t/pretend.c" "$other/t/"
+cp "$top"/t/{pretend.c,reveal.sh} "$other/t/"
 sed -e "s|^claims=.*|claims=$other/cluster|" \
     -e "/^claim() {/a [ -e '$other/raced' ] \|\| { touch '$other/raced'; dir=\$claims.${first##*.} port=$((30720 + ${first##*.} * 64)); mkdir \"\$dir\"; lock_claim \"\$dir\"; return; }" \
     "$cluster" >"$other/t/cluster"
