@@ -220,19 +220,34 @@ static int check(const struct cuda_plan *plan, const struct gemm_shape *g, struc
     return 0;
 }
 
+/* The product with the algorithm that was found earlier, without memory for trials; NULL: none is
+ * known. */
+static struct gemm *recall(struct gemm_context *context, const struct gemm_shape *g)
+{
+    struct gemm *gemm = gemm_create(context, g, NULL, NULL);
+
+    if (gemm && gemm_is_remembered(gemm))
+        return gemm;
+    gemm_destroy(gemm);
+    return NULL;
+}
+
 int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
 {
     const struct linear_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
     struct gemm_shape g = product_of(plan);
     struct scratch scratch = {0};
-    int timed;
+    int timed = 1;
 
     if (check(plan, &g, err) < 0)
         return -1;
-    timed = scratch_create(plan, &g, &scratch) == 0;
-    plan->parts = gemm_create(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
-    cudaFree(scratch.all);
+    plan->parts = recall(&device->gemm, &g);
+    if (!plan->parts) {
+        timed = scratch_create(plan, &g, &scratch) == 0;
+        plan->parts = gemm_create(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
+        cudaFree(scratch.all);
+    }
     if (!plan->parts)
         return -1;
     plan->destroy = destroy;
