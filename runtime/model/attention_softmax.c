@@ -243,8 +243,12 @@ int attention_softmax_prepare(struct model *m, struct attention_common *common, 
         op.kind = OPERATION_ATTENTION_BACKWARD;
         planner_make(&p, &common->softmax_backward[i], &op);
         op.kind = OPERATION_ATTENTION;
-        op.attention.dropout = 0;
-        planner_make(&p, &common->softmax[MODE_EVALUATE][i], &op);
+        if (op.attention.dropout > 0) {
+            op.attention.dropout = 0;
+            planner_make(&p, &common->softmax[MODE_EVALUATE][i], &op);
+        } else { /* it is the same, and making one takes a GPU's library a tenth of a second */
+            common->softmax[MODE_EVALUATE][i] = common->softmax[MODE_TRAIN][i];
+        }
     }
     return p.failed ? -1 : prepare_context(m, &common->context, err);
 }
@@ -254,8 +258,9 @@ void attention_softmax_release(struct attention_common *common)
     struct attention_context *c = &common->context;
 
     for (int i = 0; i < 2; i++) {
-        for (int mode = 0; mode < MODES; mode++)
-            plan_destroy(common->softmax[mode][i]);
+        if (common->softmax[MODE_EVALUATE][i] != common->softmax[MODE_TRAIN][i])
+            plan_destroy(common->softmax[MODE_EVALUATE][i]);
+        plan_destroy(common->softmax[MODE_TRAIN][i]);
         plan_destroy(common->softmax_backward[i]);
     }
     plan_destroy(c->pack);
