@@ -125,17 +125,20 @@ __global__ void gather_rows(const T *x, const int32_t *index, T *out, int64_t co
         store_packed(out + c, load_packed(x + c, from < 0 ? 0 : cols - c, wide), cols - c, wide);
 }
 
-__global__ void normal(float *out, normal_shape s, uint64_t seed, uint32_t purpose)
+/* Numbers come in pairs. A thread computes a pair, of which one may be outside of its row. */
+__global__ void normal(float *out, normal_shape s, int64_t pairs, uint64_t seed, uint32_t purpose)
 {
-    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    const int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x, row = i / pairs;
     double pair[2];
 
-    if (i >= s.rows * s.cols)
+    if (row >= s.rows)
         return;
-    const uint64_t element =
-        (uint64_t)((s.first_row + i / s.cols) * s.all_cols + s.first_col + i % s.cols);
-    rng_normal(seed, purpose, 0, element / 2, pair);
-    out[i] = (float)(s.deviation * pair[element % 2]);
+    const int64_t first = (s.first_row + row) * s.all_cols + s.first_col;
+    const int64_t element = (first / 2 + i % pairs) * 2;
+    rng_normal(seed, purpose, 0, (uint64_t)element / 2, pair);
+    for (int n = 0; n < 2; n++)
+        if (element + n >= first && element + n < first + s.cols)
+            out[row * s.cols + element + n - first] = (float)(s.deviation * pair[n]);
 }
 
 template <typename T> __global__ void fill(T *out, T value, int64_t count)
@@ -234,7 +237,10 @@ extern "C" void kernel_gather_rows(cudaStream_t stream, const gather_rows_shape 
 
 extern "C" void kernel_normal(cudaStream_t stream, const normal_shape *s, const normal_operands *o)
 {
-    normal<<<blocks_for(s->rows * s->cols), THREADS, 0, stream>>>(o->out, *s, o->seed, o->purpose);
+    const int64_t pairs = s->cols / 2 + 1; /* that a row has numbers of, at most */
+
+    normal<<<blocks_for(s->rows * pairs), THREADS, 0, stream>>>(o->out, *s, pairs, o->seed,
+                                                                o->purpose);
 }
 
 extern "C" void kernel_fill(cudaStream_t stream, const fill_shape *s, const fill_operands *o)
