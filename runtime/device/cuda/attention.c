@@ -12,6 +12,9 @@ enum product { SCORES, OUTPUT, DPROBABILITIES, DQ, DK, DV, PRODUCTS };
 
 struct attention {
     struct flash *flash;
+    struct flash_shape shape;
+    pthread_t maker; /* the thread that makes 'flash', the kernel with the number 'known' */
+    int known;
     struct gemm *gemm[PRODUCTS];
 };
 
@@ -265,14 +268,132 @@ static struct flash_strides strides(struct attention_stride from)
     return to;
 }
 
+static int is_back(const struct cuda_plan *plan)
+{
+    return plan->base.kind == OPERATION_ATTENTION_BACKWARD;
+}
+
+/* Take the kernel of flash.h. */
+static void use_flash(struct cuda_plan *plan, struct flash *flash)
+{
+    struct attention *attention = plan->parts;
+
+    attention->flash = flash;
+    plan->workspace = DEVICE_ALIGNMENT + flash_workspace(flash);
+    plan->work = is_back(plan) ? flash_backward_work : flash_forward_work;
+}
+
+/* Choose the kernel of flash.h, if it has one. Otherwise returns -1 with the reason. */
+static int choose_flash(struct cuda_plan *plan, struct error *why)
+{
+    struct cuda_device *device = cuda_device_of(plan);
+    const struct attention *attention = plan->parts;
+    struct flash *flash;
+
+    /* Both directions must drop the same elements: either the library does both, or we do. */
+    if (attention->shape.dropout > 0) {
+        struct flash *other = cuda_flash(device, &attention->shape, !is_back(plan), why);
+
+        if (!other)
+            return -1;
+        flash_destroy(other);
+    }
+    flash = cuda_flash(device, &attention->shape, is_back(plan), why);
+    if (!flash)
+        return -1;
+    use_flash(plan, flash);
+    return 0;
+}
+
+static void advise(struct device *device, const struct error *why)
+{
+    error_set(&device->advice,
+              "attention stores its scores in memory, which is slower and uses more memory: %s",
+              why->text);
+}
+
+/* Without flash.h. */
+static int use_products(struct cuda_plan *plan, struct error *err)
+{
+    plan->work = is_back(plan) ? backward : forward;
+    plan->workspace = divide(plan, NULL).total;
+    return make_products(plan, err);
+}
+
+/* Plans that threads make: cuDNN needs a tenth of a second for each, and until the first pass there
+ * is other work. */
+
+static void *make_flash(void *argument)
+{
+    struct cuda_plan *plan = argument;
+    struct cuda_device *device = cuda_device_of(plan);
+    struct attention *attention = plan->parts;
+
+    pthread_mutex_lock(&device->making);
+    if (!cudaSetDevice(device->index))
+        attention->flash =
+            flash_create(device->cudnn, &attention->shape, is_back(plan), attention->known, NULL);
+    pthread_mutex_unlock(&device->making);
+    return NULL;
+}
+
+/* Let a thread make the plan if its kernel is known. Returns -1 if it does not. */
+static int make_later(struct cuda_plan *plan)
+{
+    struct cuda_device *device = cuda_device_of(plan);
+    struct attention *attention = plan->parts;
+
+    attention->known = cuda_flash_known(device, &attention->shape, is_back(plan));
+    if (attention->known < 0 || attention->shape.dropout > 0 ||
+        pthread_create(&attention->maker, NULL, make_flash, plan) != 0)
+        return -1;
+    plan->workspace = DEVICE_ALIGNMENT; /* at least: see cuda_attention_settle */
+    plan->later = device->later;
+    device->later = plan;
+    return 0;
+}
+
+/* Use what the thread has made. A kernel that was known, but cannot be had now, is chosen anew. */
+static int settle(struct cuda_plan *plan, struct error *err)
+{
+    struct attention *attention = plan->parts;
+    struct error why;
+
+    if (attention->flash) {
+        use_flash(plan, attention->flash);
+        return 0;
+    }
+    if (choose_flash(plan, &why) == 0)
+        return 0;
+    advise(plan->base.device, &why);
+    return use_products(plan, err);
+}
+
+void cuda_attention_settle(struct cuda_device *device)
+{
+    struct error err;
+
+    for (struct cuda_plan *plan = device->later; plan; plan = plan->later)
+        pthread_join(((struct attention *)plan->parts)->maker, NULL);
+    while (device->later) {
+        struct cuda_plan *plan = device->later;
+
+        device->later = plan->later;
+        if (settle(plan, &err) < 0)
+            cuda_fail_text(device, err.text);
+        if (plan->workspace > device->workspace)
+            device->workspace = plan->workspace;
+    }
+}
+
 /* Use flash.h if it has a kernel for this. Otherwise returns -1 with the reason. */
 static int try_flash(struct cuda_plan *plan, struct error *why)
 {
     const struct attention_shape *s = shape_of(plan);
     struct cuda_device *device = cuda_device_of(plan);
     struct attention *attention = plan->parts;
-    int back = plan->base.kind == OPERATION_ATTENTION_BACKWARD;
-    struct flash_shape shape = {
+
+    attention->shape = (struct flash_shape){
         .batch = s->batch,
         .heads = s->heads,
         .groups = s->kv_heads,
@@ -299,20 +420,10 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
         return error_set(why,
                          "heads of %" PRId64 " channels have no fused kernel; use a multiple of 8",
                          s->head_size);
-    /* Both directions must drop the same elements: either the library does both, or we do. */
-    if (s->dropout > 0) {
-        struct flash *other = cuda_flash(device, &shape, !back, why);
-
-        if (!other)
-            return -1;
-        flash_destroy(other);
-    }
-    attention->flash = cuda_flash(device, &shape, back, why);
-    if (!attention->flash)
-        return -1;
-    plan->workspace = DEVICE_ALIGNMENT + flash_workspace(attention->flash);
-    plan->work = back ? flash_backward_work : flash_forward_work;
-    return 0;
+    if (make_later(plan) == 0)
+        return 0;
+    cuda_attention_settle(device); /* they use the same handle */
+    return choose_flash(plan, why);
 }
 
 static void destroy(struct cuda_plan *plan)
@@ -321,6 +432,7 @@ static void destroy(struct cuda_plan *plan)
 
     if (!attention)
         return;
+    cuda_attention_settle(cuda_device_of(plan));
     flash_destroy(attention->flash);
     for (int i = 0; i < PRODUCTS; i++)
         gemm_destroy(attention->gemm[i]);
@@ -333,13 +445,6 @@ static int is_plain(const struct cuda_device *device, const struct attention_sha
 {
     return device->unfused_attention || s->cached || s->type == TYPE_FP32 || s->q_rows == 1 ||
            s->softcap > 0;
-}
-
-static void advise(struct device *device, const struct error *why)
-{
-    error_set(&device->advice,
-              "attention stores its scores in memory, which is slower and uses more memory: %s",
-              why->text);
 }
 
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
@@ -368,7 +473,5 @@ int cuda_plan_attention(struct cuda_plan *plan, struct error *err)
         error_set(&why, "no fused kernel has a soft cap on scores; this needs no action");
         advise(plan->base.device, &why);
     }
-    plan->work = plan->base.kind == OPERATION_ATTENTION ? forward : backward;
-    plan->workspace = divide(plan, NULL).total;
-    return make_products(plan, err);
+    return use_products(plan, err);
 }

@@ -236,6 +236,7 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
     if (device->failed)
         return;
     if (plan->workspace) {
+        cuda_attention_settle(device);
         workspace = stream_workspace(device, stream, plan->workspace);
         if (!workspace)
             return;
@@ -334,6 +335,7 @@ static void close_call(struct device *base)
     if (device->cudnn)
         cudnnDestroy(device->cudnn);
     pthread_mutex_destroy(&device->lock);
+    pthread_mutex_destroy(&device->making);
     free(device);
 }
 
@@ -476,6 +478,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         return NULL;
     }
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->making, NULL);
     device->index = index;
     device->deterministic = options->deterministic;
     device->unfused_attention = options->unfused_attention;

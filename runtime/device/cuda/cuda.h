@@ -27,8 +27,10 @@ struct cuda_device {
     int local_rank;
     cudnnHandle_t cudnn;
     struct gemm_context gemm;
-    size_t workspace;     /* the maximum over all plans on a stream */
-    pthread_mutex_t lock; /* protects the failure */
+    size_t workspace;        /* the maximum over all plans on a stream */
+    struct cuda_plan *later; /* plans of attention that threads are making */
+    pthread_mutex_t making;  /* held by the one that uses cuDNN's handle */
+    pthread_mutex_t lock;    /* protects the failure */
     int failed;
     struct error failure;
     struct cuda_profile *profile; /* set while profiling */
@@ -50,8 +52,9 @@ struct cuda_plan {
     void (*work)(struct cuda_plan *plan, struct cuda_stream *stream, void *workspace,
                  const void *operands);
     void (*destroy)(struct cuda_plan *plan);
-    size_t workspace; /* bytes needed on the stream */
-    void *parts;      /* depends on the kind of plan */
+    size_t workspace;        /* bytes needed on the stream */
+    void *parts;             /* depends on the kind of plan */
+    struct cuda_plan *later; /* the next one that a thread is making */
 };
 
 /* Record the first failure of the device. 'what' names the operation. */
@@ -78,10 +81,16 @@ void cuda_fail_product(struct cuda_plan *plan, cublasStatus_t status);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
+/* attention.c: wait for the plans of attention that threads are making. */
+void cuda_attention_settle(struct cuda_device *device);
+
 /* flash_choice.c: the fastest of cuDNN's and our own kernels for an attention; NULL if there is
  * none. */
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err);
+
+/* The number of the one that is known to be the fastest; -1: none is known. */
+int cuda_flash_known(struct cuda_device *device, const struct flash_shape *shape, int backward);
 
 static inline struct cuda_device *cuda_device_of(struct cuda_plan *plan)
 {

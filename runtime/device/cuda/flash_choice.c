@@ -212,19 +212,28 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     return found;
 }
 
+int cuda_flash_known(struct cuda_device *device, const struct flash_shape *shape, int backward)
+{
+    const char *known;
+    char key[256];
+
+    make_key(shape, backward, hopper_attention_fits(shape), key, sizeof(key));
+    known = tuning_get(device->gemm.tuning, key);
+    return known && known[0] >= '0' && known[0] <= '9' ? atoi(known) : -1;
+}
+
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err)
 {
     int ours = hopper_attention_fits(shape), count, chosen;
+    int known = cuda_flash_known(device, shape, backward);
     struct choice choices[MAX_CUDNN + 1];
     struct flash *flash = NULL;
-    const char *known;
     char key[256];
 
     make_key(shape, backward, ours, key, sizeof(key));
-    known = tuning_get(device->gemm.tuning, key);
-    if (known && known[0] >= '0' && known[0] <= '9')
-        flash = flash_create(device->cudnn, shape, backward, atoi(known), NULL);
+    if (known >= 0)
+        flash = flash_create(device->cudnn, shape, backward, known, NULL);
     if (flash)
         return flash;
     count = offer(choices, device, shape, backward, ours, err);
