@@ -75,7 +75,6 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     struct attention_memory *a = memory;
     size_t size = type_size(m->config.type);
 
-    (void)block;
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
     a->qkv = arena_take(arena, z->rows * z->qkv, size);
@@ -87,6 +86,12 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     }
     a->out = arena_take(arena, z->rows * z->attention, size);
     a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
+    if (keep != KEEP_ALL)
+        return;
+    if (block->before && block->before->passes)
+        fp8_input_keep(m, block, LINEAR_QKV, &a->in_input, arena);
+    if (!m->config.swiglu) /* then fp8 keeps less than bf16 elsewhere: see keeps_columns in mlp.c */
+        fp8_input_keep(m, block, LINEAR_PROJECTION, &a->out_input, arena);
 }
 
 static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
@@ -206,6 +211,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
 
     common->window = block->window;
+    /* First, because a device may make these plans while it makes the others. */
+    if ((trains(m) ? attention_softmax_prepare : attention_cache_prepare)(m, common, err) < 0)
+        return -1;
     linear_plan(&p, m, &common->qkv, &qkv);
     plan_head_norm(&p, m, common);
     plan_clip(&p, m, common);
@@ -215,9 +223,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     rope.rope.backward = 1;
     if (c->position == POSITION_ROPE && trains(m))
         planner_make(&p, &common->rope_backward, &rope);
-    if (p.failed || upload_rotations(m, common, err) < 0)
-        return -1;
-    return (trains(m) ? attention_softmax_prepare : attention_cache_prepare)(m, common, err);
+    return p.failed ? -1 : upload_rotations(m, common, err);
 }
 
 static void release(void *shared)
@@ -238,10 +244,12 @@ static void release(void *shared)
 
 static struct column_parallel qkv_of(struct pass *p, struct block *block)
 {
+    const struct attention_memory *a = memory_of(p, block);
+
     return (struct column_parallel){.part = norm_output(p, block->before),
                                     .weight = block->tensors[QKV],
                                     .bias = block->tensors[QKV_BIAS],
-                                    .input = norm_cast(p, block->before)};
+                                    .input = norm_cast(p, block->before, &a->in_input)};
 }
 
 /* qkv = projected with normalized queries and keys. */
@@ -302,7 +310,7 @@ static void forward(struct pass *p, struct block *block)
                  &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
                                          common->sine});
     common->attend(p, block);
-    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out, NULL);
+    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out, &a->out_input);
 }
 
 static void recompute(struct pass *p, struct block *block)
@@ -317,8 +325,11 @@ static void backward(struct pass *p, struct block *block)
     struct attention_common *common = block->common;
     struct attention_memory *a = memory_of(p, block);
     struct column_parallel qkv = qkv_of(p, block);
-    const struct row_parallel_gradient projection = {
-        .weight = block->tensors[PROJECTION], .x = a->out, .dpart = p->dx, .dx = common->dout};
+    const struct row_parallel_gradient projection = {.weight = block->tensors[PROJECTION],
+                                                     .x = a->out,
+                                                     .dpart = p->dx,
+                                                     .dx = common->dout,
+                                                     .input = &a->out_input};
 
     row_parallel_backward(m, &common->projection, &projection, p->accumulate);
     attention_softmax_backward(p, block);

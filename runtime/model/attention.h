@@ -13,6 +13,8 @@ struct attention_memory {
     void *qkv;                    /* (R, qkv) rotated */
     void *out;                    /* (R, attention) */
     float *lse;                   /* (batch, heads, sequence) */
+    struct fp8_input in_input;    /* what is kept of the cast of a norm's output, if it passes it */
+    struct fp8_input out_input;   /* and of 'out' */
 };
 
 /* Plans of attention on a KV cache, each for twice the length of the one before: the cost of a step

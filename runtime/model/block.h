@@ -44,6 +44,7 @@ struct block {
     int window;     /* tokens of its layer see a window only */
     int fp8;        /* its layer is one with fp8 */
     int casts;      /* of a norm: its output is e4m3, for the branch after it */
+    int passes;     /* of a norm: the branch after it casts its output and keeps the cast alone */
     int variant;    /* blocks of one kind and variant share plans */
     /* Of the branch, for the norm after it: the tensor of its bias, or -1, and the purpose of the
      * dropout on its output. */

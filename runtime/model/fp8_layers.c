@@ -225,6 +225,19 @@ void fp8_input_lay_out(struct model *m, struct fp8_input *input, int64_t in, str
         sizeof(float));
 }
 
+void fp8_input_keep(struct model *m, const struct block *block, enum linear_kind kind,
+                    struct fp8_input *input, struct arena *arena)
+{
+    const int both = PRODUCT_FORWARD | PRODUCT_WGRAD;
+    int64_t in, out;
+
+    if (!block->fp8 || !trains(m) || (fp8_products(&m->config, &m->sizes, kind) & both) != both)
+        return;
+    linear_kind_sizes(&m->sizes, kind, &in, &out);
+    fp8_input_lay_out(m, input, in, arena);
+    input->columns = arena_take(arena, m->sizes.rows * in, 1);
+}
+
 struct operand_scale fp8_input_scale(struct model *m, int tensor, const struct fp8_input *input)
 {
     struct operand_scale scale = scale_of(m, tensor, SCALED_INPUT);

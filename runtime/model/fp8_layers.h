@@ -6,13 +6,16 @@
  * of the forward products are in fp8 already: the optimizer casts its shards of the master weights
  * (model_cast), and that pass only transposes them.
  *
- * Inputs and gradients are cast where a product needs them, and their fp8 copies live until the next product;
- * only the output of a norm that casts it (struct block) and the transposed values of GELU are kept
- * in fp8 from the forward to the backward pass. With blockwise scaling no norm casts its output:
- * the transposed values of wgrad are rounded from those in bf16, not from the fp8 ones of the
- * forward pass. The scaling state has an entry for every linear layer of the whole model on every
- * rank, so it does not depend on the layout: at the end of a step one all-reduce over all ranks
- * combines the amaxes.
+ * Inputs and gradients are cast where a product needs them, and their fp8 copies live until the
+ * next product. Kept from the forward to the backward pass are only: the output of a norm that
+ * casts it (struct block), and the transposed values of GELU and of attention. With blockwise
+ * scaling no norm casts its output: the transposed values of wgrad are rounded from those in bf16,
+ * not from the fp8 ones of the forward pass. The layer after a norm that passes its output makes
+ * both casts and keeps the transposed one.
+ *
+ * The scaling state has an entry for every linear layer of the whole model on every rank, so it
+ * does not depend on the layout: at the end of a step one all-reduce over all ranks combines the
+ * amaxes.
  */
 #ifndef MEGATRON_FP8_LAYERS_H
 #define MEGATRON_FP8_LAYERS_H
@@ -52,6 +55,7 @@ int fp8_gathers(const struct model_config *config, const struct model_sizes *siz
                 enum linear_kind kind);
 
 struct arena;
+struct block;
 struct linear;
 struct linear_dgrad_operands;
 struct linear_forward_operands;
@@ -126,6 +130,11 @@ struct fp8_input {
 
 /* Lay out 'inverse' for an input with 'in' columns. */
 void fp8_input_lay_out(struct model *m, struct fp8_input *input, int64_t in, struct arena *arena);
+
+/* Lay out all of an input whose transposed cast is kept for wgrad, if the layer has it in fp8: the
+ * values are then read once. */
+void fp8_input_keep(struct model *m, const struct block *block, enum linear_kind kind,
+                    struct fp8_input *input, struct arena *arena);
 
 /* Before a product: cast its factors, if it is fp8, and put them into the operands. 'tensor' is the
  * weight. dgrad comes before wgrad and takes the bias gradient of wgrad. */

@@ -9,7 +9,8 @@ enum { FC1, FC1_BIAS, FC2, FC2_BIAS };
 
 struct mlp_memory {
     void *pre, *activated;      /* (R, fc1), (R, ffn) */
-    struct fp8_input fc2_input; /* what is kept of the cast of the activated values */
+    struct fp8_input fc1_input; /* what is kept of the cast of a norm's output, if it passes it */
+    struct fp8_input fc2_input; /* and of the activated values */
 };
 
 struct mlp_common {
@@ -100,6 +101,8 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     a->pre = arena_take(arena, m->sizes.rows * m->sizes.fc1, size);
     if (keep == KEEP_ALL && !is_fused(m, block))
         a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
+    if (keep == KEEP_ALL && block->before && block->before->passes)
+        fp8_input_keep(m, block, LINEAR_FC1, &a->fc1_input, arena);
     if (keep == KEEP_ALL && keeps_columns(m, block)) {
         fp8_input_lay_out(m, &a->fc2_input, m->sizes.ffn, arena);
         a->fc2_input.columns = arena_take(arena, m->sizes.rows * m->sizes.ffn, 1);
@@ -225,7 +228,7 @@ static struct column_parallel fc1_of(struct pass *p, struct block *block)
                                     .weight = block->tensors[FC1],
                                     .bias = block->tensors[FC1_BIAS],
                                     .pre = a->pre,
-                                    .input = norm_cast(p, block->before)};
+                                    .input = norm_cast(p, block->before, &a->fc1_input)};
 }
 
 /* What fc2 takes: the activated values, or those before the activation. */

@@ -178,8 +178,10 @@ static inline struct device_stream *compute(struct model *m)
 
 /* norm.c: the output of a norm block, and the residual stream after it; both (P, h). */
 void *norm_output(const struct pass *pass, const struct block *norm);
-/* What is kept of its cast, if the output is e4m3; otherwise NULL. */
-const struct fp8_input *norm_cast(const struct pass *pass, const struct block *norm);
+/* What is kept of its cast: by the norm if it casts, or 'own', of the branch after it, if it passes
+ * its output; otherwise NULL. */
+const struct fp8_input *norm_cast(const struct pass *pass, const struct block *norm,
+                                  const struct fp8_input *own);
 void *norm_stream(const struct pass *pass, const struct block *norm);
 /* The norm before 'block' whose residual stream it adds to; NULL: there is none. */
 const struct block *norm_before(const struct block *block);

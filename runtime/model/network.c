@@ -132,8 +132,9 @@ static void append(struct network *n, int chunk, const struct row *rows, const s
 }
 
 /* A norm whose output only one linear layer takes, in both of its products in fp8, casts it. With
- * tensor parallelism the output is gathered first; a model that generates has no wgrad; blockwise
- * scales of wgrad are those of other blocks. */
+ * tensor parallelism the output is gathered first; a model that generates has no wgrad. Blockwise
+ * scales of wgrad are those of other blocks: such a norm passes its output, and the layer makes
+ * both casts at once. Recomputation needs the output itself. */
 static void choose_casts(struct network *n, const struct model_config *config,
                          const struct layout *layout, int first)
 {
@@ -144,10 +145,14 @@ static void choose_casts(struct network *n, const struct model_config *config,
         struct block *norm = &n->blocks[i];
         const struct block_kind *next = norm[1].kind;
 
-        norm->casts =
+        int alone =
             norm->fp8 && norm->kind == &norm_block && norm->name && next->linear_count > 0 &&
-            layout->tp == 1 && config->cache == 0 && config->fp8.recipe != FP8_BLOCKWISE &&
+            layout->tp == 1 && config->cache == 0 &&
             (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
+
+        norm->casts = alone && config->fp8.recipe != FP8_BLOCKWISE;
+        norm->passes =
+            alone && config->fp8.recipe == FP8_BLOCKWISE && config->recompute == RECOMPUTE_NONE;
     }
 }
 

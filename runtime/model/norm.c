@@ -31,12 +31,17 @@ void *norm_output(const struct pass *p, const struct block *norm)
 {
     const struct norm_memory *a = memory_of(p, norm);
 
+    if (norm->passes)
+        return p->m->scratch.x;
     return norm->kind == &norm_block && !norm->name ? a->sum : a->y;
 }
 
-const struct fp8_input *norm_cast(const struct pass *p, const struct block *norm)
+const struct fp8_input *norm_cast(const struct pass *p, const struct block *norm,
+                                  const struct fp8_input *own)
 {
-    return norm && norm->casts ? &((struct norm_memory *)memory_of(p, norm))->cast : NULL;
+    if (norm && norm->casts)
+        return &((struct norm_memory *)memory_of(p, norm))->cast;
+    return norm && norm->passes ? own : NULL;
 }
 
 void *norm_stream(const struct pass *p, const struct block *norm)
@@ -92,7 +97,7 @@ void norm_lay_out(struct model *m, const struct block *block, void *memory, stru
         return;
     a->mean = arena_take(arena, rows, sizeof(float));
     a->rstd = arena_take(arena, rows, sizeof(float));
-    if (keep == KEEP_ALL)
+    if (keep == KEEP_ALL && !block->passes)
         a->y = arena_take(arena, part, block->casts ? 1 : size);
 }
 
@@ -225,8 +230,8 @@ static void release(void *shared)
     plan_destroy(common->fill[1]);
 }
 
-/* y is left as the branch after it takes it. Without scales it is computed in scratch.x, which is
- * not needed any more, and cast from there. */
+/* y is left as the branch after it takes it: that of a norm that passes it in scratch.x, which is
+ * not needed any more. Without scales it is computed there, too, and cast. */
 static void run_stream(struct pass *p, const struct block *block, const struct stream_plans *plans,
                        struct residual_norm_operands *o)
 {
@@ -268,7 +273,7 @@ static void forward(struct pass *p, struct block *block)
                    .sum = a->sum,
                    .weight = norm_weight(m, block),
                    .norm_bias = norm_bias(m, block),
-                   .y = a->y,
+                   .y = block->passes ? m->scratch.x : a->y,
                    .mean = a->mean,
                    .rstd = a->rstd,
                    .row_index = p->slot->batch.row_index + first_row(m),

@@ -104,6 +104,26 @@ like "$out" '^  A100-80: no fp8$' "the verdict: GPUs without fp8" || diag "$out"
 like "$out" '^  B200: no fp8 with blockwise scales$' "  and without blockwise scales"
 like "$out" '^  H200: [0-9.]* GiB free' "  and one that has them"
 
+# --- Memory: copies of the weights in fp8 are paid for by what is kept in fp8, here for layers of Llama 3 8B and of GPT.
+total() { # OPTION...
+    "$megatron" train --dry-run --device cuda --world-size 1 --vocab-size 32000 --train-iters 1 --lr 1e-4 --bf16 "$@" 2>&1 |
+        sed -nE 's/.*memory \(GiB\): .* total ([0-9.]+).*/\1/p'
+}
+llama8b=(--num-layers 8 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --micro-batch-size 4 --global-batch-size 4 --swiglu
+    --position-embedding-type rope --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
+    --group-query-attention --num-query-groups 8 --ffn-hidden-size 14336)
+gpt345m=(--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --micro-batch-size 32 --global-batch-size 32)
+for name in llama8b gpt345m; do
+    declare -n layers=$name
+    most=$(total "${layers[@]}")
+    for options in "--fp8-format hybrid" "${blocks[*]}"; do
+        # shellcheck disable=SC2086
+        needed=$(total "${layers[@]}" $options)
+        [ -n "$most" ] && [ -n "$needed" ] && awk -v a="$needed" -v b="$most" 'BEGIN { exit !(a < b) }'
+        ok "$name, $options: less memory than in bf16" || diag "$needed GiB, in bf16 $most GiB"
+    done
+done
+
 # --- Bad input
 while IFS='|' read -r options text; do
     # shellcheck disable=SC2086
