@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MOST_TEXTS = 8 }; /* texts generated together by default */
 
@@ -197,6 +198,9 @@ static int run_round(struct generate *g, int64_t round, struct error *err)
     g->output = (struct output){
         .tokenizer = g->prompts.tokenizer,
         .stream = stdout,
+        /* Not through a pipe: some launchers pass parts of lines on to another stream (mpirun of
+         * Open MPI 5). */
+        .growing = isatty(STDOUT_FILENO),
         .json = g->o->json,
         .texts = g->prompts.texts + first,
         .count = all < dp * g->texts ? all : dp * g->texts,

@@ -128,7 +128,7 @@ int output_show(struct output *o, struct error *err)
     while (o->at < o->count) {
         const struct text *text = &o->texts[o->at];
 
-        if (o->json && text->finish == FINISH_NOT)
+        if ((o->json || !o->growing) && text->finish == FINISH_NOT)
             break;
         if ((o->json ? show_json : show_text)(o, text, err) < 0)
             return -1;

@@ -7,11 +7,12 @@
 #include "generator.h"
 #include "tokenizer.h"
 
-/* The texts of one round being printed: the first unfinished one is shown as it grows. */
+/* The texts of one round being printed. */
 struct output {
     const struct tokenizer *tokenizer;
     FILE *stream;
     int json;
+    int growing; /* show an unfinished text as it grows; else whole texts, in whole lines */
     const struct text *texts;
     int64_t count;
     int64_t at;     /* index of the text being shown */
@@ -23,7 +24,7 @@ struct output {
 /* Print a JSON string; invalid UTF-8 (such as a character cut in two) becomes U+FFFD. */
 void output_string(FILE *stream, const char *text, size_t length);
 
-/* Print what is new; when a text is complete the next one follows. Returns 0 or -1. */
+/* Print what is new. When a text is complete the next one follows. Returns 0 or -1. */
 int output_show(struct output *output, struct error *err);
 
 #endif

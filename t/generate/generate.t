@@ -82,6 +82,11 @@ is "$out" "$lines" "prompts from a file"
 out=$(mpirun --oversubscribe -n 2 "$megatron" generate --device cpu --cpu-threads 1 $t 2 --load gpt "${numbers[@]}" \
     --num-tokens 3 2>said <prompts)
 is "$out" "$lines" "and from standard input, on two ranks" || diag "$(cat said)"
+"$megatron" generate --device cpu --cpu-threads 1 --load gpt "${numbers[@]}" --prompt '1 2' --num-tokens 20 2>said |
+    perl -e 'while (sysread(STDIN, $part, 65536)) { $parts++; $cut++ if $part !~ /\n\z/ } print $parts && !$cut ? "whole\n" : "cut\n"' >parts
+is "$(cat parts)" whole "a pipe gets whole lines: some launchers lose parts of lines" || diag "$(cat said)"
+out=$(script -qec "$megatron generate --device cpu --cpu-threads 1 --load gpt ${numbers[*]} --prompt-file prompts --num-tokens 3 2>said" /dev/null | tr -d '\r')
+is "$out" "$lines" "a terminal gets the same" || diag "$(cat said)"
 generate 1 --load gpt "${numbers[@]}" --prompts '1 2' '3 4' --num-tokens 3
 is "$out" "$lines" "and several after one option"
 
