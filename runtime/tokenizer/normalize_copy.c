@@ -10,17 +10,33 @@
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 #define MARK       0x2581
 
-/* Does a piece that is kept begin with this byte? */
-static int is_kept(const struct normalizer *normalizer, uint8_t byte)
+enum kept {
+    KEPT_NEVER, /* no piece that is kept begins with this character */
+    KEPT_ALONE, /* it is one, and no longer one begins with it, as those of ALBERT and XLNet */
+    KEPT_MORE,
+};
+
+static enum kept kept_of(const struct normalizer *normalizer, const uint8_t *text, size_t length)
 {
-    return normalizer->has_kept && trie_step(&normalizer->kept, TRIE_ROOT, byte) != TRIE_NONE;
+    uint32_t node = TRIE_ROOT;
+
+    for (size_t i = 0; normalizer->has_kept && i < length; i++) {
+        node = trie_step(&normalizer->kept, node, text[i]);
+        if (node == TRIE_NONE)
+            return KEPT_NEVER;
+    }
+    for (unsigned next = 0; normalizer->has_kept && next < 256; next++)
+        if (trie_step(&normalizer->kept, node, (uint8_t)next) != TRIE_NONE)
+            return KEPT_MORE;
+    return normalizer->has_kept ? KEPT_ALONE : KEPT_NEVER;
 }
 
 /* What one byte of ASCII becomes. */
 static void find_single(struct normalizer *normalizer, uint8_t byte)
 {
     size_t length = 1;
-    int found, longer = byte == 0 || is_kept(normalizer, byte);
+    enum kept kept = kept_of(normalizer, &byte, 1);
+    int found, longer = byte == 0 || kept == KEPT_MORE || (kept && byte <= ' ');
     const char *mapped = NULL;
 
     for (unsigned next = 0; next < 256 && !longer; next++) {
@@ -33,7 +49,7 @@ static void find_single(struct normalizer *normalizer, uint8_t byte)
     }
     if (longer)
         return;
-    if (normalizer->map)
+    if (normalizer->map && kept == KEPT_NEVER)
         mapped = normalizer_look_up_first(normalizer, &byte, 1, &length);
     if (length == 1 && (!mapped || (uint8_t)*mapped < 0x7F))
         normalizer->single[byte] = mapped ? (uint8_t)*mapped : byte;
@@ -111,10 +127,15 @@ void normalizer_find_plain(struct normalizer *normalizer)
         size_t length = utf8_encode(point, text), walked;
         int found;
 
-        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || is_kept(normalizer, text[0]))
+        enum kept kept = kept_of(normalizer, text, length);
+
+        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || kept == KEPT_MORE)
             continue;
         walked = normalizer_walk(normalizer, text, length, &found);
-        if (found)
+        /* One that is kept is not changed, nor joined by the next. */
+        if (kept == KEPT_ALONE)
+            walked = 0;
+        else if (found)
             continue;
         normalizer->kinds[point] |= walked < length ? NORMALIZER_STAYS : NORMALIZER_BASE;
         if (walked == length)
