@@ -42,6 +42,7 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
     encoder->wide = tokenizer->id_size == 4;
     encoder->splitter.options = tokenizer->split;
     encoder->splitter.cuts = tokenizer->cuts;
+    encoder->splitter.joins = tokenizer->model == MODEL_UNIGRAM;
     encoder->splitter.steps = &tokenizer->steps;
     return encoder;
 }

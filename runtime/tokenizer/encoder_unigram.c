@@ -8,9 +8,8 @@
 
 #define SUMMED 64 /* ids at a time */
 
-static inline __attribute__((always_inline)) float add(const float *added, const void *ids,
-                                                       size_t from, size_t to, float score,
-                                                       int wide)
+static inline __attribute__((always_inline)) float
+add(const float *added, const void *ids, size_t from, size_t to, float score, int wide)
 {
     for (size_t i = from; i < to; i++)
         score += added[wide ? ((const uint32_t *)ids)[i] : ((const uint16_t *)ids)[i]];

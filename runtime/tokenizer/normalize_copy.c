@@ -10,35 +10,32 @@
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 #define MARK       0x2581
 
-enum kept {
-    KEPT_NEVER, /* no piece that is kept begins with this character */
-    KEPT_ALONE, /* it is one, and no longer one begins with it, as those of ALBERT and XLNet */
-    KEPT_MORE,
-};
-
-static enum kept kept_of(const struct normalizer *normalizer, const uint8_t *text, size_t length)
+/* Is this character a piece that is kept? '*longer': is it the start of a longer one? Those of
+ * ALBERT and XLNet are characters. */
+static int is_kept(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                   int *longer)
 {
     uint32_t node = TRIE_ROOT;
 
-    for (size_t i = 0; normalizer->has_kept && i < length; i++) {
-        node = trie_step(&normalizer->kept, node, text[i]);
+    *longer = 0;
+    for (size_t i = 0; i < length; i++) {
+        node = normalizer->has_kept ? trie_step(&normalizer->kept, node, text[i]) : TRIE_NONE;
         if (node == TRIE_NONE)
-            return KEPT_NEVER;
+            return 0;
     }
-    for (unsigned next = 0; normalizer->has_kept && next < 256; next++)
-        if (trie_step(&normalizer->kept, node, (uint8_t)next) != TRIE_NONE)
-            return KEPT_MORE;
-    return normalizer->has_kept ? KEPT_ALONE : KEPT_NEVER;
+    for (unsigned next = 0; next < 256; next++)
+        *longer |= trie_step(&normalizer->kept, node, (uint8_t)next) != TRIE_NONE;
+    return 1;
 }
 
 /* What one byte of ASCII becomes. */
 static void find_single(struct normalizer *normalizer, uint8_t byte)
 {
     size_t length = 1;
-    enum kept kept = kept_of(normalizer, &byte, 1);
-    int found, longer = byte == 0 || kept == KEPT_MORE || (kept && byte <= ' ');
+    int found, longer, kept = is_kept(normalizer, &byte, 1, &longer);
     const char *mapped = NULL;
 
+    longer |= byte == 0;
     for (unsigned next = 0; next < 256 && !longer; next++) {
         uint8_t text[2] = {byte, (uint8_t)next};
 
@@ -49,7 +46,7 @@ static void find_single(struct normalizer *normalizer, uint8_t byte)
     }
     if (longer)
         return;
-    if (normalizer->map && kept == KEPT_NEVER)
+    if (normalizer->map && !kept)
         mapped = normalizer_look_up_first(normalizer, &byte, 1, &length);
     if (length == 1 && (!mapped || (uint8_t)*mapped < 0x7F))
         normalizer->single[byte] = mapped ? (uint8_t)*mapped : byte;
@@ -125,17 +122,13 @@ void normalizer_find_plain(struct normalizer *normalizer)
     for (uint32_t point = 0x80; point < 0x10000; point++) {
         uint8_t text[8];
         size_t length = utf8_encode(point, text), walked;
-        int found;
+        int found, longer;
 
-        enum kept kept = kept_of(normalizer, text, length);
-
-        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || kept == KEPT_MORE)
+        is_kept(normalizer, text, length, &longer);
+        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || longer)
             continue;
         walked = normalizer_walk(normalizer, text, length, &found);
-        /* One that is kept is not changed, nor joined by the next. */
-        if (kept == KEPT_ALONE)
-            walked = 0;
-        else if (found)
+        if (found)
             continue;
         normalizer->kinds[point] |= walked < length ? NORMALIZER_STAYS : NORMALIZER_BASE;
         if (walked == length)

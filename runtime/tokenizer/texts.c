@@ -48,8 +48,8 @@ static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from
         uint16_t pairs = 0;
 
         for (size_t i = from; i < from + MERGED; i++)
-            pairs |= (uint16_t)((id_at(ids, i, wide) == unknown) &
-                                (id_at(ids, i + 1, wide) == unknown));
+            pairs |=
+                (uint16_t)((id_at(ids, i, wide) == unknown) & (id_at(ids, i + 1, wide) == unknown));
         if (!pairs) {
             if (kept < from)
                 memmove((char *)ids + kept * size, (char *)ids + from * size, MERGED * size);
@@ -58,7 +58,8 @@ static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from
             continue;
         }
         for (size_t end = from + MERGED; from < end; from++) {
-            int drop = (id_at(ids, from, wide) == unknown) & (id_at(ids, from + 1, wide) == unknown);
+            int drop =
+                (id_at(ids, from, wide) == unknown) & (id_at(ids, from + 1, wide) == unknown);
 
             copy_id(ids, kept, from, wide);
             kept += !drop;
