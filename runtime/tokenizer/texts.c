@@ -37,6 +37,12 @@ static inline void copy_id(void *ids, size_t to, size_t from, int wide)
         ((uint16_t *)ids)[to] = ((const uint16_t *)ids)[from];
 }
 
+/* Are an id and the next one unknown? */
+static inline uint16_t is_pair(const void *ids, size_t at, uint32_t unknown, int wide)
+{
+    return ((id_at(ids, at, wide) ^ unknown) | (id_at(ids, at + 1, wide) ^ unknown)) == 0;
+}
+
 /* Of adjacent ids 'unknown' keep one. Most blocks contain no two of them, which is found out with
  * vectors. Returns the new count. */
 static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from, size_t count,
@@ -48,8 +54,7 @@ static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from
         uint16_t pairs = 0;
 
         for (size_t i = from; i < from + MERGED; i++)
-            pairs |=
-                (uint16_t)((id_at(ids, i, wide) == unknown) & (id_at(ids, i + 1, wide) == unknown));
+            pairs |= is_pair(ids, i, unknown, wide);
         if (!pairs) {
             if (kept < from)
                 memmove((char *)ids + kept * size, (char *)ids + from * size, MERGED * size);
@@ -58,8 +63,7 @@ static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from
             continue;
         }
         for (size_t end = from + MERGED; from < end; from++) {
-            int drop =
-                (id_at(ids, from, wide) == unknown) & (id_at(ids, from + 1, wide) == unknown);
+            int drop = is_pair(ids, from, unknown, wide);
 
             copy_id(ids, kept, from, wide);
             kept += !drop;
@@ -67,8 +71,7 @@ static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from
     }
     for (; from < count; from++) {
         copy_id(ids, kept, from, wide);
-        kept += from + 1 == count || id_at(ids, from, wide) != unknown ||
-                id_at(ids, from + 1, wide) != unknown;
+        kept += from + 1 == count || !is_pair(ids, from, unknown, wide);
     }
     return kept;
 }
