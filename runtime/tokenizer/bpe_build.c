@@ -340,7 +340,7 @@ static void mark_joined(struct bpe *bpe)
         size_t length;
         const uint8_t *text = bpe_text(bpe, symbol, &length);
 
-        if (bpe->made_at[symbol] == BPE_NONE && !bpe->whole_words && !bpe->all_tokens)
+        if (!bpe->all_tokens && !bpe->whole_words && bpe->made_at[symbol] == BPE_NONE)
             continue;
         bpe_mark(bpe->joined, text, length);
         if (bpe->neighbours && length > 0)
@@ -462,7 +462,8 @@ static int find_unmade(struct bpe *bpe)
 
 int bpe_finish(struct bpe *bpe, int cut_spaces, struct error *err)
 {
-    if (bpe_linear_prepare(bpe) < 0 || find_unmade(bpe) < 0 || make_filter(bpe) < 0)
+    if ((!bpe->all_tokens && bpe_linear_prepare(bpe) < 0) || find_unmade(bpe) < 0 ||
+        make_filter(bpe) < 0)
         return out_of_memory(err);
     bpe->byte_pairs = malloc(65536 * sizeof(*bpe->byte_pairs));
     if (!bpe->byte_pairs || make_neighbours(bpe) < 0)

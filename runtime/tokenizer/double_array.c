@@ -8,7 +8,7 @@
 
 #define BLOCK       256
 #define UNIT_LIMIT  (1u << 23)
-#define OPEN_BLOCKS 8 /* earlier ones are full enough */
+#define OPEN_BLOCKS 2 /* earlier ones are full enough */
 
 /* 256 bits. */
 struct places {

@@ -42,6 +42,7 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
     encoder->wide = tokenizer->id_size == 4;
     encoder->splitter.options = tokenizer->split;
     encoder->splitter.cuts = tokenizer->cuts;
+    encoder->splitter.joins = tokenizer->model == MODEL_UNIGRAM;
     encoder->splitter.steps = &tokenizer->steps;
     return encoder;
 }
@@ -414,6 +415,10 @@ static int flush(struct encoder *encoder, struct token_buffer *out)
     encoder->careful = encoder->near_reset;
     if (run(encoder, out) < 0)
         return -1;
+    /* The sum is needed only if it may be near to a reset; words that depend on it add it up. */
+    if (!encoder->careful && !encoder->near_reset &&
+        !unigram_may_reset(unigram, encoder->score, out->count - encoder->score_at, WORD_LONG))
+        return 0;
     encoder_sum(encoder, out);
     if (!encoder->near_reset || encoder->careful)
         return 0;

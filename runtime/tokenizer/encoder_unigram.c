@@ -6,6 +6,16 @@
 #include <math.h>
 #include <string.h>
 
+#define SUMMED 64 /* ids at a time */
+
+static inline __attribute__((always_inline)) float
+add(const float *added, const void *ids, size_t from, size_t to, float score, int wide)
+{
+    for (size_t i = from; i < to; i++)
+        score += added[wide ? ((const uint32_t *)ids)[i] : ((const uint16_t *)ids)[i]];
+    return score;
+}
+
 /* Add the scores of ids in float. '*near': did the sum come near to a reset? */
 static float sum_single(const struct encoder *encoder, const void *ids, size_t from, size_t to,
                         int *near)
@@ -14,19 +24,17 @@ static float sum_single(const struct encoder *encoder, const void *ids, size_t f
     const float *added = unigram->added_single;
     float score = (float)encoder->score;
 
-    if (unigram->positive) {
-        for (size_t i = from; i < to; i++) {
-            score += added[encoder->wide ? ((const uint32_t *)ids)[i] : ((const uint16_t *)ids)[i]];
-            *near |= unigram_resets(unigram, score, WORD_LONG);
-        }
-    } else if (encoder->wide) {
-        for (size_t i = from; i < to; i++)
-            score += added[((const uint32_t *)ids)[i]];
-    } else {
-        for (size_t i = from; i < to; i++)
-            score += added[((const uint16_t *)ids)[i]];
+    while (from < to) {
+        size_t end = to - from > SUMMED ? from + SUMMED : to;
+
+        /* Within a sum that grows and shrinks, it may come nearer than it is at the end. */
+        if (unigram->positive && unigram_may_reset(unigram, score, end - from, WORD_LONG))
+            end = from + 1;
+        score = encoder->wide ? add(added, ids, from, end, score, 1)
+                              : add(added, ids, from, end, score, 0);
+        *near |= unigram_resets(unigram, score, WORD_LONG);
+        from = end;
     }
-    *near |= unigram_resets(unigram, score, WORD_LONG);
     return score;
 }
 

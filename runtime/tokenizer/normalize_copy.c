@@ -10,19 +10,32 @@
 #define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 #define MARK       0x2581
 
-/* Does a piece that is kept begin with this byte? */
-static int is_kept(const struct normalizer *normalizer, uint8_t byte)
+/* Is this character a piece that is kept? '*longer': is it the start of a longer one? Those of
+ * ALBERT and XLNet are characters. */
+static int is_kept(const struct normalizer *normalizer, const uint8_t *text, size_t length,
+                   int *longer)
 {
-    return normalizer->has_kept && trie_step(&normalizer->kept, TRIE_ROOT, byte) != TRIE_NONE;
+    uint32_t node = TRIE_ROOT;
+
+    *longer = 0;
+    for (size_t i = 0; i < length; i++) {
+        node = normalizer->has_kept ? trie_step(&normalizer->kept, node, text[i]) : TRIE_NONE;
+        if (node == TRIE_NONE)
+            return 0;
+    }
+    for (unsigned next = 0; next < 256; next++)
+        *longer |= trie_step(&normalizer->kept, node, (uint8_t)next) != TRIE_NONE;
+    return 1;
 }
 
 /* What one byte of ASCII becomes. */
 static void find_single(struct normalizer *normalizer, uint8_t byte)
 {
     size_t length = 1;
-    int found, longer = byte == 0 || is_kept(normalizer, byte);
+    int found, longer, kept = is_kept(normalizer, &byte, 1, &longer);
     const char *mapped = NULL;
 
+    longer |= byte == 0;
     for (unsigned next = 0; next < 256 && !longer; next++) {
         uint8_t text[2] = {byte, (uint8_t)next};
 
@@ -33,7 +46,7 @@ static void find_single(struct normalizer *normalizer, uint8_t byte)
     }
     if (longer)
         return;
-    if (normalizer->map)
+    if (normalizer->map && !kept)
         mapped = normalizer_look_up_first(normalizer, &byte, 1, &length);
     if (length == 1 && (!mapped || (uint8_t)*mapped < 0x7F))
         normalizer->single[byte] = mapped ? (uint8_t)*mapped : byte;
@@ -109,9 +122,10 @@ void normalizer_find_plain(struct normalizer *normalizer)
     for (uint32_t point = 0x80; point < 0x10000; point++) {
         uint8_t text[8];
         size_t length = utf8_encode(point, text), walked;
-        int found;
+        int found, longer;
 
-        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || is_kept(normalizer, text[0]))
+        is_kept(normalizer, text, length, &longer);
+        if ((point >= 0xD800 && point <= 0xDFFF) || point == MARK || longer)
             continue;
         walked = normalizer_walk(normalizer, text, length, &found);
         if (found)

@@ -73,6 +73,7 @@ struct splitter {
     const struct steps *steps;         /* SPLIT_STEPS */
     struct stepping stepping;
     const uint8_t *cuts; /* SPLIT_CUTS: by first byte + 256 * second byte, where to cut */
+    int joins; /* SPLIT_CUTS: words of one byte may stay together; there is no SPLIT_SPACES */
     const uint8_t *text;
     size_t length;
     size_t base;         /* ends[] count from here */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define TEXT_LIMIT (UINT64_C(1) << 32) /* offsets within a text have 32 bits */
+#define MERGED     32                  /* ids at a time, where unknown ones are merged */
 
 static int out_of_memory(struct error *err)
 {
@@ -23,54 +24,65 @@ int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *o
     return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
 }
 
-/* The first 'id' from 'from' on, or the end. Narrow ids are compared 32 at a time, as vectors. */
-static size_t find_id(const struct token_buffer *out, size_t from, uint32_t id, int wide)
+static inline uint32_t id_at(const void *ids, size_t at, int wide)
 {
-    const uint16_t *narrow = out->ids, wanted = (uint16_t)id;
-
-    if (wide) {
-        while (from < out->count && ((const uint32_t *)out->ids)[from] != id)
-            from++;
-        return from;
-    }
-    for (; out->count - from >= 32; from += 32) {
-        uint16_t found = 0;
-
-        for (unsigned i = 0; i < 32; i++)
-            found |= narrow[from + i] == wanted ? UINT16_MAX : 0;
-        if (found)
-            break;
-    }
-    while (from < out->count && narrow[from] != wanted)
-        from++;
-    return from;
+    return wide ? ((const uint32_t *)ids)[at] : ((const uint16_t *)ids)[at];
 }
 
-static uint32_t id_at(const struct token_buffer *out, size_t at, int wide)
+static inline void copy_id(void *ids, size_t to, size_t from, int wide)
 {
-    return wide ? ((const uint32_t *)out->ids)[at] : ((const uint16_t *)out->ids)[at];
+    if (wide)
+        ((uint32_t *)ids)[to] = ((const uint32_t *)ids)[from];
+    else
+        ((uint16_t *)ids)[to] = ((const uint16_t *)ids)[from];
+}
+
+/* Are an id and the next one unknown? */
+static inline uint16_t is_pair(const void *ids, size_t at, uint32_t unknown, int wide)
+{
+    return ((id_at(ids, at, wide) ^ unknown) | (id_at(ids, at + 1, wide) ^ unknown)) == 0;
+}
+
+/* Of adjacent ids 'unknown' keep one. Most blocks contain no two of them, which is found out with
+ * vectors. Returns the new count. */
+static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from, size_t count,
+                                                          uint32_t unknown, int wide)
+{
+    size_t kept = from, size = wide ? 4 : 2;
+
+    while (count - from > MERGED) {
+        uint16_t pairs = 0;
+
+        for (size_t i = from; i < from + MERGED; i++)
+            pairs |= is_pair(ids, i, unknown, wide);
+        if (!pairs) {
+            if (kept < from)
+                memmove((char *)ids + kept * size, (char *)ids + from * size, MERGED * size);
+            kept += MERGED;
+            from += MERGED;
+            continue;
+        }
+        for (size_t end = from + MERGED; from < end; from++) {
+            int drop = is_pair(ids, from, unknown, wide);
+
+            copy_id(ids, kept, from, wide);
+            kept += !drop;
+        }
+    }
+    for (; from < count; from++) {
+        copy_id(ids, kept, from, wide);
+        kept += from + 1 == count || !is_pair(ids, from, unknown, wide);
+    }
+    return kept;
 }
 
 /* Adjacent unknown characters become one id. */
 static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
 {
     uint32_t unknown = tokenizer->bpe.unknown_id;
-    int wide = tokenizer->id_size == 4;
-    size_t size = tokenizer->id_size, kept = from = find_id(out, from, unknown, wide);
 
-    while (from < out->count) {
-        size_t last = from, end; /* last: of adjacent ones, which stays */
-
-        while (last + 1 < out->count && id_at(out, last + 1, wide) == unknown)
-            last++;
-        end = find_id(out, last + 1, unknown, wide);
-        if (last > kept)
-            memmove((char *)out->ids + kept * size, (char *)out->ids + last * size,
-                    (end - last) * size);
-        kept += end - last;
-        from = end;
-    }
-    out->count = kept;
+    out->count = tokenizer->id_size == 4 ? merge(out->ids, from, out->count, unknown, 1)
+                                         : merge(out->ids, from, out->count, unknown, 0);
 }
 
 /* ByteLevel with add_prefix_space. */

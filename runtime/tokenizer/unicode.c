@@ -30,23 +30,54 @@ size_t utf8_encode(uint32_t point, uint8_t *out)
     return 4;
 }
 
+#define BLOCK  64
+#define BEFORE 3 /* bytes before a block that its first characters may begin in */
+
+/* Does a byte of a block contradict those before it? Compilers make vectors of this. */
+static int is_broken(const uint8_t *block)
+{
+    uint8_t broken = 0;
+
+    for (int i = 0; i < BLOCK; i++) {
+        uint8_t byte = block[i], last = block[i - 1];
+        uint8_t tail = (byte & 0xC0) == 0x80;
+        uint8_t wanted = (last >= 0xC0) | (block[i - 2] >= 0xE0) | (block[i - 3] >= 0xF0);
+
+        broken |= (uint8_t)(tail ^ wanted);
+        broken |= (uint8_t)((byte == 0xC0) | (byte == 0xC1) | (byte > 0xF4));
+        /* Too long, half of a surrogate pair, beyond U+10FFFF. */
+        broken |= (uint8_t)(((last == 0xE0) & (byte < 0xA0)) | ((last == 0xED) & (byte > 0x9F)));
+        broken |= (uint8_t)(((last == 0xF0) & (byte < 0x90)) | ((last == 0xF4) & (byte > 0x8F)));
+    }
+    return broken;
+}
+
+static int is_ascii(const uint8_t *block)
+{
+    uint8_t all = 0;
+
+    for (int i = -BEFORE; i < BLOCK; i++)
+        all |= block[i];
+    return all < 0x80;
+}
+
 int utf8_valid(const uint8_t *text, size_t length)
 {
-    const uint8_t *end = text + length;
+    uint8_t edge[BEFORE + BLOCK];
 
-    while (text < end) {
-        uint64_t eight;
-        uint32_t point;
+    /* Up to a block behind the end, which the last character must not extend into. */
+    for (size_t at = 0; at <= length; at += BLOCK) {
+        const uint8_t *block = text + at;
 
-        if (end - text >= 8) {
-            memcpy(&eight, text, 8);
-            if (!(eight & 0x8080808080808080u)) {
-                text += 8;
-                continue;
-            }
+        if (at == 0 || length - at < BLOCK) {
+            size_t before = at < BEFORE ? at : BEFORE;
+
+            memset(edge, 0, sizeof(edge));
+            memcpy(edge + BEFORE - before, text + at - before,
+                   before + (length - at < BLOCK ? length - at : BLOCK));
+            block = edge + BEFORE;
         }
-        text += utf8_decode(text, end, &point);
-        if (point == UNICODE_INVALID)
+        if (!is_ascii(block) && is_broken(block))
             return 0;
     }
     return 1;

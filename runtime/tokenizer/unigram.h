@@ -45,6 +45,9 @@ int unigram_finish(struct unigram *unigram, struct error *err);
  * than this. */
 #define UNIGRAM_RESET 100000.0F
 
+/* No sum up to there changes by more than this when it is rounded. */
+#define UNIGRAM_ROUNDING 0.00390625
+
 /* The longest word that can be sure. */
 #define UNIGRAM_SURE 31
 
@@ -78,6 +81,15 @@ static inline int unigram_resets(const struct unigram *unigram, double score, si
 {
     return unigram->single && unigram->whole &&
            (score < 0 ? -score : score) + unigram_reach(unigram, length) >= UNIGRAM_RESET;
+}
+
+/* May they be reset there after 'count' more ids? Each changes the sum, and that is rounded. */
+static inline int unigram_may_reset(const struct unigram *unigram, double score, size_t count,
+                                    size_t length)
+{
+    double most = (double)count * (unigram->largest + UNIGRAM_ROUNDING);
+
+    return unigram_resets(unigram, (score < 0 ? -score : score) + most, length);
 }
 
 /* The number of the binade that all sums of a word are in, 1 to 7; 0 if there is no number for it.

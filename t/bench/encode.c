@@ -4,7 +4,8 @@
  *     encode TYPE MODEL|- CORPUS.jsonl [PASSES] [OUT.bin]
  *
  * With LENGTHS=FILE the number of ids of each document goes there as 64-bit numbers.
- * Prints for each pass the seconds and MB/s; the first one is cold. With COLD=1 all are: each has
+ * Prints for each pass the seconds and MB/s, and the seconds since the start of the process, which
+ * include reading the model and the corpus; the first pass is cold. With COLD=1 all are: each has
  * an encoder of its own. */
 #include "file.h"
 #include "json.h"
@@ -112,8 +113,8 @@ static int run(int argc, char **argv, struct error *err)
                 return error_set(err, "cannot write %s", lengths);
         }
         seconds = now() - start;
-        printf("%.4f s, %.1f MB/s, %zu ids\n", seconds, (double)documents.length / seconds / 1e6,
-               out.count);
+        printf("%.4f s, %.1f MB/s, %zu ids, %.4f s since the start\n", seconds,
+               (double)documents.length / seconds / 1e6, out.count, now());
     }
     if (argc > 5) {
         FILE *file = fopen(argv[5], "wb");

@@ -3,6 +3,7 @@
  * them. */
 #include "tap.h"
 #include "normalize.h"
+#include "unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,14 @@ static const struct {
     {"a map", 0, 0, 0, NULL, 1},
     {"a map, spaces squeezed", 1, NORMALIZER_PREFIX, 0, NULL, 1},
     {"a map and a kept piece", 1, NORMALIZER_PREFIX, 0, "\xC3\xA9 ", 1},
+    {"a kept character", 1, NORMALIZER_PREFIX, 0, "b", 0},
+    {"a kept character that begins an entry of the map", 0, 0, 0, "a", 1},
+    {"a kept character beyond ASCII that begins an entry", 1, NORMALIZER_PREFIX, 0, "\xC3\xA9", 1},
+    {"a kept character that is an entry", 0, 0, 0, "\xE3\x80\x80", 1},
+    {"a kept character that joins others", 0, 0, 0, "\xCC\x82", 1},
+    {"a kept piece that ends with an entry", 1, NORMALIZER_PREFIX, 0, "\xD0\xB8\n", 1},
+    {"a kept line end", 1, NORMALIZER_PREFIX, 0, "\n", 1},
+    {"a kept space", 1, NORMALIZER_PREFIX, 0, " ", 1},
     {"a map that joins ASCII", 0, 0, 0, NULL, 2},
     {"a map that joins ASCII, spaces squeezed", 1, NORMALIZER_PREFIX, 0, NULL, 2},
 };
@@ -152,6 +161,65 @@ static int is_same(const struct normalizer *normalizer, const char *text, size_t
     return *quick_length == slow_length && memcmp(quick, slow, slow_length) == 0;
 }
 
+/* Pieces of one character, as ALBERT and XLNet keep, are no reason to look up each character. */
+static void test_kept(void)
+{
+    static const char *const kept[] = {"(", "\xE2\x80\x93"};
+    struct normalizer normalizer = {.active = 1, .squeeze = 1};
+
+    for (size_t i = 0; i < 2; i++)
+        normalizer_keep(&normalizer, (const uint8_t *)kept[i], strlen(kept[i]));
+    set_map(&normalizer, 1);
+    normalizer_find_plain(&normalizer);
+    ok(normalizer.blocks && normalizer.kinds[0x2013] == NORMALIZER_STAYS,
+       "texts are copied in blocks although characters are kept");
+    normalizer_clear(&normalizer);
+}
+
+/* Sequences of bytes, at all places of a block and at the end, against a decoder. */
+static void test_valid(void)
+{
+    static const char *const sequences[] = {"",
+                                            "\xC3\xA9",
+                                            "\xE4\xBD\xA0",
+                                            "\xF0\x9F\x98\x80",
+                                            "\xE0\xA0\x80",
+                                            "\xED\x9F\xBF",
+                                            "\xF4\x8F\xBF\xBF",
+                                            "\x80",
+                                            "\xC0\x80",
+                                            "\xC1\xBF",
+                                            "\xC3",
+                                            "\xE4\xBD",
+                                            "\xF0\x9F\x98",
+                                            "\xE0\x9F\xBF",
+                                            "\xED\xA0\x80",
+                                            "\xF0\x8F\xBF\xBF",
+                                            "\xF4\x90\x80\x80",
+                                            "\xF5\x80\x80\x80",
+                                            "\xFF",
+                                            "\xC3\xA9\x80",
+                                            "\xE4\xBD\xA0\xBF"};
+    size_t wrong = 0, valid = 0;
+
+    for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++)
+        for (size_t length = 0; length < 140; length++)
+            for (size_t at = 0; at + strlen(sequences[i]) <= length; at++) {
+                uint8_t *text = malloc(length + 1), *end = text + length; /* of just this size */
+                int expected = 1;
+                uint32_t point;
+
+                memset(text, 'a', length);
+                memcpy(text + at, sequences[i], strlen(sequences[i]));
+                for (const uint8_t *c = text; c < end && expected; c += utf8_decode(c, end, &point))
+                    expected = utf8_decode(c, end, &point) > 0 && point != UNICODE_INVALID;
+                wrong += utf8_valid(text, length) != expected;
+                valid += expected != 0;
+                free(text);
+            }
+    ok(wrong == 0 && valid > 0, "UTF-8 is told from other bytes at any place");
+}
+
 int main(void)
 {
     static char text[SIZE];
@@ -183,5 +251,7 @@ int main(void)
         ok(same, "%s", rows[i].name);
         normalizer_clear(&normalizer);
     }
+    test_kept();
+    test_valid();
     return done_testing();
 }

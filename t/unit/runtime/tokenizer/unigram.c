@@ -227,7 +227,7 @@ static const struct sums {
     const char *name;
     int steps;      /* of a score, in 1 / 2^20 */
     int longest;    /* letters of a word */
-    int user, gaps; /* user-defined pieces; letters that are no piece */
+    int user, gaps; /* user-defined pieces; a letter that is no piece, nor are two of it */
 } sums[] = {
     {"scores that differ little", 700, 12, 0, 0},
     {"scores of few bits, whose sums are often equal", 1 << 17, 12, 0, 0},
@@ -244,7 +244,7 @@ static void make_lattice(const struct sums *row, struct lattice *lattice, unsign
 
     lattice->count = 0;
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        if (row->gaps && strcmp(texts[i], "c") == 0)
+        if (row->gaps && strspn(texts[i], "c") == strlen(texts[i]))
             continue;
         *random = *random * 1103515245U + 12345U;
         lattice->pieces[lattice->count] = texts[i];
