@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       11  /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       12  /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
@@ -71,7 +71,7 @@ struct device {
     char model[128];     /* for messages: "NVIDIA H200" */
     int can_capture;     /* graph_begin works */
     int ran_out;         /* out of memory, which then is the reason for a failure */
-    struct error advice; /* what is slower than necessary in the plans so far, and why; or "" */
+    struct error advice; /* what is slower than necessary in the settled plans, and why; or "" */
 
     void (*close)(struct device *device);
     void (*fail)(struct device *device, const struct error *failure);
@@ -112,6 +112,8 @@ struct device {
     struct device_plan *(*plan_create)(struct device *device, const struct operation *operation,
                                        struct error *err);
     void (*plan_destroy)(struct device_plan *plan);
+    /* Finish the plans that are still being made; NULL: plans are made when they are created. */
+    void (*settle)(struct device *device);
 
     /* The choices that timing made for the plans so far, as lines "key value" (the caller frees the
      * text), and a way to create the next plans with such choices, with 'remember' also those of
@@ -171,6 +173,14 @@ static inline int device_health(struct device *device, char *text, size_t size, 
 {
     text[0] = '\0';
     return device->health ? device->health(device, text, size, err) : 0;
+}
+
+/* Wait for plans that are still being made, after which 'advice' is complete. The first operation
+ * does this, too. */
+static inline void device_settle(struct device *device)
+{
+    if (device->settle)
+        device->settle(device);
 }
 
 /* Record a failure in the device, as if an operation had failed; the first one is kept. For comm.

@@ -7,8 +7,8 @@
  * (model_cast), and that pass only transposes them.
  *
  * Inputs and gradients are cast where a product needs them, and their fp8 copies live until the
- * next product. Kept from the forward to the backward pass are only: the output of a norm that
- * casts it (struct block), and the transposed values of GELU and of attention. With blockwise
+ * next product. Kept from the forward to the backward pass are: the output of a norm that casts it
+ * (struct block), and without a gate the transposed values of GELU and of attention. With blockwise
  * scaling no norm casts its output: the transposed values of wgrad are rounded from those in bf16,
  * not from the fp8 ones of the forward pass. The layer after a norm that passes its output makes
  * both casts and keeps the transposed one.

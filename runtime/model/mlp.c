@@ -103,10 +103,8 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
         a->activated = arena_take(arena, m->sizes.rows * m->sizes.ffn, size);
     if (keep == KEEP_ALL && block->before && block->before->passes)
         fp8_input_keep(m, block, LINEAR_FC1, &a->fc1_input, arena);
-    if (keep == KEEP_ALL && keeps_columns(m, block)) {
-        fp8_input_lay_out(m, &a->fc2_input, m->sizes.ffn, arena);
-        a->fc2_input.columns = arena_take(arena, m->sizes.rows * m->sizes.ffn, 1);
-    }
+    if (keep == KEEP_ALL && keeps_columns(m, block))
+        fp8_input_keep(m, block, LINEAR_FC2, &a->fc2_input, arena);
 }
 
 static void lay_out_common(struct model *m, struct block *block, struct arena *arena)

@@ -230,8 +230,9 @@ static void release(void *shared)
     plan_destroy(common->fill[1]);
 }
 
-/* y is left as the branch after it takes it: that of a norm that passes it in scratch.x, which is
- * not needed any more. Without scales it is computed there, too, and cast. */
+/* y is left where and as the branch after it reads it. A norm that passes its output leaves it in
+ * scratch.x, whose values are no longer needed. Without scales y is computed there, too, and cast.
+ */
 static void run_stream(struct pass *p, const struct block *block, const struct stream_plans *plans,
                        struct residual_norm_operands *o)
 {

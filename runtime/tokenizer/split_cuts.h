@@ -88,28 +88,25 @@ static inline struct cuts test_at(const struct splitter *splitter, size_t at)
                : test_edge(splitter, at);
 }
 
-/* With 'joins': words of one byte after each other become one, up to four: of the cuts, without
- * those between two of them. 'before' and 'behind' are the cuts one byte further. */
-static inline uint64_t join_cuts(uint64_t cuts, uint64_t before, uint64_t behind)
+/* Up to four adjacent words of one byte become one: drop the cuts that have cuts on both sides. Bit
+ * i of 'after': is there a cut at i + 1? */
+static inline uint64_t join_cuts(uint64_t cuts, uint64_t after)
 {
-    return cuts & ~(before & behind & UINT64_C(0xEEEEEEEEEEEEEEEE));
+    return cuts & ~(cuts << 1 & after & UINT64_C(0xEEEEEEEEEEEEEEEE));
 }
 
 static void split_cuts(struct splitter *splitter, size_t size)
 {
     size_t blocks = (size + 63) / 64;
     struct cuts cuts = test_at(splitter, splitter->base);
-    uint64_t last = 0;
 
     for (size_t block = 0; block < blocks; block++) {
         /* One block ahead: what follows the last space of this one matters. */
         struct cuts next = test_at(splitter, splitter->base + (block + 1) * 64);
-        uint64_t behind = (cuts.here | cuts.spaces) >> 1 | (next.here | next.spaces) << 63;
+        uint64_t after = (cuts.here | cuts.spaces) >> 1 | (next.here | next.spaces) << 63;
 
-        splitter->starts[block] = splitter->joins
-                                      ? join_cuts(cuts.here, cuts.here << 1 | last >> 63, behind)
-                                      : cuts.here | (cuts.spaces & ~behind);
-        last = cuts.here;
+        splitter->starts[block] =
+            splitter->joins ? join_cuts(cuts.here, after) : cuts.here | (cuts.spaces & ~after);
         cuts = next;
     }
     if (size & 63)

@@ -65,8 +65,8 @@ int utf8_valid(const uint8_t *text, size_t length)
 {
     uint8_t edge[BEFORE + BLOCK];
 
-    /* Up to a block behind the end, which the last character must not extend into. */
-    for (size_t at = 0; at <= length; at += BLOCK) {
+    /* Also the zeros after the end, which the last character must not extend into. */
+    for (size_t at = 0; at <= length && length > 0; at += BLOCK) {
         const uint8_t *block = text + at;
 
         if (at == 0 || length - at < BLOCK) {

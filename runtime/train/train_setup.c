@@ -95,8 +95,10 @@ static void register_memory(struct train *t)
 static int print_advice(const struct train *t, struct error *err)
 {
     const char *advice = t->device->advice.text;
-    int64_t own = advice[0] ? t->comm->size - t->comm->rank : 0, first = own;
+    int64_t own, first;
 
+    device_settle(t->device);
+    own = first = advice[0] ? t->comm->size - t->comm->rank : 0;
     if (comm_host_max(t->comm, &first, 1, err) < 0)
         return -1;
     if (first == 0 || first != own)
@@ -113,7 +115,7 @@ static int create_engine(struct train *t, struct error *err)
     const struct arguments *a = t->a;
     int rc;
 
-    if (make_engine(t, err) < 0 || print_advice(t, err) < 0)
+    if (make_engine(t, err) < 0)
         return -1;
     if (a->nccl_ub)
         register_memory(t);
@@ -130,7 +132,7 @@ static int create_engine(struct train *t, struct error *err)
     t->consumed_valid = t->saving.start.consumed_valid;
     t->total =
         a->train_samples > 0 ? t->iteration + steps_left(a, t->consumed) : a->total_iterations;
-    return 0;
+    return print_advice(t, err);
 }
 
 int train_leave_mark(const struct train *t, const char *name, struct error *err)

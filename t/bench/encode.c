@@ -4,9 +4,9 @@
  *     encode TYPE MODEL|- CORPUS.jsonl [PASSES] [OUT.bin]
  *
  * With LENGTHS=FILE the number of ids of each document goes there as 64-bit numbers.
- * Prints for each pass the seconds and MB/s, and the seconds since the start of the process, which
- * include reading the model and the corpus; the first pass is cold. With COLD=1 all are: each has
- * an encoder of its own. */
+ * Prints for each pass the seconds and MB/s, and the processor time since the start of the process,
+ * which include reading the model and the corpus; the first pass is cold. With COLD=1 all are: each
+ * has an encoder of its own. */
 #include "file.h"
 #include "json.h"
 #include "tokenizer.h"

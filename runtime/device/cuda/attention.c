@@ -312,7 +312,7 @@ static void advise(struct device *device, const struct error *why)
               why->text);
 }
 
-/* Without flash.h. */
+/* Compute attention with its scores in memory. */
 static int use_products(struct cuda_plan *plan, struct error *err)
 {
     plan->work = is_back(plan) ? backward : forward;
@@ -363,8 +363,10 @@ static int settle(struct cuda_plan *plan, struct error *err)
         use_flash(plan, attention->flash);
         return 0;
     }
-    if (choose_flash(plan, &why) == 0)
+    if (choose_flash(plan, &why) == 0) {
+        tuning_save(cuda_device_of(plan)->gemm.tuning, NULL);
         return 0;
+    }
     advise(plan->base.device, &why);
     return use_products(plan, err);
 }
@@ -426,13 +428,26 @@ static int try_flash(struct cuda_plan *plan, struct error *why)
     return choose_flash(plan, why);
 }
 
+/* A plan that is destroyed before it was used need not be completed. */
+static void leave_makers(struct cuda_plan *plan)
+{
+    struct cuda_plan **at = &cuda_device_of(plan)->later;
+
+    while (*at && *at != plan)
+        at = &(*at)->later;
+    if (!*at)
+        return;
+    pthread_join(((struct attention *)plan->parts)->maker, NULL);
+    *at = plan->later;
+}
+
 static void destroy(struct cuda_plan *plan)
 {
     struct attention *attention = plan->parts;
 
     if (!attention)
         return;
-    cuda_attention_settle(cuda_device_of(plan));
+    leave_makers(plan);
     flash_destroy(attention->flash);
     for (int i = 0; i < PRODUCTS; i++)
         gemm_destroy(attention->gemm[i]);

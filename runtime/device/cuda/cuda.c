@@ -237,6 +237,8 @@ static void plan_run(struct device_plan *base, struct device_stream *base_stream
         return;
     if (plan->workspace) {
         cuda_attention_settle(device);
+        if (device->failed)
+            return;
         workspace = stream_workspace(device, stream, plan->workspace);
         if (!workspace)
             return;
@@ -301,10 +303,18 @@ static struct device_plan *plan_create_call(struct device *base, const struct op
     return &plan->base;
 }
 
+static void settle_call(struct device *base)
+{
+    cuda_attention_settle((struct cuda_device *)base);
+}
+
 static char *choices_call(struct device *base, struct error *err)
 {
-    char *text = tuning_text(((struct cuda_device *)base)->gemm.tuning);
+    struct cuda_device *device = (struct cuda_device *)base;
+    char *text;
 
+    cuda_attention_settle(device);
+    text = tuning_text(device->gemm.tuning);
     if (!text)
         error_set(err, "out of memory");
     return text;
@@ -499,6 +509,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         .host_release = host_release,
         .plan_create = plan_create_call,
         .plan_destroy = plan_destroy_call,
+        .settle = settle_call,
         .choices = choices_call,
         .choose = choose_call,
     };

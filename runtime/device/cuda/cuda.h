@@ -29,7 +29,7 @@ struct cuda_device {
     struct gemm_context gemm;
     size_t workspace;        /* the maximum over all plans on a stream */
     struct cuda_plan *later; /* plans of attention that threads are making */
-    pthread_mutex_t making;  /* held by the one that uses cuDNN's handle */
+    pthread_mutex_t making;  /* held by the thread that is making a plan */
     pthread_mutex_t lock;    /* protects the failure */
     int failed;
     struct error failure;
@@ -81,7 +81,8 @@ void cuda_fail_product(struct cuda_plan *plan, cublasStatus_t status);
 int cuda_plan_attention(struct cuda_plan *plan, struct error *err);
 int cuda_plan_kernel(struct cuda_plan *plan, struct error *err);
 
-/* attention.c: wait for the plans of attention that threads are making. */
+/* attention.c: wait for the plans of attention that threads are making, and complete them. For the
+ * thread that creates and runs plans; a failure is recorded in the device. */
 void cuda_attention_settle(struct cuda_device *device);
 
 /* flash_choice.c: the fastest of cuDNN's and our own kernels for an attention; NULL if there is

@@ -10,7 +10,7 @@
 
 #include "hopper_attention.h"
 
-/* Creating one of cuDNN's plans takes half a second. */
+/* Creating one of cuDNN's plans takes a tenth of a second or more. */
 enum { MAX_CUDNN = 2, TRIED = 4, BRIEF = 4 };
 static const double FAR_BEHIND = 1.1;
 
@@ -212,26 +212,31 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     return found;
 }
 
+static int known_by(struct cuda_device *device, const char *key)
+{
+    const char *known = tuning_get(device->gemm.tuning, key);
+
+    return known && known[0] >= '0' && known[0] <= '9' ? atoi(known) : -1;
+}
+
 int cuda_flash_known(struct cuda_device *device, const struct flash_shape *shape, int backward)
 {
-    const char *known;
     char key[256];
 
     make_key(shape, backward, hopper_attention_fits(shape), key, sizeof(key));
-    known = tuning_get(device->gemm.tuning, key);
-    return known && known[0] >= '0' && known[0] <= '9' ? atoi(known) : -1;
+    return known_by(device, key);
 }
 
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err)
 {
-    int ours = hopper_attention_fits(shape), count, chosen;
-    int known = cuda_flash_known(device, shape, backward);
+    int ours = hopper_attention_fits(shape), count, chosen, known;
     struct choice choices[MAX_CUDNN + 1];
     struct flash *flash = NULL;
     char key[256];
 
     make_key(shape, backward, ours, key, sizeof(key));
+    known = known_by(device, key);
     if (known >= 0)
         flash = flash_create(device->cudnn, shape, backward, known, NULL);
     if (flash)

@@ -192,7 +192,7 @@ static int has_option(const cublasLtMatmulAlgo_t *algorithm, uint32_t value)
 }
 
 static void try_neighbor(struct search *s, const struct candidate *seed,
-                          cublasLtMatmulAlgoConfigAttributes_t name, uint32_t value)
+                         cublasLtMatmulAlgoConfigAttributes_t name, uint32_t value)
 {
     cublasLtMatmulAlgo_t algorithm = seed->algorithm;
 

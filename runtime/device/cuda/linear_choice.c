@@ -235,6 +235,7 @@ int linear_choose(struct cuda_plan *plan, struct linear *linear, struct error *e
 
     if (recall(plan, linear) == 0)
         return 0;
+    cuda_attention_settle(cuda_device_of(plan)); /* its threads would disturb the timing */
     if (scratch_create(plan, &scratch))
         return take_first(plan, linear, err);
     result = take_fastest(plan, linear, &scratch, err);

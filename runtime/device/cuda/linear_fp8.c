@@ -244,6 +244,7 @@ int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
         return -1;
     plan->parts = recall(&device->gemm, &g);
     if (!plan->parts) {
+        cuda_attention_settle(device); /* its threads would disturb the timing */
         timed = scratch_create(plan, &g, &scratch) == 0;
         plan->parts = gemm_create(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
         cudaFree(scratch.all);

@@ -5,6 +5,7 @@
 #include "tap.h"
 #include "star.h"
 
+#include <errno.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -144,8 +145,13 @@ static _Noreturn void keep_coming(int rank)
 {
     struct error err;
 
-    for (;;)
-        star_destroy(star_create(rank, SIZE, NULL, port, &key, 60, &err));
+    for (;;) {
+        struct star *star = star_create(rank, SIZE, NULL, port, &key, 60, &err);
+
+        if (star)
+            until_failure(star, &err);
+        star_destroy(star);
+    }
 }
 
 /* Rank 0 may not open as many files as there are ranks. */
@@ -235,13 +241,17 @@ static void world(enum ending ending, const char *name)
         ranks[r] = fork();
         if (ranks[r] == 0)
             _exit(!play(ending, r));
+        if (ranks[r] < 0) /* the others wait in vain, for a minute */
+            diag("rank %d: fork: %s", r, strerror(errno));
     }
     for (int r = 0; r < SIZE; r++) {
         int status = 0;
 
-        waitpid(ranks[r], &status, 0);
+        if (ranks[r] < 0 || waitpid(ranks[r], &status, 0) < 0)
+            status = -1;
         for (int other = 1; r == 0 && alone && other < SIZE; other++)
-            kill(ranks[other], SIGKILL);
+            if (ranks[other] > 0)
+                kill(ranks[other], SIGKILL);
         if (status && (r == 0 || !alone)) {
             diag("rank %d: status %d", r, status);
             bad++;

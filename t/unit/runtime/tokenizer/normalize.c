@@ -205,7 +205,8 @@ static void test_valid(void)
     for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++)
         for (size_t length = 0; length < 140; length++)
             for (size_t at = 0; at + strlen(sequences[i]) <= length; at++) {
-                uint8_t *text = malloc(length + 1), *end = text + length; /* of just this size */
+                uint8_t *text = malloc(length ? length : 1),
+                        *end = text + length; /* nothing after it */
                 int expected = 1;
                 uint32_t point;
 
