@@ -13,7 +13,7 @@ struct words {
     struct option_list specials;
     int type, split;
     int64_t vocab_size, min_frequency, limit_alphabet, max_words;
-    int cased;
+    int cased, split_scripts;
 };
 
 #define AT(field) offsetof(struct words, field)
@@ -41,6 +41,9 @@ static const struct option table[] = {
      "cover 99.95 % of the text)",
      NULL, 1, 0x110000},
     {"cased", OPTION_FLAG, AT(cased), NULL, "wordpiece: keep upper case and accents", NULL, 0, 0},
+    {"no-split-by-unicode-script", OPTION_UNFLAG, AT(split_scripts), NULL,
+     "unigram: allow pieces that mix letters with punctuation, digits or letters of other scripts",
+     NULL, 0, 0},
     {"max-words", OPTION_INT, AT(max_words), "N",
      "learn from the N most frequent words (default: 30000000); limits the memory", NULL, 1000,
      UINT32_MAX - 1},
@@ -83,6 +86,7 @@ static int check_type(const struct words *words, const struct options_result *re
         {"split", 1 << LEARN_BPE},
         {"limit-alphabet", 1 << LEARN_UNIGRAM | 1 << LEARN_WORDPIECE},
         {"cased", 1 << LEARN_WORDPIECE},
+        {"no-split-by-unicode-script", 1 << LEARN_UNIGRAM},
     };
     static const char *const names[] = {"bpe", "unigram", "wordpiece"};
 
@@ -112,6 +116,7 @@ static int train(struct words *words, const struct options_result *result, struc
                               : words->limit_alphabet,
         .max_words = words->max_words,
         .cased = words->cased,
+        .split_scripts = words->split_scripts,
     };
 
     if (!words->common.output || !words->common.output[0])
@@ -125,7 +130,8 @@ static int train(struct words *words, const struct options_result *result, struc
 
 static int run(int argc, const char *const *argv, struct error *err)
 {
-    struct words words = {.vocab_size = 32000, .min_frequency = 2, .max_words = 30000000};
+    struct words words = {
+        .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
     struct options_result result;
     const char *verb = argc > 0 ? argv[0] : "--help";
     int rc;

@@ -2,6 +2,8 @@
 #include "config.h"
 #include "cutter.h"
 #include "remedy.h"
+#include "script.h"
+#include "unicode.h"
 
 #include <string.h>
 
@@ -24,6 +26,7 @@ int cutter_init(struct cutter *cutter, const struct learn_config *config, struct
 
     memset(cutter, 0, sizeof(*cutter));
     cutter->type = config->type;
+    cutter->split_scripts = config->split_scripts;
     if (config->type == LEARN_BPE) {
         cutter->splitter.options = *cutter_split(config);
         cutter->splitter.steps = &cutter->steps;
@@ -54,29 +57,63 @@ static int is_blank(uint8_t byte)
     return byte == ' ' || (byte >= '\t' && byte <= '\r');
 }
 
-/* Words between spaces, each with SentencePiece's mark before it. */
+/* Length of the white space at 'at', or 0. To SentencePiece, its mark is a space. */
+static size_t blank_length(const uint8_t *at, const uint8_t *end)
+{
+    size_t mark = strlen(SPACE_MARK);
+
+    if (is_blank(*at))
+        return 1;
+    return (size_t)(end - at) >= mark && memcmp(at, SPACE_MARK, mark) == 0 ? mark : 0;
+}
+
+/* The end of the characters at 'at' that have the same script, or of the word. Digits and
+ * punctuation, which SentencePiece does not mix with letters, are a script in this sense. */
+static const uint8_t *part_end(const struct cutter *cutter, const uint8_t *at, const uint8_t *end)
+{
+    uint8_t script = SCRIPT_INHERITED; /* not known yet */
+
+    while (at < end && blank_length(at, end) == 0) {
+        uint32_t point;
+        size_t length = utf8_decode(at, end, &point);
+        uint8_t next = point == UNICODE_INVALID ? SCRIPT_COMMON : script_of(point);
+
+        if (script == SCRIPT_INHERITED)
+            script = next;
+        if (cutter->split_scripts && next != script && next != SCRIPT_INHERITED)
+            break;
+        at += length;
+    }
+    return at;
+}
+
+/* Parts of one script of the words between spaces, the first with SentencePiece's mark before it:
+ * its trainer makes no piece that extends beyond them. */
 static int count_marked(struct cutter *cutter, const uint8_t *at, size_t size,
                         struct word_counts *counts, struct error *err)
 {
-    const uint8_t *end = at + size;
+    const uint8_t *begin = at, *end = at + size;
+    int starts = 1; /* a word */
 
-    for (;;) {
-        const uint8_t *begin;
+    while (begin < end) {
+        size_t blank = blank_length(begin, end);
 
-        while (at < end && is_blank(*at))
-            at++;
-        begin = at;
-        while (at < end && !is_blank(*at))
-            at++;
-        if (at == begin)
-            return 0;
+        if (blank > 0) {
+            begin += blank;
+            starts = 1;
+            continue;
+        }
+        at = part_end(cutter, begin, end);
         cutter->word.length = 0;
-        if (text_buffer_put(&cutter->word, SPACE_MARK, strlen(SPACE_MARK)) < 0 ||
+        if ((starts && text_buffer_put(&cutter->word, SPACE_MARK, strlen(SPACE_MARK)) < 0) ||
             text_buffer_put(&cutter->word, begin, (size_t)(at - begin)) < 0)
             return error_set(err, "out of memory");
         if (word_counts_add(counts, cutter->word.data, cutter->word.length, 1, err) < 0)
             return -1;
+        begin = at;
+        starts = 0;
     }
+    return 0;
 }
 
 /* BERT's white space begins a word and is not part of it. */

@@ -11,6 +11,7 @@
 /* One per thread. */
 struct cutter {
     enum learn_type type;
+    int split_scripts; /* Unigram */
     struct splitter splitter;
     struct steps steps; /* the regular expression, for texts that need it */
     struct rewrites rewrites;

@@ -372,6 +372,7 @@ static void put_identity(const struct learn_config *config, struct bytes *identi
     bytes_put_u64(identity, (uint64_t)config->limit_alphabet);
     bytes_put_u64(identity, (uint64_t)config->max_words);
     bytes_put_u64(identity, (uint64_t)config->cased);
+    bytes_put_u64(identity, (uint64_t)config->split_scripts);
     for (size_t i = 0; i < config->special_count; i++)
         bytes_put_text(identity, config->specials[i]);
 }

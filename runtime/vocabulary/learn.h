@@ -27,6 +27,7 @@ struct learn_config {
     int64_t limit_alphabet; /* characters of WordPiece and Unigram */
     int64_t max_words;      /* different words that are learned from */
     int cased;              /* WordPiece */
+    int split_scripts;      /* Unigram: no piece with characters of two scripts */
     const char *const *specials;
     size_t special_count;
 };

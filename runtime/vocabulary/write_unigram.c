@@ -69,14 +69,17 @@ static void put_piece(struct line_buffer *out, const char *text, size_t size, do
     line_buffer_clear(&piece);
 }
 
-static void put_specs(struct line_buffer *out, int64_t vocab_size)
+static void put_specs(struct line_buffer *out, const struct learn_config *config,
+                      int64_t vocab_size)
 {
     struct line_buffer trainer = {0}, normalizer = {0};
 
     put_number(&trainer, 3, 1); /* Unigram */
     put_number(&trainer, 4, (uint64_t)vocab_size);
-    put_number(&trainer, 35, 1); /* byte_fallback */
-    put_number(&trainer, 40, 0); /* ids of <unk>, <s>, </s>; no padding */
+    if (!config->split_scripts)
+        put_number(&trainer, 21, 0); /* split_by_unicode_script */
+    put_number(&trainer, 35, 1);     /* byte_fallback */
+    put_number(&trainer, 40, 0);     /* ids of <unk>, <s>, </s>; no padding */
     put_number(&trainer, 41, 1);
     put_number(&trainer, 42, 2);
     put_number(&trainer, 43, UINT64_MAX);
@@ -131,7 +134,7 @@ static int write_model(const struct learn_config *config, const struct unigram_l
     struct line_buffer out = {0};
 
     each_piece(config, learned, &out, put_piece);
-    put_specs(&out, write_unigram_fixed(config) + (int64_t)learned->pieces.count);
+    put_specs(&out, config, write_unigram_fixed(config) + (int64_t)learned->pieces.count);
     return write_file(config, "tokenizer.model", &out, err);
 }
 

@@ -46,8 +46,16 @@ is "$("$megatron" tokenize $(json unigram) "$text")" "$of_model" "tokenizer.json
 # shellcheck disable=SC2086
 is "$("$megatron" detokenize "${sentencepiece[@]}" $of_model)" "$text" "and back to text, by bytes where there is no piece"
 is "$(grep -c '^      \[' unigram/tokenizer.json)" 1500 "as many pieces as were asked for"
-train --type unigram --input "$corpus" --output unigram1 --vocab-size 1500 --workers 1 --chunk-bytes 4k
-ok "the same bytes with one thread" cmp unigram/tokenizer.model unigram1/tokenizer.model
+mixed() { # DIRECTORY: its pieces, except bytes, that mix letters with digits or punctuation
+    grep '^      \["' "$1/tokenizer.json" | grep -v '<0x\|\\' |
+        grep -cE '\["[^"]*([A-Za-z][0-9,.:@]|[0-9,.:@][A-Za-z])'
+}
+is "$(mixed unigram)" 0 "no piece mixes letters with digits or punctuation"
+train --type unigram --input "$corpus" --output mixed --vocab-size 1500 --no-split-by-unicode-script
+is "$rc" 0 "--no-split-by-unicode-script" || diag "$out"
+ok "  lets pieces mix them" test "$(mixed mixed)" -gt 0
+ranks 3 train --type unigram --input "$corpus" --output unigram1 --vocab-size 1500 --workers 1 --chunk-bytes 4k
+ok "the same bytes with three ranks of one thread" cmp unigram/tokenizer.model unigram1/tokenizer.model
 
 train --type wordpiece --input "$corpus" --output wordpiece --vocab-size 1400
 is "$rc" 0 "a WordPiece vocabulary" || diag "$out"
@@ -73,6 +81,7 @@ fails 'vocabulary of 100 tokens is too small.* already take 257' "fewer tokens t
 fails '41 pieces besides special tokens and bytes are too few: .*; use a larger vocabulary' "fewer pieces than characters" --type unigram --input "$corpus" --output x --vocab-size 300
 fails 'vocabulary of 60 tokens is too small: special tokens and bytes already take 259' "fewer pieces than bytes" --type unigram --input "$corpus" --output x --vocab-size 60
 fails '--split has no effect with --type=unigram' "an option of another type" --type unigram --split llama3 --input "$corpus" --output x
+fails '--no-split-by-unicode-script has no effect with --type=bpe' "an option of Unigram" --no-split-by-unicode-script --input "$corpus" --output x
 fails 'must contain \[UNK\]' "WordPiece without [UNK]" --type wordpiece --special-tokens '[A]' --input "$corpus" --output x
 fails '--output is required' "no output" --input "$corpus"
 try "$megatron" tokenizer learn

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merges and pieces of small lexicons whose result can be worked out by hand. */
+/* Words of texts, and the merges and pieces of small lexicons, as worked out by hand. */
 #include "bpe_learn.h"
+#include "cutter.h"
 #include "tap.h"
 #include "unigram_learn.h"
 #include "word_counts.h"
@@ -176,8 +177,64 @@ static void test_counts(void)
     word_counts_clear(&counts);
 }
 
+#define MARK   "\xE2\x96\x81"
+#define ACUTE  "\xCC\x81"                             /* a combining accent */
+#define TOKYO  "\xE6\x9D\xB1\xE4\xBA\xAC"             /* Han */
+#define TOWER  "\xE3\x82\xBF\xE3\x83\xAF\xE3\x83\xBC" /* Katakana, prolonged sound mark */
+#define DESU   "\xE3\x81\xA7\xE3\x81\x99"             /* Hiragana */
+#define STOP   "\xE3\x80\x82"                         /* Chinese full stop */
+#define MOSKVA "\xD0\x9C\xD0\xBE"                     /* Cyrillic */
+
+/* What Unigram's pieces are parts of. */
+static void test_cutter(void)
+{
+    static const struct {
+        const char *text;
+        int split;
+        const char *words, *name;
+    } rows[] = {
+        {" Hello, world!\n", 1, MARK "Hello|,|" MARK "world|!",
+         "punctuation is apart from letters"},
+        {"(x86_64) 3.5kg", 1, MARK "(|x|86_64)|" MARK "3.5|kg",
+         "digits are, too, but not from punctuation"},
+        {"me@example.org", 1, MARK "me|@|example|.|org", "an address"},
+        {"cafe" ACUTE "s," ACUTE "x", 1, MARK "cafe" ACUTE "s|," ACUTE "|x",
+         "a combining mark has the script of what precedes it"},
+        {ACUTE "a", 1, MARK ACUTE "a", "  or of what follows if nothing does"},
+        {"in" TOKYO TOWER DESU STOP, 1, MARK "in|" TOKYO TOWER DESU "|" STOP,
+         "Han, Hiragana and Katakana are one script"},
+        {"B" MOSKVA "B", 1, MARK "B|" MOSKVA "|B", "Latin and Cyrillic letters are apart"},
+        {"a" MARK MARK "b", 1, MARK "a|" MARK "b", "SentencePiece's mark is a space"},
+        {"\xFFz", 1, MARK "\xFF|z", "a byte that is not UTF-8"},
+        {" ", 1, "", "no words"},
+        {"Hello, x86 " MOSKVA "B", 0, MARK "Hello,|" MARK "x86|" MARK MOSKVA "B",
+         "words that are not split by script"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct learn_config config = {.type = LEARN_UNIGRAM, .split_scripts = rows[i].split};
+        struct cutter cutter;
+        struct word_counts counts = {0};
+        struct word_record record;
+        struct error err;
+        char words[256] = "";
+        size_t at = 0, length = 0;
+
+        if (cutter_init(&cutter, &config, &err) < 0 ||
+            cutter_count(&cutter, rows[i].text, strlen(rows[i].text), &counts, &err) < 0)
+            abort();
+        while (word_record_next(counts.arena.data, counts.arena.size, &at, &record))
+            length += (size_t)snprintf(words + length, sizeof(words) - length, "%s%.*s",
+                                       length ? "|" : "", (int)record.size, record.text);
+        is(words, rows[i].words, rows[i].name);
+        word_counts_clear(&counts);
+        cutter_clear(&cutter);
+    }
+}
+
 int main(void)
 {
+    test_cutter();
     test_merges();
     test_bytes();
     test_pieces();
