@@ -20,6 +20,7 @@ struct fake {
     int own;               /* our own product supports the layer; negative: but cannot be started */
     int broken;            /* the GPU is broken */
     int failures;          /* of the device, as its users see them */
+    int settled;           /* how often threads were waited for that would disturb timing */
     const void *for_gemms; /* the workspace of products timed by themselves */
 };
 

@@ -139,9 +139,11 @@ static void test_found_again(void)
     end(&l);
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         change_file(rows[i].key, rows[i].value);
+        fake.settled = 0;
         begin(&l, 0);
         ok(l.rc == 0 && (fake.products > 0) == rows[i].again, "%s: timed %s", rows[i].name,
            rows[i].again ? "again" : "once");
+        is_int(fake.settled, rows[i].again, "  threads are waited for only then");
         is_int(variant_of(&l), FUSED, "  and the same is found");
         end(&l);
         begin(&l, 0);
