@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
@@ -193,7 +194,7 @@ static int absent(int rank)
 /* One rank of a world in which rank 3 does 'ending'. 1: everything was as expected. */
 static int play(enum ending ending, int rank)
 {
-    struct error err;
+    struct error err = {.text = ""};
     struct star *star;
     int good;
 
@@ -226,8 +227,28 @@ static int play(enum ending ending, int rank)
     }
     if (ending == ABORT && rank != 0)
         good = good && until_failure(star, &err) && strcmp(err.text, "the moon is in the way") == 0;
+    if (!good)
+        diag("rank %d: %s", rank, err.text);
     star_destroy(star);
     return good;
+}
+
+/* A port that nobody uses, below those that the kernel gives to connections of other programs. */
+static int free_port(void)
+{
+    static int offset;
+    int taken = 1, candidate = 0;
+
+    while (taken) {
+        struct sockaddr_in6 address = {.sin6_family = AF_INET6};
+        int fd = socket(AF_INET6, SOCK_STREAM, 0);
+
+        candidate = 15000 + (int)(getpid() * 7 + offset++ * 1009) % 15000;
+        address.sin6_port = htons((uint16_t)candidate);
+        taken = fd < 0 ? 0 : bind(fd, (struct sockaddr *)&address, sizeof(address));
+        close(fd);
+    }
+    return candidate;
 }
 
 static void world(enum ending ending, const char *name)
@@ -235,12 +256,16 @@ static void world(enum ending ending, const char *name)
     int bad = 0, alone = ending == ABSENT || ending == FEW_FILES; /* only rank 0 is judged */
     pid_t ranks[SIZE];
 
-    port = 20000 + (int)(getpid() * 7 + (int)ending * 1009) % 20000;
+    port = free_port();
     fflush(stdout);
     for (int r = 0; r < SIZE; r++) {
         ranks[r] = fork();
-        if (ranks[r] == 0)
-            _exit(!play(ending, r));
+        if (ranks[r] == 0) {
+            int good = play(ending, r);
+
+            fflush(stdout);
+            _exit(!good);
+        }
         if (ranks[r] < 0) /* the others wait in vain, for a minute */
             diag("rank %d: fork: %s", r, strerror(errno));
     }
