@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "clock.h"
 #include "commands.h"
+#include "log.h"
 #include "nearest.h"
 #include "remedies.h"
 #include "world.h"
@@ -50,6 +51,7 @@ static void wake(int signal)
     (void)signal;
 }
 
+
 /* An error that many ranks have in common is printed by one of them, and mpirun and `srun
  * --kill-on-bad-exit` must not kill that rank before it has printed: they send SIGTERM to all ranks
  * as soon as one fails. It must not exit before the others get here either: srun returns the
@@ -59,10 +61,13 @@ static void wait_for_others(int rc, int spoke)
     struct sigaction action = {.sa_handler = wake};
     struct world world;
 
-    if (spoke && (rc != EXIT_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
+    if (spoke && !world_is_rank())
         return;
     sigaction(SIGTERM, &action, NULL);
-    clock_sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
+    if (spoke && (rc != EXIT_USAGE || world_read(&world, NULL) < 0 || world.size == 1))
+        log_drain();
+    else
+        clock_sleep(spoke ? SPEAKER_SECONDS : SILENT_SECONDS);
 }
 
 static int run_command(const struct command *command, int argc, const char *const *argv)

@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* A rank that was told the reason is also being terminated by the launcher; it reports and exits by
@@ -109,21 +108,6 @@ static void group_destroy(struct comm_group *base)
     free(group);
 }
 
-/* Wait briefly until all of standard error has been read, and a moment longer for mpirun to forward
- * it: mpirun drops buffered output when it ends the ranks. */
-static void drain_errors(void)
-{
-    int left = 0;
-
-    fflush(stderr);
-    for (int turn = 0; turn < 400; turn++) {
-        if (ioctl(STDERR_FILENO, FIONREAD, &left) < 0 || left == 0)
-            break;
-        clock_sleep(0.005);
-    }
-    clock_sleep(0.2);
-}
-
 static void abort_all(struct comm *base, const char *reason)
 {
     struct mpi_comm *comm = (struct mpi_comm *)base;
@@ -144,7 +128,7 @@ static void abort_all(struct comm *base, const char *reason)
     if (base->rank > 0)
         clock_sleep(GRACE);
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
-    drain_errors();
+    log_drain();
     if (comm->cpu.star)
         star_abort(comm->cpu.star, reason);
     if (launcher_abort() < 0)

@@ -112,6 +112,7 @@ static void abort_all(struct comm *base, const char *reason)
     char text[512];
 
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
+    log_drain();
     snprintf(text, sizeof(text), "rank %d has failed: %.480s", base->rank, reason);
     star_abort(comm->cpu.star, text);
     _exit(1);

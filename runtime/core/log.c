@@ -1,9 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
+#include "clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#define READ_SECONDS 2.0
+#define FORWARD_SECONDS 0.2
 
 static void (*current_handler)(void *context, enum log_level level, const char *text);
 static void *current_context;
@@ -57,4 +63,19 @@ void log_error(const char *format, ...)
     va_start(args, format);
     deliver(LOG_LEVEL_ERROR, format, args);
     va_end(args);
+}
+
+void log_drain(void)
+{
+    double end = clock_now() + READ_SECONDS;
+    struct stat status;
+    int left;
+
+    fflush(stderr);
+    if (fstat(STDERR_FILENO, &status) < 0 ||
+        (!S_ISFIFO(status.st_mode) && !S_ISSOCK(status.st_mode)))
+        return;
+    while (ioctl(STDERR_FILENO, FIONREAD, &left) == 0 && left > 0 && clock_now() < end)
+        clock_sleep(0.005);
+    clock_sleep(FORWARD_SECONDS);
 }

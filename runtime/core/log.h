@@ -23,6 +23,12 @@ void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * up to main() in a struct error. */
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Wait until the launcher has read standard error, for at most two seconds, and a moment longer for
+ * it to forward what it read: srun --kill-on-bad-exit and mpirun drop output that is still on its
+ * way when they end the other ranks. For a rank that is about to exit with an error. Returns at
+ * once if standard error is a file or a terminal. */
+void log_drain(void);
+
 /* Deliver messages to 'handler'; NULL restores the default, which writes one line to stderr. Call
  * before other threads start. */
 void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),

@@ -58,6 +58,11 @@ static const struct source *find_source(void)
     return NULL;
 }
 
+int world_is_rank(void)
+{
+    return find_source() != NULL;
+}
+
 /* Parse the number of tasks on each node of a step: "4(x2),3". Unreadable text is ignored. */
 static void read_tasks_per_node(struct world *world)
 {

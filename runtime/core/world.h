@@ -29,6 +29,9 @@ struct world {
  * one rank prints the error, as with world_say_once). */
 int world_read(struct world *world, struct error *err);
 
+/* Has a launcher started this process as a rank? */
+int world_is_rank(void);
+
 /* Did the step ask for the plugin, and the plugin did not run on this node? Returns 0, or -1 if
  * so. */
 int world_check_plugin(struct error *err);

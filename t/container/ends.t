@@ -35,7 +35,8 @@ importing() {
 }
 
 # The program of one task of eight fails, on one of four nodes: the result is the same as without an image.
-# It waits until the others run: a task that srun -K ends earlier, while it starts, may have another exit code.
+# It waits until the others run: a task that srun -K ends earlier, while it starts, may have another exit code. Standard
+# error goes to files: srun -K may drop output that is still on its way when it ends the other tasks.
 started=$home/started
 program="touch $started/\$SLURM_PROCID
 [ \$SLURM_PROCID != 5 ] || { until [ \$(ls $started | wc -l) = 8 ]; do sleep 0.1; done; echo 'rank 5 cannot go on' >&2; exit 7; }
@@ -46,7 +47,8 @@ plain=$rc
 rm "$started"/*
 job srun -n1 "$image" true
 is "$rc" 0 "an image"
-job srun -K -N4 --ntasks-per-node=2 "$image" --megatron-mounts="$started:$started" sh -c "$program"
+job srun -K -e "$home/said.%t" -N4 --ntasks-per-node=2 "$image" --megatron-mounts="$started:$started" sh -c "$program"
+out+=$'\n'$(cat "$home"/said.*)
 is "$rc" "$plain" "one task of eight fails: the exit code is that without an image"
 is "$(grep -c '^rank 5 cannot go on$' <<<"$out"):$(grep -c 'n3: task 5: Exited with exit code 7' <<<"$out")" 1:1 "its message and its code are reported once"
 unlike "$out" megatron "nothing else is"

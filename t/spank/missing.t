@@ -9,7 +9,7 @@ mkdir "$lib"
 cp "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$lib/"
 sed -i "s|^optional [^ ]*|optional $lib/spank_megatron.so|" "$conf"
 line=$(cat "$conf")
-megatron=$MEGATRON_INST/bin/megatron
+megatron=$MEGATRON_INST/bin/megatron said=$MEGATRON_CLUSTER/home/said
 comm=(env MEGATRON_COMM=tcp "$megatron" comm-test --device cpu --max-bytes 64 --iterations 1)
 on() { "$top/t/cluster" node "$@"; }
 
@@ -24,24 +24,32 @@ others() {
     is "$(grep -cx 'n[12]' <<<"$out")" 2 "$1: so do batch jobs" || diag "$out"
 }
 
+# step ARGUMENT...: run a step whose tasks write standard error to files of their own: srun -K may drop output that is still
+# on its way when it ends the other tasks. It is added to $out.
+step() {
+    rm -f "$said".*
+    try as_user srun -e "$said.%t" -N2 -K "$@"
+    out+=$'\n'$(cat "$said".*)
+}
+
 # ended COMMAND NAME: one line names n2, whose tasks exit with 2. (srun returns the highest code, which may be that of a
 # task of n1 that srun -K has ended.)
 ended() {
-    local said="n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node (its log may have the reason); install the plugin for this Slurm there, leave the node out with srun --exclude"
+    local line="n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node (its log may have the reason); install the plugin for this Slurm there, leave the node out with srun --exclude"
     [ "$rc" -ge 2 ]
     ok "$2" || diag "$out"
-    is "$(grep -c "^megatron $1: $said" <<<"$out") $(grep -c 'spank_megatron.so' <<<"$out")" "1 1" "  that names the node" || diag "$out"
+    is "$(grep -c "^megatron $1: $line" <<<"$out") $(grep -c 'spank_megatron.so' <<<"$out")" "1 1" "  that names the node" || diag "$out"
     like "$out" 'n2: tasks? [0-9]+.*: Exited with exit code 2' "  and exit code 2"
 }
 
 # refused NAME: n2 does not have the plugin.
 refused() {
     others "$1"
-    try as_user srun -N2 --ntasks-per-node=2 -K --megatron-tp=1 "${comm[@]}"
+    step --ntasks-per-node=2 --megatron-tp=1 "${comm[@]}"
     ended comm-test "$1: megatron comm-test ends with one line"
-    try as_user srun -N2 -K --megatron-tp=1 "$megatron" launch --nproc-per-node 1 -- "${comm[@]:2}"
+    step --megatron-tp=1 "$megatron" launch --nproc-per-node 1 -- "${comm[@]:2}"
     ended launch "$1: so does megatron launch"
-    try as_user srun -N2 --ntasks-per-node=2 -K --megatron-tp=1 "$megatron" train --mock-data --num-layers 1 --hidden-size 8 \
+    step --ntasks-per-node=2 --megatron-tp=1 "$megatron" train --mock-data --num-layers 1 --hidden-size 8 \
         --num-attention-heads 1 --seq-length 8 --vocab-size 16 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --device cpu
     ended train "$1: so does megatron train"
     try as_user srun -w n1 -n2 --megatron-tp=2 "${comm[@]}"
@@ -143,7 +151,8 @@ is "$rc" 0 "and steps use it as soon as it is there" || diag "$out"
 
 # --- the node of the batch script ------------------------------------------------------------------------
 over n1 "$conf" "$MEGATRON_CLUSTER/tmp/empty"
-try_batch as_user -N2 --ntasks-per-node=2 --megatron-tp=1 --wrap "srun -K ${comm[*]}; echo rc=\$?"
+rm -f "$said".*
+try_batch as_user -N2 --ntasks-per-node=2 --megatron-tp=1 --wrap "srun -K -e $said.%t ${comm[*]}; echo rc=\$?; cat $said.*"
 is "$(grep -c '^megatron comm-test: the job asked for the plugin, but srun did not load spank_megatron.so on 127.0.0.1, where it was started; install the plugin for this Slurm there, or submit the job without its options' <<<"$out") $(grep -c 'spank_megatron.so' <<<"$out")" "1 1" \
     "a batch script on a node without the plugin: one line" || diag "$out"
 # -K terminates tasks that are slower than the first to fail, and srun then ends with 143.
