@@ -51,7 +51,6 @@ static void wake(int signal)
     (void)signal;
 }
 
-
 /* An error that many ranks have in common is printed by one of them, and mpirun and `srun
  * --kill-on-bad-exit` must not kill that rank before it has printed: they send SIGTERM to all ranks
  * as soon as one fails. It must not exit before the others get here either: srun returns the

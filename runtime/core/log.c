@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define READ_SECONDS 2.0
+#define READ_SECONDS    2.0
 #define FORWARD_SECONDS 0.2
 
 static void (*current_handler)(void *context, enum log_level level, const char *text);
