@@ -3,8 +3,8 @@
 #include "mediawiki.h"
 
 #include <stdlib.h>
+#include "unicode.h"
 #include "wiki_entities.h"
-#include "wiki_utf8.h"
 
 static const char *find_tag(const char *at, const char *end, const char *tag, size_t length)
 {
@@ -213,7 +213,7 @@ int mediawiki_unescape(struct wiki_span text, struct wiki_buffer *out)
 {
     const char *at = text.size > 0 ? text.data : "", *end = at + text.size;
 
-    if (!wiki_is_utf8(text))
+    if (!utf8_valid((const uint8_t *)at, text.size))
         return -1;
     while (at < end) {
         const char *stop = wiki_scan(at, end, '&', '&');

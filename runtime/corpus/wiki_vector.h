@@ -49,16 +49,6 @@ static inline uint64_t wiki_vector_bits(wiki_bytes bytes)
     return (uint64_t)(unsigned)_mm_movemask_epi8(bytes);
 }
 
-static inline wiki_bytes wiki_vector_and(wiki_bytes a, wiki_bytes b)
-{
-    return _mm_and_si128(a, b);
-}
-
-static inline wiki_bytes wiki_vector_xor(wiki_bytes a, wiki_bytes b)
-{
-    return _mm_xor_si128(a, b);
-}
-
 #elif defined(__aarch64__) && defined(__ARM_NEON) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #include <arm_neon.h>
 
@@ -94,16 +84,6 @@ static inline wiki_bytes wiki_vector_set(wiki_bytes bytes, char c)
 static inline uint64_t wiki_vector_bits(wiki_bytes bytes)
 {
     return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(bytes), 4)), 0);
-}
-
-static inline wiki_bytes wiki_vector_and(wiki_bytes a, wiki_bytes b)
-{
-    return vandq_u8(a, b);
-}
-
-static inline wiki_bytes wiki_vector_xor(wiki_bytes a, wiki_bytes b)
-{
-    return veorq_u8(a, b);
 }
 #endif
 

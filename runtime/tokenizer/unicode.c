@@ -33,7 +33,10 @@ size_t utf8_encode(uint32_t point, uint8_t *out)
 #define BLOCK  64
 #define BEFORE 3 /* bytes before a block that its first characters may begin in */
 
-/* Does a byte of a block contradict those before it? Compilers make vectors of this. */
+/* Compilers use vectors for the loops over a block, also with -O2: its size is a multiple of
+ * theirs. */
+
+/* Does a byte of a block contradict those before it? */
 static int is_broken(const uint8_t *block)
 {
     uint8_t broken = 0;
@@ -56,9 +59,9 @@ static int is_ascii(const uint8_t *block)
 {
     uint8_t all = 0;
 
-    for (int i = -BEFORE; i < BLOCK; i++)
+    for (int i = 0; i < BLOCK; i++)
         all |= block[i];
-    return all < 0x80;
+    return (all | block[-1] | block[-2] | block[-3]) < 0x80;
 }
 
 int utf8_valid(const uint8_t *text, size_t length)

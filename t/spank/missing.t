@@ -35,10 +35,10 @@ step() {
 # ended COMMAND NAME: one line names n2, whose tasks exit with 2. (srun returns the highest code, which may be that of a
 # task of n1 that srun -K has ended.)
 ended() {
-    local line="n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node (its log may have the reason); install the plugin for this Slurm there, leave the node out with srun --exclude"
+    local reason="n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node (its log may have the reason); install the plugin for this Slurm there, leave the node out with srun --exclude"
     [ "$rc" -ge 2 ]
     ok "$2" || diag "$out"
-    is "$(grep -c "^megatron $1: $line" <<<"$out") $(grep -c 'spank_megatron.so' <<<"$out")" "1 1" "  that names the node" || diag "$out"
+    is "$(grep -c "^megatron $1: $reason" <<<"$out") $(grep -c 'spank_megatron.so' <<<"$out")" "1 1" "  that names the node" || diag "$out"
     like "$out" 'n2: tasks? [0-9]+.*: Exited with exit code 2' "  and exit code 2"
 }
 

@@ -2,7 +2,6 @@
 #include "log.h"
 #include "tap.h"
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,7 +47,7 @@ int main(void)
 
     log_error("the reason");
     log_drain();
-    is_int(waiting(between[0]), (int)strlen(line), "nobody reads: it does not wait forever");
+    is_int(waiting(between[0]), (int)strlen(line), "without a reader it does not wait forever");
 
     dup2(fileno(file), STDERR_FILENO);
     log_error("the reason");

@@ -3,7 +3,6 @@
  * them. */
 #include "tap.h"
 #include "normalize.h"
-#include "unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,51 +175,6 @@ static void test_kept(void)
     normalizer_clear(&normalizer);
 }
 
-/* Sequences of bytes, at all places of a block and at the end, against a decoder. */
-static void test_valid(void)
-{
-    static const char *const sequences[] = {"",
-                                            "\xC3\xA9",
-                                            "\xE4\xBD\xA0",
-                                            "\xF0\x9F\x98\x80",
-                                            "\xE0\xA0\x80",
-                                            "\xED\x9F\xBF",
-                                            "\xF4\x8F\xBF\xBF",
-                                            "\x80",
-                                            "\xC0\x80",
-                                            "\xC1\xBF",
-                                            "\xC3",
-                                            "\xE4\xBD",
-                                            "\xF0\x9F\x98",
-                                            "\xE0\x9F\xBF",
-                                            "\xED\xA0\x80",
-                                            "\xF0\x8F\xBF\xBF",
-                                            "\xF4\x90\x80\x80",
-                                            "\xF5\x80\x80\x80",
-                                            "\xFF",
-                                            "\xC3\xA9\x80",
-                                            "\xE4\xBD\xA0\xBF"};
-    size_t wrong = 0, valid = 0;
-
-    for (size_t i = 0; i < sizeof(sequences) / sizeof(sequences[0]); i++)
-        for (size_t length = 0; length < 140; length++)
-            for (size_t at = 0; at + strlen(sequences[i]) <= length; at++) {
-                uint8_t *text = malloc(length ? length : 1); /* a sanitizer sees reads after it */
-                const uint8_t *end = text + length;
-                int expected = 1;
-                uint32_t point;
-
-                memset(text, 'a', length);
-                memcpy(text + at, sequences[i], strlen(sequences[i]));
-                for (const uint8_t *c = text; c < end && expected; c += utf8_decode(c, end, &point))
-                    expected = utf8_decode(c, end, &point) > 0 && point != UNICODE_INVALID;
-                wrong += utf8_valid(text, length) != expected;
-                valid += expected != 0;
-                free(text);
-            }
-    ok(wrong == 0 && valid > 0, "valid and invalid UTF-8 are told apart at any place");
-}
-
 int main(void)
 {
     static char text[SIZE];
@@ -253,6 +207,5 @@ int main(void)
         normalizer_clear(&normalizer);
     }
     test_kept();
-    test_valid();
     return done_testing();
 }

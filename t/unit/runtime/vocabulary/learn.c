@@ -208,7 +208,7 @@ static void test_cutter(void)
         {"\xFFz", 1, MARK "\xFF|z", "a byte that is not UTF-8"},
         {" ", 1, "", "no words"},
         {"Hello, x86 " MOSKVA "B", 0, MARK "Hello,|" MARK "x86|" MARK MOSKVA "B",
-         "words that are not split by script"},
+         "words are not split by script"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
