@@ -97,16 +97,22 @@ kill_rank() {
 
 none_left() { [ -z "$(ranks)" ]; }
 
-# hit COMMAND...: run the command in the middle of a run. $took: how long srun kept running.
-minutes=0.1
+# hit COMMAND...: run the command in the middle of a run. $took: how long srun kept running. If the machine is too slow for
+# the first of the deadlines, the run is started again with the next one.
+deadlines=(10) # minutes
 hit() {
-    local log=$MEGATRON_CLUSTER/hit.log began job
-    : >"$log"
-    in_cluster timeout -k 5 150 srun --wait=10 -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
-        "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes "$minutes" >"$log" 2>&1 &
-    job=$!
-    wait_until 100 grep -q 'iteration        3/' "$log"
-    ok "a run is under way" || { diag "$(tail -n 5 "$log")"; done_testing; }
+    local log=$MEGATRON_CLUSTER/hit.log began job minutes
+    for minutes in "${deadlines[@]}"; do
+        : >"$log"
+        in_cluster timeout -k 5 300 srun --wait=10 -N2 --ntasks-per-node=2 --megatron-tp=2 --megatron-pp=2 "$megatron" train \
+            "${model[@]}" --train-iters 1000000 --distributed-timeout-minutes "$minutes" >"$log" 2>&1 &
+        job=$!
+        wait_until 100 eval 'grep -q "iteration        3/" "$log" || ! kill -0 "$job" 2>/dev/null'
+        ! grep -q 'iteration        3/' "$log" || break
+        wait "$job"
+    done
+    grep -q 'iteration        3/' "$log"
+    ok "a run is under way" || { diag "$(tail -n 12 "$log")"; done_testing; }
     began=$SECONDS
     "$@"
     ok "and hit: ${*##*/}" || done_testing
@@ -116,9 +122,9 @@ hit() {
     out=$(cat "$log")
 }
 
-# A deadline of 6 seconds or none that matters, on a machine that may be slow.
+# Long before the deadline, or soon after a short one, on a machine that may be slow.
 ended() {
-    [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ] && [ "$took" -lt 100 ]
+    [ "$rc" -ne 0 ] && [ "$rc" -ne 124 ] && [ "$took" -lt 200 ]
     ok "$1" || { diag "rc $rc after $took s"; diag "$out"; }
     wait_until 60 none_left
     ok "and no process is left" || { diag "$(ranks | xargs -r ps -fp)"; ranks | xargs -r kill -KILL; }
@@ -130,7 +136,7 @@ chmod 777 "$saved"
 while read -r signal code checkpoints name; do
     rm -rf "$saved/run"
     as_user env --default-signal=INT "$megatron" supervise --pause 0 -- srun -N2 --ntasks-per-node=1 "$megatron" train \
-        "${model[@]}" --train-iters 1000000 --log-interval 1 --exit-signal-handler --save "$saved/run" >"$saved/log" 2>&1 &
+        "${model[@]}" --train-iters 1000000 --log-interval 1 --exit-signal-handler --save "$saved/run" >"$saved/log" 2>&1 </dev/null &
     wait_until 60 grep -q 'iteration  *5/' "$saved/log"
     cluster_processes "^$megatron supervise" | xargs -r kill "-$signal"
     wait_until 60 none_left
@@ -145,14 +151,15 @@ rm -rf "$saved"
 hit kill_rank KILL
 ended "a killed rank ends the run"
 
+deadlines=(0.1 0.5 2)
 hit kill_rank STOP
+deadlines=(10)
 ended "a rank that hangs ends the run"
-like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after 6 s at step [0-9]+' \
+like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after (6|30|120) s at step [0-9]+' \
     "with rank, group, operation and step"
 
 # Slurm does not notice this; the ranks do, long before the deadline of their waits. srun of newer Slurm ends
 # only with --wait.
-minutes=10
 hit "$top/t/cluster" kill-stepd n2
 ended "a killed slurmstepd ends the run"
 like "$out" 'at step [0-9]+: rank 0: rank [23] on n2 has ended; see the output of rank [23], and sacct' "with rank, node and step"
