@@ -338,7 +338,27 @@ static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct
         return 0;
     if (wanted > 1 && search(gemm, scratch, key, results, found, err))
         return -1;
-    return gemm_remember(gemm, err);
+    return gemm->finalists_count > 0 ? 0 : gemm_remember(gemm, err);
+}
+
+int gemm_finalists(const struct gemm *gemm)
+{
+    return gemm->finalists_count;
+}
+
+double gemm_seconds(const struct gemm *gemm, int finalist)
+{
+    return gemm->finalists[finalist].seconds;
+}
+
+double gemm_handicap(const struct gemm *gemm, int finalist)
+{
+    return gemm->finalists[finalist].handicap;
+}
+
+void gemm_use(struct gemm *gemm, int finalist)
+{
+    gemm->algorithm = gemm->finalists[finalist].algorithm;
 }
 
 int gemm_remember(struct gemm *gemm, struct error *err)

@@ -66,14 +66,26 @@ struct gemm_context {
 struct gemm;
 
 /* Create a plan. With 'scratch' (operands of the right sizes that may be overwritten) unknown
- * candidates are timed, otherwise the library's first guess is used. NULL with a sentence if the
- * library has no kernel, or none that runs, or if one breaks the GPU. */
+ * candidates are timed briefly, and the caller decides between the best; otherwise the library's
+ * first guess is used. NULL with a sentence if the library has no kernel, or none that runs, or if
+ * one breaks the GPU. */
 struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *shape,
                          const struct gemm_operands *scratch, struct error *err);
 void gemm_destroy(struct gemm *gemm);
 
-/* Is its algorithm among the tuning results, from before or since it was created? If not, it is the
- * library's first guess, and gemm_remember makes later runs use it, too. */
+/* The algorithms to decide between, at most GEMM_FINALISTS, the one that seemed fastest first; 0:
+ * there is nothing to decide. A finalist is an index; gemm_use makes the plan run it. */
+enum { GEMM_FINALISTS = 4 };
+int gemm_finalists(const struct gemm *gemm);
+double gemm_seconds(const struct gemm *gemm, int finalist);  /* of the brief measurement */
+double gemm_handicap(const struct gemm *gemm, int finalist); /* see struct timing_candidate */
+void gemm_use(struct gemm *gemm, int finalist);
+
+/* Decide by the time of the product alone, and remember the algorithm. */
+int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err);
+
+/* Is its algorithm among the tuning results, from before or since it was created? If not,
+ * gemm_remember makes later runs use it, too. */
 int gemm_is_remembered(const struct gemm *gemm);
 int gemm_remember(struct gemm *gemm, struct error *err);
 
@@ -97,16 +109,20 @@ struct timing_candidate {
     int (*call)(void *argument); /* starts it on the context's stream; negative: it cannot */
     void *argument;
     double handicap; /* factor by which its time is multiplied for the comparison; 1: none */
-    double once;     /* approximate time in seconds; 0: unknown */
+    double once;     /* time in seconds, measured briefly; 0: unknown */
     double seconds;  /* the time, multiplied by its handicap; negative if it failed */
 };
 
-/* Time the candidates and sort them, the fastest first, failed ones last. All run in short rounds,
- * forwards and backwards, so that they see the same clocks. If the best are close, each of them
- * runs for a long time: in training the GPU is at its power limit, where the candidate with the
- * lowest energy is the fastest. That shows only when it has run alone for a while, because clocks
- * follow the power of the last milliseconds. */
-void gemm_rank_candidates(struct gemm_context *context, struct timing_candidate *candidates,
-                          int count);
+/* Time the candidates with unknown times briefly and sort all, the fastest first, failed ones last.
+ * Returns how many may be the fastest in training: at most TIMING_CLOSE, 0 if all fail. */
+enum { TIMING_CLOSE = 6 };
+int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count);
+
+/* Time and sort these. In training the GPU is at its power limit, where the candidate with the
+ * lowest energy is the fastest, and that shows only when it has run alone for a while, because
+ * clocks follow the power of the last milliseconds. Returns how many ran, or -1 with a sentence if
+ * one broke the GPU. */
+int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
+                      struct error *err);
 
 #endif

@@ -8,12 +8,19 @@
 
 enum { GEMM_MOST_OFFERED = 32 };
 
+struct finalist {
+    cublasLtMatmulAlgo_t algorithm;
+    double seconds, handicap;
+};
+
 struct gemm {
     struct gemm_context *context;
     struct gemm_shape shape;
     cublasLtMatmulDesc_t description;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
+    struct finalist finalists[GEMM_FINALISTS];
+    int finalists_count;
     int remembered;  /* the algorithm is among the tuning results */
     int provisional; /* possible neighbors were not tried */
     /* For messages: an attribute or a call, and what the library answered; NULL: none. */
@@ -29,8 +36,9 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
 /* Does the library accept the algorithm for this product and within the workspace? */
 int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
 
-/* Find the fastest of the 'count' (1 to GEMM_MOST_OFFERED) algorithms that the library offers and,
- * with 'around', of their neighbors; store it in gemm->algorithm. Returns -1 if all fail. */
+/* Find the fastest few of the 'count' (1 to GEMM_MOST_OFFERED) algorithms that the library offers
+ * and, with 'around', of their neighbors: store them in gemm->finalists, and let the plan use the
+ * first. Returns -1 if all fail. */
 int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
                 const cublasLtMatmulHeuristicResult_t *offered, int count, int around);
 

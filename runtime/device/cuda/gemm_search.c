@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for the fastest algorithm of a matrix product: many candidates are timed briefly, then
- * the best few compete. For products with an epilogue the search also tries neighbors of the
- * algorithms that the library offers: algorithms that differ from them in one attribute.
+/* The search for the fastest algorithm of a matrix product: many candidates are timed briefly, and
+ * the best few are the finalists. For products with an epilogue the search also tries neighbors of
+ * the algorithms that the library offers: algorithms that differ from them in one attribute.
  *
  * Gain of the neighbors, the operations of one step in ms (t/gpu/neighbors, one round, H200,
  * cuBLASLt 13.0):
@@ -11,25 +11,23 @@
  *     llama8b-l8   none: no product of Llama has an epilogue
  * The search is for products with an epilogue (bias, GELU, its gradient) in small models, for which
  * the library offers few algorithms. In larger models, such as gpt1.3b, it changes nothing; it
- * costs at most SEARCH_SECONDS or SEARCH_RUNS per product, once, since results are cached. Plain
- * products gain nothing and are not searched: of 23 products of gpt1.3b and llama8b-l8, tried with
- * up to 680 neighbors each, the best neighbor was 1.4 % slower in the median at sustained clocks.
+ * costs a tenth of a second per product, once, since results are cached. Plain products gain
+ * nothing and are not searched: of 23 products of gpt1.3b and llama8b-l8, tried with up to 680
+ * neighbors each, the best neighbor was 1.4 % slower in the median at sustained clocks.
  */
+#include "cuda_error.h"
 #include "gemm_private.h"
-
-#include <string.h>
 
 #include "clock.h"
 
-enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, FINALISTS = 6, KIN = 2 };
+enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, KIN = 2, MOST_CHECKS = 8 };
 
 /* A brief measurement: up to MOST_REPEATS runs, fewer if they take longer than this. */
 static const double BRIEF_SECONDS = 0.001;
-/* Time limit for all neighbors together: these seconds, or the time of this many runs. */
-static const double SEARCH_SECONDS = 0.1, SEARCH_RUNS = 80;
-/* A candidate that is this much slower than the best after a brief measurement is not timed again
- * (HOPELESS), or does not compete (FAR_BEHIND). */
-static const double HOPELESS = 1.18, FAR_BEHIND = 1.12, NEVER = 1e9;
+/* Time limit for all neighbors together: these seconds and the time of this many runs. */
+static const double SEARCH_SECONDS = 0.06, SEARCH_RUNS = 40;
+/* A candidate that is this much slower than the best is not timed again (HOPELESS), or fails. */
+static const double HOPELESS = 1.12, NEVER = 1e9;
 /* How much faster than the library's own algorithms a neighbor must be. */
 static const double DOUBT = 1.01;
 
@@ -236,85 +234,73 @@ static int is_kin(const cublasLtMatmulAlgo_t *a, const cublasLtMatmulAlgo_t *b)
            get(a, CUBLASLT_ALGO_CONFIG_TILE_ID) == get(b, CUBLASLT_ALGO_CONFIG_TILE_ID);
 }
 
-static void move_to(struct candidate *candidates, int from, int to)
+/* Candidates with the same tile size are often equally fast and would crowd out the others: are
+ * there KIN of them? */
+static int is_crowded(const struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
 {
-    struct candidate moved = candidates[from];
+    int kin = 0;
 
-    memmove(&candidates[to + 1], &candidates[to], (size_t)(from - to) * sizeof(moved));
-    candidates[to] = moved;
+    for (int i = 0; i < gemm->finalists_count; i++)
+        kin += is_kin(algorithm, &gemm->finalists[i].algorithm);
+    return kin >= KIN;
 }
 
-/* Move the candidates that run again to the front and return their number. Candidates with the same
- * tile size are often equally fast and would crowd out the others: keep KIN of each. Candidates
- * that are far behind are dropped. */
-static int pick_finalists(struct search *s)
+/* Add a candidate to the finalists. The library does not vouch for a neighbor: its results must be
+ * right. */
+static void add_finalist(struct search *s, const struct candidate *c)
 {
-    struct candidate *c = s->candidates;
-    int picked = 0;
+    struct gemm *gemm = s->gemm;
 
-    sort(c, s->count);
-    for (int i = 0; i < s->count && picked < FINALISTS; i++) {
-        int kin = 0;
-
-        if (picked > 0 && c[i].seconds > FAR_BEHIND * c[0].seconds)
-            break;
-        for (int j = 0; j < picked; j++)
-            kin += is_kin(&c[i].algorithm, &c[j].algorithm);
-        if (kin < KIN)
-            move_to(c, i, picked++);
-    }
-    return picked;
+    if (c->offered || gemm_check(gemm, s->scratch, &s->reference.algorithm, &c->algorithm))
+        gemm->finalists[gemm->finalists_count++] =
+            (struct finalist){c->algorithm, c->seconds, c->offered ? 1 : DOUBT};
 }
 
-/* A neighbor must beat the library's best algorithm. */
-static int add_reference(struct search *s, int picked)
+static int may_compete(const struct search *s, const struct candidate *c, int most)
 {
-    int neighbors = 0, at = 0;
-
-    for (int i = 0; i < picked; i++)
-        neighbors += !s->candidates[i].offered;
-    while (memcmp(&s->candidates[at].algorithm, &s->reference.algorithm,
-                  sizeof(s->reference.algorithm)) != 0)
-        at++;
-    if (neighbors == 0 || at < picked)
-        return picked;
-    move_to(s->candidates, at, picked);
-    return picked + 1;
+    return s->gemm->finalists_count < most && !is_crowded(s->gemm, &c->algorithm);
 }
 
-/* Let the first 'count' candidates compete, and sort them. */
-static void time_finalists(struct search *s, int count)
+/* The fastest that the library offers is always among them: a neighbor must beat it. */
+static void pick_finalists(struct search *s)
 {
-    struct trial trials[FINALISTS + 1];
-    struct timing_candidate finalists[FINALISTS + 1];
-    struct candidate ordered[FINALISTS + 1], *c = s->candidates;
+    int best = 1, checks = 0;
 
-    for (int i = 0; i < count; i++) {
-        trials[i] = (struct trial){s->gemm, s->scratch, &c[i].algorithm};
-        finalists[i] = (struct timing_candidate){run_trial, &trials[i], c[i].offered ? 1 : DOUBT,
-                                                 c[i].seconds, 0};
-    }
-    gemm_rank_candidates(s->gemm->context, finalists, count);
-    for (int i = 0; i < count; i++) {
-        ordered[i] = c[(struct trial *)finalists[i].argument - trials];
-        ordered[i].seconds = finalists[i].seconds > 0 ? finalists[i].seconds : NEVER;
-    }
-    memcpy(c, ordered, (size_t)count * sizeof(*c));
-}
-
-/* The library does not vouch for a neighbor: it wins only if it is the fastest and its results are
- * right. NULL: all fail. */
-static const cublasLtMatmulAlgo_t *winner(struct search *s, int finalists)
-{
-    for (int i = 0; i < s->count; i++) {
+    sort(s->candidates, s->count);
+    for (int i = 0; i < s->count && s->candidates[i].seconds < NEVER; i++) {
         const struct candidate *c = &s->candidates[i];
 
-        if (c->seconds < NEVER &&
-            (c->offered || (i < finalists && gemm_check(s->gemm, s->scratch,
-                                                        &s->reference.algorithm, &c->algorithm))))
-            return &c->algorithm;
+        if (c->offered ? best || may_compete(s, c, GEMM_FINALISTS)
+                       : may_compete(s, c, GEMM_FINALISTS - best) && checks++ < MOST_CHECKS)
+            add_finalist(s, c);
+        best &= !c->offered;
     }
-    return NULL;
+}
+
+int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
+{
+    struct trial trials[GEMM_FINALISTS];
+    struct timing_candidate candidates[GEMM_FINALISTS];
+    int count = gemm->finalists_count, close, running;
+
+    if (count == 0)
+        return 0;
+    for (int i = 0; i < count; i++) {
+        const struct finalist *f = &gemm->finalists[i];
+
+        trials[i] = (struct trial){gemm, scratch, &f->algorithm};
+        candidates[i] =
+            (struct timing_candidate){run_trial, &trials[i], f->handicap, f->seconds, 0};
+    }
+    close = gemm_rank_briefly(gemm->context, candidates, count);
+    running = gemm_rank_settled(gemm->context, candidates, close, err);
+    if (running < 0)
+        return -1;
+    if (running == 0)
+        return error_set(err, "none of cuBLASLt's kernels for an fp8 linear layer runs "
+                              "repeatedly" CUDA_CHECK_NODE);
+    gemm_use(gemm, (int)((struct trial *)candidates[0].argument - trials));
+    return gemm_remember(gemm, err);
 }
 
 int gemm_has_neighbors(const struct gemm *gemm)
@@ -329,21 +315,16 @@ int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
                 const cublasLtMatmulHeuristicResult_t *offered, int count, int around)
 {
     struct search s = {.gemm = gemm, .scratch = scratch, .drift = 1};
-    const cublasLtMatmulAlgo_t *best;
-    int finalists;
 
     add_offered(&s, offered, count);
+    if (s.reference.seconds >= NEVER)
+        return -1;
     s.deadline = clock_now() + SEARCH_SECONDS + SEARCH_RUNS * s.fastest;
-    if (around && s.fastest > 0) {
+    if (around) {
         look_around(&s, SEEDS, ATTRIBUTES - 1); /* swizzling: only for the best */
         look_around(&s, 1, ATTRIBUTES);
     }
-    finalists = add_reference(&s, pick_finalists(&s));
-    if (finalists > 1)
-        time_finalists(&s, finalists);
-    best = winner(&s, finalists);
-    if (!best)
-        return -1;
-    gemm->algorithm = *best;
+    pick_finalists(&s);
+    gemm_use(gemm, 0);
     return 0;
 }

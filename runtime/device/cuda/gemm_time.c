@@ -2,17 +2,15 @@
 /* Measure how long a call takes on the GPU, and which of several is the fastest. */
 #include "gemm.h"
 
-#include <string.h>
+enum { FIRST_REPEATS = 4, MOST_RUNS = 400 };
 
-enum { FIRST_REPEATS = 4, FINALISTS = 3 };
-enum { ROUNDS = 4, LEAST_ROUNDS = 2 }; /* even: as many rounds forwards as backwards */
-
-/* The length of a round, and the time limit for all rounds. */
-static const double ROUND_SECONDS = 0.002, ROUNDS_SECONDS = 0.1;
-/* The last comparison: how long each one runs before it is timed, and then again; only for those
- * that are within this of the best. With 25 ms instead of 8 the first step of a GPT of 12 layers
- * and 1,280 columns took 7.8 s instead of 4.2 s on an H200, and a step was no faster. */
-static const double SETTLE_SECONDS = 0.008, FAR_BEHIND = 1.03;
+static const double BRIEF_SECONDS = 0.001;
+/* Close to the best after a brief measurement, in which large tiles seem 4 % slower than they are
+ * at the power limit (H200). */
+static const double CLOSE = 1.05;
+/* How long each one runs before it is timed, and how long it is timed. A step of gpt1.3b with what
+ * was chosen after 8 or 16 ms took 240 to 247 ms on an H200, after 28 to 50 ms 234 to 237 ms. */
+static const double SETTLE_SECONDS = 0.028, TIMED_SECONDS = 0.01;
 
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats)
@@ -41,16 +39,21 @@ out:
     return seconds;
 }
 
-/* Run until clocks have settled, then measure for the same time; 'once': approximate time of a run.
- */
+/* Small products do not reach the power limit, so they need not run as long. */
+static int runs_in(double seconds, double once)
+{
+    double runs = seconds / once;
+
+    return 1 + (runs < MOST_RUNS ? (int)runs : MOST_RUNS);
+}
+
+/* 'once': approximate time of a run. */
 static double time_settled(struct gemm_context *context, int (*call)(void *argument),
                            void *argument, double once)
 {
-    int repeats = (int)(SETTLE_SECONDS / once) + 2;
-
-    if (gemm_time(context, call, argument, repeats) < 0)
+    if (gemm_time(context, call, argument, runs_in(SETTLE_SECONDS, once)) < 0)
         return -1;
-    return gemm_time(context, call, argument, repeats);
+    return gemm_time(context, call, argument, runs_in(TIMED_SECONDS, once));
 }
 
 double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
@@ -78,77 +81,52 @@ static void sort(struct timing_candidate *candidates, int count)
     }
 }
 
-/* One round over all candidates, forwards or backwards; returns its approximate duration. */
-static double run_round(struct gemm_context *context, struct timing_candidate *candidates,
-                        int count, int backwards)
+/* Time those with unknown times, forwards and backwards, because clocks change meanwhile. */
+static void time_briefly(struct gemm_context *context, struct timing_candidate *candidates,
+                         int count)
 {
-    double spent = 0;
+    for (int i = 0; i < count; i++) {
+        struct timing_candidate *c = &candidates[i];
 
-    for (int k = 0; k < count; k++) {
-        struct timing_candidate *c = &candidates[backwards ? count - 1 - k : k];
-        double seconds;
-        int runs;
-
-        if (c->seconds < 0)
-            continue;
-        runs = 1 + (int)(ROUND_SECONDS / c->once);
-        seconds = gemm_time(context, c->call, c->argument, runs);
-        c->seconds = seconds > 0 ? c->seconds + seconds : -1;
-        spent += (runs + 1) * c->once;
+        c->seconds = c->once > 0 ? c->once : gemm_time(context, c->call, c->argument, 1);
     }
-    return spent;
+    for (int i = count - 1; i >= 0; i--) {
+        struct timing_candidate *c = &candidates[i];
+        double again = c->seconds;
+
+        if (c->once <= 0 && c->seconds > 0)
+            again = gemm_time(context, c->call, c->argument, runs_in(BRIEF_SECONDS, c->seconds));
+        c->seconds = again > 0 ? c->handicap * (c->seconds + again) / 2 : -1;
+    }
 }
 
-static void run_rounds(struct gemm_context *context, struct timing_candidate *candidates, int count)
+int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count)
 {
-    int rounds = 0, most = count > 1 ? ROUNDS : 1; /* a single candidate: only check that it runs */
-    double spent = 0;
+    int close = 0;
+
+    time_briefly(context, candidates, count);
+    sort(candidates, count);
+    while (close < count && close < TIMING_CLOSE && candidates[close].seconds > 0 &&
+           candidates[close].seconds <= CLOSE * candidates[0].seconds)
+        close++;
+    return close;
+}
+
+int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
+                      struct error *err)
+{
+    int running = 0;
 
     for (int i = 0; i < count; i++) {
         struct timing_candidate *c = &candidates[i];
 
-        if (c->once <= 0)
-            c->once = gemm_time(context, c->call, c->argument, 1);
-        c->seconds = c->once > 0 ? 0 : -1;
-    }
-    while (rounds < most && (rounds % 2 || rounds < LEAST_ROUNDS || spent < ROUNDS_SECONDS))
-        spent += run_round(context, candidates, count, rounds++ % 2);
-    for (int i = 0; i < count; i++)
-        if (candidates[i].seconds > 0)
-            candidates[i].seconds *= candidates[i].handicap / rounds;
-}
-
-/* Candidates that are far behind are dropped. */
-static int count_finalists(const struct timing_candidate *candidates, int count)
-{
-    int finalists = 0;
-
-    while (finalists < count && finalists < FINALISTS && candidates[finalists].seconds > 0 &&
-           candidates[finalists].seconds <= FAR_BEHIND * candidates[0].seconds)
-        finalists++;
-    return finalists;
-}
-
-void gemm_rank_candidates(struct gemm_context *context, struct timing_candidate *candidates,
-                          int count)
-{
-    int finalists;
-
-    run_rounds(context, candidates, count);
-    sort(candidates, count);
-    finalists = count_finalists(candidates, count);
-    for (int i = 0; i < finalists && finalists > 1; i++) {
-        struct timing_candidate *c = &candidates[i];
-
         c->seconds = c->handicap * time_settled(context, c->call, c->argument, c->seconds);
+        running += c->seconds > 0;
     }
-    sort(candidates, finalists);
-    /* A candidate that failed in the long measurement is sorted after those that were not in it. */
-    for (; finalists > 0 && candidates[finalists - 1].seconds <= 0; finalists--) {
-        struct timing_candidate failed = candidates[finalists - 1];
-
-        memmove(&candidates[finalists - 1], &candidates[finalists],
-                (size_t)(count - finalists) * sizeof(failed));
-        candidates[count - 1] = failed;
-    }
+    sort(candidates, count);
+    if (!cudaStreamSynchronize(context->stream))
+        return running;
+    context->broken = 1;
+    return error_set(err, "a kernel that was tried for a linear layer crashed on the GPU; start "
+                          "again; it will be skipped");
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which variant of a linear layer is fastest for its shape: each is timed once, and the answer is
- * kept in the tuning file. */
+/* Which variant of a linear layer is fastest for its shape, with which algorithm of its product:
+ * the answer is kept in the tuning file. All are timed briefly when the plan is created; those that
+ * are close compete in cuda_decide. */
 #include "cuda_error.h"
 #include "hopper_linear.h"
 #include "linear_private.h"
@@ -9,11 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A variant with one of the algorithms that may be the fastest for its product. */
 struct trial {
     struct cuda_plan *plan;
     const struct scratch *scratch;
     struct linear *linear;
+    int finalist; /* -1: there is nothing to decide about the product */
 };
+
+enum { MOST_TRIALS = VARIANTS * GEMM_FINALISTS };
 
 static int run_trial(void *argument)
 {
@@ -24,6 +29,8 @@ static int run_trial(void *argument)
 
     plan->parts = trial->linear;
     linear_set_work(plan, trial->linear);
+    if (trial->finalist >= 0)
+        gemm_use(trial->linear->gemm, trial->finalist);
     trial->linear->on_trial = 1;
     trial->linear->failed = 0;
     if (plan->base.kind == OPERATION_LINEAR_FORWARD) {
@@ -147,43 +154,128 @@ static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
     return count;
 }
 
+/* What competes, the fastest first. */
+struct entrant {
+    int made; /* index of the variant */
+    int finalist;
+    double handicap, seconds;
+};
+
+struct contest {
+    struct linear made[VARIANTS];
+    struct entrant entrants[MOST_TRIALS];
+    int made_count, count;
+};
+
+/* If there is one variant, the time of its product was just measured. */
+static void add_entrants(struct contest *c, int made)
+{
+    int alone = c->made_count == 1;
+    struct gemm *gemm = c->made[made].gemm;
+    int finalists = gemm ? gemm_finalists(gemm) : 0;
+
+    if (finalists == 0)
+        c->entrants[c->count++] = (struct entrant){made, -1, 1, 0};
+    for (int i = 0; i < finalists; i++)
+        c->entrants[c->count++] =
+            (struct entrant){made, i, gemm_handicap(gemm, i), alone ? gemm_seconds(gemm, i) : 0};
+}
+
+/* Time the first 'count' entrants and sort them; returns as the call for it. */
+static int rank(struct cuda_plan *plan, const struct scratch *scratch, struct contest *c, int count,
+                int settled, struct error *err)
+{
+    struct gemm_context *context = &cuda_device_of(plan)->gemm;
+    struct linear *linear = plan->parts;
+    struct trial trials[MOST_TRIALS];
+    struct timing_candidate candidates[MOST_TRIALS];
+    struct entrant sorted[MOST_TRIALS];
+    int rc;
+
+    for (int i = 0; i < count; i++) {
+        const struct entrant *e = &c->entrants[i];
+
+        trials[i] = (struct trial){plan, scratch, &c->made[e->made], e->finalist};
+        candidates[i] = (struct timing_candidate){.call = run_trial,
+                                                  .argument = &trials[i],
+                                                  .handicap = e->handicap,
+                                                  .once = settled ? 0 : e->seconds,
+                                                  .seconds = e->seconds};
+    }
+    rc = settled ? gemm_rank_settled(context, candidates, count, err)
+                 : gemm_rank_briefly(context, candidates, count);
+    for (int i = 0; i < count; i++) {
+        sorted[i] = c->entrants[(struct trial *)candidates[i].argument - trials];
+        sorted[i].seconds = candidates[i].seconds;
+    }
+    memcpy(c->entrants, sorted, (size_t)count * sizeof(*sorted));
+    plan->parts = linear;
+    return rc;
+}
+
+/* Remember the best entrant of every variant that ran: its product. Also write down their times. */
+static int remember_products(const struct contest *c, char *times, size_t size, struct error *err)
+{
+    int seen = 0;
+
+    for (int i = 0; i < c->count; i++) {
+        const struct entrant *e = &c->entrants[i];
+        const struct linear *made = &c->made[e->made];
+        size_t used = strlen(times);
+
+        if (seen & 1 << e->made)
+            continue;
+        seen |= 1 << e->made;
+        snprintf(times + used, size - used, ",%d:%.0fus", (int)made->variant, e->seconds * 1e6);
+        if (e->finalist < 0 || e->seconds <= 0)
+            continue;
+        gemm_use(made->gemm, e->finalist);
+        if (gemm_remember(made->gemm, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Sort the entrants; those that are close run for a long time. */
+static int hold_contest(struct cuda_plan *plan, const struct scratch *scratch, struct contest *c,
+                        struct error *err)
+{
+    int close = rank(plan, scratch, c, c->count, 0, err);
+
+    if (close > 1 && rank(plan, scratch, c, close, 1, err) < 0)
+        return -1;
+    if (close > 0 && c->entrants[0].seconds > 0)
+        return 0;
+    return cuda_error(err, cudaStreamSynchronize(cuda_device_of(plan)->gemm.stream),
+                      "no kernel of cuBLASLt runs a linear layer of this model");
+}
+
 /* Time all possible variants; the fastest stays in 'linear'. */
 static int take_fastest(struct cuda_plan *plan, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
-    struct cuda_device *device = cuda_device_of(plan);
-    struct linear made[VARIANTS];
-    struct trial trials[VARIANTS];
-    struct timing_candidate candidates[VARIANTS];
-    int count = make_variants(plan, made, scratch, err), provisional = 0;
+    struct contest c = {0};
     char times[112] = "";
+    int provisional = 0, rc;
 
-    if (count <= 0)
+    c.made_count = make_variants(plan, c.made, scratch, err);
+    if (c.made_count <= 0)
         return -1;
-    for (int i = 0; i < count; i++) {
-        trials[i] = (struct trial){plan, scratch, &made[i]};
-        candidates[i] = (struct timing_candidate){run_trial, &trials[i], 1, 0, 0};
-        provisional |= made[i].gemm && gemm_is_provisional(made[i].gemm);
+    for (int i = 0; i < c.made_count; i++) {
+        add_entrants(&c, i);
+        provisional |= c.made[i].gemm && gemm_is_provisional(c.made[i].gemm);
     }
-    gemm_rank_candidates(&device->gemm, candidates, count);
-    plan->parts = linear;
-    linear->variant = VARIANTS;
-    for (int i = 0; i < count; i++) {
-        struct linear *one = ((struct trial *)candidates[i].argument)->linear;
-        double seconds = candidates[i].seconds;
-
-        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus",
-                 (int)one->variant, seconds * 1e6);
-        if (i == 0 && seconds > 0)
-            *linear = *one;
+    rc = hold_contest(plan, scratch, &c, err);
+    if (rc == 0)
+        rc = remember_products(&c, times, sizeof(times), err);
+    for (int i = 0; i < c.made_count; i++) {
+        if (rc == 0 && i == c.entrants[0].made)
+            *linear = c.made[i];
         else
-            gemm_destroy(one->gemm);
+            gemm_destroy(c.made[i].gemm);
     }
-    if (linear->variant == VARIANTS) {
-        cudaError_t status = cudaStreamSynchronize(device->gemm.stream);
-
-        return cuda_error(err, status, "no kernel of cuBLASLt runs a linear layer of this model");
-    }
+    if (rc < 0)
+        return -1;
     linear_set_work(plan, linear);
     if (provisional)
         snprintf(times + strlen(times), sizeof(times) - strlen(times), "%c", TUNING_PROVISIONAL);

@@ -232,6 +232,18 @@ static struct gemm *recall(struct gemm_context *context, const struct gemm_shape
     return NULL;
 }
 
+/* With the fastest algorithm, if there is memory for trials. */
+static struct gemm *make(struct gemm_context *context, const struct gemm_shape *g,
+                         const struct gemm_operands *scratch, struct error *err)
+{
+    struct gemm *gemm = gemm_create(context, g, scratch, err);
+
+    if (!gemm || !scratch || gemm_decide(gemm, scratch, err) == 0)
+        return gemm;
+    gemm_destroy(gemm);
+    return NULL;
+}
+
 int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
 {
     const struct linear_shape *s = shape_of(plan);
@@ -246,7 +258,7 @@ int cuda_plan_linear_fp8(struct cuda_plan *plan, struct error *err)
     if (!plan->parts) {
         cuda_attention_settle(device); /* its threads would disturb the timing */
         timed = scratch_create(plan, &g, &scratch) == 0;
-        plan->parts = gemm_create(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
+        plan->parts = make(&device->gemm, &g, timed ? &scratch.operands : NULL, err);
         cudaFree(scratch.all);
     }
     if (!plan->parts)

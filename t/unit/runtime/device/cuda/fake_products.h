@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fake of cuBLASLt, of our own products and of the parts of CUDA needed to time them, without a
- * GPU: nothing is computed, every product of the library takes a millisecond of a clock that only
+ * GPU: nothing is computed, a product of the library takes about a millisecond of a clock that only
  * products advance, and one of ours takes half of it. */
 #ifndef FAKE_PRODUCTS_H
 #define FAKE_PRODUCTS_H
@@ -12,6 +12,8 @@ struct fake {
     int fails;             /* they cannot be started */
     int fails_in_layers;   /* only in a layer, not when they are timed by themselves */
     int breaks;            /* a neighbor of an offered algorithm breaks the GPU */
+    int lasts;             /* but only after so many runs in a row */
+    int tires;             /* the first algorithm is the fastest until it has run for a while */
     int no_memory;         /* available memory */
     int products;          /* number started so far */
     int gates;             /* number of kernels of gates started so far */

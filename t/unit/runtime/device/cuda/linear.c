@@ -19,9 +19,8 @@ struct layer {
     int rc;
 };
 
-/* Plan a layer as a newly started process would. */
-static void begin_shape(struct layer *l, int deterministic, enum operation_kind kind,
-                        const struct linear_shape *shape)
+static void prepare(struct layer *l, int deterministic, enum operation_kind kind,
+                    const struct linear_shape *shape)
 {
     memset(l, 0, sizeof(*l));
     l->device.gemm.tuning = tuning_open(directory, NULL, "file");
@@ -33,21 +32,23 @@ static void begin_shape(struct layer *l, int deterministic, enum operation_kind 
     l->plan.operation.linear = *shape;
     fake.products = fake.gates = fake.failures = fake.broken = 0;
     fake.for_gemms = workspace;
+}
+
+/* Plan a layer as a newly started process would. */
+static void begin_shape(struct layer *l, int deterministic, enum operation_kind kind,
+                        const struct linear_shape *shape)
+{
+    prepare(l, deterministic, kind, shape);
     l->rc = cuda_plan_linear(&l->plan, &l->err);
     if (l->rc == 0)
         tuning_save(l->device.gemm.tuning, NULL);
 }
 
-/* A layer with an activation. */
+static struct linear_shape with_activation;
+
 static void begin(struct layer *l, int deterministic)
 {
-    begin_shape(l, deterministic, OPERATION_LINEAR_FORWARD,
-                &(struct linear_shape){.rows = 16,
-                                       .in = 8,
-                                       .out = 8,
-                                       .types = linear_types(TYPE_BF16),
-                                       .bias = 1,
-                                       .activation = ACTIVATION_GELU_TANH});
+    begin_shape(l, deterministic, OPERATION_LINEAR_FORWARD, &with_activation);
 }
 
 static void end(struct layer *l)
@@ -152,13 +153,16 @@ static void test_found_again(void)
     }
 }
 
-static void test_breakdown(int epilogue, const char *name)
+/* Products of which the GPU breaks down after 'lasts' runs, and how many are open then: what was
+ * tried for these is not tried again. */
+static void test_breakdown(int epilogue, int lasts, int open, const char *name)
 {
     static const char sentence[] = "crashed on the GPU; start again; it will be skipped";
     struct layer l;
 
     remove_file();
     fake.epilogue = epilogue;
+    fake.lasts = lasts;
     fake.breaks = 1;
     begin(&l, 0);
     ok(l.rc == -1 && strstr(l.err.text, sentence), "the GPU breaks down over %s", name);
@@ -166,10 +170,10 @@ static void test_breakdown(int epilogue, const char *name)
     end(&l);
     begin(&l, 0);
     is_int(l.rc, 0, "  once");
-    ok(count_lines(&l, "gemm", "?") == 1 && count_lines(&l, "linear", "?") == 1,
+    ok(count_lines(&l, "gemm", "?") == open && count_lines(&l, "linear", "?") == 1,
        "  what is found without what broke it is marked");
     end(&l);
-    fake.breaks = fake.epilogue = 0;
+    fake.breaks = fake.epilogue = fake.lasts = 0;
 }
 
 /* A variant that fails is skipped, and nothing else is. */
@@ -201,6 +205,40 @@ static void test_failure(void)
     diag("%s", l.err.text);
     end(&l);
     fake.fails = 0;
+}
+
+/* What is fast at first only is not taken, neither for a layer nor for a product alone. */
+static void test_tiring(void)
+{
+    static const struct gemm_shape shape = {
+        .m = 8, .n = 16, .k = 8, .lda = 8, .ldb = 8, .ldd = 8, .type = TYPE_BF16, .out = TYPE_BF16};
+    static const struct gemm_operands scratch;
+    static const char fused[] = "gemm:8x16x8:TN:8:8:8:111:3:0 ", alone[] = "gemm:8x16x8:NN:";
+
+    for (fake.tires = 0; fake.tires < 2; fake.tires++) {
+        char key[64];
+        struct gemm *gemm;
+        struct layer l;
+
+        remove_file();
+        begin(&l, 0);
+        snprintf(key, sizeof(key), "%s0%d", fused, 1 + fake.tires);
+        ok(count_lines(&l, key, "") == 1, "a layer gets the algorithm that is fastest %s",
+           fake.tires ? "in the long run" : "from the beginning");
+        is_int(variant_of(&l), FUSED, "  and the fastest variant");
+        gemm = gemm_create(&l.device.gemm, &shape, &scratch, &l.err);
+        ok(gemm && gemm_finalists(gemm) > 1, "a product has several finalists");
+        is_int(gemm ? gemm_decide(gemm, &scratch, &l.err) : -1, 0, "  one of which is chosen");
+        snprintf(key, sizeof(key), "%s8:8:8:110:0:0 0%d", alone, 1 + fake.tires);
+        is_int(count_lines(&l, key, ""), 1, "  by the same rule");
+        gemm_destroy(gemm);
+        end(&l);
+        begin(&l, 0);
+        snprintf(key, sizeof(key), "%s0%d", fused, 1 + fake.tires);
+        ok(fake.products == 0 && count_lines(&l, key, "") == 1, "  the next start uses the same");
+        end(&l);
+    }
+    fake.tires = 0;
 }
 
 /* Our own product is one more variant. */
@@ -330,10 +368,18 @@ int main(void)
 
     if (!mkdtemp(directory))
         return skip_all("no temporary directory");
+    with_activation = (struct linear_shape){.rows = 16,
+                                            .in = 8,
+                                            .out = 8,
+                                            .types = linear_types(TYPE_BF16),
+                                            .bias = 1,
+                                            .activation = ACTIVATION_GELU_TANH};
     test_found_again();
-    test_breakdown(CUBLASLT_EPILOGUE_BIAS, "a product");
-    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, "one with an activation");
+    test_breakdown(CUBLASLT_EPILOGUE_BIAS, 0, 1, "a product");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 0, 2, "one with an activation");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 25, 2, "one that ran for a while");
     test_failure();
+    test_tiring();
     test_own();
     test_gated(OPERATION_LINEAR_FORWARD);
     test_gated(OPERATION_LINEAR_DGRAD);
