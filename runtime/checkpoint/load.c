@@ -56,6 +56,14 @@ static int wants_optimizer(const struct checkpoint *c)
     return c->config.load_optimizer && !c->config.finetune;
 }
 
+/* The index may be damaged. */
+static const char *optimizer_name(enum optimizer_kind kind)
+{
+    static const char *const names[] = {"Adam", "SGD", "Muon"};
+
+    return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "an unknown optimizer";
+}
+
 static int check_index(struct checkpoint *c, const struct checkpoint_index *index,
                        struct error *err)
 {
@@ -69,7 +77,9 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
-        error_set(err, "it has the state of another optimizer");
+        error_set(err, "it has the state of %s, and this run uses %s",
+                  optimizer_name(index->rules.optimizer),
+                  optimizer_name(c->config.rules->optimizer));
         error_remedy(err, REMEDY_NO_OPTIMIZER);
         return REFUSED;
     }
