@@ -371,6 +371,14 @@ int gemm_remember(struct gemm *gemm, struct error *err)
     return tuning_put(gemm->context->tuning, key, value, err);
 }
 
+int gemm_forget(struct gemm *gemm, struct error *err)
+{
+    char key[256];
+
+    make_key(&gemm->shape, key, sizeof(key));
+    return tuning_untry(gemm->context->tuning, key, err);
+}
+
 int gemm_is_remembered(const struct gemm *gemm)
 {
     return gemm->remembered;

@@ -74,20 +74,25 @@ struct gemm *gemm_create(struct gemm_context *context, const struct gemm_shape *
 void gemm_destroy(struct gemm *gemm);
 
 /* The algorithms to decide between, at most GEMM_FINALISTS, the one that seemed fastest first; 0:
- * there is nothing to decide. A finalist is an index; gemm_use makes the plan run it. */
+ * there is nothing to decide. A finalist is an index; gemm_use makes the plan run it. In the end
+ * there must be gemm_remember or gemm_forget: until then the tuning file says that it is tried. */
 enum { GEMM_FINALISTS = 4 };
 int gemm_finalists(const struct gemm *gemm);
 double gemm_seconds(const struct gemm *gemm, int finalist);  /* of the brief measurement */
 double gemm_handicap(const struct gemm *gemm, int finalist); /* see struct timing_candidate */
 void gemm_use(struct gemm *gemm, int finalist);
 
-/* Decide by the time of the product alone, and remember the algorithm. */
+/* Decide by the time of the product alone, if there is anything to decide, and remember the
+ * algorithm. Returns -1 with a sentence if none runs or one breaks the GPU. */
 int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err);
 
 /* Is its algorithm among the tuning results, from before or since it was created? If not,
  * gemm_remember makes later runs use it, too. */
 int gemm_is_remembered(const struct gemm *gemm);
 int gemm_remember(struct gemm *gemm, struct error *err);
+
+/* Nothing was decided about it: later plans search again. */
+int gemm_forget(struct gemm *gemm, struct error *err);
 
 /* Were fewer candidates tried for it than possible? */
 int gemm_is_provisional(const struct gemm *gemm);
@@ -114,14 +119,16 @@ struct timing_candidate {
 };
 
 /* Time the candidates with unknown times briefly and sort all, the fastest first, failed ones last.
- * Returns how many may be the fastest in training: at most TIMING_CLOSE, 0 if all fail. */
+ * Returns how many may be the fastest in training: at most TIMING_CLOSE, 0 if all fail, or -1 with
+ * a sentence if one broke the GPU. */
 enum { TIMING_CLOSE = 6 };
-int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count);
+int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count,
+                      struct error *err);
 
-/* Time and sort these. In training the GPU is at its power limit, where the candidate with the
- * lowest energy is the fastest, and that shows only when it has run alone for a while, because
- * clocks follow the power of the last milliseconds. Returns how many ran, or -1 with a sentence if
- * one broke the GPU. */
+/* Time and sort these, whose 'seconds' are known. In training the GPU is at its power limit, where
+ * the candidate with the lowest energy is the fastest, and that shows only when it has run alone
+ * for a while, because clocks follow the power of the last milliseconds. Returns how many ran, or
+ * -1 with a sentence if one broke the GPU. */
 int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
                       struct error *err);
 

@@ -26,8 +26,9 @@ enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, KIN = 2, MOST_CHECKS 
 static const double BRIEF_SECONDS = 0.001;
 /* Time limit for all neighbors together: these seconds and the time of this many runs. */
 static const double SEARCH_SECONDS = 0.06, SEARCH_RUNS = 40;
-/* A candidate that is this much slower than the best is not timed again (HOPELESS), or fails. */
-static const double HOPELESS = 1.12, NEVER = 1e9;
+/* A candidate that is this much slower than the best is not timed again. */
+static const double HOPELESS = 1.12;
+static const double NEVER = 1e9; /* the seconds of one that fails */
 /* How much faster than the library's own algorithms a neighbor must be. */
 static const double DOUBT = 1.01;
 
@@ -281,7 +282,7 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
 {
     struct trial trials[GEMM_FINALISTS];
     struct timing_candidate candidates[GEMM_FINALISTS];
-    int count = gemm->finalists_count, close, running;
+    int count = gemm->finalists_count, close;
 
     if (count == 0)
         return 0;
@@ -292,12 +293,11 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
         candidates[i] =
             (struct timing_candidate){run_trial, &trials[i], f->handicap, f->seconds, 0};
     }
-    close = gemm_rank_briefly(gemm->context, candidates, count);
-    running = gemm_rank_settled(gemm->context, candidates, close, err);
-    if (running < 0)
+    close = gemm_rank_briefly(gemm->context, candidates, count, err);
+    if (close < 0 || (close > 1 && gemm_rank_settled(gemm->context, candidates, close, err) < 0))
         return -1;
-    if (running == 0)
-        return error_set(err, "none of cuBLASLt's kernels for an fp8 linear layer runs "
+    if (candidates[0].seconds <= 0)
+        return error_set(err, "none of cuBLASLt's kernels for a linear layer runs "
                               "repeatedly" CUDA_CHECK_NODE);
     gemm_use(gemm, (int)((struct trial *)candidates[0].argument - trials));
     return gemm_remember(gemm, err);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measure how long a call takes on the GPU, and which of several is the fastest. */
+#include "cuda_error.h"
 #include "gemm.h"
 
 enum { FIRST_REPEATS = 4, MOST_RUNS = 400 };
@@ -100,7 +101,17 @@ static void time_briefly(struct gemm_context *context, struct timing_candidate *
     }
 }
 
-int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count)
+static int check_gpu(struct gemm_context *context, struct error *err)
+{
+    if (!cudaStreamSynchronize(context->stream))
+        return 0;
+    context->broken = 1;
+    return error_set(err, "a kernel that was tried for a linear layer crashed on the GPU; start "
+                          "again" CUDA_CHECK_NODE);
+}
+
+int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count,
+                      struct error *err)
 {
     int close = 0;
 
@@ -109,7 +120,7 @@ int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *can
     while (close < count && close < TIMING_CLOSE && candidates[close].seconds > 0 &&
            candidates[close].seconds <= CLOSE * candidates[0].seconds)
         close++;
-    return close;
+    return check_gpu(context, err) < 0 ? -1 : close;
 }
 
 int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
@@ -124,9 +135,5 @@ int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *can
         running += c->seconds > 0;
     }
     sort(candidates, count);
-    if (!cudaStreamSynchronize(context->stream))
-        return running;
-    context->broken = 1;
-    return error_set(err, "a kernel that was tried for a linear layer crashed on the GPU; start "
-                          "again; it will be skipped");
+    return check_gpu(context, err) < 0 ? -1 : running;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which variant of a linear layer is fastest for its shape, with which algorithm of its product:
- * the answer is kept in the tuning file. All are timed briefly when the plan is created; those that
- * are close compete in cuda_decide. */
+ * all are timed, and the answer is kept in the tuning file. */
 #include "cuda_error.h"
 #include "hopper_linear.h"
 #include "linear_private.h"
@@ -164,7 +163,7 @@ struct entrant {
 struct contest {
     struct linear made[VARIANTS];
     struct entrant entrants[MOST_TRIALS];
-    int made_count, count;
+    int made_count, count, close; /* the first few are close to the best */
 };
 
 /* If there is one variant, the time of its product was just measured. */
@@ -203,7 +202,7 @@ static int rank(struct cuda_plan *plan, const struct scratch *scratch, struct co
                                                   .seconds = e->seconds};
     }
     rc = settled ? gemm_rank_settled(context, candidates, count, err)
-                 : gemm_rank_briefly(context, candidates, count);
+                 : gemm_rank_briefly(context, candidates, count, err);
     for (int i = 0; i < count; i++) {
         sorted[i] = c->entrants[(struct trial *)candidates[i].argument - trials];
         sorted[i].seconds = candidates[i].seconds;
@@ -213,24 +212,34 @@ static int rank(struct cuda_plan *plan, const struct scratch *scratch, struct co
     return rc;
 }
 
-/* Remember the best entrant of every variant that ran: its product. Also write down their times. */
+/* The first entrant that runs, of one variant or (-1) of all; NULL: none does. */
+static const struct entrant *find_best(const struct contest *c, int made)
+{
+    for (int i = 0; i < c->count; i++)
+        if (c->entrants[i].seconds > 0 && (made < 0 || c->entrants[i].made == made))
+            return &c->entrants[i];
+    return NULL;
+}
+
+/* Remember the products of the variants that competed to the end, and let them run the best
+ * algorithm. Also write down the times of all. */
 static int remember_products(const struct contest *c, char *times, size_t size, struct error *err)
 {
-    int seen = 0;
+    const struct entrant *winner = find_best(c, -1);
 
-    for (int i = 0; i < c->count; i++) {
-        const struct entrant *e = &c->entrants[i];
-        const struct linear *made = &c->made[e->made];
+    for (int i = 0; i < c->made_count; i++) {
+        const struct entrant *best = find_best(c, i);
+        struct gemm *gemm = c->made[i].gemm;
         size_t used = strlen(times);
+        int decided = best && (best == winner || best < c->entrants + c->close);
 
-        if (seen & 1 << e->made)
+        snprintf(times + used, size - used, ",%d:%.0fus", (int)c->made[i].variant,
+                 best ? best->seconds * 1e6 : -1);
+        if (!gemm || gemm_finalists(gemm) == 0)
             continue;
-        seen |= 1 << e->made;
-        snprintf(times + used, size - used, ",%d:%.0fus", (int)made->variant, e->seconds * 1e6);
-        if (e->finalist < 0 || e->seconds <= 0)
-            continue;
-        gemm_use(made->gemm, e->finalist);
-        if (gemm_remember(made->gemm, err) < 0)
+        if (decided)
+            gemm_use(gemm, best->finalist);
+        if ((decided ? gemm_remember(gemm, err) : gemm_forget(gemm, err)) < 0)
             return -1;
     }
     return 0;
@@ -240,11 +249,10 @@ static int remember_products(const struct contest *c, char *times, size_t size, 
 static int hold_contest(struct cuda_plan *plan, const struct scratch *scratch, struct contest *c,
                         struct error *err)
 {
-    int close = rank(plan, scratch, c, c->count, 0, err);
-
-    if (close > 1 && rank(plan, scratch, c, close, 1, err) < 0)
+    c->close = rank(plan, scratch, c, c->count, 0, err);
+    if (c->close < 0 || (c->close > 1 && rank(plan, scratch, c, c->close, 1, err) < 0))
         return -1;
-    if (close > 0 && c->entrants[0].seconds > 0)
+    if (find_best(c, -1))
         return 0;
     return cuda_error(err, cudaStreamSynchronize(cuda_device_of(plan)->gemm.stream),
                       "no kernel of cuBLASLt runs a linear layer of this model");
@@ -256,7 +264,7 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
 {
     struct contest c = {0};
     char times[112] = "";
-    int provisional = 0, rc;
+    int provisional = 0, winner = -1, rc;
 
     c.made_count = make_variants(plan, c.made, scratch, err);
     if (c.made_count <= 0)
@@ -268,8 +276,10 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
     rc = hold_contest(plan, scratch, &c, err);
     if (rc == 0)
         rc = remember_products(&c, times, sizeof(times), err);
+    if (rc == 0)
+        winner = find_best(&c, -1)->made;
     for (int i = 0; i < c.made_count; i++) {
-        if (rc == 0 && i == c.entrants[0].made)
+        if (i == winner)
             *linear = c.made[i];
         else
             gemm_destroy(c.made[i].gemm);

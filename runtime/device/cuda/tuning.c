@@ -27,8 +27,9 @@ struct entry {
  * written the new entries. */
 static const double LOCK_SECONDS = 3, LOCK_LOOK_SECONDS = 0.05;
 
-/* Instead of a value while an algorithm is tried; it is still there if the process crashes. */
-static const char TRYING[] = "trying";
+/* Instead of a value while an algorithm is tried; it is still there if the process crashes. And
+ * after that, if nothing was chosen. */
+static const char TRYING[] = "trying", TRIED[] = "tried";
 
 struct tuning {
     char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
@@ -86,6 +87,11 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
     return 0;
 }
 
+static int is_record(const char *value)
+{
+    return strcmp(value, TRYING) == 0 || strcmp(value, TRIED) == 0;
+}
+
 int tuning_is_provisional(const char *value)
 {
     size_t length = strlen(value);
@@ -99,10 +105,10 @@ static int is_done(const struct entry *entry, const char *value)
 {
     if (entry->agreed)
         return strcmp(value, entry->value) == 0;
-    if (strcmp(value, TRYING) == 0)
-        return strcmp(entry->value, TRYING) == 0;
+    if (is_record(value))
+        return strcmp(entry->value, value) == 0;
     if (tuning_is_provisional(value) && !tuning_is_provisional(entry->value) &&
-        strcmp(entry->value, TRYING) != 0)
+        !is_record(entry->value))
         return 0;
     return !entry->early || strcmp(value, entry->early) != 0;
 }
@@ -164,7 +170,7 @@ static void read_shipped(struct tuning *tuning, const char *directory, const cha
         return;
     while (fgets(line, sizeof(line), file))
         if (strchr(line, '\n') && sscanf(line, "%511s %511s", key, value) == 2 && key[0] != '#' &&
-            strcmp(value, TRYING) != 0)
+            !is_record(value))
             put(tuning, key, value, 0);
     for (size_t i = before; i < tuning->count; i++)
         tuning->entries[i].shipped = 1;
@@ -195,7 +201,7 @@ const char *tuning_get(struct tuning *tuning, const char *key)
 {
     struct entry *entry = find(tuning, key);
 
-    if (!entry || strcmp(entry->value, TRYING) == 0)
+    if (!entry || is_record(entry->value))
         return NULL;
     entry->used = 1;
     return entry->value;
@@ -224,6 +230,15 @@ int tuning_try(struct tuning *tuning, const char *key)
     return tuning_put(tuning, key, TRYING, NULL) < 0 ? -1 : tuning_save(tuning, NULL);
 }
 
+int tuning_untry(struct tuning *tuning, const char *key, struct error *err)
+{
+    const struct entry *known = find(tuning, key);
+
+    return known && known->own && strcmp(known->value, TRYING) == 0
+               ? tuning_put(tuning, key, TRIED, err)
+               : 0;
+}
+
 char *tuning_text(const struct tuning *tuning)
 {
     char *text = NULL;
@@ -234,7 +249,7 @@ char *tuning_text(const struct tuning *tuning)
         return NULL;
     fprintf(stream, "for %s\n", tuning->name);
     for (size_t i = 0; i < tuning->count; i++)
-        if (tuning->entries[i].used && strcmp(tuning->entries[i].value, TRYING) != 0)
+        if (tuning->entries[i].used && !is_record(tuning->entries[i].value))
             fprintf(stream, "%s %s\n", tuning->entries[i].key, tuning->entries[i].value);
     if (fclose(stream) == 0)
         return text;
@@ -255,7 +270,7 @@ int tuning_take(struct tuning *tuning, const char *text, int keep, struct error 
     while (sscanf(text += length, "%511s %511s%n", key, value, &length) == 2) {
         struct entry *entry;
 
-        if (strcmp(value, TRYING) == 0)
+        if (is_record(value))
             continue;
         if (put(tuning, key, value, 1))
             return error_set(err, "out of memory");

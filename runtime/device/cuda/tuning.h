@@ -35,6 +35,9 @@ int tuning_put(struct tuning *tuning, const char *key, const char *value, struct
  * provisional. Records that others have added since then are ignored. */
 int tuning_try(struct tuning *tuning, const char *key);
 
+/* End such a record of this process without a value: nothing was chosen. */
+int tuning_untry(struct tuning *tuning, const char *key, struct error *err);
+
 /* Everything that was got, put or taken by this process, as lines like those of the file, after one
  * that names the file. The caller frees it. NULL only if out of memory. */
 char *tuning_text(const struct tuning *tuning);

@@ -89,6 +89,24 @@ static void remove_file(void)
     unlink(path);
 }
 
+/* Does a line of the file end with 'end'? */
+static int file_has(const char *end)
+{
+    char path[128], line[512];
+    int found = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/file", directory);
+    file = fopen(path, "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        found |= strlen(line) > strlen(end) && strcmp(line + strlen(line) - strlen(end), end) == 0;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
 /* How many lines of the process's choices start with 'key' and end with 'end'? */
 static int count_lines(const struct layer *l, const char *key, const char *end)
 {
@@ -153,11 +171,11 @@ static void test_found_again(void)
     }
 }
 
-/* Products of which the GPU breaks down after 'lasts' runs, and how many are open then: what was
- * tried for these is not tried again. */
-static void test_breakdown(int epilogue, int lasts, int open, const char *name)
+/* A neighbor breaks the GPU after 'lasts' runs in a row. The next start tries no neighbors of that
+ * product, and marks what it remembers. */
+static void test_breakdown(int epilogue, int lasts, int products, const char *name)
 {
-    static const char sentence[] = "crashed on the GPU; start again; it will be skipped";
+    static const char sentence[] = "crashed on the GPU; start again";
     struct layer l;
 
     remove_file();
@@ -170,7 +188,7 @@ static void test_breakdown(int epilogue, int lasts, int open, const char *name)
     end(&l);
     begin(&l, 0);
     is_int(l.rc, 0, "  once");
-    ok(count_lines(&l, "gemm", "?") == open && count_lines(&l, "linear", "?") == 1,
+    ok(count_lines(&l, "gemm", "?") == products && count_lines(&l, "linear", "?") == 1,
        "  what is found without what broke it is marked");
     end(&l);
     fake.breaks = fake.epilogue = fake.lasts = 0;
@@ -188,6 +206,7 @@ static void test_failure(void)
     is_int(l.rc, 0, "an epilogue that fails in the layer");
     is_int(variant_of(&l), SPLIT, "  is left out");
     is_int(fake.failures, 0, "  and is no failure of the device");
+    ok(file_has(" tried") && !file_has(" trying"), "  its trial has ended");
     end(&l);
     remove_file();
     fake.fails_in_layers = 0;
@@ -254,6 +273,11 @@ static void test_own(void)
     begin(&l, 0);
     ok(l.rc == 0 && fake.products > 0, "where ours is possible, it is made again");
     is_int(count_lines(&l, "linear0:16:8:8:1:1:1:0:ours", ""), 1, "  under another name");
+    end(&l);
+    remove_file();
+    begin(&l, 0);
+    ok(count_lines(&l, "gemm", "") == 0 && !file_has(" trying"),
+       "  nothing is remembered of products that ours beats by far");
     end(&l);
     begin(&l, 0);
     is_int(l.rc == 0 ? fake.products : -1, 0, "  and found again");
@@ -375,9 +399,13 @@ int main(void)
                                             .bias = 1,
                                             .activation = ACTIVATION_GELU_TANH};
     test_found_again();
-    test_breakdown(CUBLASLT_EPILOGUE_BIAS, 0, 1, "a product");
-    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 0, 2, "one with an activation");
-    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 25, 2, "one that ran for a while");
+    test_breakdown(CUBLASLT_EPILOGUE_BIAS, 0, 0, "a product");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 0, 1, "one with an activation");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 3, 1, "one that ran in the layer");
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 25, 1, "one that ran for a while");
+    fake.own = 1;
+    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 3, 0, "one that is slower than ours");
+    fake.own = 0;
     test_failure();
     test_tiring();
     test_own();

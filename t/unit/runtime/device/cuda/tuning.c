@@ -100,6 +100,27 @@ static void test_trying(void)
     tuning_destroy(a), tuning_destroy(b);
 }
 
+/* A trial after which nothing was chosen leaves a record, which any value replaces. */
+static void test_untried(void)
+{
+    struct tuning *a = tuning_open(directory, NULL, "untried"), *b;
+
+    is_int(tuning_try(a, "x"), 0, "try");
+    is_int(tuning_untry(a, "x", NULL) || tuning_save(a, NULL), 0, "nothing is chosen");
+    b = tuning_open(directory, NULL, "untried");
+    ok(!tuning_get(b, "x"), "the key has no value");
+    is_int(tuning_try(b, "x"), 0, "and may be tried again");
+    is_int(tuning_put(b, "x", "1", NULL) || tuning_save(b, NULL), 0, "a value is found");
+    is_int(tuning_untry(b, "x", NULL), 0, "after which there is no trial to end");
+    is(tuning_get(b, "x"), "1", "the value stays");
+    is_int(tuning_put(a, "y", "2", NULL) || tuning_save(a, NULL), 0, "the first process saves");
+    tuning_destroy(a), tuning_destroy(b);
+    a = tuning_open(directory, NULL, "untried");
+    is(tuning_get(a, "x"), "1", "the file has the value");
+    is(tuning_get(a, "y"), "2", "and the other one");
+    tuning_destroy(a);
+}
+
 /* Does saving replace the file? */
 static int replaces(struct tuning *tuning, const char *name)
 {
@@ -409,6 +430,7 @@ int main(void)
     test_files();
     test_two_processes();
     test_trying();
+    test_untried();
     test_many();
     test_agreed();
     test_cleared();
@@ -428,6 +450,7 @@ int main(void)
                                                          "rows",
                                                          "shared",
                                                          "trying",
+                                                         "untried",
                                                          "many",
                                                          "agreed",
                                                          "cleared",
