@@ -59,7 +59,8 @@ static int wants_optimizer(const struct checkpoint *c)
 /* The index may be damaged. */
 static const char *optimizer_name(enum optimizer_kind kind)
 {
-    static const char *const names[] = {"Adam", "SGD", "Muon"};
+    static const char *const names[] = {
+        [OPTIMIZER_ADAM] = "Adam", [OPTIMIZER_SGD] = "SGD", [OPTIMIZER_MUON] = "Muon"};
 
     return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "an unknown optimizer";
 }
@@ -77,7 +78,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
-        error_set(err, "it has the state of %s, and this run uses %s",
+        error_set(err, "its optimizer state is for %s, but this run uses %s",
                   optimizer_name(index->rules.optimizer),
                   optimizer_name(c->config.rules->optimizer));
         error_remedy(err, REMEDY_NO_OPTIMIZER);

@@ -306,8 +306,9 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     if (cudaStreamSynchronize(gemm->context->stream)) {
         gemm->context->broken = 1;
         return error_set(
-            err, "an algorithm that was tried for the product %s crashed on the GPU; start again%s",
-            key, around ? "; it will be skipped" : CUDA_CHECK_NODE);
+            err,
+            "the GPU crashed while algorithms for the product %s were timed; restart the run%s",
+            key, around ? "; the algorithm will be skipped" : CUDA_CHECK_NODE);
     }
     if (failed)
         return error_set(err, "none of cuBLASLt's kernels for the product %s runs" CUDA_CHECK_NODE,

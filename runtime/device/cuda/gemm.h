@@ -127,8 +127,8 @@ int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *can
 
 /* Time and sort these, whose 'seconds' are known. In training the GPU is at its power limit, where
  * the candidate with the lowest energy is the fastest, and that shows only when it has run alone
- * for a while, because clocks follow the power of the last milliseconds. Returns how many ran, or
- * -1 with a sentence if one broke the GPU. */
+ * for a while, because clocks follow the power of the last milliseconds. Returns -1
+ * with a sentence if one broke the GPU. */
 int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
                       struct error *err);
 

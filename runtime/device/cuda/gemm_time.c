@@ -106,8 +106,8 @@ static int check_gpu(struct gemm_context *context, struct error *err)
     if (!cudaStreamSynchronize(context->stream))
         return 0;
     context->broken = 1;
-    return error_set(err, "a kernel that was tried for a linear layer crashed on the GPU; start "
-                          "again" CUDA_CHECK_NODE);
+    return error_set(err, "the GPU crashed while kernels for a linear layer were timed; restart "
+                          "the run" CUDA_CHECK_NODE);
 }
 
 int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count,
@@ -126,14 +126,11 @@ int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *can
 int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
                       struct error *err)
 {
-    int running = 0;
-
     for (int i = 0; i < count; i++) {
         struct timing_candidate *c = &candidates[i];
 
         c->seconds = c->handicap * time_settled(context, c->call, c->argument, c->seconds);
-        running += c->seconds > 0;
     }
     sort(candidates, count);
-    return check_gpu(context, err) < 0 ? -1 : running;
+    return check_gpu(context, err);
 }

@@ -153,71 +153,50 @@ static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
     return count;
 }
 
-/* What competes, the fastest first. */
-struct entrant {
-    int made; /* index of the variant */
-    int finalist;
-    double handicap, seconds;
-};
-
+/* All variants, with all algorithms that may be the fastest for their products. */
 struct contest {
     struct linear made[VARIANTS];
-    struct entrant entrants[MOST_TRIALS];
-    int made_count, count, close; /* the first few are close to the best */
+    struct trial trials[MOST_TRIALS];
+    struct timing_candidate candidates[MOST_TRIALS]; /* the fastest first */
+    int made_count, count, close;                    /* the first few are close to the best */
 };
 
 /* If there is one variant, the time of its product was just measured. */
-static void add_entrants(struct contest *c, int made)
+static void enter(struct contest *c, const struct trial *trial, int alone)
 {
-    int alone = c->made_count == 1;
-    struct gemm *gemm = c->made[made].gemm;
-    int finalists = gemm ? gemm_finalists(gemm) : 0;
+    const struct gemm *gemm = trial->linear->gemm;
+    int decided = trial->finalist < 0;
+
+    c->trials[c->count] = *trial;
+    c->candidates[c->count] = (struct timing_candidate){
+        .call = run_trial,
+        .argument = &c->trials[c->count],
+        .handicap = decided ? 1 : gemm_handicap(gemm, trial->finalist),
+        .once = decided || !alone ? 0 : gemm_seconds(gemm, trial->finalist),
+    };
+    c->count++;
+}
+
+static void enter_variant(struct contest *c, struct cuda_plan *plan, const struct scratch *scratch,
+                          struct linear *linear)
+{
+    int finalists = linear->gemm ? gemm_finalists(linear->gemm) : 0, alone = c->made_count == 1;
 
     if (finalists == 0)
-        c->entrants[c->count++] = (struct entrant){made, -1, 1, 0};
+        enter(c, &(struct trial){plan, scratch, linear, -1}, alone);
     for (int i = 0; i < finalists; i++)
-        c->entrants[c->count++] =
-            (struct entrant){made, i, gemm_handicap(gemm, i), alone ? gemm_seconds(gemm, i) : 0};
+        enter(c, &(struct trial){plan, scratch, linear, i}, alone);
 }
 
-/* Time the first 'count' entrants and sort them; returns as the call for it. */
-static int rank(struct cuda_plan *plan, const struct scratch *scratch, struct contest *c, int count,
-                int settled, struct error *err)
+/* The fastest candidate that runs, of one variant or (NULL) of all; NULL: none does. */
+static const struct timing_candidate *find_best(const struct contest *c, const struct linear *made)
 {
-    struct gemm_context *context = &cuda_device_of(plan)->gemm;
-    struct linear *linear = plan->parts;
-    struct trial trials[MOST_TRIALS];
-    struct timing_candidate candidates[MOST_TRIALS];
-    struct entrant sorted[MOST_TRIALS];
-    int rc;
+    for (int i = 0; i < c->count; i++) {
+        const struct trial *trial = c->candidates[i].argument;
 
-    for (int i = 0; i < count; i++) {
-        const struct entrant *e = &c->entrants[i];
-
-        trials[i] = (struct trial){plan, scratch, &c->made[e->made], e->finalist};
-        candidates[i] = (struct timing_candidate){.call = run_trial,
-                                                  .argument = &trials[i],
-                                                  .handicap = e->handicap,
-                                                  .once = settled ? 0 : e->seconds,
-                                                  .seconds = e->seconds};
+        if (c->candidates[i].seconds > 0 && (!made || trial->linear == made))
+            return &c->candidates[i];
     }
-    rc = settled ? gemm_rank_settled(context, candidates, count, err)
-                 : gemm_rank_briefly(context, candidates, count, err);
-    for (int i = 0; i < count; i++) {
-        sorted[i] = c->entrants[(struct trial *)candidates[i].argument - trials];
-        sorted[i].seconds = candidates[i].seconds;
-    }
-    memcpy(c->entrants, sorted, (size_t)count * sizeof(*sorted));
-    plan->parts = linear;
-    return rc;
-}
-
-/* The first entrant that runs, of one variant or (-1) of all; NULL: none does. */
-static const struct entrant *find_best(const struct contest *c, int made)
-{
-    for (int i = 0; i < c->count; i++)
-        if (c->entrants[i].seconds > 0 && (made < 0 || c->entrants[i].made == made))
-            return &c->entrants[i];
     return NULL;
 }
 
@@ -225,36 +204,36 @@ static const struct entrant *find_best(const struct contest *c, int made)
  * algorithm. Also write down the times of all. */
 static int remember_products(const struct contest *c, char *times, size_t size, struct error *err)
 {
-    const struct entrant *winner = find_best(c, -1);
+    const struct timing_candidate *winner = find_best(c, NULL);
 
     for (int i = 0; i < c->made_count; i++) {
-        const struct entrant *best = find_best(c, i);
+        const struct timing_candidate *best = find_best(c, &c->made[i]);
         struct gemm *gemm = c->made[i].gemm;
         size_t used = strlen(times);
-        int decided = best && (best == winner || best < c->entrants + c->close);
+        int decided = best && (best == winner || best < c->candidates + c->close);
 
         snprintf(times + used, size - used, ",%d:%.0fus", (int)c->made[i].variant,
                  best ? best->seconds * 1e6 : -1);
         if (!gemm || gemm_finalists(gemm) == 0)
             continue;
         if (decided)
-            gemm_use(gemm, best->finalist);
+            gemm_use(gemm, ((const struct trial *)best->argument)->finalist);
         if ((decided ? gemm_remember(gemm, err) : gemm_forget(gemm, err)) < 0)
             return -1;
     }
     return 0;
 }
 
-/* Sort the entrants; those that are close run for a long time. */
-static int hold_contest(struct cuda_plan *plan, const struct scratch *scratch, struct contest *c,
-                        struct error *err)
+/* Sort the candidates; those that are close run for a long time. */
+static int hold_contest(struct contest *c, struct gemm_context *context, struct error *err)
 {
-    c->close = rank(plan, scratch, c, c->count, 0, err);
-    if (c->close < 0 || (c->close > 1 && rank(plan, scratch, c, c->close, 1, err) < 0))
+    c->close = gemm_rank_briefly(context, c->candidates, c->count, err);
+    if (c->close < 0 ||
+        (c->close > 1 && gemm_rank_settled(context, c->candidates, c->close, err) < 0))
         return -1;
-    if (find_best(c, -1))
+    if (find_best(c, NULL))
         return 0;
-    return cuda_error(err, cudaStreamSynchronize(cuda_device_of(plan)->gemm.stream),
+    return cuda_error(err, cudaStreamSynchronize(context->stream),
                       "no kernel of cuBLASLt runs a linear layer of this model");
 }
 
@@ -263,23 +242,25 @@ static int take_fastest(struct cuda_plan *plan, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
     struct contest c = {0};
+    const struct linear *winner = NULL;
     char times[112] = "";
-    int provisional = 0, winner = -1, rc;
+    int provisional = 0, rc;
 
     c.made_count = make_variants(plan, c.made, scratch, err);
     if (c.made_count <= 0)
         return -1;
     for (int i = 0; i < c.made_count; i++) {
-        add_entrants(&c, i);
+        enter_variant(&c, plan, scratch, &c.made[i]);
         provisional |= c.made[i].gemm && gemm_is_provisional(c.made[i].gemm);
     }
-    rc = hold_contest(plan, scratch, &c, err);
+    rc = hold_contest(&c, &cuda_device_of(plan)->gemm, err);
+    plan->parts = linear; /* trials have changed it */
     if (rc == 0)
         rc = remember_products(&c, times, sizeof(times), err);
     if (rc == 0)
-        winner = find_best(&c, -1)->made;
+        winner = ((struct trial *)find_best(&c, NULL)->argument)->linear;
     for (int i = 0; i < c.made_count; i++) {
-        if (i == winner)
+        if (&c.made[i] == winner)
             *linear = c.made[i];
         else
             gemm_destroy(c.made[i].gemm);
