@@ -11,8 +11,7 @@
 #include "hopper_attention.h"
 
 /* Creating one of cuDNN's plans takes a tenth of a second or more. */
-enum { MAX_CUDNN = 2, TRIED = 4, BRIEF = 4 };
-static const double FAR_BEHIND = 1.1;
+enum { MAX_CUDNN = 2, TRIED = 4, MOST_CHOICES = MAX_CUDNN + 1 };
 
 /* Memory for every operand. */
 struct scratch {
@@ -140,7 +139,7 @@ static int add_choice(struct choice *choices, int count, struct cuda_device *dev
 
 /* List the candidates; returns their number, and if there is none, why cuDNN's best guess failed.
  */
-static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *device,
+static int offer(struct choice choices[MOST_CHOICES], struct cuda_device *device,
                  const struct flash_shape *shape, int backward, int ours, struct error *err)
 {
     /* Dropout must be the same in both directions, which cuDNN does not guarantee for two kernels.
@@ -161,25 +160,25 @@ static int offer(struct choice choices[MAX_CUDNN + 1], struct cuda_device *devic
 static int best_of(const struct choice *choices, int count, const struct scratch *scratch,
                    int backward, struct cuda_device *device, char *text, size_t size)
 {
-    double best = -1;
-    int found = 0;
-    char times[96] = "";
+    struct trial trials[MOST_CHOICES];
+    struct timing_candidate candidates[MOST_CHOICES];
+    int found;
 
     cudnnSetStream(device->cudnn, device->gemm.stream);
     for (int i = 0; i < count; i++) {
-        struct trial trial = {choices[i].flash, scratch, backward};
-        double time = gemm_time(&device->gemm, run_trial, &trial, BRIEF);
-
-        if (time >= 0 && (best < 0 || time < FAR_BEHIND * best))
-            time = gemm_time_sustained(&device->gemm, run_trial, &trial);
-        snprintf(times + strlen(times), sizeof(times) - strlen(times), ",%d:%.0fus",
-                 choices[i].number, time * 1e6);
-        if (time < 0 || (best >= 0 && time >= best))
-            continue;
-        best = time;
-        found = i;
+        trials[i] = (struct trial){choices[i].flash, scratch, backward};
+        candidates[i] =
+            (struct timing_candidate){.call = run_trial, .argument = &trials[i], .handicap = 1};
     }
-    snprintf(text, size, "%d%s", choices[found].number, times);
+    gemm_rank(&device->gemm, candidates, count, NULL); /* a broken GPU shows in the next call */
+    found = (int)((struct trial *)candidates[0].argument - trials);
+    snprintf(text, size, "%d", choices[found].number);
+    for (int i = 0; i < count; i++) {
+        int number = choices[(struct trial *)candidates[i].argument - trials].number;
+        size_t used = strlen(text);
+
+        snprintf(text + used, size - used, ",%d:%.0fus", number, candidates[i].seconds * 1e6);
+    }
     return found;
 }
 
@@ -231,7 +230,7 @@ struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *s
                          struct error *err)
 {
     int ours = hopper_attention_fits(shape), count, chosen, known;
-    struct choice choices[MAX_CUDNN + 1];
+    struct choice choices[MOST_CHOICES];
     struct flash *flash = NULL;
     char key[256];
 

@@ -61,6 +61,7 @@ struct gemm_context {
     void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
     int candidates;      /* number to request and to search around; 1: the library's first guess */
     int broken;          /* an algorithm that was tried broke the GPU: nothing will run anymore */
+    double rested;       /* when the next measurement may begin (clock_now) */
 };
 
 struct gemm;
@@ -101,13 +102,14 @@ int gemm_is_provisional(const struct gemm *gemm);
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace);
 
-/* Time 'call' on the context's stream: the mean of 'repeats', in seconds; negative on failure. */
+/* Time 'call' on the context's stream, after one run that is not timed: the mean of 'repeats', in
+ * seconds; negative on failure. */
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats);
 
-/* The same at the clocks at which the GPU settles under this load. */
-double gemm_time_sustained(struct gemm_context *context, int (*call)(void *argument),
-                           void *argument);
+/* The same for a call that has run before. */
+double gemm_time_again(struct gemm_context *context, int (*call)(void *argument), void *argument,
+                       int repeats);
 
 /* One of several implementations of the same work. */
 struct timing_candidate {
@@ -118,18 +120,11 @@ struct timing_candidate {
     double seconds;  /* the time, multiplied by its handicap; negative if it failed */
 };
 
-/* Time the candidates with unknown times briefly and sort all, the fastest first, failed ones last.
- * Returns how many may be the fastest in training: at most TIMING_CLOSE, 0 if all fail, or -1 with
- * a sentence if one broke the GPU. */
+/* Time the candidates, those with unknown times briefly and the ones that may be the fastest again,
+ * and sort them, the fastest first, failed ones last. Returns how many competed to the end: at most
+ * TIMING_CLOSE, 0 if all fail, or -1 with a sentence if one broke the GPU. */
 enum { TIMING_CLOSE = 6 };
-int gemm_rank_briefly(struct gemm_context *context, struct timing_candidate *candidates, int count,
-                      struct error *err);
-
-/* Time and sort these, whose 'seconds' are known. In training the GPU is at its power limit, where
- * the candidate with the lowest energy is the fastest, and that shows only when it has run alone
- * for a while, because clocks follow the power of the last milliseconds. Returns -1
- * with a sentence if one broke the GPU. */
-int gemm_rank_settled(struct gemm_context *context, struct timing_candidate *candidates, int count,
-                      struct error *err);
+int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates, int count,
+              struct error *err);
 
 #endif

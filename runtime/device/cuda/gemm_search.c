@@ -44,7 +44,6 @@ struct search {
     struct candidate candidates[MOST_CANDIDATES];
     int count;
     struct candidate reference; /* the fastest that the library offers */
-    double drift;               /* how much slower the reference is now than when it was chosen */
     double fastest;             /* seconds, 0 at first */
     double deadline;
 };
@@ -67,14 +66,13 @@ static int run_trial(void *argument)
                : 0;
 }
 
-static double time_briefly(struct search *s, const cublasLtMatmulAlgo_t *algorithm)
+static int brief_repeats(const struct search *s)
 {
-    struct trial trial = {s->gemm, s->scratch, algorithm};
     int repeats = MOST_REPEATS;
 
     if (s->fastest * MOST_REPEATS > BRIEF_SECONDS)
         repeats = (int)(BRIEF_SECONDS / s->fastest);
-    return gemm_time(s->gemm->context, run_trial, &trial, repeats > 0 ? repeats : 1);
+    return repeats > 0 ? repeats : 1;
 }
 
 /* Candidates --------------------------------------------------------------------------------- */
@@ -93,27 +91,28 @@ static void sort(struct candidate *candidates, int count)
 
 static void add(struct search *s, const cublasLtMatmulAlgo_t *algorithm, int offered)
 {
-    double seconds = time_briefly(s, algorithm);
+    struct trial trial = {s->gemm, s->scratch, algorithm};
+    double seconds = gemm_time(s->gemm->context, run_trial, &trial, brief_repeats(s));
 
     if (seconds > 0 && (s->fastest == 0 || seconds < s->fastest))
         s->fastest = seconds;
     s->candidates[s->count++] =
-        (struct candidate){*algorithm, seconds > 0 ? seconds / s->drift : NEVER, offered};
+        (struct candidate){*algorithm, seconds > 0 ? seconds : NEVER, offered};
 }
 
-/* Time all algorithms that the library offers, forwards and backwards, because clocks change
- * meanwhile. */
+/* Time all algorithms that the library offers, forwards and backwards. */
 static void add_offered(struct search *s, const cublasLtMatmulHeuristicResult_t *offered, int count)
 {
     for (int i = 0; i < count; i++)
         add(s, &offered[i].algo, 1);
     for (int i = count - 1; i >= 0; i--) {
         struct candidate *c = &s->candidates[i];
+        struct trial trial = {s->gemm, s->scratch, &c->algorithm};
         double again;
 
         if (c->seconds > HOPELESS * s->fastest)
             continue;
-        again = time_briefly(s, &c->algorithm);
+        again = gemm_time_again(s->gemm->context, run_trial, &trial, brief_repeats(s));
         c->seconds = again > 0 ? (c->seconds + again) / 2 : NEVER;
     }
     sort(s->candidates, s->count);
@@ -204,14 +203,6 @@ static void try_neighbor(struct search *s, const struct candidate *seed,
         add(s, &algorithm, 0);
 }
 
-/* Clocks change by a tenth meanwhile: normalize times by those of one reference candidate. */
-static void follow_clocks(struct search *s)
-{
-    double seconds = time_briefly(s, &s->reference.algorithm);
-
-    s->drift = seconds > 0 ? seconds / s->reference.seconds : 1;
-}
-
 /* Try algorithms that differ in one of the first 'names' attributes from the best 'seeds'. Every
  * seed gets a share of the time limit: the best neighbor is not always a neighbor of the best. */
 static void look_around(struct search *s, int seeds, int names)
@@ -219,12 +210,10 @@ static void look_around(struct search *s, int seeds, int names)
     sort(s->candidates, s->count);
     if (seeds > s->count)
         seeds = s->count;
-    for (int a = 0; a < names && clock_now() < s->deadline; a++) {
-        follow_clocks(s);
+    for (int a = 0; a < names; a++)
         for (uint32_t value = 0; value <= attributes[a].most; value++)
             for (int i = 0; i < seeds; i++)
                 try_neighbor(s, &s->candidates[i], attributes[a].name, value);
-    }
 }
 
 /* Finalists ---------------------------------------------------------------------------------- */
@@ -282,7 +271,7 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
 {
     struct trial trials[GEMM_FINALISTS];
     struct timing_candidate candidates[GEMM_FINALISTS];
-    int count = gemm->finalists_count, close;
+    int count = gemm->finalists_count;
 
     if (count == 0)
         return 0;
@@ -293,8 +282,7 @@ int gemm_decide(struct gemm *gemm, const struct gemm_operands *scratch, struct e
         candidates[i] =
             (struct timing_candidate){run_trial, &trials[i], f->handicap, f->seconds, 0};
     }
-    close = gemm_rank_briefly(gemm->context, candidates, count, err);
-    if (close < 0 || (close > 1 && gemm_rank_settled(gemm->context, candidates, close, err) < 0))
+    if (gemm_rank(gemm->context, candidates, count, err) < 0)
         return -1;
     if (candidates[0].seconds <= 0)
         return error_set(err, "none of cuBLASLt's kernels for a linear layer runs "
@@ -314,7 +302,7 @@ int gemm_has_neighbors(const struct gemm *gemm)
 int gemm_search(struct gemm *gemm, const struct gemm_operands *scratch,
                 const cublasLtMatmulHeuristicResult_t *offered, int count, int around)
 {
-    struct search s = {.gemm = gemm, .scratch = scratch, .drift = 1};
+    struct search s = {.gemm = gemm, .scratch = scratch};
 
     add_offered(&s, offered, count);
     if (s.reference.seconds >= NEVER)

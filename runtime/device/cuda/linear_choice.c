@@ -224,12 +224,11 @@ static int remember_products(const struct contest *c, char *times, size_t size, 
     return 0;
 }
 
-/* Sort the candidates; those that are close run for a long time. */
+/* Sort the candidates. */
 static int hold_contest(struct contest *c, struct gemm_context *context, struct error *err)
 {
-    c->close = gemm_rank_briefly(context, c->candidates, c->count, err);
-    if (c->close < 0 ||
-        (c->close > 1 && gemm_rank_settled(context, c->candidates, c->close, err) < 0))
+    c->close = gemm_rank(context, c->candidates, c->count, err);
+    if (c->close < 0)
         return -1;
     if (find_best(c, NULL))
         return 0;

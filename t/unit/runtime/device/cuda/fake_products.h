@@ -13,7 +13,7 @@ struct fake {
     int fails_in_layers;   /* only in a layer, not when they are timed by themselves */
     int breaks;            /* a neighbor of an offered algorithm breaks the GPU */
     int lasts;             /* but only after so many runs in a row */
-    int tires;             /* the first algorithm is the fastest until it has run for a while */
+    int tires;             /* all but the first algorithm are slow unless the GPU rests */
     int no_memory;         /* available memory */
     int products;          /* number started so far */
     int gates;             /* number of kernels of gates started so far */

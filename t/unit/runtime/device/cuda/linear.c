@@ -226,7 +226,8 @@ static void test_failure(void)
     fake.fails = 0;
 }
 
-/* What is fast at first only is not taken, neither for a layer nor for a product alone. */
+/* Clocks that fall while the GPU is timed without a rest do not decide, neither for a layer nor for
+ * a product alone. */
 static void test_tiring(void)
 {
     static const struct gemm_shape shape = {
@@ -242,8 +243,8 @@ static void test_tiring(void)
         remove_file();
         begin(&l, 0);
         snprintf(key, sizeof(key), "%s0%d", fused, 1 + fake.tires);
-        ok(count_lines(&l, key, "") == 1, "a layer gets the algorithm that is fastest %s",
-           fake.tires ? "in the long run" : "from the beginning");
+        ok(count_lines(&l, key, "") == 1, "a layer gets the algorithm that is fastest%s",
+           fake.tires ? " when the GPU has rested" : "");
         is_int(variant_of(&l), FUSED, "  and the fastest variant");
         gemm = gemm_create(&l.device.gemm, &shape, &scratch, &l.err);
         ok(gemm && gemm_finalists(gemm) > 1, "a product has several finalists");
@@ -396,7 +397,6 @@ int main(void)
     test_breakdown(CUBLASLT_EPILOGUE_BIAS, 0, 0, "a product");
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 0, 1, "one with an activation");
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 3, 1, "one that ran in the layer");
-    test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 25, 1, "one that ran for a while");
     fake.own = 1;
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 3, 0, "one that is slower than ours");
     fake.own = 0;
