@@ -27,7 +27,7 @@ static const double BRIEF_SECONDS = 0.001;
 /* Time limit for all neighbors together: these seconds and the time of this many runs. */
 static const double SEARCH_SECONDS = 0.06, SEARCH_RUNS = 40;
 /* A candidate that is this much slower than the best is not timed again. */
-static const double HOPELESS = 1.12;
+static const double HOPELESS = 1.06;
 static const double NEVER = 1e9; /* the seconds of one that fails */
 /* How much faster than the library's own algorithms a neighbor must be. */
 static const double DOUBT = 1.01;

@@ -4,22 +4,22 @@
  * Under load a GPU reaches its power limit after 70 ms, and from then on its clocks rise and fall
  * by several percent within a fifth of a second (H200). So that all are measured at the same, full
  * clocks, the GPU rests after each measurement for as long as that took. Then two measurements
- * differ by 0.3 %. What is fastest at full clocks is also the fastest in training, at the limit: in
- * five models, steps with what was chosen in this way were 0.5 to 2.6 % faster than with what ran
- * the fastest after 28 ms without a pause. */
+ * differ by 0.3 %. What is fastest at full clocks is also fastest at the limit, in training: steps
+ * of five models with what was chosen in this way were 0.5 to 2.6 % faster than with what was
+ * fastest after 28 ms without a rest. */
 #include "cuda_error.h"
 #include "gemm.h"
 
 #include "clock.h"
 
-enum { MOST_ROUNDS = 5 };
+enum { MOST_ROUNDS = 4 };
 
 static const double BRIEF_SECONDS = 0.001;
 /* This close to the best after a brief measurement: it may be the fastest. */
 static const double CLOSE = 1.03;
 /* A close comparison: each one runs for about this long in every round, and is timed for this long
  * in all rounds unless two take longer. */
-static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.0075;
+static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.006;
 
 /* Let the GPU rest, then run 'call' untimed and then 'repeats' times back to back. */
 static double measure(struct gemm_context *context, int (*call)(void *argument), void *argument,
