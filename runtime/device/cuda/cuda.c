@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* TUNING_METHOD: what is timed and how. Choices made with another method are ignored. */
+/* TUNING_METHOD: what is timed and how. Files of another method are ignored. */
 enum { CANDIDATES = 24, TUNING_METHOD = 9 };
 /* Minimum compute capability: kernels use asynchronous copies. */
 enum { LEAST_MAJOR = 8 };

@@ -156,7 +156,7 @@ static int offer(struct choice choices[MOST_CHOICES], struct cuda_device *device
     return count;
 }
 
-/* Time the choices; returns the best. 'text' gets the result, for the file. */
+/* Time the choices; returns the best, or -1 if none runs. 'text' gets the result, for the file. */
 static int best_of(const struct choice *choices, int count, const struct scratch *scratch,
                    int backward, struct cuda_device *device, char *text, size_t size)
 {
@@ -170,7 +170,8 @@ static int best_of(const struct choice *choices, int count, const struct scratch
         candidates[i] =
             (struct timing_candidate){.call = run_trial, .argument = &trials[i], .handicap = 1};
     }
-    gemm_rank(&device->gemm, candidates, count, NULL); /* a broken GPU shows in the next call */
+    if (gemm_rank(&device->gemm, candidates, count, NULL) < 0 || candidates[0].seconds <= 0)
+        return -1; /* what is wrong shows in the next call */
     found = (int)((struct trial *)candidates[0].argument - trials);
     snprintf(text, size, "%d", choices[found].number);
     for (int i = 0; i < count; i++) {
@@ -202,8 +203,12 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     }
     snprintf(text, sizeof(text), "%d", choices[found].number);
     if (count > 1 && scratch_create(&scratch, device, shape, backward, most) == 0) {
-        found = best_of(choices, count, &scratch, backward, device, text, sizeof(text));
+        int best = best_of(choices, count, &scratch, backward, device, text, sizeof(text));
+
         cudaFree(scratch.all);
+        if (best < 0)
+            return found;
+        found = best;
     } else if (count > 1 && !shape->deterministic) {
         return found;
     }

@@ -107,10 +107,6 @@ cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
                  int repeats);
 
-/* The same for a call that has run before. */
-double gemm_time_again(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                       int repeats);
-
 /* One of several implementations of the same work. */
 struct timing_candidate {
     int (*call)(void *argument); /* starts it on the context's stream; negative: it cannot */
@@ -120,8 +116,8 @@ struct timing_candidate {
     double seconds;  /* the time, multiplied by its handicap; negative if it failed */
 };
 
-/* Time the candidates, those with unknown times briefly and the ones that may be the fastest again,
- * and sort them, the fastest first, failed ones last. Returns how many competed to the end: at most
+/* Time the candidates whose times are unknown briefly, then those close to the best again, and sort
+ * all: the fastest first, failed ones last. Returns how many competed to the end: at most
  * TIMING_CLOSE, 0 if all fail, or -1 with a sentence if one broke the GPU. */
 enum { TIMING_CLOSE = 6 };
 int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates, int count,

@@ -4,8 +4,8 @@
  * Under load a GPU reaches its power limit after 70 ms, and from then on its clocks rise and fall
  * by several percent within a fifth of a second (H200). So that all are measured at the same, full
  * clocks, the GPU rests after each measurement for as long as that took. Then two measurements
- * differ by 0.3 %. What is fastest at full clocks is also fastest at the limit, in training: steps
- * of five models with what was chosen in this way were 0.5 to 2.6 % faster than with what was
+ * differ by 0.3 %. What was fastest at full clocks was also fastest at the limit, in training:
+ * steps of five models with what was chosen in this way were 0.5 to 2.6 % faster than with what was
  * fastest after 28 ms without a rest. */
 #include "cuda_error.h"
 #include "gemm.h"
@@ -17,8 +17,8 @@ enum { MOST_ROUNDS = 4 };
 static const double BRIEF_SECONDS = 0.001;
 /* This close to the best after a brief measurement: it may be the fastest. */
 static const double CLOSE = 1.03;
-/* A close comparison: each one runs for about this long in every round, and is timed for this long
- * in all rounds unless two take longer. */
+/* A close comparison: every candidate runs for about ROUND_SECONDS in each round, and there are as
+ * many rounds as fit into CLOSE_SECONDS, but 2 to MOST_ROUNDS. */
 static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.006;
 
 /* Let the GPU rest, then run 'call' untimed and then 'repeats' times back to back. */
@@ -52,12 +52,6 @@ double gemm_time(struct gemm_context *context, int (*call)(void *argument), void
                  int repeats)
 {
     return measure(context, call, argument, 1, repeats);
-}
-
-double gemm_time_again(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                       int repeats)
-{
-    return measure(context, call, argument, 0, repeats);
 }
 
 /* 'once': approximate time of a run. */
@@ -97,20 +91,21 @@ static void time_briefly(struct gemm_context *context, struct timing_candidate *
         double again = c->seconds;
 
         if (c->once <= 0 && c->seconds > 0)
-            again =
-                gemm_time_again(context, c->call, c->argument, runs_in(BRIEF_SECONDS, c->seconds));
+            again = measure(context, c->call, c->argument, 0, runs_in(BRIEF_SECONDS, c->seconds));
         c->seconds = again > 0 ? c->handicap * (c->seconds + again) / 2 : -1;
     }
 }
 
-/* Time one of the candidates in a round and add it to its sum; -1 once it has failed. */
-static double add_round(struct gemm_context *context, const struct timing_candidate *c, double sum)
+/* Time a candidate in a round and add it to its sum; -1 once it has failed. In the first round its
+ * kernels may have to be loaded. */
+static double add_round(struct gemm_context *context, const struct timing_candidate *c, int round,
+                        double sum)
 {
     double time;
 
     if (sum < 0)
         return -1;
-    time = gemm_time_again(context, c->call, c->argument, runs_in(ROUND_SECONDS, c->seconds));
+    time = measure(context, c->call, c->argument, round == 0, runs_in(ROUND_SECONDS, c->seconds));
     return time > 0 ? sum + time : -1;
 }
 
@@ -125,7 +120,7 @@ static void time_closely(struct gemm_context *context, struct timing_candidate *
         for (int j = 0; j < count; j++) {
             int i = round % 2 ? count - 1 - j : j;
 
-            sums[i] = add_round(context, &candidates[i], sums[i]);
+            sums[i] = add_round(context, &candidates[i], round, sums[i]);
         }
     for (int i = 0; i < count; i++)
         candidates[i].seconds = sums[i] < 0 ? -1 : candidates[i].handicap * sums[i] / rounds;
@@ -153,6 +148,8 @@ int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates,
     if (close > 1) {
         time_closely(context, candidates, close);
         sort(candidates, close);
+        if (candidates[0].seconds <= 0) /* they no longer run */
+            sort(candidates, count);
     }
     if (!cudaStreamSynchronize(context->stream))
         return close;
