@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-#define DEVICE_ABI       12  /* version of this interface; a backend with another one is rejected */
+#define DEVICE_ABI       13  /* version of this interface; a backend with another one is rejected */
 #define DEVICE_OPERANDS  512 /* maximum size of all operands, in bytes */
 #define DEVICE_ALIGNMENT 256 /* alignment in bytes of allocations and of tensors in arenas */
 
@@ -70,6 +70,7 @@ struct device {
     const char *name;    /* "cpu", "cuda" */
     char model[128];     /* for messages: "NVIDIA H200" */
     int can_capture;     /* graph_begin works */
+    int runs_beside;     /* work goes on while the host does something else */
     int ran_out;         /* out of memory, which then is the reason for a failure */
     struct error advice; /* what is slower than necessary in the settled plans, and why; or "" */
 

@@ -31,8 +31,10 @@ struct engine {
     struct batches *batches;
     struct messages *messages;
     struct step_numbers numbers[STEPS_AHEAD];
-    struct step_state *report; /* host memory */
-    double weight;             /* of the losses of the next steps */
+    struct step_state *report, *late_report; /* host memory */
+    struct device_event *reported[2];        /* the last two */
+    int64_t reports;
+    double weight; /* of the losses of the next steps */
     /* Of the last steps: from the begin to the pass that starts to reduce gradients. */
     struct device_event *began[STEPS_TIMED], *passed[STEPS_TIMED];
     int timing; /* the step's end has not been recorded */
@@ -74,7 +76,13 @@ static int create_numbers(struct engine *e, struct error *err)
             return -1;
     }
     e->report = device_host_allocate(e->device, sizeof(*e->report), err);
-    return e->report ? 0 : -1;
+    e->late_report = e->report ? device_host_allocate(e->device, sizeof(*e->report), err) : NULL;
+    for (int i = 0; i < 2 && e->late_report; i++) {
+        e->reported[i] = device_event_create(e->device, 1, err);
+        if (!e->reported[i])
+            return -1;
+    }
+    return e->late_report ? 0 : -1;
 }
 
 /* What moves data in and out of the model. */
@@ -217,6 +225,9 @@ void engine_destroy(struct engine *e)
         device_event_destroy(e->began[i]);
         device_event_destroy(e->passed[i]);
     }
+    device_event_destroy(e->reported[0]);
+    device_event_destroy(e->reported[1]);
+    device_host_release(e->device, e->late_report);
     device_host_release(e->device, e->report);
     recorder_destroy(e->recorder);
     optimizer_destroy(e->optimizer);
@@ -380,23 +391,44 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
     if (e->parallel->data->size > 1)
         comm_all_reduce(e->parallel->data, e->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
                         COMM_SUM);
-    if (engine_state(e, e->report, 0, err) < 0)
+    if (engine_state(e, e->report, err) < 0)
         return -1;
     *loss = e->report->loss;
     *pair_loss = e->report->pair_loss;
     return 0;
 }
 
-int engine_state(struct engine *e, struct step_state *state, int reset, struct error *err)
+int engine_state(struct engine *e, struct step_state *state, struct error *err)
 {
     optimizer_settle(e->optimizer);
     device_copy(e->stream, e->report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
-    if (reset)
-        optimizer_reset_log(e->optimizer);
     if (device_stream_wait(e->stream, e->config.deadline, err) < 0)
         return -1;
     if (state != e->report)
         *state = *e->report;
+    return comm_check(e->parallel->comm, err);
+}
+
+void engine_report(struct engine *e)
+{
+    device_copy(e->stream, e->late_report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
+    device_event_record(e->reported[++e->reports % 2], e->stream);
+    optimizer_reset_log(e->optimizer);
+}
+
+int engine_report_done(const struct engine *e)
+{
+    return e->reports > 0 && device_event_done(e->reported[e->reports % 2]);
+}
+
+int engine_reported(struct engine *e, struct step_state *state, double *seconds, struct error *err)
+{
+    struct device_event *last = e->reported[e->reports % 2];
+
+    if (device_event_wait(last, e->config.deadline, err) < 0)
+        return -1;
+    *state = *e->late_report;
+    *seconds = e->reports > 1 ? device_event_seconds(e->reported[(e->reports - 1) % 2], last) : -1;
     return comm_check(e->parallel->comm, err);
 }
 
@@ -405,7 +437,7 @@ int engine_params_norm(struct engine *e, double *norm, struct error *err)
     struct step_state state;
 
     optimizer_sum_weights(e->optimizer);
-    if (engine_state(e, &state, 0, err) < 0)
+    if (engine_state(e, &state, err) < 0)
         return -1;
     *norm = sqrt(state.norm_squared);
     return 0;

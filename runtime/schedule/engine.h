@@ -51,13 +51,22 @@ void engine_weigh(struct engine *engine, double weight);
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
                     double *loss, double *pair_loss, struct error *err);
 
-/* The state after all steps enqueued so far; waits for them and for the weights. 'reset' clears the
- * logged counters. */
-int engine_state(struct engine *engine, struct step_state *state, int reset, struct error *err);
+/* The state after all steps enqueued so far; waits for them and for the weights. */
+int engine_state(struct engine *engine, struct step_state *state, struct error *err);
+
+/* The same in two parts, so that the device does not wait for the host. Copy the state after all
+ * steps enqueued so far and clear the logged counters; then, after further steps have been
+ * enqueued, wait for that copy, which may be done. 'seconds': the time on the device since the last
+ * report; negative: there was none. One report at a time. */
+void engine_report(struct engine *engine);
+int engine_report_done(const struct engine *engine);
+int engine_reported(struct engine *engine, struct step_state *state, double *seconds,
+                    struct error *err);
 
 /* Seconds that the passes of a step took on this rank's device, up to the one that starts to reduce
  * gradients, where ranks wait for each other: the time by which ranks differ. The shortest of the
- * last eight steps; 0 before the first. After engine_state. */
+ * last eight steps; 0 before the first. After engine_state or engine_reported, if nothing has been
+ * enqueued since. */
 double engine_pass_seconds(const struct engine *engine);
 
 /* Euclidean norm of all parameters of the model, each counted once; waits. Collective. */

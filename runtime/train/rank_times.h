@@ -2,7 +2,7 @@
 /* Which rank delays the others: every so many steps the logging rank collects a few numbers of
  * each rank (time of its forward and backward passes, power, clock, reasons for lower clocks, Xid
  * errors, TCP retransmissions of its node), compares them and names stragglers. The numbers are
- * read when the log line waits for the device anyway, so that a step itself is never delayed. */
+ * read between two steps, by a log line that waits for the device. */
 #ifndef MEGATRON_RANK_TIMES_H
 #define MEGATRON_RANK_TIMES_H
 

@@ -55,10 +55,12 @@ static int take_step(struct train *t, struct error *err)
         return -1;
     t->iteration++;
     t->consumed += batch;
+    if (train_log_rest(t, err) < 0) /* of the step before */
+        return -1;
     if (t->iteration == t->saving.start.iteration + 1 && t->prints) {
         struct step_state state;
 
-        if (engine_state(t->engine, &state, 0, err) < 0)
+        if (engine_state(t->engine, &state, err) < 0)
             return -1;
         printf("time to first step: %.2f s\n", clock_now() - t->began);
     }
@@ -72,11 +74,19 @@ static int look_before_save(struct train *t, struct error *err)
 {
     struct step_state state;
 
-    if (engine_state(t->engine, &state, 0, err) < 0)
+    if (engine_state(t->engine, &state, err) < 0)
         return -1;
     standstill_look(&t->standstill, &state, &t->a->rules, t->iteration);
     t->saving.withheld = standstill_steps(&t->standstill, t->iteration) >= STANDSTILL_UNSAVED;
     return 0;
+}
+
+/* Is there more to do after this step than to take the next one? */
+static int pauses(const struct train *t)
+{
+    struct progress progress = progress_of(t);
+
+    return train_evaluates_now(t) || train_ends_epoch(t) || saving_due(&t->saving, &progress);
 }
 
 static int loop(struct train *t, struct error *err)
@@ -86,16 +96,16 @@ static int loop(struct train *t, struct error *err)
     struct step_state state;
     int end = 0;
 
-    if (engine_state(t->engine, &state, 0, err) < 0)
+    if (engine_state(t->engine, &state, err) < 0)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
-    t->interval_began = clock_now();
+    t->interval_began = t->finished = clock_now();
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
                " of %" PRId64 "; raise --train-iters or --train-samples to continue\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
-        if (take_step(t, err) < 0)
+        if (take_step(t, err) < 0 || (pauses(t) && train_log_rest(t, err) < 0))
             return -1;
         if (train_evaluates_now(t) && train_evaluate_between(t, err) < 0)
             return -1;
@@ -108,9 +118,10 @@ static int loop(struct train *t, struct error *err)
             return -1;
     }
     progress = progress_of(t);
-    if (look_before_save(t, err) < 0 || saving_end(&t->saving, &progress, err) < 0)
+    if (train_log_rest(t, err) < 0 || look_before_save(t, err) < 0 ||
+        saving_end(&t->saving, &progress, err) < 0)
         return -1;
-    if (!end && train_check_standstill(t, STANDSTILL_UNSAVED, err) < 0)
+    if (!end && train_check_standstill(t, t->iteration, STANDSTILL_UNSAVED, err) < 0)
         return -1;
     if (end && t->prints)
         printf("exiting program at iteration %" PRId64 "\n", t->iteration);
@@ -154,6 +165,9 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)
         rank_memory_advise(arguments, err);
+    /* After a failure of the device or of another rank, nobody knows what the report contains. */
+    if (rc == -1 && t.unlogged.iteration > 0 && engine_report_done(t.engine))
+        train_log_rest(&t, &trouble);
     if (rc == -1 && t.comm)
         ending_abort(t.comm, err);
     tear_down(&t, rc, err);

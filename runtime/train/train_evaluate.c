@@ -68,7 +68,7 @@ int train_evaluate_between(struct train *t, struct error *err)
     double before;
     char what[40];
 
-    if (engine_state(t->engine, &state, 0, err) < 0) /* end the interval of the steps so far */
+    if (engine_state(t->engine, &state, err) < 0) /* end the interval of the steps so far */
         return -1;
     before = clock_now();
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);

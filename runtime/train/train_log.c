@@ -11,9 +11,10 @@
 #include "log.h"
 #include "rank_memory.h"
 
-int train_check_standstill(const struct train *t, int64_t limit, struct error *err)
+int train_check_standstill(const struct train *t, int64_t iteration, int64_t limit,
+                           struct error *err)
 {
-    int64_t steps = standstill_steps(&t->standstill, t->iteration);
+    int64_t steps = standstill_steps(&t->standstill, iteration);
 
     if (steps < limit)
         return 0;
@@ -22,7 +23,7 @@ int train_check_standstill(const struct train *t, int64_t limit, struct error *e
                      ": the gradients of the last %" PRId64
                      " steps were inf or NaN; resume from an earlier checkpoint (--ckpt-step) with "
                      "a lower --lr, and check the data after that iteration",
-                     t->iteration - steps, steps);
+                     iteration - steps, steps);
 }
 
 /* Bytes that the arenas of this rank take; they are allocated once, before the first step. */
@@ -143,7 +144,7 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
 
     if (!t->prints || t->a->mlm.log_format != LOG_JSON || !train_masked(t, DATASET_TRAIN))
         return 0;
-    if (engine_state(t->engine, &state, 0, err) < 0 ||
+    if (engine_state(t->engine, &state, err) < 0 ||
         count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0 ||
         current_epoch(t, &line.epoch, err) < 0)
         return -1;
@@ -214,31 +215,36 @@ static void warn_overflow(struct train *t, const struct step_state *state)
     if (t->prints)
         log_warning("an input, weight or gradient of an fp8 layer was inf or NaN before iteration "
                     "%" PRId64 ": such steps are skipped, like steps with inf or NaN gradients; if "
-                               "that happens often, drop --fp8-format",
-                    t->iteration);
+                    "that happens often, drop --fp8-format",
+                    t->unlogged.iteration);
 }
 
-int train_log_steps(struct train *t, int64_t batch, struct error *err)
+/* Write the line of the steps that were reported. */
+static int write_line(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
+    const struct unlogged *last = &t->unlogged;
     struct step_state state;
     struct log_line line;
     double seconds, params_norm = -1;
-    int64_t steps = t->iteration - t->logged;
+    int64_t steps = last->iteration - t->logged;
 
-    if (engine_state(t->engine, &state, 1, err) < 0 ||
+    if (engine_reported(t->engine, &state, &seconds, err) < 0 ||
         (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
         return -1;
-    standstill_look(&t->standstill, &state, &a->rules, t->iteration);
+    standstill_look(&t->standstill, &state, &a->rules, last->iteration);
     warn_overflow(t, &state);
-    seconds = (clock_now() - t->interval_began) / (double)steps;
+    /* Once another step has been enqueued, only the device knows when these were finished. */
+    t->finished =
+        t->iteration > last->iteration && seconds >= 0 ? t->finished + seconds : clock_now();
+    seconds = (t->finished - t->interval_began) / (double)steps;
     line = (struct log_line){
-        .iteration = t->iteration,
+        .iteration = last->iteration,
         .total = t->total,
-        .consumed = t->consumed,
-        .batch_size = batch,
+        .consumed = last->consumed,
+        .batch_size = last->batch,
         .milliseconds = 1000 * seconds,
-        .teraflops = a->log_throughput ? sample_flops(a) * (double)batch /
+        .teraflops = a->log_throughput ? sample_flops(a) * (double)last->batch /
                                              (seconds * 1e12 * (double)t->comm->size)
                                        : -1,
         .lr = state.lr,
@@ -250,19 +256,45 @@ int train_log_steps(struct train *t, int64_t batch, struct error *err)
         .taken = state.taken,
         .skipped = state.skipped,
         .nans = state.nans,
-        .eta = seconds * (double)(t->total - t->iteration),
+        .eta = seconds * (double)(t->total - last->iteration),
         .memory = a->log_memory ? memory_in_use(t) : -1,
     };
     if (t->prints && a->mlm.log_format == LOG_JSON &&
         log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
         return -1;
-    if (rank_times_due(&t->rank_times, t->iteration) &&
-        rank_times_compare(&t->rank_times, &t->parallel, t->iteration,
+    if (rank_times_due(&t->rank_times, last->iteration) &&
+        rank_times_compare(&t->rank_times, &t->parallel, last->iteration,
                            engine_pass_seconds(t->engine), &t->outputs, err) < 0)
         return -1;
-    t->logged = t->iteration;
-    t->interval_began = clock_now();
+    t->logged = last->iteration;
+    t->interval_began = t->finished;
     if (t->prints)
         outputs_steps(&t->outputs, &line);
-    return train_check_standstill(t, STANDSTILL_END, err);
+    return train_check_standstill(t, last->iteration, STANDSTILL_END, err);
+}
+
+int train_log_rest(struct train *t, struct error *err)
+{
+    int rc = t->unlogged.iteration > 0 ? write_line(t, err) : 0;
+
+    t->unlogged.iteration = 0;
+    return rc;
+}
+
+/* May the line wait until another step has been enqueued? Not the first one, whose time only the
+ * host knows, and not if more is said than the report contains. */
+static int may_wait(const struct train *t)
+{
+    const struct arguments *a = t->a;
+
+    return t->device->runs_beside && t->logged > t->saving.start.iteration && !a->profile &&
+           !a->log_params_norm && a->mlm.log_format != LOG_JSON &&
+           !rank_times_due(&t->rank_times, t->iteration);
+}
+
+int train_log_steps(struct train *t, int64_t batch, struct error *err)
+{
+    engine_report(t->engine);
+    t->unlogged = (struct unlogged){t->iteration, t->consumed, batch};
+    return may_wait(t) ? 0 : train_log_rest(t, err);
 }

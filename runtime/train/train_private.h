@@ -20,6 +20,12 @@ struct epoch_sums {
     int64_t steps;
 };
 
+/* Steps whose log line is still to be written. */
+struct unlogged {
+    int64_t iteration; /* the last of them; 0: there are none */
+    int64_t consumed, batch;
+};
+
 /* A run of this rank. */
 struct train {
     const struct arguments *a;
@@ -36,7 +42,9 @@ struct train {
     int64_t iteration, consumed, consumed_valid;
     int64_t total; /* number of iterations, with the batch size that the run resumes with */
     double began, interval_began;
-    int64_t logged;       /* iteration of the last log line */
+    double finished; /* when the last logged step was */
+    int64_t logged;  /* iteration of the last log line */
+    struct unlogged unlogged;
     int64_t evaluated;    /* iteration of the last evaluation */
     double train_seconds; /* of all steps that were logged */
     int overflowed;       /* an fp8 tensor was Inf or NaN, which was reported */
@@ -55,8 +63,14 @@ int train_set_up(struct train *train, struct error *err);
  * start got. */
 int train_leave_mark(const struct train *train, const char *name, struct error *err);
 
-/* Log the steps since the last log line; 'batch' is the batch size of the last one. */
+/* Log the steps since the last log line; 'batch' is the batch size of the last one. If the device
+ * works beside the host, the line is written by train_log_rest, after the next step has been
+ * enqueued, so that the device does not wait for it. */
 int train_log_steps(struct train *train, int64_t batch, struct error *err);
+
+/* Write the log line that is still to be written. To be called after each step, and before anything
+ * else is written or ends. */
+int train_log_rest(struct train *train, struct error *err);
 
 /* Log the epoch that ends here, or the run, in fairseq's format (--log-format json). */
 int train_log_fairseq_epoch(struct train *train, struct error *err);
@@ -65,9 +79,10 @@ int train_log_fairseq_epoch(struct train *train, struct error *err);
 int train_log_fairseq_valid(struct train *train, enum dataset_split split, int64_t steps,
                             double loss, double seconds, struct error *err);
 
-/* An error if the last 'limit' steps changed no weight: a run that no longer makes progress must
- * not occupy its GPUs. */
-int train_check_standstill(const struct train *train, int64_t limit, struct error *err);
+/* An error if the last 'limit' steps up to 'iteration' changed no weight: a run that no longer
+ * makes progress must not occupy its GPUs. */
+int train_check_standstill(const struct train *train, int64_t iteration, int64_t limit,
+                           struct error *err);
 
 /* Was this step the last of an epoch of a masked language model's data? */
 int train_ends_epoch(const struct train *train);

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What `megatron train` prints before it trains: golden values of known runs, notes, errors.
+# What `megatron train` prints: golden values of known runs, notes, errors, the order of lines.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
@@ -346,4 +346,20 @@ like "$out" 'rank \(0, 0\): 6738415616$' "parameters of Llama 2 7B"
 try "$megatron" train --megatron-model llama2-7b --hidden-size 1024 --dry-run --verbose --micro-batch-size 1 --lr 1e-4 --train-iters 10
 like "$out" 'ffn_hidden_size .* 2688$' "a preset with another width: the MLP's follows"
 like "$out" 'kv_channels .* 32$' "  and that of the heads"
+
+# --- The order of lines. With --random-order all work is queued, as on a GPU: log lines are written while the next step runs.
+lines() {
+    try "$megatron" train "${small[@]/--train-iters/--train-samples}" --train-samples 90 --eval-iters 1 --eval-interval 2 \
+        --global-batch-size 12 --rampup-batch-size 4 4 24 --save "$scratch/c$1" --save-interval 3 --exit-interval 8 --log-interval "$@"
+    out=$(sed -E 's/^ \[.*\] +//; s/\(ms\): [0-9.]+//; s/ETA[^|]*//; s/\([0-9.]+ s, .*//; s/^time to.*//' <<<"$out" |
+        grep -E 'iteration +[0-9]|^time|^exiting' | grep -v 'successfully saved')
+}
+for n in 1 2; do
+    lines $n
+    expected=$out
+    is "$rc $(grep -c 'lm loss:' <<<"$expected")" "75 $((8 / n))" "a line every $n steps until the run is ended" || diag "$out"
+    rm -r "$scratch/c$n"
+    lines $n --random-order
+    is "$out" "$expected" "  the same lines if they are written while the next step runs"
+done
 done_testing
