@@ -56,13 +56,13 @@ static int wants_optimizer(const struct checkpoint *c)
     return c->config.load_optimizer && !c->config.finetune;
 }
 
-/* The index may be damaged. */
+/* The value of --optimizer. The index may be from a later version. */
 static const char *optimizer_name(enum optimizer_kind kind)
 {
     static const char *const names[] = {
-        [OPTIMIZER_ADAM] = "Adam", [OPTIMIZER_SGD] = "SGD", [OPTIMIZER_MUON] = "Muon"};
+        [OPTIMIZER_ADAM] = "adam", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_MUON] = "muon"};
 
-    return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "an unknown optimizer";
+    return (size_t)kind < sizeof(names) / sizeof(*names) ? names[kind] : "(unknown)";
 }
 
 static int check_index(struct checkpoint *c, const struct checkpoint_index *index,
@@ -78,7 +78,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
-        error_set(err, "its optimizer state is for %s, but this run uses %s",
+        error_set(err, "it was saved with --optimizer %s, but this run uses --optimizer %s",
                   optimizer_name(index->rules.optimizer),
                   optimizer_name(c->config.rules->optimizer));
         error_remedy(err, REMEDY_NO_OPTIMIZER);

@@ -54,10 +54,10 @@ int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t 
 /* The state after all steps enqueued so far; waits for them and for the weights. */
 int engine_state(struct engine *engine, struct step_state *state, struct error *err);
 
-/* The same in two parts, so that the device does not wait for the host. Copy the state after all
- * steps enqueued so far and clear the logged counters; then, after further steps have been
- * enqueued, wait for that copy, which may be done. 'seconds': the time on the device since the last
- * report; negative: there was none. One report at a time. */
+/* The state for the log, in two parts, so that the device does not wait for the host: copy the
+ * state after all steps enqueued so far and clear the logged counters; later wait for that copy, if
+ * it is not done. Further steps may have been enqueued in between. 'seconds': the time on the
+ * device since the last report; negative: there was none. One report at a time. */
 void engine_report(struct engine *engine);
 int engine_report_done(const struct engine *engine);
 int engine_reported(struct engine *engine, struct step_state *state, double *seconds,

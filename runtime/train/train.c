@@ -165,7 +165,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)
         rank_memory_advise(arguments, err);
-    /* After a failure of the device or of another rank, nobody knows what the report contains. */
+    /* If the device or another rank has failed, this writes nothing. */
     if (rc == -1 && t.unlogged.iteration > 0 && engine_report_done(t.engine))
         train_log_rest(&t, &trouble);
     if (rc == -1 && t.comm)

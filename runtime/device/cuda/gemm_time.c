@@ -21,7 +21,7 @@ static const double CLOSE = 1.03;
  * many rounds as fit into CLOSE_SECONDS, but 2 to MOST_ROUNDS. */
 static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.006;
 
-/* Let the GPU rest, then run 'call' untimed and then 'repeats' times back to back. */
+/* Let the GPU rest, run 'call' 'untimed' times, and then time 'repeats' runs back to back. */
 static double measure(struct gemm_context *context, int (*call)(void *argument), void *argument,
                       int untimed, int repeats)
 {

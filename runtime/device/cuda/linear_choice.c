@@ -224,7 +224,7 @@ static int remember_products(const struct contest *c, char *times, size_t size, 
     return 0;
 }
 
-/* Sort the candidates. */
+/* Time and sort the candidates. Returns -1 with a sentence if none runs. */
 static int hold_contest(struct contest *c, struct gemm_context *context, struct error *err)
 {
     c->close = gemm_rank(context, c->candidates, c->count, err);
