@@ -56,7 +56,7 @@ static int wants_optimizer(const struct checkpoint *c)
     return c->config.load_optimizer && !c->config.finetune;
 }
 
-/* The value of --optimizer. The index may be from a later version. */
+/* As users name it. The index may be from a later version. */
 static const char *optimizer_name(enum optimizer_kind kind)
 {
     static const char *const names[] = {
@@ -78,7 +78,7 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
-        error_set(err, "it was saved with --optimizer %s, but this run uses --optimizer %s",
+        error_set(err, "it was saved with optimizer %s, but this run uses optimizer %s",
                   optimizer_name(index->rules.optimizer),
                   optimizer_name(c->config.rules->optimizer));
         error_remedy(err, REMEDY_NO_OPTIMIZER);

@@ -8,6 +8,7 @@
  * types, (samples, sequence) each; the length of each sample; the label of each sample's pair. OUT
  * gets the loss as a line of text, then the logits of the masked tokens and the gradients of all
  * parameters: a line "name rows cols" and as many floats. */
+#include "half.h"
 #include "hf.h"
 #include "hf_config.h"
 #include "hf_private.h"
@@ -102,17 +103,11 @@ static void *fetch(struct model *m, const void *from, size_t bytes)
 static void write_as_float(FILE *out, const void *from, enum device_type type, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        float value;
+        uint16_t half = type == TYPE_FP32 ? 0 : ((const uint16_t *)from)[i];
+        float value = type == TYPE_FP32   ? ((const float *)from)[i]
+                      : type == TYPE_BF16 ? bfloat_to_float(half)
+                                          : half_to_float(half);
 
-        if (type == TYPE_FP32) {
-            value = ((const float *)from)[i];
-        } else if (type == TYPE_BF16) {
-            uint32_t bits = (uint32_t)((const uint16_t *)from)[i] << 16;
-
-            memcpy(&value, &bits, sizeof(value));
-        } else {
-            value = (float)((const _Float16 *)from)[i];
-        }
         fwrite(&value, sizeof(value), 1, out);
     }
 }

@@ -38,7 +38,7 @@ $second" "$whole" "  stopped and resumed"
 ok "  another number of Newton-Schulz steps takes other steps"
 is "$(losses --optimizer-cpu-offload --random-order)" "$whole" "  with its state in host memory"
 try "$megatron" train "${muon[@]}" --optimizer adam --load run --override-opt_param-scheduler
-like "$rc: ${out##*$'\n'}" '^2: .*it was saved with --optimizer muon, but this run uses --optimizer adam; use --no-load-optim or --finetune' "  another optimizer is refused"
+like "$rc: ${out##*$'\n'}" '^2: .*it was saved with optimizer muon, but this run uses optimizer adam; use --no-load-optim or --finetune' "  another optimizer is refused"
 
 # --- State in host memory is updated to the same numbers, and loaded wherever it is kept.
 muon+=(--optimizer adam)
