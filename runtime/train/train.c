@@ -99,7 +99,7 @@ static int loop(struct train *t, struct error *err)
     if (engine_state(t->engine, &state, err) < 0)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
-    t->interval_began = t->finished = clock_now();
+    t->finished = clock_now();
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
                " of %" PRId64 "; raise --train-iters or --train-samples to continue\n",

@@ -78,7 +78,7 @@ int train_evaluate_between(struct train *t, struct error *err)
         t->consumed_valid +=
             feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
     t->evaluated = t->iteration;
-    t->interval_began += clock_now() - before;
+    t->excluded += clock_now() - before;
     return 0;
 }
 

@@ -148,7 +148,7 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
         count_steps(t, train_data_step(t) - steps, steps, DATASET_TRAIN, &line, err) < 0 ||
         current_epoch(t, &line.epoch, err) < 0)
         return -1;
-    line.seconds = steps > 0 ? clock_now() - t->interval_began : 0;
+    line.seconds = steps > 0 ? clock_now() - t->finished - t->excluded : 0;
     part = sums_of(&state, &line);
     all = add_sums(t->epoch, part, 1);
     if (all.steps <= 0)
@@ -219,6 +219,19 @@ static void warn_overflow(struct train *t, const struct step_state *state)
                     t->unlogged.iteration);
 }
 
+/* The time of the steps that were reported. 'seconds': between the last two reports, on the device;
+ * negative: this is the first one. If more work has been enqueued since, only the device knows when
+ * they finished. Its clock and the host's drift apart, so no interval is measured with both. */
+static double end_interval(struct train *t, double seconds)
+{
+    double now = clock_now();
+
+    seconds = (seconds >= 0 ? seconds : now - t->finished) - t->excluded;
+    t->finished = now;
+    t->excluded = 0;
+    return seconds;
+}
+
 /* Write the line of the steps that were reported. */
 static int write_line(struct train *t, struct error *err)
 {
@@ -229,15 +242,13 @@ static int write_line(struct train *t, struct error *err)
     double seconds, params_norm = -1;
     int64_t steps = last->iteration - t->logged;
 
-    if (engine_reported(t->engine, &state, &seconds, err) < 0 ||
-        (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0))
+    if (engine_reported(t->engine, &state, &seconds, err) < 0)
+        return -1;
+    seconds = end_interval(t, seconds) / (double)steps;
+    if (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0)
         return -1;
     standstill_look(&t->standstill, &state, &a->rules, last->iteration);
     warn_overflow(t, &state);
-    /* Once another step has been enqueued, only the device knows when these were finished. */
-    t->finished =
-        t->iteration > last->iteration && seconds >= 0 ? t->finished + seconds : clock_now();
-    seconds = (t->finished - t->interval_began) / (double)steps;
     line = (struct log_line){
         .iteration = last->iteration,
         .total = t->total,
@@ -267,7 +278,6 @@ static int write_line(struct train *t, struct error *err)
                            engine_pass_seconds(t->engine), &t->outputs, err) < 0)
         return -1;
     t->logged = last->iteration;
-    t->interval_began = t->finished;
     if (t->prints)
         outputs_steps(&t->outputs, &line);
     return train_check_standstill(t, last->iteration, STANDSTILL_END, err);

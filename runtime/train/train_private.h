@@ -41,8 +41,9 @@ struct train {
     struct saving saving;
     int64_t iteration, consumed, consumed_valid;
     int64_t total; /* number of iterations, with the batch size that the run resumes with */
-    double began, interval_began;
-    double finished; /* when the last logged step was */
+    double began;
+    double finished; /* when the last logged step finished, or the first one began; host's clock */
+    double excluded; /* seconds since then that do not count: those of evaluations */
     int64_t logged;  /* iteration of the last log line */
     struct unlogged unlogged;
     int64_t evaluated;    /* iteration of the last evaluation */
