@@ -70,7 +70,7 @@ struct device {
     const char *name;    /* "cpu", "cuda" */
     char model[128];     /* for messages: "NVIDIA H200" */
     int can_capture;     /* graph_begin works */
-    int runs_beside;     /* work goes on while the host does something else */
+    int asynchronous;    /* enqueued work runs while the host continues */
     int ran_out;         /* out of memory, which then is the reason for a failure */
     struct error advice; /* what is slower than necessary in the settled plans, and why; or "" */
 

@@ -297,7 +297,7 @@ static int may_wait(const struct train *t)
 {
     const struct arguments *a = t->a;
 
-    return t->device->runs_beside && t->logged > t->saving.start.iteration && !a->profile &&
+    return t->device->asynchronous && t->logged > t->saving.start.iteration && !a->profile &&
            !a->log_params_norm && a->mlm.log_format != LOG_JSON &&
            !rank_times_due(&t->rank_times, t->iteration);
 }

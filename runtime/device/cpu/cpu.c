@@ -255,7 +255,7 @@ struct device *cpu_device_open(const struct device_options *options, struct erro
     device->base = (struct device){
         .abi = DEVICE_ABI,
         .name = "cpu",
-        .runs_beside = options->random_order,
+        .asynchronous = options->random_order,
         .close = cpu_close,
         .fail = cpu_fail,
         .memory = cpu_memory,

@@ -497,7 +497,7 @@ struct device *device_backend_open(const struct device_options *options, struct 
         .abi = DEVICE_ABI,
         .name = "cuda",
         .can_capture = 1,
-        .runs_beside = 1,
+        .asynchronous = 1,
         .close = close_call,
         .fail = fail,
         .memory = memory_call,
