@@ -349,8 +349,8 @@ like "$out" 'kv_channels .* 32$' "  and that of the heads"
 
 # --- The order of lines. With --random-order all work is queued, as on a GPU: log lines are written while the next step runs.
 lines() {
-    try "$megatron" train "${small[@]/--train-iters/--train-samples}" --train-samples 90 --eval-iters 1 --eval-interval 2 \
-        --global-batch-size 12 --rampup-batch-size 4 4 24 --save "$scratch/c$1" --save-interval 3 --exit-interval 8 --log-interval "$@"
+    try "$megatron" train "${small[@]/--train-iters/--train-samples}" --train-samples 90 --eval-iters 1 --eval-interval 3 \
+        --global-batch-size 12 --rampup-batch-size 4 4 24 --save "$scratch/c$1" --save-interval 5 --exit-interval 8 --log-interval "$@"
     out=$(sed -E 's/^ \[.*\] +//; s/\(ms\): [0-9.]+//' <<<"$out" | grep 'iteration  *[0-9]' | grep -v 'successfully saved')
 }
 for n in 1 2; do
