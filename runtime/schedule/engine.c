@@ -39,6 +39,9 @@ struct engine {
     struct device_event *began[STEPS_TIMED], *passed[STEPS_TIMED];
     int timing; /* the step's end has not been recorded */
     int64_t steps, timed;
+    int (*busy)(void *context, struct error *err); /* see engine_on_busy; or NULL */
+    void *busy_context;
+    int told; /* 'busy' was called in this step */
 };
 
 /* With an interleaved schedule, a step of as many micro-batches as stages does not alternate
@@ -266,12 +269,21 @@ struct iteration {
     int *left; /* per chunk: backward passes that remain */
 };
 
+static int tell_busy(struct engine *e, struct error *err)
+{
+    if (e->told || !e->busy)
+        return 0;
+    e->told = 1;
+    return e->busy(e->busy_context, err);
+}
+
 static int run_operation(struct iteration *iteration, const struct pipeline_operation *op,
                          struct error *err)
 {
     struct engine *e = iteration->engine;
     struct pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, iteration->evaluate,
                         !iteration->evaluate && op->item.micro > 0};
+    int last;
 
     if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
         messages_exchange(e->messages, op);
@@ -280,9 +292,10 @@ static int run_operation(struct iteration *iteration, const struct pipeline_oper
     if (!pass.backward && batches_give(e->batches, &iteration->batches, op->item, err) < 0)
         return -1;
     messages_await(e->messages, op);
-    do_pass(&pass, pass.backward && --iteration->left[op->item.chunk] == 0);
+    last = pass.backward && --iteration->left[op->item.chunk] == 0;
+    do_pass(&pass, last);
     messages_passed(e->messages, op);
-    return 0;
+    return pass.backward && !last ? tell_busy(e, err) : 0;
 }
 
 static int run_pipeline(struct iteration *iteration, struct error *err)
@@ -344,6 +357,13 @@ static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, st
     return 0;
 }
 
+void engine_on_busy(struct engine *engine, int (*busy)(void *context, struct error *err),
+                    void *context)
+{
+    engine->busy = busy;
+    engine->busy_context = context;
+}
+
 void engine_weigh(struct engine *engine, double weight)
 {
     engine->weight = weight;
@@ -361,10 +381,11 @@ int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration
     e->steps++;
     device_event_record(e->began[e->steps % STEPS_TIMED], e->stream);
     e->timing = 1;
+    e->told = 0;
     if (run_micros(e, &e->train, loader, micros, 0, err) < 0)
         return -1;
     optimizer_finish(e->optimizer);
-    return comm_check(e->parallel->comm, err);
+    return tell_busy(e, err) < 0 ? -1 : comm_check(e->parallel->comm, err);
 }
 
 double engine_pass_seconds(const struct engine *e)

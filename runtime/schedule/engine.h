@@ -43,6 +43,13 @@ int engine_start(struct engine *engine, int initialize, const struct step_state 
 int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iteration,
                 int64_t micros, struct error *err);
 
+/* Have 'busy' called once in every engine_step, when the device has enough work for a while: after
+ * the first backward pass, or after all of a step of one micro-batch. A step of many fills the
+ * host's buffers, so that engine_step returns only when most of it has run. If 'busy' returns -1,
+ * engine_step does, too. */
+void engine_on_busy(struct engine *engine, int (*busy)(void *context, struct error *err),
+                    void *context);
+
 /* The weight of the next steps' losses in the mean that is logged; 1 at first. */
 void engine_weigh(struct engine *engine, double weight);
 

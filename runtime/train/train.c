@@ -55,8 +55,6 @@ static int take_step(struct train *t, struct error *err)
         return -1;
     t->iteration++;
     t->consumed += batch;
-    if (train_log_rest(t, err) < 0) /* of the step before */
-        return -1;
     if (t->iteration == t->saving.start.iteration + 1 && t->prints) {
         struct step_state state;
 
@@ -89,6 +87,12 @@ static int pauses(const struct train *t)
     return train_evaluates_now(t) || train_ends_epoch(t) || saving_due(&t->saving, &progress);
 }
 
+/* Write the log line of the step before, while the device runs this one. */
+static int log_before(void *context, struct error *err)
+{
+    return train_log_rest(context, err);
+}
+
 static int loop(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -100,6 +104,7 @@ static int loop(struct train *t, struct error *err)
         return -1;
     t->standstill = (struct standstill){state.adam_step, t->iteration};
     t->finished = clock_now();
+    engine_on_busy(t->engine, log_before, t);
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
                " of %" PRId64 "; raise --train-iters or --train-samples to continue\n",
@@ -165,7 +170,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
         log_warning("%s", trouble.text);
     if (rc == -1 && t.device && t.device->ran_out)
         rank_memory_advise(arguments, err);
-    /* If the device or another rank has failed, this writes nothing. */
+    /* Writes nothing if the device or another rank has failed, or if the step is still running. */
     if (rc == -1 && t.unlogged.iteration > 0 && engine_report_done(t.engine))
         train_log_rest(&t, &trouble);
     if (rc == -1 && t.comm)

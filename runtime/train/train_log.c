@@ -291,8 +291,9 @@ int train_log_rest(struct train *t, struct error *err)
     return rc;
 }
 
-/* May the line wait until another step has been enqueued? Not the first one, whose time only the
- * host knows, and not if more is said than the report contains. */
+/* May the line wait until the device is busy with the next step? Not the first one, whose time only
+ * the host knows, nor if the line needs more than the report contains; nor with --profile, which
+ * waits for every step and must not count the time of writing. */
 static int may_wait(const struct train *t)
 {
     const struct arguments *a = t->a;

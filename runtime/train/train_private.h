@@ -65,12 +65,12 @@ int train_set_up(struct train *train, struct error *err);
 int train_leave_mark(const struct train *train, const char *name, struct error *err);
 
 /* Log the steps since the last log line; 'batch' is the batch size of the last one. If the device
- * works beside the host, the line is written by train_log_rest, after the next step has been
- * enqueued, so that the device does not wait for it. */
+ * is asynchronous, the line is written by train_log_rest while the next step runs, so that the
+ * device does not wait for it. */
 int train_log_steps(struct train *train, int64_t batch, struct error *err);
 
-/* Write the log line that is still to be written. To be called after each step, and before anything
- * else is written or ends. */
+/* Write the log line that is still to be written. Call it in each step, once the device is busy
+ * with it, and before anything else is printed or the run ends. */
 int train_log_rest(struct train *train, struct error *err);
 
 /* Log the epoch that ends here, or the run, in fairseq's format (--log-format json). */
