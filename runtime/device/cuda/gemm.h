@@ -117,8 +117,9 @@ struct timing_candidate {
 };
 
 /* Time the candidates whose times are unknown briefly, then those close to the best again, and sort
- * all: the fastest first, failed ones last. Returns how many competed to the end: at most
- * TIMING_CLOSE, 0 if all fail, or -1 with a sentence if one broke the GPU. */
+ * all: those that were close and did not fail, the others, failed ones; in each group the fastest
+ * first. Returns how many competed to the end: at most TIMING_CLOSE, 0 if all fail, or -1 with a
+ * sentence if one broke the GPU. */
 enum { TIMING_CLOSE = 6 };
 int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates, int count,
               struct error *err);

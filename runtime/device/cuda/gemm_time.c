@@ -17,8 +17,9 @@ enum { MOST_ROUNDS = 4 };
 static const double BRIEF_SECONDS = 0.001;
 /* This close to the best after a brief measurement: it may be the fastest. */
 static const double CLOSE = 1.03;
-/* A close comparison: every candidate runs for about ROUND_SECONDS in each round, and there are as
- * many rounds as fit into CLOSE_SECONDS, but 2 to MOST_ROUNDS. */
+/* A close comparison: every candidate runs for about ROUND_SECONDS in each round, at least once.
+ * There are as many rounds as single runs of the fastest fit into CLOSE_SECONDS, but 2 to
+ * MOST_ROUNDS: fewer for long runs. */
 static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.006;
 
 /* Let the GPU rest, run 'call' 'untimed' times, and then time 'repeats' runs back to back. */
@@ -137,6 +138,16 @@ static int count_close(const struct timing_candidate *candidates, int count)
     return close;
 }
 
+/* How many of the sorted candidates have not failed? */
+static int count_running(const struct timing_candidate *candidates, int count)
+{
+    int running = 0;
+
+    while (running < count && candidates[running].seconds > 0)
+        running++;
+    return running;
+}
+
 int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates, int count,
               struct error *err)
 {
@@ -148,9 +159,11 @@ int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates,
     if (close > 1) {
         time_closely(context, candidates, close);
         sort(candidates, close);
-        if (candidates[0].seconds <= 0) /* they no longer run */
-            sort(candidates, count);
+        close = count_running(candidates, close);
+        sort(candidates + close, count - close); /* those that no longer run come last */
     }
+    if (close == 0) /* then the next one wins, if any */
+        close = candidates[0].seconds > 0;
     if (!cudaStreamSynchronize(context->stream))
         return close;
     context->broken = 1;

@@ -226,6 +226,70 @@ static void test_failure(void)
     fake.fails = 0;
 }
 
+/* A call of a product that takes so many milliseconds and fails after so many runs. */
+struct runner {
+    struct gemm *gemm;
+    int milliseconds, left;
+};
+
+static int run(void *argument)
+{
+    struct runner *r = argument;
+
+    if (r->left-- <= 0)
+        return -1;
+    for (int i = 0; i < r->milliseconds; i++)
+        gemm_run(r->gemm, NULL, &(struct gemm_operands){0}, 0, workspace);
+    return 0;
+}
+
+/* Candidates that fail lose to all others, also when only the close ones are timed. Of three, the
+ * first two are close. */
+static void test_rank(void)
+{
+    static const struct gemm_shape shape = {
+        .m = 8, .n = 16, .k = 8, .lda = 8, .ldb = 8, .ldd = 8, .type = TYPE_BF16, .out = TYPE_BF16};
+    static const struct gemm_operands scratch;
+    static const struct {
+        const char *name;
+        int lasts[3];
+        const char *order; /* x: failed */
+        int close;
+    } rows[] = {
+        {"all run", {99, 99, 99}, "012", 2},
+        {"one that is close stops running", {5, 99, 99}, "12x", 1},
+        {"both stop running", {5, 5, 99}, "2xx", 1},
+        {"one never runs", {99, 0, 99}, "02x", 1},
+        {"none runs", {0, 0, 0}, "xxx", 0},
+    };
+    struct layer l;
+    struct gemm *gemm;
+
+    remove_file();
+    begin(&l, 0);
+    gemm = gemm_create(&l.device.gemm, &shape, &scratch, &l.err);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct timing_candidate candidates[3];
+        struct runner runners[3];
+        char order[4] = "";
+
+        for (int j = 0; j < 3; j++) {
+            runners[j] = (struct runner){gemm, j < 2 ? 1 : 2, rows[i].lasts[j]};
+            candidates[j] = (struct timing_candidate){
+                .call = run, .argument = &runners[j], .handicap = j == 1 ? 1.01 : 1};
+        }
+        ok(gemm_rank(&l.device.gemm, candidates, 3, &l.err) == rows[i].close,
+           "ranked if %s: how many competed", rows[i].name);
+        for (int j = 0; j < 3; j++)
+            order[j] = candidates[j].seconds > 0
+                           ? (char)('0' + ((struct runner *)candidates[j].argument - runners))
+                           : 'x';
+        is(order, rows[i].order, "  and the order");
+    }
+    gemm_destroy(gemm);
+    end(&l);
+}
+
 /* Clocks that fall while the GPU is timed without a rest do not decide, neither for a layer nor for
  * a product alone. */
 static void test_tiring(void)
@@ -402,6 +466,7 @@ int main(void)
     test_breakdown(CUBLASLT_EPILOGUE_GELU_BIAS, 3, 0, "one that is slower than ours");
     fake.own = 0;
     test_failure();
+    test_rank();
     test_tiring();
     test_own();
     test_gated(OPERATION_LINEAR_FORWARD);
