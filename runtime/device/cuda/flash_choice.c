@@ -171,7 +171,7 @@ static int best_of(const struct choice *choices, int count, const struct scratch
             (struct timing_candidate){.call = run_trial, .argument = &trials[i], .handicap = 1};
     }
     if (gemm_rank(&device->gemm, candidates, count, NULL) < 0 || candidates[0].seconds <= 0)
-        return -1; /* what is wrong shows in the next call */
+        return -1; /* the next call reports the error */
     found = (int)((struct trial *)candidates[0].argument - trials);
     snprintf(text, size, "%d", choices[found].number);
     for (int i = 0; i < count; i++) {

@@ -24,8 +24,8 @@ enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, KIN = 2, MOST_CHECKS 
 
 /* A brief measurement: up to MOST_REPEATS runs, fewer if they take longer than this. */
 static const double BRIEF_SECONDS = 0.001;
-/* Time limit for all neighbors together, with rests: these seconds and the time of this many runs.
- */
+/* Time limit for all neighbors together, including rests: these seconds and the time of this many
+ * runs. */
 static const double SEARCH_SECONDS = 0.06, SEARCH_RUNS = 40;
 /* A candidate that is this much slower than the best is not timed again. */
 static const double HOPELESS = 1.06;
