@@ -3,7 +3,7 @@
  * against a plain copy, arithmetic rate, and the difference from the same operation in fp32. The
  * sum of all of a step's operations is what a step would take without gaps.
  *
- * usage: speed [model ...]        models: gpt345m gpt1.3b llama8b-l8 small */
+ * usage: speed [model ...]        models: gpt345m gpt1.3b llama8b-l8 gpt760m gpt2.7b-l16 small */
 #include "speed.h"
 
 #include <stdio.h>
@@ -14,6 +14,8 @@ static const struct model models[] = {
     {"gpt345m", 24, 1024, 16, 16, 4096, 1024, 32, 50304, 0},
     {"gpt1.3b", 24, 2048, 16, 16, 8192, 2048, 8, 50304, 0},
     {"llama8b-l8", 8, 4096, 32, 8, 14336, 4096, 4, 32000, 1},
+    {"gpt760m", 24, 1536, 16, 16, 6144, 2048, 8, 50304, 0},
+    {"gpt2.7b-l16", 16, 2560, 32, 32, 10240, 2048, 8, 50304, 0},
     {"small", 2, 512, 8, 4, 1536, 320, 3, 1000, 1},
 };
 

@@ -78,7 +78,7 @@ static int plan_cudnn(struct flash *flash, int backward, int choice, struct erro
 
 static int plan_ours(struct flash *flash, int backward, struct error *err)
 {
-    if (!hopper_attention_fits(&flash->shape))
+    if (!hopper_attention_version(&flash->shape))
         return error_set(err,
                          "the built-in attention kernels do not support this shape on this GPU");
     flash->workspace = hopper_attention_workspace(&flash->shape, backward);

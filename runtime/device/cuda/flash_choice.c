@@ -107,14 +107,14 @@ static int scratch_create(struct scratch *s, struct cuda_device *device,
     return 0;
 }
 
-/* 'ours': include our kernels. Choices made without them, or with another version of them, are then
- * ignored. */
+/* 'ours': the version of our kernels, if they are candidates. Choices made without them, or with
+ * another version of them, are then ignored. */
 static void make_key(const struct flash_shape *s, int backward, int ours, char *key, size_t size)
 {
     char version[16] = "";
 
     if (ours)
-        snprintf(version, sizeof(version), ":ours%d", HOPPER_ATTENTION_VERSION);
+        snprintf(version, sizeof(version), ":ours%d", ours);
     snprintf(key, size,
              "flash%d:%zu:%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64 ":%" PRId64
              ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d:%d%s%s",
@@ -227,14 +227,14 @@ int cuda_flash_known(struct cuda_device *device, const struct flash_shape *shape
 {
     char key[256];
 
-    make_key(shape, backward, hopper_attention_fits(shape), key, sizeof(key));
+    make_key(shape, backward, hopper_attention_version(shape), key, sizeof(key));
     return known_by(device, key);
 }
 
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err)
 {
-    int ours = hopper_attention_fits(shape), count, chosen, known;
+    int ours = hopper_attention_version(shape), count, chosen, known;
     struct choice choices[MOST_CHOICES];
     struct flash *flash = NULL;
     char key[256];

@@ -9,6 +9,7 @@
 #include <cudaTypedefs.h>
 
 #include "common.cuh"
+#include "hopper_tile.cuh"
 
 /* The driver's function that describes a tensor for TMA, or NULL. */
 static inline PFN_cuTensorMapEncodeTiled_v12000 find_tensor_map_encode(void)
@@ -29,7 +30,7 @@ static inline PFN_cuTensorMapEncodeTiled_v12000 find_tensor_map_encode(void)
 }
 
 /* Describe a tensor of 16-bit elements with 'rank' dimensions, at most 4, that is copied in boxes
- * whose lines have 128 or 64 bytes, swizzled in shared memory over as many. False if that is
+ * whose lines have 128, 64 or 32 bytes, swizzled in shared memory over as many. False if that is
  * impossible. */
 static inline bool describe_tensor(CUtensorMap *map, bool is_bf16, int rank, const void *tensor,
                                    const cuuint64_t *dims, const cuuint64_t *pitch,
@@ -37,14 +38,16 @@ static inline bool describe_tensor(CUtensorMap *map, bool is_bf16, int rank, con
 {
     static const PFN_cuTensorMapEncodeTiled_v12000 encode = find_tensor_map_encode();
     const cuuint32_t ones[4] = {1, 1, 1, 1};
+    const CUtensorMapSwizzle swizzle = box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                       : box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                      : CU_TENSOR_MAP_SWIZZLE_32B;
 
     return encode &&
            !encode(map,
                    is_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
                    (cuuint32_t)rank, (void *)tensor, dims, pitch, box, ones,
-                   CU_TENSOR_MAP_INTERLEAVE_NONE,
-                   box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
-                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 /* Is there code of 'kernel' for exactly this architecture, which alone has its instructions? An
@@ -140,6 +143,12 @@ __device__ inline void barrier_arrive_at(uint32_t barrier, uint32_t rank)
                  : "memory");
 }
 
+/* Arrive at a barrier of warp groups without waiting (bar.arrive); 'threads' is how many meet. */
+__device__ inline void group_arrive(int id, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 /* Set the register count of this warp group (setmaxnreg); all its warps call it. */
 template <int COUNT> __device__ inline void registers_fewer(void)
 {
@@ -170,11 +179,6 @@ __device__ inline void tile_load_at(uint32_t to, const CUtensorMap *map, int x, 
                  " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
-}
-__device__ inline void tile_load(uint32_t to, const CUtensorMap *map, int y, int z, int w,
-                                 uint32_t barrier)
-{
-    tile_load_at(to, map, 0, y, z, w, barrier);
 }
 
 /* The same for a matrix. */
@@ -207,11 +211,12 @@ __device__ inline void matrix_store(const CUtensorMap *map, int x, int y, uint32
 }
 
 /* TMA store; elements outside the tensor are not written. */
-__device__ inline void tile_store(const CUtensorMap *map, int y, int z, int w, uint32_t from)
+__device__ inline void tile_store_at(const CUtensorMap *map, int x, int y, int z, int w,
+                                     uint32_t from)
 {
     asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group"
                  " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
-                 "r"(from), "r"(0), "r"(y), "r"(z), "r"(w)
+                 "r"(from), "r"(x), "r"(y), "r"(z), "r"(w)
                  : "memory");
 }
 
@@ -234,21 +239,6 @@ __device__ inline void shared_written(void)
 }
 
 /* Products of warp groups --------------------------------------------------------------------- */
-
-/* Descriptor of a tile in shared memory with rows of 128 bytes and 128-byte swizzle. */
-__device__ inline uint64_t tile_descriptor(uint32_t address)
-{
-    constexpr uint64_t EIGHT_ROWS = 1024;
-
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)1 << 16 | (EIGHT_ROWS >> 4) << 32 |
-           (uint64_t)1 << 62;
-}
-
-/* The same tile, advanced by 'bytes'. */
-__device__ inline uint64_t tile_further(uint64_t descriptor, int bytes)
-{
-    return descriptor + (uint64_t)(bytes >> 4);
-}
 
 __device__ inline void product_begin(void)
 {
@@ -317,12 +307,52 @@ template <int COUNT> __device__ inline void settle(float (&d)[COUNT])
                    PRODUCT_32("+f", d, 96)                                                   \
                  : "l"(a), "l"(b), "r"(add))
 
-#define PRODUCT_64X64X16(types, d, a, b)                                                  \
+#define PRODUCT_64X64X16(types, how, add, d, a, b)                                        \
+    asm volatile("{\n\t"                                                                  \
+                 ".reg .pred add;\n\t"                                                    \
+                 "setp.ne.b32 add, " add ", 0;\n\t"                                       \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {"                 \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31}, %32, %33, add, 1, 1, 0, 0;\n\t"                              \
+                 "}"                                                                      \
+                 : PRODUCT_32(how, d, 0)                                                  \
+                 : "l"(a), "l"(b))
+
+#define HELD_PRODUCT_64X64X16(types, d, a, b)                                             \
     asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." types " {"                 \
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
                  "%30, %31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"                      \
                  : PRODUCT_32("+f", d, 0)                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+#define HELD_PRODUCT_64X80X16(types, d, a, b)                                             \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n80k16.f32." types " {"                 \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39}, "                    \
+                 "{%40, %41, %42, %43}, %44, 1, 1, 1, 1;"                                 \
+                 : PRODUCT_32("+f", d, 0), PRODUCT_8("+f", d, 32)                         \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+#define HELD_PRODUCT_64X96X16(types, d, a, b)                                             \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n96k16.f32." types " {"                 \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, " \
+                 "%44, %45, %46, %47}, {%48, %49, %50, %51}, %52, 1, 1, 1, 1;"            \
+                 : PRODUCT_32("+f", d, 0), PRODUCT_8("+f", d, 32), PRODUCT_8("+f", d, 40) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+
+#define HELD_PRODUCT_64X128X16(types, d, a, b)                                            \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." types " {"                \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
+                 "%30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, " \
+                 "%44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, " \
+                 "%58, %59, %60, %61, %62, %63}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"  \
+                 : PRODUCT_32("+f", d, 0), PRODUCT_32("+f", d, 32)                        \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
 /* d (64 x 128 over a warp group) = or += A (64 x 16) B (16 x 128), both K-major in shared memory.
@@ -340,6 +370,20 @@ __device__ inline void product_wide(float (&d)[64], uint64_t a, uint64_t b)
         PRODUCT_64X128X16("f16.f16", "=f", "0", d, a, b);
 }
 
+/* The same for 64 columns. */
+template <typename T, bool ADD>
+__device__ inline void product_wide(float (&d)[32], uint64_t a, uint64_t b)
+{
+    if constexpr (__is_same(T, bf16) && ADD)
+        PRODUCT_64X64X16("bf16.bf16", "+f", "1", d, a, b);
+    else if constexpr (__is_same(T, bf16))
+        PRODUCT_64X64X16("bf16.bf16", "=f", "0", d, a, b);
+    else if constexpr (ADD)
+        PRODUCT_64X64X16("f16.f16", "+f", "1", d, a, b);
+    else
+        PRODUCT_64X64X16("f16.f16", "=f", "0", d, a, b);
+}
+
 /* d (64 x 256) = or, if 'add', += A (64 x 16) B (16 x 256), B K-major. ACROSS: A has the result's
  * rows contiguous (MN-major), else it is K-major. Asynchronous. */
 template <typename T, bool ACROSS>
@@ -355,16 +399,22 @@ __device__ inline void product_widest(float (&d)[128], uint64_t a, uint64_t b, i
         PRODUCT_64X256X16("f16.f16", "0", d, a, b, add);
 }
 
-/* d (64 x 64) += A (64 x 16) B (16 x 64), A in registers, B in shared memory with the result's
- * columns contiguous. Asynchronous. */
-template <typename T>
-__device__ inline void product_held(float (&d)[32], const uint32_t (&a)[4], uint64_t b)
-{
-    if constexpr (__is_same(T, bf16))
-        PRODUCT_64X64X16("bf16.bf16", d, a, b);
-    else
-        PRODUCT_64X64X16("f16.f16", d, a, b);
-}
+/* d (64 x 64, 80, 96 or 128) += A (64 x 16) B (16 x as many), A in registers, B in shared memory
+ * with the result's columns contiguous. Asynchronous. */
+#define PRODUCT_HELD(columns, registers)                                                         \
+    template <typename T>                                                                        \
+    __device__ inline void product_held(float(&d)[registers], const uint32_t(&a)[4], uint64_t b) \
+    {                                                                                            \
+        if constexpr (__is_same(T, bf16))                                                        \
+            HELD_PRODUCT_64X##columns##X16("bf16.bf16", d, a, b);                                \
+        else                                                                                     \
+            HELD_PRODUCT_64X##columns##X16("f16.f16", d, a, b);                                  \
+    }
+PRODUCT_HELD(64, 32)
+PRODUCT_HELD(80, 40)
+PRODUCT_HELD(96, 48)
+PRODUCT_HELD(128, 64)
+#undef PRODUCT_HELD
 
 /* ldmatrix and stmatrix: four blocks of 8 x 8 elements of 16 bits; lane 8 i + r has the address of
  * row r of block i. TRANSPOSED: a row in memory is a column of the block. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the kernels of attention and its gradient.
+/* Shared by the kernels of attention and its gradient, for heads of WIDTH channels.
  *
  * A block has three warp groups of 128 threads. One warp of the first group is the producer: it
  * prefetches tiles, also for the next work item. The other groups are the consumers ("workers"):
@@ -11,26 +11,47 @@
 #define MEGATRON_HOPPER_ATTENTION_CUH
 
 #include "hopper.cuh"
-#include "hopper_attention.h"
 
 /* For other architectures the kernels are empty, and their functions are unused. */
 #pragma nv_diag_suppress 177
 
-constexpr int WIDTH = 64, TILE = 128, GROUP = 128, WORKERS = 2, GROUPS = 1 + WORKERS;
+constexpr int TILE = 128, GROUP = 128, WORKERS = 2, GROUPS = 1 + WORKERS;
 constexpr int SLICE = TILE / WORKERS; /* rows of a tile that one warp group holds */
-constexpr int LINE = WIDTH * 2, TILE_BYTES = TILE * LINE, SLICE_BYTES = SLICE * LINE;
-constexpr int STAGES = 3, PLACES = 2;
+constexpr int PLACES = 2;
 constexpr int DEPTH = 16; /* K of one wgmma instruction */
-constexpr int SCORES = SLICE * TILE / GROUP, SUMS = SLICE * WIDTH / GROUP; /* registers of a
-                                                                              thread */
+
+/* Registers of a thread for a slice of so many columns. */
+__host__ __device__ constexpr int registers_of(int columns)
+{
+    return SLICE * columns / GROUP;
+}
+
+/* Rows of a tile of queries in the gradient's second kernel: what two products and their sums take
+ * must fit into registers. */
+__host__ __device__ constexpr int passing_queries(int width)
+{
+    return width > 64 ? 64 : TILE;
+}
+
+/* Rows of a tile of keys in its first kernel: all tiles must fit into shared memory. */
+__host__ __device__ constexpr int passing_keys(int width)
+{
+    return width > 96 ? 64 : TILE;
+}
 
 /* What the gradient's second kernel needs to know about a tile of queries; the first one writes it.
  * Rows after the last query have an infinite log-sum-exp, so they contribute nothing. */
-struct row_facts {
-    float minus_lse[TILE]; /* times log2(e) */
-    float minus_delta[TILE];
-    int32_t start[TILE]; /* with documents or ends */
-    int32_t end[TILE];   /* with ends */
+template <int ROWS> struct row_facts {
+    float minus_lse[ROWS]; /* times log2(e) */
+    float minus_delta[ROWS];
+    int32_t start[ROWS]; /* with documents or ends */
+    int32_t end[ROWS];   /* with ends */
+};
+
+/* A tensor in memory: (batch, heads, positions, WIDTH). Strides in elements. */
+struct rows_in_memory {
+    const void *rows;
+    int64_t batch, head, position;
 };
 
 struct attention_arguments {
@@ -41,25 +62,13 @@ struct attention_arguments {
     const float *lse;         /* for the gradient */
     const int32_t *start;     /* or NULL: a query sees no keys before it */
     const int32_t *end;       /* or NULL: a query sees no keys from here on */
-    struct row_facts *facts;  /* (batch, heads, query_tiles) */
+    void *facts;              /* row_facts of (batch, heads, query_tiles) */
     int32_t *next;            /* work counters, one for each kernel of a run */
     float scale;
     int batch, heads, groups, queries, keys, query_tiles, key_tiles;
-    int ahead; /* query i sees keys 0 .. i + ahead */
+    int ahead;                 /* query i sees keys 0 .. i + ahead */
+    struct rows_in_memory out; /* the output, for the gradient */
 };
-
-/* Launch a kernel on 'stream'. Returns 0, or -1 on failure. */
-int launch_attention(cudaStream_t stream, cudnnDataType_t type,
-                     const struct attention_arguments &a);
-int launch_query_gradient(cudaStream_t stream, cudnnDataType_t type,
-                          const struct attention_arguments &a);
-int launch_key_gradient(cudaStream_t stream, cudnnDataType_t type,
-                        const struct attention_arguments &a);
-
-/* Does the current device have architecture-specific code for it? */
-bool has_attention(void);
-bool has_query_gradient(void);
-bool has_key_gradient(void);
 
 namespace
 {
@@ -71,7 +80,7 @@ struct piece {
 };
 
 /* Held: the tiles that stay for a work item. Passing: the tiles that it iterates over. */
-struct barriers {
+template <int STAGES> struct barriers {
     uint64_t held_full[PLACES], held_empty[PLACES];
     uint64_t passing_full[STAGES], passing_empty[STAGES];
 };
@@ -115,9 +124,7 @@ __device__ inline void turn_wait(int worker)
 }
 __device__ inline void turn_pass(int worker)
 {
-    asm volatile("bar.arrive %0, %1;" ::"r"(1 + WORKERS + (worker + 1) % WORKERS),
-                 "n"(WORKERS * GROUP)
-                 : "memory");
+    group_arrive(1 + WORKERS + (worker + 1) % WORKERS, WORKERS * GROUP);
 }
 
 /* The first worker starts. */
@@ -135,7 +142,7 @@ __device__ inline void release(const uint64_t *barrier)
 }
 
 /* Called by all threads of the block. */
-__device__ inline void init_barriers(struct barriers *b)
+template <int STAGES> __device__ inline void init_barriers(struct barriers<STAGES> *b)
 {
     if (threadIdx.x == 0) {
         for (int i = 0; i < PLACES; i++) {
@@ -177,64 +184,92 @@ __device__ inline bool take(const struct attention_arguments &a, int32_t *next, 
     return piece->sample < a.batch;
 }
 
-/* scores = A B^T, a slice of rows against a tile of rows. */
-template <typename T>
-__device__ inline void multiply_rows(float (&scores)[SCORES], uint64_t a, uint64_t b)
+/* Start to copy a tile of rows to shared memory. */
+template <int WIDTH, int ROWS>
+__device__ inline void load_tile(const uint8_t *to, const CUtensorMap *map, int row, int head,
+                                 int sample, uint32_t barrier)
+{
+    typedef tile_shape<WIDTH, ROWS> shape;
+
+#pragma unroll
+    for (int i = 0; i < shape::BLOCKS; i++)
+        tile_load_at(shared_address(to) + i * shape::BLOCK_BYTES, map, i * shape::COLUMNS, row,
+                     head, sample, barrier);
+}
+
+/* scores = A B^T, a slice of rows against a tile of ROWS rows. */
+template <typename T, int WIDTH, int ROWS>
+__device__ inline void multiply_rows(float (&scores)[registers_of(ROWS)], uint64_t a, uint64_t b)
 {
     product_wide<T, false>(scores, a, b);
 #pragma unroll
-    for (int i = 1; i < WIDTH / DEPTH; i++)
-        product_wide<T, true>(scores, tile_further(a, i * DEPTH * 2),
-                              tile_further(b, i * DEPTH * 2));
+    for (int i = DEPTH; i < WIDTH; i += DEPTH)
+        product_wide<T, true>(scores, tile_shape<WIDTH, TILE>::at_column(a, i),
+                              tile_shape<WIDTH, ROWS>::at_column(b, i));
 }
 
 /* Convert scores to the operand of a product. */
-template <typename T>
-__device__ inline void to_operand(const float (&scores)[SCORES],
-                                  uint32_t (&operand)[TILE / DEPTH][4])
+template <typename T, int ROWS>
+__device__ inline void to_operand(const float (&scores)[registers_of(ROWS)],
+                                  uint32_t (&operand)[ROWS / DEPTH][4])
 {
 #pragma unroll
-    for (int i = 0; i < TILE / DEPTH; i++)
+    for (int i = 0; i < ROWS / DEPTH; i++)
 #pragma unroll
         for (int j = 0; j < 4; j++)
             operand[i][j] = pack_two<T>(scores[8 * i + 2 * j], scores[8 * i + 2 * j + 1]);
 }
 
 /* sums += A B, scores times the rows of a tile. */
-template <typename T>
-__device__ inline void add_rows(float (&sums)[SUMS], const uint32_t (&a)[TILE / DEPTH][4],
-                                uint64_t b)
+template <typename T, int WIDTH, int ROWS>
+__device__ inline void add_rows(float (&sums)[registers_of(WIDTH)],
+                                const uint32_t (&a)[ROWS / DEPTH][4], uint64_t b)
 {
 #pragma unroll
-    for (int i = 0; i < TILE / DEPTH; i++)
-        product_held<T>(sums, a[i], tile_further(b, i * DEPTH * LINE));
+    for (int i = 0; i < ROWS / DEPTH; i++)
+        product_held<T>(sums, a[i], tile_further(b, i * DEPTH * tile_shape<WIDTH, ROWS>::LINE));
 }
 
 /* Write a slice of sums, times 'scale', to shared memory in the layout that it is stored from. */
-template <typename T>
-__device__ inline void put_slice(const float (&sums)[SUMS], float scale, uint8_t *slice)
+template <typename T, int WIDTH>
+__device__ inline void put_slice(const float (&sums)[registers_of(WIDTH)], float scale,
+                                 uint8_t *slice)
 {
+    typedef tile_shape<WIDTH, SLICE> shape;
     const int row = (int)threadIdx.x % GROUP / WARP * 16 + lane() % 16;
-    const uint32_t line = shared_address(slice) + (uint32_t)(row * LINE);
 
 #pragma unroll
-    for (int i = 0; i < SUMS / 8; i++) {
+    for (int i = 0; i < WIDTH / 16; i++) {
         const int chunk = 2 * i + lane() / 16;
         uint32_t block[4];
 
 #pragma unroll
         for (int j = 0; j < 4; j++)
             block[j] = pack_two<T>(sums[8 * i + 2 * j] * scale, sums[8 * i + 2 * j + 1] * scale);
-        store_blocks(line + (uint32_t)((chunk ^ row % 8) * 16), block);
+        store_blocks(shared_address(slice) + (uint32_t)shape::chunk_offset(row, chunk), block);
     }
+}
+
+/* Start to copy a slice from shared memory. */
+template <int WIDTH>
+__device__ inline void copy_slice(const CUtensorMap *map, int row, int head, int sample,
+                                  const uint8_t *slice)
+{
+    typedef tile_shape<WIDTH, SLICE> shape;
+
+#pragma unroll
+    for (int i = 0; i < shape::BLOCKS; i++)
+        tile_store_at(map, i * shape::COLUMNS, row, head, sample,
+                      shared_address(slice) + i * shape::BLOCK_BYTES);
 }
 
 /* Signal the end of the work: a work item without tiles. After their last item the workers multiply
  * an old tile once more and discard the result, so they are signaled for that one, too: a product
  * that is skipped for some tiles would make the compiler serialize the asynchronous products.
  * Called by one thread. */
-__device__ inline void say_end(struct barriers *b, struct piece *piece, const ring<PLACES> &held,
-                               const ring<STAGES> &passing)
+template <int STAGES>
+__device__ inline void say_end(struct barriers<STAGES> *b, struct piece *piece,
+                               const ring<PLACES> &held, const ring<STAGES> &passing)
 {
     barrier_wait(shared_address(&b->held_empty[held.at]), held.parity ^ 1);
     piece->count = 0;
@@ -260,26 +295,28 @@ __device__ inline bool slice_is_written(int worker)
 }
 
 /* Store this worker's rows of a finished work item, times 'scale', through shared memory. */
-template <typename T>
-__device__ inline void store_slice(const float (&sums)[SUMS], float scale, uint8_t *slice,
-                                   const CUtensorMap *map, const struct piece &done, int worker)
+template <typename T, int WIDTH>
+__device__ inline void store_slice(const float (&sums)[registers_of(WIDTH)], float scale,
+                                   uint8_t *slice, const CUtensorMap *map, const struct piece &done,
+                                   int worker)
 {
     wait_for_slice(worker);
-    put_slice<T>(sums, scale, slice);
+    put_slice<T, WIDTH>(sums, scale, slice);
     if (slice_is_written(worker)) {
-        tile_store(map, done.tile * TILE + worker * SLICE, done.head, done.sample,
-                   shared_address(slice));
+        copy_slice<WIDTH>(map, done.tile * TILE + worker * SLICE, done.head, done.sample, slice);
         tile_store_commit();
     }
 }
 
 /* One warp group that multiplies: its position in the work. */
-template <typename SHARED> struct worker_place {
+template <typename SHARED, int WIDTH> struct worker_place {
+    typedef tile_shape<WIDTH, TILE> held_shape;
+
     const struct attention_arguments &a;
     SHARED *const shared;
     const int worker, slice;
     ring<PLACES> held;
-    ring<STAGES> passing;
+    ring<SHARED::STAGES> passing;
     struct piece piece;
     int at; /* index of the tile within the work item */
 
@@ -301,9 +338,9 @@ template <typename SHARED> struct worker_place {
     }
 
     /* The worker's rows of a held tile. */
-    __device__ inline uint64_t rows_of(const uint8_t (&tiles)[PLACES][TILE_BYTES]) const
+    __device__ inline uint64_t rows_of(const uint8_t (&tiles)[PLACES][held_shape::BYTES]) const
     {
-        return tile_descriptor(shared_address(tiles[held.at]) + slice * LINE);
+        return held_shape::descriptor(shared_address(tiles[held.at]) + slice * held_shape::LINE);
     }
 };
 
@@ -321,46 +358,30 @@ template <typename WORKER> __device__ inline bool begin_work(WORKER *w)
     return true;
 }
 
-/* The main function of a block: the first warp group loads, the others compute. */
-template <typename WORKER, typename SHARED>
-__device__ inline void run_groups(const struct attention_arguments &a,
-                                  void (*load)(const struct attention_arguments &, SHARED *))
+/* The main function of a block, with 'memory' of its own: the first warp group loads, the others
+ * compute. */
+template <typename WORKER>
+__device__ inline void run_groups(const struct attention_arguments &a, uint8_t *memory)
 {
-    extern __shared__ __align__(1024) uint8_t memory[];
-    SHARED *shared = reinterpret_cast<SHARED *>(memory);
+    typename WORKER::shared_memory *shared =
+        reinterpret_cast<typename WORKER::shared_memory *>(memory);
     const int group = threadIdx.x / GROUP;
 
     init_barriers(&shared->barriers);
     if (group == 0) {
         registers_fewer<LOADER_REGISTERS>();
         if (threadIdx.x < WARP)
-            load(a, shared);
+            shared->load(a);
     } else {
         registers_more<WORKER_REGISTERS>();
         WORKER(a, shared, group - 1).work();
     }
 }
 
-inline bool has_code(void (*kernel)(struct attention_arguments))
-{
-    return has_hopper_code((const void *)kernel, GROUPS,
-                           LOADER_REGISTERS + WORKERS * WORKER_REGISTERS);
-}
-
-/* Launch one block of 'kernel' per multiprocessor. Returns 0, or -1 on failure. */
-template <typename SHARED>
-int launch(cudaStream_t stream, void (*kernel)(struct attention_arguments),
-           const struct attention_arguments &a)
-{
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(SHARED)))
-        return -1;
-    kernel<<<(unsigned)processor_count(), GROUPS * GROUP, sizeof(SHARED), stream>>>(a);
-    return cudaPeekAtLastError() ? -1 : 0;
-}
-
 /* A tile of queries against keys --------------------------------------------------------------- */
 
-/* The tiles of keys that a tile of queries sees. */
+/* The tiles of ROWS keys that a tile of queries sees. */
+template <int ROWS>
 __device__ inline void find_keys(const struct attention_arguments &a, struct piece *piece)
 {
     const int first = piece->tile * TILE, last = min(first + TILE, a.queries) - 1;
@@ -377,18 +398,18 @@ __device__ inline void find_keys(const struct attention_arguments &a, struct pie
             end = max(end, a.end[sample + i]);
         end = min(__reduce_max_sync(~0u, end), a.keys);
     }
-    piece->first = start / TILE;
+    piece->first = start / ROWS;
     /* At least one: none would mean the end of work. */
-    piece->count = max(min(last + a.ahead, end - 1) / TILE - piece->first + 1, 1);
+    piece->count = max(min(last + a.ahead, end - 1) / ROWS - piece->first + 1, 1);
 }
 
-/* Load the tiles of queries that SHARED holds, and the keys and values they see. Called by one
- * warp. */
-template <typename SHARED>
+/* Load the tiles of queries that SHARED holds, and the keys and values they see, ROWS at a time.
+ * Called by one warp. */
+template <int WIDTH, int ROWS, typename SHARED>
 __device__ inline void load_along_keys(const struct attention_arguments &a, SHARED *shared)
 {
     ring<PLACES> held;
-    ring<STAGES> passing;
+    ring<SHARED::STAGES> passing;
 
     for (;; held.step()) {
         struct piece piece;
@@ -399,7 +420,7 @@ __device__ inline void load_along_keys(const struct attention_arguments &a, SHAR
             return;
         }
         piece.tile = a.query_tiles - 1 - piece.tile;
-        find_keys(a, &piece);
+        find_keys<ROWS>(a, &piece);
         if (lane() != 0)
             continue;
         barrier_wait(shared_address(&shared->barriers.held_empty[held.at]), held.parity ^ 1);
@@ -407,13 +428,13 @@ __device__ inline void load_along_keys(const struct attention_arguments &a, SHAR
         shared->load_held(a, piece, held.at);
         for (int i = 0; i < piece.count; i++, passing.step()) {
             const uint32_t loaded = shared_address(&shared->barriers.passing_full[passing.at]);
-            const int key = (piece.first + i) * TILE, head = piece.head / (a.heads / a.groups);
+            const int key = (piece.first + i) * ROWS, head = piece.head / (a.heads / a.groups);
 
             barrier_wait(shared_address(&shared->barriers.passing_empty[passing.at]),
                          passing.parity ^ 1);
-            barrier_arrive_expect(loaded, 2 * TILE_BYTES);
-            tile_load(shared_address(shared->k[passing.at]), &a.k, key, head, piece.sample, loaded);
-            tile_load(shared_address(shared->v[passing.at]), &a.v, key, head, piece.sample, loaded);
+            barrier_arrive_expect(loaded, 2 * tile_shape<WIDTH, ROWS>::BYTES);
+            load_tile<WIDTH, ROWS>(shared->k[passing.at], &a.k, key, head, piece.sample, loaded);
+            load_tile<WIDTH, ROWS>(shared->v[passing.at], &a.v, key, head, piece.sample, loaded);
         }
     }
 }
@@ -447,23 +468,24 @@ __device__ inline struct sight common_sight(const struct sight (&sight)[2])
 }
 
 /* Mask the keys that a row does not see in the tile of keys starting at 'key'. */
-__device__ inline void hide_keys(float (&scores)[SCORES], const struct sight (&sight)[2],
+template <int COUNT>
+__device__ inline void hide_keys(float (&scores)[COUNT], const struct sight (&sight)[2],
                                  const struct sight &common, int key)
 {
     const int column = key + first_column();
 
-    if (key + TILE - 1 > common.last) {
+    if (key + COUNT * GROUP / SLICE - 1 > common.last) {
         const int to[2] = {sight[0].last - column, sight[1].last - column};
 
 #pragma unroll
-        for (int i = 0; i < SCORES; i++)
+        for (int i = 0; i < COUNT; i++)
             scores[i] = i / 4 * 8 + i % 2 <= to[i / 2 % 2] ? scores[i] : -INFINITY;
     }
     if (key < common.first) {
         const int from[2] = {sight[0].first - column, sight[1].first - column};
 
 #pragma unroll
-        for (int i = 0; i < SCORES; i++)
+        for (int i = 0; i < COUNT; i++)
             scores[i] = i / 4 * 8 + i % 2 >= from[i / 2 % 2] ? scores[i] : -INFINITY;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention and its gradient by our own kernels: Hopper, head size 64, 16-bit elements, no dropout.
- * Deterministic. */
+/* Attention and its gradient by our own kernels: Hopper, head sizes 64, 80 and 96, and 128 with
+ * documents or ends, 16-bit elements, no dropout. Deterministic. */
 #ifndef MEGATRON_HOPPER_ATTENTION_H
 #define MEGATRON_HOPPER_ATTENTION_H
 
@@ -14,12 +14,10 @@
 extern "C" {
 #endif
 
-/* Increment with every change of their speed or their bits: choices made with another version are
- * repeated. */
-enum { HOPPER_ATTENTION_VERSION = 2 };
-
-/* Does the current device support this shape, forward and backward? */
-int hopper_attention_fits(const struct flash_shape *shape);
+/* The version of the kernels for this shape, forward and backward; 0: the current device does not
+ * support it. Increment it with every change of their speed or their bits: choices made with
+ * another version are repeated. */
+int hopper_attention_version(const struct flash_shape *shape);
 
 /* Bytes of workspace for a run, forward or of the gradient. */
 size_t hopper_attention_workspace(const struct flash_shape *shape, int backward);

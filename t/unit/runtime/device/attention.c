@@ -439,6 +439,11 @@ void wide_attention_cases(void)
     test_attention(1, 128, 256, 2, 2, 80, 1, 1, 0);
     test_attention(1, 128, 128, 2, 1, 96, 1, 0, 0);
     test_attention(1, 100, 100, 2, 2, 96, 0, 0, 0);
+    /* Tiles, as for head size 64: ends of rows, documents, shared keys. */
+    test_attention(2, 257, 257, 2, 2, 80, 1, 1, 0);
+    test_attention(1, 190, 385, 3, 1, 80, 1, 0, 0);
+    test_attention(2, 300, 300, 3, 1, 96, 1, 1, 0);
+    test_attention(1, 70, 200, 2, 2, 96, 0, 0, 0);
     test_attention(1, 130, 130, 2, 1, 256, 1, 0, 0);
     test_attention(1, 128, 128, 2, 2, 256, 1, 1, 0);
 }

@@ -23,10 +23,10 @@ void fake_yield(void)
     swapcontext(&current->context, &scheduler);
 }
 
-/* Where an element of a line of 128 or 64 bytes is: the 16-byte parts of lines are permuted. */
+/* Where an element of a line of 128, 64 or 32 bytes is: the 16-byte parts of lines are permuted. */
 static uint32_t swizzled(uint32_t address, int line)
 {
-    return address ^ (address >> 3 & (line == 128 ? 0x70 : 0x30));
+    return address ^ (address >> 3 & (uint32_t)(line - 16));
 }
 
 static void copy_element(const CUtensorMap *map, const int *at, const int *in_box, uint8_t *shared,
@@ -66,42 +66,61 @@ void fake_copy(const CUtensorMap *map, const int *at, uint8_t *shared, uint32_t 
 
 static void complete(const fake_load &load)
 {
-    int64_t bytes = 2;
+    int64_t bytes = load.map ? 2 : load.bytes;
 
-    for (int i = 0; i < load.map->rank; i++)
+    for (int i = 0; load.map && i < load.map->rank; i++)
         bytes *= load.map->box[i];
     for (int b = 0; b < 2; b++)
         if (load.blocks >> b & 1) {
-            fake_copy(load.map, load.at, cluster.blocks[b].shared, load.to, false);
+            if (load.map)
+                fake_copy(load.map, load.at, cluster.blocks[b].shared, load.to, false);
+            else
+                memcpy(cluster.blocks[b].shared + load.to, load.from, (size_t)load.bytes);
             fake_arrive(b, load.barrier, 0, -bytes);
         }
 }
 
-static float element(uint32_t address)
+/* The fields of a tile's descriptor. */
+struct described {
+    uint32_t start, next, eight_lines, line;
+};
+
+static described describe(uint64_t descriptor)
 {
+    const uint32_t swizzle = (uint32_t)(descriptor >> 62);
+
+    return {(uint32_t)(descriptor & 0x3fff) << 4, (uint32_t)(descriptor >> 16 & 0x3fff) << 4,
+            (uint32_t)(descriptor >> 32 & 0x3fff) << 4, 256u >> swizzle};
+}
+
+/* Element (row or column of the result, K) of an operand. Across: the former are contiguous. */
+static float element(const described &t, uint32_t at, uint32_t k, bool across)
+{
+    const uint32_t columns = t.line / 2;
+    const uint32_t address = across ? t.start + at / columns * t.next + k / 8 * t.eight_lines +
+                                          k % 8 * t.line + at % columns * 2
+                                    : t.start + at / 8 * t.eight_lines + at % 8 * t.line + k * 2;
     bf16 e;
 
-    memcpy(&e, fake_own().shared + swizzled(address, 128), sizeof(e));
+    memcpy(&e, fake_own().shared + swizzled(address, (int)t.line), sizeof(e));
     return to_float(e);
 }
 
 void fake_multiply(const fake_product &p)
 {
     const uint32_t lane = (uint32_t)threadIdx.x % WARP, warp = (uint32_t)threadIdx.x % 128 / WARP;
-    const uint32_t a = (uint32_t)p.a << 4, b = (uint32_t)p.b << 4;
+    const described a = describe(p.a), b = describe(p.b);
     float rows[2][16], column[16];
 
     for (uint32_t i = 0; i < 2; i++)
-        for (uint32_t k = 0; k < 16; k++) {
-            const uint32_t m = warp * 16 + lane / 4 + 8 * i;
-
-            rows[i][k] = element(p.across ? a + k * 128 + m * 2 : a + m * 128 + k * 2);
-        }
-    for (uint32_t i = 0; i < 64; i++) {
+        for (uint32_t k = 0; k < 16; k++)
+            rows[i][k] =
+                p.held ? p.rows[i][k] : element(a, warp * 16 + lane / 4 + 8 * i, k, p.a_across);
+    for (uint32_t i = 0; i < (uint32_t)p.columns / 4; i++) {
         const uint32_t n = i / 2 * 8 + lane % 4 * 2 + i % 2;
 
         for (uint32_t k = 0; k < 16; k++)
-            column[k] = element(b + n * 128 + k * 2);
+            column[k] = element(b, n, k, p.b_across);
         for (uint32_t j = 0; j < 2; j++) {
             float &sum = p.d[i / 2 * 4 + 2 * j + i % 2];
 
@@ -113,7 +132,7 @@ void fake_multiply(const fake_product &p)
     }
 }
 
-void fake_blocks(uint32_t address, uint32_t *words, int count, bool store)
+void fake_blocks(uint32_t address, uint32_t *words, int count, bool store, bool transposed)
 {
     const int lane = threadIdx.x % WARP;
     fake_warp &warp = fake_own_warp();
@@ -122,7 +141,9 @@ void fake_blocks(uint32_t address, uint32_t *words, int count, bool store)
     fake_warp_sync();
     for (int b = 0; b < count; b++)
         for (int i = 0; i < 2; i++) {
-            const uint32_t at = warp.address[8 * b + lane % 4 * 2 + i] + (uint32_t)lane / 4 * 2;
+            const int row = lane / 4, column = lane % 4 * 2 + i;
+            const uint32_t at = transposed ? warp.address[8 * b + column] + (uint32_t)row * 2
+                                           : warp.address[8 * b + row] + (uint32_t)column * 2;
             uint16_t half = (uint16_t)(words[b] >> 16 * i);
 
             if (store) {

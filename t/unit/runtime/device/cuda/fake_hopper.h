@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,9 @@
 #define __device__
 #define __host__
 
+#include "hopper_tile.cuh"
+
+using std::max;
 using std::min;
 
 constexpr int WARP = 32, BLOCK_THREADS = 384, CLUSTER_THREADS = 2 * BLOCK_THREADS;
@@ -36,6 +40,14 @@ struct bf16 {
 
 struct float2 {
     float x, y;
+};
+
+struct int2 {
+    int32_t x, y;
+};
+
+struct int4 {
+    int32_t x, y, z, w;
 };
 
 static inline float to_float(bf16 x)
@@ -63,6 +75,24 @@ template <typename T> float2 unpack_two(uint32_t two)
 template <typename T> uint32_t pack_two(float a, float b)
 {
     return to_bf16(a).bits | (uint32_t)to_bf16(b).bits << 16;
+}
+
+/* From common.cuh. */
+constexpr int VECTOR = 8;
+constexpr float LOG2_E = 1.4426950408889634f;
+
+template <typename T> struct packed {
+    T element[VECTOR];
+
+    T get(int i) const
+    {
+        return element[i];
+    }
+};
+
+static inline float power_of_two(float x)
+{
+    return exp2f(x);
 }
 
 /* The functions of gelu.cuh, in another form. */
@@ -100,6 +130,7 @@ static inline float fake_divide(float a, float b)
 }
 #define __fdividef fake_divide
 #define __expf     expf
+#define __logf     logf
 
 /* The machine -------------------------------------------------------------------------------- */
 
@@ -112,11 +143,14 @@ struct CUtensorMap {
     int box[4], swizzle;
 };
 
+/* A tile, or 'bytes' without a map. */
 struct fake_load {
     const CUtensorMap *map;
     int at[4];
     uint32_t to, barrier;
     int blocks;
+    const void *from;
+    int bytes;
 };
 
 struct fake_store {
@@ -125,10 +159,14 @@ struct fake_store {
     uint32_t from;
 };
 
+/* A product of 64 rows, so many columns and a depth of 16. A is in shared memory, or this thread's
+ * two rows of it are 'rows'. Across: rows of A, or columns of B, are contiguous. */
 struct fake_product {
     float *d;
+    int columns;
     uint64_t a, b;
-    bool add, across;
+    bool add, held, a_across, b_across;
+    float rows[2][16];
 };
 
 struct fake_index {
@@ -163,6 +201,7 @@ struct fake_warp {
     meeting meet;
     uint32_t address[WARP], words[WARP][4];
     float number[WARP];
+    int whole[WARP];
 };
 
 struct fake_block {
@@ -218,15 +257,20 @@ static inline void fake_wrong(const char *what)
         fake_yield();
 }
 
+static inline void fake_join(meeting &m, int count)
+{
+    cluster.progress++;
+    if (++m.present == count) {
+        m.present = 0;
+        m.number++;
+    }
+}
+
 static inline void fake_meet(meeting &m, int count)
 {
     const uint32_t number = m.number;
 
-    if (++m.present == count) {
-        m.present = 0;
-        m.number++;
-        cluster.progress++;
-    }
+    fake_join(m, count);
     while (m.number == number)
         fake_yield();
 }
@@ -267,6 +311,11 @@ static inline void barrier_arrive_expect(uint32_t barrier, int bytes)
     fake_arrive(current->block, barrier, 1, bytes);
 }
 
+static inline void barrier_arrive(uint32_t barrier)
+{
+    fake_arrive(current->block, barrier, 1, 0);
+}
+
 static inline void barrier_arrive_at(uint32_t barrier, uint32_t rank)
 {
     fake_arrive((int)rank, barrier, 1, 0);
@@ -293,6 +342,16 @@ static inline void group_sync(int id, int threads)
     fake_meet(fake_own().groups[id], threads);
 }
 
+static inline void __syncthreads(void)
+{
+    group_sync(0, BLOCK_THREADS);
+}
+
+static inline void group_arrive(int id, int threads)
+{
+    fake_join(fake_own().groups[id], threads);
+}
+
 template <int COUNT> void registers_fewer(void)
 {
 }
@@ -305,7 +364,7 @@ template <int COUNT> void registers_more(void)
 static inline void matrix_load_shared(uint32_t to, const CUtensorMap *map, int x, int y,
                                       uint32_t barrier, int blocks)
 {
-    cluster.loads.push_back({map, {x, y, 0, 0}, to, barrier, blocks});
+    cluster.loads.push_back({map, {x, y, 0, 0}, to, barrier, blocks, NULL, 0});
 }
 
 static inline void matrix_load(uint32_t to, const CUtensorMap *map, int x, int y, uint32_t barrier)
@@ -316,12 +375,22 @@ static inline void matrix_load(uint32_t to, const CUtensorMap *map, int x, int y
 static inline void tile_load_at(uint32_t to, const CUtensorMap *map, int x, int y, int z, int w,
                                 uint32_t barrier)
 {
-    cluster.loads.push_back({map, {x, y, z, w}, to, barrier, 1 << current->block});
+    cluster.loads.push_back({map, {x, y, z, w}, to, barrier, 1 << current->block, NULL, 0});
+}
+
+static inline void bytes_load(uint32_t to, const void *from, int bytes, uint32_t barrier)
+{
+    cluster.loads.push_back({NULL, {}, to, barrier, 1 << current->block, from, bytes});
 }
 
 static inline void matrix_store(const CUtensorMap *map, int x, int y, uint32_t from)
 {
     current->stores.push_back({map, {x, y, 0, 0}, from});
+}
+
+static inline void tile_store_at(const CUtensorMap *map, int x, int y, int z, int w, uint32_t from)
+{
+    current->stores.push_back({map, {x, y, z, w}, from});
 }
 
 static inline void tile_store_commit(void)
@@ -345,16 +414,6 @@ static inline void shared_written(void)
 
 /* Products ------------------------------------------------------------------------------------ */
 
-static inline uint64_t tile_descriptor(uint32_t address)
-{
-    return address >> 4;
-}
-
-static inline uint64_t tile_further(uint64_t descriptor, int bytes)
-{
-    return descriptor + (uint64_t)(bytes >> 4);
-}
-
 static inline void product_begin(void)
 {
     current->fenced = true;
@@ -367,15 +426,30 @@ static inline void product_commit(void)
     current->fenced = false;
 }
 
-template <typename T, bool ACROSS>
-void product_widest(float (&d)[128], uint64_t a, uint64_t b, int add)
+static inline void fake_begin(const fake_product &product)
 {
     if (!current->fenced)
         fake_wrong("a product without fence");
-    current->products.push_back({d, a, b, add != 0, ACROSS});
+    current->products.push_back(product);
 }
 
-/* Compute this thread's part of a product of 64 x 256 x 16. */
+template <typename T, bool ACROSS>
+void product_widest(float (&d)[128], uint64_t a, uint64_t b, int add)
+{
+    fake_begin({d, 256, a, b, add != 0, false, ACROSS, false, {}});
+}
+
+template <typename T, bool ADD, int COUNT>
+void product_wide(float (&d)[COUNT], uint64_t a, uint64_t b)
+{
+    fake_begin({d, 2 * COUNT, a, b, ADD, false, false, false, {}});
+}
+
+/* The four threads of a row have its elements of A. */
+template <typename T, int COUNT>
+void product_held(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b);
+
+/* Compute this thread's part of a product. */
 void fake_multiply(const fake_product &product);
 
 template <int PENDING> void product_wait(void)
@@ -387,9 +461,19 @@ template <int PENDING> void product_wait(void)
     }
 }
 
-template <int COUNT> void settle(float (&)[COUNT])
+static inline bool fake_computes(const std::vector<fake_product> &products, const float *d)
 {
-    if (!current->product_groups.empty() || !current->products.empty())
+    return std::any_of(products.begin(), products.end(),
+                       [d](const fake_product &p) { return p.d == d; });
+}
+
+template <int COUNT> void settle(float (&d)[COUNT])
+{
+    bool pending = fake_computes(current->products, d);
+
+    for (const std::vector<fake_product> &group : current->product_groups)
+        pending = pending || fake_computes(group, d);
+    if (pending)
         fake_wrong("a product is used before it has completed");
 }
 
@@ -400,28 +484,47 @@ static inline void fake_warp_sync(void)
     fake_meet(fake_own_warp().meet, WARP);
 }
 
-/* Load or store 'count' blocks of 8 x 8 elements, each transposed. */
-void fake_blocks(uint32_t address, uint32_t *words, int count, bool store);
+template <typename T, int COUNT>
+void product_held(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b)
+{
+    const int lane = threadIdx.x % WARP;
+    fake_product product = {d, 2 * COUNT, 0, b, true, true, false, true, {}};
+    fake_warp &warp = fake_own_warp();
+
+    memcpy(warp.words[lane], a, sizeof(warp.words[lane]));
+    fake_warp_sync();
+    for (int k = 0; k < 16; k += 2)
+        for (int r = 0; r < 2; r++) {
+            const float2 two = unpack_two<T>(warp.words[lane / 4 * 4 + k % 8 / 2][k / 8 * 2 + r]);
+
+            product.rows[r][k] = two.x;
+            product.rows[r][k + 1] = two.y;
+        }
+    fake_warp_sync();
+    fake_begin(product);
+}
+
+/* Load or store 'count' blocks of 8 x 8 elements; transposed: a row in memory is a column of the
+ * block. */
+void fake_blocks(uint32_t address, uint32_t *words, int count, bool store, bool transposed);
 
 template <bool TRANSPOSED> void load_blocks(uint32_t address, uint32_t (&block)[4])
 {
-    static_assert(TRANSPOSED, "as the kernels have it");
-    fake_blocks(address, block, 4, false);
+    fake_blocks(address, block, 4, false, TRANSPOSED);
 }
 
-template <bool TRANSPOSED> void store_blocks(uint32_t address, const uint32_t (&block)[4])
+template <bool TRANSPOSED = false> void store_blocks(uint32_t address, const uint32_t (&block)[4])
 {
     uint32_t words[4] = {block[0], block[1], block[2], block[3]};
 
-    static_assert(TRANSPOSED, "as the kernels have it");
-    fake_blocks(address, words, 4, true);
+    fake_blocks(address, words, 4, true, TRANSPOSED);
 }
 
 static inline void store_two_blocks(uint32_t address, const uint32_t (&block)[2])
 {
     uint32_t words[2] = {block[0], block[1]};
 
-    fake_blocks(address, words, 2, true);
+    fake_blocks(address, words, 2, true, true);
 }
 
 static inline float fake_exchange(float number, int distance)
@@ -436,5 +539,32 @@ static inline float fake_exchange(float number, int distance)
     return other;
 }
 #define __shfl_xor_sync(mask, number, distance) fake_exchange(number, distance)
+
+/* What 'choose' makes of the numbers of a warp. */
+template <typename CHOOSE> int fake_agree(int number, CHOOSE choose)
+{
+    fake_warp &warp = fake_own_warp();
+    int result;
+
+    warp.whole[threadIdx.x % WARP] = number;
+    fake_warp_sync();
+    result = choose(warp.whole);
+    fake_warp_sync();
+    return result;
+}
+#define __shfl_sync(mask, number, lane) \
+    fake_agree(number, [](const int *numbers) { return numbers[lane]; })
+#define __reduce_min_sync(mask, number) \
+    fake_agree(number, [](const int *n) { return *std::min_element(n, n + WARP); })
+#define __reduce_max_sync(mask, number) \
+    fake_agree(number, [](const int *n) { return *std::max_element(n, n + WARP); })
+
+static inline int atomicAdd(int32_t *at, int number)
+{
+    const int before = *at;
+
+    *at += number;
+    return before;
+}
 
 #endif
