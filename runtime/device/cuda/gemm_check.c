@@ -2,11 +2,10 @@
 /* Check the result of an algorithm that the library did not offer. */
 #include "gemm_private.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "clock.h"
-#include "kernels.h"
+#include "compare.h"
 
 /* Relative to the norm. Rounding causes 1e-5, one wrong tile of 128 x 256 causes 1e-2 in all but
  * the largest products. */
@@ -14,15 +13,8 @@ static const double TOLERANCE = 1e-3;
 
 enum { MOST_OUTPUTS = 2 };
 
-/* The outputs of a product. */
-struct output {
-    void *data;
-    enum device_type type;
-    int64_t count;
-};
-
 struct fingerprints {
-    double numbers[MOST_OUTPUTS][FINGERPRINT];
+    struct fingerprint of[MOST_OUTPUTS];
 };
 
 static int outputs_of(const struct gemm_shape *s, const struct gemm_operands *o,
@@ -50,7 +42,6 @@ static int take_fingerprints(struct gemm *gemm, const struct gemm_operands *oper
     struct gemm_context *context = gemm->context;
     struct output outputs[MOST_OUTPUTS];
     int count = outputs_of(&gemm->shape, operands, outputs);
-    double *numbers = context->workspace; /* after the product has used it */
     cudaError_t status = cudaSuccess;
 
     memset(fingerprints, 0, sizeof(*fingerprints));
@@ -60,28 +51,17 @@ static int take_fingerprints(struct gemm *gemm, const struct gemm_operands *oper
                             (size_t)outputs[i].count * type_size(outputs[i].type), context->stream);
     if (status || gemm_launch(gemm, context->stream, operands, algorithm, 0, context->workspace))
         return -1;
-    for (int i = 0; i < count && !status; i++) {
-        kernel_fingerprint(context->stream, outputs[i].type, outputs[i].count, outputs[i].data,
-                           numbers, numbers + FINGERPRINT);
-        status =
-            cudaMemcpyAsync(fingerprints->numbers[i], numbers, sizeof(fingerprints->numbers[i]),
-                            cudaMemcpyDeviceToHost, context->stream);
-    }
-    return status || cudaGetLastError() || cudaStreamSynchronize(context->stream) ? -1 : 0;
+    for (int i = 0; i < count; i++)
+        if (fingerprint_take(context, &outputs[i], &fingerprints->of[i]) < 0)
+            return -1;
+    return 0;
 }
 
-/* False if either contains NaN or infinity. */
 static int agree(const struct fingerprints *a, const struct fingerprints *b)
 {
-    for (int i = 0; i < MOST_OUTPUTS; i++) {
-        const double *x = a->numbers[i], *y = b->numbers[i], squares = x[FINGERPRINT - 1];
-
-        for (int k = 0; k < FINGERPRINT - 1; k++)
-            if (!(fabs(x[k] - y[k]) <= TOLERANCE * sqrt(squares)))
-                return 0;
-        if (!(fabs(squares - y[FINGERPRINT - 1]) <= TOLERANCE * squares))
+    for (int i = 0; i < MOST_OUTPUTS; i++)
+        if (!fingerprints_agree(&a->of[i], &b->of[i], TOLERANCE))
             return 0;
-    }
     return 1;
 }
 
