@@ -22,8 +22,9 @@ struct fingerprint {
 int fingerprint_take(struct gemm_context *context, const struct output *output,
                      struct fingerprint *fingerprint);
 
-/* Do they differ by at most 'tolerance', relative to the norm? False if either contains NaN or
- * infinity. */
-int fingerprints_agree(const struct fingerprint *a, const struct fingerprint *b, double tolerance);
+/* Does 'got' differ from 'expected' by at most 'tolerance', relative to the norm of 'expected'?
+ * False if either contains NaN or infinity. */
+int fingerprints_agree(const struct fingerprint *expected, const struct fingerprint *got,
+                       double tolerance);
 
 #endif

@@ -271,22 +271,22 @@ struct key_worker : worker_place<struct keys_shared<WIDTH>, WIDTH> {
 
     __device__ inline void store(const struct piece &done)
     {
-        const int key = done.tile * TILE + slice;
+        [[maybe_unused]] const int key = done.tile * TILE + slice;
         uint8_t *first = shared->results[0][worker];
         uint8_t *last = shared->results[shared_memory::RESULTS - 1][worker];
 
         if constexpr (shared_memory::RESULTS == 1) {
             store_slice<T, WIDTH>(dk, a.scale, first, &a.dk, done, worker);
             store_slice<T, WIDTH>(dv, 1, last, &a.dv, done, worker);
-            return;
-        }
-        wait_for_slice(worker);
-        put_slice<T, WIDTH>(dk, a.scale, first);
-        put_slice<T, WIDTH>(dv, 1, last);
-        if (slice_is_written(worker)) {
-            copy_slice<WIDTH>(&a.dk, key, done.head, done.sample, first);
-            copy_slice<WIDTH>(&a.dv, key, done.head, done.sample, last);
-            tile_store_commit();
+        } else {
+            wait_for_slice(worker);
+            put_slice<T, WIDTH>(dk, a.scale, first);
+            put_slice<T, WIDTH>(dv, 1, last);
+            if (slice_is_written(worker)) {
+                copy_slice<WIDTH>(&a.dk, key, done.head, done.sample, first);
+                copy_slice<WIDTH>(&a.dv, key, done.head, done.sample, last);
+                tile_store_commit();
+            }
         }
     }
 

@@ -100,7 +100,8 @@ void kernel_fill(cudaStream_t stream, const struct fill_shape *shape,
 /* Is there code for this GPU? cudaSuccess, or the runtime's error from loading a kernel. */
 cudaError_t kernel_check(void);
 
-/* Random 16-bit or fp32 numbers around 0, for timing on data with a realistic power draw. */
+/* Random 16-bit or fp32 numbers around 0, for timing on data with a realistic power draw, and
+ * for checks. */
 void kernel_noise(cudaStream_t stream, enum device_type type, int64_t count, void *out);
 
 /* Compute the fingerprint of 'x' (at least one element) in 'out', FINGERPRINT numbers: sums of its

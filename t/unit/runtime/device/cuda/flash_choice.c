@@ -7,6 +7,7 @@
 #include "hopper_attention.h"
 #include "tap.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ void flash_destroy(struct flash *flash)
 
 size_t flash_workspace(const struct flash *flash)
 {
-    return flash->number == 1 ? 256 : 512;
+    return flash->number == FLASH_OURS ? 128 : flash->number == 1 ? 256 : 512;
 }
 
 static int run(const struct flash *flash)
@@ -187,24 +188,29 @@ static const struct {
     {"ours is, and agrees", {2, 3, 1}, {1, 1.001, 1.002}, 1, 0, 0, FLASH_OURS},
     {"ours is wrong", {2, 3, 1}, {1, 1.001, 1.2}, 1, 0, 0, 0},
     {"ours is NaN", {3, 2, 1}, {1, 1.001, NAN}, 1, 0, 0, 1},
+    {"ours is infinite", {3, 2, 1}, {1, 1.001, INFINITY}, 1, 0, 0, 1},
+    {"cuDNN's is infinite", {3, 2, 1}, {INFINITY, INFINITY, INFINITY}, 1, 0, 0, 1},
     {"ours is slower and wrong", {2, 3, 2.5}, {1, 1.001, 2}, 1, 0, 0, 0},
     {"ours alone", {0, 0, 1}, {1, 1.001, 1.002}, 1, 0, 0, FLASH_OURS},
     {"cuDNN's alone", {1, 0, 0}, {1, 1.001, 1.002}, 1, 0, 0, 0},
     {"ours does not support it", {2, 3, 1}, {1, 1.001, 1.002}, 0, 0, 0, 0},
     {"nothing is timed", {2, 3, 4}, {1, 1.001, 1.002}, 2, 1, 0, FLASH_OURS},
-    {"no memory: the smallest workspace", {2, 3, 1}, {1, 1.001, 1.002}, 1, 0, 1, 1},
+    {"no memory: the smallest workspace", {2, 3, 1}, {1, 1.001, 1.002}, 2, 0, 1, FLASH_OURS},
+    {"no memory for a comparison", {2, 3, 1}, {1, 1.001, 1.002}, 1, 0, 1, 1},
+    {"no memory, ours alone", {0, 0, 1}, {1, 1.001, 1.002}, 1, 0, 1, FLASH_OURS},
     {"none", {0, 0, 0}, {1, 1.001, 1.002}, 1, 0, 0, -1},
 };
 
 static void test_row(size_t i, int backward)
 {
-    struct flash_strides strides = {4 * 64 * 128, 64, 4 * 64};
+    struct flash_strides strides = {4 * 96 * 128, 96, 4 * 96};
     struct flash_shape shape = {.batch = 2,
                                 .heads = 4,
                                 .groups = 4,
                                 .queries = 128,
                                 .keys = 128,
-                                .width = 64,
+                                .width = rows[i].version == 2 ? 64 : 96,
+                                .documents = 1,
                                 .q = strides,
                                 .k = strides,
                                 .v = strides,

@@ -3,10 +3,10 @@
  * fake_hopper.h. */
 #include "fake_hopper.h"
 
+#include "comparison.h"
 #include "hopper_attention_forward.cuh"
 #include "hopper_attention_keys.cuh"
 #include "hopper_attention_queries.cuh"
-#include "tap.h"
 
 static struct attention_arguments arguments;
 
@@ -138,24 +138,6 @@ struct data {
     double lse_error = 0;
 };
 
-/* The largest difference and the largest value. */
-struct comparison {
-    double difference = 0, size = 0;
-
-    /* NaN is the largest difference. */
-    void add(double got, double expected)
-    {
-        if (!std::isnan(difference) && !(fabs(got - expected) <= difference))
-            difference = fabs(got - expected);
-        size = fmax(size, fabs(expected));
-    }
-
-    void report(const char *name) const
-    {
-        ok(difference <= 0.015 * size, "  %s differs by %.1g of %.1g", name, difference, size);
-    }
-};
-
 /* The tensors of a kernel, which copies them in tiles of so many rows. */
 template <int WIDTH> static void describe(struct data *d, int o_rows, int query_rows, int key_rows)
 {
@@ -214,7 +196,7 @@ template <int WIDTH> static void test_forward(const struct problem *p)
                         sum += w[j] * d.v.at(b, j, h / (p->heads / p->groups), column);
                     c.add(d.o.at(b, i, h, column), sum);
                 }
-    c.report("the output");
+    c.report("the output", 0.015);
     ok(d.lse_error < 1e-3, "  its log-sum-exp differs by %.1g", d.lse_error);
     ok(d.o.is_intact(), "  nothing is written after a sample");
 }
@@ -273,9 +255,9 @@ template <int WIDTH> static void test_gradient(const struct problem *p)
             dk.add(to_float(d.dk.e[at]), dk_sums[sum]);
             dv.add(to_float(d.dv.e[at]), dv_sums[sum]);
         }
-    dq.report("dQ");
-    dk.report("dK");
-    dv.report("dV");
+    dq.report("dQ", 0.015);
+    dk.report("dK", 0.015);
+    dv.report("dV", 0.015);
     ok(d.dq.is_intact() && d.dk.is_intact() && d.dv.is_intact(),
        "  nothing is written after a sample");
 }

@@ -3,8 +3,8 @@
 #include "fake_hopper.h"
 #include "operation.h"
 
+#include "comparison.h"
 #include "hopper_linear.cuh"
-#include "tap.h"
 
 static struct linear_arguments arguments;
 
@@ -64,24 +64,6 @@ static double slope(enum activation activation, double x)
     return (activated(activation, x + 1e-5) - activated(activation, x - 1e-5)) / 2e-5;
 }
 
-/* The largest difference and the largest value. */
-struct comparison {
-    double difference = 0, size = 0;
-
-    /* NaN is the largest difference. */
-    void add(double got, double expected)
-    {
-        if (!std::isnan(difference) && !(fabs(got - expected) <= difference))
-            difference = fabs(got - expected);
-        size = fmax(size, fabs(expected));
-    }
-
-    void report(const char *name) const
-    {
-        ok(difference <= 0.012 * size, "  %s differs by %.1g of %.1g", name, difference, size);
-    }
-};
-
 static double product(const matrix &x, int64_t row, const matrix &w, int64_t i, bool across)
 {
     double sum = 0;
@@ -140,8 +122,8 @@ static void test_forward(int rows, int depth, int columns, int clusters)
             if (c < columns)
                 after.add(y.at(r, c), activated(ACTIVATION, pre.at(r, c)) * up);
         }
-    before.report("the value before the activation");
-    after.report("y");
+    before.report("the value before the activation", 0.012);
+    after.report("y", 0.012);
 }
 
 /* In place: dx takes the memory of 'pre'. */
@@ -167,9 +149,9 @@ static void test_gradient(int rows, int depth, int columns, int clusters)
             if (gated)
                 second.add(dx.at(r, c + columns), d * activated(ACTIVATION, at));
         }
-    first.report("dx");
+    first.report("dx", 0.012);
     if (gated)
-        second.report("dx of the second half");
+        second.report("dx of the second half", 0.012);
 }
 
 /* All kinds once; sanitizers make them far slower. */
