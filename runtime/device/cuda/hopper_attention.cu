@@ -111,12 +111,13 @@ extern "C" int hopper_attention(cudaStream_t stream, const struct flash_shape *s
                                 const void *k, const void *v, void *o, float *lse,
                                 struct flash_bounds bounds, void *workspace)
 {
+    const int key_rows = passing_keys((int)s->width);
     struct attention_arguments a = {};
 
     set_sizes(&a, s, bounds, workspace);
     a.lse_out = lse;
-    if (!describe_queries(&a.q, s, q, s->q, TILE) || !describe_keys(&a.k, s, k, s->k, TILE) ||
-        !describe_keys(&a.v, s, v, s->v, TILE) || !describe_queries(&a.o, s, o, s->o, SLICE) ||
+    if (!describe_queries(&a.q, s, q, s->q, TILE) || !describe_keys(&a.k, s, k, s->k, key_rows) ||
+        !describe_keys(&a.v, s, v, s->v, key_rows) || !describe_queries(&a.o, s, o, s->o, SLICE) ||
         cudaMemsetAsync(a.next, 0, sizeof(*a.next), stream))
         return -1;
     return launch_attention(stream, s->type, (int)s->width, a);

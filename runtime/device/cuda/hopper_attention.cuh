@@ -33,7 +33,8 @@ __host__ __device__ constexpr int passing_queries(int width)
     return width > 64 ? 64 : TILE;
 }
 
-/* Rows of a tile of keys in its first kernel: all tiles must fit into shared memory. */
+/* Rows of a tile of keys forward and in the gradient's first kernel: several must fit into shared
+ * memory. */
 __host__ __device__ constexpr int passing_keys(int width)
 {
     return width > 96 ? 64 : TILE;

@@ -10,10 +10,11 @@ namespace
 {
 
 template <int WIDTH> struct forward_shared {
-    static constexpr int STAGES = WIDTH > 96 ? 2 : 3;
+    static constexpr int ROWS = passing_keys(WIDTH), STAGES = ROWS < TILE ? 4 : 3;
     static constexpr int TILE_BYTES = tile_shape<WIDTH, TILE>::BYTES;
+    static constexpr int PASSING_BYTES = tile_shape<WIDTH, ROWS>::BYTES;
     uint8_t q[PLACES][TILE_BYTES];
-    uint8_t k[STAGES][TILE_BYTES], v[STAGES][TILE_BYTES];
+    uint8_t k[STAGES][PASSING_BYTES], v[STAGES][PASSING_BYTES];
     uint8_t o[WORKERS][tile_shape<WIDTH, SLICE>::BYTES];
     struct piece piece[PLACES];
     struct barriers<STAGES> barriers;
@@ -29,7 +30,7 @@ template <int WIDTH> struct forward_shared {
 
     __device__ inline void load(const struct attention_arguments &a)
     {
-        load_along_keys<WIDTH, TILE>(a, this);
+        load_along_keys<WIDTH, ROWS>(a, this);
     }
 };
 
@@ -45,7 +46,8 @@ template <typename T, int WIDTH>
 struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
     typedef struct forward_shared<WIDTH> shared_memory;
     typedef worker_place<shared_memory, WIDTH> place;
-    typedef tile_shape<WIDTH, TILE> tile;
+    static constexpr int ROWS = shared_memory::ROWS, SCORES = registers_of(ROWS);
+    typedef tile_shape<WIDTH, ROWS> tile;
     using place::a, place::shared, place::worker, place::slice, place::held, place::passing;
     using place::piece, place::at;
 
@@ -55,7 +57,7 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
     struct sight common;        /* range of all rows of the warp */
     float most[2], sum[2];      /* running maximum of the scores; this thread's part of the sum
                                    of exponentials */
-    float p[registers_of(TILE)], o[registers_of(WIDTH)];
+    float p[SCORES], o[registers_of(WIDTH)];
 
     using place::place;
 
@@ -87,7 +89,7 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
     {
         this->wait_for_tile();
         product_begin();
-        multiply_rows<T, WIDTH, TILE>(p, q,
+        multiply_rows<T, WIDTH, ROWS>(p, q,
                                       tile::descriptor(shared_address(shared->k[passing.at])));
         product_commit();
     }
@@ -99,13 +101,13 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
         const float scale = a.scale * LOG2_E;
         float base[2];
 
-        hide_keys(p, sight, common, (piece.first + at) * TILE);
+        hide_keys(p, sight, common, (piece.first + at) * ROWS);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float m = p[2 * r], from;
 
 #pragma unroll
-            for (int i = 0; i < registers_of(TILE); i += 4)
+            for (int i = 0; i < SCORES; i += 4)
                 m = fmaxf(m, fmaxf(p[i + 2 * r], p[i + 2 * r + 1]));
             m = fmaxf(most[r], row_most(m));
             from = m == -INFINITY ? 0 : m; /* a row that has not seen any key yet */
@@ -116,10 +118,10 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
             sum[r] *= shrink[r];
         }
 #pragma unroll
-        for (int i = 0; i < registers_of(TILE); i++)
+        for (int i = 0; i < SCORES; i++)
             p[i] = power_of_two(fmaf(p[i], scale, base[i / 2 % 2]));
 #pragma unroll
-        for (int i = 0; i < registers_of(TILE); i += 4) {
+        for (int i = 0; i < SCORES; i += 4) {
             sum[0] += p[i] + p[i + 1];
             sum[1] += p[i + 2] + p[i + 3];
         }
@@ -165,7 +167,7 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
         for (;;) {
             const int stage = passing.at, held_place = held.at;
             const struct piece done = piece;
-            uint32_t weights[TILE / DEPTH][4];
+            uint32_t weights[ROWS / DEPTH][4];
             float shrink[2];
 
             soften(shrink);
@@ -180,11 +182,11 @@ struct forward_worker : worker_place<struct forward_shared<WIDTH>, WIDTH> {
                 release(pending);
             pending = &shared->barriers.passing_empty[stage];
             shrink_sums(shrink);
-            to_operand<T, TILE>(p, weights);
+            to_operand<T, ROWS>(p, weights);
             turn_wait(worker);
             multiply();
             product_begin();
-            add_rows<T, WIDTH, TILE>(o, weights,
+            add_rows<T, WIDTH, ROWS>(o, weights,
                                      tile::descriptor(shared_address(shared->v[stage])));
             product_commit();
             turn_pass(worker);

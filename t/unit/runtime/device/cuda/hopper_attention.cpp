@@ -182,7 +182,7 @@ template <int WIDTH> static void test_forward(const struct problem *p)
     struct data d(*p, WIDTH);
     comparison c;
 
-    describe<WIDTH>(&d, SLICE, TILE, TILE);
+    describe<WIDTH>(&d, SLICE, TILE, passing_keys(WIDTH));
     run(kernel_body<forward_worker<bf16, WIDTH>>, "forward");
     d.expect();
     for (int b = 0; b < p->batch; b++)
