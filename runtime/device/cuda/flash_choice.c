@@ -275,17 +275,17 @@ static int best_of(const struct choice *choices, int count, const struct flash_s
     return found;
 }
 
-/* Our kernels for 64 channels have been in use for long; those for other sizes are not used
- * unless they agree with another one, if there is one. */
-static int must_be_compared(const struct choice *choice, const struct flash_shape *shape)
+/* Our kernels for 64 channels have been in use for long. Those for other sizes are only used after
+ * a comparison, if there is another kernel. */
+static int is_trusted(const struct flash_shape *shape)
 {
-    return choice->number == FLASH_OURS && shape->width != 64;
+    return shape->width == 64;
 }
 
 /* Choose one and remember it. Without memory for trials, choose the one that needs the least, and
- * remember it only if it must be the same in the next run. */
+ * remember it only if it must be the same in the next run. Provisional: not all were offered. */
 static int choose(const struct choice *choices, int count, struct cuda_device *device,
-                  const struct flash_shape *shape, int backward, const char *key)
+                  const struct flash_shape *shape, int backward, const char *key, int provisional)
 {
     struct scratch scratch;
     size_t most = 0;
@@ -297,7 +297,7 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
 
         if (workspace > most)
             most = workspace;
-        if (must_be_compared(&choices[i], shape) && i > 0)
+        if (i > 0 && choices[i].number == FLASH_OURS && !is_trusted(shape))
             continue;
         if (workspace < flash_workspace(choices[found].flash))
             found = i;
@@ -313,6 +313,8 @@ static int choose(const struct choice *choices, int count, struct cuda_device *d
     } else if (count > 1 && !shape->deterministic) {
         return found;
     }
+    if (provisional)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), "%c", TUNING_PROVISIONAL);
     tuning_put(device->gemm.tuning, key, text, NULL); /* if not, it is timed again next time */
     return found;
 }
@@ -332,10 +334,18 @@ int cuda_flash_known(struct cuda_device *device, const struct flash_shape *shape
     return known_by(device, key);
 }
 
+/* A process that dies or hangs while it tries our kernels leaves a record, and the next one does
+ * not try them. */
+static int may_try(struct cuda_device *device, const struct flash_shape *shape, const char *key)
+{
+    return is_trusted(shape) || device->gemm.candidates == 1 ||
+           tuning_try(device->gemm.tuning, key) == 0;
+}
+
 struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *shape, int backward,
                          struct error *err)
 {
-    int ours = hopper_attention_version(shape), count, chosen, known;
+    int ours = hopper_attention_version(shape), count, chosen, known, skipped;
     struct choice choices[MOST_CHOICES];
     struct flash *flash = NULL;
     char key[256];
@@ -346,12 +356,13 @@ struct flash *cuda_flash(struct cuda_device *device, const struct flash_shape *s
         flash = flash_create(device->cudnn, shape, backward, known, NULL);
     if (flash)
         return flash;
-    count = offer(choices, device, shape, backward, ours, err);
-    if (count == 0)
-        return NULL;
-    chosen = choose(choices, count, device, shape, backward, key);
+    skipped = ours && !may_try(device, shape, key);
+    count = offer(choices, device, shape, backward, ours && !skipped, err);
+    chosen = count > 0 ? choose(choices, count, device, shape, backward, key, skipped) : 0;
+    if (ours && !device->gemm.broken)
+        tuning_untry(device->gemm.tuning, key, NULL); /* if nothing was remembered */
     for (int i = 0; i < count; i++)
         if (i != chosen)
             flash_destroy(choices[i].flash);
-    return choices[chosen].flash;
+    return count > 0 ? choices[chosen].flash : NULL;
 }

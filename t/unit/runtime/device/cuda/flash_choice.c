@@ -22,6 +22,7 @@ static struct {
     double result[KERNELS];  /* the numbers of each fingerprint */
     int version;             /* of ours */
     int no_memory;
+    int crashes; /* when kernels are timed */
     int timed;
     int last; /* the kernel that ran last */
 } fake;
@@ -99,9 +100,11 @@ int flash_backward(const struct flash *flash, const void *q, const void *k, cons
 int gemm_rank(struct gemm_context *context, struct timing_candidate *candidates, int count,
               struct error *err)
 {
-    (void)context;
-    (void)err;
     fake.timed++;
+    if (fake.crashes) {
+        context->broken = 1;
+        return error_set(err, "the GPU crashed");
+    }
     for (int i = 0; i < count; i++)
         candidates[i].seconds =
             candidates[i].call(candidates[i].argument) < 0 ? -1 : fake.seconds[fake.last];
@@ -201,16 +204,18 @@ static const struct {
     {"none", {0, 0, 0}, {1, 1.001, 1.002}, 1, 0, 0, -1},
 };
 
-static void test_row(size_t i, int backward)
+static char directory[64] = "/tmp/megatron-flash.XXXXXX";
+
+/* The number of the kernel that a new process gets; -1: none. */
+static int choose(const char *file, int width, int untuned, int backward)
 {
-    struct flash_strides strides = {4 * 96 * 128, 96, 4 * 96};
+    struct flash_strides strides = {4 * width * 128, width, 4 * width};
     struct flash_shape shape = {.batch = 2,
                                 .heads = 4,
                                 .groups = 4,
                                 .queries = 128,
                                 .keys = 128,
-                                .width = rows[i].version == 2 ? 64 : 96,
-                                .documents = 1,
+                                .width = width,
                                 .q = strides,
                                 .k = strides,
                                 .v = strides,
@@ -220,42 +225,85 @@ static void test_row(size_t i, int backward)
                                 .dv = strides,
                                 .type = CUDNN_DATA_BFLOAT16,
                                 .scale = 1,
-                                .causal = 1};
-    struct cuda_device device = {.gemm = {.candidates = rows[i].untuned ? 1 : 24}};
+                                .causal = 1,
+                                .documents = 1};
+    double workspace[64];
+    struct cuda_device device = {.gemm = {.candidates = untuned ? 1 : 24, .workspace = workspace}};
     struct error err = {0};
-    struct flash *flash, *again;
-    char name[80];
-    int known;
+    struct flash *flash;
+    int number = -1;
+
+    device.gemm.tuning = tuning_open(directory, NULL, file);
+    flash = cuda_flash(&device, &shape, backward, &err);
+    if (flash)
+        number = flash->number;
+    else
+        ok(err.text[0], "no kernel: there is a reason");
+    flash_destroy(flash);
+    tuning_save(device.gemm.tuning, NULL);
+    tuning_destroy(device.gemm.tuning);
+    return number;
+}
+
+static void remove_file(const char *file)
+{
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/%s", directory, file);
+    remove(path);
+}
+
+static void test_row(size_t i, int backward)
+{
+    const int width = rows[i].version == 2 ? 64 : 96;
+    char name[80], file[32];
 
     memset(&fake, 0, sizeof(fake));
     memcpy(fake.seconds, rows[i].seconds, sizeof(fake.seconds));
     memcpy(fake.result, rows[i].result, sizeof(fake.result));
     fake.version = rows[i].version;
     fake.no_memory = rows[i].no_memory;
-    device.gemm.workspace = calloc(64, sizeof(double));
-    device.gemm.tuning = tuning_open(NULL, NULL, "test");
-    flash = cuda_flash(&device, &shape, backward, &err);
+    snprintf(file, sizeof(file), "row%zu-%d", i, backward);
     snprintf(name, sizeof(name), "%s, %s", rows[i].name, backward ? "gradient" : "forward");
-    is_int(flash ? flash->number : -1, rows[i].expected, name);
-    if (!flash)
-        ok(err.text[0], "  with a reason");
-    known = cuda_flash_known(&device, &shape, backward);
-    is_int(known, fake.timed || !flash ? rows[i].expected : known,
-           "  what was timed is remembered");
-    again = flash ? cuda_flash(&device, &shape, backward, &err) : NULL;
-    is_int(again ? again->number : -1, rows[i].expected, "  the same the next time");
+    is_int(choose(file, width, rows[i].untuned, backward), rows[i].expected, name);
+    is_int(choose(file, width, rows[i].untuned, backward), rows[i].expected,
+           "  the same in the next process");
     ok(fake.timed <= 1, "  it is timed once at most");
-    flash_destroy(flash);
-    flash_destroy(again);
-    tuning_destroy(device.gemm.tuning);
-    free(device.gemm.workspace);
+    remove_file(file);
+}
+
+/* Ours is the fastest, but the process dies while kernels are timed. */
+static void test_crash(int width, int expected)
+{
+    static const double seconds[KERNELS] = {2, 3, 1}, result[KERNELS] = {1, 1.001, 1.002};
+    char file[32];
+
+    memset(&fake, 0, sizeof(fake));
+    memcpy(fake.seconds, seconds, sizeof(fake.seconds));
+    memcpy(fake.result, result, sizeof(fake.result));
+    fake.version = 1;
+    fake.crashes = 1;
+    snprintf(file, sizeof(file), "crash%d", width);
+    choose(file, width, 0, 0);
+    fake.crashes = 0;
+    is_int(choose(file, width, 0, 0), expected,
+           width == 64 ? "after a crash with heads of 64" : "after a crash with others");
+    is_int(choose(file, width, 0, 0), expected, "  the same in the next process");
+    is_int(fake.timed, 2, "  without being timed again");
+    remove_file(file);
 }
 
 int main(void)
 {
+    if (!mkdtemp(directory))
+        return 1;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         test_row(i, 0);
         test_row(i, 1);
     }
+    test_crash(64, FLASH_OURS);
+    test_crash(96, 0);
+    remove_file(".tuning.lock");
+    remove(directory);
     return done_testing();
 }
