@@ -144,6 +144,13 @@ static int add_choice(struct choice *choices, int count, struct cuda_device *dev
     return count + (choices[count].flash != NULL);
 }
 
+/* Our kernels for 64 channels have been in use for long. Those for other sizes are only used after
+ * a comparison, if there is another kernel. */
+static int is_trusted(const struct flash_shape *shape)
+{
+    return shape->width == 64;
+}
+
 /* List the candidates; returns their number, and if there is none, why cuDNN's best guess failed.
  */
 static int offer(struct choice choices[MOST_CHOICES], struct cuda_device *device,
@@ -154,11 +161,11 @@ static int offer(struct choice choices[MOST_CHOICES], struct cuda_device *device
     int untuned = device->gemm.candidates == 1, count = 0;
     int most = shape->dropout > 0 || untuned ? 1 : MAX_CUDNN;
 
-    if (untuned && ours)
+    if (untuned && ours && is_trusted(shape))
         count = add_choice(choices, count, device, shape, backward, FLASH_OURS, NULL);
     for (int i = 0; i < TRIED && count < most; i++)
         count = add_choice(choices, count, device, shape, backward, i, i == 0 ? err : NULL);
-    if (ours && !untuned)
+    if (ours && (!untuned || count == 0))
         count = add_choice(choices, count, device, shape, backward, FLASH_OURS, NULL);
     return count;
 }
@@ -273,13 +280,6 @@ static int best_of(const struct choice *choices, int count, const struct flash_s
                  wrong && i == 0 ? ":wrong" : "");
     }
     return found;
-}
-
-/* Our kernels for 64 channels have been in use for long. Those for other sizes are only used after
- * a comparison, if there is another kernel. */
-static int is_trusted(const struct flash_shape *shape)
-{
-    return shape->width == 64;
 }
 
 /* Choose one and remember it. Without memory for trials, choose the one that needs the least, and

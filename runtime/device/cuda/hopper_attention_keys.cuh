@@ -271,20 +271,20 @@ struct key_worker : worker_place<struct keys_shared<WIDTH>, WIDTH> {
 
     __device__ inline void store(const struct piece &done)
     {
-        [[maybe_unused]] const int key = done.tile * TILE + slice;
-        uint8_t *first = shared->results[0][worker];
-        uint8_t *last = shared->results[shared_memory::RESULTS - 1][worker];
+        auto &results = shared->results;
 
         if constexpr (shared_memory::RESULTS == 1) {
-            store_slice<T, WIDTH>(dk, a.scale, first, &a.dk, done, worker);
-            store_slice<T, WIDTH>(dv, 1, last, &a.dv, done, worker);
+            store_slice<T, WIDTH>(dk, a.scale, results[0][worker], &a.dk, done, worker);
+            store_slice<T, WIDTH>(dv, 1, results[0][worker], &a.dv, done, worker);
         } else {
+            const int key = done.tile * TILE + slice;
+
             wait_for_slice(worker);
-            put_slice<T, WIDTH>(dk, a.scale, first);
-            put_slice<T, WIDTH>(dv, 1, last);
+            put_slice<T, WIDTH>(dk, a.scale, results[0][worker]);
+            put_slice<T, WIDTH>(dv, 1, results[1][worker]);
             if (slice_is_written(worker)) {
-                copy_slice<WIDTH>(&a.dk, key, done.head, done.sample, first);
-                copy_slice<WIDTH>(&a.dv, key, done.head, done.sample, last);
+                copy_slice<WIDTH>(&a.dk, key, done.head, done.sample, results[0][worker]);
+                copy_slice<WIDTH>(&a.dv, key, done.head, done.sample, results[1][worker]);
                 tile_store_commit();
             }
         }

@@ -198,6 +198,8 @@ static const struct {
     {"cuDNN's alone", {1, 0, 0}, {1, 1.001, 1.002}, 1, 0, 0, 0},
     {"ours does not support it", {2, 3, 1}, {1, 1.001, 1.002}, 0, 0, 0, 0},
     {"nothing is timed", {2, 3, 4}, {1, 1.001, 1.002}, 2, 1, 0, FLASH_OURS},
+    {"nothing is timed or compared", {2, 3, 1}, {1, 1.001, 1.002}, 1, 1, 0, 0},
+    {"nothing is timed, ours alone", {0, 0, 1}, {1, 1.001, 1.002}, 1, 1, 0, FLASH_OURS},
     {"no memory: the smallest workspace", {2, 3, 1}, {1, 1.001, 1.002}, 2, 0, 1, FLASH_OURS},
     {"no memory for a comparison", {2, 3, 1}, {1, 1.001, 1.002}, 1, 0, 1, 1},
     {"no memory, ours alone", {0, 0, 1}, {1, 1.001, 1.002}, 1, 0, 1, FLASH_OURS},
