@@ -10,7 +10,8 @@ namespace
 /* Rows of whole vectors: a lane holds VECTORS of them, a warp WARP_COLS adjacent columns. A block
  * has at most BLOCK threads and processes its rows once: on a GPU full of such blocks, loads, sums
  * and stores of different rows overlap, and no block waits for another one's memory. */
-constexpr int VECTORS = 4, WARP_COLS = VECTORS * WARP * VECTOR, BLOCK = ROW_BLOCK * WARP;
+constexpr int VECTORS = 4, WARP_COLS = VECTORS * WARP * VECTOR;
+constexpr int ROW_BLOCK = 8, BLOCK = ROW_BLOCK * WARP; /* warps and threads */
 
 /* Mean and sum of squared deviations of the columns of one warp. */
 struct moments {
@@ -296,11 +297,18 @@ __global__ void __launch_bounds__(ANY_BLOCK)
     }
 }
 
+row_split split_rows(int64_t cols)
+{
+    const int warps = (int)divide_up(cols, WARP_COLS);
+
+    return {warps, warps < ROW_BLOCK ? ROW_BLOCK / warps : 1};
+}
+
 template <typename T, bool DROP, enum norm NORM, bool FULL>
 void launch(cudaStream_t stream, const residual_norm_shape *shape, const residual_norm_operands *o,
             dropout drop)
 {
-    const row_split split = split_rows(shape->cols, WARP_COLS);
+    const row_split split = split_rows(shape->cols);
     const int64_t blocks = divide_up(shape->rows, split.groups);
     const auto kernel = sizeof(T) == 2 && shape->y_type == TYPE_E4M3
                             ? residual_norm<T, DROP, NORM, FULL, sizeof(T) == 2>

@@ -26,30 +26,12 @@ int round_threads(int64_t wanted, int limit)
     return threads;
 }
 
-/* Shared memory beyond the default limit, and preferred over L1 cache, for several blocks per
- * multiprocessor. */
-template <typename Kernel> void allow_shared(Kernel *kernel, size_t bytes)
-{
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                         cudaSharedmemCarveoutMaxShared);
-}
-
 /* Rows of whole vectors, each processed by several warps; a block processes several rows at once.
  * The warps of a row synchronize on their own barrier. */
 struct row_split {
     int warps;  /* warps per row */
     int groups; /* rows per block */
 };
-
-constexpr int ROW_BLOCK = 8; /* warps of a block unless a row needs more */
-
-row_split split_rows(int64_t cols, int warp_cols)
-{
-    const int warps = (int)divide_up(cols, warp_cols);
-
-    return {warps, warps < ROW_BLOCK ? ROW_BLOCK / warps : 1};
-}
 
 } // namespace
 

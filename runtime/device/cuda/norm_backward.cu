@@ -6,8 +6,11 @@
 namespace
 {
 
-/* As in the forward direction, with fewer elements per lane: their column sums need registers. */
-constexpr int VECTORS = 2, WARP_COLS = VECTORS * WARP * VECTOR, MAX_WARPS = 16;
+/* As in the forward direction, with fewer elements per lane: their column sums need registers. A
+ * multiprocessor has one block, with as many warps as registers allow: more without the sums of a
+ * bias, dropout and the mean. In fp32 a warp needs 12 KiB of shared memory: half as many warps. */
+constexpr int VECTORS = 2, WARP_COLS = VECTORS * WARP * VECTOR;
+constexpr int MAX_WARPS = 16, SLIM_WARPS = 20, FP32_WARPS = 8;
 
 /* Which column sums a call computes, and where its blocks write their partial sums: (blocks, 3,
  * cols). */
@@ -60,14 +63,15 @@ template <typename T> __device__ inline void add_rounded(const packed<T> &more, 
     unpack(pack<T>(g), g);
 }
 
-/* FULL: every warp has WARP_COLS columns. */
-template <typename T, bool DROP, enum norm NORM, bool FULL>
-__global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
+/* FULL: every warp has WARP_COLS columns. SLIM: RMSNorm in 16 bits without the sums of a bias and
+ * without dropout. */
+template <typename T, bool DROP, enum norm NORM, bool FULL, bool SLIM>
+__global__ void __launch_bounds__((SLIM ? SLIM_WARPS : MAX_WARPS) * WARP, 1)
     residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
                            row_split split, writes write, dropout drop, sums out)
 {
     constexpr int SIZE = VECTOR * sizeof(T), LAST = STAGES<T> - 1;
-    __shared__ float2 slots[2][MAX_WARPS];
+    __shared__ float2 slots[2][SLIM_WARPS];
     extern __shared__ __align__(16) char memory[];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     const int group = warp / split.warps, part = warp % split.warps;
@@ -217,7 +221,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
                 apply_dropout(drop, dropped[k], d);
                 store_whole<VECTOR>((T *)o.dx + at + k * WARP * VECTOR, d);
             }
-            if (out.bias) {
+            if (!SLIM && out.bias) {
 #pragma unroll
                 for (int i = 0; i < VECTOR; i++)
                     sum_bias[k][i] += d[i];
@@ -237,7 +241,7 @@ __global__ void __launch_bounds__(MAX_WARPS *WARP, 1)
     if (NORM == NORM_LAYER)
         share_sums((float *)memory, sum_norm_bias, 1, group, column, cols, split.groups,
                    out.partial);
-    if (out.bias)
+    if (!SLIM && out.bias)
         share_sums((float *)memory, sum_bias, 2, group, column, cols, split.groups, out.partial);
 }
 
@@ -415,9 +419,14 @@ struct call {
     int processors, blocks; /* blocks: set by the launch */
 };
 
-size_t shared_bytes(const residual_norm_shape *shape)
+/* Are there registers for SLIM_WARPS warps? */
+bool is_slim(const call *c)
 {
-    const row_split split = split_rows(shape->cols, WARP_COLS);
+    return c->shape->type != TYPE_FP32 && c->shape->norm == NORM_RMS && !c->write.x && !c->out.bias;
+}
+
+size_t shared_bytes(const residual_norm_shape *shape, row_split split)
+{
     const size_t threads = (size_t)(split.warps * split.groups * WARP);
     const size_t size = type_size(shape->type);
     const size_t stages =
@@ -427,40 +436,50 @@ size_t shared_bytes(const residual_norm_shape *shape)
     return sums > stages ? sums : stages;
 }
 
-int resident_blocks(const residual_norm_shape *shape)
+/* Fewer rows at once if there are not enough for all multiprocessors, or too little memory. */
+row_split split_block(const call *c)
 {
-    const row_split split = split_rows(shape->cols, WARP_COLS);
+    const int warps = (int)divide_up(c->shape->cols, WARP_COLS);
+    const int most = c->shape->type == TYPE_FP32 ? FP32_WARPS : is_slim(c) ? SLIM_WARPS : MAX_WARPS;
+    row_split split = {warps, (int)smaller(most / warps, divide_up(c->shape->rows, c->processors))};
 
-    return split.warps <= ROW_BLOCK && shape->type != TYPE_FP32 ? 2 : 1;
+    while (split.groups > 1 && !shared_fits(shared_bytes(c->shape, split)))
+        split.groups--;
+    return {warps, split.groups > 1 ? split.groups : 1};
 }
 
-template <typename T, bool DROP, enum norm NORM, bool FULL>
+template <typename T, bool DROP, enum norm NORM, bool FULL, bool SLIM>
 void launch(cudaStream_t stream, call *c)
 {
-    const auto kernel = residual_norm_backward<T, DROP, NORM, FULL>;
-    const row_split split = split_rows(c->shape->cols, WARP_COLS);
+    const auto kernel = residual_norm_backward<T, DROP, NORM, FULL, SLIM>;
+    const row_split split = split_block(c);
     const int threads = split.warps * split.groups * WARP;
-    const size_t shared = shared_bytes(c->shape);
+    const size_t shared = shared_bytes(c->shape, split);
 
-    c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups),
-                             c->processors * resident_blocks(c->shape));
-    allow_shared(kernel, shared);
+    c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups), c->processors);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     kernel<<<c->blocks, threads, shared, stream>>>(c->o, c->shape->rows, (int)c->shape->cols, split,
                                                    c->write, c->drop, c->out);
 }
 
+template <typename T, enum norm NORM, bool FULL> void launch_full(cudaStream_t stream, call *c)
+{
+    constexpr bool MAY_BE_SLIM = NORM == NORM_RMS && sizeof(T) == 2;
+
+    if (c->write.x)
+        launch<T, true, NORM, FULL, false>(stream, c);
+    else if (is_slim(c))
+        launch<T, false, NORM, FULL, MAY_BE_SLIM>(stream, c);
+    else
+        launch<T, false, NORM, FULL, false>(stream, c);
+}
+
 template <typename T, enum norm NORM> void launch_norm(cudaStream_t stream, call *c)
 {
-    const bool full = c->shape->cols % WARP_COLS == 0;
-
-    if (c->write.x && full)
-        launch<T, true, NORM, true>(stream, c);
-    else if (c->write.x)
-        launch<T, true, NORM, false>(stream, c);
-    else if (full)
-        launch<T, false, NORM, true>(stream, c);
+    if (c->shape->cols % WARP_COLS == 0)
+        launch_full<T, NORM, true>(stream, c);
     else
-        launch<T, false, NORM, false>(stream, c);
+        launch_full<T, NORM, false>(stream, c);
 }
 
 /* Are all rows aligned, and do they consist of whole vectors? */
@@ -527,7 +546,7 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
     else if (!norm)
         WITH_TYPE(shape->type, (launch_plain<T>(stream, &c)));
     else if (!in_vectors(&c) || shape->cols > MAX_WARPS * WARP_COLS ||
-             !shared_fits(shared_bytes(shape)))
+             !shared_fits(shared_bytes(shape, split_block(&c))))
         WITH_TYPE(shape->type, (launch_any<T>(stream, &c)));
     else if (shape->norm == NORM_LAYER)
         WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, &c)));

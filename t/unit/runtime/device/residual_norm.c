@@ -208,10 +208,10 @@ static void same_values(const struct tensor *a, const struct tensor *b, const ch
 }
 
 /* Two readers of y: dy_more gives the bits of an addition beforehand, also in place. */
-static void test_two_readers(int64_t rows, int64_t n, enum norm norm, double dropout)
+static void test_two_readers(int64_t rows, int64_t n, enum norm norm, int bias, double dropout)
 {
     int64_t all = rows * n;
-    struct residual_norm_shape shape = {rows, n, type, type, norm, 1e-5, 1, 1, 1, dropout};
+    struct residual_norm_shape shape = {rows, n, type, type, norm, 1e-5, 1, bias, 1, dropout};
     struct operation op = {.kind = OPERATION_RESIDUAL_NORM_BACKWARD, .residual_norm = shape};
     struct operation addition = {.kind = OPERATION_ADD, .add = {all, type}};
     struct device_plan *backward = plan(&op), *add = plan(&addition);
@@ -251,7 +251,8 @@ static void test_two_readers(int64_t rows, int64_t n, enum norm norm, double dro
                                                       .purpose = 0x30002});
     same_values(&d[0], &d[1], "gradient of the sum");
     same_values(&dweight[0], &dweight[1], "gradient of the weight");
-    same_values(&dbias[0], &dbias[1], "gradient of the bias");
+    if (bias)
+        same_values(&dbias[0], &dbias[1], "gradient of the bias");
     if (norm == NORM_LAYER)
         same_values(&dnorm[0], &dnorm[1], "gradient of the norm's bias");
     if (dropout > 0)
@@ -269,9 +270,15 @@ static void test_two_readers(int64_t rows, int64_t n, enum norm norm, double dro
 
 void norm_cases(void)
 {
-    test_two_readers(5, 1024, NORM_LAYER, 0);
-    test_two_readers(gpu_rows(600), 776, NORM_RMS, 0.1);
-    test_two_readers(3, 37, NORM_LAYER, 0.2); /* odd: not in vectors */
+    static const struct {
+        int64_t rows, cols;
+        int accumulate;
+    } plain[] = {{2700, 512, 0}, {1600, 1024, 1}, {600, 2560, 0}, {600, 2568, 1}, {400, 5120, 0}};
+
+    test_two_readers(5, 1024, NORM_LAYER, 1, 0);
+    test_two_readers(gpu_rows(600), 776, NORM_RMS, 1, 0.1);
+    test_two_readers(gpu_rows(1600), 776, NORM_RMS, 0, 0);
+    test_two_readers(3, 37, NORM_LAYER, 1, 0.2); /* odd: not in vectors */
     for (int norm = NORM_NONE; norm <= NORM_RMS; norm++)
         for (int flags = 1; flags < 8; flags++) {
             struct residual_norm_shape s = {.rows = 5,
@@ -335,6 +342,12 @@ void norm_cases(void)
         s.rows = norm == NORM_RMS ? gpu_rows(270) : 5, s.cols = 8208;
         test_residual_norm(s, 1);
     }
+    /* Without a bias and dropout, as in Llama: rows of one warp and of several, of whole and
+     * partial ones, and more of them than a GPU has groups of threads. */
+    for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
+        test_residual_norm((struct residual_norm_shape){gpu_rows(plain[i].rows), plain[i].cols,
+                                                        type, type, NORM_RMS, 1e-5, 1, 0, 1, 0},
+                           plain[i].accumulate);
     for (int odd = 0; odd < 2; odd++) {
         struct residual_norm_shape s = {gpu_rows(3000), 520 + odd, type, type, NORM_NONE,
                                         1e-5,           1,         1,    1,    0};
