@@ -54,6 +54,7 @@ struct gemm_operands {
 };
 
 /* Shared by all plans of a device. */
+enum { GEMM_LOADED = 512 };
 struct gemm_context {
     cublasLtHandle_t handle;
     struct tuning *tuning;
@@ -62,6 +63,9 @@ struct gemm_context {
     int candidates;      /* number to request and to search around; 1: the library's first guess */
     int broken;          /* an algorithm that was tried broke the GPU: nothing will run anymore */
     double rested;       /* when the next measurement may begin (clock_now) */
+    /* Hashes of kernels that have run, and so need not be loaded any more. */
+    uint64_t loaded[GEMM_LOADED];
+    int loaded_count;
 };
 
 struct gemm;
@@ -102,17 +106,20 @@ int gemm_is_provisional(const struct gemm *gemm);
 cublasStatus_t gemm_run(struct gemm *gemm, cudaStream_t stream,
                         const struct gemm_operands *operands, int accumulate, void *workspace);
 
-/* Time 'call' on the context's stream, after one run that is not timed: the mean of 'repeats', in
- * seconds; negative on failure. */
+/* Time 'call' on the context's stream, after 'untimed' runs: the mean of 'repeats', in seconds;
+ * negative on failure. The first run may have to load kernels. A run of GEMM_LONG seconds or more
+ * whose kernels are loaded needs no untimed run before it. */
+#define GEMM_LONG 0.002
 double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                 int repeats);
+                 int untimed, int repeats);
 
 /* One of several implementations of the same work. */
 struct timing_candidate {
     int (*call)(void *argument); /* starts it on the context's stream; negative: it cannot */
     void *argument;
     double handicap; /* factor by which its time is multiplied for the comparison; 1: none */
-    double once;     /* time in seconds, measured briefly; 0: unknown */
+    double once;     /* time in seconds, measured briefly before, perhaps only of its product; 0:
+                        unknown */
     double seconds;  /* the time, multiplied by its handicap; negative if it failed */
 };
 

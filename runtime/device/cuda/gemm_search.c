@@ -90,11 +90,63 @@ static void sort(struct candidate *candidates, int count)
     }
 }
 
+static uint64_t add_to_hash(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *bytes = data;
+
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3; /* FNV-1a */
+    return hash;
+}
+
+/* Products of other sizes use the same kernel if their algorithm and all of this are the same. */
+static uint64_t hash_kernel(const struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
+{
+    const struct gemm_shape *g = &gemm->shape;
+    const int traits[] = {g->transpose_a,
+                          g->transpose_b,
+                          (int)g->type,
+                          (int)g->out,
+                          (int)g->bias_type,
+                          (int)g->epilogue,
+                          g->batch,
+                          (int)g->alignment_a,
+                          (int)g->alignment_b,
+                          (int)g->alignment_d,
+                          (int)g->fp8_a,
+                          (int)g->fp8_b,
+                          g->fast,
+                          (int)g->part_a,
+                          (int)g->part_b};
+    uint64_t hash = add_to_hash(0xcbf29ce484222325, traits, sizeof(traits));
+
+    return add_to_hash(hash, algorithm, sizeof(*algorithm));
+}
+
+static int is_loaded(const struct gemm_context *context, uint64_t kernel)
+{
+    for (int i = 0; i < context->loaded_count; i++)
+        if (context->loaded[i] == kernel)
+            return 1;
+    return 0;
+}
+
+static void set_loaded(struct gemm_context *context, uint64_t kernel)
+{
+    if (!is_loaded(context, kernel) && context->loaded_count < GEMM_LOADED)
+        context->loaded[context->loaded_count++] = kernel;
+}
+
 static void add(struct search *s, const cublasLtMatmulAlgo_t *algorithm, int offered)
 {
+    struct gemm_context *context = s->gemm->context;
     struct trial trial = {s->gemm, s->scratch, algorithm};
-    double seconds = gemm_time(s->gemm->context, run_trial, &trial, brief_repeats(s));
+    uint64_t kernel = hash_kernel(s->gemm, algorithm);
+    int untimed = s->fastest < GEMM_LONG || !is_loaded(context, kernel);
+    double seconds = gemm_time(context, run_trial, &trial, untimed, brief_repeats(s));
 
+    if (seconds > 0)
+        set_loaded(context, kernel);
     if (seconds > 0 && (s->fastest == 0 || seconds < s->fastest))
         s->fastest = seconds;
     s->candidates[s->count++] =
@@ -113,7 +165,8 @@ static void add_offered(struct search *s, const cublasLtMatmulHeuristicResult_t 
 
         if (c->seconds > HOPELESS * s->fastest)
             continue;
-        again = gemm_time(s->gemm->context, run_trial, &trial, brief_repeats(s));
+        again = gemm_time(s->gemm->context, run_trial, &trial, c->seconds < GEMM_LONG,
+                          brief_repeats(s));
         c->seconds = again > 0 ? (c->seconds + again) / 2 : NEVER;
     }
     sort(s->candidates, s->count);

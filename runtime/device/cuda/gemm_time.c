@@ -23,8 +23,8 @@ static const double CLOSE = 1.03;
 static const double ROUND_SECONDS = 0.0015, CLOSE_SECONDS = 0.006;
 
 /* Let the GPU rest, run 'call' 'untimed' times, and then time 'repeats' runs back to back. */
-static double measure(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                      int untimed, int repeats)
+double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
+                 int untimed, int repeats)
 {
     cudaEvent_t from = NULL, to = NULL;
     double left = context->rested - clock_now(), seconds = -1;
@@ -47,12 +47,6 @@ static double measure(struct gemm_context *context, int (*call)(void *argument),
     cudaEventDestroy(to);
     cudaGetLastError(); /* a candidate that fails is not an error of the device */
     return seconds;
-}
-
-double gemm_time(struct gemm_context *context, int (*call)(void *argument), void *argument,
-                 int repeats)
-{
-    return measure(context, call, argument, 1, repeats);
 }
 
 /* 'once': approximate time of a run. */
@@ -85,28 +79,29 @@ static void time_briefly(struct gemm_context *context, struct timing_candidate *
     for (int i = 0; i < count; i++) {
         struct timing_candidate *c = &candidates[i];
 
-        c->seconds = c->once > 0 ? c->once : gemm_time(context, c->call, c->argument, 1);
+        c->seconds = c->once > 0 ? c->once : gemm_time(context, c->call, c->argument, 1, 1);
     }
     for (int i = count - 1; i >= 0; i--) {
         struct timing_candidate *c = &candidates[i];
         double again = c->seconds;
 
         if (c->once <= 0 && c->seconds > 0)
-            again = measure(context, c->call, c->argument, 0, runs_in(BRIEF_SECONDS, c->seconds));
+            again = gemm_time(context, c->call, c->argument, 0, runs_in(BRIEF_SECONDS, c->seconds));
         c->seconds = again > 0 ? c->handicap * (c->seconds + again) / 2 : -1;
     }
 }
 
-/* Time a candidate in a round and add it to its sum; -1 once it has failed. In the first round its
- * kernels may have to be loaded. */
+/* Time a candidate in a round and add it to its sum; -1 once it has failed. If its time was given,
+ * some of its kernels may still have to be loaded. */
 static double add_round(struct gemm_context *context, const struct timing_candidate *c, int round,
                         double sum)
 {
+    int untimed = round == 0 && (c->once > 0 || c->seconds < GEMM_LONG);
     double time;
 
     if (sum < 0)
         return -1;
-    time = measure(context, c->call, c->argument, round == 0, runs_in(ROUND_SECONDS, c->seconds));
+    time = gemm_time(context, c->call, c->argument, untimed, runs_in(ROUND_SECONDS, c->seconds));
     return time > 0 ? sum + time : -1;
 }
 

@@ -243,14 +243,25 @@ static int is_tired(void)
     return worked > 40e-3;
 }
 
+/* How many times longer this run takes because a kernel is loaded. */
+static double load(unsigned kernel)
+{
+    unsigned bit = 1u << kernel;
+    double longer = fake.unloaded & bit ? 2 : 1;
+
+    fake.unloaded &= ~bit;
+    return longer;
+}
+
 /* Milliseconds. The first algorithm seems to be the fastest when clocks have fallen. */
 static double duration(const cublasLtMatmulAlgo_t *algorithm)
 {
     int tired = is_tired();
+    double time = load((unsigned)algorithm->data[0]) * (fake.length ? fake.length : 1);
 
     if (!fake.tires)
-        return 1;
-    return algorithm->data[0] == 1 ? 1.02 : tired ? 1.1 : 1;
+        return time;
+    return time * (algorithm->data[0] == 1 ? 1.02 : tired ? 1.1 : 1);
 }
 
 static int is_neighbor(const cublasLtMatmulAlgo_t *algorithm)
@@ -411,7 +422,7 @@ void kernel_swiglu(cudaStream_t stream, const struct swiglu_shape *shape,
     (void)shape;
     fake.gates++;
     fake.gated = operands->x;
-    now += 1;
+    now += load(0);
 }
 
 void kernel_swiglu_backward(cudaStream_t stream, const struct swiglu_shape *shape,

@@ -326,6 +326,65 @@ static void test_tiring(void)
     fake.tires = 0;
 }
 
+static struct gemm_shape product_shape(int rows, int transpose_a)
+{
+    return (struct gemm_shape){.m = 8,
+                               .n = rows,
+                               .k = 8,
+                               .transpose_a = transpose_a,
+                               .lda = 8,
+                               .ldb = 8,
+                               .ldd = 8,
+                               .type = TYPE_BF16,
+                               .out = TYPE_BF16};
+}
+
+/* Create a product of 'rows' in a started process; returns how many runs its choice took. The
+ * second algorithm is the fastest. */
+static int runs_to_choose(struct layer *l, int rows, int transpose_a)
+{
+    const struct gemm_shape shape = product_shape(rows, transpose_a);
+    static const struct gemm_operands scratch;
+    int before = fake.products;
+    struct gemm *gemm = gemm_create(&l->device.gemm, &shape, &scratch, &l->err);
+    int rc = gemm ? gemm_decide(gemm, &scratch, &l->err) : -1;
+    char key[64];
+
+    snprintf(key, sizeof(key), "gemm:8x%dx8:%s:8:8:8:110:0:0 02", rows, transpose_a ? "TN" : "NN");
+    ok(rc == 0 && count_lines(l, key, "") == 1, "%d rows: the fastest algorithm is chosen", rows);
+    gemm_destroy(gemm);
+    return fake.products - before;
+}
+
+/* Before it is timed, an algorithm of a short product runs once; one of a long product only if its
+ * kernel must be loaded, or if it is the first one, as the length is unknown. */
+static void test_long(void)
+{
+    struct layer l;
+    int first, again, other;
+
+    fake.tires = 1;
+    for (fake.length = 1; fake.length < 10; fake.length += 8) {
+        const struct gemm_shape shape = product_shape(32, 0);
+        int saved = fake.length == 1 ? 0 : 2;
+
+        remove_file();
+        begin(&l, 0);
+        fake.fails = 1;
+        ok(!gemm_create(&l.device.gemm, &shape, &(struct gemm_operands){NULL}, &l.err),
+           "products of %d ms: one does not run", fake.length);
+        fake.fails = 0, fake.unloaded = ~0u;
+        first = runs_to_choose(&l, 64, 0);
+        again = runs_to_choose(&l, 128, 0);
+        fake.unloaded = ~0u;
+        other = runs_to_choose(&l, 128, 1);
+        ok(first - again == saved, "  %d runs, and %d with the same kernels", first, again);
+        ok(first == other, "  and %d with others", other);
+        end(&l);
+    }
+    fake.tires = fake.length = 0;
+}
+
 /* Our own product is one more variant. */
 static void test_own(void)
 {
@@ -431,6 +490,21 @@ static void test_gated(enum operation_kind kind)
     fake.own = 0;
 }
 
+/* What follows a long product may have to be loaded when the layer is timed. */
+static void test_long_gated(void)
+{
+    struct layer l;
+
+    remove_file();
+    fake.tires = 1, fake.length = 3, fake.unloaded = 1;
+    begin_gated(&l, OPERATION_LINEAR_FORWARD, ACTIVATION_SWIGLU);
+    ok(fake.unloaded == 0, "the gate of a long product is timed with it");
+    is_int(count_lines(&l, "gemm:24x16x8:TN:8:8:24:111:0:0 02", ""), 1,
+           "  and the fastest algorithm is chosen although it is loaded then");
+    end(&l);
+    fake.tires = fake.length = 0;
+}
+
 /* Without memory for trials. */
 static void test_no_memory(void)
 {
@@ -468,9 +542,11 @@ int main(void)
     test_failure();
     test_rank();
     test_tiring();
+    test_long();
     test_own();
     test_gated(OPERATION_LINEAR_FORWARD);
     test_gated(OPERATION_LINEAR_DGRAD);
+    test_long_gated();
     test_no_memory();
     remove_file();
     snprintf(path, sizeof(path), "%s/.tuning.lock", directory);
