@@ -19,6 +19,7 @@
 #include "gemm_private.h"
 
 #include "clock.h"
+#include "fnv.h"
 
 enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, KIN = 2, MOST_CHECKS = 8 };
 
@@ -90,15 +91,6 @@ static void sort(struct candidate *candidates, int count)
     }
 }
 
-static uint64_t add_to_hash(uint64_t hash, const void *data, size_t size)
-{
-    const unsigned char *bytes = data;
-
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3; /* FNV-1a */
-    return hash;
-}
-
 /* Products of other sizes use the same kernel if their algorithm and all of this are the same. */
 static uint64_t hash_kernel(const struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm)
 {
@@ -118,9 +110,9 @@ static uint64_t hash_kernel(const struct gemm *gemm, const cublasLtMatmulAlgo_t 
                           g->fast,
                           (int)g->part_a,
                           (int)g->part_b};
-    uint64_t hash = add_to_hash(0xcbf29ce484222325, traits, sizeof(traits));
+    uint64_t hash = fnv_add(FNV_START, traits, sizeof(traits));
 
-    return add_to_hash(hash, algorithm, sizeof(*algorithm));
+    return fnv_add(hash, algorithm, sizeof(*algorithm));
 }
 
 static int is_loaded(const struct gemm_context *context, uint64_t kernel)

@@ -4,6 +4,7 @@
 #include "tuning.h"
 #include "clock.h"
 #include "file.h"
+#include "fnv.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -35,16 +36,48 @@ struct tuning {
     char directory[PATH_MAX / 2], path[PATH_MAX], name[256];
     struct entry *entries;
     size_t count, room;
-    int lockless; /* locks do not work there */
+    size_t *slots;     /* a hash table: numbers of entries from 1 on, 0: empty */
+    size_t slot_count; /* a power of two, at least twice the entries */
+    int lockless;      /* locks do not work there */
 };
+
+/* The slot of the entry with this key, or the empty one where it belongs. There are empty ones. */
+static size_t find_slot(const struct tuning *tuning, const char *key)
+{
+    size_t slot = (size_t)fnv_add(FNV_START, key, strlen(key)) & (tuning->slot_count - 1);
+
+    while (tuning->slots[slot] && strcmp(tuning->entries[tuning->slots[slot] - 1].key, key) != 0)
+        slot = (slot + 1) & (tuning->slot_count - 1);
+    return slot;
+}
 
 static struct entry *find(const struct tuning *tuning, const char *key)
 {
-    for (size_t i = 0; i < tuning->count; i++) {
-        if (strcmp(tuning->entries[i].key, key) == 0)
-            return &tuning->entries[i];
+    size_t number = tuning->slot_count ? tuning->slots[find_slot(tuning, key)] : 0;
+
+    return number ? &tuning->entries[number - 1] : NULL;
+}
+
+/* Make room for another entry. */
+static int grow(struct tuning *tuning)
+{
+    size_t room = tuning->room ? 2 * tuning->room : 64;
+    struct entry *entries = realloc(tuning->entries, room * sizeof(*entries));
+    size_t *slots = calloc(2 * room, sizeof(*slots));
+
+    if (entries)
+        tuning->entries = entries;
+    if (!entries || !slots) {
+        free(slots);
+        return -1;
     }
-    return NULL;
+    free(tuning->slots);
+    tuning->slots = slots;
+    tuning->slot_count = 2 * room;
+    tuning->room = room;
+    for (size_t i = 0; i < tuning->count; i++)
+        slots[find_slot(tuning, entries[i].key)] = i + 1;
+    return 0;
 }
 
 /* With 'replace' 0 an existing value is kept. */
@@ -63,16 +96,9 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
         entry->value = copy;
         return 0;
     }
-    if (tuning->count == tuning->room) {
-        size_t room = tuning->room ? 2 * tuning->room : 64;
-        struct entry *more = realloc(tuning->entries, room * sizeof(*more));
-
-        if (!more) {
-            free(copy);
-            return -1;
-        }
-        tuning->entries = more;
-        tuning->room = room;
+    if (tuning->count == tuning->room && grow(tuning) < 0) {
+        free(copy);
+        return -1;
     }
     entry = &tuning->entries[tuning->count];
     entry->key = strdup(key);
@@ -84,6 +110,7 @@ static int put(struct tuning *tuning, const char *key, const char *value, int re
         return -1;
     }
     tuning->count++;
+    tuning->slots[find_slot(tuning, key)] = tuning->count;
     return 0;
 }
 
@@ -374,5 +401,6 @@ void tuning_destroy(struct tuning *tuning)
         free(tuning->entries[i].there);
     }
     free(tuning->entries);
+    free(tuning->slots);
     free(tuning);
 }

@@ -421,6 +421,38 @@ static void test_shipped(void)
     tuning_destroy(one);
 }
 
+/* Thousands of entries, as in the installed file, and keys that are not among them. */
+static void test_large(void)
+{
+    enum { COUNT = 3000 };
+    struct tuning *tuning = tuning_open(directory, NULL, "large");
+    int right = 0, absent = 0;
+
+    for (int i = 0; i < COUNT; i++) {
+        char key[32], value[32];
+
+        snprintf(key, sizeof(key), "gemm:%dx%d", i, 7 * i);
+        snprintf(value, sizeof(value), "%d", i);
+        tuning_put(tuning, key, value, NULL);
+    }
+    is_int(tuning_save(tuning, NULL), 0, "thousands of entries are saved");
+    tuning_destroy(tuning);
+    tuning = tuning_open(directory, NULL, "large");
+    for (int i = 0; i < COUNT; i++) {
+        char key[32];
+        const char *value;
+
+        snprintf(key, sizeof(key), "gemm:%dx%d", i, 7 * i);
+        value = tuning_get(tuning, key);
+        right += value && atoi(value) == i;
+        snprintf(key, sizeof(key), "gemm:%dx%d", i, 7 * i + 1);
+        absent += !tuning_get(tuning, key);
+    }
+    is_int(right, COUNT, "  and found again, each with its value");
+    is_int(absent, COUNT, "  and no others");
+    tuning_destroy(tuning);
+}
+
 int main(void)
 {
     char command[128];
@@ -441,6 +473,7 @@ int main(void)
     test_places();
     test_text();
     test_shipped();
+    test_large();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
     for (const char *const *name = (const char *const[]){"a/b/c/.tuning.lock",
@@ -458,6 +491,7 @@ int main(void)
                                                          "provisional",
                                                          "crowd",
                                                          "held",
+                                                         "large",
                                                          "file",
                                                          "installed/gpu",
                                                          "installed",
