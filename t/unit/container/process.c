@@ -170,7 +170,9 @@ static void test_scratch(void)
         diag("%s", err.text);
     is_int(kept, 1000, "and kept");
     for (int removing = 0; removing < 2; removing++) {
-        if (fork() == 0) {
+        pid_t owner = fork();
+
+        if (owner == 0) {
             scratch_create(&scratch, parent, &err);
             snprintf(file, sizeof(file), "%s/file", scratch.path);
             write_file(file, "x", 1);
@@ -179,7 +181,7 @@ static void test_scratch(void)
                 unlink(file);
             kill(getpid(), SIGKILL);
         }
-        wait(NULL);
+        waitpid(owner, NULL, 0);
     }
     scratch_sweep(parent);
     listed = opendir(parent);
