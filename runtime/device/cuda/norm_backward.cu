@@ -51,6 +51,21 @@ __device__ inline void share_sums(float *shared, const float (*own)[VECTOR], int
     }
 }
 
+/* Wait for a loaded value now. Otherwise the loop waits where it first uses the value, in every
+ * iteration. Loads share a scoreboard, so RMSNorm waited there for what it had just started to load
+ * for the next row, too. LayerNorm waits before it starts: it multiplies mean and rstd first. */
+template <typename V> __device__ inline void wait_for(V &value)
+{
+    constexpr int WORDS = sizeof(V) / sizeof(uint32_t);
+    uint32_t words[WORDS];
+
+    memcpy(words, &value, sizeof(words));
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) /* blockDim.y is 1, which the compiler does not know */
+        asm volatile("xor.b32 %0, %0, %1;" : "+r"(words[i]) : "r"(blockDim.y - 1));
+    memcpy(&value, words, sizeof(words));
+}
+
 /* g += more, rounded to T. */
 template <typename T> __device__ inline void add_rounded(const packed<T> &more, float (&g)[VECTOR])
 {
@@ -125,10 +140,16 @@ __global__ void __launch_bounds__((SLIM ? SLIM_WARPS : MAX_WARPS) * WARP, 1)
 #pragma unroll
     for (int i = 0; i < LAST; i++)
         fetch(row + i * stride, at + i * step, i * stage);
+    if (NORM == NORM_RMS) {
+#pragma unroll
+        for (int k = 0; k < VECTORS; k++)
+            wait_for(weight[k]);
+        wait_for(rstd);
+    }
     for (; row < rows; row += stride, at += step) {
         float xhat[VECTORS][VECTOR], scaled[VECTORS][VECTOR]; /* scaled: dy * weight */
         float c1 = 0, c2 = 0, next_rstd = 0, next_mean = 0;
-        const float shift = -mean * rstd;
+        const float shift = NORM == NORM_LAYER ? -mean * rstd : 0.0f;
         int64_t next_number = 0;
         uint32_t dropped[VECTORS];
 
