@@ -53,8 +53,9 @@ struct gemm_operands {
     const float *scale_a, *scale_b; /* fp8: factors of A and B in device memory, as in scaling.h */
 };
 
+enum { GEMM_LOADED = 512 }; /* kernels to keep in mind */
+
 /* Shared by all plans of a device. */
-enum { GEMM_LOADED = 512 };
 struct gemm_context {
     cublasLtHandle_t handle;
     struct tuning *tuning;

@@ -18,8 +18,8 @@
 #include "cuda_error.h"
 #include "gemm_private.h"
 
+#include "checksum.h"
 #include "clock.h"
-#include "fnv.h"
 
 enum { MOST_CANDIDATES = 160, MOST_REPEATS = 3, SEEDS = 3, KIN = 2, MOST_CHECKS = 8 };
 
@@ -102,6 +102,7 @@ static uint64_t hash_kernel(const struct gemm *gemm, const cublasLtMatmulAlgo_t 
                           (int)g->bias_type,
                           (int)g->epilogue,
                           g->batch,
+                          (int)((g->lda | g->ldb | g->ldd) % 8),
                           (int)g->alignment_a,
                           (int)g->alignment_b,
                           (int)g->alignment_d,
@@ -110,9 +111,8 @@ static uint64_t hash_kernel(const struct gemm *gemm, const cublasLtMatmulAlgo_t 
                           g->fast,
                           (int)g->part_a,
                           (int)g->part_b};
-    uint64_t hash = fnv_add(FNV_START, traits, sizeof(traits));
 
-    return fnv_add(hash, algorithm, sizeof(*algorithm));
+    return checksum_seeded(algorithm, sizeof(*algorithm), checksum_of(traits, sizeof(traits)));
 }
 
 static int is_loaded(const struct gemm_context *context, uint64_t kernel)

@@ -8,7 +8,7 @@ namespace
 
 /* As in the forward direction, with fewer elements per lane: their column sums need registers. A
  * multiprocessor has one block, with as many warps as registers allow: more without the sums of a
- * bias, dropout and the mean. In fp32 a warp needs 12 KiB of shared memory: half as many warps. */
+ * bias, dropout and the mean. In fp32, which was not tuned, it has half as many. */
 constexpr int VECTORS = 2, WARP_COLS = VECTORS * WARP * VECTOR;
 constexpr int MAX_WARPS = 16, SLIM_WARPS = 20, FP32_WARPS = 8;
 
@@ -51,9 +51,10 @@ __device__ inline void share_sums(float *shared, const float (*own)[VECTOR], int
     }
 }
 
-/* Wait for a loaded value now. Otherwise the loop waits where it first uses the value, in every
- * iteration. Loads share a scoreboard, so RMSNorm waited there for what it had just started to load
- * for the next row, too. LayerNorm waits before it starts: it multiplies mean and rstd first. */
+/* Wait for a loaded value now. Otherwise the loop would wait at the first use of the value, in
+ * every iteration, and because several loads share a scoreboard, also for the rstd of the next row,
+ * which has just been requested. LayerNorm needs no such wait: it multiplies mean and rstd before
+ * it requests those of the next row. */
 template <typename V> __device__ inline void wait_for(V &value)
 {
     constexpr int WORDS = sizeof(V) / sizeof(uint32_t);
@@ -437,6 +438,7 @@ struct call {
     dropout drop;
     writes write;
     sums out;
+    row_split split;        /* of rows in vectors */
     int processors, blocks; /* blocks: set by the launch */
 };
 
@@ -473,7 +475,7 @@ template <typename T, bool DROP, enum norm NORM, bool FULL, bool SLIM>
 void launch(cudaStream_t stream, call *c)
 {
     const auto kernel = residual_norm_backward<T, DROP, NORM, FULL, SLIM>;
-    const row_split split = split_block(c);
+    const row_split split = c->split;
     const int threads = split.warps * split.groups * WARP;
     const size_t shared = shared_bytes(c->shape, split);
 
@@ -556,18 +558,20 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
               make_dropout(shape, operands->state, operands->purpose),
               {false, shape->input && shape->dropout > 0},
               {workspace, norm, shape->norm == NORM_LAYER, bias},
+              {},
               processors,
               0};
 
     c.write.residual = shape->residual || !c.write.x;
     if (!c.write.x)
         c.drop.threshold = 0;
+    c.split = split_block(&c);
     if (shape->rows == 0)
         c.blocks = 0; /* the sums are 0 */
     else if (!norm)
         WITH_TYPE(shape->type, (launch_plain<T>(stream, &c)));
     else if (!in_vectors(&c) || shape->cols > MAX_WARPS * WARP_COLS ||
-             !shared_fits(shared_bytes(shape, split_block(&c))))
+             !shared_fits(shared_bytes(shape, c.split)))
         WITH_TYPE(shape->type, (launch_any<T>(stream, &c)));
     else if (shape->norm == NORM_LAYER)
         WITH_TYPE(shape->type, (launch_norm<T, NORM_LAYER>(stream, &c)));

@@ -2,9 +2,9 @@
 #include "config.h"
 
 #include "tuning.h"
+#include "checksum.h"
 #include "clock.h"
 #include "file.h"
-#include "fnv.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -41,10 +41,11 @@ struct tuning {
     int lockless;      /* locks do not work there */
 };
 
-/* The slot of the entry with this key, or the empty one where it belongs. There are empty ones. */
+/* The slot of the entry with this key, or the empty one where it belongs: at least half of the slots
+ * are empty. */
 static size_t find_slot(const struct tuning *tuning, const char *key)
 {
-    size_t slot = (size_t)fnv_add(FNV_START, key, strlen(key)) & (tuning->slot_count - 1);
+    size_t slot = (size_t)checksum_of(key, strlen(key)) & (tuning->slot_count - 1);
 
     while (tuning->slots[slot] && strcmp(tuning->entries[tuning->slots[slot] - 1].key, key) != 0)
         slot = (slot + 1) & (tuning->slot_count - 1);

@@ -490,7 +490,7 @@ static void test_gated(enum operation_kind kind)
     fake.own = 0;
 }
 
-/* What follows a long product may have to be loaded when the layer is timed. */
+/* The kernel that follows a long product may still have to be loaded when the layer is timed. */
 static void test_long_gated(void)
 {
     struct layer l;
