@@ -337,6 +337,7 @@ static void close_call(struct device *base)
     struct cuda_device *device = (struct cuda_device *)base;
 
     tuning_destroy(device->gemm.tuning);
+    tuning_destroy(device->gemm.installed);
     cudaFree(device->gemm.workspace);
     if (device->gemm.stream)
         cudaStreamDestroy(device->gemm.stream);
@@ -439,10 +440,32 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     return check_code(device, &properties, err);
 }
 
+/* Open the cache, and the installed results of this GPU or of one with as many multiprocessors, for
+ * example those of the H200 on an H100. */
+static int open_tuning(struct cuda_device *device, const struct device_options *options)
+{
+    struct gemm_context *gemm = &device->gemm;
+    char start[32], end[64], name[512], found[512];
+
+    snprintf(start, sizeof(start), "tuning%d-", TUNING_METHOD);
+    snprintf(end, sizeof(end), "-%d-cublaslt%zu", device->processors, cublasLtGetVersion());
+    snprintf(name, sizeof(name), "%s%s%s", start, device->base.model, end);
+    for (char *c = name; *c; c++) {
+        if (*c == ' ' || *c == '/')
+            *c = '_';
+    }
+    gemm->tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
+    if (options->tuning_dir &&
+        tuning_find(options->tuning_dir, name, start, end, found, sizeof(found)) == 0)
+        gemm->installed = tuning_open(NULL, options->tuning_dir, found);
+    else
+        gemm->installed = tuning_open(NULL, NULL, name);
+    return gemm->tuning && gemm->installed ? 0 : -1;
+}
+
 static int open_libraries(struct cuda_device *device, const struct device_options *options,
                           struct error *err)
 {
-    char name[512];
     cudnnStatus_t cudnn;
 
     if (cublasLtCreate(&device->gemm.handle))
@@ -457,15 +480,8 @@ static int open_libraries(struct cuda_device *device, const struct device_option
                          "free memory (nvidia-smi) and that all libcudnn*.so are of one version",
                          cudnnGetVersion(), device->index, device->base.model,
                          cudnnGetErrorString(cudnn));
-    snprintf(name, sizeof(name), "tuning%d-%s-%d-cublaslt%zu", TUNING_METHOD, device->base.model,
-             device->processors, cublasLtGetVersion());
-    for (char *c = name; *c; c++) {
-        if (*c == ' ' || *c == '/')
-            *c = '_';
-    }
     device->gemm.candidates = options->untuned ? 1 : CANDIDATES;
-    device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
-    if (!device->gemm.tuning)
+    if (open_tuning(device, options))
         return error_set(err, "out of memory");
     if (options->untuned)
         tuning_read_only(device->gemm.tuning);

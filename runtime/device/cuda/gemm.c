@@ -216,8 +216,9 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
 
 /* The key includes an alignment below the usual one: an algorithm for a larger alignment would read
  * beyond the elements, or fault. */
-static void make_key(const struct gemm_shape *s, char *key, size_t size)
+void gemm_key(const struct gemm_shape *s, char key[GEMM_KEY])
 {
+    const size_t size = GEMM_KEY;
     size_t used;
 
     snprintf(key, size,
@@ -239,16 +240,12 @@ static void make_key(const struct gemm_shape *s, char *key, size_t size)
                  s->alignment_d);
 }
 
-/* An algorithm as text: the library allows storing and restoring its bytes. */
-static void write_algorithm(const struct gemm *gemm, char *text)
+void gemm_write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char text[GEMM_ALGORITHM])
 {
-    const unsigned char *bytes = (const unsigned char *)&gemm->algorithm;
-    size_t size = sizeof(gemm->algorithm);
+    const unsigned char *bytes = (const unsigned char *)algorithm;
 
-    for (size_t i = 0; i < size; i++)
+    for (size_t i = 0; i < sizeof(*algorithm); i++)
         sprintf(text + 2 * i, "%02x", bytes[i]);
-    if (gemm->provisional)
-        sprintf(text + 2 * size, "%c", TUNING_PROVISIONAL);
 }
 
 static int read_algorithm(const char *text, cublasLtMatmulAlgo_t *algorithm)
@@ -316,16 +313,28 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     return 0;
 }
 
+/* A few of many candidates, if enough is known of similar products; else 0. */
+static int candidates_by_similar(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *results)
+{
+    struct similar similar;
+
+    if (!gemm_find_similar(gemm, &similar))
+        return 0;
+    return gemm_shortlist(&similar, results, candidates(gemm, results, GEMM_MOST_OFFERED));
+}
+
 static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t results[GEMM_MOST_OFFERED];
     int wanted = scratch ? gemm->context->candidates : 1, found;
-    char key[256];
+    char key[GEMM_KEY];
 
-    make_key(&gemm->shape, key, sizeof(key));
+    gemm_key(&gemm->shape, key);
     if (recall(gemm, key))
         return 0;
-    found = candidates(gemm, results, wanted > GEMM_MOST_OFFERED ? GEMM_MOST_OFFERED : wanted);
+    found = wanted > 1 ? candidates_by_similar(gemm, results) : 0;
+    if (found == 0)
+        found = candidates(gemm, results, wanted < GEMM_MOST_OFFERED ? wanted : GEMM_MOST_OFFERED);
     if (found == 0)
         return error_set(
             err,
@@ -364,19 +373,21 @@ void gemm_use(struct gemm *gemm, int finalist)
 
 int gemm_remember(struct gemm *gemm, struct error *err)
 {
-    char key[256], value[2 * sizeof(gemm->algorithm) + 2];
+    static const char provisional[] = {TUNING_PROVISIONAL, '\0'};
+    char key[GEMM_KEY], text[GEMM_ALGORITHM], value[sizeof(text) + sizeof(provisional)];
 
-    make_key(&gemm->shape, key, sizeof(key));
-    write_algorithm(gemm, value);
+    gemm_key(&gemm->shape, key);
+    gemm_write_algorithm(&gemm->algorithm, text);
+    snprintf(value, sizeof(value), "%s%s", text, gemm->provisional ? provisional : "");
     gemm->remembered = 1;
     return tuning_put(gemm->context->tuning, key, value, err);
 }
 
 int gemm_forget(struct gemm *gemm, struct error *err)
 {
-    char key[256];
+    char key[GEMM_KEY];
 
-    make_key(&gemm->shape, key, sizeof(key));
+    gemm_key(&gemm->shape, key);
     return tuning_untry(gemm->context->tuning, key, err);
 }
 

@@ -58,12 +58,13 @@ enum { GEMM_LOADED = 512 }; /* kernels to keep in mind */
 /* Shared by all plans of a device. */
 struct gemm_context {
     cublasLtHandle_t handle;
-    struct tuning *tuning;
-    cudaStream_t stream; /* for timing */
-    void *workspace;     /* GEMM_WORKSPACE bytes, for timing */
-    int candidates;      /* number to request and to search around; 1: the library's first guess */
-    int broken;          /* an algorithm that was tried broke the GPU: nothing will run anymore */
-    double rested;       /* when the next measurement may begin (clock_now) */
+    struct tuning *tuning;    /* the cache, and what was installed for this GPU */
+    struct tuning *installed; /* what was installed for this GPU or a similar one */
+    cudaStream_t stream;      /* for timing */
+    void *workspace;          /* GEMM_WORKSPACE bytes, for timing */
+    int candidates; /* number to request and to search around; 1: the library's first guess */
+    int broken;     /* an algorithm that was tried broke the GPU: nothing will run anymore */
+    double rested;  /* when the next measurement may begin (clock_now) */
     /* Hashes of kernels that have run, and so need not be loaded any more. */
     uint64_t loaded[GEMM_LOADED];
     int loaded_count;

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -41,8 +42,8 @@ struct tuning {
     int lockless;      /* locks do not work there */
 };
 
-/* The slot of the entry with this key, or the empty one where it belongs: at least half of the slots
- * are empty. */
+/* The slot of the entry with this key, or the empty one where it belongs: at least half of the
+ * slots are empty. */
 static size_t find_slot(const struct tuning *tuning, const char *key)
 {
     size_t slot = (size_t)checksum_of(key, strlen(key)) & (tuning->slot_count - 1);
@@ -225,6 +226,30 @@ struct tuning *tuning_open(const char *directory, const char *shipped, const cha
     return tuning;
 }
 
+static int starts_and_ends(const char *text, const char *start, const char *end)
+{
+    size_t length = strlen(text), from = strlen(start), to = strlen(end);
+
+    return length >= from + to && strncmp(text, start, from) == 0 &&
+           strcmp(text + length - to, end) == 0;
+}
+
+int tuning_find(const char *directory, const char *name, const char *start, const char *end,
+                char *found, size_t size)
+{
+    DIR *files = opendir(directory);
+    const struct dirent *file;
+    char best[NAME_MAX + 1] = "";
+
+    while (files && (file = readdir(files)) != NULL)
+        if (starts_and_ends(file->d_name, start, end) && strcmp(best, name) != 0 &&
+            (!best[0] || strcmp(file->d_name, name) == 0 || strcmp(file->d_name, best) < 0))
+            snprintf(best, sizeof(best), "%s", file->d_name);
+    if (files)
+        closedir(files);
+    return best[0] && (size_t)snprintf(found, size, "%s", best) < size ? 0 : -1;
+}
+
 const char *tuning_get(struct tuning *tuning, const char *key)
 {
     struct entry *entry = find(tuning, key);
@@ -233,6 +258,21 @@ const char *tuning_get(struct tuning *tuning, const char *key)
         return NULL;
     entry->used = 1;
     return entry->value;
+}
+
+const char *tuning_next(const struct tuning *tuning, const char *prefix, size_t *at,
+                        const char **key)
+{
+    while (*at < tuning->count) {
+        const struct entry *entry = &tuning->entries[(*at)++];
+
+        if (strncmp(entry->key, prefix, strlen(prefix)) != 0 || is_record(entry->value) ||
+            tuning_is_provisional(entry->value))
+            continue;
+        *key = entry->key;
+        return entry->value;
+    }
+    return NULL;
 }
 
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err)

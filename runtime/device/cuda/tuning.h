@@ -4,6 +4,8 @@
 #ifndef MEGATRON_TUNING_H
 #define MEGATRON_TUNING_H
 
+#include <stddef.h>
+
 #include "error.h"
 
 struct tuning;
@@ -13,6 +15,11 @@ struct tuning;
  * 'shipped'/'name', a file that was installed with the program and is only read; 'shipped' NULL:
  * there is none. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
+
+/* The name of a file in 'directory' that starts with 'start' and ends with 'end': 'name' itself if
+ * it exists, else the first one in alphabetical order. Returns -1 if there is none. */
+int tuning_find(const char *directory, const char *name, const char *start, const char *end,
+                char *found, size_t size);
 
 /* Save nothing from now on. */
 void tuning_read_only(struct tuning *tuning);
@@ -28,6 +35,11 @@ int tuning_is_provisional(const char *value);
 /* The value of 'key', or NULL. Valid until the next of the calls below. */
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
+
+/* Visit the values whose keys start with 'prefix', in no particular order, without provisional
+ * ones: '*at' is 0 at first. Returns the next one, and its key, or NULL at the end. */
+const char *tuning_next(const struct tuning *tuning, const char *prefix, size_t *at,
+                        const char **key);
 
 /* Record in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
  * written, or if it already had such a record when it was opened: another process died while it

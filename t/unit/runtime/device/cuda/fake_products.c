@@ -11,7 +11,10 @@
 struct fake fake;
 static double now; /* milliseconds */
 
-enum { OFFERED = 3 };
+static int offered(void)
+{
+    return fake.offered ? fake.offered : 3;
+}
 
 /* --- Our own products ------------------------------------------------------------------------ */
 
@@ -36,6 +39,7 @@ int hopper_linear_forward(cudaStream_t stream, const struct linear_shape *shape,
     (void)shape;
     (void)operands;
     fake.products++;
+    fake.ours += fake.own > 0;
     now += 0.5;
     return fake.own > 0 ? 0 : -1;
 }
@@ -48,6 +52,7 @@ int hopper_linear_gradient(cudaStream_t stream, const struct linear_shape *shape
     (void)operands;
     (void)workspace;
     fake.products++;
+    fake.ours += fake.own > 0;
     now += 0.5;
     return fake.own > 0 ? 0 : -1;
 }
@@ -148,7 +153,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     (void)c;
     (void)d;
     (void)preference;
-    for (*found = 0; *found < wanted && *found < OFFERED; (*found)++) {
+    for (*found = 0; *found < wanted && *found < offered(); (*found)++) {
         memset(&results[*found], 0, sizeof(*results));
         results[*found].algo.data[0] = (uint64_t)(1 + *found);
     }
@@ -168,8 +173,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     (void)c;
     (void)d;
     memset(result, 0, sizeof(*result));
-    return algorithm->data[0] >= 1 && algorithm->data[0] <= OFFERED ? CUBLAS_STATUS_SUCCESS
-                                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
+    return algorithm->data[0] >= 1 && algorithm->data[0] <= (uint64_t)offered()
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 /* The offset of an attribute in the algorithm; 0: none, or its number. */
@@ -259,6 +265,8 @@ static double duration(const cublasLtMatmulAlgo_t *algorithm)
     int tired = is_tired();
     double time = load((unsigned)algorithm->data[0]) * (fake.length ? fake.length : 1);
 
+    if (fake.best && algorithm->data[0] == (uint64_t)fake.best)
+        time *= 0.8;
     if (!fake.tires)
         return time;
     return time * (algorithm->data[0] == 1 ? 1.02 : tired ? 1.1 : 1);
@@ -294,6 +302,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     (void)stream;
     fake.result = d;
     fake.products++;
+    fake.timed |= 1u << algorithm->data[0];
     now += duration(algorithm);
     if (odd && (fake.fails || (fake.fails_in_layers && workspace != fake.for_gemms)))
         return CUBLAS_STATUS_EXECUTION_FAILED;

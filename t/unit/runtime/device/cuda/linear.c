@@ -3,6 +3,7 @@
  * whatever fails meanwhile. Products are fakes. */
 #include "cuda.h"
 #include "fake_products.h"
+#include "gemm_private.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -25,6 +26,7 @@ static void begin_shape(struct layer *l, int deterministic, enum operation_kind 
 {
     memset(l, 0, sizeof(*l));
     l->device.gemm.tuning = tuning_open(directory, NULL, "file");
+    l->device.gemm.installed = tuning_open(NULL, directory, "installed");
     l->device.gemm.workspace = workspace;
     l->device.gemm.candidates = 8;
     l->device.deterministic = deterministic;
@@ -54,6 +56,7 @@ static void end(struct layer *l)
 {
     l->plan.destroy(&l->plan);
     tuning_destroy(l->device.gemm.tuning);
+    tuning_destroy(l->device.gemm.installed);
 }
 
 /* Set all keys in the file that start with 'key' to another value; NULL: remove them. */
@@ -80,12 +83,35 @@ static void change_file(const char *key, const char *value)
         fclose(file);
 }
 
-static void remove_file(void)
+static void remove_named(const char *name)
 {
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/file", directory);
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
     unlink(path);
+}
+
+static void remove_file(void)
+{
+    remove_named("file");
+}
+
+/* Install 'count' results of 'value' and then one of 'last', if there is one: their keys have the
+ * numbers from 'first' on between 'start' and 'end'. */
+static void install(const char *start, int first, const char *end, const char *value, int count,
+                    const char *last)
+{
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/installed", directory);
+    file = fopen(path, "w");
+    for (int i = 0; file && i < count; i++)
+        fprintf(file, "%s%d%s %s\n", start, first + i, end, value);
+    if (file && last)
+        fprintf(file, "%s%d%s %s\n", start, first + count, end, last);
+    if (file)
+        fclose(file);
 }
 
 /* Does a line of the file end with 'end'? */
@@ -385,6 +411,149 @@ static void test_long(void)
     fake.tires = fake.length = 0;
 }
 
+/* An algorithm as the file has it. */
+static void write_algorithm(int number, char text[2 * sizeof(cublasLtMatmulAlgo_t) + 1])
+{
+    snprintf(text, 2 * sizeof(cublasLtMatmulAlgo_t) + 1, "%02x%0*d", number,
+             2 * (int)sizeof(cublasLtMatmulAlgo_t) - 2, 0);
+}
+
+/* Of twelve algorithms, of which the library prefers the first eight, the first four and those that
+ * were the fastest for similar products are timed if enough similar products are installed. */
+static void test_similar_products(void)
+{
+    static const unsigned few = 0x1e, eight = 0x1fe, tenth = 1 << 10;
+    static const struct {
+        const char *name, *end; /* of the keys */
+        int first, count, number;
+        const char *suffix; /* of the values */
+        unsigned timed;
+    } rows[] = {
+        {"none are installed", "x8:NN:8:8:8:110:0:0", 60, 0, 10, "", eight},
+        {"there are sixteen", "x8:NN:8:8:8:110:0:0", 60, 16, 10, "", few | tenth},
+        {"there are fifteen", "x8:NN:8:8:8:110:0:0", 60, 15, 10, "", eight},
+        {"they have other strides", "x8:NN:9:16:8:110:0:0", 60, 16, 10, "", few | tenth},
+        {"the first was the fastest", "x8:NN:8:8:8:110:0:0", 60, 16, 1, "", few},
+        {"not all of their candidates were tried", "x8:NN:8:8:8:110:0:0", 60, 16, 10, "?", eight},
+        {"the fastest is not offered", "x8:NN:8:8:8:110:0:0", 60, 16, 13, "", eight},
+        {"they are transposed", "x8:TN:8:8:8:110:0:0", 60, 16, 10, "", eight},
+        {"they have a bias", "x8:NN:8:8:8:111:1:0", 60, 16, 10, "", eight},
+        {"their rows are a sixteenth", "x8:NN:8:8:8:110:0:0", 4, 16, 10, "", few | tenth},
+        {"they are far smaller", "x1:NN:8:8:8:110:0:0", 3, 16, 10, "", eight},
+        {"they are far larger", "x8:NN:8:8:8:110:0:0", 1100, 16, 10, "", eight},
+    };
+    static const struct gemm_operands scratch;
+
+    fake.offered = 12, fake.best = 10;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const struct gemm_shape shape = product_shape(64, 0);
+        char algorithm[2 * sizeof(cublasLtMatmulAlgo_t) + 1], value[sizeof(algorithm) + 1];
+        struct layer l;
+        struct gemm *gemm;
+
+        write_algorithm(rows[i].number, algorithm);
+        snprintf(value, sizeof(value), "%s%s", algorithm, rows[i].suffix);
+        install("gemm:8x", rows[i].first, rows[i].end, value, rows[i].count, NULL);
+        remove_file();
+        begin(&l, 0);
+        fake.timed = 0;
+        gemm = gemm_create(&l.device.gemm, &shape, &scratch, &l.err);
+        ok(gemm && gemm_decide(gemm, &scratch, &l.err) == 0 && fake.timed == rows[i].timed,
+           "similar products: %s", rows[i].name);
+        is_int(count_lines(&l, "gemm:8x64x8:NN:8:8:8:110:0:0 0a", ""),
+               (rows[i].timed & tenth) ? 1 : 0, "  the fastest is chosen if it was timed");
+        gemm_destroy(gemm);
+        end(&l);
+    }
+    fake.offered = fake.best = 0;
+    remove_named("installed");
+}
+
+/* A variant that clearly lost in at least four similar layers is not timed. */
+static void test_similar_layers(void)
+{
+    enum { LIBRARY = 1, OURS, BOTH };
+    static const char alike[] = ":8:8:1:1:1:0:ours1", ours_won[] = "3,0:53us,1:52us,3:50us";
+    static const struct {
+        const char *name, *end, *value;
+        int count;
+        const char *last;
+        int own, timed;
+    } rows[] = {
+        {"ours was the fastest", alike, ours_won, 4, NULL, 1, OURS},
+        {"three are too few", alike, ours_won, 3, NULL, 1, BOTH},
+        {"none lost clearly", alike, "3,0:51us,1:51us,3:50us", 4, NULL, 1, BOTH},
+        {"the others did not run", alike, "3,0:-1us,1:-1us,3:50us", 4, NULL, 1, OURS},
+        {"the others lost in all but one", alike, ours_won, 6, "0,0:50us,1:50us,3:50us", 1, BOTH},
+        {"one has no times", alike, ours_won, 6, "0", 1, OURS},
+        {"none has times", alike, "3", 4, NULL, 1, BOTH},
+        {"of another activation", ":8:8:1:1:2:0:ours1", ours_won, 4, NULL, 1, BOTH},
+        {"far larger", ":999:8:1:1:1:0:ours1", ours_won, 4, NULL, 1, BOTH},
+        {"ours lost", alike, "1,0:53us,1:50us,3:52us", 4, NULL, 1, LIBRARY},
+        {"ours cannot be started now", alike, ours_won, 4, NULL, -1, LIBRARY},
+        {"a variant won that is impossible here", alike, "2,0:53us,1:52us,2:50us,3:52us", 4, NULL,
+         1, BOTH},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct layer l;
+        int timed;
+
+        install("linear0:", 14, rows[i].end, rows[i].value, rows[i].count, rows[i].last);
+        remove_file();
+        fake.own = rows[i].own;
+        fake.timed = 0;
+        fake.ours = 0;
+        begin(&l, 0);
+        timed = (fake.timed ? LIBRARY : 0) | (fake.ours ? OURS : 0);
+        ok(l.rc == 0 && timed == rows[i].timed, "similar layers: %s", rows[i].name);
+        end(&l);
+    }
+    fake.own = 0;
+    remove_named("installed");
+}
+
+/* The keys of the installed file are those of today's code: among them are similar products and
+ * layers for a Llama of 4,608 columns, for which nothing is installed. */
+static void test_installed(void)
+{
+    const struct gemm_shape shape = {.m = 24576,
+                                     .n = 16384,
+                                     .k = 4608,
+                                     .transpose_a = 1,
+                                     .lda = 4608,
+                                     .ldb = 4608,
+                                     .ldd = 24576,
+                                     .type = TYPE_BF16,
+                                     .out = TYPE_BF16,
+                                     .bias_type = TYPE_BF16};
+    const struct linear_shape layer = {.rows = 16384,
+                                       .in = 4608,
+                                       .out = 24576,
+                                       .types = linear_types(TYPE_BF16),
+                                       .activation = ACTIVATION_SWIGLU,
+                                       .save_pre = 1};
+    static const char file[] = TOP_SRCDIR "/etc/tuning/tuning9-NVIDIA_H200-132-cublaslt130100";
+    char path[128];
+    struct similar similar;
+    struct gemm *gemm;
+    struct layer l;
+
+    remove_file();
+    snprintf(path, sizeof(path), "%s/installed", directory);
+    is_int(symlink(file, path), 0, "the installed file is found");
+    fake.own = 1, fake.timed = 0;
+    begin_shape(&l, 0, OPERATION_LINEAR_FORWARD, &layer);
+    ok(l.rc == 0 && fake.timed == 0, "  it tells which variant wins");
+    gemm = gemm_create(&l.device.gemm, &shape, &(struct gemm_operands){NULL}, &l.err);
+    ok(gemm && gemm_find_similar(gemm, &similar) && similar.count == SIMILAR_MOST,
+       "  and similar products");
+    gemm_destroy(gemm);
+    end(&l);
+    fake.own = 0;
+    remove_named("installed");
+}
+
 /* Our own product is one more variant. */
 static void test_own(void)
 {
@@ -543,6 +712,9 @@ int main(void)
     test_rank();
     test_tiring();
     test_long();
+    test_similar_products();
+    test_similar_layers();
+    test_installed();
     test_own();
     test_gated(OPERATION_LINEAR_FORWARD);
     test_gated(OPERATION_LINEAR_DGRAD);

@@ -421,6 +421,59 @@ static void test_shipped(void)
     tuning_destroy(one);
 }
 
+/* The values of all keys of one kind that were chosen among all candidates. */
+static void test_next(void)
+{
+    struct tuning *tuning;
+    const char *key, *value;
+    char seen[128] = "";
+    size_t at = 0;
+
+    write_file("installed/gpu",
+               "# measured\na:1 1\nb:1 2\na:2 trying\na:3 tried\na:4 4?\na:5 5\nc 6\n");
+    tuning = tuning_open(directory, NULL, "installed/gpu");
+    while ((value = tuning_next(tuning, "a:", &at, &key)) != NULL)
+        snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), "%s=%s ", key, value);
+    is(seen, "a:1=1 a:5=5 ", "values one by one");
+    ok(!tuning_next(tuning, "a:", &at, &key), "  and nothing after the last one");
+    tuning_destroy(tuning);
+}
+
+static void test_find(void)
+{
+    static const struct {
+        const char *name, *found, *why;
+    } rows[] = {
+        {"tuning9-H100-132-lt1", "tuning9-H100-132-lt1", "a file for this GPU"},
+        {"tuning9-H800-132-lt1", "tuning9-H100-132-lt1", "a file for a GPU of the same size"},
+    };
+    char path[128], file_name[64], found[64];
+
+    snprintf(path, sizeof(path), "%s/find", directory);
+    mkdir(path, 0755);
+    is_int(tuning_find(path, "tuning9-H100-132-lt1", "tuning9-", "-132-lt1", found, sizeof(found)),
+           -1, "no file is found");
+    for (const char *const *file =
+             (const char *const[]){"tuning9-H200-132-lt1", "tuning9-H100-132-lt1",
+                                   "tuning9-A100-108-lt1", "tuning9-A200-132-lt2",
+                                   "tuning8-B100-132-lt1", "tuning9-132-lt1", NULL};
+         *file; file++) {
+        snprintf(file_name, sizeof(file_name), "find/%s", *file);
+        write_file(file_name, "a 1\n");
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        found[0] = '\0';
+        ok(tuning_find(path, rows[i].name, "tuning9-", "-132-lt1", found, sizeof(found)) == 0,
+           "%s is found", rows[i].why);
+        is(found, rows[i].found, "  the right one");
+    }
+    is_int(tuning_find(path, rows[0].name, "tuning9-", "-132-lt1", found, 8), -1,
+           "a name that is too long is not");
+    snprintf(path, sizeof(path), "%s/none", directory);
+    is_int(tuning_find(path, rows[0].name, "tuning9-", "-132-lt1", found, sizeof(found)), -1,
+           "nor is a file without the directory");
+}
+
 /* Thousands of entries, as in the installed file, and keys that are not among them. */
 static void test_large(void)
 {
@@ -473,6 +526,8 @@ int main(void)
     test_places();
     test_text();
     test_shipped();
+    test_next();
+    test_find();
     test_large();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
@@ -494,6 +549,13 @@ int main(void)
                                                          "large",
                                                          "file",
                                                          "installed/gpu",
+                                                         "find/tuning9-H200-132-lt1",
+                                                         "find/tuning9-H100-132-lt1",
+                                                         "find/tuning9-A100-108-lt1",
+                                                         "find/tuning9-A200-132-lt2",
+                                                         "find/tuning8-B100-132-lt1",
+                                                         "find/tuning9-132-lt1",
+                                                         "find",
                                                          "installed",
                                                          "gpu",
                                                          ".tuning.lock",
