@@ -440,12 +440,12 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     return check_code(device, &properties, err);
 }
 
-/* Open the cache, and the installed results of this GPU or of one with as many multiprocessors, for
- * example those of the H200 on an H100. */
+/* Open the cache, and the installed results of this kind of GPU or of another one with as many
+ * multiprocessors, for example those of the H200 on an H100. */
 static int open_tuning(struct cuda_device *device, const struct device_options *options)
 {
     struct gemm_context *gemm = &device->gemm;
-    char start[32], end[64], name[512], found[512];
+    char start[32], end[64], name[512], found[512] = "";
 
     snprintf(start, sizeof(start), "tuning%d-", TUNING_METHOD);
     snprintf(end, sizeof(end), "-%d-cublaslt%zu", device->processors, cublasLtGetVersion());
@@ -460,6 +460,7 @@ static int open_tuning(struct cuda_device *device, const struct device_options *
         gemm->installed = tuning_open(NULL, options->tuning_dir, found);
     else
         gemm->installed = tuning_open(NULL, NULL, name);
+    gemm->elsewhere = strcmp(found, name) != 0;
     return gemm->tuning && gemm->installed ? 0 : -1;
 }
 

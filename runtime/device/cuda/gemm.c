@@ -313,12 +313,13 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     return 0;
 }
 
-/* A few of many candidates, if enough is known of similar products; else 0. */
+/* A few of many candidates, if enough is known of similar products; else 0. Where neighbors are
+ * tried, one of them may have won, which the library does not offer. */
 static int candidates_by_similar(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *results)
 {
     struct similar similar;
 
-    if (!gemm_find_similar(gemm, &similar))
+    if (gemm_has_neighbors(gemm) || !gemm_find_similar(gemm, &similar))
         return 0;
     return gemm_shortlist(&similar, results, candidates(gemm, results, GEMM_MOST_OFFERED));
 }

@@ -59,7 +59,8 @@ enum { GEMM_LOADED = 512 }; /* kernels to keep in mind */
 struct gemm_context {
     cublasLtHandle_t handle;
     struct tuning *tuning;    /* the cache, and what was installed for this GPU */
-    struct tuning *installed; /* what was installed for this GPU or a similar one */
+    struct tuning *installed; /* what was installed for this kind of GPU or another one */
+    int elsewhere;            /* another one */
     cudaStream_t stream;      /* for timing */
     void *workspace;          /* GEMM_WORKSPACE bytes, for timing */
     int candidates; /* number to request and to search around; 1: the library's first guess */

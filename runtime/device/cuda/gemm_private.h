@@ -44,8 +44,8 @@ enum { GEMM_KEY = 256, GEMM_ALGORITHM = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
 void gemm_key(const struct gemm_shape *shape, char key[GEMM_KEY]);
 void gemm_write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char text[GEMM_ALGORITHM]);
 
-/* Find the results of products that differ from this one in their sizes, and not by much. Are there
- * enough for a shortlist? */
+/* Find the installed results of products that differ from this one in sizes and strides alone, and
+ * not by much. Are there enough for a shortlist, and do they agree? */
 int gemm_find_similar(const struct gemm *gemm, struct similar *similar);
 
 /* Keep the first few of the offered algorithms and those that were the fastest for similar

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which variant of a linear layer is fastest for its shape, with which algorithm of its product:
- * all that may be are timed, and the answer is kept in the tuning file. */
+ * those that may win are timed, and the answer is kept in the tuning file. */
 #include "cuda_error.h"
 #include "hopper_linear.h"
 #include "linear_private.h"
@@ -101,7 +101,7 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     return 0;
 }
 
-/* What else than its kind and sizes is in a layer's key. A gate after any product but ours leaves
+/* What a layer's key contains besides its kind and sizes. A gate after any product but ours leaves
  * no choice: then it is that of the product alone. */
 static void make_traits(const struct cuda_plan *plan, char *traits, size_t size)
 {
@@ -140,10 +140,11 @@ static int remember(struct cuda_plan *plan, const struct linear *linear, const c
 
 /* Similar layers ----------------------------------------------------------------------------- */
 
-/* A variant is not timed if it lost by CLEARLY in each of the NEAREST most similar layers, of which
- * at least ENOUGH tell. Our own kernel, for example, was always the fastest where there is a tanh
- * GELU or SwiGLU, by 3 % or more (H200). */
-enum { NEAREST = 8, ENOUGH = 4 };
+/* A variant is not timed if it lost by CLEARLY in each of the NEAREST most similar layers that are
+ * at most OCTAVES away and have its time, and there are at least ENOUGH of these. Farther away it
+ * may win: our own kernel was always the fastest where there is a tanh GELU or SwiGLU, by 2.9 % or
+ * more, but these layers have tiles for all multiprocessors (H200). */
+enum { NEAREST = 8, ENOUGH = 4, OCTAVES = 2 };
 static const double CLEARLY = 1.02;
 
 /* The time of a variant in a remembered value, in microseconds; negative: it failed, 0: unknown. */
@@ -161,7 +162,7 @@ static int lost_everywhere(const struct similar *similar, int variant)
 {
     int told = 0, lost = 0;
 
-    for (int i = 0; i < similar->count && i < NEAREST; i++) {
+    for (int i = 0; i < similar->count && i < NEAREST && similar->octaves[i] <= OCTAVES; i++) {
         double best = time_of(similar->values[i], similar->values[i][0] - '0');
         double time = time_of(similar->values[i], variant);
 
@@ -171,20 +172,24 @@ static int lost_everywhere(const struct similar *similar, int variant)
     return told >= ENOUGH && lost == told;
 }
 
-/* The variants that lost in layers that differ from this one in their sizes alone, as bits. */
+/* The variants that lost in layers that differ from this one in their sizes alone, as bits. On
+ * another kind of GPU, whose memory or power may be different, another one may win. */
 static unsigned find_losers(struct cuda_plan *plan)
 {
     const struct linear_shape *s = shape_of(plan);
     const int64_t sizes[3] = {s->rows, s->in, s->out};
     struct similar similar = {.count = 0};
+    const struct gemm_context *gemm = &cuda_device_of(plan)->gemm;
     const char *key, *value;
     char kind[32], traits[128];
     unsigned losers = 0;
     size_t at = 0;
 
+    if (gemm->elsewhere)
+        return 0;
     snprintf(kind, sizeof(kind), "linear%d:", (int)plan->base.kind);
     make_traits(plan, traits, sizeof(traits));
-    while ((value = tuning_next(cuda_device_of(plan)->gemm.installed, kind, &at, &key)) != NULL) {
+    while ((value = tuning_next(gemm->installed, kind, &at, &key)) != NULL) {
         int64_t others[3];
         int end = 0;
 
@@ -398,7 +403,8 @@ int linear_choose(struct cuda_plan *plan, struct linear *linear, struct error *e
         return take_first(plan, linear, err);
     losers = find_losers(plan);
     result = take_fastest(plan, losers, linear, &scratch, err);
-    if (result < 0 && losers && !cuda_device_of(plan)->gemm.broken) /* what was left does not run */
+    /* If no variant that is left runs, all are tried. */
+    if (result < 0 && losers && !linear->gemm && !cuda_device_of(plan)->gemm.broken)
         result = take_fastest(plan, 0, linear, &scratch, err);
     cudaFree(scratch.all);
     return result;

@@ -237,17 +237,22 @@ static int starts_and_ends(const char *text, const char *start, const char *end)
 int tuning_find(const char *directory, const char *name, const char *start, const char *end,
                 char *found, size_t size)
 {
-    DIR *files = opendir(directory);
+    char path[PATH_MAX];
     const struct dirent *file;
-    char best[NAME_MAX + 1] = "";
+    DIR *files;
 
+    found[0] = '\0';
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    if (access(path, R_OK) == 0)
+        return (size_t)snprintf(found, size, "%s", name) < size ? 0 : -1;
+    files = opendir(directory);
     while (files && (file = readdir(files)) != NULL)
-        if (starts_and_ends(file->d_name, start, end) && strcmp(best, name) != 0 &&
-            (!best[0] || strcmp(file->d_name, name) == 0 || strcmp(file->d_name, best) < 0))
-            snprintf(best, sizeof(best), "%s", file->d_name);
+        if (starts_and_ends(file->d_name, start, end) && strlen(file->d_name) < size &&
+            (!found[0] || strcmp(file->d_name, found) < 0))
+            snprintf(found, size, "%s", file->d_name);
     if (files)
         closedir(files);
-    return best[0] && (size_t)snprintf(found, size, "%s", best) < size ? 0 : -1;
+    return found[0] ? 0 : -1;
 }
 
 const char *tuning_get(struct tuning *tuning, const char *key)

@@ -16,8 +16,9 @@ struct tuning;
  * there is none. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
 
-/* The name of a file in 'directory' that starts with 'start' and ends with 'end': 'name' itself if
- * it exists, else the first one in alphabetical order. Returns -1 if there is none. */
+/* Put the name of a file in 'directory' into 'found', which has room for 'size' bytes: 'name' if
+ * that exists, else the first one in alphabetical order that starts with 'start' and ends with
+ * 'end'. Returns -1 if there is none. */
 int tuning_find(const char *directory, const char *name, const char *start, const char *end,
                 char *found, size_t size);
 
@@ -28,7 +29,8 @@ void tuning_read_only(struct tuning *tuning);
  * processes that save at the same time may get lost. */
 int tuning_lockless(const struct tuning *tuning);
 
-/* Suffix of a provisional value: not all candidates were tried to find it. */
+/* Suffix of a provisional value: neighbors of its algorithm were not tried, or nothing was timed.
+ */
 #define TUNING_PROVISIONAL '?'
 int tuning_is_provisional(const char *value);
 

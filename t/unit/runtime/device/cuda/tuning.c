@@ -421,7 +421,7 @@ static void test_shipped(void)
     tuning_destroy(one);
 }
 
-/* The values of all keys of one kind that were chosen among all candidates. */
+/* The values of all keys of one kind, without provisional ones and records. */
 static void test_next(void)
 {
     struct tuning *tuning;
@@ -444,7 +444,7 @@ static void test_find(void)
     static const struct {
         const char *name, *found, *why;
     } rows[] = {
-        {"tuning9-H100-132-lt1", "tuning9-H100-132-lt1", "a file for this GPU"},
+        {"tuning9-H200-132-lt1", "tuning9-H200-132-lt1", "a file for this GPU"},
         {"tuning9-H800-132-lt1", "tuning9-H100-132-lt1", "a file for a GPU of the same size"},
     };
     char path[128], file_name[64], found[64];
