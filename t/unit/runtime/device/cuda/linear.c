@@ -571,7 +571,7 @@ static void test_similar_gradients(void)
 
     fake.own = 1;
     for (int kind = OPERATION_LINEAR_FORWARD; kind <= OPERATION_LINEAR_DGRAD; kind++) {
-        char start[16];
+        char start[32];
         struct layer l;
 
         snprintf(start, sizeof(start), "linear%d:", kind);
