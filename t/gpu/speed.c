@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every operation of a training step in the shapes of real models, on one GPU: time, bandwidth
  * against a plain copy, arithmetic rate, and the difference from the same operation in fp32. The
- * sum of all of a step's operations is what a step would take without gaps.
+ * sum of all of a step's operations is what a step would take without gaps. With SPEED_ENERGY=1
+ * each operation also runs for two seconds: its time and power then, and the energy of a step.
  *
- * usage: speed [model ...]        models: gpt345m gpt1.3b llama8b-l8 gpt760m gpt2.7b-l16 small */
+ * usage: speed [model ...]        models: see below; default: the first DEFAULT_MODELS */
 #include "speed.h"
 
 #include <stdio.h>
@@ -17,7 +18,11 @@ static const struct model models[] = {
     {"gpt760m", 24, 1536, 16, 16, 6144, 2048, 8, 50304, 0},
     {"gpt2.7b-l16", 16, 2560, 32, 32, 10240, 2048, 8, 50304, 0},
     {"small", 2, 512, 8, 4, 1536, 320, 3, 1000, 1},
+    {"llama7b-l8", 8, 4096, 32, 32, 11008, 4096, 4, 32000, 1},
+    {"llama3b-l14", 14, 3072, 24, 8, 8192, 4096, 4, 32000, 1},
+    {"qwen7b-l8", 8, 3584, 28, 4, 18944, 4096, 4, 32000, 1},
 };
+enum { DEFAULT_MODELS = 6 };
 
 static void measure_model(const struct model *m, int check)
 {
@@ -28,6 +33,7 @@ static void measure_model(const struct model *m, int check)
 
     printf("%s: %lld tokens\n", m->name, (long long)rows);
     step_seconds = 0;
+    step_energy = (struct energy){0, 0};
     measure_linear("qkv", rows, m->hidden, width, bias, 0, 0, layers, check);
     measure_linear("proj", rows, m->hidden, m->hidden, bias, -1, 0, layers, check);
     if (m->llama) {
@@ -48,6 +54,8 @@ static void measure_model(const struct model *m, int check)
     measure_optimizer(m, check);
     printf("  sum of a step: %.2f ms, %.0f tokens/s\n", step_seconds * 1e3,
            (double)rows / step_seconds);
+    if (with_energy)
+        printf("  each for long: %.2f ms, %.1f J\n", step_energy.seconds * 1e3, step_energy.joules);
     begin();
 }
 
@@ -71,7 +79,8 @@ static void measure_large(const struct model *m)
 
 int main(int argc, char **argv)
 {
-    struct device_options options = {.cache_dir = getenv("MEGATRON_CACHE_DIR")};
+    struct device_options options = {.cache_dir = getenv("MEGATRON_CACHE_DIR"),
+                                     .tuning_dir = getenv("MEGATRON_TUNING_DIR")};
     struct error err;
 
     device = device_open("cuda", &options, &err);
@@ -80,16 +89,21 @@ int main(int argc, char **argv)
     stream = device_stream_create(device, 0, &err);
     if (!stream)
         die(&err);
+    with_energy = getenv("SPEED_ENERGY") != NULL;
+    if (with_energy && energy_open() < 0) {
+        fprintf(stderr, "speed: NVML has no counter of energy for the first GPU\n");
+        return 1;
+    }
     take_memory();
     copy_bandwidth();
     for (size_t i = 0; i < sizeof(models) / sizeof(*models); i++) {
-        int wanted = argc == 1;
+        int wanted = argc == 1 && i < DEFAULT_MODELS;
 
         for (int a = 1; a < argc; a++)
             wanted |= strcmp(argv[a], models[i].name) == 0;
         if (wanted)
             measure_model(&models[i], 1);
-        if (wanted && models[i].layers > 2)
+        if (wanted && models[i].layers > 2 && !with_energy)
             measure_large(&models[i]);
     }
     release_memory();

@@ -64,6 +64,16 @@ void run_now(struct device_plan *made);
 void measure(const char *name, void (*run)(struct device_plan *plan),
              struct device_plan *(*make)(void), double bytes, double flops, double times,
              double tolerance, int check);
+/* speed_energy.c: measured by measure, too, after energy_open. */
+struct energy {
+    double seconds, joules; /* of one run among many */
+};
+int energy_open(void); /* returns -1 if the driver has no counter of energy */
+struct energy energy_measure(void (*run)(struct device_plan *), struct device_plan *plan,
+                             double once);
+extern int with_energy;
+extern struct energy step_energy; /* the sum of all operations of a step */
+
 void take_memory(void); /* called first */
 void release_memory(void);
 void copy_bandwidth(void);

@@ -16,6 +16,8 @@ struct slot slots[MAX_SLOTS];
 struct operation now;
 int s[MAX_SLOTS], reference;
 double copy_rate, step_seconds, failures;
+int with_energy;
+struct energy step_energy;
 static int slot_count;
 static uint32_t drawn;
 
@@ -243,6 +245,17 @@ static double difference(const struct slot *slot)
     return last > first || isnan(last) ? last : first;
 }
 
+static void print_energy(void (*run)(struct device_plan *), struct device_plan *made, double once,
+                         double times)
+{
+    struct energy energy = energy_measure(run, made, once);
+
+    step_energy.seconds += energy.seconds * times;
+    step_energy.joules += energy.joules * times;
+    printf("  for long %8.3f ms %4.0f W %7.2f J", energy.seconds * 1e3,
+           energy.joules / energy.seconds, energy.joules * times);
+}
+
 void measure(const char *name, void (*run)(struct device_plan *plan),
              struct device_plan *(*make)(void), double bytes, double flops, double times,
              double tolerance, int check)
@@ -300,6 +313,8 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
         printf("  error %.1e%s", worst, bad ? "  WRONG" : "");
         failures += bad;
     }
+    if (with_energy && times > 0)
+        print_energy(run, made, seconds, times);
     printf("\n");
     fflush(stdout);
     plan_destroy(made);
