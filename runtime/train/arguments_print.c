@@ -20,8 +20,8 @@ static void print_value(const struct arguments *a, const struct option *row, FIL
     for (size_t i = strlen(name); i < 48; i++)
         fputc('.', stream);
     switch (row->type) {
-    case OPTION_INT:
-        if (*(const int64_t *)slot < 0)
+    case OPTION_INT: /* a negative number means "not given" unless the option takes one */
+        if (*(const int64_t *)slot < 0 && row->min >= 0)
             fprintf(stream, " None\n");
         else
             fprintf(stream, " %" PRId64 "\n", *(const int64_t *)slot);

@@ -152,4 +152,6 @@ EOT
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-recipe tensorwise --fp8-param-gather
 like "$out" 'warning: --fp8-recipe.* no effect without --fp8-format' "options without --fp8-format"
 like "$out" 'warning: --fp8-param-gather.* no effect without --fp8-format' "  and another one"
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-format hybrid --fp8-margin -1
+like "$out" 'fp8_margin \.+ -1$' "a negative margin is printed"
 done_testing
