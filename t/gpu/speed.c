@@ -29,21 +29,21 @@ static void measure_model(const struct model *m, int check)
     int64_t rows = m->micro * m->sequence, head = m->hidden / m->heads;
     int64_t width = (m->heads + 2 * m->kv_heads) * head;
     int bias = !m->llama;
-    double layers = (double)m->layers;
+    enum activation activation = m->llama ? ACTIVATION_SWIGLU : ACTIVATION_GELU_TANH;
+    /* The biases of proj and fc2 are added with the residual. */
+    const struct linear_case layers[] = {
+        {"qkv", m->hidden, width, bias, 0, 0},
+        {"proj", m->hidden, m->hidden, 0, 0, 0},
+        {"fc1", m->hidden, m->llama ? 2 * m->ffn : m->ffn, bias, activation, 0},
+        {"fc2", m->ffn, m->hidden, 0, 0, activation},
+    };
 
     printf("%s: %lld tokens\n", m->name, (long long)rows);
     step_seconds = 0;
     step_energy = (struct energy){0, 0};
-    measure_linear("qkv", rows, m->hidden, width, bias, 0, 0, layers, check);
-    measure_linear("proj", rows, m->hidden, m->hidden, bias, -1, 0, layers, check);
-    if (m->llama) {
-        measure_linear("fc1", rows, m->hidden, 2 * m->ffn, 0, 0, 0, layers, check);
-        measure_linear("fc2", rows, m->ffn, m->hidden, 0, -1, 0, layers, check);
-    } else {
-        measure_linear("fc1", rows, m->hidden, m->ffn, 1, 1, 0, layers, check);
-        measure_linear("fc2", rows, m->ffn, m->hidden, 1, -1, 1, layers, check);
-    }
-    measure_linear("head", rows, m->hidden, m->vocabulary, 0, -1, 0, 1, 0);
+    for (size_t i = 0; i < sizeof(layers) / sizeof(*layers); i++)
+        measure_linear(&layers[i], rows, (double)m->layers, check);
+    measure_linear(&(struct linear_case){"head", m->hidden, m->vocabulary, 0, 0, 0}, rows, 1, 0);
     measure_attention(m, rows, check);
     measure_attention_dropout(m, rows);
     measure_norms(m, rows, check);

@@ -79,8 +79,13 @@ void release_memory(void);
 void copy_bandwidth(void);
 
 /* speed_matrix.c */
-void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int bias, int gelu_out,
-                    int gelu_in, double times, int check);
+struct linear_case {
+    const char *name;
+    int64_t in, out;
+    int bias;                      /* added in this layer's pass */
+    enum activation after, before; /* of its output, and of the layer that produced its input */
+};
+void measure_linear(const struct linear_case *c, int64_t rows, double times, int check);
 void measure_attention(const struct model *m, int64_t rows, int check);
 void measure_attention_dropout(const struct model *m, int64_t rows);
 

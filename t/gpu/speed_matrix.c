@@ -8,47 +8,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-void measure_linear(const char *name, int64_t rows, int64_t in, int64_t out, int bias, int gelu_out,
-                    int gelu_in, double times, int check)
+static void measure_pass(const struct linear_case *c, const char *pass, double times, int check)
 {
-    double flops = 2.0 * (double)rows * (double)in * (double)out;
+    const struct linear_shape *shape = &now.linear;
+    double flops = 2.0 * (double)shape->rows * (double)shape->in * (double)shape->out;
     char text[64];
 
+    snprintf(text, sizeof(text), "%s %s", c->name, pass);
+    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+}
+
+void measure_linear(const struct linear_case *c, int64_t rows, double times, int check)
+{
+    int64_t in = c->in, out = c->out;
+    int gate_after = is_gated(c->after), gate_before = is_gated(c->before);
+    int64_t pre = gate_before ? 2 * in : in;
+
     begin();
-    now = (struct operation){
-        .kind = OPERATION_LINEAR_FORWARD,
-        .linear = {rows, in, out, linear_types(TYPE_BF16), bias && gelu_out >= 0,
-                   gelu_out > 0 ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, gelu_out > 0, 0}};
+    now = (struct operation){.kind = OPERATION_LINEAR_FORWARD,
+                             .linear = {rows, in, out, linear_types(TYPE_BF16), c->bias, c->after,
+                                        c->after != ACTIVATION_NONE, 0}};
     s[0] = input(rows * in, 1, 0);
     s[1] = input(in * out, 0.02, 0);
-    s[2] = input(out, 0.1, 0);
-    s[3] = output(rows * out, 0);
-    s[4] = gelu_out > 0 ? output(rows * out, 0) : -1;
-    snprintf(text, sizeof(text), "%s forward", name);
-    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+    s[2] = c->bias ? input(out, 0.1, 0) : -1;
+    s[3] = output(rows * (gate_after ? out / 2 : out), 0);
+    s[4] = c->after ? output(rows * out, 0) : -1;
+    measure_pass(c, "forward", times, check);
 
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_DGRAD,
-                             .linear = {rows, in, out, linear_types(TYPE_BF16), gelu_in,
-                                        gelu_in ? ACTIVATION_GELU_TANH : ACTIVATION_NONE, 0, 0}};
+                             .linear = {rows, in, out, linear_types(TYPE_BF16),
+                                        c->before && !gate_before, c->before, 0, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(in * out, 0.02, 0);
-    s[2] = gelu_in ? input(rows * in, 1, 0) : -1;
-    s[3] = output(rows * in, 0);
-    s[4] = gelu_in ? output(in, 1) : -1;
-    snprintf(text, sizeof(text), "%s dgrad", name);
-    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+    s[2] = c->before ? input(rows * pre, 1, 0) : -1;
+    s[3] = output(rows * pre, 0);
+    s[4] = now.linear.bias ? output(in, 1) : -1;
+    s[5] = gate_before ? output(rows * in, 0) : -1;
+    if (gate_before)
+        slots[s[5]].output = 0; /* memory that not every kernel uses */
+    measure_pass(c, "dgrad", times, check);
 
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_WGRAD,
                              .linear = {rows, in, out, linear_types(TYPE_BF16),
-                                        bias && gelu_out == 0, ACTIVATION_NONE, 0, 0}};
+                                        c->bias && !c->after, ACTIVATION_NONE, 0, 0}};
     s[0] = input(rows * out, 1, 0);
     s[1] = input(rows * in, 1, 0);
     s[2] = output(in * out, 1);
     s[3] = now.linear.bias ? output(out, 1) : -1;
-    snprintf(text, sizeof(text), "%s wgrad", name);
-    measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+    measure_pass(c, "wgrad", times, check);
 }
 
 static struct attention_shape attention_shape;

@@ -376,10 +376,13 @@ void run_now(struct device_plan *made)
                 .x = p(s[0]), .weight = p(s[1]), .bias = p(s[2]), .y = p(s[3]), .pre = p(s[4])});
         break;
     case OPERATION_LINEAR_DGRAD:
-        run_linear_dgrad(
-            made, stream,
-            &(struct linear_dgrad_operands){
-                .dy = p(s[0]), .weight = p(s[1]), .pre = p(s[2]), .dx = p(s[3]), .dbias = p(s[4])});
+        run_linear_dgrad(made, stream,
+                         &(struct linear_dgrad_operands){.dy = p(s[0]),
+                                                         .weight = p(s[1]),
+                                                         .pre = p(s[2]),
+                                                         .dx = p(s[3]),
+                                                         .dbias = p(s[4]),
+                                                         .product = p(s[5])});
         break;
     case OPERATION_LINEAR_WGRAD:
         run_linear_wgrad(made, stream,
