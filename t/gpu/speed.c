@@ -2,7 +2,8 @@
 /* Every operation of a training step in the shapes of real models, on one GPU: time, bandwidth
  * against a plain copy, arithmetic rate, and the difference from the same operation in fp32. The
  * sum of all of a step's operations is what a step would take without gaps. With SPEED_ENERGY=1
- * each operation also runs for two seconds: its time and power then, and the energy of a step.
+ * each operation also runs for two seconds: its time and power then, and the energy of a step, with
+ * SPEED_ENERGY=algorithms also with other algorithms: see speed_algorithms.c.
  *
  * usage: speed [model ...]        models: see below; default: the first DEFAULT_MODELS */
 #include "speed.h"
@@ -24,6 +25,16 @@ static const struct model models[] = {
 };
 enum { DEFAULT_MODELS = 6 };
 
+/* The products around an activation by themselves: what they and the activation need together can
+ * be compared with the kernel that does both. */
+static void measure_products(const struct model *m, int64_t rows)
+{
+    int64_t out = m->llama ? 2 * m->ffn : m->ffn;
+
+    measure_linear(&(struct linear_case){"fc1 alone", m->hidden, out, 0, 0, 0}, rows, 0, 0);
+    measure_linear(&(struct linear_case){"fc2 alone", m->ffn, m->hidden, 0, 0, 0}, rows, 0, 0);
+}
+
 static void measure_model(const struct model *m, int check)
 {
     int64_t rows = m->micro * m->sequence, head = m->hidden / m->heads;
@@ -43,6 +54,8 @@ static void measure_model(const struct model *m, int check)
     step_energy = (struct energy){0, 0};
     for (size_t i = 0; i < sizeof(layers) / sizeof(*layers); i++)
         measure_linear(&layers[i], rows, (double)m->layers, check);
+    if (with_algorithms)
+        measure_products(m, rows);
     measure_linear(&(struct linear_case){"head", m->hidden, m->vocabulary, 0, 0, 0}, rows, 1, 0);
     measure_attention(m, rows, check);
     measure_attention_dropout(m, rows);
@@ -90,6 +103,7 @@ int main(int argc, char **argv)
     if (!stream)
         die(&err);
     with_energy = getenv("SPEED_ENERGY") != NULL;
+    with_algorithms = with_energy && strcmp(getenv("SPEED_ENERGY"), "algorithms") == 0;
     if (with_energy && energy_open() < 0) {
         fprintf(stderr, "speed: NVML has no counter of energy for the first GPU\n");
         return 1;
@@ -102,7 +116,7 @@ int main(int argc, char **argv)
         for (int a = 1; a < argc; a++)
             wanted |= strcmp(argv[a], models[i].name) == 0;
         if (wanted)
-            measure_model(&models[i], 1);
+            measure_model(&models[i], !with_energy);
         if (wanted && models[i].layers > 2 && !with_energy)
             measure_large(&models[i]);
     }

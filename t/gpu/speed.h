@@ -74,6 +74,19 @@ struct energy energy_measure(void (*run)(struct device_plan *), struct device_pl
 extern int with_energy;
 extern struct energy step_energy; /* the sum of all operations of a step */
 
+/* speed_algorithms.c: run the current operation with other algorithms for the products that were
+ * chosen since 'before' was the text of choices. */
+void measure_algorithms(const char *before);
+extern int with_algorithms;
+
+/* The choices of the device as text (the caller frees it), and a way to create the next plans with
+ * 'value' for 'key'; with 'remember' it is kept in the cache. */
+char *choices(void);
+void force(const char *choices, const char *key, const char *value, int remember);
+
+/* Mean time of a few runs in a row, in seconds. */
+double time_briefly(void (*run)(struct device_plan *), struct device_plan *plan);
+
 void take_memory(void); /* called first */
 void release_memory(void);
 void copy_bandwidth(void);

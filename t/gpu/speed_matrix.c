@@ -12,10 +12,13 @@ static void measure_pass(const struct linear_case *c, const char *pass, double t
 {
     const struct linear_shape *shape = &now.linear;
     double flops = 2.0 * (double)shape->rows * (double)shape->in * (double)shape->out;
-    char text[64];
+    char text[64], *before = with_algorithms ? choices() : NULL;
 
     snprintf(text, sizeof(text), "%s %s", c->name, pass);
     measure(text, run_now, make_now, 0, flops, times, 5e-3, check);
+    if (before)
+        measure_algorithms(before);
+    free(before);
 }
 
 void measure_linear(const struct linear_case *c, int64_t rows, double times, int check)
@@ -96,18 +99,17 @@ static void run_attention_backward_now(struct device_plan *made)
     run_attention_backward(made, stream, &o);
 }
 
-/* Create the next plans with 'value' for 'key', in the format of the device's 'choices'. */
-static void force(const char *choices, const char *key, const char *value)
+void force(const char *choices, const char *key, const char *value, int remember)
 {
     char text[2048];
     struct error err;
 
     snprintf(text, sizeof(text), "%.*s\n%s %s\n", (int)strcspn(choices, "\n"), choices, key, value);
-    if (device->choose(device, text, 0, &err))
+    if (device->choose(device, text, remember, &err))
         die(&err);
 }
 
-static char *choices(void)
+char *choices(void)
 {
     struct error err;
     char *text = device->choices(device, &err);
@@ -144,10 +146,10 @@ static void measure_kernels(const char *name, void (*run)(struct device_plan *),
             snprintf(part, sizeof(part), "%d", kernels[i]);
             snprintf(line, sizeof(line), kernels[i] == 100 ? "  by ours" : "  by cuDNN's kernel %d",
                      kernels[i]);
-            force(after, key, part);
+            force(after, key, part, 0);
             measure(line, run, make_now, 0, flops, 0, tolerance, check);
         }
-        force(after, key, value);
+        force(after, key, value, 0);
     }
     free(before), free(after);
 }

@@ -16,7 +16,7 @@ struct slot slots[MAX_SLOTS];
 struct operation now;
 int s[MAX_SLOTS], reference;
 double copy_rate, step_seconds, failures;
-int with_energy;
+int with_energy, with_algorithms;
 struct energy step_energy;
 static int slot_count;
 static uint32_t drawn;
@@ -245,6 +245,28 @@ static double difference(const struct slot *slot)
     return last > first || isnan(last) ? last : first;
 }
 
+double time_briefly(void (*run)(struct device_plan *), struct device_plan *made)
+{
+    struct error err;
+    struct device_event *from = device_event_create(device, 1, &err);
+    struct device_event *to = from ? device_event_create(device, 1, &err) : NULL;
+    double seconds;
+
+    if (!to)
+        die(&err);
+    for (int i = 0; i < 3; i++)
+        run(made);
+    device_event_record(from, stream);
+    for (int i = 0; i < REPEATS; i++)
+        run(made);
+    device_event_record(to, stream);
+    finish();
+    seconds = device_event_seconds(from, to) / REPEATS;
+    device_event_destroy(from);
+    device_event_destroy(to);
+    return seconds;
+}
+
 static void print_energy(void (*run)(struct device_plan *), struct device_plan *made, double once,
                          double times)
 {
@@ -260,18 +282,12 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
              struct device_plan *(*make)(void), double bytes, double flops, double times,
              double tolerance, int check)
 {
-    struct error err;
-    struct device_event *from, *to;
     struct device_plan *made;
     double seconds, worst = 0;
     const char *only = getenv("SPEED_ONLY"); /* part of a name */
 
     if (only && !strstr(name, only))
         return;
-    from = device_event_create(device, 1, &err);
-    to = from ? device_event_create(device, 1, &err) : NULL;
-    if (!to)
-        die(&err);
     reference = 0;
     made = make();
     run(made);
@@ -292,14 +308,7 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
                 worst = now;
         }
     }
-    for (int i = 0; i < 3; i++)
-        run(made);
-    device_event_record(from, stream);
-    for (int i = 0; i < REPEATS; i++)
-        run(made);
-    device_event_record(to, stream);
-    finish();
-    seconds = device_event_seconds(from, to) / REPEATS;
+    seconds = time_briefly(run, made);
     step_seconds += seconds * times;
     printf("  %-26s %8.3f ms", name, seconds * 1e3);
     if (flops > 0)
@@ -313,13 +322,11 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
         printf("  error %.1e%s", worst, bad ? "  WRONG" : "");
         failures += bad;
     }
-    if (with_energy && times > 0)
+    if (with_energy && (times > 0 || with_algorithms))
         print_energy(run, made, seconds, times);
     printf("\n");
     fflush(stdout);
     plan_destroy(made);
-    device_event_destroy(from);
-    device_event_destroy(to);
 }
 
 /* --- The operations ------------------------------------------------------------------------- */
