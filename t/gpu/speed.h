@@ -68,7 +68,7 @@ void measure(const char *name, void (*run)(struct device_plan *plan),
 struct energy {
     double seconds, joules; /* of one run among many */
 };
-int energy_open(void); /* returns -1 if the driver has no counter of energy */
+void energy_open(void); /* ends the program if the GPU has no counter of energy */
 struct energy energy_measure(void (*run)(struct device_plan *), struct device_plan *plan,
                              double once);
 extern int with_energy;
@@ -79,10 +79,12 @@ extern struct energy step_energy; /* the sum of all operations of a step */
 void measure_algorithms(const char *before);
 extern int with_algorithms;
 
-/* The choices of the device as text (the caller frees it), and a way to create the next plans with
- * 'value' for 'key'; with 'remember' it is kept in the cache. */
+/* The choices of the device as text (the caller frees it), and ways to create the next plans with
+ * 'value' for 'key', which with 'remember' is kept in the cache, and with a whole text, which is.
+ */
 char *choices(void);
 void force(const char *choices, const char *key, const char *value, int remember);
+void restore(const char *choices);
 
 /* Mean time of a few runs in a row, in seconds. */
 double time_briefly(void (*run)(struct device_plan *), struct device_plan *plan);
@@ -98,7 +100,10 @@ struct linear_case {
     int bias;                      /* added in this layer's pass */
     enum activation after, before; /* of its output, and of the layer that produced its input */
 };
-void measure_linear(const struct linear_case *c, int64_t rows, double times, int check);
+void measure_linear_forward(const struct linear_case *c, int64_t rows, double times, int check);
+void measure_linear_dgrad(const struct linear_case *c, int64_t rows, double times, int check);
+void measure_linear(const struct linear_case *c, int64_t rows, double times,
+                    int check); /* and wgrad */
 void measure_attention(const struct model *m, int64_t rows, int check);
 void measure_attention_dropout(const struct model *m, int64_t rows);
 

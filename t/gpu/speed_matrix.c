@@ -21,46 +21,58 @@ static void measure_pass(const struct linear_case *c, const char *pass, double t
     free(before);
 }
 
-void measure_linear(const struct linear_case *c, int64_t rows, double times, int check)
+void measure_linear_forward(const struct linear_case *c, int64_t rows, double times, int check)
 {
-    int64_t in = c->in, out = c->out;
-    int gate_after = is_gated(c->after), gate_before = is_gated(c->before);
-    int64_t pre = gate_before ? 2 * in : in;
-
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_FORWARD,
-                             .linear = {rows, in, out, linear_types(TYPE_BF16), c->bias, c->after,
-                                        c->after != ACTIVATION_NONE, 0}};
-    s[0] = input(rows * in, 1, 0);
-    s[1] = input(in * out, 0.02, 0);
-    s[2] = c->bias ? input(out, 0.1, 0) : -1;
-    s[3] = output(rows * (gate_after ? out / 2 : out), 0);
-    s[4] = c->after ? output(rows * out, 0) : -1;
+                             .linear = {rows, c->in, c->out, linear_types(TYPE_BF16), c->bias,
+                                        c->after, c->after != ACTIVATION_NONE, 0}};
+    s[0] = input(rows * c->in, 1, 0);
+    s[1] = input(c->in * c->out, 0.02, 0);
+    s[2] = c->bias ? input(c->out, 0.1, 0) : -1;
+    s[3] = output(rows * (is_gated(c->after) ? c->out / 2 : c->out), 0);
+    s[4] = c->after ? output(rows * c->out, 0) : -1;
     measure_pass(c, "forward", times, check);
+}
+
+void measure_linear_dgrad(const struct linear_case *c, int64_t rows, double times, int check)
+{
+    int gated = is_gated(c->before);
+    int64_t pre = gated ? 2 * c->in : c->in;
 
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_DGRAD,
-                             .linear = {rows, in, out, linear_types(TYPE_BF16),
-                                        c->before && !gate_before, c->before, 0, 0}};
-    s[0] = input(rows * out, 1, 0);
-    s[1] = input(in * out, 0.02, 0);
+                             .linear = {rows, c->in, c->out, linear_types(TYPE_BF16),
+                                        c->before && !gated, c->before, 0, 0}};
+    s[0] = input(rows * c->out, 1, 0);
+    s[1] = input(c->in * c->out, 0.02, 0);
     s[2] = c->before ? input(rows * pre, 1, 0) : -1;
     s[3] = output(rows * pre, 0);
-    s[4] = now.linear.bias ? output(in, 1) : -1;
-    s[5] = gate_before ? output(rows * in, 0) : -1;
-    if (gate_before)
+    s[4] = now.linear.bias ? output(c->in, 1) : -1;
+    s[5] = gated ? output(rows * c->in, 0) : -1;
+    if (gated)
         slots[s[5]].output = 0; /* memory that not every kernel uses */
     measure_pass(c, "dgrad", times, check);
+}
 
+static void measure_linear_wgrad(const struct linear_case *c, int64_t rows, double times, int check)
+{
     begin();
     now = (struct operation){.kind = OPERATION_LINEAR_WGRAD,
-                             .linear = {rows, in, out, linear_types(TYPE_BF16),
+                             .linear = {rows, c->in, c->out, linear_types(TYPE_BF16),
                                         c->bias && !c->after, ACTIVATION_NONE, 0, 0}};
-    s[0] = input(rows * out, 1, 0);
-    s[1] = input(rows * in, 1, 0);
-    s[2] = output(in * out, 1);
-    s[3] = now.linear.bias ? output(out, 1) : -1;
+    s[0] = input(rows * c->out, 1, 0);
+    s[1] = input(rows * c->in, 1, 0);
+    s[2] = output(c->in * c->out, 1);
+    s[3] = now.linear.bias ? output(c->out, 1) : -1;
     measure_pass(c, "wgrad", times, check);
+}
+
+void measure_linear(const struct linear_case *c, int64_t rows, double times, int check)
+{
+    measure_linear_forward(c, rows, times, check);
+    measure_linear_dgrad(c, rows, times, check);
+    measure_linear_wgrad(c, rows, times, check);
 }
 
 static struct attention_shape attention_shape;
@@ -106,6 +118,14 @@ void force(const char *choices, const char *key, const char *value, int remember
 
     snprintf(text, sizeof(text), "%.*s\n%s %s\n", (int)strcspn(choices, "\n"), choices, key, value);
     if (device->choose(device, text, remember, &err))
+        die(&err);
+}
+
+void restore(const char *choices)
+{
+    struct error err;
+
+    if (device->choose(device, choices, 1, &err))
         die(&err);
 }
 

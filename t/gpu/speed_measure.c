@@ -274,7 +274,7 @@ static void print_energy(void (*run)(struct device_plan *), struct device_plan *
 
     step_energy.seconds += energy.seconds * times;
     step_energy.joules += energy.joules * times;
-    printf("  for long %8.3f ms %4.0f W %7.2f J", energy.seconds * 1e3,
+    printf("  sustained %8.3f ms %4.0f W %7.2f J", energy.seconds * 1e3,
            energy.joules / energy.seconds, energy.joules * times);
 }
 

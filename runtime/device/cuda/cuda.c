@@ -9,8 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* TUNING_METHOD: what is timed and how. Files of another method are ignored. */
-enum { CANDIDATES = 24, TUNING_METHOD = 9 };
+enum { CANDIDATES = 24 };
 /* Minimum compute capability: kernels use asynchronous copies. */
 enum { LEAST_MAJOR = 8 };
 /* Less than this may be used by the driver and this process themselves. */

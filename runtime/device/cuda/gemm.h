@@ -102,7 +102,7 @@ int gemm_remember(struct gemm *gemm, struct error *err);
 /* Nothing was decided about it: later plans search again. */
 int gemm_forget(struct gemm *gemm, struct error *err);
 
-/* Were fewer candidates tried for it than possible? */
+/* Were the neighbors of its algorithm not tried, or was nothing timed? */
 int gemm_is_provisional(const struct gemm *gemm);
 
 /* 'accumulate': D += instead of D =. 'workspace' has GEMM_WORKSPACE bytes. */

@@ -160,16 +160,16 @@ static double time_of(const char *value, int variant)
 
 static int lost_everywhere(const struct similar *similar, int variant)
 {
-    int told = 0, lost = 0;
+    int known = 0, lost = 0;
 
     for (int i = 0; i < similar->count && i < NEAREST && similar->octaves[i] <= OCTAVES; i++) {
         double best = time_of(similar->values[i], similar->values[i][0] - '0');
         double time = time_of(similar->values[i], variant);
 
-        told += best > 0 && time != 0;
+        known += best > 0 && time != 0;
         lost += best > 0 && (time < 0 || time > CLEARLY * best);
     }
-    return told >= ENOUGH && lost == told;
+    return known >= ENOUGH && lost == known;
 }
 
 /* The variants that lost in layers that differ from this one in their sizes alone, as bits. On

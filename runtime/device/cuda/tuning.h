@@ -8,6 +8,9 @@
 
 #include "error.h"
 
+/* What is timed and how; part of a file's name, so that files of another method are ignored. */
+enum { TUNING_METHOD = 9 };
+
 struct tuning;
 
 /* Read 'directory'/'name' if it exists; a file that cannot be read or parsed counts as empty.

@@ -273,11 +273,11 @@ void norm_cases(void)
     static const struct {
         int64_t rows, cols;
         int accumulate;
-    } plain[] = {{2700, 512, 0}, {1600, 1024, 1}, {600, 2560, 0}, {2000, 2568, 1}, {400, 5120, 0}};
+    } plain[] = {{13000, 512, 0}, {6600, 1024, 1}, {2700, 2560, 0}, {2000, 2568, 1}, {1400, 5120, 0}};
 
     test_two_readers(5, 1024, NORM_LAYER, 1, 0);
     test_two_readers(gpu_rows(600), 776, NORM_RMS, 1, 0.1);
-    test_two_readers(gpu_rows(1600), 776, NORM_RMS, 0, 0);
+    test_two_readers(gpu_rows(6600), 776, NORM_RMS, 0, 0);
     test_two_readers(3, 37, NORM_LAYER, 1, 0.2); /* odd: not in vectors */
     for (int norm = NORM_NONE; norm <= NORM_RMS; norm++)
         for (int flags = 1; flags < 8; flags++) {
@@ -343,7 +343,8 @@ void norm_cases(void)
         test_residual_norm(s, 1);
     }
     /* Without a bias and dropout, as in Llama: rows of one warp and of several, of whole and
-     * partial ones, and so many that groups of a GPU's threads reuse their shared memory. */
+     * partial ones, and so many (four or more for each group of a GPU's threads) that shared memory
+     * is reused. */
     for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
         test_residual_norm((struct residual_norm_shape){gpu_rows(plain[i].rows), plain[i].cols,
                                                         type, type, NORM_RMS, 1e-5, 1, 0, 1, 0},
