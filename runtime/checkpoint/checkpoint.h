@@ -29,9 +29,12 @@ struct checkpoint_config {
 /* The optimizer's arrays, laid out like struct optimizer_state: on the device, but for the first
  * 'hosted' elements of each, which are in host memory. No master weights: both NULL. */
 struct checkpoint_arrays {
-    float *master, *moment1, *moment2;
+    float *master;
+    void *moment1, *moment2;
     int64_t hosted;
-    float *host_master, *host_moment1, *host_moment2;
+    float *host_master;
+    void *host_moment1, *host_moment2;
+    enum device_type moment1_type, moment2_type; /* fp32, or bf16, which is fp32 in files */
 };
 
 struct checkpoint;

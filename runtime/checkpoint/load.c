@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "directory.h"
 #include "file.h"
+#include "half.h"
 #include "origin.h"
 #include "remedy.h"
 #include "reshard.h"
@@ -89,16 +90,19 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
     return 0;
 }
 
-/* An array whose first elements are in host memory. */
-static void upload_array(struct checkpoint *c, float *here, float *host, const float *from)
+/* An array whose first elements are in host memory. One of 16 bits is rounded in 'from'. */
+static void upload_array(struct checkpoint *c, enum device_type type, void *here, void *host,
+                         float *from)
 {
-    int64_t hosted = c->arrays.hosted, rest = c->parameters->shard_elements - hosted;
+    size_t size = type_size(type), hosted = (size_t)c->arrays.hosted;
+    size_t rest = (size_t)c->parameters->shard_elements - hosted;
 
+    if (type == TYPE_BF16)
+        bfloat_narrow(from, c->parameters->shard_elements);
     if (hosted > 0)
-        device_copy(model_stream(c->model), host, from, (size_t)hosted * sizeof(float),
-                    COPY_ON_HOST);
+        device_copy(model_stream(c->model), host, from, hosted * size, COPY_ON_HOST);
     if (rest > 0)
-        device_copy(model_stream(c->model), here, from + hosted, (size_t)rest * sizeof(float),
+        device_copy(model_stream(c->model), here, (char *)from + hosted * size, rest * size,
                     COPY_TO_DEVICE);
 }
 
@@ -122,8 +126,10 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
                             weights + b->first, (size_t)mine.count, TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
-        upload_array(c, c->arrays.moment1, c->arrays.host_moment1, parts[1]);
-        upload_array(c, c->arrays.moment2, c->arrays.host_moment2, parts[2]);
+        upload_array(c, c->arrays.moment1_type, c->arrays.moment1, c->arrays.host_moment1,
+                     parts[1]);
+        upload_array(c, c->arrays.moment2_type, c->arrays.moment2, c->arrays.host_moment2,
+                     parts[2]);
     }
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
@@ -372,12 +378,13 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
     return error_remedy(err, REMEDY_START_AGAIN);
 }
 
-/* The buffers to read into. On the CPU, moments are read directly into their arrays. */
+/* The buffers to read into. On the CPU, moments in fp32 are read directly into their arrays. */
 static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error *err)
 {
     int64_t elements = c->parameters->shard_elements;
-    int in_place =
-        strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1 && c->arrays.hosted == 0;
+    int in_place = strcmp(c->device->name, "cpu") == 0 && c->arrays.moment1 &&
+                   c->arrays.hosted == 0 && c->arrays.moment1_type == TYPE_FP32 &&
+                   c->arrays.moment2_type == TYPE_FP32;
     float *host = device_host_allocate(
         c->device, (size_t)(elements * (in_place ? 1 : ARRAYS)) * sizeof(float), err);
 

@@ -41,6 +41,10 @@ static int write_share(struct checkpoint *c, struct index_file *file, struct err
 
         half_widen(c->snapshot + b->shard_first, bucket_shard(b, c->shard).count);
     }
+    if (c->config.save_optimizer && c->arrays.moment1_type == TYPE_BF16)
+        bfloat_widen(c->snapshot + elements, elements);
+    if (c->config.save_optimizer && c->arrays.moment2_type == TYPE_BF16)
+        bfloat_widen(c->snapshot + 2 * elements, elements);
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = c->snapshot + i * elements;
     if (directory_path(path, err, "%s/rank_%05d.safetensors", c->temporary,
@@ -182,15 +186,19 @@ static void give_job(struct checkpoint *c, enum phase job)
 
 /* --- A save ---------------------------------------------------------------------------------- */
 
-/* The elements of an array that are in host memory, and those on the device. */
-static void copy_array(const struct checkpoint *c, float *to, const float *here, const float *host)
+/* The elements of an array that are in host memory, and those on the device. Those of 16 bits fill
+ * the second half of the array's part of the snapshot. */
+static void copy_array(const struct checkpoint *c, float *part, enum device_type type,
+                       const void *here, const void *host)
 {
-    int64_t hosted = c->arrays.hosted, rest = c->parameters->shard_elements - hosted;
+    size_t elements = (size_t)c->parameters->shard_elements, size = type_size(type);
+    size_t hosted = (size_t)c->arrays.hosted, rest = elements - hosted;
+    char *to = (char *)part + elements * (sizeof(float) - size);
 
     if (hosted > 0)
-        device_copy(c->stream, to, host, (size_t)hosted * sizeof(float), COPY_ON_HOST);
+        device_copy(c->stream, to, host, hosted * size, COPY_ON_HOST);
     if (rest > 0)
-        device_copy(c->stream, to + hosted, here, (size_t)rest * sizeof(float), COPY_TO_HOST);
+        device_copy(c->stream, to + hosted * size, here, rest * size, COPY_TO_HOST);
 }
 
 /* Copy this rank's shard to host memory, after all work submitted so far. Weights and optimizer
@@ -223,11 +231,12 @@ static void take_snapshot(struct checkpoint *c)
                     (size_t)mine.count * size, COPY_TO_HOST);
     }
     if (c->arrays.master)
-        copy_array(c, c->snapshot, c->arrays.master, c->arrays.host_master);
+        copy_array(c, c->snapshot, TYPE_FP32, c->arrays.master, c->arrays.host_master);
     if (c->config.save_optimizer) {
-        copy_array(c, c->snapshot + p->shard_elements, c->arrays.moment1, c->arrays.host_moment1);
-        copy_array(c, c->snapshot + 2 * p->shard_elements, c->arrays.moment2,
-                   c->arrays.host_moment2);
+        copy_array(c, c->snapshot + p->shard_elements, c->arrays.moment1_type, c->arrays.moment1,
+                   c->arrays.host_moment1);
+        copy_array(c, c->snapshot + 2 * p->shard_elements, c->arrays.moment2_type,
+                   c->arrays.moment2, c->arrays.host_moment2);
     }
     device_event_record(c->copied, stream);
 }

@@ -80,4 +80,26 @@ static inline void half_widen(float *values, int64_t count)
     }
 }
 
+/* The same for bf16, and back: then they fill the first half. */
+static inline void bfloat_widen(float *values, int64_t count)
+{
+    const char *from = (const char *)(values + count) - (size_t)count * sizeof(uint16_t);
+
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half;
+
+        memcpy(&half, from + (size_t)i * sizeof(half), sizeof(half));
+        values[i] = bfloat_to_float(half);
+    }
+}
+
+static inline void bfloat_narrow(float *values, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        uint16_t half = float_to_bfloat(values[i]);
+
+        memcpy((char *)values + (size_t)i * sizeof(half), &half, sizeof(half));
+    }
+}
+
 #endif

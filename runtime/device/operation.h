@@ -460,11 +460,14 @@ struct adam_shape {
      * CPUs have the same numbers in fp32. */
     int half;
     enum device_type gradient; /* of 'grad' */
+    /* Adam: of the moments, fp32 or bf16; results are rounded to nearest. */
+    enum device_type moment1, moment2;
 };
 
 struct adam_operands {
     const void *grad;
-    float *master, *moment1, *moment2;
+    float *master;
+    void *moment1, *moment2;
     void *weights; /* the copy that kernels read; NULL if that is 'master' itself or in fp8 */
     const struct step_state *state;
     struct operand_scale weights_scale;

@@ -452,9 +452,11 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
     t.pipeline = s.batches * messages;
     t.bubble = (stages - 1) * stage / (double)run->chunks;
     t.data = data_collective(&s, parameters, stage);
-    t.optimizer =
-        parameters * s.rates->optimizer_bytes / s.bandwidth / (double)shards(run, machine);
-    t.optimizer += run->offloaded * parameters * STATE_BYTES / HOST_COPIES / (double)run->layout.dp;
+    /* The state is read and written. */
+    t.optimizer = parameters * fmax(0, s.rates->optimizer_bytes - 2 * run->narrowed) / s.bandwidth /
+                  (double)shards(run, machine);
+    t.optimizer += run->offloaded * parameters * (STATE_BYTES - run->narrowed) / HOST_COPIES /
+                   (double)run->layout.dp;
     t.fixed = s.rates->fixed;
     t.total = t.products + t.attention + t.elementwise + t.tensor + t.context + t.head +
               t.pipeline + t.bubble + t.data + t.optimizer + t.fixed;

@@ -33,6 +33,7 @@ struct plan_run {
     enum plan_software software;
     int own;          /* of this program, with its own rates and measured steps */
     double offloaded; /* fraction of the optimizer's state in host memory */
+    double narrowed;  /* bytes per parameter that this state has less than in fp32 */
 };
 
 /* Seconds of a step of the slowest rank, by cause. 'total' is their sum. */

@@ -90,7 +90,8 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
                              .precision = m->fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
                              .software = PLAN_MODERN,
                              .own = 1,
-                             .offloaded = a->offload ? a->offload_fraction : 0};
+                             .offloaded = a->offload ? a->offload_fraction : 0,
+                             .narrowed = 2 * (a->exp_avg_bf16 + a->exp_avg_sq_bf16)};
     run->shape.vocabulary = m->padded_vocabulary;
 }
 

@@ -13,6 +13,7 @@ struct buffer {
 
 struct offload {
     struct device *device;
+    struct state_types types;
     struct device_stream *in, *out;
     struct device_event *settled;
     char *memory;
@@ -28,6 +29,7 @@ int64_t offload_buffer_elements(int64_t hosted)
     return (count + UNIT - 1) / UNIT * UNIT;
 }
 
+/* Also for arrays of 16 bits: these buffers are small. */
 size_t offload_memory(int64_t hosted)
 {
     return (size_t)(BUFFERS * ARRAYS * offload_buffer_elements(hosted)) * sizeof(float);
@@ -62,7 +64,8 @@ static int create_all(struct offload *o, int64_t hosted, struct error *err)
     return 0;
 }
 
-struct offload *offload_create(struct device *device, int64_t hosted, struct error *err)
+struct offload *offload_create(struct device *device, int64_t hosted,
+                               const struct state_types *types, struct error *err)
 {
     struct offload *o = calloc(1, sizeof(*o));
 
@@ -71,6 +74,7 @@ struct offload *offload_create(struct device *device, int64_t hosted, struct err
         return NULL;
     }
     o->device = device;
+    o->types = *types;
     if (create_all(o, hosted, err) < 0) {
         offload_destroy(o);
         return NULL;
@@ -106,11 +110,20 @@ void offload_settle(struct offload *o, struct device_stream *stream)
     device_event_follow(stream, o->settled);
 }
 
-static void copy(struct device_stream *stream, float *to, const float *from, int64_t count,
-                 enum device_copy direction)
+static void copy(struct device_stream *stream, void *to, const void *from, enum device_type type,
+                 int64_t count, enum device_copy direction)
 {
     if (to && from)
-        device_copy(stream, to, from, (size_t)count * sizeof(float), direction);
+        device_copy(stream, to, from, (size_t)count * type_size(type), direction);
+}
+
+static void copy_all(const struct offload *o, struct device_stream *stream,
+                     const struct offload_arrays *to, const struct offload_arrays *from,
+                     int64_t count, enum device_copy direction)
+{
+    copy(stream, to->master, from->master, TYPE_FP32, count, direction);
+    copy(stream, to->moment1, from->moment1, o->types.moment1, count, direction);
+    copy(stream, to->moment2, from->moment2, o->types.moment2, count, direction);
 }
 
 struct offload_arrays offload_take(struct offload *o, struct device_stream *stream,
@@ -122,9 +135,7 @@ struct offload_arrays offload_take(struct offload *o, struct device_stream *stre
                                   host->moment2 ? buffer->arrays.moment2 : NULL};
 
     device_event_follow(o->in, buffer->emptied);
-    copy(o->in, here.master, host->master, count, COPY_TO_DEVICE);
-    copy(o->in, here.moment1, host->moment1, count, COPY_TO_DEVICE);
-    copy(o->in, here.moment2, host->moment2, count, COPY_TO_DEVICE);
+    copy_all(o, o->in, &here, host, count, COPY_TO_DEVICE);
     device_event_record(buffer->filled, o->in);
     device_event_follow(stream, buffer->filled);
     return here;
@@ -137,8 +148,6 @@ void offload_give(struct offload *o, struct device_stream *stream,
 
     device_event_record(buffer->updated, stream);
     device_event_follow(o->out, buffer->updated);
-    copy(o->out, host->master, buffer->arrays.master, count, COPY_TO_HOST);
-    copy(o->out, host->moment1, buffer->arrays.moment1, count, COPY_TO_HOST);
-    copy(o->out, host->moment2, buffer->arrays.moment2, count, COPY_TO_HOST);
+    copy_all(o, o->out, host, &buffer->arrays, count, COPY_TO_HOST);
     device_event_record(buffer->emptied, o->out);
 }

@@ -8,9 +8,16 @@
 
 #include "device.h"
 
-/* Part of the optimizer's arrays; NULL: not needed. */
+/* The types of the optimizer's arrays. */
+struct state_types {
+    int master;                        /* are there master weights? They are fp32. */
+    enum device_type moment1, moment2; /* fp32 or bf16 */
+};
+
+/* Part of these arrays; NULL: not needed. */
 struct offload_arrays {
-    float *master, *moment1, *moment2;
+    float *master;
+    void *moment1, *moment2;
 };
 
 struct offload;
@@ -21,7 +28,8 @@ int64_t offload_buffer_elements(int64_t hosted);
 size_t offload_memory(int64_t hosted);
 
 /* NULL with 'err' set. 'device' must outlive it. Caller must destroy. */
-struct offload *offload_create(struct device *device, int64_t hosted, struct error *err);
+struct offload *offload_create(struct device *device, int64_t hosted,
+                               const struct state_types *types, struct error *err);
 void offload_destroy(struct offload *offload);
 
 /* Before the first offload_take of a step. */

@@ -10,15 +10,19 @@ static struct comm_group *group_of(const struct optimizer *o, const struct bucke
     return parallel_shard_group(o->parallel, bucket->group);
 }
 
-int optimizer_arrays(const struct optimizer_config *config, enum device_type type)
+struct state_types optimizer_types(const struct optimizer_config *config, enum device_type type)
 {
-    return (type == TYPE_FP32 && !config->gather) || config->half ? 2 : 3;
+    return (struct state_types){.master = (type != TYPE_FP32 || config->gather) && !config->half,
+                                .moment1 = config->moment1,
+                                .moment2 = config->moment2};
 }
 
 static int create_memory(struct optimizer *o, struct error *err)
 {
-    return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements,
-                                  optimizer_arrays(&o->config, o->type), o->config.offload, err);
+    struct state_types types = optimizer_types(&o->config, o->type);
+
+    return optimizer_state_create(&o->state, o->device, o->parameters->shard_elements, &types,
+                                  o->config.offload, err);
 }
 
 static int create_gathering(struct optimizer *o, struct error *err)
@@ -147,8 +151,7 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
     host->seed = seed;
     step_state_refresh(host, &o->config.rules);
     device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
-    for (int i = 0; i < o->parameters->bucket_count && optimizer_arrays(&o->config, o->type) == 3;
-         i++) {
+    for (int i = 0; i < o->parameters->bucket_count && o->state.types.master; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
         optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
@@ -474,7 +477,7 @@ void optimizer_sum_weights(struct optimizer *o)
     for (int i = 0; i < (o->sums ? o->sum_count : o->segment_count); i++) {
         int64_t first = list[i].shard_first, count = list[i].count;
 
-        if (optimizer_arrays(&o->config, o->type) == 2) {
+        if (!o->state.types.master) {
             run_square_sum(sum_plan(&list[i]), o->stream,
                            &(struct square_sum_operands){weights_of(o, &list[i]), sum});
             continue;

@@ -13,19 +13,19 @@ struct optimizer_config {
     struct step_rules rules;
     double epsilon;
     double initial_scale;
-    int decay_all;           /* weight decay of norms and biases, too */
-    int tied;                /* the head shares the embedding's weights */
-    double offload;          /* fraction of the optimizer's state that is in host memory */
-    int half;                /* fp16 weights without master weights: --memory-efficient-fp16 */
+    int decay_all;  /* weight decay of norms and biases, too */
+    int tied;       /* the head shares the embedding's weights */
+    double offload; /* fraction of the optimizer's state that is in host memory */
+    int half;       /* fp16 weights without master weights: --memory-efficient-fp16 */
+    enum device_type moment1, moment2; /* fp32 or bf16 */
     int gather;              /* the model keeps weights in fp8: fp8.gather of its config */
     struct muon_config muon; /* with rules.optimizer OPTIMIZER_MUON */
 };
 
 struct optimizer;
 
-/* Arrays of the optimizer's state for weights of 'type': two moments, and master weights where they
- * are kept. */
-int optimizer_arrays(const struct optimizer_config *config, enum device_type type);
+/* The arrays of the optimizer's state for weights of 'type'. */
+struct state_types optimizer_types(const struct optimizer_config *config, enum device_type type);
 
 struct optimizer *optimizer_create(const struct optimizer_config *config, struct model *model,
                                    const struct parallel *parallel, struct device *device,

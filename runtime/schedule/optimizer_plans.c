@@ -165,7 +165,8 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
         .kind = OPERATION_ADAM,
         .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
                  rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
-                 way == WAY_DECOUPLED, o->config.half, model_gradient_type(o->model)}};
+                 way == WAY_DECOUPLED, o->config.half, model_gradient_type(o->model),
+                 o->config.moment1, o->config.moment2}};
     struct update *update = &o->updates[o->update_count++];
 
     *update = (struct update){.way = way,
@@ -215,7 +216,7 @@ static int plan_sums(struct optimizer *o, struct error *err)
     int64_t buffers =
         o->state.hosted > 0 ? o->state.hosted / offload_buffer_elements(o->state.hosted) : 0;
 
-    if (o->state.hosted == 0 || optimizer_arrays(&o->config, o->type) == 2)
+    if (o->state.hosted == 0 || !o->state.types.master)
         return 0;
     o->sums = calloc((size_t)(2 * (o->segment_count + buffers + 1)), sizeof(*o->sums));
     if (!o->sums)

@@ -12,39 +12,50 @@ static int64_t hosted_of(int64_t elements, double fraction)
     return hosted >= elements ? elements : hosted / UNIT * UNIT;
 }
 
-void optimizer_state_memory(int64_t elements, int arrays, double fraction, size_t *on_device,
-                            size_t *on_host)
+size_t state_bytes(const struct state_types *types)
+{
+    return (types->master ? sizeof(float) : 0) + type_size(types->moment1) +
+           type_size(types->moment2);
+}
+
+void optimizer_state_memory(int64_t elements, const struct state_types *types, double fraction,
+                            size_t *on_device, size_t *on_host)
 {
     int64_t hosted = hosted_of(elements, fraction);
 
-    *on_host = (size_t)(arrays * hosted) * sizeof(float);
-    *on_device = (size_t)(arrays * (elements - hosted)) * sizeof(float);
+    *on_host = (size_t)hosted * state_bytes(types);
+    *on_device = (size_t)(elements - hosted) * state_bytes(types);
     if (hosted > 0)
         *on_device += offload_memory(hosted);
 }
 
-static struct offload_arrays divide(float *memory, int64_t count, int arrays)
+/* 'count' is a multiple of UNIT, so that all arrays are aligned. */
+static struct offload_arrays divide(char *memory, int64_t count, const struct state_types *types)
 {
-    return (struct offload_arrays){arrays == 3 ? memory + 2 * count : NULL, memory, memory + count};
+    char *moment2 = memory + (size_t)count * type_size(types->moment1);
+    char *master = moment2 + (size_t)count * type_size(types->moment2);
+
+    return (struct offload_arrays){types->master ? (float *)master : NULL, memory, moment2};
 }
 
 int optimizer_state_create(struct optimizer_state *s, struct device *device, int64_t elements,
-                           int arrays, double fraction, struct error *err)
+                           const struct state_types *types, double fraction, struct error *err)
 {
     int64_t hosted = hosted_of(elements, fraction), rest = elements - hosted;
 
-    *s = (struct optimizer_state){.device = device, .elements = elements, .hosted = hosted};
-    s->memory = device_allocate(device, (size_t)(arrays * rest) * sizeof(float), err);
+    *s = (struct optimizer_state){
+        .device = device, .types = *types, .elements = elements, .hosted = hosted};
+    s->memory = device_allocate(device, (size_t)rest * state_bytes(types), err);
     if (!s->memory)
         return error_prefix(err, "optimizer");
-    s->here = divide(s->memory, rest, arrays);
+    s->here = divide(s->memory, rest, types);
     if (hosted == 0)
         return 0;
-    s->host_memory = device_host_allocate(device, (size_t)(arrays * hosted) * sizeof(float), err);
+    s->host_memory = device_host_allocate(device, (size_t)hosted * state_bytes(types), err);
     if (!s->host_memory)
         return error_prefix(err, "optimizer");
-    s->host = divide(s->host_memory, hosted, arrays);
-    s->offload = offload_create(device, hosted, err);
+    s->host = divide(s->host_memory, hosted, types);
+    s->offload = offload_create(device, hosted, types, err);
     return s->offload ? 0 : -1;
 }
 
@@ -68,12 +79,18 @@ int64_t optimizer_state_span(const struct optimizer_state *s, int64_t first, int
     return count < left ? count : left;
 }
 
-static struct offload_arrays part(const struct offload_arrays *arrays, int64_t first, int which)
+static void *at(void *array, enum device_type type, int64_t first)
 {
-    return (struct offload_arrays){which & STATE_MASTER && arrays->master ? arrays->master + first
-                                                                          : NULL,
-                                   which & STATE_MOMENT1 ? arrays->moment1 + first : NULL,
-                                   which & STATE_MOMENT2 ? arrays->moment2 + first : NULL};
+    return (char *)array + (size_t)first * type_size(type);
+}
+
+static struct offload_arrays part(const struct optimizer_state *s,
+                                  const struct offload_arrays *arrays, int64_t first, int which)
+{
+    return (struct offload_arrays){
+        which & STATE_MASTER && arrays->master ? arrays->master + first : NULL,
+        which & STATE_MOMENT1 ? at(arrays->moment1, s->types.moment1, first) : NULL,
+        which & STATE_MOMENT2 ? at(arrays->moment2, s->types.moment2, first) : NULL};
 }
 
 void optimizer_state_begin(struct optimizer_state *s)
@@ -88,8 +105,8 @@ struct offload_arrays optimizer_state_use(struct optimizer_state *s, struct devi
     struct offload_arrays host;
 
     if (first >= s->hosted)
-        return part(&s->here, first - s->hosted, which);
-    host = part(&s->host, first, which);
+        return part(s, &s->here, first - s->hosted, which);
+    host = part(s, &s->host, first, which);
     return offload_take(s->offload, stream, &host, count);
 }
 
@@ -100,7 +117,7 @@ void optimizer_state_done(struct optimizer_state *s, struct device_stream *strea
 
     if (first >= s->hosted)
         return;
-    host = part(&s->host, first, changed);
+    host = part(s, &s->host, first, changed);
     offload_give(s->offload, stream, &host, count);
 }
 
@@ -136,11 +153,18 @@ void optimizer_state_get_master(struct optimizer_state *s, struct device_stream 
                     (size_t)(count - hosted) * sizeof(float), COPY_ON_DEVICE);
 }
 
+/* The first array is moment1, the second moment2. */
+static size_t moment_bytes(const struct optimizer_state *s)
+{
+    return type_size(s->types.moment1) + type_size(s->types.moment2);
+}
+
 int optimizer_state_clear(struct optimizer_state *s, struct device_stream *stream,
                           struct error *err)
 {
+    size_t bytes = (size_t)(s->elements - s->hosted) * moment_bytes(s);
     struct operation op = {.kind = OPERATION_FILL,
-                           .fill = {2 * (s->elements - s->hosted), TYPE_FP32, 0}};
+                           .fill = {(int64_t)(bytes / sizeof(float)), TYPE_FP32, 0}};
     struct device_plan *plan = plan_create(s->device, &op, err);
     int rc;
 
@@ -151,6 +175,6 @@ int optimizer_state_clear(struct optimizer_state *s, struct device_stream *strea
     rc = device_stream_wait(stream, 600, err);
     plan_destroy(plan);
     if (rc == 0 && s->hosted > 0)
-        memset(s->host.moment1, 0, (size_t)(2 * s->hosted) * sizeof(float));
+        memset(s->host.moment1, 0, (size_t)s->hosted * moment_bytes(s));
     return rc;
 }

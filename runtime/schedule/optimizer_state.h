@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arrays of the optimizer for this rank's shards: two moments and, if the weights are not fp32
- * or some are kept in fp8, master weights. The first 'hosted' elements of each may be in host memory (see offload.h), the
- * others are on the device. */
+ * or some are kept in fp8, master weights. The first 'hosted' elements of each may be in host
+ * memory (see offload.h), the others are on the device. */
 #ifndef MEGATRON_OPTIMIZER_STATE_H
 #define MEGATRON_OPTIMIZER_STATE_H
 
@@ -9,10 +9,11 @@
 
 struct optimizer_state {
     struct device *device;
+    struct state_types types;
     int64_t elements, hosted;
     struct offload_arrays here; /* of the elements from 'hosted' on; master may be NULL */
     struct offload_arrays host; /* of those before */
-    float *memory, *host_memory;
+    void *memory, *host_memory;
     struct offload *offload; /* NULL: hosted is 0 */
 };
 
@@ -20,12 +21,15 @@ struct optimizer_state {
 enum { STATE_MASTER = 1, STATE_MOMENT1 = 2, STATE_MOMENT2 = 4, STATE_ALL = 7 };
 
 /* Bytes on the device and in host memory, if 'fraction' of the elements is in host memory. */
-void optimizer_state_memory(int64_t elements, int arrays, double fraction, size_t *on_device,
-                            size_t *on_host);
+void optimizer_state_memory(int64_t elements, const struct state_types *types, double fraction,
+                            size_t *on_device, size_t *on_host);
 
-/* 'arrays' is 2, or 3 with master weights. Returns 0 or -1; destroy in both cases. */
+/* Bytes per element of all arrays. */
+size_t state_bytes(const struct state_types *types);
+
+/* Returns 0 or -1; destroy in both cases. */
 int optimizer_state_create(struct optimizer_state *state, struct device *device, int64_t elements,
-                           int arrays, double fraction, struct error *err);
+                           const struct state_types *types, double fraction, struct error *err);
 void optimizer_state_destroy(struct optimizer_state *state);
 
 /* How many of 'count' elements from 'first' on can be used at once. */

@@ -283,6 +283,20 @@ static int set_more(struct arguments *a, struct error *err)
     return count_wsd(a, err) < 0 || set_weight_decay(a, err) < 0 ? -1 : 0;
 }
 
+/* The types of Adam's moments. */
+static int check_moments(const struct arguments *a, struct error *err)
+{
+    if (!a->exp_avg_bf16 && !a->exp_avg_sq_bf16)
+        return 0;
+    if (!a->precision_aware)
+        return error_set(err, "--exp-avg-dtype and --exp-avg-sq-dtype require "
+                              "--use-precision-aware-optimizer; add it");
+    if (a->rules.optimizer != OPTIMIZER_ADAM)
+        return error_set(err, "--exp-avg-dtype and --exp-avg-sq-dtype require --optimizer adam; "
+                              "drop them, or change the optimizer");
+    return 0;
+}
+
 int arguments_schedule(struct arguments *a, struct error *err)
 {
     int taken;
@@ -318,7 +332,7 @@ int arguments_schedule(struct arguments *a, struct error *err)
         a->rules.optimizer = OPTIMIZER_SGD;
         a->rules.beta1 = a->sgd_momentum;
     }
-    if (arguments_muon(a, err) < 0)
+    if (arguments_muon(a, err) < 0 || check_moments(a, err) < 0)
         return -1;
     if (a->offload_fraction < 0 || a->offload_fraction > 1)
         return error_set(err, "--optimizer-offload-fraction=%g must be from 0 to 1",

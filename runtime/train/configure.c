@@ -22,6 +22,8 @@ struct engine_config configure_engine(const struct arguments *a)
                       .tied = a->model_config.tied,
                       .offload = a->offload ? a->offload_fraction : 0,
                       .half = a->mlm.memory_efficient_fp16,
+                      .moment1 = a->exp_avg_bf16 ? TYPE_BF16 : TYPE_FP32,
+                      .moment2 = a->exp_avg_sq_bf16 ? TYPE_BF16 : TYPE_FP32,
                       .gather = a->model_config.fp8.gather,
                       .muon = a->muon},
         .min_micros = micros_of(a, batch_size_at(a, 0)),

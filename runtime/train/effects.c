@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+/* The running average of squared gradients falls by 1 - beta2 per step at most; in bf16 it does not
+ * change at all if that is less than half the distance of two numbers. */
+static const double MOST_BETA2 = 0.996;
+
 /* 'option' needs one of the options in 'needs', separated by '|'. */
 static const struct {
     const char *option, *needs;
@@ -93,6 +97,11 @@ void effects_check(const struct arguments *a, const struct options_result *given
             a->rules.optimizer != of_optimizers[i].kind)
             log_warning("--%s has no effect without --optimizer %s; drop it",
                         of_optimizers[i].option, of_optimizers[i].optimizer);
+    if (a->exp_avg_sq_bf16 && a->beta2 > MOST_BETA2)
+        log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "
+                    "gradients hardly falls: numbers in bf16 are 0.4 to 0.8 %% apart; use "
+                    "--adam-beta2 0.99 or less, or keep it in fp32",
+                    a->beta2);
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning(
             "--recompute-method has no effect with --recompute-granularity selective; drop it");

@@ -72,7 +72,6 @@
 #define NEXT_TOKEN                                                                          \
     "models learn to predict the next token: reinforcement learning, distillation and SFT " \
     "are not available"
-#define STATE "the optimizer state is fp32"
 #define FILES "data and checkpoints are in file systems, not in object stores"
 
 /* clang-format off */
@@ -196,6 +195,11 @@ const struct option arguments_table[] = {
     REAL("adam-beta1", beta1, "first coefficient of Adam's running averages (default: 0.9)"),
     REAL("adam-beta2", beta2, "second coefficient of Adam's running averages (default: 0.999)"),
     REAL("adam-eps", epsilon, "term added to Adam's denominator for numerical stability (default: 1e-8)"),
+    FLAG("use-precision-aware-optimizer", precision_aware, "allow --exp-avg-dtype and --exp-avg-sq-dtype"),
+    CHOICE("exp-avg-dtype", exp_avg_bf16, "fp32|bf16",
+           "type of Adam's running average of gradients; bf16: 2 bytes less per parameter (default: fp32)"),
+    CHOICE("exp-avg-sq-dtype", exp_avg_sq_bf16, "fp32|bf16",
+           "type of Adam's running average of squared gradients (default: fp32)"),
     FLAG("bf16", bf16, "train in bfloat16 (GPU only)"),
     FLAG("grad-reduce-in-bf16", gradients_bf16, "keep, add up and reduce gradients in bf16 instead of fp32; requires --bf16 on GPUs"),
     FLAG("fp16", fp16, "train in fp16 with loss scaling (GPU only)"),
@@ -456,8 +460,7 @@ const struct option arguments_table[] = {
     ABSENT("data-parallel-sharding-strategy", SHARDED), ABSENT("outer-dp-sharding-strategy", SHARDED),
     ABSENT("enable-full-sharding-in-hsdp", SHARDED), ABSENT("init-model-with-meta-device", SHARDED),
     ABSENT("no-strict-fsdp-dtensor-load", SHARDED), ABSENT("num-distributed-optimizer-instances", SHARDED),
-    ABSENT("use-precision-aware-optimizer", STATE), ABSENT("exp-avg-*", STATE), ABSENT("main-grads-dtype", STATE),
-    ABSENT("main-params-dtype", STATE),
+    ABSENT("main-grads-dtype", "use --grad-reduce-in-bf16"), ABSENT("main-params-dtype", "master weights are fp32"),
     ABSENT("lion-*", "use --optimizer adam, sgd or muon"),
     ABSENT("no-weight-decay-cond-type", "norms and biases do not decay; see --decay-all-parameters"),
     ABSENT("apply-wd-to-qk-layernorm", "norms and biases do not decay; see --decay-all-parameters"),

@@ -89,6 +89,17 @@ static double norm_bytes(const struct residual_norm_shape *s, int backward)
     return tensor * (2 * (s->input != 0) + (s->residual != 0) + norm);
 }
 
+/* Per element: gradient read; master weight and moments read and written; weight written. */
+static double adam_bytes(const struct adam_shape *s)
+{
+    size_t weights = 2 * sizeof(float), size = type_size(s->type);
+
+    if (s->type != TYPE_FP32)
+        weights = s->half ? 2 * size : weights + size;
+    return (double)(type_size(s->gradient) + weights +
+                    2 * (type_size(s->moment1) + type_size(s->moment2)));
+}
+
 static double bytes_of(const struct operation *o)
 {
     const struct embedding_shape *e = &o->embedding;
@@ -116,10 +127,8 @@ static double bytes_of(const struct operation *o)
                (double)(type_size(o->quantize.from) + type_size(o->quantize.to));
     case OPERATION_QUANTIZE_SQUARES:
         return (double)o->quantize_squares.count * (sizeof(float) + 1);
-    case OPERATION_ADAM: /* gradient read; master and moments read and written; weights written */
-        return (double)o->adam.count * (28.0 + (o->adam.type == TYPE_FP32 ? 0.0
-                                                : o->adam.half            ? -4.0
-                                                               : (double)type_size(o->adam.type)));
+    case OPERATION_ADAM:
+        return (double)o->adam.count * adam_bytes(&o->adam);
     case OPERATION_SQUARE_SUM:
         return (double)o->square_sum.count * sizeof(float);
     default:

@@ -44,6 +44,7 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
                    struct rank_memory *memory, struct error *err)
 {
     struct engine_config engine = configure_engine(a);
+    struct state_types types = optimizer_types(&engine.optimizer, a->model_config.type);
     struct parameters p;
     int rc, slots;
 
@@ -54,9 +55,8 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
         return -1;
     rc = parameters_create(&p, &a->model_config, &a->layout, at, err);
     memory->parameters = p.true_elements;
-    optimizer_state_memory(p.shard_elements,
-                           optimizer_arrays(&engine.optimizer, a->model_config.type),
-                           engine.optimizer.offload, &memory->device.optimizer, &memory->offloaded);
+    optimizer_state_memory(p.shard_elements, &types, engine.optimizer.offload,
+                           &memory->device.optimizer, &memory->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
         memory->device.optimizer += muon_memory(&a->muon, &p, muon_type(a));
     memory->copy =
@@ -136,9 +136,9 @@ static void add_head(const struct arguments *a, struct error *lack)
     const struct model_config *m = &a->model_config;
     struct model_sizes z = model_sizes(m, &a->layout);
     const struct engine_config engine = configure_engine(a);
+    struct state_types types = optimizer_types(&engine.optimizer, m->type);
     /* Weights, gradients, and what the optimizer keeps. */
-    size_t each = type_size(m->type) + type_size(m->gradient_type) +
-                  (size_t)optimizer_arrays(&engine.optimizer, m->type) * sizeof(float);
+    size_t each = type_size(m->type) + type_size(m->gradient_type) + state_bytes(&types);
 
     error_append(lack,
                  "; on the first and last stage the vocabulary of %" PRId64

@@ -30,16 +30,44 @@ static const float *gradients(const void *from, enum device_type type, int64_t f
     return wide;
 }
 
-/* Update elements first .. last - 1; 'grad' are their gradients. */
-CPU_CLONES static void adam_range(const struct adam_operands *o, const float *restrict grad,
-                                  const struct adam_constants *k, float decay, int64_t first,
-                                  int64_t last)
+/* The same for moments, which can be changed; see keep_moments. */
+static float *moments(void *from, enum device_type type, int64_t first, int64_t last, float *wide)
 {
-    float *restrict master = o->master, *restrict m1 = o->moment1, *restrict m2 = o->moment2;
+    const uint16_t *narrow = from;
+
+    if (type == TYPE_FP32)
+        return (float *)from + first;
+    for (int64_t i = first; i < last; i++)
+        wide[i - first] = bfloat_to_float(narrow[i]);
+    return wide;
+}
+
+static void keep_moments(void *to, enum device_type type, int64_t first, int64_t last,
+                         const float *wide)
+{
+    uint16_t *narrow = to;
+
+    for (int64_t i = first; type != TYPE_FP32 && i < last; i++)
+        narrow[i] = float_to_bfloat(wide[i - first]);
+}
+
+/* The elements that a thread processes at a time, in fp32. */
+struct part {
+    const float *grad;
+    float *master, *moment1, *moment2, *weights; /* weights: or NULL */
+};
+
+/* Update elements first .. last - 1 of a part. */
+CPU_CLONES static void adam_range(const struct part *part, const struct adam_constants *k,
+                                  float decay, int64_t first, int64_t last)
+{
+    const float *restrict grad = part->grad;
+    float *restrict master = part->master, *restrict m1 = part->moment1,
+                    *restrict m2 = part->moment2;
     float keep = 1.0f - k->lr * decay;
 
     for (int64_t i = first; i < last; i++) {
-        float g = grad[i - first] * k->factor;
+        float g = grad[i] * k->factor;
         float a = k->beta1 * m1[i] + (1.0f - k->beta1) * g;
         float b = k->beta2 * m2[i] + (1.0f - k->beta2) * g * g;
         float update = (a / k->correction1) / (sqrtf(b / k->correction2) + k->epsilon);
@@ -48,26 +76,24 @@ CPU_CLONES static void adam_range(const struct adam_operands *o, const float *re
         m2[i] = b;
         master[i] = master[i] * keep - k->lr * update;
     }
-    if (o->weights)
-        for (int64_t i = first; i < last; i++)
-            ((float *)o->weights)[i] = master[i];
+    for (int64_t i = first; part->weights && i < last; i++)
+        part->weights[i] = master[i];
 }
 
-CPU_CLONES static void sgd_range(const struct adam_operands *o, const float *restrict grad,
-                                 const struct adam_constants *k, float decay, int64_t first,
-                                 int64_t last)
+CPU_CLONES static void sgd_range(const struct part *part, const struct adam_constants *k,
+                                 float decay, int64_t first, int64_t last)
 {
-    float *restrict master = o->master, *restrict momentum = o->moment1;
+    const float *restrict grad = part->grad;
+    float *restrict master = part->master, *restrict momentum = part->moment1;
 
     for (int64_t i = first; i < last; i++) {
-        float g = grad[i - first] * k->factor + decay * master[i];
+        float g = grad[i] * k->factor + decay * master[i];
 
         momentum[i] = k->beta1 * momentum[i] + g;
         master[i] -= k->lr * momentum[i];
     }
-    if (o->weights)
-        for (int64_t i = first; i < last; i++)
-            ((float *)o->weights)[i] = master[i];
+    for (int64_t i = first; part->weights && i < last; i++)
+        part->weights[i] = master[i];
 }
 
 static void adam_part(void *context, int64_t i)
@@ -86,16 +112,22 @@ static void adam_part(void *context, int64_t i)
     };
     int64_t first = i * BLOCK, last = first + BLOCK < shape->count ? first + BLOCK : shape->count;
     int64_t middle = shape->decayed < first ? first : shape->decayed > last ? last : shape->decayed;
-    float wide[BLOCK];
-    const float *grad = gradients(o->grad, shape->gradient, first, last, wide);
+    float wide[BLOCK], wide1[BLOCK], wide2[BLOCK];
+    struct part part = {.grad = gradients(o->grad, shape->gradient, first, last, wide),
+                        .master = o->master + first,
+                        .weights = o->weights ? (float *)o->weights + first : NULL};
 
+    part.moment1 = moments(o->moment1, shape->moment1, first, last, wide1);
     if (shape->kind == OPTIMIZER_SGD) {
-        sgd_range(o, grad, &k, o->state->weight_decay, first, middle);
-        sgd_range(o, grad + (middle - first), &k, 0, middle, last);
+        sgd_range(&part, &k, o->state->weight_decay, 0, middle - first);
+        sgd_range(&part, &k, 0, middle - first, last - first);
         return;
     }
-    adam_range(o, grad, &k, o->state->weight_decay, first, middle);
-    adam_range(o, grad + (middle - first), &k, 0, middle, last);
+    part.moment2 = moments(o->moment2, shape->moment2, first, last, wide2);
+    adam_range(&part, &k, o->state->weight_decay, 0, middle - first);
+    adam_range(&part, &k, 0, middle - first, last - first);
+    keep_moments(o->moment1, shape->moment1, first, last, wide1);
+    keep_moments(o->moment2, shape->moment2, first, last, wide2);
     for (int64_t j = first; shape->half && j < last; j++)
         o->master[j] = half_to_float(float_to_half(o->master[j]));
 }

@@ -48,11 +48,52 @@ __device__ inline float4 load_gradients(const bf16 *from)
                        __uint_as_float(x.y << 16), __uint_as_float(x.y & 0xffff0000u));
 }
 
-/* T: the type of the weights, G: that of the gradients. */
-template <typename T, typename G>
+/* Where the moments are: in bf16 if 'narrow', which the compiler knows to be false without NARROW.
+ */
+template <bool NARROW> struct moments {
+    void *all;
+    bool narrow;
+
+    __device__ inline bool is_narrow(void) const
+    {
+        return NARROW && narrow;
+    }
+
+    __device__ inline float4 load_four(int64_t i) const
+    {
+        return is_narrow() ? load_gradients((const bf16 *)all + i)
+                           : __ldcs((const float4 *)((const float *)all + i));
+    }
+
+    __device__ inline void store_four(int64_t i, float4 m) const
+    {
+        const float four[FLOATS] = {m.x, m.y, m.z, m.w};
+
+        if (is_narrow())
+            store_whole<FLOATS>((bf16 *)all + i, four);
+        else
+            __stcs((float4 *)((float *)all + i), m);
+    }
+
+    __device__ inline float load(int64_t i) const
+    {
+        return is_narrow() ? to_float(((const bf16 *)all)[i]) : ((const float *)all)[i];
+    }
+
+    __device__ inline void store(int64_t i, float m) const
+    {
+        if (is_narrow())
+            ((bf16 *)all)[i] = from_float<bf16>(m);
+        else
+            ((float *)all)[i] = m;
+    }
+};
+
+/* T: the type of the weights, G: that of the gradients. NARROW: are moments in bf16? */
+template <typename T, typename G, bool NARROW>
 __global__ void __launch_bounds__(THREADS)
-    adam(adam_operands o, int64_t count, int64_t decayed, float beta1, float beta2, float epsilon,
-         bool wide, bool decoupled)
+    adam(adam_operands o, moments<NARROW> moment1, moments<NARROW> moment2, int64_t count,
+         int64_t decayed, float beta1, float beta2, float epsilon, bool wide, bool decoupled)
 {
     const step_state &state = *o.state;
     T *weights = (T *)o.weights;
@@ -73,8 +114,8 @@ __global__ void __launch_bounds__(THREADS)
     if (wide && i + FLOATS <= count) {
         float4 g = load_gradients(grad + i);
         float4 p = o.master ? __ldcs((const float4 *)(o.master + i)) : load_four(weights + i);
-        float4 m = __ldcs((const float4 *)(o.moment1 + i));
-        float4 v = __ldcs((const float4 *)(o.moment2 + i));
+        float4 m = moment1.load_four(i);
+        float4 v = moment2.load_four(i);
 
         update(k, g.x, p.x, m.x, v.x, i < decayed ? k.decay : 0.0f);
         update(k, g.y, p.y, m.y, v.y, i + 1 < decayed ? k.decay : 0.0f);
@@ -82,8 +123,8 @@ __global__ void __launch_bounds__(THREADS)
         update(k, g.w, p.w, m.w, v.w, i + 3 < decayed ? k.decay : 0.0f);
         if (o.master)
             __stcs((float4 *)(o.master + i), p);
-        __stcs((float4 *)(o.moment1 + i), m);
-        __stcs((float4 *)(o.moment2 + i), v);
+        moment1.store_four(i, m);
+        moment2.store_four(i, v);
         if (weights) {
             const float four[FLOATS] = {p.x, p.y, p.z, p.w};
 
@@ -93,8 +134,11 @@ __global__ void __launch_bounds__(THREADS)
     }
     for (int64_t j = i; j < i + FLOATS && j < count; j++) {
         float p = o.master ? o.master[j] : to_float(weights[j]);
+        float m = moment1.load(j), v = moment2.load(j);
 
-        update(k, to_float(grad[j]), p, o.moment1[j], o.moment2[j], j < decayed ? k.decay : 0.0f);
+        update(k, to_float(grad[j]), p, m, v, j < decayed ? k.decay : 0.0f);
+        moment1.store(j, m);
+        moment2.store(j, v);
         if (o.master)
             o.master[j] = p;
         if (weights)
@@ -114,9 +158,10 @@ __global__ void __launch_bounds__(THREADS)
     const float lr = decoupled ? state.decoupled_lr : state.lr;
     const float g = to_float(((const G *)o.grad)[i]) * state.grad_factor +
                     (i < decayed ? state.weight_decay * o.master[i] : 0.0f);
-    const float m = momentum * o.moment1[i] + g, p = o.master[i] - lr * m;
+    float *const moment = (float *)o.moment1;
+    const float m = momentum * moment[i] + g, p = o.master[i] - lr * m;
 
-    o.moment1[i] = m;
+    moment[i] = m;
     o.master[i] = p;
     if (o.weights)
         ((T *)o.weights)[i] = from_float<T>(p);
@@ -202,10 +247,21 @@ __global__ void step(step_state *state, step_rules rules, enum step_phase phase)
     }
 }
 
+template <typename G, bool NARROW>
+void launch_adam(cudaStream_t stream, const adam_shape *s, const adam_operands *o, bool wide)
+{
+    const moments<NARROW> first = {o->moment1, s->moment1 == TYPE_BF16};
+    const moments<NARROW> second = {o->moment2, s->moment2 == TYPE_BF16};
+    const unsigned blocks = (unsigned)divide_up(s->count, THREADS * FLOATS);
+
+    WITH_TYPE(s->type, (adam<T, G, NARROW><<<blocks, THREADS, 0, stream>>>(
+                           *o, first, second, s->count, s->decayed, (float)s->beta1,
+                           (float)s->beta2, (float)s->epsilon, wide, s->decoupled != 0)));
+}
+
 template <typename G>
 void update_weights(cudaStream_t stream, const adam_shape *s, const adam_operands *o)
 {
-    const int64_t blocks = divide_up(s->count, THREADS * FLOATS);
     const bool wide = is_wide(o->grad) && is_wide(o->master) && is_wide(o->moment1) &&
                       is_wide(o->moment2) && is_wide(o->weights);
 
@@ -215,10 +271,10 @@ void update_weights(cudaStream_t stream, const adam_shape *s, const adam_operand
         WITH_TYPE(s->type,
                   (sgd<T, G><<<(unsigned)divide_up(s->count, THREADS), THREADS, 0, stream>>>(
                       *o, s->count, s->decayed, (float)s->beta1, s->decoupled != 0)));
+    else if (s->moment1 == TYPE_FP32 && s->moment2 == TYPE_FP32)
+        launch_adam<G, false>(stream, s, o, wide);
     else
-        WITH_TYPE(s->type, (adam<T, G><<<(unsigned)blocks, THREADS, 0, stream>>>(
-                               *o, s->count, s->decayed, (float)s->beta1, (float)s->beta2,
-                               (float)s->epsilon, wide, s->decoupled != 0)));
+        launch_adam<G, true>(stream, s, o, wide);
 }
 
 } // namespace

@@ -53,6 +53,69 @@ static void test_adam(int64_t count, int64_t decayed, int separate, int skip)
     tensor_free(&weights);
 }
 
+/* Moments in bf16: the results are those in fp32, rounded. */
+static void test_narrow_moments(int64_t count, enum device_type first, enum device_type second)
+{
+    struct operation op = {.kind = OPERATION_ADAM,
+                           .adam = {count, count / 3, 0.9, 0.95, 1e-8, type}};
+    const struct step_state state = {.lr = 0.01f,
+                                     .weight_decay = 0.1f,
+                                     .grad_factor = 0.5f,
+                                     .correction1 = 0.1f,
+                                     .correction2 = 0.05f};
+    struct step_state *state_d = upload(&state, sizeof(state));
+    struct tensor grad = tensor_as(TYPE_FP32, count, 1, 0);
+    struct tensor start = tensor_as(TYPE_FP32, count, 1, 0);
+    struct tensor start1 = tensor_as(TYPE_BF16, count, 0.1, 0);
+    struct tensor start2 = tensor_as(TYPE_BF16, count, 0, 0.01);
+    double *results[2][3];
+    int64_t wrong = 0, changed = 0;
+
+    for (int i = 0; i < 2; i++) {
+        struct tensor all[3] = {
+            tensor_as(TYPE_FP32, count, 0, 0),
+            tensor_as(i ? first : TYPE_FP32, count, 0, 0),
+            tensor_as(i ? second : TYPE_FP32, count, 0, 0),
+        };
+        struct device_plan *p;
+
+        op.adam.moment1 = i ? first : TYPE_FP32;
+        op.adam.moment2 = i ? second : TYPE_FP32;
+        p = plan(&op);
+        tensor_put(&all[0], start.v);
+        tensor_put(&all[1], start1.v);
+        tensor_put(&all[2], start2.v);
+        run_adam(p, stream,
+                 &(struct adam_operands){.grad = grad.d,
+                                         .master = all[0].d,
+                                         .moment1 = all[1].d,
+                                         .moment2 = all[2].d,
+                                         .state = state_d});
+        for (int k = 0; k < 3; k++) {
+            results[i][k] = download(&all[k]);
+            tensor_free(&all[k]);
+        }
+        plan_destroy(p);
+    }
+    for (int k = 0; k < 3; k++)
+        for (int64_t i = 0; i < count; i++) {
+            enum device_type as = k == 1 ? first : k == 2 ? second : TYPE_FP32;
+            float wide = (float)results[0][k][i];
+
+            wrong += results[1][k][i] !=
+                     (as == TYPE_BF16 ? bfloat_to_float(float_to_bfloat(wide)) : wide);
+            changed += results[1][k][i] != wide;
+        }
+    if (!ok(wrong == 0 && changed > count / 2, "Adam of %lld elements with moments in %s and %s",
+            (long long)count, first == TYPE_BF16 ? "bf16" : "fp32",
+            second == TYPE_BF16 ? "bf16" : "fp32"))
+        diag("%lld numbers are wrong, %lld were rounded", (long long)wrong, (long long)changed);
+    for (int k = 0; k < 3; k++)
+        free(results[0][k]), free(results[1][k]);
+    device_release(device, state_d);
+    tensor_free(&grad), tensor_free(&start), tensor_free(&start1), tensor_free(&start2);
+}
+
 /* fp16 weights without a copy in fp32: each result is rounded to fp16, so that small updates are
  * lost. CPUs have the same numbers in fp32. */
 static void test_half(int64_t count)
@@ -113,6 +176,13 @@ static void test_widen(void)
     memcpy((char *)values + sizeof(values) - sizeof(halves), halves, sizeof(halves));
     half_widen(values, 5);
     ok(memcmp(values, expected, sizeof(values)) == 0, "fp16 numbers become floats in place");
+    values[3] = 65536, values[2] = 0.00390625f;
+    bfloat_narrow(values, 5);
+    memmove((char *)values + sizeof(values) / 2, values, sizeof(values) / 2);
+    bfloat_widen(values, 5);
+    ok(values[0] == 1 && values[1] == -2 && values[2] == 0.00390625f && values[3] == 65536 &&
+           values[4] == 0 && signbit(values[4]),
+       "floats become bf16 numbers and floats again, in place");
 }
 
 /* Three steps of torch.optim.SGD(lr=0.1, momentum=0.9, weight_decay=0.01), and the learning rate of
@@ -275,6 +345,9 @@ void optimizer_cases(void)
     test_adam(1000, 700, 1, 0);
     test_adam(40000, 20000, 0, 0);
     test_adam(300, 0, 1, 1);
+    test_narrow_moments(40003, TYPE_BF16, TYPE_BF16);
+    test_narrow_moments(1000, TYPE_BF16, TYPE_FP32);
+    test_narrow_moments(1001, TYPE_FP32, TYPE_BF16);
     test_half(1003);
     test_widen();
     test_sgd();

@@ -307,7 +307,7 @@ static void test_bf16(void)
 static void test_measured(void)
 {
     struct machine plain = machine, measured;
-    struct plan_run run = base, near = base;
+    struct plan_run run = base, near = base, narrow;
     struct plan_time t, without, with;
 
     plain.gpu.classic = plain.gpu.own = plain.gpu.rates;
@@ -328,6 +328,15 @@ static void test_measured(void)
     with = plan_estimate(&near, &measured);
     ok(with.total > 1.2 * without.total, "and correct what is near them");
     ok(fabs(with.optimizer - without.optimizer) < 1e-12, "but not the optimizer");
+    narrow = near;
+    narrow.narrowed = 4;
+    ok(fabs(plan_estimate(&narrow, &plain).optimizer / without.optimizer -
+            (plain.gpu.own.optimizer_bytes - 8) / plain.gpu.own.optimizer_bytes) < 1e-9,
+       "moments in bf16 are read and written in less time");
+    narrow.offloaded = near.offloaded = 1;
+    ok(plan_estimate(&narrow, &plain).optimizer < 0.7 * plan_estimate(&near, &plain).optimizer,
+       "also in host memory");
+    near.offloaded = 0;
     near.software = PLAN_CLASSIC;
     ok(plan_estimate(&near, &measured).total == plan_estimate(&near, &plain).total,
        "and not other software");

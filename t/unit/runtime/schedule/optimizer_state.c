@@ -5,6 +5,7 @@
 #include "optimizer_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { ELEMENTS = 5000, STEPS = 4, PIECES = 64 };
 
@@ -42,6 +43,17 @@ static float element(const struct optimizer_state *s, const float *here, const f
     return i < s->hosted ? host[i] : here[i - s->hosted];
 }
 
+/* Is an element of moment2, of either type, 0? */
+static int is_zero(const struct optimizer_state *s, int64_t i)
+{
+    static const char zero[sizeof(float)];
+    size_t size = type_size(s->types.moment2);
+    const char *host = s->host.moment2, *here = s->here.moment2;
+
+    return memcmp(i < s->hosted ? host + (size_t)i * size : here + (size_t)(i - s->hosted) * size,
+                  zero, size) == 0;
+}
+
 /* After n steps the moment is n, and the master weight i + 1 + 2 + ... + n. */
 static void check(const struct optimizer_state *s, double fraction, int64_t hosted)
 {
@@ -49,15 +61,16 @@ static void check(const struct optimizer_state *s, double fraction, int64_t host
 
     for (int64_t i = 0; i < s->elements; i++)
         wrong += element(s, s->here.master, s->host.master, i) != (float)(i + total) ||
-                 element(s, s->here.moment1, s->host.moment1, i) != STEPS ||
-                 element(s, s->here.moment2, s->host.moment2, i) != 0;
-    if (!ok(wrong == 0 && s->hosted == hosted, "%g in host memory", fraction))
+                 element(s, s->here.moment1, s->host.moment1, i) != STEPS || !is_zero(s, i);
+    if (!ok(wrong == 0 && s->hosted == hosted, "%g in host memory, moments of %zu and %zu bytes",
+            fraction, type_size(s->types.moment1), type_size(s->types.moment2)))
         diag("%lld elements are wrong, %lld are in host memory", (long long)wrong,
              (long long)s->hosted);
 }
 
-static void test(struct device *device, double fraction, int64_t hosted)
+static void test(struct device *device, double fraction, int64_t hosted, enum device_type moment2)
 {
+    const struct state_types types = {.master = 1, .moment2 = moment2};
     struct device_stream *stream;
     struct optimizer_state s = {0};
     struct error err = {0};
@@ -71,7 +84,7 @@ static void test(struct device *device, double fraction, int64_t hosted)
         first[i] = (float)i;
     }
     stream = device_stream_create(device, 0, &err);
-    if (stream && optimizer_state_create(&s, device, ELEMENTS, 3, fraction, &err) == 0 &&
+    if (stream && optimizer_state_create(&s, device, ELEMENTS, &types, fraction, &err) == 0 &&
         optimizer_state_clear(&s, stream, &err) == 0) {
         /* In two parts, as from two buckets. */
         optimizer_state_set_master(&s, stream, 0, first, 1500);
@@ -86,8 +99,8 @@ static void test(struct device *device, double fraction, int64_t hosted)
         diag("%s", err.text);
     else
         check(&s, fraction, hosted);
-    optimizer_state_memory(ELEMENTS, 3, fraction, &on_device, &on_host);
-    ok(on_host == (size_t)(3 * hosted) * sizeof(float), "  its host memory");
+    optimizer_state_memory(ELEMENTS, &types, fraction, &on_device, &on_host);
+    ok(on_host == (size_t)hosted * (2 * sizeof(float) + type_size(moment2)), "  its host memory");
     for (int i = 0; i < PIECES; i++)
         plan_destroy(plans[i]);
     optimizer_state_destroy(&s);
@@ -102,7 +115,8 @@ static void test_two_arrays(struct device *device)
     struct error err = {0};
     struct device_stream *stream = device_stream_create(device, 0, &err);
     struct optimizer_state s = {0};
-    int rc = stream ? optimizer_state_create(&s, device, ELEMENTS, 2, 1, &err) : -1;
+    const struct state_types types = {.master = 0};
+    int rc = stream ? optimizer_state_create(&s, device, ELEMENTS, &types, 1, &err) : -1;
     struct offload_arrays a = {0};
 
     if (rc == 0) {
@@ -131,10 +145,13 @@ int main(void)
             printf("Bail out! %s\n", err.text);
             return 1;
         }
-        test(device, 0, 0);
-        test(device, 0.026, 128); /* one piece */
-        test(device, 0.3, 1408);
-        test(device, 1, ELEMENTS);
+        test(device, 0, 0, TYPE_FP32);
+        test(device, 0.026, 128, TYPE_FP32); /* one piece */
+        test(device, 0.3, 1408, TYPE_FP32);
+        test(device, 1, ELEMENTS, TYPE_FP32);
+        test(device, 0, 0, TYPE_BF16);
+        test(device, 0.3, 1408, TYPE_BF16);
+        test(device, 1, ELEMENTS, TYPE_BF16);
         test_two_arrays(device);
         device_close(device);
     }
