@@ -112,9 +112,15 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
 {
     const struct arguments *a = s->a;
     const struct optimizer_state *o = optimizer_state(engine_optimizer(engine));
-    struct checkpoint_arrays arrays = {o->here.master,  o->here.moment1,  o->here.moment2,
-                                       o->hosted,       o->host.master,   o->host.moment1,
-                                       o->host.moment2, o->types.moment1, o->types.moment2};
+    struct checkpoint_arrays arrays = {.master = o->here.master,
+                                       .moment1 = o->here.moment1,
+                                       .moment2 = o->here.moment2,
+                                       .hosted = o->hosted,
+                                       .host_master = o->host.master,
+                                       .host_moment1 = o->host.moment1,
+                                       .host_moment2 = o->host.moment2,
+                                       .moment1_type = o->types.moment1,
+                                       .moment2_type = o->types.moment2};
     struct checkpoint_config config = {
         .save = a->save,
         .load = a->load,

@@ -81,8 +81,9 @@ static int open_rank(struct rank *r, const char *directory, int random_order, ui
     if (!r->optimizer)
         return -1;
     state = optimizer_state(r->optimizer);
-    arrays = (struct checkpoint_arrays){
-        state->here.master, state->here.moment1, state->here.moment2, 0, NULL, NULL, NULL};
+    arrays = (struct checkpoint_arrays){.master = state->here.master,
+                                        .moment1 = state->here.moment1,
+                                        .moment2 = state->here.moment2};
     r->checkpoint =
         checkpoint_create(&config, r->model, &r->ranks.parallel, r->ranks.device, &arrays, err);
     fill.fill.count = state->elements;
