@@ -29,7 +29,7 @@ int64_t offload_buffer_elements(int64_t hosted)
     return (count + UNIT - 1) / UNIT * UNIT;
 }
 
-/* Also for arrays of 16 bits: these buffers are small. */
+/* Sized for fp32 even if arrays are bf16: these buffers are small. */
 size_t offload_memory(int64_t hosted)
 {
     return (size_t)(BUFFERS * ARRAYS * offload_buffer_elements(hosted)) * sizeof(float);

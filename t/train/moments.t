@@ -26,39 +26,64 @@ for family in gpt llama; do
 done
 
 # --- Layouts give one rank's losses; moments are rounded alike wherever they are.
-train 1 "${gpt[@]}" --train-iters 8 "${both[@]}"
-whole=$losses
-expected=$(head -n 4 <<<"$whole")
+train 1 "${gpt[@]}" --train-iters 4 "${both[@]}"
+expected=$losses
 declare -A layout=([tp2]="2 --tensor-model-parallel-size 2" [dp2]=2 [dp4]=4 [pp2]="2 --pipeline-model-parallel-size 2"
-    [buckets]="2 --ddp-bucket-size 5000" [narrow-gradients]="2 --grad-reduce-in-bf16" [params-norm]="2 --log-params-norm")
-for name in tp2 dp2 dp4 pp2 buckets params-norm narrow-gradients; do
+    [buckets]="2 --ddp-bucket-size 5000" [narrow-gradients]="2 --main-grads-dtype bf16")
+for name in tp2 dp2 dp4 pp2 buckets narrow-gradients; do
     # shellcheck disable=SC2086
     train ${layout[$name]} "${gpt[@]}" --train-iters 4 "${both[@]}"
     near "$name: the losses of one rank" $([ $name = narrow-gradients ] && echo 1e-3 || echo 1e-4)
 done
-for part in 1 0.4; do
-    train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --optimizer-cpu-offload --optimizer-offload-fraction $part
-    is "$losses" "$whole" "$part of the state in host memory: the same losses"
-done
-train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --fp8-format hybrid --fp8-param-gather
-is "$rc $(wc -l <<<"$losses")" "0 8" "weights that are kept in fp8, with master weights" || diag "$(tail -n 3 "$scratch/out")"
 
-# --- Resume is exact, also of a part that was in host memory and in another layout; either kind of run continues.
-train 1 "${gpt[@]}" --train-iters 4 "${both[@]}" --save "$scratch/saved" --save-interval 4 --optimizer-cpu-offload --optimizer-offload-fraction 0.4
-is "$rc" 0 "a run saves a checkpoint"
-expected=$(tail -n 4 <<<"$whole")
-train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --load "$scratch/saved"
-is "$losses" "$expected" "and another continues it exactly"
-train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --load "$scratch/saved" --optimizer-cpu-offload
-is "$losses" "$expected" "also with its state in host memory"
-train 2 "${gpt[@]}" --train-iters 8 "${both[@]}" --load "$scratch/saved"
-near "also with two ranks" 1e-4
+# The norm of the weights, also of master weights, which CPUs have with weights in fp8.
+norms() { grep -oE 'params norm: [0-9.]+' "$scratch/out"; }
+for more in "" "--fp8-format hybrid --fp8-param-gather"; do
+    # shellcheck disable=SC2086
+    train 1 "${gpt[@]}" --train-iters 3 "${both[@]}" --log-params-norm $more
+    expected="3 $(norms)"
+    # shellcheck disable=SC2086
+    train 1 "${gpt[@]}" --train-iters 3 "${both[@]}" --log-params-norm $more --optimizer-cpu-offload --optimizer-offload-fraction 0.4
+    is "$(norms | wc -l) $(norms)" "$expected" "the norm of the weights, a part of the state in host memory${more:+, $more}"
+done
+
+# --- State in host memory, and resume, are exact with each combination of types.
+for types in "--exp-avg-dtype bf16" "--exp-avg-sq-dtype bf16" "--exp-avg-dtype bf16 --exp-avg-sq-dtype bf16"; do
+    # shellcheck disable=SC2206
+    run=("${gpt[@]}" --train-iters 8 "${aware[@]}" $types)
+    half=(--optimizer-cpu-offload --optimizer-offload-fraction 0.4)
+    rm -rf "$scratch"/{saved,parts}
+    train 1 "${run[@]}"
+    whole=$losses expected=$(tail -n 4 <<<"$losses")
+    for part in 1 0.4; do
+        train 1 "${run[@]}" --optimizer-cpu-offload --optimizer-offload-fraction $part
+        is "$losses" "$whole" "$types: $part of the state in host memory: the same losses"
+    done
+    train 1 "${run[@]}" --train-iters 4 --save "$scratch/saved" --save-interval 4 --async-save
+    is "$rc" 0 "$types: a run saves a checkpoint"
+    train 1 "${run[@]}" --load "$scratch/saved"
+    is "$losses" "$expected" "$types: and another continues it exactly"
+    train 1 "${run[@]}" --load "$scratch/saved" "${half[@]}"
+    is "$losses" "$expected" "$types: also with a part of its state in host memory"
+    train 1 "${run[@]}" --train-iters 4 --save "$scratch/parts" --save-interval 4 "${half[@]}"
+    train 1 "${run[@]}" --load "$scratch/parts"
+    is "$losses" "$expected" "$types: also if the part was there when it was saved"
+    train 2 "${run[@]}" --load "$scratch/saved" --ddp-bucket-size 5000
+    near "$types: also with two ranks" 1e-4
+    train 1 "${run[@]}" --load "$scratch/saved" --save "$scratch/weights" --save-interval 2 --no-save-optim
+    is "$rc $losses" "0 $expected" "$types: a run that saves weights only continues in the same way"
+    rm -rf "$scratch/weights"
+done
 train 1 "${gpt[@]}" --train-iters 8 "${aware[@]}" --load "$scratch/saved"
-near "also with moments in fp32" 2e-3
+near "a run with moments in fp32 continues one in bf16" 2e-3
 train 1 "${gpt[@]}" --train-iters 4 --adam-beta2 0.95 --save "$scratch/wide" --save-interval 4
 train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --load "$scratch/wide"
-is "$rc $(wc -l <<<"$losses")" "0 4" "moments in fp32 continue in bf16" || diag "$(tail -n 3 "$scratch/out")"
-near "  with nearly the same losses" 2e-3
+near "and the other way round" 2e-3
+train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --memory-efficient-fp16 --save "$scratch/half" --save-interval 4
+whole=$losses
+rm -rf "$scratch/half/iter_0000008"
+train 1 "${gpt[@]}" --train-iters 8 "${both[@]}" --memory-efficient-fp16 --load "$scratch/half"
+is "$losses" "$(tail -n 4 <<<"$whole")" "fp16 weights without master weights are resumed exactly"
 
 # --- Memory
 optimizer() { # OPTION...
@@ -83,10 +108,14 @@ refused "a type without the option that allows it" '--exp-avg-dtype and --exp-av
 refused "another optimizer" '--exp-avg-dtype and --exp-avg-sq-dtype require --optimizer adam' "${both[@]}" --optimizer sgd
 refused "Muon" '--exp-avg-dtype and --exp-avg-sq-dtype require --optimizer adam' "${both[@]}" --optimizer muon
 refused "a type that is not supported" '.*exp-avg-sq-dtype.*fp8' --use-precision-aware-optimizer --exp-avg-sq-dtype fp8
-refused "another type of master weights" '.*main-params-dtype.*master weights are fp32' --main-params-dtype fp16
-try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --use-precision-aware-optimizer --exp-avg-sq-dtype bf16
-like "$rc $out" '^0 .*with --exp-avg-sq-dtype bf16 and --adam-beta2 0.999 the average of squared gradients hardly falls' \
+refused "another type of master weights" '.*main-params-dtype.*fp16' --main-params-dtype fp16
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --use-precision-aware-optimizer --main-grads-dtype fp32 \
+    --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
+is "$rc" 0 "the options of a script for Megatron-LM"
+like "$out" 'with --exp-avg-sq-dtype bf16 and --adam-beta2 0.999 the average of squared gradients cannot follow them' \
     "a warning that beta2 is too large"
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 "${both[@]}"
-unlike "$out" 'hardly falls' "and none with a small one"
+unlike "$out" 'cannot follow' "and none with a small one"
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --optimizer sgd --use-precision-aware-optimizer
+like "$out" 'use-precision-aware-optimizer has no effect without --optimizer adam' "a warning with another optimizer"
 done_testing

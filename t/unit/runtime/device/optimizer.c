@@ -176,11 +176,11 @@ static void test_widen(void)
     memcpy((char *)values + sizeof(values) - sizeof(halves), halves, sizeof(halves));
     half_widen(values, 5);
     ok(memcmp(values, expected, sizeof(values)) == 0, "fp16 numbers become floats in place");
-    values[3] = 65536, values[2] = 0.00390625f;
+    values[3] = 65536, values[2] = 1.01171875f; /* rounded up */
     bfloat_narrow(values, 5);
     memmove((char *)values + sizeof(values) / 2, values, sizeof(values) / 2);
     bfloat_widen(values, 5);
-    ok(values[0] == 1 && values[1] == -2 && values[2] == 0.00390625f && values[3] == 65536 &&
+    ok(values[0] == 1 && values[1] == -2 && values[2] == 1.015625f && values[3] == 65536 &&
            values[4] == 0 && signbit(values[4]),
        "floats become bf16 numbers and floats again, in place");
 }

@@ -28,10 +28,10 @@ static int step(struct optimizer_state *s, struct device_stream *stream, const f
             *add = plan_create(s->device, &op, err);
         if (!*add)
             return -1;
-        a = optimizer_state_use(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
+        a = optimizer_state_use(s, stream, at, count, STATE_ALL);
         run_add(*add, stream, &(struct add_operands){ones, a.moment1});
         run_add(*add, stream, &(struct add_operands){a.moment1, a.master});
-        optimizer_state_done(s, stream, at, count, STATE_MASTER | STATE_MOMENT1);
+        optimizer_state_done(s, stream, at, count, STATE_ALL);
     }
     optimizer_state_end(s, stream);
     return 0;
@@ -43,15 +43,40 @@ static float element(const struct optimizer_state *s, const float *here, const f
     return i < s->hosted ? host[i] : here[i - s->hosted];
 }
 
-/* Is an element of moment2, of either type, 0? */
-static int is_zero(const struct optimizer_state *s, int64_t i)
+/* Element i of moment2, of either type. */
+static char *second(const struct optimizer_state *s, int64_t i)
+{
+    size_t size = type_size(s->types.moment2);
+
+    return i < s->hosted ? (char *)s->host.moment2 + (size_t)i * size
+                         : (char *)s->here.moment2 + (size_t)(i - s->hosted) * size;
+}
+
+static int all_zero(const struct optimizer_state *s)
 {
     static const char zero[sizeof(float)];
-    size_t size = type_size(s->types.moment2);
-    const char *host = s->host.moment2, *here = s->here.moment2;
 
-    return memcmp(i < s->hosted ? host + (size_t)i * size : here + (size_t)(i - s->hosted) * size,
-                  zero, size) == 0;
+    for (int64_t i = 0; i < s->elements; i++)
+        if (memcmp(second(s, i), zero, type_size(s->types.moment2)) != 0)
+            return 0;
+    return 1;
+}
+
+/* Give each element bytes of its own. */
+static void set_second(const struct optimizer_state *s)
+{
+    for (int64_t i = 0; i < s->elements; i++) {
+        uint16_t bytes[2] = {(uint16_t)i, (uint16_t)(i * 7)};
+
+        memcpy(second(s, i), bytes, type_size(s->types.moment2));
+    }
+}
+
+static int is_kept(const struct optimizer_state *s, int64_t i)
+{
+    uint16_t expected[2] = {(uint16_t)i, (uint16_t)(i * 7)};
+
+    return memcmp(second(s, i), expected, type_size(s->types.moment2)) == 0;
 }
 
 /* After n steps the moment is n, and the master weight i + 1 + 2 + ... + n. */
@@ -61,7 +86,7 @@ static void check(const struct optimizer_state *s, double fraction, int64_t host
 
     for (int64_t i = 0; i < s->elements; i++)
         wrong += element(s, s->here.master, s->host.master, i) != (float)(i + total) ||
-                 element(s, s->here.moment1, s->host.moment1, i) != STEPS || !is_zero(s, i);
+                 element(s, s->here.moment1, s->host.moment1, i) != STEPS || !is_kept(s, i);
     if (!ok(wrong == 0 && s->hosted == hosted, "%g in host memory, moments of %zu and %zu bytes",
             fraction, type_size(s->types.moment1), type_size(s->types.moment2)))
         diag("%lld elements are wrong, %lld are in host memory", (long long)wrong,
@@ -90,6 +115,8 @@ static void test(struct device *device, double fraction, int64_t hosted, enum de
         optimizer_state_set_master(&s, stream, 0, first, 1500);
         optimizer_state_set_master(&s, stream, 1500, first + 1500, ELEMENTS - 1500);
         rc = device_stream_wait(stream, 60, &err);
+        ok(all_zero(&s), "moments begin with 0");
+        set_second(&s);
     }
     for (int i = 0; i < STEPS && rc == 0; i++)
         rc = step(&s, stream, ones, plans, &err);
