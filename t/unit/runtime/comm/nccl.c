@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -268,6 +269,9 @@ static const struct scene scenes[] = {
     {"a rank that gives up", TOLD, "rank 1: the disk is full", "rank 1: the disk is full"},
 };
 
+/* Shared by both ranks: does rank 0 wait for rank 1 in a collective? */
+static int *waits;
+
 /* Wait until the watchdog has reported a failure and has handled it completely. */
 static void await(struct comm *comm, struct error *err)
 {
@@ -299,8 +303,13 @@ static void play(const struct scene *scene, int rank, struct comm *comm, struct 
         comm_all_reduce(group, stream, &number, 1, TYPE_FP32, COMM_SUM);
     if (rank == 0 && scene->trouble == REPORTED)
         fake.reported = ncclRemoteError;
-    if (rank == 1 && scene->trouble == DIES)
+    if (rank == 0)
+        __atomic_store_n(waits, 1, __ATOMIC_RELEASE);
+    if (rank == 1 && scene->trouble == DIES) {
+        while (!__atomic_load_n(waits, __ATOMIC_ACQUIRE))
+            usleep(1000);
         raise(SIGKILL);
+    }
     if (rank == 1 && scene->trouble == TOLD)
         comm_abort(comm, "the disk is full");
     if (scene->trouble != NO_TROUBLE)
@@ -378,6 +387,7 @@ static void run_scene(const struct scene *scene)
     int port = free_port(), ends[2][2];
     pid_t pids[2];
 
+    *waits = 0;
     for (int rank = 0; rank < 2; rank++) {
         if (pipe(ends[rank]))
             return;
@@ -412,6 +422,9 @@ static void run_scene(const struct scene *scene)
 int main(void)
 {
     unsetenv("SLURM_JOB_ID"); /* with it, messages name sacct */
+    waits = mmap(NULL, sizeof(*waits), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (waits == MAP_FAILED)
+        return skip_all("no shared memory");
     for (size_t i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++)
         run_scene(&scenes[i]);
     return done_testing();
