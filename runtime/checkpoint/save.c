@@ -39,12 +39,12 @@ static int write_share(struct checkpoint *c, struct index_file *file, struct err
     for (int i = 0; i < c->parameters->bucket_count && has_half(c); i++) {
         const struct bucket *b = &c->parameters->buckets[i];
 
-        half_widen(c->snapshot + b->shard_first, bucket_shard(b, c->shard).count);
+        half_widen(c->snapshot + b->shard_first, bucket_shard(b, c->shard).count, half_to_float);
     }
     if (c->config.save_optimizer && c->arrays.moment1_type == TYPE_BF16)
-        bfloat_widen(c->snapshot + elements, elements);
+        half_widen(c->snapshot + elements, elements, bfloat_to_float);
     if (c->config.save_optimizer && c->arrays.moment2_type == TYPE_BF16)
-        bfloat_widen(c->snapshot + 2 * elements, elements);
+        half_widen(c->snapshot + 2 * elements, elements, bfloat_to_float);
     for (int i = 0; i < ARRAYS; i++)
         arrays[i] = c->snapshot + i * elements;
     if (directory_path(path, err, "%s/rank_%05d.safetensors", c->temporary,

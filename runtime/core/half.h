@@ -66,9 +66,9 @@ static inline uint16_t float_to_half(float value)
     return (uint16_t)(sign | half);
 }
 
-/* Turn 'count' fp16 numbers into floats in the memory of the result, whose second half they fill.
- */
-static inline void half_widen(float *values, int64_t count)
+/* Turn 'count' numbers of 16 bits into floats in the memory of the result, whose second half they
+ * fill. 'to_float': half_to_float or bfloat_to_float. */
+static inline void half_widen(float *values, int64_t count, float (*to_float)(uint16_t))
 {
     const char *from = (const char *)(values + count) - (size_t)count * sizeof(uint16_t);
 
@@ -76,23 +76,11 @@ static inline void half_widen(float *values, int64_t count)
         uint16_t half;
 
         memcpy(&half, from + (size_t)i * sizeof(half), sizeof(half));
-        values[i] = half_to_float(half);
+        values[i] = to_float(half);
     }
 }
 
-/* The same for bf16, and back: then they fill the first half. */
-static inline void bfloat_widen(float *values, int64_t count)
-{
-    const char *from = (const char *)(values + count) - (size_t)count * sizeof(uint16_t);
-
-    for (int64_t i = 0; i < count; i++) {
-        uint16_t half;
-
-        memcpy(&half, from + (size_t)i * sizeof(half), sizeof(half));
-        values[i] = bfloat_to_float(half);
-    }
-}
-
+/* Round floats to bf16 in place: the results fill the first half. */
 static inline void bfloat_narrow(float *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {

@@ -330,7 +330,6 @@ static int derive_model(struct arguments *a, struct error *err)
 
     if (a->fp16 && a->bf16)
         return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
-    a->gradients_bf16 |= a->main_grads_bf16;
     if (check_gradient_type(a, err) < 0)
         return -1;
     if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||

@@ -293,7 +293,7 @@ static int check_moments(const struct arguments *a, struct error *err)
                               "--use-precision-aware-optimizer; add it");
     if (a->rules.optimizer != OPTIMIZER_ADAM)
         return error_set(err, "--exp-avg-dtype and --exp-avg-sq-dtype require --optimizer adam; "
-                              "drop them, or use that");
+                              "drop them, or change --optimizer");
     return 0;
 }
 

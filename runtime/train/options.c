@@ -200,7 +200,7 @@ const struct option arguments_table[] = {
            "type of Adam's running average of gradients; bf16: 2 bytes less per parameter (default: fp32)"),
     CHOICE("exp-avg-sq-dtype", exp_avg_sq_bf16, "fp32|bf16",
            "type of Adam's running average of squared gradients (default: fp32)"),
-    CHOICE("main-grads-dtype", main_grads_bf16, "fp32|bf16", "type of gradients; bf16: same as --grad-reduce-in-bf16 (default: fp32)"),
+    CHOICE("main-grads-dtype", gradients_bf16, "fp32|bf16", "type of gradients; bf16: same as --grad-reduce-in-bf16 (default: fp32)"),
     CHOICE("main-params-dtype", main_params, "fp32", "type of master weights (default: fp32)"),
     FLAG("bf16", bf16, "train in bfloat16 (GPU only)"),
     FLAG("grad-reduce-in-bf16", gradients_bf16, "keep, add up and reduce gradients in bf16 instead of fp32; requires --bf16 on GPUs"),

@@ -238,6 +238,17 @@ struct step_state *state_on_device(void)
     return upload(&state, sizeof(state));
 }
 
+struct step_state *adam_state_on_device(void)
+{
+    struct step_state state = {.lr = 0.01f,
+                               .weight_decay = 0.1f,
+                               .grad_factor = 0.5f,
+                               .correction1 = 0.1f,
+                               .correction2 = 0.05f};
+
+    return upload(&state, sizeof(state));
+}
+
 struct step_state state_read(const struct step_state *on_device)
 {
     struct step_state state;

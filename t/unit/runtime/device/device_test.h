@@ -65,6 +65,7 @@ struct device_plan *plan(const struct operation *operation);
 
 /* A step with iteration 5, seed 99 and loss scale 2; to be released by device_release. */
 struct step_state *state_on_device(void);
+struct step_state *adam_state_on_device(void); /* of an update */
 struct step_state state_read(const struct step_state *on_device);
 
 /* Gradients: finite differences of sum(weight * output) in double precision. */

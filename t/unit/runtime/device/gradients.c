@@ -122,12 +122,7 @@ static void test_update(int64_t count, enum optimizer_kind kind)
                                     .epsilon = 1e-8,
                                     .type = type,
                                     .kind = kind}};
-    const struct step_state state = {.lr = 0.01f,
-                                     .weight_decay = 0.1f,
-                                     .grad_factor = 0.5f,
-                                     .correction1 = 0.1f,
-                                     .correction2 = 0.05f};
-    struct step_state *state_d = upload(&state, sizeof(state));
+    struct step_state *state_d = adam_state_on_device();
     struct tensor narrow = tensor_as(TYPE_BF16, count, 1, 0);
     struct tensor wide = tensor_as(TYPE_FP32, count, 0, 0);
     struct tensor begin[3] = {tensor_as(TYPE_FP32, count, 1, 0),

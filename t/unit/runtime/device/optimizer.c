@@ -58,12 +58,7 @@ static void test_narrow_moments(int64_t count, enum device_type first, enum devi
 {
     struct operation op = {.kind = OPERATION_ADAM,
                            .adam = {count, count / 3, 0.9, 0.95, 1e-8, type}};
-    const struct step_state state = {.lr = 0.01f,
-                                     .weight_decay = 0.1f,
-                                     .grad_factor = 0.5f,
-                                     .correction1 = 0.1f,
-                                     .correction2 = 0.05f};
-    struct step_state *state_d = upload(&state, sizeof(state));
+    struct step_state *state_d = adam_state_on_device();
     struct tensor grad = tensor_as(TYPE_FP32, count, 1, 0);
     struct tensor start = tensor_as(TYPE_FP32, count, 1, 0);
     struct tensor start1 = tensor_as(TYPE_BF16, count, 0.1, 0);
@@ -174,12 +169,12 @@ static void test_widen(void)
     float values[5];
 
     memcpy((char *)values + sizeof(values) - sizeof(halves), halves, sizeof(halves));
-    half_widen(values, 5);
+    half_widen(values, 5, half_to_float);
     ok(memcmp(values, expected, sizeof(values)) == 0, "fp16 numbers become floats in place");
     values[3] = 65536, values[2] = 1.01171875f; /* rounded up */
     bfloat_narrow(values, 5);
     memmove((char *)values + sizeof(values) / 2, values, sizeof(values) / 2);
-    bfloat_widen(values, 5);
+    half_widen(values, 5, bfloat_to_float);
     ok(values[0] == 1 && values[1] == -2 && values[2] == 1.015625f && values[3] == 65536 &&
            values[4] == 0 && signbit(values[4]),
        "floats become bf16 numbers and floats again, in place");
