@@ -49,6 +49,20 @@ given() {
     return 1
 }
 
+# option_value OPTION WORD...: its value among the words, the last of several; nothing if it is not given.
+option_value() {
+    local option=$1 value=''
+    shift
+    while [ $# -gt 0 ]; do
+        case $1 in
+        "$option") value=${2-} ;;
+        "$option"=*) value=${1#*=} ;;
+        esac
+        shift
+    done
+    printf '%s\n' "$value"
+}
+
 # common_prefix WORD WORD: the number of their first characters that are equal.
 common_prefix() {
     local count=0
@@ -178,15 +192,20 @@ prepare_training() {
     say_environment
     [ ${#data[@]} -eq 0 ] || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data"
 
-    # A few iterations, if no length is given.
-    if given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
+    # A few iterations, if no length is given. What a YAML file says must not be overridden.
+    if given --yaml-cfg "$@"; then
+        :
+    elif given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
         options+=(--save-interval 500 --eval-interval 1000 --eval-iters 10 --log-interval 10)
     else
         options+=(--train-iters 40 --save-interval 10 --eval-interval 20 --eval-iters 2 --log-interval 5)
     fi
-    given --lr "$@" "${options[@]}" || options+=(--lr 1e-3 --min-lr 1e-4)
+    if ! given --lr "$@" "${options[@]}" && ! given --yaml-cfg "$@"; then
+        echo "No --lr: using 1e-3, falling to 1e-4, which suits small models; large ones need 1e-4 to 3e-4."
+        options+=(--lr 1e-3 --min-lr 1e-4)
+    fi
     case " $* " in
-    *" --lr-warmup-"*) ;;
+    *" --lr-warmup-"* | *" --yaml-cfg"*) ;;
     *) options+=(--lr-warmup-fraction .1) ;;
     esac
 

@@ -48,8 +48,9 @@ void checkpoint_destroy(struct checkpoint *checkpoint);
 
 /* What a checkpoint contained; see checkpoint_load. */
 struct checkpoint_loaded {
-    int found;   /* a checkpoint was found */
-    int resumes; /* 'state' must be restored */
+    int found;         /* a checkpoint was found */
+    int resumes;       /* 'state' must be restored */
+    int64_t iteration; /* of the checkpoint, also if the run does not continue there */
     struct progress progress;
     struct step_state state;
     uint64_t seed; /* seed of data order and random numbers: the checkpoint's if the run resumes

@@ -269,6 +269,7 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
                         struct checkpoint_loaded *loaded)
 {
     loaded->found = 1;
+    loaded->iteration = index->progress.iteration;
     if (c->config.finetune)
         return;
     loaded->progress = index->progress;

@@ -12,8 +12,10 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_START_AGAIN] = "to start from scratch, use another directory for --load and --save",
     [REMEDY_LOAD_HF] = "use --load-hf instead of --load",
     [REMEDY_NO_OPTIMIZER] = "use --no-load-optim or --finetune",
-    [REMEDY_SCHEDULE] = "use the same values, --override-opt_param-scheduler to use these values, "
-                        "or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
+    [REMEDY_SCHEDULE] =
+        "use the same values (without --lr-decay-iters the decay ends with the run), "
+        "--override-opt_param-scheduler to use these values, "
+        "or --use-checkpoint-opt_param-scheduler to use the checkpoint's",
     [REMEDY_NEW_SEED] = "add --no-load-rng to use the new seed",
     [REMEDY_IMPORT] = "import it first: megatron checkpoint import SOURCE DIR --format megatron",
     [REMEDY_HEADS] = "add --num-attention-heads N",
@@ -74,7 +76,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TEST_DATA] = "correct --test-data-path",
     [REMEDY_ALL_DATA] = "correct --data-path",
     [REMEDY_OR_SPLIT] = "or change --split",
-    [REMEDY_SPLIT_OR_NO_EVAL] = "change --split, or use --eval-iters 0",
+    [REMEDY_ADD_TRAIN_DATA] = "name it with --train-data-path",
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
     [REMEDY_ROBERTA_TOKENS] = "make it with `megatron preprocess --tokenizer-type FairseqBPE`",

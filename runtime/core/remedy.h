@@ -78,7 +78,7 @@ enum remedy {
     REMEDY_TEST_DATA,        /* ... of test data */
     REMEDY_ALL_DATA,         /* ... of the data that is split */
     REMEDY_OR_SPLIT,         /* as an alternative, correct the split */
-    REMEDY_SPLIT_OR_NO_EVAL, /* correct the split, or do not evaluate */
+    REMEDY_ADD_TRAIN_DATA,   /* name training data, too */
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
     REMEDY_SENTENCES,        /* split the texts into sentences */

@@ -37,12 +37,13 @@ static int check_taken(struct blend_work *work, struct error *err)
         return -1;
     for (size_t i = 0; i < dataset->member_count; i++)
         if (work->taken[i] > work->sizes[i])
-            return error_set(err,
-                             "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
-                             "; the weights cannot be rounded to so few samples; use more data, or "
-                             "other weights",
-                             dataset_split_name(dataset->split), work->taken[i],
-                             indexed_prefix(dataset->members[i].corpus), work->sizes[i]);
+            return error_set_code(
+                err, ERROR_USAGE,
+                "the %s blend takes %" PRId64 " samples of %s, which has %" PRId64
+                "; the weights cannot be rounded to so few samples; use more data, or "
+                "other weights",
+                dataset_split_name(dataset->split), work->taken[i],
+                indexed_prefix(dataset->members[i].corpus), work->sizes[i]);
     return 0;
 }
 
@@ -107,9 +108,10 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         work->sizes[i] = dataset_part_samples(work->dataset, i);
         total += work->sizes[i];
         if (work->sizes[i] == 0) {
-            error_set(err, "%s: its %s data is shorter than one sample; drop it from the blend",
-                      indexed_prefix(work->dataset->members[i].corpus),
-                      dataset_split_name(work->dataset->split));
+            error_set_code(err, ERROR_USAGE,
+                           "%s: its %s data is shorter than one sample; drop it from the blend",
+                           indexed_prefix(work->dataset->members[i].corpus),
+                           dataset_split_name(work->dataset->split));
             return error_remedy(err, REMEDY_OR_SPLIT);
         }
     }

@@ -34,8 +34,11 @@ struct task {
     struct dataset *dataset;
     struct blend_member *member;
     const char *prefix;
+    double weight; /* the user's, normalized; 0: none were given */
     const struct split_range *range;
-    int64_t samples;
+    int64_t first, count; /* its part of the corpus: sequences, or documents for BERT */
+    int64_t samples;      /* to take from it; negative: one epoch */
+    int is_empty;         /* too small for a sample */
 };
 
 struct builder {
@@ -81,49 +84,88 @@ static int cache_directories(const struct builder *builder, const char *prefix,
     return count;
 }
 
+/* Find the part of a corpus that 'range' gives to 'split'. Training data must have one. */
+static int find_part(const struct indexed *corpus, enum dataset_split split, int bert,
+                     const struct split_range *range, int64_t *first, int64_t *count,
+                     struct error *err)
+{
+    const struct indexed_info *info = indexed_info(corpus);
+
+    if (info->sequences == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: it contains no tokens; tokenize it again, or drop it",
+                              indexed_prefix(corpus));
+    split_bounds(range, bert ? info->documents : info->sequences, first, count);
+    if (*count > 0 || split != DATASET_TRAIN)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "%s: none of its %" PRId64 " %s is training data",
+                   indexed_prefix(corpus), bert ? info->documents : info->sequences,
+                   bert ? "documents" : "sequences");
+    return error_remedy(err, REMEDY_SPLIT);
+}
+
+/* Tokens of 'count' sequences, which follow each other in the .bin file; or -1. */
+static int64_t count_tokens(const struct indexed *corpus, int64_t first, int64_t count,
+                            struct error *err)
+{
+    int64_t begin, last, length;
+
+    if (count == 0)
+        return 0;
+    if (indexed_pointers(corpus, first, 1, &begin, err) < 0 ||
+        indexed_pointers(corpus, first + count - 1, 1, &last, err) < 0)
+        return -1;
+    length = indexed_length(corpus, first + count - 1, err);
+    if (length < 0)
+        return -1;
+    return (last - begin) / (int64_t)idx_dtype_size(indexed_info(corpus)->dtype) + length;
+}
+
+/* Open a member, and see whether its part has a sample. Fewer tokens than one sample are enough if
+ * they may be repeated. */
+static int open_member(void *arg, int64_t i, struct error *err)
+{
+    const struct builder *builder = arg;
+    struct task *task = &builder->tasks[i];
+    const struct dataset *dataset = task->dataset;
+    int64_t tokens;
+
+    task->member->corpus = indexed_open(task->prefix, err);
+    if (!task->member->corpus || find_part(task->member->corpus, dataset->split, dataset->bert,
+                                           task->range, &task->first, &task->count, err) < 0)
+        return -1;
+    task->is_empty = task->count == 0;
+    if (dataset->bert || dataset->split == DATASET_TRAIN)
+        return 0;
+    tokens = count_tokens(task->member->corpus, task->first, task->count, err);
+    task->is_empty = tokens <= (task->samples < 0 ? dataset->sequence_length : 0);
+    return tokens < 0 ? -1 : 0;
+}
+
 static int build_member(void *arg, int64_t i, struct error *err)
 {
     const struct builder *builder = arg;
     const struct task *task = &builder->tasks[i];
     const char *split = dataset_split_name(task->dataset->split), *directories[2];
     struct gpt_request request = {
+        .corpus = task->member->corpus,
+        .first = task->first,
+        .count = task->count,
         .sequence_length = task->dataset->sequence_length,
         .samples = task->samples,
         .seed = builder->config->seed,
     };
     char beside[PATH_MAX];
     int count = cache_directories(builder, task->prefix, beside, directories);
-    int64_t sequences;
 
-    task->member->corpus = indexed_open(task->prefix, err);
-    if (!task->member->corpus)
-        return -1;
-    request.corpus = task->member->corpus;
-    sequences = task->dataset->bert ? indexed_info(request.corpus)->documents
-                                    : indexed_info(request.corpus)->sequences;
-    split_bounds(task->range, sequences, &request.first, &request.count);
-    /* A corpus too small to be split has no validation or test data. */
-    if (request.count == 0 && task->dataset->member_count == 1 &&
-        task->dataset->split != DATASET_TRAIN)
-        return 0;
-    if (sequences == 0)
-        return error_set(err, "%s: it contains no tokens; tokenize it again, or drop it",
-                         task->prefix);
-    if (request.count == 0) {
-        error_set(err, "%s: none of its %" PRId64 " sequences is %s data", task->prefix, sequences,
-                  split);
-        return error_remedy(err, task->dataset->split == DATASET_TRAIN ? REMEDY_SPLIT
-                                                                       : REMEDY_SPLIT_OR_NO_EVAL);
-    }
-    if (task->dataset->bert) {
+    if (task->dataset->bert)
         task->member->index =
             bert_index_get(request.corpus, request.first, request.count,
                            &task->dataset->bert_config, request.sequence_length, task->samples,
                            request.seed, split, directories, count, builder->deadline, err);
-        return task->member->index ? 0 : -1;
-    }
-    task->member->index = gpt_index_get(&request, split, directories, count, builder->deadline,
-                                        builder->threads, err);
+    else
+        task->member->index = gpt_index_get(&request, split, directories, count, builder->deadline,
+                                            builder->threads, err);
     return task->member->index ? 0 : -1;
 }
 
@@ -162,6 +204,16 @@ static int is_single(const struct builder *builder, enum dataset_split split)
     return blend->count == 1 && (!blend->weights || builder->config->split_path[split].count > 0);
 }
 
+/* Samples to take from a member of 'weight'; negative: one epoch. */
+static int64_t samples_of(const struct builder *builder, enum dataset_split split, double weight)
+{
+    int64_t wanted = builder->config->samples[split];
+
+    if (is_single(builder, split))
+        return wanted;
+    return builder->blends[split].weights ? blend_with_surplus(wanted, weight) : -1;
+}
+
 static int plan_split(struct builder *builder, enum dataset_split split, struct error *err)
 {
     const struct blend *blend = &builder->blends[split];
@@ -171,10 +223,11 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     if (wanted == 0 || blend->count == 0 || !builder->ranges[split].present)
         return 0;
     if (wanted < 0 && blend->weights && !is_single(builder, split))
-        return error_set(err,
-                         "%s data: a blend with weights never ends, so all of it cannot be used; "
-                         "drop the weights, or name one corpus",
-                         dataset_split_name(split));
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s data: a blend with weights never ends, so all of it cannot be used; "
+            "drop the weights, or name one corpus",
+            dataset_split_name(split));
     dataset = builder->splits[split] = dataset_new(builder->config, split, blend->count, err);
     if (!dataset)
         return -1;
@@ -185,12 +238,60 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
         task->member = &dataset->members[i];
         task->prefix = blend->prefixes[i];
         task->range = &builder->ranges[split];
-        if (is_single(builder, split))
-            task->samples = wanted;
-        else
-            task->samples = blend->weights ? blend_with_surplus(wanted, blend->weights[i]) : -1;
+        task->weight = blend->weights ? blend->weights[i] : 0;
+        task->samples = samples_of(builder, split, task->weight);
     }
     return 0;
+}
+
+/* Leave out the members whose part has no sample: a small corpus of a blend has no validation data,
+ * and that is no reason not to train on it. The others share its weight. */
+static void leave_out_empty(struct builder *builder)
+{
+    size_t kept = 0;
+
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        if (builder->splits[i])
+            builder->splits[i]->member_count = builder->blends[i].count = 0;
+    for (size_t i = 0; i < builder->task_count; i++) {
+        struct task task = builder->tasks[i];
+        struct blend *blend = &builder->blends[task.dataset->split];
+        struct blend_member member = *task.member;
+
+        *task.member = (struct blend_member){0};
+        if (task.is_empty) {
+            indexed_close(member.corpus);
+            task.dataset->left_out++;
+            continue;
+        }
+        task.member = &task.dataset->members[task.dataset->member_count++];
+        *task.member = member;
+        blend->prefixes[blend->count] = task.prefix;
+        if (blend->weights)
+            blend->weights[blend->count] = task.weight;
+        blend->count++;
+        builder->tasks[kept++] = task;
+    }
+    builder->task_count = kept;
+}
+
+/* The others' weights and numbers of samples. */
+static void plan_samples(struct builder *builder)
+{
+    int64_t place[DATASET_SPLITS] = {0};
+
+    for (int i = 0; i < DATASET_SPLITS; i++)
+        if (builder->splits[i] && builder->splits[i]->left_out > 0 && builder->blends[i].weights)
+            blend_normalise(builder->blends[i].weights, builder->blends[i].count);
+    for (size_t i = 0; i < builder->task_count; i++) {
+        struct task *task = &builder->tasks[i];
+        enum dataset_split split = task->dataset->split;
+        int64_t number = place[split]++;
+
+        if (builder->blends[split].weights)
+            task->weight = builder->blends[split].weights[number];
+        task->samples = samples_of(builder, split, task->weight);
+    }
 }
 
 int64_t dataset_part_samples(const struct dataset *dataset, size_t i)
@@ -210,7 +311,7 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
 
     if (!dataset)
         return 0;
-    if (dataset->member_count == 1 && !dataset->members[0].index) {
+    if (dataset->member_count == 0) {
         dataset_destroy(dataset);
         builder->splits[split] = NULL;
         return 0;
@@ -241,7 +342,8 @@ static int read_paths(struct builder *builder, struct error *err)
         error_set(err, "no data to train on");
         return error_remedy(err, REMEDY_DATA);
     }
-    if (!apart && split_parse(config->split ? config->split : "969,30,1", builder->ranges, err) < 0)
+    if (!apart && split_parse(config->split ? config->split : DATASET_DEFAULT_SPLIT,
+                              builder->ranges, err) < 0)
         return -1;
     for (int i = 0; i < DATASET_SPLITS; i++) {
         const struct option_list *words = apart ? &config->split_path[i] : &config->data_path;
@@ -293,6 +395,11 @@ static int build_all(struct builder *builder, struct error *err)
             return -1;
     if (allow_files(builder->task_count, err) < 0)
         return -1;
+    outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
+    if (threads_loop(outer, (int64_t)builder->task_count, open_member, builder, err) < 0)
+        return -1;
+    leave_out_empty(builder);
+    plan_samples(builder);
     outer = builder->task_count < (size_t)threads ? (int)builder->task_count : threads;
     builder->threads = outer > 0 ? (threads + outer - 1) / outer : 1;
     if (threads_loop(outer, (int64_t)builder->task_count, build_member, builder, err) < 0)
@@ -349,19 +456,42 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
-static int check_blend(const struct blend *blend, int64_t vocabulary, struct error *err)
+static int check_blend(const struct builder *builder, enum dataset_split split, struct error *err)
 {
+    const struct dataset_config *config = builder->config;
+    const struct blend *blend = &builder->blends[split];
+    int64_t first, count;
+
     for (size_t i = 0; i < blend->count; i++) {
         struct indexed *corpus = indexed_open(blend->prefixes[i], err);
-        int rc = corpus ? 0 : -1;
+        int rc = corpus ? find_part(corpus, split, config->masked != NULL, &builder->ranges[split],
+                                    &first, &count, err)
+                        : -1;
 
-        if (corpus && vocabulary > 0)
-            rc = vocabulary_check(corpus, vocabulary, err);
+        if (rc == 0 && config->vocabulary > 0)
+            rc = vocabulary_check(corpus, config->vocabulary, err);
         indexed_close(corpus);
         if (rc < 0)
             return -1;
     }
     return 0;
+}
+
+/* Is there anything to train on? */
+static int check_train(const struct builder *builder, struct error *err)
+{
+    const struct dataset_config *config = builder->config;
+
+    if (config->samples[DATASET_TRAIN] == 0)
+        return 0;
+    if (!builder->ranges[DATASET_TRAIN].present) {
+        error_set_code(err, ERROR_USAGE, "no training data: the split assigns none to it");
+        return error_remedy(err, REMEDY_SPLIT);
+    }
+    if (builder->blends[DATASET_TRAIN].count > 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "there is validation or test data, but no training data");
+    return error_remedy(err, REMEDY_ADD_TRAIN_DATA);
 }
 
 int dataset_check(const struct dataset_config *config, struct error *err)
@@ -374,9 +504,11 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     if (config->mock)
         return config->split ? split_parse(config->split, builder.ranges, err) : 0;
     status = read_paths(&builder, err);
+    if (status == 0)
+        status = check_train(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
         if (config->samples[i] != 0 && builder.ranges[i].present)
-            status = check_blend(&builder.blends[i], config->vocabulary, err);
+            status = check_blend(&builder, (enum dataset_split)i, err);
     for (int i = 0; i < DATASET_SPLITS; i++)
         blend_clear(&builder.blends[i]);
     return status;
@@ -428,6 +560,11 @@ void dataset_destroy(struct dataset *dataset)
 int64_t dataset_samples(const struct dataset *dataset)
 {
     return dataset->samples;
+}
+
+int64_t dataset_left_out(const struct dataset *dataset)
+{
+    return dataset->left_out;
 }
 
 int64_t dataset_sequence_length(const struct dataset *dataset)

@@ -21,6 +21,8 @@
 
 enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS };
 
+#define DATASET_DEFAULT_SPLIT "969,30,1" /* Megatron's */
+
 /* Everything that determines the samples. Strings are not copied; they are needed only during
  * dataset_create. */
 struct dataset_config {
@@ -28,7 +30,7 @@ struct dataset_config {
      * or one such list per split (--train-data-path etc.), which is not divided. */
     struct option_list data_path;
     struct option_list split_path[DATASET_SPLITS];
-    const char *split; /* "949,50,1"; NULL: Megatron's default, 969,30,1 */
+    const char *split; /* "949,50,1"; NULL: DATASET_DEFAULT_SPLIT */
     int mock;          /* --mock-data: synthetic tokens, no files */
 
     int64_t samples[DATASET_SPLITS]; /* requested; 0: the split is not needed; negative: one
@@ -52,7 +54,8 @@ struct dataset_config {
 
 struct dataset;
 
-/* Check that the files that dataset_create will open exist. A cheap check before slow work. */
+/* Check that the files that dataset_create will open exist and have training data, if it is needed.
+ * A cheap check before slow work. */
 int dataset_check(const struct dataset_config *config, struct error *err);
 
 /* Open the data of all splits; missing indices are built and cached. splits[i] is NULL if
@@ -66,6 +69,8 @@ void dataset_destroy(struct dataset *dataset);
 /* The number of samples: at least the requested number, except for a blend without weights, which
  * has at most one epoch of each corpus. */
 int64_t dataset_samples(const struct dataset *dataset);
+/* Corpora of a blend that are too small for a sample of this split, and are left out of it. */
+int64_t dataset_left_out(const struct dataset *dataset);
 int64_t dataset_sequence_length(const struct dataset *dataset);
 
 /* The data of a masked language model, or NULL. */

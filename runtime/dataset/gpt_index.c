@@ -20,14 +20,14 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
     sizes->epochs = 1;
     if (samples >= 0) {
         if (__builtin_mul_overflow(samples, sequence_length, &wanted) || wanted == INT64_MAX)
-            return error_set(err,
-                             "%" PRId64 " samples of %" PRId64
-                             " tokens are too many; train for fewer steps",
-                             samples, sequence_length);
+            return error_set_code(err, ERROR_USAGE,
+                                  "%" PRId64 " samples of %" PRId64
+                                  " tokens are too many; train for fewer steps",
+                                  samples, sequence_length);
         wanted++;
         if (tokens == 0)
-            return error_set(
-                err,
+            return error_set_code(
+                err, ERROR_USAGE,
                 "its documents contain no tokens; tokenize the corpus again, or train without it");
         sizes->epochs = wanted / tokens + (wanted % tokens != 0);
         if (sizes->epochs < 1)
@@ -35,10 +35,10 @@ int gpt_sizes(int64_t tokens, int64_t sequences, int64_t sequence_length, int64_
     }
     if (sizes->epochs > INT32_MAX || __builtin_mul_overflow(sizes->epochs, tokens, &all) ||
         __builtin_mul_overflow(sizes->epochs, sequences, &sizes->documents))
-        return error_set(err,
-                         "%" PRId64 " tokens would have to be repeated %" PRId64
-                         " times; use more data, or train for fewer steps",
-                         tokens, sizes->epochs);
+        return error_set_code(err, ERROR_USAGE,
+                              "%" PRId64 " tokens would have to be repeated %" PRId64
+                              " times; use more data, or train for fewer steps",
+                              tokens, sizes->epochs);
     sizes->samples = all > 0 ? (all - 1) / sequence_length : 0;
     if (sizes->epochs > 1) {
         int64_t per_epoch = (tokens - 1) / sequence_length;

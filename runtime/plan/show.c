@@ -117,10 +117,10 @@ void show_command(const struct show *show, const struct candidate *candidate, in
     if (l->recompute == PLAN_RECOMPUTE_FULL)
         fputs(" --recompute-granularity full --recompute-method uniform", stream);
     print_length(show, candidate, stream);
-    /* The job script has these; the words in capitals are for the user to fill in. */
+    /* The words in capitals are for the user to fill in; the job script knows where to save. */
     if (!plugin && !has_word(show, "--save"))
         fputs(" --save DIR", stream);
-    if (!plugin && !has_word(show, "--lr"))
+    if (!has_word(show, "--lr"))
         fputs(" --lr LR", stream);
     if (!has_word(show, "--data-path") && !has_word(show, "--mock-data"))
         fputs(" --data-path PREFIX", stream);

@@ -315,8 +315,9 @@ static int emulates(const struct arguments *a)
 }
 
 /* On CPUs all other tensors are fp32. */
-static int check_gradient_type(const struct arguments *a, struct error *err)
+static int derive_gradient_type(struct arguments *a, struct error *err)
 {
+    a->gradients_bf16 |= a->main_gradients_bf16;
     if (!a->gradients_bf16)
         return 0;
     if (!a->bf16 && (a->fp16 || !arguments_on_cpus(a)))
@@ -330,7 +331,7 @@ static int derive_model(struct arguments *a, struct error *err)
 
     if (a->fp16 && a->bf16)
         return error_set(err, "--fp16 and --bf16 cannot be used together; drop one");
-    if (check_gradient_type(a, err) < 0)
+    if (derive_gradient_type(a, err) < 0)
         return -1;
     if (a->hidden_dropout < 0 || a->hidden_dropout >= 1 || a->attention_dropout < 0 ||
         a->attention_dropout >= 1)
@@ -508,6 +509,17 @@ static int read_files(struct arguments *a, const struct options_result *given, s
     return 0;
 }
 
+static int check_profile(const struct arguments *a, struct error *err)
+{
+    if (a->profile_start < 0 || a->profile_end < 0 || a->profile_end > a->profile_start)
+        return 0;
+    return error_set(err,
+                     "--profile-step-end %" PRId64
+                     " must be greater than --profile-step-start %" PRId64
+                     ": it is the first step that is no longer profiled; raise it",
+                     a->profile_end, a->profile_start);
+}
+
 /* With --device auto, the device may differ between nodes. */
 static int check_device(struct arguments *a, struct error *err)
 {
@@ -551,7 +563,8 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         derive_shape(a, err) < 0 || check_numbers(a, given, err) < 0 ||
         derive_layout(a, world, err) < 0 || derive_model(a, err) < 0 || check_layout(a, err) < 0 ||
         derive_recompute(a, err) < 0 || arguments_fp8(a, err) < 0 || arguments_length(a, err) < 0 ||
-        arguments_schedule(a, err) < 0 || arguments_recipe_end(a, given, err) < 0)
+        arguments_schedule(a, err) < 0 || check_profile(a, err) < 0 ||
+        arguments_recipe_end(a, given, err) < 0)
         return -1;
     if (a->model_config.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)

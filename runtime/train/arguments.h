@@ -92,6 +92,7 @@ struct arguments {
     int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
     int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
     int fp16, bf16, gradients_bf16;
+    int main_gradients_bf16; /* --main-grads-dtype: implies gradients_bf16 */
     int precision_aware, exp_avg_bf16, exp_avg_sq_bf16; /* the moments of Adam */
     int main_params; /* the type of master weights: a single word */
     struct fp8_arguments fp8;

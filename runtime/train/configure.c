@@ -39,7 +39,7 @@ struct engine_config configure_engine(const struct arguments *a)
 /* Requested samples of each split, as Megatron computes them. */
 static void wanted_samples(const struct arguments *a, int64_t samples[DATASET_SPLITS])
 {
-    samples[DATASET_TRAIN] = a->total_samples;
+    samples[DATASET_TRAIN] = a->skip_train ? 0 : a->total_samples;
     samples[DATASET_VALID] = a->full_validation ? -1 : a->eval_samples[0];
     samples[DATASET_TEST] = a->eval_samples[1];
 }

@@ -24,7 +24,7 @@ static void put_list(FILE *stream, const char *name, const struct option_list *l
 }
 
 /* One line per option. Caller frees; NULL: out of memory. */
-static char *describe(const struct arguments *a)
+static char *describe(const struct arguments *a, uint64_t seed)
 {
     char *text = NULL;
     size_t size;
@@ -39,8 +39,8 @@ static char *describe(const struct arguments *a)
     put_list(stream, "valid-data-path", &a->valid_data_path);
     put_list(stream, "test-data-path", &a->test_data_path);
     if (a->data_path.count > 0)
-        fprintf(stream, "--split %s\n", a->split ? a->split : "969,30,1");
-    fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRId64 "\n", a->seq_length, a->seed);
+        fprintf(stream, "--split %s\n", a->split ? a->split : DATASET_DEFAULT_SPLIT);
+    fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRIu64 "\n", a->seq_length, seed);
     if (fclose(stream) == 0)
         return text;
     free(text);
@@ -83,11 +83,11 @@ static void compare(const char *before, const char *now)
     }
 }
 
-void data_record_keep(const struct arguments *a)
+void data_record_keep(const struct arguments *a, uint64_t seed)
 {
     struct file_bytes bytes = {0};
     struct error trouble;
-    char path[PATH_MAX], *text = describe(a);
+    char path[PATH_MAX], *text = describe(a, seed);
 
     if (!text)
         return;

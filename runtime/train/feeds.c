@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "feeds.h"
-#include "file.h"
+#include "blend.h"
 #include "configure.h"
+#include "file.h"
 #include "train.h"
 
 #include <errno.h>
@@ -33,15 +34,42 @@ static int create_splits(const struct dataset_config *config, struct feeds *feed
 {
     if (dataset_create(config, feeds->splits, err) == 0)
         return 0;
-    return err->code == ERROR_NO_CACHE ? error_append(err, "; choose one with --data-cache-path")
-                                       : -1;
+    if (err->code != ERROR_NO_CACHE)
+        return -1;
+    err->code = ERROR_USAGE;
+    return error_append(err, "; choose one with --data-cache-path");
+}
+
+/* Tell which data for evaluation there is not. */
+static void print_missing(const struct feeds *feeds, const struct dataset_config *config)
+{
+    static const char *const names[DATASET_SPLITS] = {"training", "validation", "test"};
+    struct split_range ranges[SPLITS] = {{0, 1, 1}, {0, 1, 1}, {0, 1, 1}};
+
+    if (!config->masked && config->data_path.count > 0)
+        split_parse(config->split ? config->split : DATASET_DEFAULT_SPLIT, ranges, NULL);
+    for (int i = DATASET_VALID; i <= DATASET_TEST; i++) {
+        const struct dataset *data = feeds->splits[i];
+        int named = config->data_path.count > 0 || config->split_path[i].count > 0;
+
+        if (config->samples[i] == 0)
+            continue;
+        if (data && dataset_left_out(data) > 0)
+            printf(" > no %s data from %" PRId64 " of the datasets: they are too small\n", names[i],
+                   dataset_left_out(data));
+        else if (!data && named)
+            printf(" > no %s data: %s\n", names[i],
+                   config->masked && !config->masked->bert ? "that directory has none"
+                   : ranges[i].present ? "the share of it is smaller than one sample"
+                                       : "--split assigns none to it");
+    }
 }
 
 static int open_splits(struct feeds *feeds, const struct arguments *a, struct comm *comm,
                        uint64_t seed, struct error *err)
 {
     struct dataset_config config;
-    int rc;
+    int64_t refused = 0;
 
     configure_dataset(a, &config);
     config.seed = (uint32_t)seed;
@@ -54,17 +82,20 @@ static int open_splits(struct feeds *feeds, const struct arguments *a, struct co
         config.masked = &feeds->masked;
     }
     /* One rank builds missing indices; the others then load them. */
-    if (comm->rank == 0 && create_splits(&config, feeds, err) < 0)
+    if (comm->rank == 0 && create_splits(&config, feeds, err) < 0) {
+        if (err->code != ERROR_USAGE)
+            return -1;
+        refused = 1;
+    }
+    if (comm_host_max(comm, &refused, 1, err) < 0)
         return -1;
-    rc = comm_host_gather(comm, NULL, NULL, 0, err);
-    if (rc == 0 && comm->rank != 0)
-        rc = create_splits(&config, feeds, err);
-    for (int i = DATASET_VALID; i <= DATASET_TEST && rc == 0 && comm->rank == 0; i++)
-        if (config.samples[i] != 0 && !feeds->splits[i] && config.data_path.count > 0)
-            printf(config.masked ? " > no %s data in that directory\n"
-                                 : " > no %s data: --split assigns none to it\n",
-                   i == DATASET_VALID ? "validation" : "test");
-    return rc;
+    if (refused)
+        return TRAIN_REFUSED;
+    if (comm->rank == 0)
+        print_missing(feeds, &config);
+    else if (create_splits(&config, feeds, err) < 0)
+        return -1;
+    return 0;
 }
 
 /* Tell what padding costs. */
@@ -156,7 +187,7 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
         open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
         return -1;
     if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
-        return error_set(err, "no training data: --split assigns none to training; change --split");
+        return error_bug(err, "no training data");
     return 0;
 }
 

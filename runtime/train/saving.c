@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "saving.h"
 #include "clock.h"
-#include "data_record.h"
 #include "directory.h"
 #include "file.h"
 #include "index.h"
@@ -42,20 +41,18 @@ static void say(const char *text)
     fflush(stdout);
 }
 
-/* Copy the tokenizer next to the checkpoints: the one given, or that of the initial weights.
- * Training does not need it and continues if that fails. */
-static void save_tokenizer(const struct arguments *a)
+void saving_tokenizer(const struct arguments *a, const char *directory)
 {
     const char *from = a->load_hf ? a->load_hf : a->load;
     struct error err;
     int rc = 0;
 
     if (a->tokenizer_named)
-        rc = tokenizer_files_save(a->save, &a->tokenizer, &err);
+        rc = tokenizer_files_save(directory, &a->tokenizer, &err);
     else if (from)
-        rc = tokenizer_files_copy(from, a->save, 1, &err);
+        rc = tokenizer_files_copy(from, directory, 1, &err);
     if (rc < 0)
-        log_warning("the checkpoints will have no copy of the tokenizer: %s", err.text);
+        log_warning("%s will have no copy of the tokenizer: %s", directory, err.text);
 }
 
 /* Do both directories contain the same checkpoint of the iteration that --load names? */
@@ -143,9 +140,7 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
     if (!s->checkpoint)
         return -1;
     if (a->save && parallel->comm->rank == parallel->comm->size - 1)
-        save_tokenizer(a);
-    if (parallel->comm->rank == parallel->comm->size - 1 && !a->skip_train)
-        data_record_keep(a);
+        saving_tokenizer(a, a->save);
     return 0;
 }
 
@@ -183,6 +178,7 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
     if (rc < 0)
         return rc;
     s->start = loaded.progress;
+    s->loaded = loaded.iteration;
     s->seed = loaded.seed;
     s->saved = loaded.progress.iteration;
     return engine_start(engine, initialize && !loaded.found, loaded.resumes ? &loaded.state : NULL,
@@ -257,16 +253,18 @@ static int save(struct saving *s, const struct progress *progress, struct error 
 {
     if (!s->withheld) {
         s->saved = progress->iteration;
+        s->refused = 0;
         if (checkpoint_save(s->checkpoint, progress, err) < 0)
             return -1;
         optimizer_hold(s->optimizer, checkpoint_copied(s->checkpoint));
         return 0;
     }
-    if (s->comm->rank == s->comm->size - 1)
+    if (s->comm->rank == s->comm->size - 1 && !s->refused)
         log_warning("not saving a checkpoint at iteration %lld: the gradients of the last steps "
                     "were inf or NaN, so it would be no better than the previous checkpoint; lower "
                     "--lr, or check the data",
                     (long long)progress->iteration);
+    s->refused = 1;
     return 0;
 }
 

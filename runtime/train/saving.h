@@ -13,9 +13,11 @@ struct saving {
     struct optimizer *optimizer;
     struct checkpoint *checkpoint; /* NULL without --save and --load */
     struct progress start;         /* where the run resumes */
+    int64_t loaded;                /* iteration of the weights in --load; 0 without them */
     uint64_t seed;                 /* of its data order and random numbers */
     int64_t saved;                 /* iteration of the last save that was started */
     int withheld;                  /* the weights are currently not worth saving */
+    int refused;                   /* ... and the user has been told */
     double began, margin_most;
     int64_t steps, period; /* steps since the ranks last agreed, and between two agreements */
     double agreed, longest_period,
@@ -34,6 +36,10 @@ int saving_open(struct saving *saving, const struct arguments *a, const struct w
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err);
 void saving_close(struct saving *saving);
+
+/* Copy the tokenizer to a directory of weights: the one given, or that of the initial weights.
+ * Training does not need it: trouble is a warning. One rank calls it. */
+void saving_tokenizer(const struct arguments *a, const char *directory);
 
 /* Will saving_step save a checkpoint after this step? */
 int saving_due(const struct saving *saving, const struct progress *progress);

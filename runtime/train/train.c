@@ -107,7 +107,8 @@ static int loop(struct train *t, struct error *err)
     engine_on_busy(t->engine, log_before, t);
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
-               " of %" PRId64 "; raise --train-iters or --train-samples to continue\n",
+               " of %" PRId64 "; raise --train-iters or --train-samples to continue, with "
+               "--override-opt_param-scheduler if the learning rate decays until the end\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0 || (pauses(t) && train_log_rest(t, err) < 0))
@@ -140,6 +141,8 @@ static int loop(struct train *t, struct error *err)
     if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
                               t->device, err) < 0)
         return error_prefix(err, "--save-hf");
+    if (a->save_hf && t->prints)
+        saving_tokenizer(a, a->save_hf);
     return 0;
 }
 

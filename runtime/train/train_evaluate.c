@@ -100,14 +100,17 @@ int train_evaluate_end(struct train *t, struct error *err)
 
 int train_evaluate_only(struct train *t, struct error *err)
 {
-    if (!t->feeds.loaders[DATASET_VALID] && !t->feeds.loaders[DATASET_TEST])
-        return error_set(
-            err,
-            "no data to evaluate on: --split assigns none to validation and test; change --split");
-    if (t->feeds.loaders[DATASET_VALID] &&
-        evaluate(t, DATASET_VALID, "the start for validation data", err) < 0)
+    char what[64];
+
+    if (!t->feeds.loaders[DATASET_VALID] && !t->feeds.loaders[DATASET_TEST]) {
+        error_set_code(err, ERROR_USAGE,
+                       "no data to evaluate on: there is no validation or test data; change "
+                       "--split, or use --valid-data-path");
+        return TRAIN_REFUSED;
+    }
+    snprintf(what, sizeof(what), "iteration %" PRId64 " on validation set", t->iteration);
+    if (t->feeds.loaders[DATASET_VALID] && evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
-    return t->feeds.loaders[DATASET_TEST]
-               ? evaluate(t, DATASET_TEST, "the start for test data", err)
-               : 0;
+    snprintf(what, sizeof(what), "iteration %" PRId64 " on test set", t->iteration);
+    return t->feeds.loaders[DATASET_TEST] ? evaluate(t, DATASET_TEST, what, err) : 0;
 }

@@ -20,7 +20,7 @@ int train_check_standstill(const struct train *t, int64_t iteration, int64_t lim
         return 0;
     return error_set(err,
                      "no optimizer step since iteration %" PRId64
-                     ": the gradients of the last %" PRId64
+                     " or earlier: the gradients of at least the last %" PRId64
                      " steps were inf or NaN; resume from an earlier checkpoint (--ckpt-step) with "
                      "a lower --lr, and check the data after that iteration",
                      iteration - steps, steps);

@@ -2,6 +2,7 @@
 /* --profile: which steps are profiled, and how. */
 #include "train_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -75,6 +76,10 @@ void train_report_profile(const struct train *t)
         return;
     if (t->profile.steps > 0)
         profile_print(&t->profile, stdout);
+    else if (t->a->profile_start >= 0)
+        log_warning("--profile has nothing to report: the run had no step from "
+                    "--profile-step-start %" PRId64 " on; lower it",
+                    t->a->profile_start);
     else
         log_warning("--profile has nothing to report: only the first step was run, which includes "
                     "one-time initialization; train for more iterations");

@@ -8,6 +8,7 @@
 
 #include "choices.h"
 #include "clock.h"
+#include "data_record.h"
 #include "directory.h"
 #include "file.h"
 #include "hf.h"
@@ -127,7 +128,7 @@ static int create_engine(struct train *t, struct error *err)
         return rc;
     if (a->deterministic && a->save && choices_keep(&t->parallel, t->device, a->save, err) < 0)
         return -1;
-    t->iteration = t->logged = t->saving.start.iteration;
+    t->iteration = t->logged = a->skip_train ? t->saving.loaded : t->saving.start.iteration;
     t->consumed = t->saving.start.consumed;
     t->consumed_valid = t->saving.start.consumed_valid;
     t->total =
@@ -189,6 +190,8 @@ int train_set_up(struct train *t, struct error *err)
                         err);
     if (rc < 0)
         return rc;
+    if (t->prints && !t->a->skip_train && t->iteration < t->total)
+        data_record_keep(t->a, t->saving.seed);
     if (t->prints && outputs_open(&t->outputs, t->a, err) < 0)
         return -1;
     return rank_times_open(&t->rank_times, &t->parallel, t->world, t->iteration,

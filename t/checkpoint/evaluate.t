@@ -19,19 +19,19 @@ evaluate() {
 near() { awk -v a="$expected" -v b="$1" 'BEGIN { d = a - b; exit !(b > 0 && d < 1e-5 * a && d > -1e-5 * a) }'; }
 evaluate 2 $t 2 --load run
 is "$rc" 0 "evaluate" || diag "$(tail -n 3 <<<"$out")"
-is "$(loss 'the start for validation data')" "$expected" "the same loss on the same layout"
+is "$(loss 'iteration 8 on validation set')" "$expected" "the same loss on the same layout"
 evaluate 1 --load run
-near "$(loss 'the start for validation data')"
+near "$(loss 'iteration 8 on validation set')"
 ok "the same to rounding on another" || diag "$(tail -n 3 <<<"$out")"
 evaluate 1 --load-hf hf --seq-length 32
-near "$(loss 'the start for validation data')"
+near "$(loss 'iteration 0 on validation set')"
 ok "and for weights of Hugging Face's form" || diag "$(tail -n 3 <<<"$out")"
 evaluate 1 --load hf
-near "$(loss 'the start for validation data')"
+near "$(loss 'iteration 0 on validation set')"
 ok "or with --load, as their directory tells what they are" || diag "$(tail -n 3 <<<"$out")"
 unlike "$out" 'iteration +1/' "nothing is trained"
 evaluate 1 --load run "${model[@]}" --vocab-size 300
-near "$(loss 'the start for validation data')"
+near "$(loss 'iteration 8 on validation set')"
 ok "options of the network may be repeated" || diag "$(tail -n 3 <<<"$out")"
 while IFS='|' read -r options pattern; do
     # shellcheck disable=SC2086

@@ -62,6 +62,13 @@ train 1 --save done
 train 1 --save done --load done
 like "$out" 'training is already finished: the checkpoint in done is at iteration 8 of 8' "a finished run says so"
 unlike "$out" 'the data differs' "  the same data are not named"
+like "$out" 'raise --train-iters or --train-samples to continue, with --override-opt_param-scheduler' "  and how to continue"
 train 1 --save done --load done --train-iters 9 --override-opt_param-scheduler --seed 77
-like "$out" 'warning: the data differs from that of the resumed run: it was --seed 1234; now it is --seed 77' "  other data are"
+unlike "$out" 'the data differs' "  another seed that is not used makes no other data"
+# A start that is refused does not change the record: the next one is still compared with the run's data.
+train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --num-layers 6 --seq-length 16
+is "$rc" 2 "other data with another model: refused"
+train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --no-load-rng --seed 77
+like "$out" 'warning: the data differs from that of the resumed run: it was --seed 1234; now it is --seed 77' "other data are named"
+unlike "$out" '--seq-length 16' "  and those of the refused start are not"
 done_testing

@@ -286,6 +286,105 @@ static void test_validation(void)
     dataset_destroy(splits[1]);
 }
 
+/* A corpus too small for validation data is left out of it, and the others share its weight; all
+ * of training data must be there. */
+static void test_small_members(void)
+{
+    const char *a = scratch_path("a"), *tiny = scratch_path("tiny"), *empty = scratch_path("empty");
+    const int32_t lengths[] = {5};
+    const struct {
+        const char *name, *words[4];
+        size_t count;
+        const char *split;
+        int64_t valid;        /* samples wanted */
+        int64_t left_out;     /* of validation data; negative: there is none */
+        const char *expected; /* an error; or NULL */
+    } rows[] = {
+        {"with weights", {"0.5", a, "0.5", tiny}, 4, "8,1,1", 5, 1, NULL},
+        {"first, with weights", {"3", tiny, "7", a}, 4, "8,1,1", 5, 1, NULL},
+        {"without weights", {a, tiny}, 2, "8,1,1", 5, 0, "its train data is shorter than one sample"},
+        {"part of the share", {"1", tiny, "1", tiny}, 4, "8,1,1", 5, -1, NULL},
+        {"alone", {tiny}, 1, "8,1,1", 5, -1, NULL},
+        {"no training data",
+         {"1", a, "1", tiny},
+         4,
+         "1,9",
+         5,
+         0,
+         "none of its 1 sequences is training"},
+        {"without tokens", {"1", a, "1", empty}, 4, "8,1,1", 5, 0, "it contains no tokens"},
+        {"all of it", {tiny}, 1, "1,9", -1, 0, "none of its 1 sequences is training"},
+    };
+
+    corpus_write(tiny, IDX_U16, lengths, 1);
+    corpus_write(empty, IDX_U16, lengths, 0);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct dataset_config config =
+            config_of((const char **)(uintptr_t)rows[i].words, rows[i].count);
+        struct dataset *splits[DATASET_SPLITS], *same = NULL;
+        struct error err = {.text = ""};
+        int status;
+
+        config.split = rows[i].split;
+        config.samples[1] = rows[i].valid;
+        status = dataset_create(&config, splits, &err);
+        if (rows[i].expected) {
+            ok(status == -1 && err.code == ERROR_USAGE && strstr(err.text, rows[i].expected),
+               "%s: %s", rows[i].name, err.text);
+            continue;
+        }
+        if (!ok(status == 0 && splits[0], "%s: there is training data", rows[i].name))
+            diag("%s", err.text);
+        if (rows[i].left_out < 0)
+            ok(!splits[1], "  and no validation data");
+        else if (ok(splits[1] && dataset_left_out(splits[1]) == rows[i].left_out,
+                    "  and validation data of the others")) {
+            const char *others[] = {"1", a};
+            int32_t text[LENGTH + 1], expected[LENGTH + 1];
+            int good = 1;
+            struct dataset *alone[DATASET_SPLITS];
+
+            config.data_path = (struct option_list){others, 2};
+            dataset_create(&config, alone, &err);
+            same = alone[1];
+            is_int(dataset_samples(splits[1]), dataset_samples(same), "  as much");
+            for (int64_t j = 0; j < dataset_samples(same) && good; j++)
+                good = dataset_text(splits[1], j, text, &err) == 0 &&
+                       dataset_text(same, j, expected, &err) == 0 &&
+                       memcmp(text, expected, sizeof(text)) == 0;
+            ok(good, "  in the same order");
+            dataset_destroy(alone[0]);
+            dataset_destroy(same);
+        }
+        dataset_destroy(splits[0]);
+        dataset_destroy(splits[1]);
+    }
+}
+
+/* Validation data of its own files: a corpus shorter than a sample is left out of a blend that
+ * takes each once, and repeated if weights say so. */
+static void test_small_validation(void)
+{
+    const char *a = scratch_path("a"), *tiny = scratch_path("tiny");
+    const char *once[] = {a, tiny}, *weighted[] = {"1", a, "1", tiny};
+    struct dataset_config config = config_of(NULL, 0);
+    struct dataset *splits[DATASET_SPLITS];
+    struct error err = {.text = ""};
+
+    config.split = NULL;
+    config.split_path[0] = (struct option_list){&a, 1};
+    config.split_path[1] = (struct option_list){once, 2};
+    is_int(dataset_create(&config, splits, &err), 0, "a small corpus of --valid-data-path");
+    is_int(dataset_left_out(splits[1]), 1, "is left out");
+    dataset_destroy(splits[0]);
+    dataset_destroy(splits[1]);
+    config.split_path[1] = (struct option_list){weighted, 4};
+    is_int(dataset_create(&config, splits, &err), 0, "with weights");
+    is_int(dataset_left_out(splits[1]), 0, "it is repeated");
+    dataset_destroy(splits[0]);
+    dataset_destroy(splits[1]);
+}
+
 static void test_failing_file(void)
 {
     const char *path = scratch_path("a");
@@ -321,7 +420,7 @@ static void test_config_errors(void)
         {"no data to train on", {.sequence_length = 8}},
         {"a sequence length of 0 is out of range", {.data_path = {&a, 1}}},
         {"\"x\" is not a weight", {.data_path = {both, 4}, .sequence_length = 8}},
-        {"none of its 100 sequences is train data",
+        {"none of its 100 sequences is training data",
          {.data_path = {&a, 1}, .split = "1,1000", .samples = {1, 0}, .sequence_length = 8}},
         {"token 250 in sample",
          {.data_path = {&a, 1}, .samples = {300}, .sequence_length = 8, .vocabulary = 250}},
@@ -452,6 +551,8 @@ int main(void)
     test_ranks();
     test_end();
     test_validation();
+    test_small_members();
+    test_small_validation();
     test_failing_file();
     test_config_errors();
     test_mock();
