@@ -76,7 +76,6 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_TEST_DATA] = "correct --test-data-path",
     [REMEDY_ALL_DATA] = "correct --data-path",
     [REMEDY_OR_SPLIT] = "or change --split",
-    [REMEDY_ADD_TRAIN_DATA] = "name it with --train-data-path",
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
     [REMEDY_ROBERTA_TOKENS] = "make it with `megatron preprocess --tokenizer-type FairseqBPE`",

@@ -78,7 +78,6 @@ enum remedy {
     REMEDY_TEST_DATA,        /* ... of test data */
     REMEDY_ALL_DATA,         /* ... of the data that is split */
     REMEDY_OR_SPLIT,         /* as an alternative, correct the split */
-    REMEDY_ADD_TRAIN_DATA,   /* name training data, too */
     REMEDY_MOCK_DATA,        /* train on real data */
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
     REMEDY_SENTENCES,        /* split the texts into sentences */

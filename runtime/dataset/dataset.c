@@ -482,16 +482,10 @@ static int check_train(const struct builder *builder, struct error *err)
 {
     const struct dataset_config *config = builder->config;
 
-    if (config->samples[DATASET_TRAIN] == 0)
+    if (config->samples[DATASET_TRAIN] == 0 || builder->ranges[DATASET_TRAIN].present)
         return 0;
-    if (!builder->ranges[DATASET_TRAIN].present) {
-        error_set_code(err, ERROR_USAGE, "no training data: the split assigns none to it");
-        return error_remedy(err, REMEDY_SPLIT);
-    }
-    if (builder->blends[DATASET_TRAIN].count > 0)
-        return 0;
-    error_set_code(err, ERROR_USAGE, "there is validation or test data, but no training data");
-    return error_remedy(err, REMEDY_ADD_TRAIN_DATA);
+    error_set_code(err, ERROR_USAGE, "no training data: the split assigns none to it");
+    return error_remedy(err, REMEDY_SPLIT);
 }
 
 int dataset_check(const struct dataset_config *config, struct error *err)

@@ -226,7 +226,8 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     if (!tokenizer)
         return -1;
     a->tokenizer_size = tokenizer_vocab_size(tokenizer);
-    if (!options_given(given, "vocab-size"))
+    /* NullTokenizer adds the end of documents to the ids of --vocab-size. */
+    if (!options_given(given, "vocab-size") || a->tokenizer.type == TOKENIZER_NULL)
         a->vocab_size = a->tokenizer_size;
     if (a->eod_id < 0)
         a->eod_id = tokenizer_eod(tokenizer);
@@ -237,6 +238,8 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
 /* Where the size of the vocabulary comes from. */
 static const char *vocabulary_origin(const struct arguments *a, const struct options_result *given)
 {
+    if (!a->network_taken && a->tokenizer_named && a->tokenizer.type == TOKENIZER_NULL)
+        return "--vocab-size and the end of documents";
     return a->network_taken                     ? "the checkpoint"
            : options_given(given, "vocab-size") ? "--vocab-size"
            : a->tokenizer_named                 ? "the tokenizer"

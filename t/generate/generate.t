@@ -108,7 +108,8 @@ is "$out" "$text" "vocab.json and merges.txt next to the weights"
 try "$megatron" checkpoint import gpt2-hf imported
 generate 1 --load imported --prompt 'Call me Ishmael.' --num-tokens 5
 is "$out" "$text" "they come along with an import" || diag "$said"
-train 1 --load imported --finetune --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --lr 0 --save tuned
+train 1 --load imported --finetune --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --lr 0 --save tuned --save-hf tuned-hf
+ok "and with --save-hf" cmp "$files/merges.txt" tuned-hf/merges.txt
 generate 1 --load tuned --prompt 'Call me Ishmael.' --num-tokens 5
 is "$out" "$text" "and with the run that begins there" || diag "$said"
 train 1 --tokenizer-type GPT2BPETokenizer --vocab-file "$files/vocab.json" --merge-file "$files/merges.txt" --vocab-size 50257 \

@@ -129,6 +129,11 @@ try "$megatron" train "${small[@]}" --exit-interval 1 --profile
 like "$out" 'warning: --profile has nothing to report: only the first step' "--profile of a run that ends after its first step"
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
 like "$out" 'time per step by category, mean of 1 steps:' "--profile of a single step"
+try "$megatron" train "${small[@]}" --profile --profile-step-start 3 --profile-step-end 3
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --profile-step-end 3 must be greater than --profile-step-start 3: it is the first step that is no longer profiled; raise it" \
+    "--profile of no steps"
+try "$megatron" train "${small[@]}" --profile --profile-step-start 1000
+like "$out" 'warning: --profile has nothing to report: the run had no step from --profile-step-start 1000 on; lower it' "--profile of steps that do not come"
 
 # --- Help
 is "$("$megatron" help train)" "$("$megatron" train --help)" "megatron help COMMAND"
@@ -181,10 +186,11 @@ try "$megatron" train "${blown[@]}" --train-iters 20 --lr 1e-3
 is "$rc" 0 "a run goes well for 20 steps"
 try "$megatron" train "${blown[@]}" --train-iters 400 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
 is "$rc" 1 "one that blows up for good ends"
-like "$out" 'megatron train: no optimizer step since iteration 30: the gradients of the last 100 steps were inf or NaN; resume from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
+like "$out" 'megatron train: no optimizer step since iteration 30 or earlier: the gradients of at least the last 100 steps were inf or NaN; resume from an earlier checkpoint \(--ckpt-step\) with a lower --lr' \
     "and says why and what to do"
 like "$out" '^ \[.*\] iteration      130/' "after a hundred steps in vain"
-like "$out" 'warning: not saving a checkpoint at iteration 40' "it saves nothing meanwhile"
+is "$(grep -o 'warning: not saving a checkpoint at iteration [0-9]*' <<<"$out")" 'warning: not saving a checkpoint at iteration 40' \
+    "it saves nothing meanwhile, and says so once"
 ok "the last good checkpoint is still there" test -e "$scratch/blown/iter_0000020"
 try "$megatron" train "${blown[@]}" --train-iters 45 --lr 1e30 --clip-grad 0 --override-opt_param-scheduler
 is "$rc" 1 "a run that ends so is not done"

@@ -35,6 +35,12 @@ like "$out" "set INPUT to the files of the Pile" "with what to set"
 out=$(MODEL=126M DATA_PATH="0.3 a 0.7 b" TENSOR_PARALLEL=2 words --lr 1e-3 --micro-batch-size 1)
 like "$out" "--data-path 0.3 a 0.7 b .*--tensor-model-parallel-size 2 .*--lr 1e-3 --micro-batch-size 1" "the user's options come last"
 
+# A short run warms up for a tenth of its steps, unless the user says otherwise.
+like "$(MODEL=126M DATA_PATH=x words --train-iters 300)" '--lr-warmup-iters 30 --train-iters 300' "a short run has a short warm-up"
+like "$(MODEL=126M DATA_PATH=x TRAIN_ITERS=300 words)" '--train-iters 300 --lr-warmup-iters 30' "also by the environment"
+unlike "$(MODEL=126M DATA_PATH=x words --train-iters=300 --lr-warmup-iters=7)" 'lr-warmup-iters 30' "but not if the user names one"
+unlike "$(MODEL=126M DATA_PATH=x words --train-iters 3000)" 'lr-warmup-iters 300' "a long run has the recipe's"
+
 # From JSON lines to a generated text, with a stand-in for srun.
 printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@"\n' >srun
 chmod +x srun

@@ -88,6 +88,9 @@ EOT
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
+    like "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock)" '^No --lr: using 1e-3, falling to 1e-4, ' "$script says that it chose the learning rate"
+    unlike "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock --lr 1e-4)" '^No --lr' "  but not if it was given"
+    unlike "$(words $script --yaml-cfg run.yaml)" ' --(lr|train-iters|lr-warmup-fraction) ' "$script overrides no length and rate of a YAML file"
     # A preset is trained unchanged.
     for how in option equals environment; do
         case $how in
