@@ -519,7 +519,7 @@ static int check_profile(const struct arguments *a, struct error *err)
     return error_set(err,
                      "--profile-step-end %" PRId64
                      " must be greater than --profile-step-start %" PRId64
-                     ": it is the first step that is no longer profiled; raise it",
+                     ": it is the step after the profiled ones; raise it",
                      a->profile_end, a->profile_start);
 }
 

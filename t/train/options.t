@@ -130,7 +130,7 @@ like "$out" 'warning: --profile has nothing to report: only the first step' "--p
 try "$megatron" train "${small[@]}" --train-iters 1 --profile
 like "$out" 'time per step by category, mean of 1 steps:' "--profile of a single step"
 try "$megatron" train "${small[@]}" --profile --profile-step-start 3 --profile-step-end 3
-is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --profile-step-end 3 must be greater than --profile-step-start 3: it is the first step that is no longer profiled; raise it" \
+is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --profile-step-end 3 must be greater than --profile-step-start 3: it is the step after the profiled ones; raise it" \
     "--profile of no steps"
 try "$megatron" train "${small[@]}" --profile --profile-step-start 1000
 like "$out" 'warning: --profile has nothing to report: the run had no step from --profile-step-start 1000 on; lower it' "--profile of steps that do not come"
