@@ -9,12 +9,15 @@
  *    "files": [{"name": "rank_00000.safetensors", "data": 4096, "elements": N, "bytes": N,
  *               "checksum": "...", "pieces": [[tensor, first_row, first_col, rows, cols, start,
  *                                              count], ...]}, ...],
+ *    "fp8_scales": {"bytes": N, "checksum": "..."},
  *    "checksum": "..."}
  *
  * A piece is elements start .. start + count - 1, row by row, of the block (rows, cols) at
  * (first_row, first_col) of a tensor; pieces of a file follow each other. A file has 'arrays'
  * arrays of 'elements' fp32 each (weights, and both moments of Adam), one after the other, starting
- * at byte 'data'. The last member is the checksum of all bytes before it. Checksums are 64-bit
+ * at byte 'data'. Only a checkpoint of a run in fp8 has "fp8_scales", see scaling_file.h; one of an
+ * older program may have the file without it. The last member is the checksum of all bytes before
+ * it. Checksums are 64-bit
  * XXH3. Version 1 differs only in its checksums, which can no longer be checked. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
@@ -49,6 +52,12 @@ struct index_file {
     int first, pieces; /* range within the list of pieces */
 };
 
+/* The file of fp8 scales. */
+struct index_scales {
+    int64_t bytes; /* 0: the checkpoint has none, or is of an older program */
+    uint64_t checksum;
+};
+
 struct checkpoint_index {
     struct progress progress;
     struct step_state state;
@@ -63,6 +72,7 @@ struct checkpoint_index {
     int piece_count;
     struct index_file *files;
     int file_count;
+    struct index_scales scales;
 };
 
 /* Fill in tensors, files and pieces as the ranks of 'layout' write them. The caller fills in what

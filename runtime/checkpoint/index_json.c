@@ -224,6 +224,9 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
         write_file(index, &index->files[i], f);
     }
     fprintf(f, "],\n");
+    if (index->scales.bytes > 0)
+        fprintf(f, "\"fp8_scales\": {\"bytes\": %" PRId64 ", \"checksum\": \"%016" PRIx64 "\"},\n",
+                index->scales.bytes, index->scales.checksum);
 }
 
 char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err)
@@ -336,17 +339,26 @@ static int read_number(struct json_value object, const char *name, int64_t most,
                : 0;
 }
 
+static int read_checksum(struct json_value object, uint64_t *checksum)
+{
+    char text[20];
+
+    if (read_text(object, "checksum", text, sizeof(text)) < 0 || strlen(text) != 16)
+        return -1;
+    *checksum = strtoull(text, NULL, 16);
+    return 0;
+}
+
 static int read_file(struct checkpoint_index *index, struct json_value value, struct error *err)
 {
     struct index_file *file = &index->files[index->file_count++];
     struct json_value pieces, piece;
     struct json_iterator i;
-    char checksum[20];
     int64_t elements;
     int rc = 0;
 
     if (read_text(value, "name", file->name, sizeof(file->name)) < 0 ||
-        read_text(value, "checksum", checksum, sizeof(checksum)) < 0 || strlen(checksum) != 16 ||
+        read_checksum(value, &file->checksum) < 0 ||
         read_number(value, "data", NUMBER_MOST, &file->data) < 0 ||
         read_number(value, "bytes", 16 * NUMBER_MOST, &file->bytes) < 0 ||
         read_number(value, "elements", NUMBER_MOST, &elements) < 0 ||
@@ -355,7 +367,6 @@ static int read_file(struct checkpoint_index *index, struct json_value value, st
             err,
             "entry %d of \"files\" has no valid name, checksum, data, bytes, elements or pieces",
             index->file_count - 1);
-    file->checksum = strtoull(checksum, NULL, 16);
     file->unverified = index->version == 1;
     file->first = index->piece_count;
     while (rc == 0 && json_next(&i, NULL, NULL, &piece))
@@ -389,6 +400,19 @@ static int read_lists(struct checkpoint_index *index, struct json_value root, st
     while (rc == 0 && json_next(&i, NULL, NULL, &value))
         rc = read_file(index, value, err);
     return rc;
+}
+
+/* Only runs in fp8 write it. */
+static int read_scales(struct index_scales *scales, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "fp8_scales", &object) < 0)
+        return 0;
+    if (read_number(object, "bytes", NUMBER_MOST, &scales->bytes) < 0 || scales->bytes == 0 ||
+        read_checksum(object, &scales->checksum) < 0)
+        return error_set(err, "\"fp8_scales\" has no valid bytes or checksum");
+    return 0;
 }
 
 static int read_fields(struct json_value root, const char *name, const struct field *table,
@@ -473,7 +497,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
         index->progress.consumed_valid < 0)
         return error_set(err, "a number of \"progress\" is negative");
-    if (index_check_sizes(&index->model, err) < 0)
+    if (index_check_sizes(&index->model, err) < 0 || read_scales(&index->scales, root, err) < 0)
         return -1;
     return read_lists(index, root, err);
 }

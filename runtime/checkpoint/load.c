@@ -201,11 +201,59 @@ static const char *format_name(int hybrid)
     return hybrid ? "hybrid" : "e4m3";
 }
 
+/* Append "option (theirs, here ours)" to the text if they differ. */
+static void add_difference(char *text, size_t size, const char *option, const char *theirs,
+                           const char *ours)
+{
+    size_t used = strlen(text);
+
+    if (strcmp(theirs, ours) != 0)
+        snprintf(text + used, size - used, "%s%s (%s, here %s)", used ? ", " : "", option, theirs,
+                 ours);
+}
+
+static void add_number(char *text, size_t size, const char *option, int64_t theirs, int64_t ours)
+{
+    char a[24], b[24];
+
+    snprintf(a, sizeof(a), "%" PRId64, theirs);
+    snprintf(b, sizeof(b), "%" PRId64, ours);
+    add_difference(text, size, option, a, b);
+}
+
+/* Both runs use fp8: name the options that differ, and what becomes of the scaling state. */
+static void compare_rules(const struct checkpoint *c, const struct scaling_found *found)
+{
+    const struct scaling_rules *rules = &c->scaling_rules;
+    int taken = found->delayed && rules->delayed && found->hybrid == rules->hybrid;
+    char text[400] = "";
+
+    add_difference(text, sizeof(text), "--fp8-format", format_name(found->hybrid),
+                   format_name(rules->hybrid));
+    add_difference(text, sizeof(text), "--fp8-recipe",
+                   scaling_recipe_name(found->delayed, found->blocks),
+                   scaling_recipe_name(rules->delayed, rules->blocks));
+    if (found->delayed && rules->delayed)
+        add_number(text, sizeof(text), "--fp8-amax-history-len", found->length, rules->length);
+    if (found->ruled && rules->delayed) {
+        add_number(text, sizeof(text), "--fp8-margin", found->margin, rules->margin);
+        add_difference(text, sizeof(text), "--fp8-amax-compute-algo",
+                       scaling_algorithm_name(found->most_recent),
+                       scaling_algorithm_name(rules->most_recent));
+    }
+    if (text[0])
+        checkpoint_warn(
+            c,
+            "the checkpoint was trained with other settings of fp8: %s; %s%s%s, no "
+            "action is needed",
+            text, taken ? "the amax history is taken over" : "",
+            taken && !scaling_same_scales(found, rules) ? ", and " : "",
+            taken && scaling_same_scales(found, rules) ? "" : "the first step uses current amaxes");
+}
+
 /* Say how the run differs from the one that wrote the checkpoint. */
 static void compare_scaling(const struct checkpoint *c, const struct scaling_found *found)
 {
-    const struct scaling_rules *rules = &c->scaling_rules;
-
     if (!c->scaling && found->present)
         checkpoint_warn(c,
                         "the checkpoint was trained in fp8 (%s, %s scaling), and this run does not "
@@ -216,19 +264,8 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
     else if (c->scaling && !found->present)
         checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
                            "first step computes them, no action is needed");
-    else if (c->scaling && (found->hybrid != rules->hybrid || found->delayed != rules->delayed ||
-                            found->blocks != rules->blocks))
-        checkpoint_warn(
-            c,
-            "the checkpoint was trained in fp8 with format %s and %s scaling, and this run uses %s "
-            "and %s; the first step computes new scales, no action is needed",
-            format_name(found->hybrid), scaling_recipe_name(found->delayed, found->blocks),
-            format_name(rules->hybrid), scaling_recipe_name(rules->delayed, rules->blocks));
-    else if (c->scaling && found->length != rules->length)
-        checkpoint_warn(c,
-                        "the checkpoint has an fp8 amax history of %" PRId64
-                        " steps, and this run one of %" PRId64 "; the last steps are taken over",
-                        found->length, rules->length);
+    else if (c->scaling)
+        compare_rules(c, found);
 }
 
 static int upload_scaling(struct checkpoint *c, struct error *err)
@@ -303,7 +340,8 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
     if (rc == 0 && wants_optimizer(c))
-        rc = scaling_file_read(directory, &c->scaling_rules, c->scaling, &found, err);
+        rc =
+            scaling_file_read(directory, &index.scales, &c->scaling_rules, c->scaling, &found, err);
     /* Data that the disk cannot read is lost for the run. */
     if (rc == CHECKPOINT_UNREADABLE)
         rc = DAMAGED;

@@ -54,7 +54,7 @@ static int write_share(struct checkpoint *c, struct index_file *file, struct err
                             &c->moved, err);
 }
 
-static int write_index(struct checkpoint *c, struct error *err)
+static int write_index(struct checkpoint *c, const struct index_scales *scales, struct error *err)
 {
     struct checkpoint_index index;
     size_t size;
@@ -65,6 +65,7 @@ static int write_index(struct checkpoint *c, struct error *err)
     index.state = *c->state;
     index.rules = *c->config.rules;
     index.arrays = checkpoint_arrays_of(c);
+    index.scales = *scales;
     for (int i = 0; i < index.file_count && rc == 0; i++) {
         const struct index_file *file = &c->files[i];
 
@@ -95,11 +96,14 @@ static void write_seconds(const struct checkpoint *c)
 
 static int commit(struct checkpoint *c, struct error *err)
 {
+    struct index_scales scales = {0};
+
     atomic_store(&c->committed, 0);
     c->abandoned[0] = '\0';
-    if (c->scaling && scaling_file_write(c->temporary, &c->scaling_rules, c->scaling, err) < 0)
+    if (c->scaling &&
+        scaling_file_write(c->temporary, &c->scaling_rules, c->scaling, &scales, err) < 0)
         return -1;
-    if (write_index(c, err) < 0)
+    if (write_index(c, &scales, err) < 0)
         return -1;
     moved_count(&c->moved);
     /* Before what this run saves could replace what it abandoned. */

@@ -267,7 +267,7 @@ static int verify_one(const char *path, struct error *err)
     int rc = index_load(&index, path, err);
 
     if (rc == 0)
-        rc = scaling_file_read(path, NULL, NULL, &found, err);
+        rc = scaling_file_read(path, &index.scales, NULL, NULL, &found, err);
     if (rc == 0 && check_cover(&index, err) < 0)
         rc = CHECKPOINT_DAMAGED;
     for (int i = 0; i < index.file_count && rc == 0; i++) {

@@ -92,14 +92,55 @@ while IFS='|' read -r options text; do
     like "$(cat "$scratch/out")" "warning: the checkpoint $text" "  says so"
 done <<'EOT'
 |was trained in fp8 \(hybrid, delayed scaling\), and this run does not use fp8; to continue in fp8, use --fp8-format
---fp8-format e4m3|was trained in fp8 with format hybrid and delayed scaling, and this run uses e4m3 and delayed; the first step computes new scales, no action is needed
---fp8-format hybrid --fp8-amax-history-len 2|has an fp8 amax history of 3 steps, and this run one of 2
+--fp8-format e4m3 --fp8-amax-history-len 3 --fp8-amax-compute-algo max|was trained with other settings of fp8: --fp8-format \(hybrid, here e4m3\); the first step uses current amaxes, no action is needed
+--fp8-format hybrid --fp8-recipe tensorwise|was trained with other settings of fp8: --fp8-recipe \(delayed, here tensorwise\); the first step uses current amaxes
+--fp8-format hybrid --fp8-amax-history-len 2 --fp8-amax-compute-algo max|was trained with other settings of fp8: --fp8-amax-history-len \(3, here 2\); the amax history is taken over, no action is needed
+--fp8-format hybrid --fp8-margin 2|.*: --fp8-amax-history-len \(3, here 1\), --fp8-margin \(0, here 2\), --fp8-amax-compute-algo \(max, here most_recent\); the amax history is taken over, and the first step uses current amaxes
 EOT
+train 1 "${gpt[@]}" "${load[@]}" --fp8-format hybrid --fp8-recipe tensorwise
+expected=$losses
+for options in "--fp8-amax-compute-algo most_recent" "--fp8-margin 1"; do
+    # shellcheck disable=SC2086
+    train 1 "${gpt[@]}" "${history[@]}" "${load[@]}" $options --save "$scratch/other"
+    is "$losses" "$expected" "checkpoint of another ${options%% *}: the first step uses current amaxes"
+    is "$(od -An -v -tf4 -w4 -j$((128 + 2 * 48 * 4)) "$scratch/other/iter_0000004/fp8_scales" | grep -vc '^ *0$')" 96 "  and keeps the history"
+    rm -r "$scratch/other"
+done
+train 1 "${gpt[@]}" "${history[@]}" "${load[@]}"
+expected=$losses
+unlike "$(cat "$scratch/out")" 'warning: the checkpoint' "checkpoint of the same settings: no warning"
+train 1 "${gpt[@]}" "${history[@]}" "${load[@]}" --fp8-amax-history-len 5
+is "$losses" "$expected" "  of a shorter history: the first step uses its scales"
 train 1 "${gpt[@]}" --train-iters 3 --save "$scratch/plain"
 train 1 "${gpt[@]}" --train-iters 4 --load "$scratch/plain" --fp8-format hybrid
 like "$(cat "$scratch/out")" 'warning: the checkpoint has no fp8 scales' "fp8 from a checkpoint without it"
 "$megatron" checkpoint verify "$scratch/whole" >"$scratch/out" 2>&1
 is $? 0 "megatron checkpoint verify"
+older() { # FILE: make an index as versions wrote it that did not record fp8_scales
+    sed -i -e 's/"version": 2,/"version": 1,/' -e '/^"fp8_scales":/d' "$1"
+}
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 3 --save "$scratch/lost" --save-interval 1
+expected=$(tail -n 1 <<<"$losses")
+mv "$scratch/lost/iter_0000003/fp8_scales" "$scratch"
+like "$("$megatron" checkpoint verify "$scratch/lost" 2>&1)" 'iter_0000003: damaged: .*fp8_scales.*No such file' "  of lost scales"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 3 --load "$scratch/lost"
+like "$(cat "$scratch/out")" 'warning: checkpoint iter_0000003 is damaged: .*fp8_scales.*; trying the one before it' \
+    "a run does not resume from a checkpoint that lost its scales"
+is "$losses" "$expected" "  but from the one before it" || diag "$(tail -n 3 "$scratch/out")"
+cp "$scratch/lost/iter_0000002/fp8_scales" "$scratch/lost/iter_0000003"
+like "$("$megatron" checkpoint verify "$scratch/lost" 2>&1)" 'fp8_scales has a wrong size or checksum' "  nor with the scales of another checkpoint"
+mv "$scratch/fp8_scales" "$scratch/lost/iter_0000003"
+"$megatron" checkpoint verify "$scratch/lost" >/dev/null 2>&1
+is $? 0 "  the right ones make it intact"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 4 --load "$scratch/lost"
+expected=$losses
+older "$scratch/lost/iter_0000003/index.json"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 4 --load "$scratch/lost"
+is "$losses" "$expected" "a checkpoint that does not record its scales is resumed with them"
+rm "$scratch/lost/iter_0000003/fp8_scales"
+train 1 "${gpt[@]}" "${history[@]}" --train-iters 4 --load "$scratch/lost"
+is "$rc" 0 "  and without them"
+like "$(cat "$scratch/out")" 'warning: the checkpoint has no fp8 scales' "  says so"
 printf X | dd of="$scratch/whole/iter_0000005/fp8_scales" bs=1 seek=300 conv=notrunc status=none
 like "$("$megatron" checkpoint verify "$scratch/whole" 2>&1)" 'fp8_scales has a wrong size or checksum' "  of damaged scales"
 "$megatron" evaluate "${common[@]}" "${gpt[@]}" --load "$scratch/two" --fp8-format hybrid --eval-iters 1 --split 50,50,0 >"$scratch/out" 2>&1
