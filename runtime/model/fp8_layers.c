@@ -58,7 +58,7 @@ int fp8_gathers(const struct model_config *config, const struct model_sizes *siz
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-static struct scaling_rules rules_of(const struct model_config *config)
+struct scaling_rules fp8_rules(const struct model_config *config)
 {
     const struct fp8_config *f = &config->fp8;
     int delayed = f->recipe == FP8_DELAYED;
@@ -94,7 +94,7 @@ int fp8_layers_create(struct model *m, struct error *err)
 
     if (m->config.fp8.format == FP8_NONE)
         return 0;
-    m->fp8.rules = rules_of(&m->config);
+    m->fp8.rules = fp8_rules(&m->config);
     m->fp8.weights = calloc((size_t)m->parameters.tensor_count, sizeof(*m->fp8.weights));
     if (!m->fp8.weights)
         return error_set(err, "out of memory");

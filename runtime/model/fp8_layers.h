@@ -50,6 +50,9 @@ int fp8_in_layer(const struct model_config *config, int64_t number);
 int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
                  enum linear_kind kind);
 
+/* The rules of all scales of a model with fp8. */
+struct scaling_rules fp8_rules(const struct model_config *config);
+
 /* Is the weight of a linear layer of such a layer kept in fp8 only? */
 int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,
                 enum linear_kind kind);

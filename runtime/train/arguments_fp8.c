@@ -2,6 +2,7 @@
 /* Options of fp8, with Megatron's names, defaults and meanings. */
 #include "arguments_private.h"
 #include "fp8_layers.h"
+#include "scaling_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ static int check_recipe(const struct arguments *a, struct error *err)
     if (a->fp8.first_last && a->fp8.recipe == RECIPE_DELAYED)
         return error_set(err, "--first-last-layers-bf16 cannot be used with delayed scaling; use "
                               "--fp8-recipe tensorwise or blockwise");
-    if (a->fp8.first_last && a->fp8.start_layers + a->fp8.end_layers >= a->num_layers)
+    if (a->fp8.first_last && a->fp8.start_layers >= a->num_layers - a->fp8.end_layers)
         return error_set(err,
                          "--num-layers-at-start-in-bf16=%" PRId64
                          " and --num-layers-at-end-in-bf16=%" PRId64 " leave none of the %" PRId64
@@ -41,6 +42,20 @@ static int check_type(const struct arguments *a, struct error *err)
         return error_set(
             err, "--fp8-format requires --bf16, the type of everything that is not in fp8; add it");
     return 0;
+}
+
+/* Checkpoints must be able to hold the history. */
+static int check_history(const struct model_config *config, struct error *err)
+{
+    struct scaling_rules rules = fp8_rules(config);
+    int64_t most = scaling_file_longest(rules.count);
+
+    if (rules.length <= most)
+        return 0;
+    return error_set(err,
+                     "--fp8-amax-history-len=%" PRId64 " is too long: with %" PRId64
+                     " layers a checkpoint holds up to %" PRId64 " steps; lower it",
+                     rules.length, config->shape.layers, most);
 }
 
 static const char *blockwise_words(const struct fp8_config *f)
@@ -73,6 +88,8 @@ int arguments_fp8(struct arguments *a, struct error *err)
         .last_bf16 = a->fp8.first_last ? a->fp8.end_layers : 0,
         .gather = a->fp8.param_gather,
     };
+    if (check_history(&a->model_config, err) < 0)
+        return -1;
     sizes = model_sizes(&a->model_config, &a->layout);
     for (int kind = 0; kind < LINEAR_KINDS; kind++)
         any |= fp8_products(&a->model_config, &sizes, (enum linear_kind)kind);

@@ -56,6 +56,10 @@ static const struct {
     {"world-size", "dry-run"},
 };
 
+/* These need --fp8-recipe delayed. */
+static const char *const of_delayed[] = {"fp8-margin", "fp8-amax-history-len",
+                                         "fp8-amax-compute-algo"};
+
 /* 'option' needs this optimizer. */
 static const struct {
     const char *option, *optimizer;
@@ -100,6 +104,10 @@ void effects_check(const struct arguments *a, const struct options_result *given
             a->rules.optimizer != of_optimizers[i].kind)
             log_warning("--%s has no effect without --optimizer %s; drop it",
                         of_optimizers[i].option, of_optimizers[i].optimizer);
+    for (size_t i = 0; i < sizeof(of_delayed) / sizeof(of_delayed[0]); i++)
+        if (options_given(given, of_delayed[i]) && a->model_config.fp8.format != FP8_NONE &&
+            a->model_config.fp8.recipe != FP8_DELAYED)
+            log_warning("--%s has no effect without --fp8-recipe delayed; drop it", of_delayed[i]);
     if (a->exp_avg_sq_bf16 && a->beta2 > MOST_BETA2)
         log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "
                     "gradients cannot follow them, since rounding undoes small changes; use "

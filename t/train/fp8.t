@@ -181,10 +181,14 @@ while IFS='|' read -r options text; do
 done <<'EOT'
 --fp8-format e5m2|--fp8-format=e5m2 is unknown; use e4m3.hybrid
 --fp8-format hybrid --fp8-amax-history-len 0|--fp8-amax-history-len=0
+--fp8-format hybrid --fp8-amax-history-len 5592404|^megatron train: --fp8-amax-history-len=5592404 is too long: with 4 layers a checkpoint holds up to 5592403 steps; lower it
+--fp8-format hybrid --fp8-amax-history-len 2147483647|--fp8-amax-history-len=2147483647 is too long
 --fp8-format hybrid --fp8-margin 99|--fp8-margin=99
 --fp8-format hybrid --fp8-recipe mxfp8|--fp8-recipe mxfp8 is not supported: .*; use delayed, tensorwise or blockwise
 --fp8-format hybrid --first-last-layers-bf16|cannot be used with delayed scaling; use --fp8-recipe tensorwise or blockwise
 --fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 3|leave none of the 4 layers in fp8
+--fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-start-in-bf16 9223372036854775807|leave none of the 4 layers in fp8
+--fp8-format hybrid --fp8-recipe tensorwise --first-last-layers-bf16 --num-layers-at-end-in-bf16 9223372036854775807|leave none of the 4 layers in fp8
 --fp8-format hybrid --fp16|--fp8-format and --fp16 cannot be used together; use --bf16
 --fp8-format hybrid --seq-length 24 --micro-batch-size 1|multiple of 16; --micro-batch-size x --seq-length / --context-parallel-size is 24
 --fp8-format hybrid --hidden-size 40|fp8 needs linear layers whose sizes are multiples of 16, and this model has none: --hidden-size=40
@@ -193,6 +197,11 @@ EOT
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-recipe tensorwise --fp8-param-gather
 like "$out" 'warning: --fp8-recipe.* no effect without --fp8-format' "options without --fp8-format"
 like "$out" 'warning: --fp8-param-gather.* no effect without --fp8-format' "  and another one"
+try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-format hybrid --fp8-recipe tensorwise --fp8-margin 1 \
+    --fp8-amax-history-len 2147483647 --fp8-amax-compute-algo max
+is "$rc $(grep -c 'warning: --fp8-.* has no effect without --fp8-recipe delayed; drop it' <<<"$out")" "0 3" \
+    "options of delayed scaling with another recipe" || diag "$out"
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --fp8-format hybrid --fp8-margin -1
 like "$out" 'fp8_margin \.+ -1$' "a negative margin is printed"
+unlike "$out" 'no effect' "  and has an effect"
 done_testing
