@@ -28,7 +28,7 @@ static const struct option options[] = {
     {"bf16", OPTION_FLAG, AT(base.bf16), 0, "run in bfloat16 (GPU only)", 0, 0, 0},
     {"fp16", OPTION_FLAG, AT(base.fp16), 0, "run in fp16 (GPU only)", 0, 0, 0},
     {"device", OPTION_CHOICE, AT(base.device), 0, "device to compute on (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {"cpu-threads", OPTION_INT, AT(base.threads), "N", "threads on CPUs (default: all cores)", 0, 1, INT32_MAX},
+    {"cpu-threads", OPTION_INT, AT(base.threads), "N", "threads on CPUs (default: all cores)", 0, 1, 4096},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */

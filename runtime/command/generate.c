@@ -43,7 +43,7 @@ static const struct option options[] = {
     {"bf16", OPTION_FLAG, AT(bf16), 0, "run in bfloat16 (GPU only)", 0, 0, 0},
     {"fp16", OPTION_FLAG, AT(fp16), 0, "run in fp16 (GPU only)", 0, 0, 0},
     {"device", OPTION_CHOICE, AT(device), 0, "device to compute on (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
-    {"cpu-threads", OPTION_INT, AT(threads), "N", "threads per CPU rank (default: its cores)", 0, 1, INT32_MAX},
+    {"cpu-threads", OPTION_INT, AT(threads), "N", "threads per CPU rank (default: its cores)", 0, 1, 4096},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 /* clang-format on */

@@ -416,13 +416,16 @@ static int derive_recompute(struct arguments *a, struct error *err)
 
 static int derive_layout(struct arguments *a, const struct world *world, struct error *err)
 {
-    int64_t size = a->dry_run && a->world_size > 0 ? a->world_size : world->size;
+    int64_t size = a->dry_run && a->world_size > 0 ? a->world_size : world->size, part;
 
     a->layout.tp = a->tp > 0 ? a->tp : world->tp > 0 ? world->tp : 1;
     a->layout.pp = a->pp > 0 ? a->pp : world->pp > 0 ? world->pp : 1;
     a->layout.cp = a->cp > 0 ? a->cp : world->cp > 0 ? world->cp : 1;
-    if (a->dry_run && a->world_size < 0 && world->size == 1)
-        size = a->layout.tp * a->layout.pp * a->layout.cp;
+    /* layout_divide reports sizes that are too large. */
+    if (a->dry_run && a->world_size < 0 && world->size == 1 &&
+        !__builtin_mul_overflow(a->layout.tp, a->layout.pp, &part) &&
+        !__builtin_mul_overflow(part, a->layout.cp, &part))
+        size = part;
     if (layout_divide(&a->layout, size, &layout_names_runtime, err) < 0)
         return -1;
     a->tp = a->layout.tp;

@@ -93,8 +93,10 @@ static int count_steps(struct arguments *a, struct error *err)
 {
     int64_t unit = a->micro_batch_size * a->layout.dp;
 
-    if (a->global_batch_size < 0)
-        a->global_batch_size = unit * a->mlm.update_freq;
+    if (a->global_batch_size < 0 &&
+        __builtin_mul_overflow(unit, a->mlm.update_freq, &a->global_batch_size))
+        return error_set(err, "--update-freq=%" PRId64 " is too large; lower it",
+                         a->mlm.update_freq);
     if (a->global_batch_size % unit != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64

@@ -363,11 +363,11 @@ const struct option arguments_table[] = {
     TEXT("profile-dir", profile_dir, "DIR", "with --profile, write the trace of a step (Chrome, Perfetto) there (default: tensorboard-dir)"),
     FLAG("dry-run", dry_run, "print on which GPUs the run fits, and the parameters and memory of every rank, without training"),
     FLAG("verbose", verbose, "with --dry-run, print all arguments, too"),
-    INT("world-size", world_size, 1, "number of ranks to assume with --dry-run"),
+    SIZE("world-size", world_size, 1, "number of ranks to assume with --dry-run"),
 
     HEADING("Device"),
     CHOICE("device", device, "auto|cpu|cuda", "device to compute on (default: cuda if the node has a GPU)"),
-    INT("cpu-threads", threads, 1, "threads per CPU rank (default: its cores)"),
+    RANGE("cpu-threads", threads, 1, 4096, "threads per CPU rank (default: its cores)"),
     CHOICE("attention-backend", attention_backend, "auto|flash|fused|unfused|local",
            "attention implementation; unfused and local store the scores (default: auto)"),
     FLAG("deterministic-mode", deterministic, "compute bit-identical results in every run"),

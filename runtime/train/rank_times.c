@@ -407,7 +407,8 @@ int rank_times_compare(struct rank_times *t, const struct parallel *parallel, in
 {
     struct rank_sample mine;
 
-    t->next = iteration + t->interval;
+    if (__builtin_add_overflow(iteration, t->interval, &t->next))
+        t->next = INT64_MAX;
     take_sample(t, seconds, &mine);
     if (comm_host_collect(parallel->comm, &mine, t->samples, sizeof(mine), t->size - 1, err) < 0)
         return -1;

@@ -91,6 +91,9 @@ like "$out" '^ \[[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\] iterati
 like "$out" 'time to first step: [0-9.]+ s' "time to first step"
 like "$out" 'GiB available, .* GiB planned' "memory planned against available"
 
+try "$megatron" train "${small[@]}" --straggler-interval 9223372036854775807 --metrics-file "$scratch/metrics.jsonl"
+is "$rc $(grep -c '"record":"ranks"' "$scratch/metrics.jsonl")" "0 1" "ranks are compared once, with the largest --straggler-interval"
+
 # --- Options without effect are named.
 try "$megatron" train "${small[@]}" --ckpt-step 3 --recompute-method uniform --exit-on-missing-checkpoint --wandb-entity x \
     --optimizer adam --muon-momentum 0.9 --sgd-momentum 0.9
@@ -320,6 +323,11 @@ done <<'EOT'
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; check --num-layers
 --train-iters 9000000000000000000|--train-iters=9000000000000000000 is too large
+--dry-run --world-size 9223372036854775807|--world-size=9223372036854775807 is out of range; use 1 to 2147483647
+--dry-run --world-size 2147483647 --micro-batch-size 2147483647|--train-iters=4 is too large; lower it
+--dry-run --world-size 2147483647 --micro-batch-size 2147483647 --update-freq 2147483647|--update-freq=2147483647 is too large; lower it
+--dry-run --tensor-model-parallel-size 2147483647 --pipeline-model-parallel-size 2147483647 --context-parallel-size 2147483647|is too large; use smaller sizes
+--cpu-threads 4294967297|--cpu-threads=4294967297 is out of range; use 1 to 4096
 --eval-iters 9000000000000000000|too many validation samples
 --eval-iters 5000000000000000000 --train-iters 4000000000 --eval-interval 1|too many validation samples
 --data-path x|--mock-data and --data-path cannot be used together; drop one
