@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fp8_layers.h"
+#include "cpu_workspace.h"
 #include "linear.h"
 
 #include <stdlib.h>
@@ -48,6 +49,29 @@ int fp8_products(const struct model_config *config, const struct model_sizes *si
     if (kind == LINEAR_FC2 && config->fp8.bf16_fc2_input)
         products &= PRODUCT_DGRAD;
     return products;
+}
+
+size_t fp8_cpu_workspace(const struct model_config *config, const struct layout *layout)
+{
+    struct model_sizes sizes = model_sizes(config, layout);
+    size_t most = 0;
+
+    for (int kind = 0; kind < LINEAR_KINDS && config->fp8.format != FP8_NONE; kind++) {
+        int products = fp8_products(config, &sizes, (enum linear_kind)kind);
+        int64_t in, out, rows = sizes.rows;
+        size_t each[3] = {0};
+
+        linear_kind_sizes(&sizes, (enum linear_kind)kind, &in, &out);
+        if (products & PRODUCT_FORWARD)
+            each[0] = cpu_factor_bytes(rows, out, in);
+        if (products & PRODUCT_DGRAD)
+            each[1] = cpu_factor_bytes(rows, in, out);
+        if (products & PRODUCT_WGRAD)
+            each[2] = cpu_factor_bytes(out, in, rows);
+        for (int i = 0; i < 3; i++)
+            most = each[i] > most ? each[i] : most;
+    }
+    return most;
 }
 
 int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,

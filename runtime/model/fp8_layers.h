@@ -53,6 +53,9 @@ int fp8_products(const struct model_config *config, const struct model_sizes *si
 /* The rules of all scales of a model with fp8. */
 struct scaling_rules fp8_rules(const struct model_config *config);
 
+/* The workspace that the CPU device needs for products in fp8; 0 without fp8. */
+size_t fp8_cpu_workspace(const struct model_config *config, const struct layout *layout);
+
 /* Is the weight of a linear layer of such a layer kept in fp8 only? */
 int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,
                 enum linear_kind kind);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "rank_memory.h"
 #include "configure.h"
+#include "cpu_workspace.h"
+#include "cpuset.h"
+#include "fp8_layers.h"
 #include "gib.h"
 #include "log.h"
 #include "ranks.h"
@@ -34,6 +37,31 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
     return sizeof(float) * (size_t)most;
 }
 
+/* This rank's shard, and the scaling state of fp8 with the file that is made of it. */
+static size_t copy_of(const struct arguments *a, const struct parameters *p)
+{
+    const struct model_config *m = &a->model_config;
+    struct scaling_rules rules = fp8_rules(m);
+    int64_t elements = (a->save_optimizer ? 3 : 1) * p->shard_elements;
+
+    if (!a->save)
+        return 0;
+    if (m->fp8.format != FP8_NONE)
+        elements += 2 * fp8_layers_kept(&rules);
+    return sizeof(float) * (size_t)elements;
+}
+
+static size_t workspace_of(const struct arguments *a)
+{
+    const struct model_config *m = &a->model_config;
+    int64_t threads = a->threads > 0 ? a->threads : cpuset_usable();
+
+    if (!arguments_on_cpus(a))
+        return 0;
+    return fp8_cpu_workspace(m, &a->layout) +
+           (m->gradient_type == TYPE_FP32 ? 0 : cpu_piece_bytes(threads));
+}
+
 /* The type of Muon's products: see muon_create. */
 static enum device_type muon_type(const struct arguments *a)
 {
@@ -59,9 +87,9 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
                            &memory->device.optimizer, &memory->offloaded);
     if (rc == 0 && a->rules.optimizer == OPTIMIZER_MUON)
         memory->device.optimizer += muon_memory(&a->muon, &p, muon_type(a));
-    memory->copy =
-        a->save ? (a->save_optimizer ? 3 : 1) * sizeof(float) * (size_t)p.shard_elements : 0;
+    memory->copy = copy_of(a, &p);
     memory->sums = sums_of(a, &p);
+    memory->workspace = workspace_of(a);
     parameters_destroy(&p);
     return rc;
 }
@@ -109,6 +137,8 @@ static void print_rank(const struct layout_position *at, const struct rank_memor
         printf("; optimizer in host memory %.3f", gib(memory->offloaded));
     if (memory->sums > 0)
         printf("; MPI reduction buffer %.3f", gib(memory->sums));
+    if (memory->workspace > 0)
+        printf("; workspace of products %.3f", gib(memory->workspace));
     if (memory->copy > 0)
         printf("; checkpoint copy in host memory %.3f", gib(memory->copy));
     printf("\n");
@@ -182,7 +212,7 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
     /* CPU ranks share their node's memory, which also holds the checkpoint copies. */
     if (strcmp(device->name, "cpu") == 0) {
         there.available /= (size_t)world->local_size;
-        total += memory.copy + memory.sums + memory.offloaded;
+        total += memory.copy + memory.sums + memory.offloaded + memory.workspace;
     }
     if (speaks) {
         arguments_print(a, stdout);
@@ -197,10 +227,11 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
     }
     if (total <= there.available)
         return 0;
-    error_set(err,
-              "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
-              "%.2f, checkpoint copy and MPI buffer %.2f), but only %.2f GiB are available",
-              gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
-              gib(total - device_total(&m)), gib(there.available));
+    error_set(
+        err,
+        "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
+        "%.2f, checkpoint copy, MPI buffer and workspace %.2f), but only %.2f GiB are available",
+        gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
+        gib(total - device_total(&m)), gib(there.available));
     return rank_memory_advise(a, err);
 }

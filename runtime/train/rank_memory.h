@@ -7,13 +7,14 @@
 
 #include <stdio.h>
 
-/* The memory that one rank needs. In host memory: 'copy' is its shard while a checkpoint is
- * written; 'offloaded' is the optimizer's state that is there; 'sums' is the largest gradient
- * bucket, which MPI reduces before each rank gets its part. */
+/* The memory that one rank needs. In host memory: 'copy' is what a checkpoint
+ * takes while it is written; 'offloaded' is the optimizer's state that is there; 'sums' is the
+ * largest gradient bucket, which MPI reduces before each rank gets its part; 'workspace' is that of
+ * the CPU device's products. */
 struct rank_memory {
     struct model_memory device;
     int64_t parameters;
-    size_t copy, sums, offloaded;
+    size_t copy, sums, offloaded, workspace;
 };
 
 /* The memory of the rank at 'at', from the functions that lay out its arenas. Needs no device. */

@@ -171,6 +171,14 @@ after=$(sed -nE "$memory" <<<"$out")
 # 24 layers of 12 x 1024 x 1024 weights: one byte less in each of both.
 is "$(awk '{ printf "%.2f %.2f", $1 - $3, $2 - $4 }' <<<"$before $after")" "0.28 0.28" "weights in fp8 only: two bytes less per weight" ||
     diag "$before, $after"
+planned "a run on CPUs takes no more memory than planned" --fp8-format hybrid
+# With 48 tensors, 5000000 steps take 0.894 GiB: once in the run, and twice while a checkpoint is written.
+try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --train-iters 1 --fp8-format hybrid --fp8-amax-history-len 5000000 \
+    --save "$scratch/none"
+like "$out" 'activations 0\.89[45], .*; checkpoint copy in host memory 1\.78[89]$' "the history is planned for"
+try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --train-iters 1 --hidden-size 1024 --fp8-format hybrid
+# The factors of fc1: 32 x 1024 and 4096 x 1024 in fp32.
+like "$out" 'workspace of products 0\.016$' "  and says what it needs to emulate fp8"
 
 # --- Bad input
 while IFS='|' read -r options text; do

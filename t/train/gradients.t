@@ -65,6 +65,7 @@ gradients() { # OPTION...
 both="$(gradients) $(gradients --grad-reduce-in-bf16)"
 awk '{ exit !($1 > 1 && $2 > 0.49 * $1 && $2 < 0.51 * $1) }' <<<"$both"
 ok "gradients need half the memory" || diag "$both"
+planned "a run on CPUs takes no more memory than planned" --grad-reduce-in-bf16
 
 # --- Bad input
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --grad-reduce-in-bf16 --optimizer muon

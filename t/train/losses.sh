@@ -36,3 +36,31 @@ near() {
         END { exit bad }'
     ok "$1" || { diag "expected ${expected//$'\n'/ }"; diag "got      ${losses//$'\n'/ }"; diag "$(tail -n 3 "$scratch/out")"; }
 }
+
+# unplanned OPTION...: the MiB that a run with large layers takes beyond what it plans, or nothing if that cannot be measured.
+unplanned() {
+    # shellcheck disable=SC2016
+    bash -c 'ulimit -v 800000; exec "$@"' limited "$megatron" --version >/dev/null 2>&1 || return # sanitizers need memory, too
+    "${PYTHON:-python3}" - "$megatron" train "${common[@]}" --num-layers 1 --hidden-size 1024 --num-attention-heads 8 --vocab-size 50000 \
+        --seq-length 256 --global-batch-size 1 --train-iters 1 "$@" <<'EOT'
+import re, resource, subprocess, sys
+out = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+planned = re.search(r'([0-9.]+) GiB planned', out.stdout)
+if out.returncode or not planned:
+    sys.exit(out.stdout)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024 - int(1024 * float(planned[1])))
+EOT
+}
+
+# planned NAME OPTION...: the options take memory only as far as it is planned.
+planned() {
+    local name=$1 with without
+    shift
+    without=$(unplanned) with=$(unplanned "$@" 2>&1)
+    if [ -z "$without" ]; then
+        skip "$name" "python3 is missing, or this build has sanitizers"
+        return
+    fi
+    [ "$with" -le $((without + 16)) ] 2>/dev/null
+    ok "$name" || diag "$with MiB beyond the plan, without the options $without"
+}

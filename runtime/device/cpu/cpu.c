@@ -22,6 +22,7 @@ static void cpu_close(struct device *base)
     threads_destroy(device->threads);
     pthread_mutex_destroy(&device->lock);
     free(device->product_space);
+    free(device->shared_space);
     free(device);
 }
 
@@ -106,6 +107,19 @@ int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
     return 0;
 }
 
+int cpu_shared_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
+{
+    struct cpu_device *device = (struct cpu_device *)plan->base.device;
+
+    plan->shares = 1;
+    if (bytes <= device->shared_bytes)
+        return 0;
+    cpu_release(plan->base.device, device->shared_space);
+    device->shared_space = cpu_allocate(plan->base.device, bytes, err);
+    device->shared_bytes = device->shared_space ? bytes : 0;
+    return device->shared_space ? 0 : -1;
+}
+
 static void plan_run(struct device_plan *base, struct device_stream *stream, const void *operands,
                      size_t size)
 {
@@ -153,7 +167,8 @@ static void cpu_plan_destroy(struct device_plan *base)
 {
     struct cpu_plan *plan = (struct cpu_plan *)base;
 
-    free(plan->workspace);
+    if (!plan->shares)
+        free(plan->workspace);
     free(plan);
 }
 
@@ -208,6 +223,8 @@ void cpu_plan_work(struct cpu_plan *plan, const void *operands)
     struct cpu_device *device = (struct cpu_device *)plan->base.device;
     double start;
 
+    if (plan->shares)
+        plan->workspace = device->shared_space;
     if (!device->timed) {
         plan->work(plan, operands);
         return;

@@ -25,6 +25,8 @@ struct cpu_device {
     struct device base;
     struct threads *threads;
     char *product_space; /* cpu_product_bytes for each thread; operations run one at a time */
+    void *shared_space;  /* the workspace of all plans that share it */
+    size_t shared_bytes;
     int random_order;    /* work stays in the streams until a caller waits for it */
     uint64_t order_seed; /* state of the random choice among streams */
     struct cpu_stream *streams;
@@ -38,7 +40,7 @@ struct cpu_device {
     void *timed_context; /* set while profiling */
 };
 
-/* The workspace follows the struct; 'work' performs the operation immediately. */
+/* 'work' performs the operation immediately. */
 struct cpu_plan {
     struct device_plan base;
     struct operation operation;
@@ -46,6 +48,7 @@ struct cpu_plan {
     struct threads *threads;
     char *product_space; /* the device's */
     void *workspace;
+    int shares; /* it is the device's, which is set when the plan works */
 };
 
 /* Do the plan's work now; it is timed while profiling. */
@@ -86,6 +89,9 @@ static inline int cpu_is_gradient_type(enum device_type type)
 
 /* Set plan->workspace to 'bytes' of zeros, freed with the plan. */
 int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
+
+/* The same with memory that all such plans share: its contents are lost between operations. */
+int cpu_shared_workspace(struct cpu_plan *plan, size_t bytes, struct error *err);
 
 /* |x| as bits. Those of numbers that are not negative are ordered as the numbers are, NaN last. */
 static inline uint32_t cpu_magnitude(float x)

@@ -2,6 +2,7 @@
 /* Matrix products: each thread computes a part of the result and applies the epilogue while that
  * part is in the cache. */
 #include "cpu.h"
+#include "cpu_workspace.h"
 #include "fp8.h"
 #include "gemm.h"
 #include "gemm_amx.h"
@@ -29,6 +30,9 @@ struct product {
     const float *saved_pre; /* multiply by the activation's derivative at these values, or NULL */
     enum activation activation;
     void *workspace;
+    uint16_t *narrow; /* C in bf16, which is then computed by pieces, or NULL */
+    int accumulate;   /* of 'narrow' */
+    float *pieces;    /* cpu_piece_bytes */
 };
 
 CPU_CLONES static void activate(enum activation activation, float *c, int64_t cols)
@@ -86,21 +90,63 @@ static int64_t part_first(const struct product *p, int64_t i)
     return first < total ? first : total;
 }
 
+/* Rows and columns of C. */
+struct block {
+    int64_t row, rows, col, cols;
+};
+
+/* Compute a block of C in 'c' with thread i's workspace. */
+static void block_product(const struct product *p, const struct block *b, float *c, int64_t ldc,
+                          int64_t i)
+{
+    (p->amx ? gemm_amx : gemm)(p->a_transposed, p->b_transposed, b->rows, b->cols, p->k, p->alpha,
+                               p->a + b->row * (p->a_transposed ? 1 : p->lda), p->lda,
+                               p->b + b->col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta, c,
+                               ldc, (char *)p->workspace + (size_t)i * cpu_product_bytes());
+}
+
+CPU_CLONES static void narrow_piece(const struct product *p, const struct block *b,
+                                    const float *piece)
+{
+    for (int64_t r = 0; r < b->rows; r++) {
+        const float *from = piece + r * b->cols;
+        uint16_t *to = p->narrow + (b->row + r) * p->n + b->col;
+
+        for (int64_t e = 0; e < b->cols; e++)
+            to[e] = float_to_bfloat(p->accumulate ? bfloat_to_float(to[e]) + from[e] : from[e]);
+    }
+}
+
+static void narrow_part(const struct product *p, const struct block *all, int64_t i)
+{
+    float *piece = p->pieces + i * CPU_PIECE * CPU_PIECE;
+
+    for (int64_t r = 0; r < all->rows; r += CPU_PIECE)
+        for (int64_t c = 0; c < all->cols; c += CPU_PIECE) {
+            const struct block b = {
+                all->row + r, all->rows - r < CPU_PIECE ? all->rows - r : CPU_PIECE, all->col + c,
+                all->cols - c < CPU_PIECE ? all->cols - c : CPU_PIECE};
+
+            block_product(p, &b, piece, b.cols, i);
+            narrow_piece(p, &b, piece);
+        }
+}
+
 static void product_part(void *context, int64_t i)
 {
     const struct product *p = context;
     int64_t first = part_first(p, i), size = part_first(p, i + 1) - first;
-    int64_t row = p->by_columns ? 0 : first, rows = p->by_columns ? p->m : size;
-    int64_t col = p->by_columns ? first : 0, cols = p->by_columns ? size : p->n;
+    const struct block b = {p->by_columns ? 0 : first, p->by_columns ? p->m : size,
+                            p->by_columns ? first : 0, p->by_columns ? size : p->n};
 
     if (size == 0)
         return;
-    (p->amx ? gemm_amx : gemm)(p->a_transposed, p->b_transposed, rows, cols, p->k, p->alpha,
-                               p->a + row * (p->a_transposed ? 1 : p->lda), p->lda,
-                               p->b + col * (p->b_transposed ? p->ldb : 1), p->ldb, p->beta,
-                               p->c + row * p->n + col, p->n,
-                               (char *)p->workspace + (size_t)i * cpu_product_bytes());
-    epilogue(p, row, rows, col, cols);
+    if (p->narrow) {
+        narrow_part(p, &b, i);
+        return;
+    }
+    block_product(p, &b, p->c + b.row * p->n + b.col, p->n, i);
+    epilogue(p, b.row, b.rows, b.col, b.cols);
 }
 
 size_t cpu_product_bytes(void)
@@ -205,20 +251,29 @@ static int is_fp8(const struct cpu_plan *plan)
     return type_is_fp8(plan->operation.kind == OPERATION_LINEAR_WGRAD ? types->x : types->weight);
 }
 
-/* Is the main gradient bf16? Its product is computed in the workspace first. */
+/* Is the main gradient bf16? */
 static int is_narrow(const struct cpu_plan *plan)
 {
     return plan->operation.kind == OPERATION_LINEAR_WGRAD &&
            plan->operation.linear.types.gradient != TYPE_FP32;
 }
 
-static size_t wide_bytes(const struct linear_shape *s)
+/* Of the factors of an fp8 product. */
+static size_t factor_bytes(const struct cpu_plan *plan)
 {
-    return (size_t)(s->out * s->in) * sizeof(float);
+    const struct linear_shape *s = &plan->operation.linear;
+
+    if (!is_fp8(plan))
+        return 0;
+    return plan->operation.kind == OPERATION_LINEAR_FORWARD
+               ? cpu_factor_bytes(s->rows, s->out, s->in)
+           : plan->operation.kind == OPERATION_LINEAR_DGRAD
+               ? cpu_factor_bytes(s->rows, s->in, s->out)
+               : cpu_factor_bytes(s->out, s->in, s->rows);
 }
 
 /* Both factors are fp8, and all else is fp32. */
-static int plan_fp8(struct cpu_plan *plan, struct error *err)
+static int check_fp8(const struct cpu_plan *plan, struct error *err)
 {
     const struct linear_shape *s = &plan->operation.linear;
     int wgrad = plan->operation.kind == OPERATION_LINEAR_WGRAD;
@@ -234,12 +289,7 @@ static int plan_fp8(struct cpu_plan *plan, struct error *err)
     if (s->blocks && (s->rows | s->in | s->out) % SCALING_BLOCK)
         return error_bug(err, "an fp8 linear layer with blockwise scales needs multiples of %d",
                          SCALING_BLOCK);
-    return cpu_workspace(plan,
-                         (is_narrow(plan) ? wide_bytes(s) : 0) +
-                             sizeof(float) * (size_t)(wgrad     ? s->rows * (s->in + s->out)
-                                                      : forward ? s->in * (s->rows + s->out)
-                                                                : s->out * (s->rows + s->in)),
-                         err);
+    return 0;
 }
 
 /* --- Gates ------------------------------------------------------------------------------------ */
@@ -321,31 +371,6 @@ static void work_dgrad(struct cpu_plan *plan, const void *operands)
         cpu_column_sums(plan->threads, o->dx, shape->rows, shape->in, o->dbias, o->accumulate);
 }
 
-struct narrowing {
-    const float *from;
-    uint16_t *to;
-    int64_t count, parts;
-    int accumulate;
-};
-
-static void narrow_part(void *context, int64_t i)
-{
-    const struct narrowing *n = context;
-    int64_t last = cpu_part(n->count, n->parts, i + 1);
-
-    for (int64_t e = cpu_part(n->count, n->parts, i); e < last; e++)
-        n->to[e] =
-            float_to_bfloat(n->accumulate ? bfloat_to_float(n->to[e]) + n->from[e] : n->from[e]);
-}
-
-/* The product of a plan whose main gradient is bf16, in its workspace. */
-static float *wide_product(const struct cpu_plan *plan)
-{
-    const struct linear_shape *s = &plan->operation.linear;
-
-    return (float *)plan->workspace + (is_fp8(plan) ? s->rows * (s->in + s->out) : 0);
-}
-
 static void work_wgrad(struct cpu_plan *plan, const void *operands)
 {
     const struct linear_shape *shape = &plan->operation.linear;
@@ -359,21 +384,21 @@ static void work_wgrad(struct cpu_plan *plan, const void *operands)
         .a_transposed = 1,
         .b = o->x,
         .ldb = shape->in,
-        .c = is_narrow(plan) ? wide_product(plan) : o->dweight,
         .alpha = 1,
-        .beta = o->accumulate && !is_narrow(plan) ? 1.0f : 0.0f,
     };
 
+    if (is_narrow(plan)) {
+        p.narrow = o->dweight;
+        p.accumulate = o->accumulate;
+        p.pieces = (float *)(void *)((char *)plan->workspace + factor_bytes(plan));
+    } else {
+        p.c = o->dweight;
+        p.beta = o->accumulate ? 1.0f : 0.0f;
+    }
     if (is_fp8(plan))
         product_of_fp8(plan, &p, factor_of(plan, o->dy, shape->types.y, &o->dy_scale, 0),
                        factor_of(plan, o->x, shape->types.x, &o->x_scale, 0));
     product_run(plan, &p);
-    if (is_narrow(plan)) {
-        struct narrowing n = {p.c, o->dweight, shape->out * shape->in, threads_count(plan->threads),
-                              o->accumulate};
-
-        threads_run(plan->threads, n.parts, narrow_part, &n);
-    }
     if (shape->bias)
         cpu_column_sums(plan->threads, o->dy, shape->rows, shape->out, o->dbias, o->accumulate);
 }
@@ -398,9 +423,14 @@ int cpu_plan_linear(struct cpu_plan *plan, struct error *err)
     plan->work = plan->operation.kind == OPERATION_LINEAR_FORWARD ? work_forward
                  : plan->operation.kind == OPERATION_LINEAR_DGRAD ? work_dgrad
                                                                   : work_wgrad;
-    if (is_fp8(plan))
-        return plan_fp8(plan, err);
-    return is_narrow(plan) ? cpu_workspace(plan, wide_bytes(shape), err) : 0;
+    if (is_fp8(plan) && check_fp8(plan, err) < 0)
+        return -1;
+    if (!is_fp8(plan) && !is_narrow(plan))
+        return 0;
+    return cpu_shared_workspace(
+        plan,
+        factor_bytes(plan) + (is_narrow(plan) ? cpu_piece_bytes(threads_count(plan->threads)) : 0),
+        err);
 }
 
 struct column_sums {

@@ -297,7 +297,7 @@ int cpu_plan_quantize(struct cpu_plan *plan, struct error *err)
     if (shape->from != TYPE_FP32 || !type_is_fp8(shape->to))
         return cpu_refuse_type(err);
     plan->work = work_quantize;
-    return cpu_workspace(
+    return cpu_shared_workspace(
         plan,
         sizeof(float) *
             (size_t)(parts_of(shape) +

@@ -301,7 +301,7 @@ int cpu_plan_residual_norm(struct cpu_plan *plan, struct error *err)
         return error_bug(err, "a step of the residual stream needs an input or a residual");
     if (casts) {
         plan->work = work_forward_cast;
-        return cpu_workspace(
+        return cpu_shared_workspace(
             plan, cpu_cast_workspace(&cast) + (size_t)(shape->rows * shape->cols) * sizeof(float),
             err);
     }

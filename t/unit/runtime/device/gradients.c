@@ -188,6 +188,9 @@ void narrow_gradient_cases(void)
         test_wgrad(64, 48, 40, 1, accumulate);
         test_wgrad(7, 13, 11, 1, accumulate);
         test_wgrad(256, 128, 384, 0, accumulate);
+        /* more than a piece of the CPU device in both directions */
+        test_wgrad(24, 800, 1600, 0, accumulate);
+        test_wgrad(24, 1600, 800, 0, accumulate);
         test_table(50, 24, 13, accumulate);
         test_table(700, 11, 13, accumulate);
         test_table(3000, 272, 700, accumulate);
