@@ -369,6 +369,20 @@ static void write_het_handoff(const struct plugin *plugin, const struct request 
     setenv(HANDOFF_STEP, text, 1);
 }
 
+/* What followed the # is lost, so the intended value cannot be checked. An option of the command
+ * line overrides the script's. */
+static int check_script(const struct request *request, struct error *err)
+{
+    const char *value = strcmp(request->cut, "--megatron-image") == 0 ? "image" : "value";
+
+    if (!request->cut[0] || is_given(request->cut))
+        return 0;
+    return error_set(err,
+                     "%s in the script: sbatch ignores the rest of a line after an unquoted #; put "
+                     "the %s in quotes in #SBATCH lines",
+                     request->cut, value);
+}
+
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
 {
     struct settings *settings = &plugin->settings;
@@ -392,7 +406,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     drop_marks();
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
-    if (settings_resolve(settings, &plugin->config, err))
+    if (check_script(&request, err) || settings_resolve(settings, &plugin->config, err))
         return -1;
     if (settings->off)
         return 0;

@@ -37,6 +37,7 @@ struct request {
     unsigned wishes;  /* enum wish */
     bool wrapped;     /* sbatch --wrap: there is no script to read */
     bool interactive; /* srun --interactive: salloc's own step */
+    char cut[32];     /* the --megatron option of the script whose value an unquoted # cut short */
 };
 
 void request_init(struct request *request, enum program program);

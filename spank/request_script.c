@@ -3,17 +3,21 @@
 #include "request.h"
 #include "request_private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
 
-/* Split the rest of an #SBATCH line into words as a shell would, without expanding anything. */
-static int split_line(char *line, char **words)
+/* Split the rest of an #SBATCH line into words as sbatch does: an unquoted # ends the line, also
+ * inside a word, and a backslash escapes within both kinds of quotes. Sets 'cut' if the last word
+ * ends at such a #. */
+static int split_line(char *line, char **words, bool *cut)
 {
     char *from = line, *to = line;
     int count = 0;
 
-    while (count < LINE_WORDS) {
+    *cut = false;
+    while (count < LINE_WORDS && !*cut) {
         char quote = 0;
 
         while (*from == ' ' || *from == '\t')
@@ -22,7 +26,10 @@ static int split_line(char *line, char **words)
             break;
         words[count++] = to;
         for (; *from && (quote || (*from != ' ' && *from != '\t')); from++) {
-            if (*from == '\\' && from[1] && quote != '\'')
+            *cut = *from == '#' && !quote;
+            if (*cut)
+                break;
+            if (*from == '\\' && from[1])
                 *to++ = *++from;
             else if (quote ? *from == quote : (*from == '"' || *from == '\''))
                 quote = quote ? 0 : *from;
@@ -36,9 +43,24 @@ static int split_line(char *line, char **words)
     return count;
 }
 
+/* Remember which option of ours has lost the end of its value, which may be a word of its own. */
+static void note_cut(struct request *request, int count, char *const *words)
+{
+    static const char prefix[] = "--megatron-";
+
+    for (int i = count - 1; i >= 0 && i >= count - 2; i--)
+        if (strncmp(words[i], prefix, sizeof(prefix) - 1) == 0 &&
+            (i == count - 1 || !strchr(words[i], '='))) {
+            snprintf(request->cut, sizeof(request->cut), "%.*s", (int)strcspn(words[i], "="),
+                     words[i]);
+            return;
+        }
+}
+
 static void read_line(struct request *request, const char *text, size_t length)
 {
     char line[LINE_MAX_BYTES], *words[LINE_WORDS];
+    bool cut;
     int count;
 
     if (length >= sizeof(line))
@@ -47,7 +69,9 @@ static void read_line(struct request *request, const char *text, size_t length)
     line[length] = '\0';
     if (strlen(line) != length)
         return;
-    count = split_line(line, words);
+    count = split_line(line, words, &cut);
+    if (cut)
+        note_cut(request, count, words);
     if (count > 0 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0)) {
         request_add_component(request);
         return;

@@ -59,6 +59,27 @@ long=$(head -c 20000 /dev/zero | tr '\0' x)
 refused "a value of 20,000 bytes" "longer than 4095 bytes" srun -n1 --megatron-nics="$long" true
 refused "a value with a line's end" "control character" srun -n1 --megatron-bind=$'core\nx' true
 
+# --- an image in a script ---------------------------------------------------------------------------
+cut=$(batch cut <<'EOT'
+#!/bin/bash
+#SBATCH --megatron-image=docker://nvcr.io#nvidia/pytorch:25.01-py3
+true
+EOT
+)
+quoted=$(batch quoted <<'EOT'
+#!/bin/bash
+#SBATCH --megatron-image="docker://nvcr.io#nvidia/pytorch:25.01-py3" --megatron-check
+true
+EOT
+)
+refused "#SBATCH: an unquoted # in an image, which sbatch would cut" \
+    "--megatron-image in the script: sbatch ignores .* an unquoted #; put the image in quotes in #SBATCH lines" sbatch "$cut"
+try as_user sbatch --megatron-image=docker://nvcr.io#nvidia/pytorch --megatron-check "$cut"
+is "$rc" 0 "unless the command line has another image" || diag "$out"
+try as_user sbatch "$quoted"
+is "$rc" 0 "an image in quotes" || diag "$out"
+like "$out" "nvcr.io#nvidia/pytorch:25.01-py3" "is the whole image"
+
 # --- counts: command line, variables, script ------------------------------------------------------
 refused "srun -N" "does not divide 2 tasks" srun -N2 --megatron-tp=4 true
 refused "srun --ntasks-per-node" "does not divide 6 tasks" srun -N2 --ntasks-per-node=3 --megatron-tp=4 true

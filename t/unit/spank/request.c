@@ -196,6 +196,40 @@ static void test_scripts(void)
     }
 }
 
+/* An unquoted # ends a line also inside a word; what is left of our options is not what was meant.
+ */
+static const struct {
+    const char *line;
+    const char *cut;
+} cuts[] = {
+    {"--megatron-image=docker://me@nvcr.io#nvidia/pytorch -n 99", "--megatron-image"},
+    {"--megatron-image docker://nvcr.io#nvidia/pytorch -n 99", "--megatron-image"},
+    {"--megatron-image='docker://nvcr'.io#nvidia -n 99", "--megatron-image"},
+    {"--megatron-image=#nvidia -n 99", "--megatron-image"},
+    {"--megatron-image=\"docker://nvcr.io#nvidia/pytorch\" -n 8", ""},
+    {"--megatron-image='docker://nvcr.io#nvidia/pytorch' -n 8", ""},
+    {"--megatron-image=docker://nvcr.io\\#nvidia -n 8", ""},
+    {"--megatron-mounts='/a\\'#:/b' -n 8", ""},
+    {"--megatron-image=docker://nvcr.io/nvidia/pytorch # an image -n 99", ""},
+    {"--megatron-image=ubuntu --comment=a#b -n 99", ""},
+    {"--megatron-mounts=/a#b:/b -n 99", "--megatron-mounts"},
+};
+
+static void test_cuts(void)
+{
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        char script[256];
+        struct request request;
+
+        snprintf(script, sizeof(script), "#!/bin/sh\n#SBATCH %s\nsrun x\n", cuts[i].line);
+        request_init(&request, PROGRAM_SBATCH);
+        request_script(&request, script, strlen(script));
+        ok(strcmp(request.cut, cuts[i].cut) == 0, "%s", cuts[i].line);
+        is_int(request_tasks(&request), strstr(cuts[i].line, "-n 8") ? 8 : REQUEST_UNKNOWN,
+               "what follows is read as sbatch reads it");
+    }
+}
+
 /* The command line overrides variables, which override the script. */
 static void test_order(void)
 {
@@ -244,6 +278,7 @@ int main(void)
     test_interactive();
     test_limit();
     test_scripts();
+    test_cuts();
     test_order();
     test_variables();
     return done_testing();
