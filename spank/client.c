@@ -369,6 +369,23 @@ static void write_het_handoff(const struct plugin *plugin, const struct request 
     setenv(HANDOFF_STEP, text, 1);
 }
 
+/* sbatch has packed the options of the first component of a het job for its steps by the time it
+ * reads those of the others. srun and salloc read all of them first, and the last value counts. */
+void client_note_option(struct plugin *plugin, enum option_id id, const char *value)
+{
+    struct error err;
+
+    if (plugin->components == 0 || this_program() != PROGRAM_SBATCH ||
+        plugin->config.off & PART_ALL || settings_has(&plugin->settings, id, value))
+        return;
+    error_set(&err,
+              "sbatch ignores --megatron-%s in a later component of a heterogeneous job; give "
+              "--megatron options in the first component",
+              option_table[id].name);
+    plugin_defer(plugin, &err);
+    plugin->misplaced = true;
+}
+
 /* What followed the # is lost, so the intended value cannot be checked. An option of the command
  * line overrides the script's. */
 static int check_script(const struct request *request, struct error *err)
@@ -388,10 +405,14 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     struct settings *settings = &plugin->settings;
     struct request request;
     struct counts counts;
+    bool complete; /* later components of a het job may change the options */
 
     (void)spank;
     plugin->within = getenv("SLURM_JOB_ID") || is_given("--jobid");
+    plugin->components++;
     drop_contract();
+    if (plugin->misplaced)
+        return error_set(err, "%s", plugin->failure.text);
     if (!settings_used(settings, &plugin->config)) {
         drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))
@@ -412,6 +433,9 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         return 0;
     if (prepare_image(plugin, err))
         return -1;
+    complete = plugin->components >= request.count;
+    if (settings->check && !complete)
+        return 0;
     if (settings->check)
         read_request(&request, true);
     request_counts(&request, &counts);
@@ -422,7 +446,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         print_plan(plugin, &counts);
         client_leave(rc);
     }
-    if (!(plugin->config.off & PART_CHECKS) && check_counts(settings, &counts, err))
+    if (!(plugin->config.off & PART_CHECKS) && complete && check_counts(settings, &counts, err))
         return -1;
     if (!(plugin->config.off & PART_CHECKS) && !plugin->within && !is_het(&request))
         warn_memory(plugin, &counts);

@@ -56,6 +56,11 @@ void plugin_defer(struct plugin *plugin, const struct error *err)
     plugin->failed = true;
 }
 
+static bool is_client(void)
+{
+    return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
+}
+
 /* --- options -------------------------------------------------------------------------------- */
 
 /* Values are only recorded here: the last one counts, and an earlier one that it replaces may be
@@ -64,8 +69,11 @@ static int keep_option(int value, const char *argument, int remote)
 {
     if (value == OPTION_MODEL && !remote && argument && strcmp(argument, "list") == 0)
         client_list_models(); /* does not return: a query needs no command to run */
-    if (value >= 0 && value < OPTION_COUNT)
-        settings_give(&context.settings, (enum option_id)value, argument);
+    if (value < 0 || value >= OPTION_COUNT)
+        return 0;
+    if (!remote && is_client())
+        client_note_option(&context, (enum option_id)value, argument);
+    settings_give(&context.settings, (enum option_id)value, argument);
     return 0;
 }
 
@@ -130,11 +138,6 @@ static bool asked_to_fail(const char *callback, struct error *err)
 
 /* --- a plugin that is loaded twice -------------------------------------------------------------
  */
-
-static bool is_client(void)
-{
-    return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
-}
 
 /* Of two copies that plugstack.conf names, the first one is used: if both registered the options,
  * Slurm would print a line per option in every command. */

@@ -394,7 +394,7 @@ int request_options(struct request *request, int position, int limit, char *cons
 int request_arguments(struct request *request, int argc, char *const *argv, int limit)
 {
     size_t components = 0;
-    int position = 1, first = 0;
+    int position = 1, first = 0, end;
     bool again;
 
     if (limit > argc || limit < 1)
@@ -408,8 +408,9 @@ int request_arguments(struct request *request, int argc, char *const *argv, int 
         if (first == 0)
             first = position;
         /* Components of a het job are separated by a colon after each command (srun) or after the
-         * options (sbatch, salloc). */
-        for (int i = position; limit == argc && i < argc; i++) {
+         * options (sbatch, salloc), where a later one is an argument of the script. */
+        end = request->program == PROGRAM_SRUN || position >= argc ? argc : position + 1;
+        for (int i = position; limit == argc && i < end; i++) {
             if (strcmp(argv[i], ":") == 0) {
                 position = i + 1;
                 again = components < REQUEST_COMPONENTS;

@@ -98,7 +98,7 @@ void request_script(struct request *request, const char *text, size_t size)
             while (blank < length &&
                    (text[blank] == ' ' || text[blank] == '\t' || text[blank] == '\r'))
                 blank++;
-            if (blank < length && text[0] != '#')
+            if (blank < length && text[blank] != '#')
                 return; /* the first command */
         }
         text += length + 1;

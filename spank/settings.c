@@ -68,16 +68,28 @@ int settings_switch(const char *text, bool *value)
     return -1;
 }
 
+/* A flag without a value arrives as NULL; from srun on a node as an empty string, and from a batch
+ * script as printf's rendering of NULL. */
+static const char *value_text(enum option_id id, const char *value)
+{
+    bool may_be_alone =
+        option_table[id].kind == OPTION_KIND_SWITCH || option_table[id].kind == OPTION_KIND_FORM;
+
+    if (!value || (may_be_alone && (value[0] == '\0' || strcmp(value, "(null)") == 0)))
+        return "yes";
+    return value;
+}
+
+bool settings_has(const struct settings *settings, enum option_id id, const char *value)
+{
+    return settings->given[id] &&
+           strncmp(settings->given[id], value_text(id, value), OPTION_VALUE_MAX) == 0;
+}
+
 void settings_give(struct settings *settings, enum option_id id, const char *value)
 {
-    const char *text = value;
+    const char *text = value_text(id, value);
 
-    /* A flag without a value arrives as NULL; from srun on a node as an empty string, and from a
-     * batch script as printf's rendering of NULL. */
-    if (!text || ((option_table[id].kind == OPTION_KIND_SWITCH ||
-                   option_table[id].kind == OPTION_KIND_FORM) &&
-                  (text[0] == '\0' || strcmp(text, "(null)") == 0)))
-        text = "yes";
     free(settings->given[id]);
     settings->too_long[id] = strlen(text) > OPTION_VALUE_MAX;
     settings->given[id] = strndup(text, OPTION_VALUE_MAX);

@@ -36,6 +36,15 @@ srun true
 EOT
 )
 
+het_later=$(batch het_later <<'EOT'
+#!/bin/bash
+#SBATCH -n 2 --megatron-pp=2
+#SBATCH hetjob
+#SBATCH -n 2 --megatron-tp=2
+srun true
+EOT
+)
+
 # --- values ---------------------------------------------------------------------------------------
 nothing=$(printf '#!/bin/sh\ntrue\n' | batch nothing)
 for client in "srun -n2" "sbatch -n2" "salloc -n2"; do
@@ -104,6 +113,22 @@ refused "#SBATCH layout" "does not divide 6 tasks" sbatch "$layout"
 refused "#SBATCH layout, counts on the command line" "does not divide 10 tasks" sbatch -n10 "$layout"
 refused "a het job, all components together" "does not divide 5 tasks" sbatch "$het"
 refused "srun, a het job" "does not divide 5 tasks" srun -n2 --megatron-tp=4 true : -n3 true
+refused "sbatch, a het job: options of a later component, which Slurm would drop" \
+    "sbatch ignores --megatron-tp in a later component of a heterogeneous job; give --megatron options in the first component" \
+    sbatch "$het_later"
+refused "also if the first one has none" "sbatch ignores --megatron-tp in a later component" \
+    sbatch -n2 : -n2 --megatron-tp=2 --wrap true
+refused "also --megatron-off" "sbatch ignores --megatron-off in a later component" \
+    sbatch -n2 --megatron-tp=2 : -n2 --megatron-off --wrap true
+refused "also with --megatron-check" "sbatch ignores --megatron-tp in a later component" sbatch --megatron-check "$het_later"
+try as_user sbatch -H -n2 --megatron-tp=2 : -n2 --megatron-tp=2 --wrap true
+is "$rc" 0 "unless the first one has the same" || diag "$out"
+for first in "srun -n2 --megatron-tp=4 --megatron-check true" "salloc -n2 --megatron-tp=4 --megatron-check"; do
+    try as_user $first : -n3 --megatron-tp=5 true
+    is "$rc $(grep -c 'layout *tp 5 x' <<<"$out")" "0 1" "${first%% *}: --megatron-check prints what the last component asks for" || diag "$out"
+done
+try as_user salloc -n2 --megatron-tp=2 --megatron-check true : -n3
+is "$rc $(grep -c 'layout *tp 2 x cp 1 x dp 1 x' <<<"$out")" "0 1" "a colon among the arguments of salloc's command is its own" || diag "$out"
 try as_user sbatch -n8 --megatron-tp=4 "$layout"
 is "$rc" 0 "counts that fit are taken"
 try as_user sh -c "sbatch --megatron-tp=4 --parsable < $plain"

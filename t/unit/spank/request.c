@@ -84,6 +84,8 @@ static const struct {
     {"srun -n2 -N1 a : -n4 -N2 b", 6, 3, 2, -1, 0},
     {"salloc -n2 -N1 --gres=gpu:2 : -n4 -N1 --gres=gpu:4", 6, 2, 4, 2, 0},
     {"srun -n2 a : -N9 --ntasks-per-node=2 b", 20, -1, -1, -1, 0},
+    {"salloc -n2 : -n4 echo a : -n9", 6, -1, -1, -1, 0},
+    {"sbatch -n2 job.sh : -n9", 2, -1, -1, -1, 0},
 };
 
 static void test_lines(void)
@@ -174,6 +176,7 @@ static const struct {
     {"empty lines and comments", "#!/bin/sh\n\n# x\n   \n#SBATCH\t-n\t8\n", 8, -1, 1},
     {"quotes", "#!/bin/sh\n#SBATCH -J \"a b\" --comment='-n 3' -n \"8\"\n", 8, -1, 1},
     {"an escaped blank", "#!/bin/sh\n#SBATCH -J a\\ -n3 -n8\n", 8, -1, 1},
+    {"an indented comment", "#!/bin/sh\n  # x\n#SBATCH -n 8\n", 8, -1, 1},
     {"lines of Windows", "#!/bin/sh\r\n#SBATCH -n 8\r\n", 8, -1, 1},
     {"not quite", "#!/bin/sh\n#SBATCHX -n 8\n ##SBATCH -n 3\n", -1, -1, 1},
     {"a het job", "#!/bin/sh\n#SBATCH -n2\n#SBATCH hetjob\n#SBATCH -n4\n", 6, -1, 2},
