@@ -138,8 +138,13 @@ static int other_families(const char *name, char *text, size_t size)
 const struct model_shape *preset_find(const char *what, const char *name, struct error *err)
 {
     const char *names[PRESETS];
-    char near[256];
+    char near[256], list[96];
 
+    /* An argument of plugstack.conf prints nothing. */
+    if (what[0] == '-')
+        snprintf(list, sizeof(list), "%s=list", what);
+    else
+        snprintf(list, sizeof(list), "`srun --megatron-model=list`");
     for (size_t i = 0; i < PRESETS; i++) {
         if (strcasecmp(presets[i].name, name) == 0)
             return &presets[i];
@@ -147,10 +152,10 @@ const struct model_shape *preset_find(const char *what, const char *name, struct
     }
     if (other_families(name, near, sizeof(near)) > 0 ||
         nearest_names(name, names, PRESETS, near, sizeof(near)) > 0)
-        error_set(err, "%s=%.100s is an unknown model; did you mean %s? %s=list shows all", what,
-                  name, near, what);
+        error_set(err, "%s=%.100s is an unknown model; did you mean %s? %s shows all", what, name,
+                  near, list);
     else
-        error_set(err, "%s=%.100s is an unknown model; %s=list shows all", what, name, what);
+        error_set(err, "%s=%.100s is an unknown model; %s shows all", what, name, list);
     return NULL;
 }
 

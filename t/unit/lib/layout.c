@@ -40,6 +40,13 @@ static void test_parameters(void)
        "--megatron-model=lama2-7b is an unknown model; did you mean llama2-7b, llama2-70b or "
        "llama2-13b? --megatron-model=list shows all",
        "nearest names");
+    ok(!preset_find("plugstack.conf: model", "lama2-7b", &err), "in plugstack.conf");
+    ok(strstr(err.text, "llama2-13b? `srun --megatron-model=list` shows all") != NULL,
+       "srun lists the models");
+    ok(!preset_find("plugstack.conf: model", "?", &err), "nothing near in plugstack.conf");
+    is(err.text,
+       "plugstack.conf: model=? is an unknown model; `srun --megatron-model=list` shows all",
+       "srun lists the models");
     ok(!preset_find("-m", "20B", &err), "a size of another family");
     is(err.text, "-m=20B is an unknown model; did you mean nemo-20b? -m=list shows all",
        "is named");
