@@ -64,17 +64,17 @@ static int64_t number_after(const char *text, const char *name)
     return at ? strtoll(at + strlen(name), NULL, 10) : 0;
 }
 
-/* What the program complains about, after 'before'. */
-static void explain(const struct process_result *result, const char *before, struct advice *advice)
+/* What the program complains about. */
+static void explain(const struct process_result *result, struct advice *advice)
 {
     static const char prefix[] = "megatron plan: ";
-    char line[sizeof(advice->problem) - 16];
+    char line[sizeof(advice->problem)];
     const char *text = line;
 
     process_complaint(result->errors, line, sizeof(line));
     if (strncmp(text, prefix, sizeof(prefix) - 1) == 0)
         text += sizeof(prefix) - 1;
-    snprintf(advice->problem, sizeof(advice->problem), "%s%s", before, text);
+    snprintf(advice->problem, sizeof(advice->problem), "%s", text);
 }
 
 /* Nothing is known, except why. */
@@ -82,9 +82,10 @@ static void give_up(int status, const struct process_result *result, struct advi
 {
     if (result->timed_out) {
         snprintf(advice->problem, sizeof(advice->problem),
-                 "not made: it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
-    } else if (status == 2) { /* the kind of the nodes, or their GPUs, cannot be right */
-        explain(result, "not made: ", advice);
+                 "it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
+    } else if (status == 2) {
+        advice->rejected = true;
+        explain(result, advice);
     }
 }
 
@@ -123,7 +124,7 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
     advice->known = status == 0 || status == 1;
     advice->fits = status == 0;
     if (status == 1)
-        explain(result, "", advice);
+        explain(result, advice);
     else if (status != 0)
         give_up(status, result, advice);
     snprintf(advice->plan, sizeof(advice->plan), "%s", result->output);

@@ -301,10 +301,12 @@ static int prepare_image(struct plugin *plugin, struct error *err)
 
 /* --- plan ----------------------------------------------------------------------------------- */
 
-static const char *node_kind(const struct plugin *plugin)
+/* The user's kind of nodes, or the administrator's. 'source' says where it is set. */
+static const char *node_kind(const struct plugin *plugin, const char **source)
 {
     const char *kind = getenv("MEGATRON_NODE_KIND");
 
+    *source = kind && kind[0] ? "MEGATRON_NODE_KIND" : "plugstack.conf: node_kind";
     return kind && kind[0] ? kind : plugin->config.node_kind;
 }
 
@@ -313,9 +315,12 @@ static const char *node_kind(const struct plugin *plugin)
 static void warn_memory(const struct plugin *plugin, const struct counts *counts)
 {
     const struct settings *settings = &plugin->settings;
+    const char *source, *kind = node_kind(plugin, &source);
     struct advice advice;
 
-    advice_plan(settings, counts, node_kind(plugin), &advice);
+    advice_plan(settings, counts, kind, &advice);
+    if (advice.rejected)
+        plugin_warn("%s=%s: the job is not planned: %s", source, kind, advice.problem);
     if (!advice.known || advice.fits)
         return;
     plugin_warn("%s with tp %lld, pp %lld, cp %lld: %s", settings->model->name,
@@ -330,12 +335,13 @@ static void warn_memory(const struct plugin *plugin, const struct counts *counts
 /* For --megatron-check. */
 static void print_plan(const struct plugin *plugin, const struct counts *counts)
 {
+    const char *source, *kind = node_kind(plugin, &source);
     struct advice advice;
     char *rest = advice.plan, *line;
 
-    advice_plan(&plugin->settings, counts, node_kind(plugin), &advice);
+    advice_plan(&plugin->settings, counts, kind, &advice);
     if (!advice.fits && advice.problem[0])
-        printf("  plan         %s\n", advice.problem);
+        printf("  plan         %s%s\n", advice.known ? "" : "not made: ", advice.problem);
     if (!advice.known)
         return;
     if (!advice.fits && advice.better.tp > 0)

@@ -253,6 +253,8 @@ void config_parse(struct config *config, int argc, char *const *argv)
     config->ports.high = 30719;
     for (int i = 0; i < argc; i++)
         read_argument(config, argv[i]);
+    if (!config->bad)
+        config->bad = settings_check_defaults(config, &config->error) < 0;
 }
 
 void config_clear(struct config *config)

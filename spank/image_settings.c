@@ -108,6 +108,18 @@ static int resolve_texts(struct image_settings *image, const struct settings *se
                        &image->timeout, err);
 }
 
+static int resolve_image(struct image_settings *image, const struct settings *settings,
+                         const struct config *config, struct error *err)
+{
+    if (resolve_texts(image, settings, config, err) < 0 ||
+        read_switch(settings, config, OPTION_MOUNT_HOME, &image->mount_home, err) < 0 ||
+        read_switch(settings, config, OPTION_ENTRYPOINT, &image->entrypoint, err) < 0 ||
+        read_switch(settings, config, OPTION_READONLY, &image->readonly, err) < 0 ||
+        read_switch(settings, config, OPTION_REMAP_ROOT, &image->remap_root, err) < 0)
+        return -1;
+    return 0;
+}
+
 int image_settings_resolve(struct image_settings *image, const struct settings *settings,
                            const struct config *config, struct error *err)
 {
@@ -120,14 +132,19 @@ int image_settings_resolve(struct image_settings *image, const struct settings *
         return text ? 0 : check_without_image(settings, err);
     image->used = true;
     if (image_reference_parse(name_of(settings, OPTION_IMAGE, name), text, &image->reference, err) <
-            0 ||
-        resolve_texts(image, settings, config, err) < 0 ||
-        read_switch(settings, config, OPTION_MOUNT_HOME, &image->mount_home, err) < 0 ||
-        read_switch(settings, config, OPTION_ENTRYPOINT, &image->entrypoint, err) < 0 ||
-        read_switch(settings, config, OPTION_READONLY, &image->readonly, err) < 0 ||
-        read_switch(settings, config, OPTION_REMAP_ROOT, &image->remap_root, err) < 0)
+        0)
         return -1;
-    return 0;
+    return resolve_image(image, settings, config, err);
+}
+
+int image_settings_check_defaults(const struct config *config, struct error *err)
+{
+    const struct settings none = {0};
+    struct image_settings image = {0};
+    int rc = resolve_image(&image, &none, config, err);
+
+    image_settings_clear(&image);
+    return rc;
 }
 
 bool image_settings_keeps(const struct image_settings *image, const char *name)

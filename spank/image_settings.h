@@ -27,6 +27,9 @@ struct image_settings {
 int image_settings_resolve(struct image_settings *image, const struct settings *settings,
                            const struct config *config, struct error *err);
 
+/* Check the administrator's defaults, even if no image is requested. Returns 0 or -1. */
+int image_settings_check_defaults(const struct config *config, struct error *err);
+
 /* Is 'name' among the variables that keep the job's value? */
 bool image_settings_keeps(const struct image_settings *image, const char *name);
 

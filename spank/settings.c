@@ -199,13 +199,11 @@ static int resolve_policies(struct settings *settings, const struct config *conf
                                 0, err);
 }
 
-int settings_resolve(struct settings *settings, const struct config *config, struct error *err)
+static int resolve(struct settings *settings, const struct config *config, struct error *err)
 {
     const char *model = settings->given[OPTION_MODEL] ? settings->given[OPTION_MODEL]
                                                       : config->defaults[OPTION_MODEL];
 
-    if (config->bad)
-        return error_set(err, "%s", config->error.text);
     memset(&settings->layout, 0, sizeof(settings->layout));
     if (check_text(settings, err) ||
         resolve_number(settings, config, OPTION_TP, &settings->layout.tp, err) ||
@@ -226,6 +224,22 @@ int settings_resolve(struct settings *settings, const struct config *config, str
             return -1;
     }
     return 0;
+}
+
+int settings_check_defaults(const struct config *config, struct error *err)
+{
+    struct settings none = {0};
+    int rc = resolve(&none, config, err) || image_settings_check_defaults(config, err) ? -1 : 0;
+
+    settings_clear(&none);
+    return rc;
+}
+
+int settings_resolve(struct settings *settings, const struct config *config, struct error *err)
+{
+    if (config->bad)
+        return error_set(err, "%s", config->error.text);
+    return resolve(settings, config, err);
 }
 
 bool settings_shares_gpus(const struct settings *settings)

@@ -149,6 +149,10 @@ bool settings_any(const struct settings *settings);
  * Returns 0 or -1. Strings remain owned by settings and config. */
 int settings_resolve(struct settings *settings, const struct config *config, struct error *err);
 
+/* Check the administrator's defaults alone: also those that a user overrides, or that nothing uses
+ * yet. Returns 0 or -1. */
+int settings_check_defaults(const struct config *config, struct error *err);
+
 /* Does the policy allow more tasks on a node than it has GPUs? */
 bool settings_shares_gpus(const struct settings *settings);
 

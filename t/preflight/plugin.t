@@ -98,5 +98,9 @@ export MEGATRON_NODE_KIND=p9
 try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=7.5B --megatron-tp=8 --megatron-check --wrap true
 like "$out" '^  plan         not made: unknown node kind p9; ' "a wrong kind of nodes is named"
 like "$out" '^  check        the layout divides the tasks: ok' "  and the checks are printed nevertheless"
+try_plan as_user sbatch -H -N2 --ntasks-per-node=8 --overcommit --megatron-model=7.5B --megatron-tp=8 --wrap true
+like "$out" '^megatron: warning: MEGATRON_NODE_KIND=p9: the job is not planned: unknown node kind p9; ' \
+    "a job with a wrong kind of nodes is warned about"
+like "$out" '^Submitted batch job' "  and submitted"
 unset MEGATRON_NODE_KIND
 done_testing
