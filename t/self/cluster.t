@@ -31,6 +31,14 @@ try in_cluster srun -w n2 bash -c 'echo $$; ls -d /proc/[0-9]* | wc -l'
 [ "$(tail -n1 <<<"$out")" -lt 20 ]
 ok "a node sees its own processes only"
 
+# --- Logs
+try "$cluster" log
+is "$rc $(grep -cE '^==> .*/log/(slurmctld|n1|n2|n3) <==$' <<<"$out")" "0 4" "log prints those of all daemons" || diag "$out"
+try "$cluster" log n1
+is "$rc $(grep -c '^==>' <<<"$out")" "0 0" "log n1 prints that one"
+try "$cluster" log n9
+like "$out" '^t/cluster: the cluster has no log n9; use one of munged n1 .* slurmctld' "a wrong name is answered with the right ones"
+
 # --- CPUs: a node passes for a machine with more of them
 masks() { sed -n 's/.*mask \(0x[0-9a-f]*\) set.*/\1/p' <<<"$out" | sort | xargs; }
 try in_cluster srun -N1 -n8 --cpu-bind=verbose true
