@@ -34,6 +34,8 @@ struct placement_request {
      *   0-47       auto, within these CPUs
      *   0-11/12-23 exactly these CPUs, one list per task */
     const char *bind;
+    /* 'bind' is meant for steps of any size: a single list may name CPUs that are not allocated. */
+    int bind_is_default;
     /* NULL is "auto".
      *   auto       the NICs nearest to the task's GPUs (without GPUs: to its cores)
      *   none       no NICs

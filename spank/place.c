@@ -283,6 +283,7 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
     struct placement_request request = {
         .tasks = share->tasks,
         .bind = bind_policy(input),
+        .bind_is_default = !input->settings->given[OPTION_BIND],
         .nics = input->config->off & PART_NICS ? "none" : input->settings->nics,
         .cpus = &cpus,
         .gpus = node->grants.grants,

@@ -132,6 +132,12 @@ int binding_read_bind(struct binding *binding, struct error *err)
     }
     /* A single list restricts the step; within it, GPUs and NUMA nodes decide. */
     binding->bind = BIND_AUTO;
+    if (!binding->request->bind_is_default && cpuset_overlap(sets, &binding->cpus) &&
+        !cpuset_within(sets, &binding->cpus))
+        binding_warn(binding,
+                     "some of the CPUs %.100s are not allocated to this step and are ignored; list "
+                     "only allocated CPUs, or request the whole node (sbatch --exclusive)",
+                     text);
     cpuset_intersect(&binding->cpus, sets);
     free(sets);
     if (cpuset_is_empty(&binding->cpus))

@@ -28,6 +28,9 @@ is "$rc $(grep -c 'megatron: n[12]: some CPUs listed for task [01] are not alloc
     "--megatron-bind with CPUs that the step has not says so" || diag "$out"
 try as_user srun -N1 -n2 --exclusive -c4 --megatron-bind=0-7/0-7 true
 is "$rc $out" "0 " "and nothing if it has them"
+try as_user srun -N1 -n2 --megatron-bind=0-999 true
+is "$rc $(grep -c 'megatron: n[12]: .*some of the CPUs 0-999 are not allocated to this step and are ignored; list only allocated CPUs' <<<"$out")" "0 1" \
+    "--megatron-bind with one list says so, too" || diag "$out"
 for policy in auto none all; do
     try as_user srun -n2 --megatron-nics=$policy true
     is "$rc $out" "0 " "--megatron-nics=$policy"

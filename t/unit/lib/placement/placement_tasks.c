@@ -147,5 +147,15 @@ void test_node_facts(void)
     placement = placement_create(topology, &request, NULL);
     ok(placement && placement->nic_count == 0 && placement->warning_count == 0, "nothing to say");
     placement_destroy(placement);
+    request.bind = "0-999";
+    placement = placement_create(topology, &request, NULL);
+    ok(placement && placement->warning_count == 1 &&
+           strstr(placement->warnings[0], "some of the CPUs 0-999 are not allocated to this step"),
+       "a warning about CPUs that the node does not have");
+    placement_destroy(placement);
+    request.bind_is_default = 1;
+    placement = placement_create(topology, &request, NULL);
+    ok(placement && placement->warning_count == 0, "but not if they are a default for all steps");
+    placement_destroy(placement);
     topology_destroy(topology);
 }
