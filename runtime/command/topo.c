@@ -232,6 +232,23 @@ static struct topology *read_node(const struct topo_options *options, struct err
     return topology;
 }
 
+/* Read --cpus, of which the node must have some. */
+static int read_cpus(const struct topology *topology, const char *text, struct cpuset *cpus,
+                     struct error *err)
+{
+    struct cpuset all;
+    char has[128];
+
+    topology_cpus(topology, &all);
+    if (cpuset_parse("--cpus", text, cpus, err) < 0)
+        return -1;
+    if (cpuset_overlap(cpus, &all))
+        return 0;
+    cpuset_format(&all, has, sizeof(has));
+    return error_set(err, "--cpus=%.100s: the node has none of these CPUs; use some of %s", text,
+                     has);
+}
+
 static int place(const struct topo_options *options, const struct topology *topology,
                  struct error *err)
 {
@@ -244,7 +261,7 @@ static int place(const struct topo_options *options, const struct topology *topo
     struct cpuset cpus;
     int rc;
 
-    if (options->cpus && cpuset_parse("--cpus", options->cpus, &cpus, err) < 0)
+    if (options->cpus && read_cpus(topology, options->cpus, &cpus, err) < 0)
         return COMMAND_USAGE;
     if (!options->cpus && !options->topology && cpuset_of_thread(&cpus, err) < 0)
         return -1;

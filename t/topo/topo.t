@@ -80,6 +80,7 @@ refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scrat
 refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
 refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
 refused "CPUs that are not a list" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
+refused "CPUs that are not there" "--cpus=500: the node has none of these CPUs; use some of 0-191" --topology "$p5" --cpus 500
 refused "an unknown policy" "use auto, none, gpu" --topology "$p5" --bind sockets
 refused "an unknown option" "did you mean --topology" --topolgy "$p5"
 refused "a word too many" "--topology" "$p5"
