@@ -101,6 +101,21 @@ static void set_layout(struct exporter *exporter, const struct settings *setting
         set_contract_choice(exporter, CONTRACT_MODEL, settings->model->name);
 }
 
+/* The same, but an empty value is as good as none. */
+static void set_address(struct exporter *exporter, enum contract_variable variable,
+                        const char *name, const char *value)
+{
+    const char *const names[] = {contract_name(variable), name};
+    char text[8];
+
+    for (size_t i = 0; i < 2; i++)
+        if (spank_getenv(exporter->spank, names[i], text, sizeof(text)) == ESPANK_SUCCESS &&
+            text[0] == '\0')
+            spank_unsetenv(exporter->spank, names[i]);
+    set_contract_choice(exporter, variable, value);
+    set_other(exporter, name, value);
+}
+
 static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
                            const struct share *share)
 {
@@ -108,14 +123,11 @@ static void set_rendezvous(struct exporter *exporter, const struct facts *facts,
 
     if (facts->handoff.secret[0])
         set_fact(exporter, CONTRACT_SECRET, facts->handoff.secret);
-    if (share->master[0]) {
-        set_contract_choice(exporter, CONTRACT_MASTER_ADDR, share->master);
-        set_other(exporter, "MASTER_ADDR", share->master);
-    }
+    if (share->master[0])
+        set_address(exporter, CONTRACT_MASTER_ADDR, "MASTER_ADDR", share->master);
     if (share->port > 0) {
         snprintf(text, sizeof(text), "%" PRId64, share->port);
-        set_contract_choice(exporter, CONTRACT_MASTER_PORT, text);
-        set_other(exporter, "MASTER_PORT", text);
+        set_address(exporter, CONTRACT_MASTER_PORT, "MASTER_PORT", text);
     }
 }
 

@@ -116,20 +116,26 @@ static int find_port(spank_t spank, const struct facts *facts, const struct conf
         .low = config->ports.low,
         .high = config->ports.high,
     };
+    const char *given;
     char text[256];
     bool here = false;
 
-    if (parse_int64("MASTER_PORT", facts_variable(spank, "MASTER_PORT", text, sizeof(text)), 1,
-                    65535, &share->port, NULL) == 0)
+    for (uint32_t i = 0; i < share->tasks; i++)
+        here |= share->task[i].found.rank == 0;
+    given = facts_variable(spank, "MASTER_PORT", text, sizeof(text));
+    if (given[0] && parse_int64("MASTER_PORT", given, 1, 65535, &share->port, NULL) == 0)
         return 0;
+    if (given[0] && here) /* one node's line is enough */
+        return error_set(err,
+                         "MASTER_PORT=%.60s is not a port; set it to a number from 1 to 65535, or "
+                         "unset it",
+                         given);
     /* Each component of a het job has its own reserved ports. */
     if (!facts->het)
         share->port =
             rendezvous_reserved(facts_variable(spank, "SLURM_STEP_RESV_PORTS", text, sizeof(text)));
     if (share->port == 0)
         share->port = facts->handoff.port > 0 ? facts->handoff.port : rendezvous_port(&step, 0);
-    for (uint32_t i = 0; i < share->tasks; i++)
-        here |= share->task[i].found.rank == 0;
     if (here && !port_is_free(share->port))
         return error_set(err,
                          "the rendezvous port %" PRId64

@@ -82,6 +82,15 @@ like "$out" "^(19|20)[0-9]{3} (19|20)[0-9]{3}" "reserved ports are taken"
 is "$(cut -d' ' -f1 <<<"$out")" "$(sed 's/.* \([0-9]*\).*/\1/' <<<"$out")" "the first of them"
 try as_user env MASTER_ADDR=here MASTER_PORT=77 srun -n1 --megatron-tp=1 bash -c 'echo $MEGATRON_MASTER_ADDR:$MEGATRON_MASTER_PORT'
 is "$out" "here:77" "the user's address and port are taken over"
+try as_user env MASTER_ADDR= MASTER_PORT= MEGATRON_MASTER_PORT= srun -n1 --megatron-tp=1 \
+    bash -c 'echo $MASTER_ADDR:$MASTER_PORT $MEGATRON_MASTER_ADDR:$MEGATRON_MASTER_PORT'
+like "$out" '^127\.0\.0\.1:([0-9]{4,5}) 127\.0\.0\.1:\1$' "empty ones are as good as none"
+for port in abc 99999 0; do
+    try as_user env MASTER_PORT=$port srun -N2 -n2 --megatron-tp=1 sleep 30
+    [ "$rc" -ne 0 ] && [ "$(grep -c 'megatron:' <<<"$out")" = 1 ]
+    ok "MASTER_PORT=$port: the step fails with one line" || diag "rc $rc: $out"
+    like "$out" "megatron: MASTER_PORT=$port is not a port; set it to a number from 1 to 65535, or unset it" "  that says why"
+done
 listen='use Socket; for (@ARGV) { socket(my $s, PF_INET, SOCK_STREAM, 0); setsockopt($s, SOL_SOCKET, SO_REUSEADDR, 1);
     bind($s, sockaddr_in($_, INADDR_ANY)) or die "$_: $!"; listen($s, 5); push @s, $s; } print "x\n"; close STDOUT; sleep 60'
 coproc LISTEN { exec perl -e "$listen" $(seq $ports $((ports + 15))); }
