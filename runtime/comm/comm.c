@@ -55,14 +55,22 @@ struct comm_options comm_options_of(const struct world *world, struct device *de
 /* Over MPI the launcher tells the ranks where rank 0 is; other backends need its address. */
 static int check_address(const char *name, const struct comm_options *options, struct error *err)
 {
+    const char *pmix =
+        strcmp(name, "tcp") == 0 ? "; or start CPU ranks with `srun --mpi=pmix`" : "";
+
     if (strcmp(name, "mpi") == 0 || options->port > 0)
         return 0;
-    return error_set(err,
-                     "cannot determine which node runs rank 0 of %d; start the ranks with srun and "
-                     "the plugin or with megatron launch, or set MASTER_ADDR and MASTER_PORT for "
-                     "all of them (mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500)%s",
-                     options->size,
-                     strcmp(name, "tcp") == 0 ? "; or start CPU ranks with `srun --mpi=pmix`" : "");
+    if (world_is_plain_srun())
+        return error_set_code(err, ERROR_USAGE,
+                              "cannot determine which node runs rank 0 of %d; add a --megatron "
+                              "option to srun, such as --megatron-tp=1%s",
+                              options->size, pmix);
+    return error_set_code(err, ERROR_USAGE,
+                          "cannot determine which node runs rank 0 of %d; start the ranks with "
+                          "srun and the plugin or with megatron launch, or set MASTER_ADDR and "
+                          "MASTER_PORT for all of them (mpirun -x MASTER_ADDR=HOST -x "
+                          "MASTER_PORT=29500)%s",
+                          options->size, pmix);
 }
 
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err)

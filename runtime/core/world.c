@@ -63,6 +63,13 @@ int world_is_rank(void)
     return find_source() != NULL;
 }
 
+int world_is_plain_srun(void)
+{
+    const struct source *source = find_source();
+
+    return source && strcmp(source->name, "SLURM") == 0;
+}
+
 /* Parse the number of tasks on each node of a step: "4(x2),3". Unreadable text is ignored. */
 static void read_tasks_per_node(struct world *world)
 {

@@ -32,6 +32,9 @@ int world_read(struct world *world, struct error *err);
 /* Has a launcher started this process as a rank? */
 int world_is_rank(void);
 
+/* Is this a task of srun without the plugin? */
+int world_is_plain_srun(void);
+
 /* Did the step ask for the plugin, and the plugin did not run on this node? Returns 0, or -1 if
  * so. */
 int world_check_plugin(struct error *err);

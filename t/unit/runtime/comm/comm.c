@@ -3,6 +3,8 @@
 #include "comm.h"
 #include "tap.h"
 
+#include <stdlib.h>
+
 static void test_refused(void)
 {
     static const struct {
@@ -23,6 +25,22 @@ static void test_refused(void)
     }
 }
 
+/* A task of srun without the plugin, which the user can ask for. */
+static void test_plain_srun(void)
+{
+    struct error err = {.text = ""};
+
+    setenv("SLURM_STEP_ID", "0", 1);
+    setenv("SLURM_STEP_NODELIST", "n1", 1);
+    setenv("SLURM_PROCID", "0", 1);
+    ok(!comm_open("tcp", &(struct comm_options){.size = 2}, &err) && err.code == ERROR_USAGE,
+       "ranks of srun without the plugin are rejected: the user must change the command");
+    is(err.text,
+       "cannot determine which node runs rank 0 of 2; add a --megatron option to srun, such as "
+       "--megatron-tp=1; or start CPU ranks with `srun --mpi=pmix`",
+       "with what to add");
+}
+
 int main(void)
 {
     struct error err;
@@ -31,5 +49,6 @@ int main(void)
     ok(comm != NULL, "one rank needs no address");
     comm_close(comm);
     test_refused();
+    test_plain_srun();
     return done_testing();
 }
