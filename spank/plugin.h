@@ -37,10 +37,10 @@ struct plugin {
      * plugin. The next callback that may fail reports it. */
     bool failed;
     struct error failure;
-    bool within; /* srun: the job existed before it and continues after it */
+    bool within;         /* srun: the job existed before it and continues after it */
     unsigned components; /* clients: of the (het) job, whose options have been read */
-    bool misplaced; /* sbatch: a later component has an option; 'failure' says which */
-    bool used;   /* remote: this is an srun step that requested the plugin */
+    bool misplaced;      /* sbatch: a later component has an option; 'failure' says which */
+    bool used;           /* remote: this is an srun step that requested the plugin */
     struct share *share;
     uint32_t tasks;  /* that share it */
     int lifetime[2]; /* pipe that keeps the container alive; the write end stays here */

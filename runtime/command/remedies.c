@@ -113,4 +113,5 @@ const char *const command_remedies[REMEDY_COUNT] = {
                               "srun --exclude, or use srun --megatron-off",
     [REMEDY_PLUGIN_OF_SRUN] = "install the plugin for this Slurm there, or submit the job without "
                               "its options",
+    [REMEDY_USE_PLUGIN] = "add a --megatron option to srun, such as --megatron-tp=1",
 };

@@ -112,6 +112,7 @@ enum remedy {
     /* Slurm */
     REMEDY_PLUGIN_ON_NODE, /* install the plugin on a node, or do without one of them */
     REMEDY_PLUGIN_OF_SRUN, /* install it where srun runs, or do without it */
+    REMEDY_USE_PLUGIN,     /* ask srun for the plugin */
     REMEDY_COUNT
 };
 

@@ -41,8 +41,8 @@ named() {
 }
 known=$(for command in $("$megatron" --help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p'); do help "$command"; done | named)
 plugin=$(sed -n 's/^ *\[OPTION_[A-Z_]*\] = {"\([a-z-]*\)".*/--megatron-\1/p' spank/settings.c)
-# --mem is Slurm's.
-is "$(named runtime/command/remedies.c | grep -vxF -f <(printf '%s\n' "$known" "$plugin" --mem))" "" \
+# --mem is Slurm's; --megatron stands for all of the plugin's.
+is "$(named runtime/command/remedies.c | grep -vxF -f <(printf '%s\n' "$known" "$plugin" --mem --megatron))" "" \
     "every option in the table of remedies exists"
 
 # --- Every remedy has words, and is used.

@@ -36,9 +36,10 @@ static void test_plain_srun(void)
     ok(!comm_open("tcp", &(struct comm_options){.size = 2}, &err) && err.code == ERROR_USAGE,
        "ranks of srun without the plugin are rejected: the user must change the command");
     is(err.text,
-       "cannot determine which node runs rank 0 of 2; add a --megatron option to srun, such as "
-       "--megatron-tp=1; or start CPU ranks with `srun --mpi=pmix`",
-       "with what to add");
+       "cannot determine which node runs rank 0 of 2; see the manual; or start CPU ranks with "
+       "`srun "
+       "--mpi=pmix`",
+       "with a remedy, whose words the commands have");
 }
 
 int main(void)
