@@ -8,6 +8,7 @@
 #include "step_guard.h"
 #include "log.h"
 #include "remedy.h"
+#include "work_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -414,7 +415,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
     const char *existing = NULL;
     int resumed = 0;
 
-    if (make_plan(engine, identity, err) < 0)
+    if (work_files_check(engine->work.root, err) < 0 || make_plan(engine, identity, err) < 0)
         return -1;
     for (size_t i = 0; config->outputs[i]; i++) {
         if (check_directory(config->outputs[i], err) < 0)

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,30 +71,6 @@ int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, str
     if (file_read(path, limit, bytes, err) == 0)
         return 0;
     return errno == ENOENT ? 1 : -1;
-}
-
-static void remove_level(const char *path, int deeper)
-{
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-    char child[DISK_PATH];
-
-    while (directory && (entry = readdir(directory))) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (disk_path(child, NULL, "%s/%s", path, entry->d_name) < 0)
-            continue;
-        if (unlink(child) < 0 && (errno == EISDIR || errno == EPERM) && deeper)
-            remove_level(child, 0);
-    }
-    if (directory)
-        closedir(directory);
-    rmdir(path);
-}
-
-void disk_remove_tree(const char *path)
-{
-    remove_level(path, 1);
 }
 
 int disk_exists(const char *path)

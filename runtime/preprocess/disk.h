@@ -28,10 +28,6 @@ int disk_pread(int fd, void *data, size_t size, int64_t offset, const char *path
  * caller clears 'bytes'. */
 int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
 
-/* Remove a directory with the files in it and in the directories directly below it. Files
- * that are already gone are not an error. */
-void disk_remove_tree(const char *path);
-
 /* Does it exist? Is it certainly gone, rather than just unreachable? */
 int disk_exists(const char *path);
 int disk_is_gone(const char *path);

@@ -393,6 +393,18 @@ int input_plan_read(struct input_plan *plan, const char *path, struct error *err
     return rc;
 }
 
+int input_plan_is(const char *path)
+{
+    uint64_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int same =
+        fd >= 0 && disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 && magic == PLAN_MAGIC;
+
+    if (fd >= 0)
+        close(fd);
+    return same;
+}
+
 struct large {
     int64_t bytes;
     size_t chunk;

@@ -45,6 +45,8 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
 int input_plan_write(const struct input_plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
 int input_plan_read(struct input_plan *plan, const char *path, struct error *err);
+/* Is the file at 'path' a plan, complete or not? */
+int input_plan_is(const char *path);
 
 /* The chunks that consist of one file which could not be cut and are much larger than the others,
  * largest first: started first, they do not delay the end. The caller frees '*list'. Returns their

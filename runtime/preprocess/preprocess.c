@@ -8,6 +8,7 @@
 #include "step_guard.h"
 #include "remedy.h"
 #include "run.h"
+#include "work_files.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -71,7 +72,8 @@ static int begin(struct run *run, struct error *err)
     struct input_plan before;
     int exists, resumed = 0;
 
-    if (input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
+    if (work_files_check(run->work.root, err) < 0 ||
+        input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
         return -1;
     if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
         return error_set_code(err, ERROR_USAGE,

@@ -3,6 +3,7 @@
 #include "work.h"
 #include "clock.h"
 #include "bytes.h"
+#include "work_files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,7 +55,7 @@ int work_init(struct work *work, const char *prefix, const struct world *world, 
     if (disk_path(work->prefix, err, "%s", prefix) < 0 ||
         disk_path(work->root, err, "%s.work", prefix) < 0)
         return -1;
-    return 0;
+    return work_files_check_root(work->root, err);
 }
 
 int work_use(struct work *work, uint64_t identity, struct error *err)
@@ -68,32 +69,42 @@ static int root_path(const struct work *work, char *path, const char *what, stru
     return disk_path(path, err, "%.4000s/%s-%s", work->root, what, work->launch);
 }
 
-/* Remove what other plans and launches have left. A directory is renamed first: a rank that still
- * works in it notices at its next step. */
+/* Remove a directory of a plan. It is renamed first: a rank that still works in it notices at its
+ * next step. */
+static void remove_plan(const struct work *work, const char *path, const char *name)
+{
+    char trash[DISK_PATH];
+
+    if (disk_path(trash, NULL, "%.2000s/.removed-%s-%s", work->root, name, work->launch) == 0 &&
+        rename(path, trash) == 0)
+        work_files_remove_plan(trash);
+}
+
+/* Remove an entry of the work directory, if a run has made it. */
+static void remove_entry(const struct work *work, const char *name)
+{
+    char path[DISK_PATH];
+
+    if (disk_path(path, NULL, "%.2000s/%s", work->root, name) < 0)
+        return;
+    if (work_files_is_file(name))
+        unlink(path);
+    else if (work_files_is_removed(name))
+        work_files_remove_plan(path);
+    else if (work_files_is_plan(name))
+        remove_plan(work, path, name);
+}
+
+/* Remove what other plans and launches have left. */
 static void remove_strangers(struct work *work)
 {
     DIR *directory = opendir(work->root);
     struct dirent *entry;
-    char path[DISK_PATH], trash[DISK_PATH];
     const char *own = strrchr(work->base, '/') + 1;
 
-    while (directory && (entry = readdir(directory))) {
-        const char *name = entry->d_name;
-
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 ||
-            strcmp(name, "plan") == 0 || disk_path(path, NULL, "%.2000s/%s", work->root, name) < 0)
-            continue;
-        if (unlink(path) == 0)
-            continue;
-        if (strncmp(name, ".removed-", 9) == 0) {
-            disk_remove_tree(path);
-            continue;
-        }
-        if (disk_path(trash, NULL, "%.2000s/.removed-%s-%s", work->root, name, work->launch) < 0)
-            continue;
-        if (rename(path, trash) == 0)
-            disk_remove_tree(trash);
-    }
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, own) != 0 && strcmp(entry->d_name, "plan") != 0)
+            remove_entry(work, entry->d_name);
     if (directory)
         closedir(directory);
 }
@@ -372,13 +383,14 @@ int work_was_removed(struct work *work)
 /* Does it belong to this launch; is it a launch's end message, or a rank's answer to one? */
 static int is_of_launch(const struct work *work, const char *name)
 {
-    return strstr(name, work->launch) != NULL;
+    return strstr(name, work->launch) != NULL && work_files_is_file(name);
 }
 
 static int is_word(const struct work *work, const char *name)
 {
     (void)work;
-    return strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0;
+    return (strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0) &&
+           work_files_is_file(name);
 }
 
 /* The completion mark is removed last: after a kill in here, the next launch only has to clean up.
@@ -396,11 +408,9 @@ void work_remove(struct work *work)
         rename(work->base, path);
     directory = opendir(work->root);
     while (directory && (entry = readdir(directory)))
-        if (strcmp(entry->d_name, "finished") != 0 && strcmp(entry->d_name, ".") != 0 &&
-            strcmp(entry->d_name, "..") != 0 &&
-            !(late && is_word(work, entry->d_name) && is_of_launch(work, entry->d_name)) &&
-            disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0 && unlink(path) < 0)
-            disk_remove_tree(path);
+        if (strcmp(entry->d_name, "finished") != 0 &&
+            !(late && is_word(work, entry->d_name) && is_of_launch(work, entry->d_name)))
+            remove_entry(work, entry->d_name);
     if (directory)
         closedir(directory);
     if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)

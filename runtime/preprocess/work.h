@@ -42,6 +42,7 @@ struct work {
     int owned; /* the directory belongs to this launch */
 };
 
+/* Fails if PREFIX.work cannot be a work directory: it is a file or a symbolic link. */
 int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
               struct error *err);
 
@@ -49,7 +50,8 @@ int work_init(struct work *work, const char *prefix, const struct world *world, 
 int work_use(struct work *work, uint64_t identity, struct error *err);
 
 /* Rank 0: make 'plan' the current one. Keeps what an earlier launch with the same plan has done and
- * removes everything else. '*resumed' tells whether there was one. */
+ * removes everything else that a run has written; work_files_check comes first. '*resumed' tells
+ * whether there was one. */
 int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed,
                   struct error *err);
 

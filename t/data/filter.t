@@ -24,6 +24,12 @@ ok "nothing is left of the work" [ ! -e out.jsonl.work ]
 
 run filter --input in.jsonl --output out.jsonl
 is "$rc $out" "2 megatron data: filter: out.jsonl exists; use --overwrite to replace it" "existing output is refused"
+mkdir out.jsonl.work && echo precious >out.jsonl.work/notes.txt
+run filter --input in.jsonl --output out.jsonl --overwrite
+is "$rc $out" "2 megatron data: filter: out.jsonl.work is needed for intermediate results, but contains notes.txt, which no run has written; move it away, or choose another --output-prefix or --output" \
+    "a directory of the user's"
+is "$(cat out.jsonl.work/notes.txt)" precious "  is not touched"
+rm -r out.jsonl.work
 run filter --input in.jsonl --output out.jsonl --overwrite --rules none
 is "$rc $(ids out.jsonl | xargs)" "0 1 3 4" "without rules only empty texts go" || diag "$out"
 

@@ -309,8 +309,71 @@ for threads in 1 4; do
     like "$out" 'long\.jsonl\.gz is truncated' "which is reported"
 done
 
-# --- Two runs with one prefix: the second takes over, and the first reports it
+# --- A directory of the user's at the place of the work directory is refused and stays as it is
+make_corpus 5 20 mine
+id=0123456789abcdef
+while IFS='|' read -r make named; do
+    rm -rf u_* u.work elsewhere
+    mkdir elsewhere && echo precious >elsewhere/notes.txt
+    eval "$make"
+    before=$(find u.work elsewhere -printf '%p %s %l\n' | sort)
+    for words in "" --overwrite; do
+        [ -z "$words" ] || touch u_text_document.bin
+        # shellcheck disable=SC2086
+        try "${pre[@]}" --input mine.jsonl --output-prefix u $words
+        is "$rc $out" "2 megatron preprocess: u.work is needed for intermediate results, but $named; move it away, or choose another --output-prefix or --output" \
+            "a work directory of the user's: $make $words"
+    done
+    ranks 2 --input mine.jsonl --output-prefix u --overwrite
+    is "${ranked%% *} $(cat rank?.log | grep -c 'u.work is needed')" "2 2" "  also by two ranks"
+    is "$(find u.work elsewhere -printf '%p %s %l\n' | sort)" "$before" "  nothing in it has changed"
+done <<EOF
+mkdir u.work; echo precious >u.work/notes.txt|contains notes.txt, which no run has written
+mkdir -p u.work/figures; echo precious >u.work/figures/1.txt|contains figures, which no run has written
+mkdir u.work; echo "Buy bread" >u.work/plan|contains plan, which no run has written
+mkdir u.work; echo me >u.work/owner|contains owner, which no run has written
+mkdir u.work; echo precious >u.work/end-of-story.txt|contains end-of-story.txt, which no run has written
+mkdir u.work; ln -s ../elsewhere u.work/$id|contains $id, which no run has written
+mkdir -p u.work/$id; echo precious >u.work/$id/novel.txt|contains $id/novel.txt, which no run has written
+mkdir -p u.work/$id/write; echo precious >u.work/$id/write/novel.txt|contains $id/write/novel.txt, which no run has written
+ln -s elsewhere u.work|is a symbolic link
+ln -s nowhere u.work|is a symbolic link
+echo precious >u.work|is not a directory
+EOF
+# What killed runs may leave is no reason to refuse, even if it cannot be continued.
+while read -r make; do
+    rm -rf u_* u.work
+    eval "$make"
+    try "${pre[@]}" --input mine.jsonl --output-prefix u
+    is "$rc" 0 "left by a run: $make"
+    ok "  with the right output" same mine u
+    ok "  which is removed at the end" whole u
+done <<EOF
+mkdir u.work
+mkdir u.work; touch u.work/plan
+mkdir u.work; touch u.work/plan.node-1.example.org.4711.tmp
+mkdir u.work; printf $id >u.work/owner; printf $id >u.work/go-$id
+mkdir u.work; printf 12345678 >u.work/finished
+mkdir u.work; echo >u.work/end-$id; touch u.work/ack-$id-12
+mkdir -p u.work/$id
+mkdir -p u.work/.removed-$id-$id; touch u.work/.removed-$id-$id/part-0-1-2
+mkdir -p u.work/$id/write; touch u.work/$id/out-kept u.work/$id/write/kept-3 u.work/$id/write/result-3.node.7.tmp
+EOF
+# Files that appear while the run works are not deleted, either.
 mkfifo hold
+"${pre[@]}" --input - --output-prefix u --overwrite <hold >u.log 2>&1 &
+first=$!
+exec 9>hold
+cat mine.jsonl >&9
+wait_until 120 test -e u.work/owner
+echo precious >u.work/notes.txt
+echo precious >"$(ls -d u.work/????????????????)/novel.txt"
+exec 9>&-
+wait $first
+is "$? $(find u.work -type f | sed 's|.*/||' | sort | xargs)" "0 notes.txt novel.txt" "files that appear during the run are kept" || diag "$(cat u.log)"
+ok "  and the output is right" same mine u
+
+# --- Two runs with one prefix: the second takes over, and the first reports it
 "${pre[@]}" --input - --output-prefix two <hold >first.log 2>&1 &
 first=$!
 exec 9>hold
