@@ -287,6 +287,45 @@ int file_make_directories(const char *path, mode_t mode)
     return 0;
 }
 
+/* The length of 'path' without its last component; 0: it has no other. */
+static size_t parent_length(const char *path, size_t length)
+{
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    return length;
+}
+
+size_t file_existing_length(const char *path)
+{
+    char start[PATH_MAX];
+    size_t length = strlen(path);
+
+    if (length >= sizeof(start))
+        return length;
+    memcpy(start, path, length + 1);
+    while (length > 0 && access(start, F_OK) < 0) {
+        length = parent_length(start, length);
+        start[length] = '\0';
+    }
+    return length;
+}
+
+void file_remove_created(const char *path, size_t existing)
+{
+    char start[PATH_MAX];
+    size_t length = strlen(path);
+
+    if (length >= sizeof(start))
+        return;
+    memcpy(start, path, length + 1);
+    while (length > existing && rmdir(start) == 0) {
+        length = parent_length(start, length);
+        start[length] = '\0';
+    }
+}
+
 int64_t file_free_space(const char *path)
 {
     struct statvfs disk;

@@ -77,6 +77,12 @@ int file_write_whole(const char *path, const void *data, size_t size, unsigned f
  * -1 with errno set. */
 int file_make_directories(const char *path, mode_t mode);
 
+/* To undo it after a failure: ask before how much of 'path' exists (the length of its longest
+ * existing ancestor, or its own), and afterwards remove the directories that were created, as far
+ * as they are empty. */
+size_t file_existing_length(const char *path);
+void file_remove_created(const char *path, size_t existing);
+
 /* Bytes free for this user in the file system of 'path', or -1 with errno set. */
 int64_t file_free_space(const char *path);
 

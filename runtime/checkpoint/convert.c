@@ -103,8 +103,8 @@ static int import_all(const struct source *source, struct checkpoint_index *inde
     return rc;
 }
 
-static int import_to(const char *directory, const struct source *source,
-                     struct checkpoint_index *index, struct error *err)
+static int import_into(const char *directory, const struct source *source,
+                       struct checkpoint_index *index, struct error *err)
 {
     char temporary[PATH_MAX];
     int64_t newest = -1;
@@ -127,6 +127,18 @@ static int import_to(const char *directory, const struct source *source,
         rc = directory_commit(directory, temporary, 0, NULL, err);
     if (rc < 0)
         directory_remove(temporary, NULL, &ignored);
+    return rc;
+}
+
+/* A failure leaves no empty directory. */
+static int import_to(const char *directory, const struct source *source,
+                     struct checkpoint_index *index, struct error *err)
+{
+    size_t existing = file_existing_length(directory);
+    int rc = import_into(directory, source, index, err);
+
+    if (rc < 0)
+        file_remove_created(directory, existing);
     return rc;
 }
 
@@ -281,6 +293,7 @@ static int export_all(const struct hf_files *files, const char *from,
 static int export_to(const char *to, const char *from, const struct checkpoint_index *index,
                      struct hf_files *files, struct error *err)
 {
+    size_t existing = file_existing_length(to);
     struct error ignored;
     int rc = directory_prepare(to, err);
 
@@ -292,8 +305,10 @@ static int export_to(const char *to, const char *from, const struct checkpoint_i
         rc = -1;
     if (rc == 0)
         rc = hf_files_commit(files, to, &index->model, err);
-    if (rc < 0)
+    if (rc < 0) {
         hf_files_abandon(files, to);
+        file_remove_created(to, existing);
+    }
     return rc;
 }
 
@@ -334,9 +349,9 @@ static int commit_release(const char *to, const char *temporary, struct error *e
     return directory_write(to, LATEST, "release\n", strlen("release\n"), err);
 }
 
-static int export_megatron_to(const char *to, const char *from,
-                              const struct checkpoint_index *index,
-                              const struct megatron_target *target, struct error *err)
+static int export_megatron_into(const char *to, const char *from,
+                                const struct checkpoint_index *index,
+                                const struct megatron_target *target, struct error *err)
 {
     char temporary[PATH_MAX];
     int64_t iteration = index->progress.iteration, newest;
@@ -358,6 +373,19 @@ static int export_megatron_to(const char *to, const char *from,
                            : commit_release(to, temporary, err);
     if (rc < 0)
         directory_remove(temporary, NULL, &ignored);
+    return rc;
+}
+
+/* A failure leaves no empty directory. */
+static int export_megatron_to(const char *to, const char *from,
+                              const struct checkpoint_index *index,
+                              const struct megatron_target *target, struct error *err)
+{
+    size_t existing = file_existing_length(to);
+    int rc = export_megatron_into(to, from, index, target, err);
+
+    if (rc < 0)
+        file_remove_created(to, existing);
     return rc;
 }
 

@@ -37,6 +37,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_PLAIN_TEXT] = "for plain text use --input-format lines, blank-lines, titles or files",
     [REMEDY_STANDARD_INPUT] = "use --input - for a pipe",
     [REMEDY_KEYS] = "name the key of the text with --json-keys",
+    [REMEDY_KEY] = "name the key of the text with --key",
     [REMEDY_OUTPUT] = "choose another --output-prefix or --output",
     [REMEDY_OVERWRITE] = "use --overwrite to replace it",
     [REMEDY_NO_END_OF_DOCUMENT] = "drop --append-eod",

@@ -43,6 +43,7 @@ enum remedy {
     REMEDY_PLAIN_TEXT,         /* read the input as plain text */
     REMEDY_STANDARD_INPUT,     /* read a pipe from standard input */
     REMEDY_KEYS,               /* choose the JSON keys with the text */
+    REMEDY_KEY,                /* choose the JSON key with the text */
     REMEDY_OUTPUT,             /* write to another place */
     REMEDY_OVERWRITE,          /* replace existing files */
     REMEDY_NO_END_OF_DOCUMENT, /* do not append an end-of-document token */

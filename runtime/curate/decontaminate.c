@@ -391,7 +391,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
             sums[k] += outcomes[k];
         bytes_clear(&bytes);
     }
-    if (kept_publish(engine, err) < 0)
+    if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
     printf("Done: %s\n", run->config->base.output);

@@ -252,7 +252,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
         all.documents += kept.documents;
         all.text_bytes += kept.text_bytes;
     }
-    if (kept_publish(engine, err) < 0)
+    if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
     printf("Done: %s\n", config->base.output);

@@ -84,6 +84,25 @@ static void describe(const struct curate *engine, const struct tally_fault *faul
         snprintf(text, size, "%.600s: line %" PRId64 ": %s", path, line, what);
 }
 
+int documents_check(const struct curate *engine, const struct tally *tally, struct error *err)
+{
+    const struct tally_fault *first = &tally->listed[0];
+    char text[1000];
+
+    if (tally->documents > 0 || tally->listed_count == 0 ||
+        first->segment >= engine->plan.segment_count)
+        return 0;
+    describe(engine, first, text, sizeof(text));
+    error_set_code(err, ERROR_USAGE, "none of %" PRId64 " lines is a document; the first is %s",
+                   tally_faults(tally), text);
+    if (first->fault == FAULT_KEY || first->fault == FAULT_TYPE)
+        return error_remedy(err, REMEDY_KEY);
+    if (first->fault == FAULT_LENGTH)
+        return error_remedy(err, REMEDY_LINE_BYTES);
+    return error_append(err, "; every line must be a JSON object such as {\"%.100s\": \"...\"}",
+                        engine->config->key);
+}
+
 void documents_warn(const struct curate *engine, const struct tally *tally)
 {
     char text[1024];

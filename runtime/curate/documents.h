@@ -51,6 +51,10 @@ int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
                    int (*each)(void *context, const struct document *document, struct error *err),
                    void *context, struct error *err);
 
+/* Is no line of the input a document, because all are broken? Then the format or the key is wrong.
+ * Returns 0, or -1 with ERROR_USAGE that names the first line. */
+int documents_check(const struct curate *engine, const struct tally *tally, struct error *err);
+
 /* Warn of the broken lines that 'tally', of all chunks, lists: file, line, what is wrong. */
 void documents_warn(const struct curate *engine, const struct tally *tally);
 

@@ -190,7 +190,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
         }
         bytes_clear(&bytes);
     }
-    if (kept_publish(engine, err) < 0)
+    if (documents_check(engine, &tally, err) < 0 || kept_publish(engine, err) < 0)
         return -1;
     documents_warn(engine, &tally);
     printf("Done: %s\n", filter->config->base.output);

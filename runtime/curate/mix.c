@@ -406,7 +406,8 @@ static int body(struct curate *engine, void *context, struct error *err)
 
     if (rc == 0)
         rc = curate_phase(engine, &count, err);
-    if (rc == 0 && (add_counts(&mix, err) < 0 || set_targets(&mix, err) < 0))
+    if (rc == 0 && (add_counts(&mix, err) < 0 || documents_check(engine, &mix.tally, err) < 0 ||
+                    set_targets(&mix, err) < 0))
         rc = -1;
     if (rc == 0) {
         set_buckets(&mix);

@@ -197,7 +197,8 @@ static int finish(struct curate *engine, void *context, struct error *err)
 {
     struct stats_run *run = context;
 
-    if (stats_write_json(&run->stats, run->json, err) < 0 ||
+    if (documents_check(engine, &run->stats.tally, err) < 0 ||
+        stats_write_json(&run->stats, run->json, err) < 0 ||
         stats_write_html(&run->stats, engine->config->inputs[0], run->html, err) < 0)
         return -1;
     documents_warn(engine, &run->stats.tally);

@@ -148,6 +148,23 @@ static int merge_job(void *context, struct curate_job *job, struct bytes *result
     return rc < 0 ? -1 : result->failed ? error_set(err, "out of memory") : 0;
 }
 
+/* What was read, in all chunks. */
+static int sum_tally(struct curate *engine, struct tally *sum, struct error *err)
+{
+    memset(sum, 0, sizeof(*sum));
+    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
+        struct bytes bytes;
+        struct tally tally;
+
+        if (curate_result(engine, "count", i, &bytes, err) < 0)
+            return -1;
+        tally_take(&tally, &bytes);
+        tally_add(sum, &tally);
+        bytes_clear(&bytes);
+    }
+    return 0;
+}
+
 /* --- Learn ------------------------------------------------------------------------------------ */
 
 /* The fewest times a word must occur so that at most config->max_words are left. */
@@ -176,6 +193,18 @@ static int find_least(const struct learning *learning, int64_t *least, int64_t *
     return 0;
 }
 
+/* A lexicon without words: because no line is a document, or the texts are empty. */
+static int no_words(const struct learning *learning, struct error *err)
+{
+    struct tally sum;
+
+    if (sum_tally(learning->engine, &sum, err) < 0 ||
+        documents_check(learning->engine, &sum, err) < 0)
+        return -1;
+    return error_set_code(err, ERROR_USAGE,
+                          "the input has no words; check that its files contain text");
+}
+
 static int load_lexicon(const struct learning *learning, struct lexicon *lexicon, struct error *err)
 {
     int64_t least, all;
@@ -196,8 +225,7 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
         bytes_clear(&bytes);
     }
     if (rc == 0 && lexicon->count == 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "the input has no words; check that its files contain text");
+        return no_words(learning, err);
     lexicon_sort(lexicon);
     if (rc == 0 && (int64_t)lexicon->count < all)
         log_note("learning from %zu of %" PRId64
@@ -298,22 +326,12 @@ static int learn_job(void *context, struct curate_job *job, struct bytes *result
 static int finish(struct curate *engine, void *context, struct error *err)
 {
     struct learning *learning = context;
-    struct tally sum = {0};
+    struct tally sum;
     struct bytes learned;
     int64_t tokens = 0;
     int rc;
 
-    for (size_t i = 0; i < engine->plan.chunk_count; i++) {
-        struct bytes bytes;
-        struct tally tally;
-
-        if (curate_result(engine, "count", i, &bytes, err) < 0)
-            return -1;
-        tally_take(&tally, &bytes);
-        tally_add(&sum, &tally);
-        bytes_clear(&bytes);
-    }
-    if (curate_result(engine, "learn", 0, &learned, err) < 0)
+    if (sum_tally(engine, &sum, err) < 0 || curate_result(engine, "learn", 0, &learned, err) < 0)
         return -1;
     rc = write_files(learning->config, &learned, &tokens, err);
     bytes_clear(&learned);
@@ -382,6 +400,7 @@ int learn_vocabulary(struct learn_config *config, struct error *err)
     struct learning learning = {.config = config};
     struct bytes identity = {0};
     const char *const *names = write_names(config->type);
+    size_t existing = file_existing_length(config->base.output);
     int rc = 0;
 
     if (file_make_directories(config->base.output, 0777) < 0) {
@@ -398,5 +417,7 @@ int learn_vocabulary(struct learn_config *config, struct error *err)
     if (rc == 0)
         rc = curate_run(&config->base, &identity, body, &learning, err);
     bytes_clear(&identity);
+    if (rc < 0)
+        file_remove_created(config->base.output, existing);
     return rc;
 }

@@ -161,7 +161,7 @@ for folder in kept fresh; do
         "export of what fp16 cannot hold"
 done
 same kept fitting "  leaves an earlier export as it was"
-is "$(ls -A fresh)" "" "  and no value of its own"
+ok "  and no folder of its own" test ! -e fresh
 check export large fresh --dtype bf16
 is "$rc" 0 "  which bf16 holds" || diag "$out"
 
@@ -187,5 +187,12 @@ mkdir odd && echo '{"model_type": "t5"}' >odd/config.json
 bad "another kind of model" 'model_type t5 is not supported; use a model of one of these types: gpt2, llama, mistral, .*, megatron-bert$' import odd x
 cp -r hf cut && truncate -s 5000 cut/model.safetensors
 bad "a cut file" 'cut/model.safetensors' import cut x
-ok "a failed import leaves nothing" test ! -e x/iter_0000000
+rm -rf damaged && cp -r run damaged
+printf X | dd of=damaged/iter_0000008/rank_00000.safetensors bs=1 seek=60000 conv=notrunc status=none
+for format in hf megatron torch_dist; do
+    bad "$format: export of a damaged checkpoint" 'rank_00000.safetensors is damaged' export damaged x/exported --format $format
+done
+mkdir kept-folder
+bad "export of a damaged checkpoint to a folder that exists" 'rank_00000.safetensors is damaged' export damaged kept-folder
+ok "a failed import or export leaves nothing" test ! -e x -a -d kept-folder
 done_testing

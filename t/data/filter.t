@@ -33,6 +33,23 @@ rm -r out.jsonl.work
 run filter --input in.jsonl --output out.jsonl --overwrite --rules none
 is "$rc $(ids out.jsonl | xargs)" "0 1 3 4" "without rules only empty texts go" || diag "$out"
 
+# --- An input without a document
+echo plain text >plain.txt
+sed 's/"text"/"body"/' in.jsonl >body.jsonl
+for verb in filter "dedup" "decontaminate --against in.jsonl" mix stats; do
+    output=--output
+    [ "$verb" != stats ] || output=--output-prefix
+    # shellcheck disable=SC2086
+    run $verb --input plain.txt $output none.jsonl
+    like "$rc $out" '^2 megatron data: [a-z]+: none of 1 lines is a document; the first is plain\.txt: line 1: not valid JSON; every line must be a JSON object such as ' \
+        "${verb%% *}: plain text is refused"
+    # shellcheck disable=SC2086
+    run $verb --input body.jsonl $output none.jsonl
+    like "$rc $out" '^2 .*none of [0-9]+ lines is a document; the first is body.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
+        "  and another key"
+    is "$(ls -d none* 2>/dev/null)" "" "  and there is no output"
+done
+
 # --- Editing a text leaves the rest of its line alone.
 printf '%s\n' '{"a":{"text":"mail me@x.org\n\"8.8.8.8\"\t\u0001"},"b": 1.0 }' '{"a":{"text":"nothing \u00e9"}}' >pii.jsonl
 run filter --input pii.jsonl --output pii.out --key a.text --rules none --mask-pii

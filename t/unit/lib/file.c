@@ -69,6 +69,7 @@ static void test_write_fails(void)
 static void test_directories(void)
 {
     struct error err = {.text = ""};
+    size_t existing;
 
     is_int(file_make_directories(scratch_path("a/b/c"), 0777), 0, "directories and their parents");
     is_int(file_make_directories(scratch_path("a/b/c/"), 0777), 0, "which exist, with a slash");
@@ -81,6 +82,20 @@ static void test_directories(void)
        "below a file there are none");
     ok(file_make_directories(scratch_path("plain"), 0777) == -1 && errno == ENOTDIR,
        "a file is not a directory");
+    existing = file_existing_length(scratch_path("a/new/er/est"));
+    is_int((int)existing, (int)strlen(scratch_path("a/")), "what exists of a path");
+    is_int((int)file_existing_length(scratch_path("a/b")), (int)strlen(scratch_path("a/b")),
+           "  all of it");
+    is_int((int)file_existing_length("no-slash/below"), 0, "  nothing");
+    file_make_directories(scratch_path("a/new/er/est"), 0777);
+    write_file(scratch_path("a/new/kept"), "x", 1);
+    file_remove_created(scratch_path("a/new/er/est"), existing);
+    ok(access(scratch_path("a/new/er"), F_OK) < 0 && access(scratch_path("a/new/kept"), F_OK) == 0,
+       "new directories are removed as far as they are empty");
+    unlink(scratch_path("a/new/kept"));
+    file_remove_created(scratch_path("a/new"), existing);
+    ok(access(scratch_path("a/new"), F_OK) < 0 && access(scratch_path("a"), F_OK) == 0,
+       "  and no older ones");
     is_int(file_sync_directory(scratch_path("a"), &err), 0, "a directory is synced");
     is_int(file_sync_parent(scratch_path("a/b"), &err), 0, "so is the one that holds a path");
     is_int(file_sync_parent("no-slash", &err), 0, "and the current one");
