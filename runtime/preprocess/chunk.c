@@ -113,7 +113,7 @@ static int is_shown(struct encode *encode)
     if (encode->config->max_documents > 0)
         return 0;
     if (shown == FAULTS_MET)
-        log_note("further skipped documents are counted now and listed at the end");
+        log_note("further skipped documents are not reported immediately");
     return shown < FAULTS_MET;
 }
 

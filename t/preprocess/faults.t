@@ -51,6 +51,15 @@ for n in 1 3; do
     is "$(sort <<<"$out" | grep '; skipped$' | uniq -d)" '' "none twice"
     like "$out" '^  skipped: +150$' "and all are counted"
 done
+# What is not listed is not announced, either: a unit of work keeps 32, and a run that fails lists none.
+try "${pre[@]}" --input many.jsonl --output-prefix m --overwrite --workers 1
+is "$rc $(grep -c '; skipped$' <<<"$out")" "0 32" "one unit of work names 32"
+like "$out" '^megatron: note: further skipped documents are not reported immediately$' "  of which 20 at once"
+like "$out" '^megatron: warning: 118 more documents were skipped and are not listed; correct or remove them in the input$' "  and counts the others"
+yes '{"body":"1"}' | head -n 1100 >others.jsonl
+try "${pre[@]}" --input others.jsonl --output-prefix m --overwrite --workers 1
+is "$rc $(grep -c '; skipped$' <<<"$out")" "2 20" "a run that fails early names 20"
+unlike "$out" 'listed at the end' "  and promises no list"
 # A text that cannot be encoded ends the run; it is named by file and line, also in a later chunk.
 scarce='#define _GNU_SOURCE
 #include <dlfcn.h>
