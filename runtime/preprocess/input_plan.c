@@ -3,10 +3,12 @@
 #include "input_plan.h"
 #include "bytes.h"
 #include "disk.h"
+#include "log.h"
 #include "remedy.h"
 #include "wiki_site.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -37,12 +39,10 @@ static int add_segment(struct input_plan *plan, uint32_t file, int64_t begin, in
     return 0;
 }
 
-static int64_t chunk_size(int64_t total, int64_t asked)
+static int64_t default_size(int64_t total)
 {
     int64_t size = total / chunks_least;
 
-    if (asked > 0)
-        return asked;
     if (size < smallest_chunk)
         return smallest_chunk;
     if (size < usual_chunk)
@@ -51,6 +51,18 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     if (size < usual_chunk)
         return usual_chunk;
     return size < largest_chunk ? size : largest_chunk;
+}
+
+/* A user may ask for smaller chunks than the default, but not for more than 'chunks_most'. */
+static int64_t chunk_size(int64_t total, int64_t asked)
+{
+    int64_t usual = default_size(total), least = (total + chunks_most - 1) / chunks_most;
+
+    if (asked == 0)
+        return usual;
+    if (least > usual)
+        least = usual;
+    return asked > least ? asked : least;
 }
 
 /* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
@@ -255,6 +267,10 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
     for (size_t i = 0; i < plan->files.count; i++)
         plan->input_bytes += plan->files.items[i].size;
     *target = chunk_size(plan->input_bytes, chunk_bytes);
+    if (chunk_bytes > 0 && *target > chunk_bytes)
+        log_note("an input of %" PRId64 " bytes is not cut into more than %" PRId64
+                 " units of work: they have %" PRId64 " bytes instead of %" PRId64,
+                 plan->input_bytes, chunks_most, *target, chunk_bytes);
     if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
         return error_memory(err, "the plan of %zu files", plan->files.count);
     return make_sites(plan, err);

@@ -38,7 +38,8 @@ void input_plan_clear(struct input_plan *plan);
 void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
 
 /* Cut the files in 'plan' into segments and chunks of about 'chunk_bytes' on disk (0: by the size
- * of the input); '*target' becomes the size that was used. The identity is the caller's. */
+ * of the input), but not into more than a directory should hold; '*target' becomes the size that
+ * was used. The identity is the caller's. */
 int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
                    int64_t *target, struct error *err);
 

@@ -19,4 +19,14 @@ for round in $(seq "${ROUNDS:-40}"); do
     ranks $n --input in --output-prefix o --workers $threads --chunk-bytes $chunk && same c o && whole o
     ok "$n ranks of $threads threads, $pieces files by ${pack%% *} in chunks of $chunk"
 done
+
+# --- Units of work do not become so small that there are too many of them
+yes '{"text":"1 2 3 4"}' | head -n 1740 >small.jsonl
+rm -rf o_*
+try "${pre[@]}" --input small.jsonl --output-prefix o --chunk-bytes 1
+is "$rc $(stat -c %s o_text_document.bin)" "0 17400" "an input of 33060 bytes in units of 1 byte"
+like "$out" '^megatron: note: an input of 33060 bytes is not cut into more than 32768 units of work: they have 2 bytes instead of 1$' \
+    "  gets larger ones, and this is reported"
+try "${pre[@]}" --input small.jsonl --output-prefix o --overwrite --chunk-bytes 2k
+unlike "$out" 'units of work' "units that are large enough are not changed"
 done_testing
