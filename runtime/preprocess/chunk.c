@@ -276,6 +276,19 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
     return rc;
 }
 
+void chunk_drop(struct chunk *chunk, struct block **freed)
+{
+    pthread_mutex_lock(&chunk->write_lock);
+    while (chunk->waiting) {
+        struct block *block = chunk->waiting;
+
+        chunk->waiting = block->next;
+        block->next = *freed;
+        *freed = block;
+    }
+    pthread_mutex_unlock(&chunk->write_lock);
+}
+
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
 {
     const struct input_plan *plan = encode->plan;
@@ -296,12 +309,11 @@ int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err)
     return rc;
 }
 
-int chunk_place(struct encode *encode, struct chunk *chunk, const struct part_fault *place,
+int chunk_place(struct encode *encode, size_t number, const struct part_fault *place,
                 struct error *err)
 {
     const struct input_plan *plan = encode->plan;
-    const struct segment *segment =
-        &plan->segments[plan->chunks[chunk->number] + (size_t)place->segment];
+    const struct segment *segment = &plan->segments[plan->chunks[number] + (size_t)place->segment];
     const struct corpus_file *file = &plan->files.items[segment->file];
     /* Bytes of a plain file need no counting. */
     int64_t before =
@@ -312,13 +324,13 @@ int chunk_place(struct encode *encode, struct chunk *chunk, const struct part_fa
     return error_prefix(err, "%s", location);
 }
 
-int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
+int chunk_strict(struct encode *encode, size_t number, const struct part_fault *fault,
                  struct error *err)
 {
     char text[256];
 
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     error_set_code(err, ERROR_USAGE, "%s", text);
-    chunk_place(encode, chunk, fault, err);
+    chunk_place(encode, number, fault, err);
     return error_remedy(err, REMEDY_STRICT);
 }

@@ -42,16 +42,19 @@ void chunk_abandon(struct chunk *chunk);
 int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
                  struct block **freed, struct error *err);
 
+/* Add the blocks that wait for their turn to '*freed': they will not be written. */
+void chunk_drop(struct chunk *chunk, struct block **freed);
+
 /* Rename the finished part. */
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
 
-/* Prefix 'err' with the place of a document: file and line, or page. Reads the file up to there.
- * Returns -1. */
-int chunk_place(struct encode *encode, struct chunk *chunk, const struct part_fault *place,
+/* Prefix 'err' with the place of a document of chunk 'number': file and line, or page. Reads the
+ * file up to there. Returns -1. */
+int chunk_place(struct encode *encode, size_t number, const struct part_fault *place,
                 struct error *err);
 
 /* The error for a faulty line in strict mode. */
-int chunk_strict(struct encode *encode, struct chunk *chunk, const struct part_fault *fault,
+int chunk_strict(struct encode *encode, size_t number, const struct part_fault *fault,
                  struct error *err);
 
 #endif

@@ -24,6 +24,14 @@ struct worker {
     struct error err;
 };
 
+/* In strict mode: the first fault of the input among those found so far. */
+struct first_fault {
+    size_t chunk;  /* SIZE_MAX: none */
+    int64_t block; /* of the chunk */
+    struct part_fault document;
+    struct error file; /* what is wrong with a file; otherwise it is a document */
+};
+
 struct encode_team {
     pthread_mutex_t lock, long_lock;
     pthread_cond_t changed;
@@ -42,6 +50,7 @@ struct encode_team {
     size_t expected;      /* memory of the next block, if long lines are expected; otherwise 0 */
     int no_more, failed;
     const size_t *first;
+    struct first_fault fault;
     struct error err;
 };
 
@@ -66,10 +75,24 @@ static int has_room(const struct encode_team *team)
            team->held + (team->reading + 1) * team->expected <= memory_limit;
 }
 
+/* What comes after the first fault in strict mode is not needed. */
+static int is_needed(const struct encode_team *team, const struct chunk *chunk)
+{
+    return chunk->number < team->fault.chunk;
+}
+
+static int has_needed(const struct encode_team *team)
+{
+    for (const struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
+        if (is_needed(team, chunk))
+            return 1;
+    return 0;
+}
+
 static int can_read(const struct encode_team *team, const struct chunk *chunk)
 {
-    return !chunk->reading && !chunk->input_done && team->free && has_room(team) &&
-           chunk->next_read - chunk->next_write < (int64_t)team->block_count;
+    return is_needed(team, chunk) && !chunk->reading && !chunk->input_done && team->free &&
+           has_room(team) && chunk->next_read - chunk->next_write < (int64_t)team->block_count;
 }
 
 /* With the lock held: count the memory of a block that was read. Short ones let the expectation of
@@ -207,7 +230,7 @@ static struct chunk *choose(struct worker *worker)
         for (chunk = team->chunks; chunk; chunk = chunk->next)
             if (can_read(team, chunk))
                 return chunk;
-        if (!team->chunks && team->opening == 0 && (team->no_more || enough(encode)))
+        if (!has_needed(team) && team->opening == 0 && (team->no_more || enough(encode)))
             return NULL;
         pthread_cond_wait(&team->changed, &team->lock);
     }
@@ -228,20 +251,42 @@ static void forget_chunk(struct encode_team *team, struct chunk *chunk)
         team->newest = NULL;
 }
 
-/* Report what is wrong with the chunk's files. Returns 'rc', or -1 if that ends the run. */
-static int tell_flaws(const struct encode *encode, struct chunk *chunk, int rc, struct error *err)
+/* Report what is wrong with the chunk's files. In strict mode it is an error: returns -1. */
+static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct error *err)
 {
     const char *flaw;
 
-    while (rc >= 0 && (flaw = record_reader_flaw(chunk->reader))) {
-        if (!encode->config->strict) {
-            log_warning("%s", flaw);
-            continue;
+    while ((flaw = record_reader_flaw(chunk->reader))) {
+        if (encode->config->strict) {
+            error_set_code(err, ERROR_USAGE, "%s", flaw);
+            return error_remedy(err, REMEDY_STRICT);
         }
-        error_set_code(err, ERROR_USAGE, "%s", flaw);
-        rc = error_remedy(err, REMEDY_STRICT);
+        log_warning("%s", flaw);
     }
-    return rc;
+    return 0;
+}
+
+/* With the lock held: a fault that ends the run. What comes before it is still read, so that the
+ * fault that is reported is the first one. */
+static void note_fault(struct encode_team *team, const struct first_fault *fault)
+{
+    struct first_fault *first = &team->fault;
+
+    if (fault->chunk < first->chunk ||
+        (fault->chunk == first->chunk && fault->block < first->block))
+        *first = *fault;
+    team->no_more = 1;
+}
+
+/* With the lock held: blocks after the first fault would wait forever. */
+static void drop_unneeded(struct encode_team *team, size_t keys)
+{
+    struct block *freed = NULL;
+
+    for (struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
+        if (!is_needed(team, chunk))
+            chunk_drop(chunk, &freed);
+    free_blocks(team, freed, keys);
 }
 
 /* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
@@ -251,12 +296,17 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     struct encode_team *team = encode->team;
     size_t before = record_reader_memory(chunk->reader), after;
     int64_t passed = record_reader_passed(chunk->reader);
-    int rc, full;
+    struct first_fault flaw = {.chunk = chunk->number};
+    int rc, full, flawed;
 
     pthread_mutex_unlock(&team->lock);
     full = chunk->full;
     rc = record_reader_next(chunk->reader, &block->records, err);
-    rc = tell_flaws(encode, chunk, rc, err);
+    flawed = rc >= 0 && tell_flaws(encode, chunk, &flaw.file) < 0;
+    if (flawed && encode->config->max_documents > 0) {
+        *err = flaw.file;
+        rc = -1;
+    }
     after = record_reader_memory(chunk->reader);
     encode->counts.passed += record_reader_passed(chunk->reader) - passed;
     pthread_mutex_lock(&team->lock);
@@ -266,6 +316,9 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     chunk->reading = 0;
     if (rc > 0)
         block->number = chunk->next_read++;
+    flaw.block = chunk->next_read;
+    if (flawed && rc >= 0)
+        note_fault(team, &flaw);
     /* Whether other threads have read far enough to find it is random. */
     if (rc < 0 && encode->config->max_documents > 0) {
         chunk->broken = 1;
@@ -300,10 +353,18 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     struct encode *encode = worker->encode;
 
     if (block_encode(&worker->with, block, &worker->err) < 0)
-        return chunk_place(encode, chunk, &block->failed, &worker->err);
+        return chunk_place(encode, chunk->number, &block->failed, &worker->err);
     /* With a limit on documents it is not known yet whether this one counts. */
-    if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0)
-        return chunk_strict(encode, chunk, &block->listed[0], &worker->err);
+    if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0) {
+        struct first_fault fault = {chunk->number, block->number, block->listed[0], {.text = ""}};
+
+        pthread_mutex_lock(&encode->team->lock);
+        note_fault(encode->team, &fault);
+        pthread_mutex_unlock(&encode->team->lock);
+        block->next = *freed;
+        *freed = block;
+        return 0;
+    }
     count_block(encode, block);
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
@@ -416,6 +477,8 @@ static int work(void *context, int64_t thread, struct error *err)
         }
         free_blocks(team, freed, encode->config->key_count);
         leave_chunks(worker, chunk);
+        if (team->fault.chunk != SIZE_MAX)
+            drop_unneeded(team, encode->config->key_count);
         pthread_cond_broadcast(&team->changed);
     }
     pthread_cond_broadcast(&team->changed);
@@ -482,12 +545,23 @@ void encode_stop(struct encode *encode)
     pthread_mutex_unlock(&encode->team->lock);
 }
 
+static int set_first_fault(struct encode *encode, struct error *err)
+{
+    const struct first_fault *fault = &encode->team->fault;
+
+    if (!fault->file.text[0])
+        return chunk_strict(encode, fault->chunk, &fault->document, err);
+    *err = fault->file;
+    return -1;
+}
+
 int encode_run(struct encode *encode, const size_t *first, struct error *err)
 {
     struct encode_team *team = encode->team;
     int rc;
 
     team->first = first;
+    team->fault = (struct first_fault){.chunk = SIZE_MAX};
     team->no_more = team->failed = 0;
     team->memory = team->held = team->reading = 0;
     /* Until the first blocks have been read, assume lines of the maximum length. */
@@ -510,5 +584,5 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
         team->chunks = chunk->next;
         chunk_abandon(chunk);
     }
-    return rc;
+    return rc == 0 && team->fault.chunk != SIZE_MAX ? set_first_fault(encode, err) : rc;
 }

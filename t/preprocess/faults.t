@@ -108,6 +108,24 @@ try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --c
 try "${pre[@]}" --input broken.jsonl --output-prefix b --max-line-bytes 5000 --chunk-bytes 30 --strict --overwrite
 is "$rc" 2 "also when it is given later"
 
+# Several threads find others at the same time, in one unit of work or in several.
+for i in {1..60000}; do
+    echo '{"text":"1 2 3 4 5 6 7 8 9"}'
+    [ $i -lt 20000 ] || [ $((i % 97)) != 0 ] || echo bad
+done >threads.jsonl
+first=$(sed -n '/bad/{=;q}' threads.jsonl)
+gzip -k threads.jsonl
+for input in "threads.jsonl --chunk-bytes 4M" "threads.jsonl --chunk-bytes 20000" threads.jsonl.gz; do
+    named=$(for round in {1..8}; do
+        rm -rf b_* b.work
+        # shellcheck disable=SC2086
+        try "${pre[@]}" --input $input --output-prefix b --strict --workers 8
+        echo "$rc $(grep '^megatron [a-z]' <<<"$out")"
+    done | sort -u)
+    is "$named" "2 megatron preprocess: ${input%% *}:$first: not valid JSON; drop --strict to skip what is invalid" \
+        "--strict names the first one with 8 threads: $input"
+done
+
 # --- Whether a missing key is an error does not depend on how the corpus is split
 yes '{"body":"1"}' | head -n 1100 >wrong.jsonl
 { head -n 300 wrong.jsonl; echo '{"text":"2"}'; cat wrong.jsonl; } >late.jsonl
