@@ -77,8 +77,8 @@ static int report_missing(const struct checkpoint_options *given, const char *di
         used += (size_t)snprintf(existing + used, sizeof(existing) - used, "%s%" PRId64,
                                  i ? ", " : "", list[i]);
     if (count > SHOWN)
-        used += (size_t)snprintf(existing + used, sizeof(existing) - used, " and %zu older ones",
-                                 count - SHOWN);
+        used += (size_t)snprintf(existing + used, sizeof(existing) - used, " and %zu older one%s",
+                                 count - SHOWN, count - SHOWN == 1 ? "" : "s");
     if (count > 0)
         snprintf(existing + used, sizeof(existing) - used, "; select one with --iteration");
     free(list);
@@ -279,8 +279,8 @@ static int verify_one(const char *path, struct error *err)
         shard_reader_close(reader);
     }
     if (rc == 0)
-        printf("%s: intact, %d files, %.1f MB\n", path, index.file_count,
-               (double)bytes_of(&index) / 1e6);
+        printf("%s: intact, %d file%s, %.1f MB\n", path, index.file_count,
+               index.file_count == 1 ? "" : "s", (double)bytes_of(&index) / 1e6);
     else
         print_fault(path, rc, err);
     index_clear(&index);
@@ -472,14 +472,14 @@ static int run_import(const struct checkpoint_options *given, const char *from, 
 static int run_action(const struct checkpoint_options *given, const struct options_result *result,
                       struct error *err)
 {
-    const char *action = result->words[0];
+    const char *action = result->word_count > 0 ? result->words[0] : "";
     int two = strcmp(action, "import") == 0 || strcmp(action, "export") == 0;
 
     if (strcmp(action, "inspect") != 0 && strcmp(action, "verify") != 0 &&
         strcmp(action, "prune") != 0 && !two)
         return error_set_code(err, ERROR_USAGE,
-                              "unknown action %.50s; use inspect, verify, prune, import or export",
-                              action);
+                              "%s%.50s; use inspect, verify, prune, import or export",
+                              *action ? "unknown action " : "no action", action);
     if (result->word_count != (two ? 3u : 2u))
         return error_set_code(err, ERROR_USAGE, "%s takes %s", action,
                               two ? "two directories: source and destination" : "one directory");
@@ -500,7 +500,7 @@ static int run_checkpoint(int argc, const char *const *argv, struct error *err)
     struct options_result result;
     int rc = options_parse(options, &given, argc, argv, &result, err);
 
-    if (rc == 0 && (result.help || result.word_count == 0))
+    if (rc == 0 && result.help)
         print_usage();
     else if (rc == 0)
         rc = run_action(&given, &result, err);

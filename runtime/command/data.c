@@ -276,8 +276,8 @@ static int verify(const char *prefix, struct error *err)
                        "tokenize the corpus again",
                        prefix, info->bin_size, info->bin_size - used);
     if (rc == 0)
-        printf("%s: intact, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, info->documents,
-               tokens);
+        printf("%s: intact, %" PRId64 " document%s, %" PRId64 " token%s\n", prefix, info->documents,
+               info->documents == 1 ? "" : "s", tokens, tokens == 1 ? "" : "s");
     indexed_close(indexed);
     return rc;
 }
@@ -324,9 +324,9 @@ static int run_action(const char *verb, const struct data_options *options,
 
     if (!inspecting && strcmp(verb, "verify") != 0)
         return error_set_code(err, ERROR_USAGE,
-                              "unknown action %.100s; use inspect, verify, extract, filter, dedup, "
+                              "%s%.100s; use inspect, verify, extract, filter, dedup, "
                               "decontaminate, mix, merge or stats",
-                              verb);
+                              *verb ? "unknown action " : "no action", verb);
     if (result->word_count == 0)
         return error_set_code(
             err, ERROR_USAGE,
@@ -353,7 +353,8 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 {
     struct data_options options = {.document = -1};
     struct options_result result;
-    const char *verb = argc > 0 ? argv[0] : "--help";
+    const int named = argc > 0;
+    const char *verb = named ? argv[0] : "";
     int rc;
 
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
@@ -362,7 +363,7 @@ static int run_data(int argc, const char *const *argv, struct error *err)
     }
     if (data_command_find(verb))
         return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
-    rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
+    rc = options_parse(table, &options, argc - named, argv + named, &result, err);
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)

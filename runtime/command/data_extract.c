@@ -53,12 +53,12 @@ static void clear(void *context)
 
 static void show_counts(const struct wiki_counts *counts, double seconds)
 {
-    log_note("%" PRId64 " documents from %" PRId64
+    log_note("%" PRId64 " document%s from %" PRId64
              " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64 ", left out %" PRId64
              ", with unclosed markup %" PRId64,
-             counts->documents, counts->bytes, seconds, (double)counts->bytes / seconds / 1e6,
-             wiki_counts_skipped(counts), wiki_counts_left_out(counts),
-             wiki_counts_unclosed(counts));
+             counts->documents, counts->documents == 1 ? "" : "s", counts->bytes, seconds,
+             (double)counts->bytes / seconds / 1e6, wiki_counts_skipped(counts),
+             wiki_counts_left_out(counts), wiki_counts_unclosed(counts));
     for (int i = 1; i < FAULT_COUNT; i++)
         if (counts->faults[i] > 0)
             log_note("%s: %" PRId64 " %s%s",

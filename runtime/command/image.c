@@ -273,7 +273,7 @@ static int run_list(const struct image_entry *entries, size_t count)
                entries[i].origin[0] ? entries[i].origin : "-");
         total += entries[i].size;
     }
-    printf("%zu images, %.1f MB\n", count, (double)total / 1e6);
+    printf("%zu image%s, %.1f MB\n", count, count == 1 ? "" : "s", (double)total / 1e6);
     return 0;
 }
 
@@ -300,14 +300,13 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
         }
     }
     if (bad > 0)
-        return error_set(err,
-                         "%zu of %zu images are damaged; remove their files and import them again",
-                         bad, checked);
+        return error_set(err, "%zu of %zu image%s damaged; remove the files and import again", bad,
+                         checked, checked == 1 ? " is" : "s are");
     if (checked == 0 && word_count > 0)
         return error_set_code(
             err, ERROR_USAGE,
             "the cache has no image with that key; `megatron image list` shows the keys");
-    printf("%zu images are intact\n", checked);
+    printf("%zu image%s intact\n", checked, checked == 1 ? " is" : "s are");
     return 0;
 }
 
@@ -339,7 +338,8 @@ static int run_prune(const struct image_options *given, const struct options_res
         removed++;
     }
     image_cache_sweep(cache);
-    printf("removed %zu images; %.1f MB left\n", removed, (double)total / 1e6);
+    printf("removed %zu image%s; %.1f MB left\n", removed, removed == 1 ? "" : "s",
+           (double)total / 1e6);
     return 0;
 }
 
@@ -360,9 +360,8 @@ static int check_words(const char *action, const struct options_result *result, 
         i++;
     if (i == count)
         return error_set_code(err, ERROR_USAGE,
-                              "unknown action %.50s; use import, list, verify, prune, get or "
-                              "release",
-                              action);
+                              "%s%.50s; use import, list, verify, prune, get or release",
+                              *action ? "unknown action " : "no action", action);
     if (words < actions[i].least || (actions[i].least == 1 && words > 1))
         return error_set_code(err, ERROR_USAGE, "%s takes one image: docker://IMAGE[:TAG]", action);
     /* `prune NAME` must not remove everything else. */
@@ -375,7 +374,7 @@ static int check_words(const char *action, const struct options_result *result, 
 static int run_action(const struct image_options *given, const struct options_result *result,
                       struct error *err)
 {
-    const char *action = result->words[0];
+    const char *action = result->word_count > 0 ? result->words[0] : "";
     struct image_entry *entries = NULL;
     struct image_cache cache;
     size_t count = 0;
@@ -416,7 +415,7 @@ static int run_image(int argc, const char *const *argv, struct error *err)
     for (int i = 0; i < argc; i++)
         words[i] = strcmp(argv[i], "-o") == 0 ? "--output" : argv[i];
     rc = options_parse(options, &given, argc, words, &result, err);
-    if (rc == 0 && (result.help || result.word_count == 0))
+    if (rc == 0 && result.help)
         print_usage();
     else if (rc == 0)
         rc = run_action(&given, &result, err);

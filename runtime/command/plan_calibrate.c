@@ -62,7 +62,8 @@ static void print_links(const struct machine *machine, const struct world *world
 {
     const struct machine_rates *rates = &machine->gpu.rates;
 
-    printf("%lld ranks on %lld nodes:", (long long)world->size, (long long)world->nodes);
+    printf("%lld ranks on %lld node%s:", (long long)world->size, (long long)world->nodes,
+           world->nodes == 1 ? "" : "s");
     if (world->size > world->nodes)
         printf(" links of a node %.4g GB/s",
                machine->nvlink * rates->nvlink * machine->nvlink_efficiency / 1e9);

@@ -93,8 +93,11 @@ int documents_check(const struct curate *engine, const struct tally *tally, stru
         first->segment >= engine->plan.segment_count)
         return 0;
     describe(engine, first, text, sizeof(text));
-    error_set_code(err, ERROR_USAGE, "none of %" PRId64 " lines is a document; the first is %s",
-                   tally_faults(tally), text);
+    if (tally_faults(tally) == 1)
+        error_set_code(err, ERROR_USAGE, "the only line is not a document: %s", text);
+    else
+        error_set_code(err, ERROR_USAGE, "none of %" PRId64 " lines is a document; the first is %s",
+                       tally_faults(tally), text);
     if (first->fault == FAULT_KEY || first->fault == FAULT_TYPE)
         return error_remedy(err, REMEDY_KEY);
     if (first->fault == FAULT_LENGTH)
@@ -114,11 +117,11 @@ void documents_warn(const struct curate *engine, const struct tally *tally)
         log_warning("%s; skipped", text);
     }
     if (tally_faults(tally) > tally->listed_count)
-        log_warning(
-            "%" PRId64
-            " more broken lines were skipped and are not listed; correct or remove them in the "
-            "input",
-            tally_faults(tally) - tally->listed_count);
+        log_warning("%" PRId64
+                    " more broken line%s skipped and not listed; correct or remove such lines in "
+                    "the input",
+                    tally_faults(tally) - tally->listed_count,
+                    tally_faults(tally) - tally->listed_count == 1 ? " was" : "s were");
 }
 
 void tally_print(const struct tally *tally)

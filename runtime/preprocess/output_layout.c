@@ -229,9 +229,10 @@ static int add_parts(struct output_layout *layout, const struct preprocess_confi
         part_close(part);
     }
     if (skipped > count.shown)
-        log_warning("%lld more documents were skipped and are not listed; correct or remove them "
+        log_warning("%lld more document%s skipped and not listed; correct or remove such documents "
                     "in the input",
-                    (long long)(skipped - count.shown));
+                    (long long)(skipped - count.shown),
+                    skipped - count.shown == 1 ? " was" : "s were");
     if (part_check_keys(config->keys, check.path, &check.totals, 1, err) < 0)
         return -1;
     return check_taken(layout, plan->files.items[0].path, err);

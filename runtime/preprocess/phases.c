@@ -76,8 +76,11 @@ static int strict_check(const struct run *run, struct error *err)
     }
     if (!run->config->strict || faults == 0)
         return 0;
-    error_set_code(err, ERROR_USAGE, "%lld documents are invalid%s%s%s", (long long)faults,
-                   markup > 0 ? " or have unclosed markup" : "",
+    error_set_code(err, ERROR_USAGE, "%lld document%s invalid%s%s%s", (long long)faults,
+                   faults == 1 ? " is" : "s are",
+                   markup == 0   ? ""
+                   : faults == 1 ? " or has unclosed markup"
+                                 : " or have unclosed markup",
                    run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
     return error_remedy(err, REMEDY_STRICT);
 }

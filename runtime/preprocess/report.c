@@ -184,9 +184,9 @@ void report_end(struct report *report, const struct output_layout *layout)
     printf("Done: %s\n", report->config->output_prefix);
     printf("  documents:       %" PRId64 "\n", end->documents);
     for (size_t k = 0; k < layout->keys; k++)
-        printf("  tokens:          %" PRId64 " in %" PRId64 " sequences, %s (%s)\n", end->tokens[k],
-               end->sequences[k], layout->id_size == 2 ? "uint16" : "int32",
-               report->config->keys[k]);
+        printf("  tokens:          %" PRId64 " in %" PRId64 " sequence%s, %s (%s)\n",
+               end->tokens[k], end->sequences[k], end->sequences[k] == 1 ? "" : "s",
+               layout->id_size == 2 ? "uint16" : "int32", report->config->keys[k]);
     /* With a maximum number of documents, more was read than became tokens. */
     if (report->config->max_documents > 0)
         printf("  input:           %" PRId64 " bytes read\n", layout->bytes);

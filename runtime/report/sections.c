@@ -157,7 +157,8 @@ void section_starts(const struct run *run, struct text *html)
         start_row(run, i, html);
     text_add(html, "</tbody></table></div>\n");
     if (shown < run->count)
-        text_printf(html, "<p>%zu earlier starts are not listed.</p>\n", run->count - shown);
+        text_printf(html, "<p>%zu earlier start%s not listed.</p>\n", run->count - shown,
+                    run->count - shown == 1 ? " is" : "s are");
 }
 
 void section_percentiles(const struct runs *runs, struct text *html)

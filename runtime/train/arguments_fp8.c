@@ -131,9 +131,11 @@ static void print_exceptions(const struct arguments *a, const struct model_sizes
                     fp8_unit(&a->model_config));
     }
     if (f->first_bf16 > 0)
-        fprintf(stream, " > fp8: the first %" PRId64 " layers stay in %s\n", f->first_bf16, other);
+        fprintf(stream, " > fp8: the first %" PRId64 " layer%s in %s\n", f->first_bf16,
+                f->first_bf16 == 1 ? " stays" : "s stay", other);
     if (f->last_bf16 > 0)
-        fprintf(stream, " > fp8: the last %" PRId64 " layers stay in %s\n", f->last_bf16, other);
+        fprintf(stream, " > fp8: the last %" PRId64 " layer%s in %s\n", f->last_bf16,
+                f->last_bf16 == 1 ? " stays" : "s stay", other);
     if (f->gather)
         fprintf(stream, " > fp8: weights are kept and gathered in e4m3\n");
     if (f->bf16_wgrad)

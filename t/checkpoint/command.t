@@ -179,7 +179,7 @@ bad "a directory without checkpoints" 'nowhere is not a checkpoint directory' in
 bad "an iteration that is not there" 'run does not contain a checkpoint of iteration 5; it contains 8; select one' verify run --iteration 5
 mkdir -p gone/iter_00000{{02..10..2},{11..14}} && echo 100 >gone/latest_checkpointed_iteration.txt
 bad "a latest one that is not there" \
-    'gone/latest_checkpointed_iteration.txt names iteration 100, but iter_0000100 does not exist; gone contains 14, 13, 12, 11, 10, 8, 6, 4 and 1 older ones; select one with --iteration$' inspect gone
+    'gone/latest_checkpointed_iteration.txt names iteration 100, but iter_0000100 does not exist; gone contains 14, 13, 12, 11, 10, 8, 6, 4 and 1 older one; select one with --iteration$' inspect gone
 rm -r gone/iter_*
 bad "a latest one where there is none" 'iter_0000100 does not exist; gone contains no other checkpoint$' inspect gone
 bad "a folder without config.json" 'run/config.json does not exist, .*; for a Megatron-LM checkpoint, add --format megatron' import run x

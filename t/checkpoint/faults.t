@@ -17,6 +17,9 @@ is "$(ls whole | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000008 latest_ch
     "checkpoints by interval and at the end"
 is "$(cat whole/latest_checkpointed_iteration.txt)" 8 "the latest is named"
 
+try "$megatron" checkpoint verify whole
+like "$out" '^whole/iter_0000008: intact, 1 file, [0-9.]+ MB$' "it verifies"
+
 # Damage to the newest checkpoint: the previous one is loaded, and the result is the same.
 damaged() {
     rm -rf run && cp -r whole run && rm -rf run/iter_0000008 && echo 6 >run/latest_checkpointed_iteration.txt

@@ -27,7 +27,7 @@ like "$out" 'check that the registry is running' "with the remedy"
 registry_again
 like "$(image import "${registry}small:2")" '404 Not Found; check the image.s name and tag' "no such tag"
 like "$(image list)" "${registry}small:1" "the list names the origin"
-like "$(image verify)" '1 images are intact' "verify"
+like "$(image verify)" '^1 image is intact' "verify"
 printf X | dd of="$path" bs=1 seek=5000 conv=notrunc 2>/dev/null
 out=$(image verify); rc=$?
 is "$rc" 1 "a damaged image"
@@ -51,7 +51,7 @@ for action in list prune; do
     out=$(image $action --max-size 0 small); rc=$?
     is "$rc $out" "2 megatron image: unexpected word small; $action takes only options" "$action of a word"
 done
-like "$(image prune --max-size 0)" 'removed 1 images; 0.0 MB left' "prune"
+like "$(image prune --max-size 0)" 'removed 1 image; 0.0 MB left' "prune"
 ordinary ln -s "$cache" "$home/link"
 like "$(image list --cache "$home/link")" 'is not a directory but a symbolic link; name the directory' "a cache that is a link"
 out=$(cd "$home" && image list --cache ./relative); rc=$?

@@ -41,7 +41,7 @@ for verb in filter "dedup" "decontaminate --against in.jsonl" mix stats; do
     [ "$verb" != stats ] || output=--output-prefix
     # shellcheck disable=SC2086
     run $verb --input plain.txt $output none.jsonl
-    like "$rc $out" '^2 megatron data: [a-z]+: none of 1 lines is a document; the first is plain\.txt: line 1: not valid JSON; every line must be a JSON object such as ' \
+    like "$rc $out" '^2 megatron data: [a-z]+: the only line is not a document: plain\.txt: line 1: not valid JSON; every line must be a JSON object such as ' \
         "${verb%% *}: plain text is refused"
     # shellcheck disable=SC2086
     run $verb --input body.jsonl $output none.jsonl

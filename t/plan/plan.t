@@ -212,7 +212,7 @@ is "$rc" 0 "its file is read"
 like "$out" 'on 1 calibrated node ' "and planned with"
 try "$megatron" launch --nproc-per-node 2 -- "$megatron" plan --calibrate "$work/measured/based.json" --device cpu --node p5
 is "$rc" 0 "--calibrate on the base of a known kind, with two ranks"
-like "$out" '2 ranks on 1 nodes: links of a node [0-9.]+ GB/s' "measures collectives between ranks"
+like "$out" '2 ranks on 1 node: links of a node [0-9.]+ GB/s' "measures collectives between ranks"
 is "$(grep -c '"network_gb_per_s": 50' "$work/measured/based.json")" 1 "keeps what it cannot measure"
 plan --calibrate /nonexistent/x.json --device cpu
 is "$rc" 2 "a file that cannot be written"

@@ -55,7 +55,10 @@ done
 try "${pre[@]}" --input many.jsonl --output-prefix m --overwrite --workers 1
 is "$rc $(grep -c '; skipped$' <<<"$out")" "0 32" "one unit of work names 32"
 like "$out" '^megatron: note: further skipped documents are not reported immediately$' "  of which 20 at once"
-like "$out" '^megatron: warning: 118 more documents were skipped and are not listed; correct or remove them in the input$' "  and counts the others"
+like "$out" '^megatron: warning: 118 more documents were skipped and not listed; correct or remove such documents in the input$' "  and counts the others"
+head -n 99 many.jsonl >many1.jsonl
+try "${pre[@]}" --input many1.jsonl --output-prefix m --overwrite --workers 1
+like "$out" '^megatron: warning: 1 more document was skipped and not listed; correct or remove such documents in the input$' "  or the other"
 yes '{"body":"1"}' | head -n 1100 >others.jsonl
 try "${pre[@]}" --input others.jsonl --output-prefix m --overwrite --workers 1
 is "$rc $(grep -c '; skipped$' <<<"$out")" "2 20" "a run that fails early names 20"
@@ -312,6 +315,7 @@ try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-docume
 is "$rc" 0 "--strict passes with a good first document"
 try "${pre[@]}" --input limit.jsonl --output-prefix few --overwrite --max-documents 2 --strict
 is "$rc" 2 "and stops at a broken one before the last"
+like "$out" '^megatron preprocess: 1 document is invalid; the first: limit\.jsonl:2: not valid JSON' "  which is counted and named"
 for threads in 1 3; do
     try bash -c "${pre[*]} --input - --output-prefix few --overwrite --max-documents 1 --strict --workers $threads <limit.jsonl"
     is "$rc" 0 "the same from standard input, $threads threads"

@@ -98,7 +98,7 @@ try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --trai
     --first-last-layers-bf16 --num-layers-at-start-in-bf16 0
 like "$out" '> fp8: linear layers in e4m3, blockwise scaling by powers of two, emulated on the CPU' "the start-up lines: the recipe"
 like "$out" '> fp8: fc1 of every layer stays in fp32: its 256 inputs and 528 outputs per rank are not both multiples of 128' "  sizes"
-like "$out" '> fp8: the last 1 layers stay in fp32' "  layers"
+like "$out" '> fp8: the last 1 layer stays in fp32' "  layers"
 try "$megatron" train --dry-run --megatron-model gpt2-345m --micro-batch-size 4 --train-iters 1 --lr 1e-4 --bf16 "${blocks[@]}"
 like "$out" '^  A100-80: no fp8$' "the verdict: GPUs without fp8" || diag "$out"
 like "$out" '^  B200: no fp8 with blockwise scales$' "  and without blockwise scales"
