@@ -91,9 +91,13 @@ static int run_command(const struct command *command, int argc, const char *cons
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : "--help";
+    const char *name = argc > 1 ? argv[1] : NULL;
 
     remedy_set_table(command_remedies);
+    if (!name) {
+        fprintf(stderr, "megatron: no command; `megatron --help` lists all\n");
+        return EXIT_USAGE;
+    }
     if (strcmp(name, "help") == 0 && argc > 2) {
         static const char *const ask[] = {"--help", NULL};
 

@@ -133,7 +133,7 @@ static int run(int argc, const char *const *argv, struct error *err)
     struct words words = {
         .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
     struct options_result result;
-    const char *verb = argc > 0 ? argv[0] : "--help";
+    const char *verb = argc > 0 ? argv[0] : "";
     int rc;
 
     if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
@@ -141,7 +141,8 @@ static int run(int argc, const char *const *argv, struct error *err)
         return 0;
     }
     if (strcmp(verb, "train") != 0)
-        return error_set_code(err, ERROR_USAGE, "unknown action %.100s; use train", verb);
+        return error_set_code(err, ERROR_USAGE, "%s%.100s; use train",
+                              *verb ? "unknown action " : "no action", verb);
     data_words_init(&words.common);
     rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)

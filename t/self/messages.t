@@ -21,6 +21,12 @@ while IFS='|' read -r words text; do
     is "$rc $(wc -l <<<"$out")" "2 1" "megatron $words: a usage error"
     like "$out" "^megatron( [a-z-]+)?: $text" "  says why"
 done <<'EOT'
+|no command; `megatron --help` lists all$
+checkpoint|no action; use inspect, verify, prune, import or export$
+checkpoint --keep-last 1|no action; use inspect,
+data|no action; use inspect, verify, extract, filter, dedup, decontaminate, mix, merge or stats$
+image|no action; use import, list, verify, prune, get or release$
+tokenizer|no action; use train$
 chekpoint|unknown command chekpoint; did you mean checkpoint\?
 train --lr|--lr needs a value
 train word|unexpected argument word
@@ -61,10 +67,28 @@ plan --rows /nowhere|cannot open /nowhere: No such file or directory; check the 
 train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file or directory; check the path$
 EOT
 
+for words in --help -h help "help data" "checkpoint --help" "data -h" "image --help" "tokenizer --help"; do
+    # shellcheck disable=SC2086
+    try "$megatron" $words
+    is "$rc ${out%%:*}" "0 Usage" "megatron $words prints help"
+done
+
 # --- Man pages: one per command, named in megatron(1), which lists the exit codes.
 for command in $commands; do
     [ "$command" = version ] || ok "megatron-$command.1" test -e "$pages/megatron-$command.1"
     ok "  and megatron(1) names $command" grep -qE "^\.It Cm (.* , )?$command( ,|$)" "$pages/megatron.1"
+done
+# Types of tokenizers are in megatron-tokenize(1) only. The unknown option keeps commands from running.
+for command in preprocess tokenize "tokenizer train" plan preflight train generate fill-mask comm-test checkpoint \
+    "data extract" "data filter" "data dedup" "data mix" "data stats"; do
+    # shellcheck disable=SC2086
+    missing=$(for option in $("$megatron" $command --help | grep -oE '^  --[a-z0-9-]+ [A-Z]' | cut -d' ' -f3 | grep -v tokenizer-); do
+        said=$("$megatron" $command $option=no-such-value --no-such-option 2>&1 | sed -n 's/.*=no-such-value is unknown; use //p')
+        for value in ${said//|/ }; do
+            grep -qwF -- "$value" "$pages/megatron-${command%% *}.1" || echo "$option $value"
+        done
+    done)
+    is "$missing" "" "megatron $command: its man page has the values of all options"
 done
 is "$(sed -n '/^\.Sh EXIT STATUS/,/^\.Sh DIAG/s/^\.It \([0-9]*\)$/\1/p' "$pages/megatron.1" | xargs)" "0 1 2 3 75" "megatron(1) lists the exit codes"
 
