@@ -14,6 +14,7 @@ enum error_code {
     ERROR_BUSY,        /* another process uses a resource; a retry may succeed. Exit code 1 */
     ERROR_RANK,        /* a rank failed or is lost, and the text already names it. Exit code 1 */
     ERROR_VOCABULARY,  /* data contain tokens that the model does not know. Exit code 2 */
+    ERROR_DAMAGED,     /* a checkpoint is damaged; another one may be intact. Exit code 1 */
     ERROR_NO_CACHE,    /* no directory for the index cache is writable. Exit code 2 */
 };
 

@@ -94,8 +94,13 @@ char *index_write(const struct checkpoint_index *index, size_t *size, struct err
  * for errors that may go away, such as a file server that is down or too many open files. */
 enum { CHECKPOINT_DAMAGED = -3, CHECKPOINT_UNREADABLE = -4 };
 
-/* Classify errno value 'number' as one of them. */
-int index_fault(int number);
+/* A checkpoint is damaged, as 'err' says: set ERROR_DAMAGED and the general remedy for it. Returns
+ * CHECKPOINT_DAMAGED. */
+#define CHECKPOINT_REMEDY "restore it from a copy, or use another checkpoint"
+int index_damaged(struct error *err);
+
+/* Classify errno value 'number' as one of them; 'err' describes it already. */
+int index_fault(int number, struct error *err);
 
 /* Parse the index and check everything that a reader relies on. 'name' is for errors. */
 int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,

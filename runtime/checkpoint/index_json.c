@@ -533,12 +533,27 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     json_destroy(json);
     if (rc < 0) {
         error_prefix(err, "%s", name);
-        error_advise(err, "restore it from a copy, or use another checkpoint");
+        error_advise(err, CHECKPOINT_REMEDY);
     }
     return rc;
 }
 
-int index_fault(int number)
+int index_damaged(struct error *err)
+{
+    size_t length = err ? strlen(err->text) : 0;
+
+    if (err) {
+        /* Not what errno suggests, such as to check the path. */
+        if (err->advice > 0 && (size_t)err->advice <= length)
+            err->text[length - (size_t)err->advice] = '\0';
+        err->advice = 0;
+        err->code = ERROR_DAMAGED;
+    }
+    error_advise(err, CHECKPOINT_REMEDY);
+    return CHECKPOINT_DAMAGED;
+}
+
+int index_fault(int number, struct error *err)
 {
     /* Missing files, files that are not ours, and errors that a file system reports about its own
      * data. */
@@ -546,7 +561,7 @@ int index_fault(int number)
 
     for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
         if (number == lost[i])
-            return CHECKPOINT_DAMAGED;
+            return index_damaged(err);
     return number == EIO ? CHECKPOINT_UNREADABLE : -1;
 }
 
@@ -560,8 +575,8 @@ int index_load(struct checkpoint_index *index, const char *directory, struct err
     if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0)
         return -1;
     if (file_read(path, INDEX_LIMIT, &bytes, err) < 0)
-        return index_fault(errno);
+        return index_fault(errno, err);
     rc = index_read(index, bytes.data, bytes.length, path, err);
     file_bytes_clear(&bytes);
-    return rc < 0 ? CHECKPOINT_DAMAGED : 0;
+    return rc < 0 ? index_damaged(err) : 0;
 }

@@ -414,6 +414,9 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
         return error_remedy(err, REMEDY_ITERATION);
     }
     error_set(err, "%s contains no intact checkpoint: %.*s", c->config.load, TEXT, last->text);
+    /* Only training can start without one. */
+    if (c->config.must_find || c->config.finetune)
+        return error_advise(err, CHECKPOINT_REMEDY);
     return error_remedy(err, REMEDY_START_AGAIN);
 }
 

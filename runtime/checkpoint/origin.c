@@ -33,7 +33,7 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
         rc = index_load(&index, path, err);
     if (rc == 0 && check_model(&index.model, err) < 0) {
         rc = error_prefix(err, "%s", path);
-        error_advise(err, "restore it from a copy, or use another checkpoint");
+        index_damaged(err);
     }
     if (rc == 0) {
         *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};

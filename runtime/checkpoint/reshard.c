@@ -246,7 +246,7 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
 
         if (tensor < 0) {
             error_set(err, "tensor %s is missing; copy the checkpoint again", p->name);
-            return CHECKPOINT_DAMAGED;
+            return index_damaged(err);
         }
         r->wants[i].parameter = p;
         r->wants[i].piece = &pieces->list[i];
@@ -276,7 +276,7 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
                 "a part of tensor %s is in none of its files; restore the missing file, or remove "
                 "this checkpoint",
                 r.wants[i].parameter->name);
-            rc = CHECKPOINT_DAMAGED;
+            rc = index_damaged(err);
         }
     free(r.wants);
     free(r.first);

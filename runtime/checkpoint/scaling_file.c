@@ -96,19 +96,13 @@ static int check(const struct file_bytes *bytes, const char *path,
                    format, recipe, count, &found->length, &sum, &found->margin, algorithm);
     if (words < 5 || *count <= 0 || found->length <= 0 ||
         found->length > scaling_file_longest(*count))
-        return error_set(
-            err,
-            "%s is not a file of fp8 scales; restore it from a copy, or use another checkpoint",
-            path);
+        return error_set(err, "%s is not a file of fp8 scales", path);
     numbers = (size_t)(*count * (1 + found->length));
     if (bytes->length != SCALING_HEADER + numbers * sizeof(float) ||
         checksum_of(bytes->data + SCALING_HEADER, numbers * sizeof(float)) != sum ||
         (record->bytes > 0 && ((size_t)record->bytes != bytes->length ||
                                record->checksum != checksum_of(bytes->data, bytes->length))))
-        return error_set(
-            err,
-            "%s has a wrong size or checksum; restore it from a copy, or use another checkpoint",
-            path);
+        return error_set(err, "%s has a wrong size or checksum", path);
     found->present = 1;
     found->hybrid = strcmp(format, "hybrid") == 0;
     found->delayed = strcmp(recipe, "delayed") == 0;
@@ -146,15 +140,13 @@ int scaling_file_read(const char *directory, const struct index_scales *record,
     if (directory_path(path, err, "%s/" SCALING_NAME, directory) < 0)
         return -1;
     if (file_read(path, LIMIT, &bytes, err) < 0)
-        return errno == ENOENT && record->bytes == 0 ? 0 : index_fault(errno);
+        return errno == ENOENT && record->bytes == 0 ? 0 : index_fault(errno, err);
     rc = check(&bytes, path, record, found, &count, err);
     if (rc == 0 && kept && count != rules->count)
-        rc = error_set(err,
-                       "%s has %" PRId64 " tensors instead of %" PRId64
-                       "; restore it from a copy, or use another checkpoint",
-                       path, count, rules->count);
+        rc = error_set(err, "%s has %" PRId64 " tensors instead of %" PRId64, path, count,
+                       rules->count);
     if (rc == 0 && kept && rules->delayed && found->delayed && found->hybrid == rules->hybrid)
         take_over(rules, found, bytes.data + SCALING_HEADER, kept);
     file_bytes_clear(&bytes);
-    return rc < 0 ? CHECKPOINT_DAMAGED : 0;
+    return rc < 0 ? index_damaged(err) : 0;
 }

@@ -38,10 +38,10 @@ static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t a
         return 0;
     if (got < 0) {
         error_set_errno(err, number, "cannot read %s", r->path);
-        return index_fault(number);
+        return index_fault(number, err);
     }
-    error_set(err, "%s is truncated; restore it from a copy, or use another checkpoint", r->path);
-    return CHECKPOINT_DAMAGED;
+    error_set(err, "%s is truncated", r->path);
+    return index_damaged(err);
 }
 
 /* Compare header and checksums with the index. */
@@ -62,11 +62,8 @@ static int check_head(struct shard_reader *r, const struct index_file *file, int
         checksum_add(&sum, header, (size_t)file->data);
         checksum_add(&sum, r->sums, (size_t)blocks * sizeof(*r->sums));
         if (checksum_end(&sum) != file->checksum && !r->unverified) {
-            error_set(err,
-                      "%s is damaged: its header or its checksums changed; restore it from a copy, "
-                      "or use another checkpoint",
-                      r->path);
-            rc = CHECKPOINT_DAMAGED;
+            error_set(err, "%s is damaged: its header or its checksums changed", r->path);
+            rc = index_damaged(err);
         }
     }
     free(header);
@@ -83,14 +80,12 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
         int number = errno;
 
         error_set_errno(err, number, "cannot open %s", r->path);
-        return index_fault(number);
+        return index_fault(number, err);
     }
     if (file->bytes != r->data + r->bytes + 8 * blocks || status.st_size != file->bytes) {
-        error_set(err,
-                  "%s has %lld bytes, but %" PRId64
-                  " are expected; restore it from a copy, or use another checkpoint",
-                  r->path, (long long)status.st_size, file->bytes);
-        return CHECKPOINT_DAMAGED;
+        error_set(err, "%s has %lld bytes, but %" PRId64 " are expected", r->path,
+                  (long long)status.st_size, file->bytes);
+        return index_damaged(err);
     }
     r->sums = malloc((size_t)(blocks + 1) * sizeof(*r->sums));
     if (!r->sums)
@@ -151,11 +146,9 @@ static int read_block(struct shard_reader *r, int64_t number, char *out, struct 
     }
     if (checksum_end(&sum) == r->sums[number] || r->unverified)
         return 0;
-    error_set(err,
-              "%s is damaged between bytes %" PRId64 " and %" PRId64
-              "; restore it from a copy, or use another checkpoint",
-              r->path, r->data + first, r->data + first + (int64_t)size - 1);
-    return CHECKPOINT_DAMAGED;
+    error_set(err, "%s is damaged between bytes %" PRId64 " and %" PRId64, r->path, r->data + first,
+              r->data + first + (int64_t)size - 1);
+    return index_damaged(err);
 }
 
 /* State shared by the threads. */

@@ -193,6 +193,19 @@ static void print_blocks(const struct model_config *m)
            m->embedding_scale > 0 ? ", scaled embeddings" : "");
 }
 
+/* If the checkpoint in 'path' is damaged, another one in 'directory' may not be. Returns -1. */
+static int offer_others(const char *directory, const char *path, struct error *err)
+{
+    int64_t *list = NULL;
+    size_t count = 0;
+
+    if (err->code == ERROR_DAMAGED && err->advice > 0 && strcmp(directory, path) != 0 &&
+        directory_list(directory, &list, &count, NULL) == 0 && count > 1)
+        error_append(err, "; restore it from a copy, or select another one with --iteration");
+    free(list);
+    return -1;
+}
+
 static int run_inspect(const struct checkpoint_options *given, const char *directory,
                        struct error *err)
 {
@@ -203,7 +216,7 @@ static int run_inspect(const struct checkpoint_options *given, const char *direc
         return -1;
     if (index_load(&index, path, err) < 0) {
         index_clear(&index);
-        return -1;
+        return offer_others(directory, path, err);
     }
     printf("checkpoint:  %s\n", path);
     printf("iteration:   %" PRId64 ", consumed samples %" PRId64 " (validation %" PRId64 ")\n",
@@ -413,7 +426,7 @@ static int run_export(const struct checkpoint_options *given, const char *from, 
         return -1;
     if ((given->format == FORMAT_HF ? convert_export_hf(path, to, types[given->type], bytes, err)
                                     : convert_export_megatron(path, to, &target, err)) < 0)
-        return -1;
+        return offer_others(from, path, err);
     if (given->format == FORMAT_HF && tokenizer_files_copy(from, to, 0, err) < 0)
         return -1;
     printf("exported %s to %s\n", path, to);

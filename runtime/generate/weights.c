@@ -14,8 +14,12 @@ static void say(const char *text)
 int weights_load(const char *directory, const struct origin *origin, struct model *model,
                  const struct parallel *parallel, struct device *device, struct error *err)
 {
-    struct checkpoint_config config = {
-        .load = directory, .step = -1, .finetune = 1, .model = &origin->model, .say = say};
+    struct checkpoint_config config = {.load = directory,
+                                       .step = -1,
+                                       .must_find = 1,
+                                       .finetune = 1,
+                                       .model = &origin->model,
+                                       .say = say};
     struct checkpoint_arrays none = {0};
     struct checkpoint_loaded loaded;
     struct checkpoint *checkpoint;

@@ -129,7 +129,7 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
         .override_scheduler = a->override_scheduler,
         .async = a->async_save,
         .step = a->ckpt_step,
-        .must_find = a->exit_on_missing,
+        .must_find = a->exit_on_missing || a->skip_train,
         .model = &a->model_config,
         .rules = &a->rules,
         .say = say,

@@ -65,6 +65,42 @@ train 1 --load run
 is "$rc" 1 "no checkpoint is whole: the run does not start"
 like "$out" 'run contains no intact checkpoint: .*index.json.*; to start from scratch, use another directory' "  and says what to do"
 
+# Commands that do not train offer what they can do: another checkpoint, not a new run.
+rm -rf bad && cp -r whole bad
+for shard in bad/iter_*/rank_00000.safetensors; do flip "$shard" 100000; done
+evaluate=("$megatron" evaluate "${model[@]}" "${common[@]}" --load bad)
+generate=("$megatron" generate --load bad --prompt "1 2" --tokenizer-type NullTokenizer --vocab-size 299 --device cpu --cpu-threads 1)
+for words in evaluate generate; do
+    declare -n command=$words
+    try "${command[@]}"
+    is "$rc" 1 "$words: all checkpoints are damaged"
+    like "$out" "megatron $words: bad contains no intact checkpoint: bad/iter_0000003/rank_00000.safetensors is damaged between bytes [0-9]+ and [0-9]+; restore it from a copy, or use another checkpoint\$" \
+        "  which says what to do"
+done
+like "$(try "${evaluate[@]}" --ckpt-step 6; echo "$out")" 'megatron evaluate: the checkpoint of iteration 6 in bad is damaged: .*; choose another iteration with --ckpt-step$' \
+    "evaluate: the one that was asked for"
+train 1 --load bad --finetune --save new
+like "$out" 'bad contains no intact checkpoint: .*; restore it from a copy, or use another checkpoint$' "train --finetune needs one, too"
+while IFS='|' read -r words text; do
+    # shellcheck disable=SC2086
+    try "$megatron" checkpoint $words
+    is "$rc" 1 "checkpoint $words: it is damaged"
+    like "$out" "^(megatron checkpoint: |bad/iter_0000008: damaged: )bad/iter_0000008/$text\$" "  and says what to do"
+done <<'END'
+export bad x|rank_00000.safetensors is damaged between bytes [0-9]+ and [0-9]+; restore it from a copy, or select another one with --iteration
+export bad x --format megatron|rank_00000.safetensors is damaged between .*; restore it from a copy, or select another one with --iteration
+export bad/iter_0000008 x|rank_00000.safetensors is damaged between bytes [0-9]+ and [0-9]+; restore it from a copy, or use another checkpoint
+verify bad|rank_00000.safetensors is damaged between bytes [0-9]+ and [0-9]+; delete this directory if there is no copy of it
+END
+rm bad/iter_0000008/index.json
+try "$megatron" checkpoint inspect bad
+is "$rc $out" "1 megatron checkpoint: cannot open bad/iter_0000008/index.json: No such file or directory; restore it from a copy, or select another one with --iteration" \
+    "checkpoint inspect: a file is missing"
+rm bad/iter_*/index.json
+try "${generate[@]}"
+is "$rc $out" "1 megatron generate: cannot open bad/iter_0000008/index.json: No such file or directory; restore it from a copy, or use another checkpoint" \
+    "generate: no checkpoint has its index"
+
 # Unfinished saves are not checkpoints and are removed.
 rm -rf run && cp -r whole run && cp -r run/iter_0000008 run/iter_0000009.tmp-1234
 train 1 --save run --load run

@@ -327,7 +327,7 @@ static void test_trouble(void)
     index_clear(&index);
     setrlimit(RLIMIT_NOFILE, &before);
     ok(read_all(directory, &model, &two, &err) == 0, "both can be read later");
-    ok(index_fault(EIO) == CHECKPOINT_UNREADABLE && index_fault(ESTALE) == -1,
+    ok(index_fault(EIO, NULL) == CHECKPOINT_UNREADABLE && index_fault(ESTALE, NULL) == -1,
        "a disk that fails is another matter than a server");
     directory_remove(directory, NULL, &err);
 }
