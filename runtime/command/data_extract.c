@@ -104,6 +104,8 @@ static int write_standard(const struct words *words, const struct wiki_options *
     if (rc == 0)
         rc = extract(&config, STDOUT_FILENO, "standard output", &counts, err);
     if (rc == 0)
+        rc = wiki_counts_check(&counts, err);
+    if (rc == 0)
         show_counts(&counts, clock_now() - begin + 1e-9);
     corpus_files_clear(&files);
     return rc;

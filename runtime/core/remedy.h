@@ -39,6 +39,7 @@ enum remedy {
     REMEDY_PAGE_BYTES,         /* allow longer pages of a dump */
     REMEDY_SHORTER_LINES,      /* allow only shorter lines */
     REMEDY_INPUT_FORMAT,       /* choose the format of the input */
+    REMEDY_NO_DUMP,            /* read a dump, or other text with another command or option */
     REMEDY_MEDIAWIKI,          /* read the input as a MediaWiki dump */
     REMEDY_PLAIN_TEXT,         /* read the input as plain text */
     REMEDY_STANDARD_INPUT,     /* read a pipe from standard input */

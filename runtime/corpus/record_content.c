@@ -35,7 +35,7 @@ int record_check_content(enum record_mode mode, const char *path, const char *da
     if (mode == RECORD_PAGE && size > 0 && !mediawiki_is_dump(data, size) &&
         !mediawiki_begin(data, data + size)) {
         error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump in UTF-8", name);
-        return error_remedy(err, REMEDY_INPUT_FORMAT);
+        return error_remedy(err, REMEDY_NO_DUMP);
     }
     if (mode != RECORD_JSON)
         return 0;

@@ -6,6 +6,7 @@
 #include "wiki_site.h"
 #include "wiki_vector.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 enum { BLOCK_SIZE = 256 << 10, LONG_PAGE = 4 << 20 };
@@ -48,6 +49,21 @@ int64_t wiki_counts_left_out(const struct wiki_counts *counts)
 int64_t wiki_counts_unclosed(const struct wiki_counts *counts)
 {
     return sum_faults(counts, FAULT_LEFT_OUT_END, FAULT_COUNT);
+}
+
+int wiki_counts_check(const struct wiki_counts *counts, struct error *err)
+{
+    int64_t skipped = wiki_counts_skipped(counts);
+
+    if (counts->documents > 0 || wiki_counts_left_out(counts) > 0)
+        return 0;
+    if (skipped > 0)
+        error_set_code(err, ERROR_USAGE, "the input has no intact page, and %" PRId64 " broken %s",
+                       skipped, skipped == 1 ? "one" : "ones");
+    else
+        error_set_code(err, ERROR_USAGE, "the input has no complete page");
+    return error_append(err, "; check that its files are MediaWiki dumps, and copy truncated ones "
+                             "again");
 }
 
 static inline int needs_escape(char c)

@@ -22,6 +22,9 @@ void wiki_counts_add(struct wiki_counts *sum, const struct wiki_counts *more);
 int64_t wiki_counts_skipped(const struct wiki_counts *counts);
 int64_t wiki_counts_left_out(const struct wiki_counts *counts);
 int64_t wiki_counts_unclosed(const struct wiki_counts *counts);
+/* Is there no page in the whole input, or only broken ones? Then it is no dump, or a damaged one.
+ * Returns 0, or -1 with ERROR_USAGE. */
+int wiki_counts_check(const struct wiki_counts *counts, struct error *err);
 
 struct wiki_lines {
     const struct corpus_files *files; /* with their sites */

@@ -163,7 +163,8 @@ static int finish(struct curate *engine, void *context, struct error *err)
     struct wiki_counts sum = {0};
     double seconds = clock_now() - engine->begin + 1e-9;
 
-    if (collect(engine, &sum, err) < 0 || kept_publish(engine, err) < 0)
+    if (collect(engine, &sum, err) < 0 || wiki_counts_check(&sum, err) < 0 ||
+        kept_publish(engine, err) < 0)
         return -1;
     printf("Done: %s\n", config->base.output);
     printf("  documents:       %" PRId64 " (from %.3f GB of XML)\n", sum.documents,

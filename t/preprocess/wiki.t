@@ -190,6 +190,32 @@ extract many.xml whole.xml many.xml.bz2 --workers 2
 is "$rc $(grep -c '; skipped$' <<<"$out") $(told)" "0 20 $flaws" "data extract to standard output: as well"
 extract cut.xml.bz2 --output cut.jsonl --chunk-bytes 9000 --workers 2
 is "$rc $(grep -c 'cut.xml.bz2 is truncated' <<<"$out")" "0 1" "a truncated block that a page crosses into is named once"
+# If nothing can be read, the run has not succeeded.
+remedy='; check that its files are MediaWiki dumps, and copy truncated ones again'
+head -c 2000 cut.xml.bz2 >none.xml.bz2
+{ echo "$head"; echo '<page><title>Broken</title>'; } >none.xml
+{ echo "$head"; echo '</mediawiki>'; } >empty.xml
+while IFS='|' read -r input sentence; do
+    for output in none.jsonl -; do
+        # shellcheck disable=SC2086
+        extract $input --output $output
+        is "$rc $(grep '^megatron data' <<<"$out")" "2 megatron data: extract: the input has $sentence$remedy" "$input to $output: an error"
+    done
+    is "$(ls -d none.jsonl* 2>/dev/null)" "" "  and no output"
+done <<'EOF'
+none.xml.bz2|no complete page
+empty.xml|no complete page
+none.xml|no intact page, and 1 broken one
+none.xml none.xml.bz2 none.xml|no intact page, and 2 broken ones
+EOF
+echo 'no dump' >none.txt
+extract none.txt --output none.jsonl
+is "$rc $out" "2 megatron data: extract: none.txt is not a MediaWiki XML dump in UTF-8; name a dump, or choose another --input-format of \`megatron preprocess\`" \
+    "a file that is no dump"
+like "$(extract none.xml.bz2 --output none.jsonl; echo "$out")" 'warning: none\.xml\.bz2 is truncated: it ends at byte 2000 in the middle of its data; copy it again' "the file is named"
+extract none.xml.bz2 cut.xml.bz2 --output some.jsonl
+is "$rc" 0 "with another file that has pages it is a warning"
+like "$out" 'warning: none\.xml\.bz2 is truncated' "  that names the file"
 { echo '<mediawiki><siteinfo>'; page A 1 '1 2'; } >site.xml
 try "${pre[@]}" --input site.xml --output-prefix site --wiki-no-title
 is "$rc" 0 "an invalid siteinfo is skipped"
@@ -208,7 +234,7 @@ is "$(od -An -tu2 long_text_document.bin | xargs)" "1 2 60000 3 60000" "and the 
 
 # --- No markup takes more than linear time, or the stack
 hostile() { # UNIT COUNT NAME [PATTERN]
-    { echo "$head"; printf '<page><title>H</title><ns>0</ns><id>1</id><revision><id>5</id><text>'; perl -e 'print $ARGV[0] x $ARGV[1]' "$1" "$2"; echo '</text></revision></page>'; } >hostile.xml
+    { echo "$head"; printf '<page><title>H</title><ns>0</ns><id>1</id><revision><id>5</id><text>'; perl -e 'print $ARGV[0] x $ARGV[1]' "$1" "$2"; echo '</text></revision></page>'; page A 2 '1 2'; } >hostile.xml
     for style in clean wikiextractor; do
         TRY_LIMIT=60 extract hostile.xml --wiki-style $style --output hostile.jsonl --overwrite
         is "$rc" 0 "$3: $style"
