@@ -61,6 +61,17 @@ static int has_optimizer(const char *save, const char *step)
            0;
 }
 
+/* Is the checkpoint that the run resumes from an imported one, from which no run has saved yet? Then
+ * --finetune, which starts at iteration 0 like it, still says how to begin. */
+static int is_imported(const char *save, const char *step)
+{
+    int64_t iteration = step ? strtoll(step, NULL, 10) : -1;
+
+    if (!step && directory_newest(save, -1, &iteration, NULL) < 0)
+        return 0;
+    return iteration == 0 && !has_optimizer(save, step);
+}
+
 /* How many words, beginning with words[0], select where a run starts and must not be repeated when
  * it resumes? */
 static size_t beginning(const char *const *words, const char *save, const char *step)
@@ -69,6 +80,8 @@ static size_t beginning(const char *const *words, const char *save, const char *
     static const char *const values[] = {"--load", "--load-hf", "--ckpt-step"};
 
     if (option_after(words[0], "--no-load-optim") && !has_optimizer(save, step))
+        return 0;
+    if (option_after(words[0], "--finetune") && is_imported(save, step))
         return 0;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         if (option_after(words[0], flags[i]))

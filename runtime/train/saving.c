@@ -83,23 +83,35 @@ int saving_check(const struct arguments *a, struct error *err)
 {
     int64_t *list = NULL;
     size_t count = 0;
+    int own;
 
     if (a->save && directory_prepare(a->save, err) < 0) {
         error_prefix(err, "cannot save checkpoints");
         return error_remedy(err, REMEDY_SAVE_DIRECTORY);
     }
-    if (!a->save || (a->load && file_is_same(a->load, a->save)))
+    own = a->load && a->save && file_is_same(a->load, a->save);
+    if (!a->save || (own && !a->finetune))
         return 0;
-    if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 ||
+    /* A run begins at iteration 0 with --finetune, where an imported checkpoint is not in its way.
+     */
+    if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 || (own && list[0] == 0) ||
         (a->load && !a->finetune && is_same_run(a))) {
         free(list);
         return 0;
     }
-    error_set_code(err, ERROR_USAGE,
-                   "--save %s already contains checkpoints (the newest is of iteration %" PRId64
-                   "), which this run would overwrite; to resume from them use --load %s, "
-                   "otherwise use another directory for --save",
-                   a->save, list[0], a->save);
+    if (own)
+        error_set_code(err, ERROR_USAGE,
+                       "--save %s contains checkpoints (the newest is of iteration %" PRId64
+                       "), which this run would overwrite, because it starts at iteration 0 with "
+                       "--finetune; to resume from them drop --finetune, otherwise use another "
+                       "directory for --save",
+                       a->save, list[0]);
+    else
+        error_set_code(err, ERROR_USAGE,
+                       "--save %s already contains checkpoints (the newest is of iteration %" PRId64
+                       "), which this run would overwrite; to resume from them use --load %s, "
+                       "otherwise use another directory for --save",
+                       a->save, list[0], a->save);
     free(list);
     return -1;
 }

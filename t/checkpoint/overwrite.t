@@ -22,6 +22,11 @@ refused "  by two ranks" 2 --tensor-model-parallel-size 2 --save first
 train 1 --save other --exit-interval 2
 refused "--load elsewhere" 1 --load other --save first
 refused "--finetune from elsewhere" 1 --load other --finetune --save first
+# With --finetune the run begins at iteration 0: its checkpoints would be mixed with those that are there.
+train 1 --load first --finetune --save first
+is "$rc $(grep -c '^megatron: --save first contains checkpoints (the newest is of iteration 8), which this run would overwrite, because it starts at iteration 0 with --finetune; to resume from them drop --finetune, otherwise use another directory for --save$' <<<"$out")" \
+    "2 1" "--finetune from the same directory is refused" || diag "$(tail -n 3 <<<"$out")"
+ok "  and nothing is overwritten" diff -r --exclude='.*' first kept
 train 1 --load first --save first
 is "$rc" 0 "--load of the same directory is the first remedy" || diag "$(tail -n 3 <<<"$out")"
 train 1 --save second --exit-interval 2

@@ -225,6 +225,15 @@ for light in "" --no-save-optim; do
     done
     is "$(grep '^words:' <<<"$out" | grep -oE -e '--no-load-(rng|optim)' | xargs)" "${light:+--no-load-optim}" "  loads what exists"
 done
+# A run that saves beside the weights that it is fine-tuned from: it begins with --finetune and resumes without.
+"${small[@]}" --hidden-size 8 --train-iters 2 --load kept --save-hf weights >/dev/null 2>&1
+"$megatron" checkpoint import weights tuned >/dev/null
+for start in first second; do
+    try "$megatron" supervise --pause 0 -- ./shown "${small[@]}" --hidden-size 8 --load tuned --finetune --save tuned --train-iters 6 --exit-interval 4
+    like "$out" "$([ $start = first ] && echo 'exiting program at iteration 4' || echo 'iteration +6/')" \
+        "--finetune of imported weights, $start start" || diag "$(tail -n 3 <<<"$out")"
+    is "$(grep -c '^words:.* --finetune' <<<"$out")" "$([ $start = first ] && echo 1 || echo 0)" "  begins once"
+done
 try "$megatron" supervise --pause 0 -- ./nothing --save save
 is "$rc" 127 "a command that cannot be started"
 try "$megatron" supervise --pause 0 -- ./run
