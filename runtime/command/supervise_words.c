@@ -61,8 +61,8 @@ static int has_optimizer(const char *save, const char *step)
            0;
 }
 
-/* Is the checkpoint that the run resumes from an imported one, from which no run has saved yet? Then
- * --finetune, which starts at iteration 0 like it, still says how to begin. */
+/* Is the checkpoint that the run resumes from an imported one, from which no run has saved yet?
+ * Then --finetune, which starts at iteration 0 like it, still says how to begin. */
 static int is_imported(const char *save, const char *step)
 {
     int64_t iteration = step ? strtoll(step, NULL, 10) : -1;

@@ -170,6 +170,10 @@ int arguments_on_cpus(const struct arguments *arguments);
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 
+/* Print the value of one option: a space, the value, the end of the line. */
+void arguments_print_value(const struct arguments *arguments, const struct option *row,
+                           FILE *stream);
+
 /* Print what is computed in fp8, one line each; nothing without --fp8-format. */
 void arguments_print_fp8(const struct arguments *arguments, FILE *stream);
 

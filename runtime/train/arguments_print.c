@@ -6,19 +6,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static void print_value(const struct arguments *a, const struct option *row, FILE *stream)
+void arguments_print_value(const struct arguments *a, const struct option *row, FILE *stream)
 {
     const char *slot = (const char *)a + row->offset;
     const struct option_list *list = (const struct option_list *)slot;
-    char name[64];
 
-    snprintf(name, sizeof(name), "%s ", row->name);
-    for (char *c = name; *c; c++)
-        if (*c == '-')
-            *c = '_';
-    fprintf(stream, "  %s", name);
-    for (size_t i = strlen(name); i < 48; i++)
-        fputc('.', stream);
     switch (row->type) {
     case OPTION_INT: /* a negative number means "not given" unless the option takes one */
         if (*(const int64_t *)slot < 0 && row->min >= 0)
@@ -60,12 +52,26 @@ static void print_value(const struct arguments *a, const struct option *row, FIL
     }
 }
 
+static void print_line(const struct arguments *a, const struct option *row, FILE *stream)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "%s ", row->name);
+    for (char *c = name; *c; c++)
+        if (*c == '-')
+            *c = '_';
+    fprintf(stream, "  %s", name);
+    for (size_t i = strlen(name); i < 48; i++)
+        fputc('.', stream);
+    arguments_print_value(a, row, stream);
+}
+
 void arguments_print(const struct arguments *arguments, FILE *stream)
 {
     fprintf(stream, "------------------------ arguments ------------------------\n");
     for (const struct option *row = arguments_table; row->name; row++)
         if (row->type != OPTION_HEADING && row->type != OPTION_IGNORED &&
             row->type != OPTION_RENAMED && row->type != OPTION_ABSENT)
-            print_value(arguments, row, stream);
+            print_line(arguments, row, stream);
     fprintf(stream, "-------------------- end of arguments ---------------------\n");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data_record.h"
+#include "arguments_private.h"
 #include "directory.h"
 #include "file.h"
 #include "log.h"
@@ -11,7 +12,7 @@
 
 #define RECORD_NAME ".data"
 
-enum { MOST_BYTES = 16 << 20 };
+enum { MOST_BYTES = 16 << 20, SHOWN = 256 };
 
 static void put_list(FILE *stream, const char *name, const struct option_list *list)
 {
@@ -21,6 +22,44 @@ static void put_list(FILE *stream, const char *name, const struct option_list *l
     for (size_t i = 0; i < list->count; i++)
         fprintf(stream, " %s", list->items[i]);
     fputc('\n', stream);
+}
+
+static void put_values(FILE *stream, const struct arguments *a, const char *const *names)
+{
+    for (; *names; names++)
+        for (const struct option *row = arguments_table; row->name; row++)
+            if (row->type != OPTION_HEADING && strcmp(row->name, *names) == 0) {
+                fprintf(stream, "--%s", row->name);
+                arguments_print_value(a, row, stream);
+            }
+}
+
+/* What decides which tokens a sample has, which of them count, and in which order samples come. */
+static void put_samples(FILE *stream, const struct arguments *a)
+{
+    static const char *const causal[] = {"dataloader-type", "reset-position-ids",
+                                         "reset-attention-mask", "eod-mask-loss", NULL};
+    static const char *const masked[] = {"mask-prob", "mask-whole-words", NULL};
+    static const char *const bert[] = {"short-seq-prob", NULL};
+    /* Samples are sorted into batches of this size. */
+    static const char *const fairseq[] = {"sample-break-mode",
+                                          "pack",
+                                          "micro-batch-size",
+                                          "max-tokens",
+                                          "required-batch-size-multiple",
+                                          "masking",
+                                          "leave-unmasked-prob",
+                                          "random-token-prob",
+                                          "freq-weighted-replacement",
+                                          NULL};
+
+    if (!a->masked) {
+        put_values(stream, a, causal);
+        return;
+    }
+    fprintf(stream, "--masked-data %s\n", arguments_use_bert(a) ? "bert" : "fairseq");
+    put_values(stream, a, masked);
+    put_values(stream, a, arguments_use_bert(a) ? bert : fairseq);
 }
 
 /* One line per option. Caller frees; NULL: out of memory. */
@@ -41,6 +80,7 @@ static char *describe(const struct arguments *a, uint64_t seed)
     if (a->data_path.count > 0)
         fprintf(stream, "--split %s\n", a->split ? a->split : DATASET_DEFAULT_SPLIT);
     fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRIu64 "\n", a->seq_length, seed);
+    put_samples(stream, a);
     if (fclose(stream) == 0)
         return text;
     free(text);
@@ -65,21 +105,39 @@ static int line_length(const char *line)
     return length < 200 ? (int)length : 200;
 }
 
+/* A line as the user would write it: flags without their value. */
+static void show(const char *line, char text[SHOWN])
+{
+    int length = line_length(line);
+
+    if (length > 6 && strncmp(line + length - 6, " False", 6) == 0)
+        snprintf(text, SHOWN, "without %.*s", length - 6, line);
+    else if (length > 5 && strncmp(line + length - 5, " True", 5) == 0)
+        snprintf(text, SHOWN, "%.*s", length - 5, line);
+    else
+        snprintf(text, SHOWN, "%.*s", length, line);
+}
+
 /* Warn about lines of 'before' that are not the same in 'now'. */
 static void compare(const char *before, const char *now)
 {
+    char was[SHOWN], is[SHOWN];
+
     for (; *before; before += strcspn(before, "\n"), before += *before == '\n') {
         const char *same = find_line(now, before);
 
-        if (!same)
-            log_warning("the data differs from that of the resumed run: it was %.*s; restore it if "
+        show(before, was);
+        if (!same) {
+            log_warning("the data differs from that of the resumed run: it was %s; restore it if "
                         "that was not intended",
-                        line_length(before), before);
-        else if (strcspn(same, "\n") != strcspn(before, "\n") ||
-                 strncmp(same, before, strcspn(before, "\n")) != 0)
-            log_warning("the data differs from that of the resumed run: it was %.*s; now it is "
-                        "%.*s; restore it if that was not intended",
-                        line_length(before), before, line_length(same), same);
+                        was);
+        } else if (strcspn(same, "\n") != strcspn(before, "\n") ||
+                   strncmp(same, before, strcspn(before, "\n")) != 0) {
+            show(same, is);
+            log_warning("the data differs from that of the resumed run: it was %s; now it is %s; "
+                        "restore it if that was not intended",
+                        was, is);
+        }
     }
 }
 

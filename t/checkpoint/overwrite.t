@@ -76,4 +76,16 @@ is "$rc" 2 "other data with another model: refused"
 train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --no-load-rng --seed 77
 like "$out" 'warning: the data differs from that of the resumed run: it was --seed 1234; now it is --seed 77' "other data are named"
 unlike "$out" '--seq-length 16' "  and those of the refused start are not"
+# So are options that change samples or their order.
+train 1 --save done --load done --train-iters 11 --override-opt_param-scheduler --dataloader-type cyclic --eod-mask-loss
+is "$(grep -oE 'it was .*; now it is .*; restore' <<<"$out" | xargs -d '\n')" \
+    "it was --dataloader-type single; now it is --dataloader-type cyclic; restore it was without --eod-mask-loss; now it is --eod-mask-loss; restore" \
+    "options that change samples or their order are named"
+masked=(--masked-lm --mask-id 5 --exact-gelu)
+train 1 "${masked[@]}" --save masked
+train 1 "${masked[@]}" --save masked --load masked --train-iters 9 --override-opt_param-scheduler
+unlike "$out" 'the data differs' "a masked language model with the same data"
+train 1 "${masked[@]}" --save masked --load masked --train-iters 10 --override-opt_param-scheduler --mask-prob 0.3 --masking huggingface
+is "$(grep -oE 'it was .*; now it is .*; restore' <<<"$out" | xargs -d '\n')" \
+    "it was --mask-prob 0.15; now it is --mask-prob 0.3; restore it was --masking fairseq; now it is --masking huggingface; restore" "  and with other masks"
 done_testing
