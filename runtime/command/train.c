@@ -93,7 +93,7 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
 
     arguments_default(&arguments);
     arguments.skip_train = evaluate;
-    rc = yaml_expand(arguments_table, &argc, &argv, &words, &expanded, err);
+    rc = yaml_expand(arguments_table, effects_needs, &argc, &argv, &words, &expanded, err);
     if (rc == 0)
         rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
     rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);

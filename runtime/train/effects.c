@@ -56,6 +56,17 @@ static const struct {
     {"world-size", "dry-run"},
 };
 
+/* Without what they need, these are refused on the command line. */
+#define MASKED "masked-lm|megatron-model|load|load-hf"
+static const struct {
+    const char *option, *needs;
+} refused[] = {
+    {"save-interval", "save"},
+    {"bert-binary-head", MASKED},
+    {"mask-prob", MASKED},
+    {"short-seq-prob", MASKED},
+};
+
 /* These need --fp8-recipe delayed. */
 static const char *const of_delayed[] = {"fp8-margin", "fp8-amax-history-len",
                                          "fp8-amax-compute-algo"};
@@ -88,6 +99,17 @@ static int is_given(const struct options_result *given, const char *names)
             return 1;
     }
     return 0;
+}
+
+const char *effects_needs(const char *option)
+{
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(option, rows[i].option) == 0)
+            return rows[i].needs;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        if (strcmp(option, refused[i].option) == 0)
+            return refused[i].needs;
+    return NULL;
 }
 
 void effects_check(const struct arguments *a, const struct options_result *given)

@@ -9,12 +9,17 @@
 enum { MOST_BYTES = 16 << 20, LONGEST = 4096 };
 
 /* Names of megatron-core's configuration that are other options of the command line, set by this
- * value, or by any. */
+ * value, or by any. A value without an option is the default; other values are wrong. */
 static const struct {
     const char *key, *value, *option;
 } other_names[] = {
     {"add-bias-linear", "false", "disable-bias-linear"},
+    {"add-bias-linear", "true", NULL},
     {"gated-linear-unit", "true", "swiglu"},
+    {"gated-linear-unit", "false", NULL},
+    {"activation-func", "swiglu", "swiglu"},
+    {"activation-func", "squaredrelu", "squared-relu"},
+    {"activation-func", "gelu", NULL},
     {"layernorm-epsilon", NULL, "norm-epsilon"},
 };
 
@@ -69,9 +74,16 @@ static char *trim(char *text)
     return text;
 }
 
-static int is_true(const char *text)
+/* 1, 0, or -1 if it is neither. YAML 1.1, which Megatron-LM reads, has several words for both. */
+static int read_truth(const char *text)
 {
-    return strcasecmp(text, "true") == 0;
+    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        for (int truth = 0; truth < 2; truth++)
+            if (strcasecmp(text, words[i][truth]) == 0)
+                return truth;
+    return -1;
 }
 
 static int is_nothing(const char *text)
@@ -99,7 +111,12 @@ static int add_option(struct yaml_words *words, const struct option *row, char *
     char name[160];
 
     if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG) {
-        if (!is_true(value))
+        int truth = read_truth(value);
+
+        if (truth < 0)
+            return error_set_code(err, ERROR_USAGE, "%s: \"%.60s\" is not true or false; write one",
+                                  row->name, value);
+        if (!truth)
             return 0;
         snprintf(name, sizeof(name), "--%s", row->name);
         return add(words, name, err);
@@ -110,21 +127,46 @@ static int add_option(struct yaml_words *words, const struct option *row, char *
     return *value == '[' ? add_list(words, value, err) : add(words, value, err);
 }
 
-/* The option of a key, or NULL if there is none or this value does not set it. */
-static const struct option *option_of(const struct option *table, const char *key,
-                                      const char *value, int *known)
+/* The value in the words of other_names. */
+static const char *plain(const char *value)
 {
-    const struct option *row = find(table, key);
+    int truth = read_truth(value);
 
-    *known = row != NULL;
-    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]) && !row; i++) {
+    return truth < 0 ? value : truth ? "true" : "false";
+}
+
+/* Set '*row' to the option of a key, or to NULL if there is none or this value does not set it.
+ * '*known': is there such a key? */
+static int option_of(const struct option *table, const char *key, const char *value,
+                     const struct option **row, int *known, struct error *err)
+{
+    int matches = 0;
+
+    *row = find(table, key);
+    *known = *row != NULL;
+    for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]) && !*row; i++) {
         if (strcmp(key, other_names[i].key) != 0)
             continue;
         *known = 1;
-        if (!other_names[i].value || strcasecmp(value, other_names[i].value) == 0)
-            row = find(table, other_names[i].option);
+        if (other_names[i].value && strcasecmp(plain(value), other_names[i].value) != 0)
+            continue;
+        matches = 1;
+        if (other_names[i].option)
+            *row = find(table, other_names[i].option);
     }
-    return row && row->type != OPTION_IGNORED && row->type != OPTION_ABSENT ? row : NULL;
+    if (*known && !*row && !matches)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: %.60s is unknown; correct it, or drop the line", key, value);
+    if (*row && ((*row)->type == OPTION_IGNORED || (*row)->type == OPTION_ABSENT))
+        *row = NULL;
+    return 0;
+}
+
+static void add_unknown(struct yaml_words *words, const char *key)
+{
+    size_t length = strlen(words->unknown);
+
+    snprintf(words->unknown + length, sizeof(words->unknown) - length, " %s", key);
 }
 
 static int take_pair(struct yaml_words *words, const struct option *table, char *key, char *value,
@@ -138,10 +180,10 @@ static int take_pair(struct yaml_words *words, const struct option *table, char 
         *c = *c == '_' ? '-' : *c;
     if (is_nothing(value))
         return 0;
-    row = option_of(table, key, value, &known);
-    if (!known && strcasecmp(value, "false") != 0)
-        snprintf(words->unknown + strlen(words->unknown),
-                 sizeof(words->unknown) - strlen(words->unknown), " %s", key);
+    if (option_of(table, key, value, &row, &known, err) < 0)
+        return -1;
+    if (!known && read_truth(value) != 0)
+        add_unknown(words, key);
     if (!row)
         return 0;
     /* "add_bias_linear: false" sets the flag --disable-bias-linear. */
@@ -161,8 +203,12 @@ static int take_line(struct yaml_words *words, const struct option *table, char 
     if (text[0] == '-' && (text[1] == ' ' || !text[1])) {
         char name[160];
 
-        if (!find(table, open))
+        if (!find(table, open)) {
+            if (open[127] == 0)
+                add_unknown(words, open);
+            open[127] = 1;
             return 0;
+        }
         /* The first element brings the option's name. */
         snprintf(name, sizeof(name), "--%s", open);
         if (open[127] == 0 && add(words, name, err) < 0)
@@ -203,7 +249,46 @@ int yaml_parse(const char *path, const char *text, const struct option *table,
     return 0;
 }
 
-int yaml_expand(const struct option *table, int *argc, const char *const **argv,
+/* Is one of the options in 'names', separated by '|', in these words? */
+static int has_option(const char *const *words, size_t count, const char *names)
+{
+    for (const char *at = names; *at; at += strcspn(at, "|"), at += *at == '|') {
+        char option[160];
+
+        snprintf(option, sizeof(option), "--%.*s", (int)strcspn(at, "|"), at);
+        for (size_t i = 0; i < count; i++)
+            if (words[i] && option_after(words[i], option))
+                return 1;
+    }
+    return 0;
+}
+
+/* Remove the options that have no effect without another one: files of Megatron-LM contain all of
+ * its options. */
+static void drop_idle(struct yaml_words *words, yaml_needs *needs, const char *const *argv,
+                      size_t argc)
+{
+    size_t kept = 0, next;
+
+    for (size_t i = 0; i < words->count; i = next) {
+        const char *wanted = needs(words->items[i] + 2);
+        int drop = wanted && !has_option(argv, argc, wanted) &&
+                   !has_option((const char *const *)words->items, words->count, wanted);
+
+        for (next = i + 1; next < words->count && strncmp(words->items[next], "--", 2) != 0;)
+            next++;
+        for (size_t j = i; j < next && drop; j++) {
+            free(words->items[j]);
+            words->items[j] = NULL;
+        }
+    }
+    for (size_t i = 0; i < words->count; i++)
+        if (words->items[i])
+            words->items[kept++] = words->items[i];
+    words->count = kept;
+}
+
+int yaml_expand(const struct option *table, yaml_needs *needs, int *argc, const char *const **argv,
                 struct yaml_words *words, const char ***expanded, struct error *err)
 {
     const char *path = NULL;
@@ -226,6 +311,7 @@ int yaml_expand(const struct option *table, int *argc, const char *const **argv,
     file_bytes_clear(&bytes);
     if (rc < 0)
         return error_prefix(err, "--yaml-cfg");
+    drop_idle(words, needs, *argv, (size_t)*argc);
     *expanded = calloc(words->count + (size_t)*argc + 1, sizeof(**expanded));
     if (!*expanded)
         return error_set(err, "out of memory");

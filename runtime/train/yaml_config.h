@@ -21,9 +21,13 @@ struct yaml_words {
 int yaml_parse(const char *path, const char *text, const struct option *table,
                struct yaml_words *words, struct error *err);
 
+/* The options, separated by '|', of which an option needs one to have an effect; NULL: none. */
+typedef const char *yaml_needs(const char *option);
+
 /* Replace the words "--yaml-cfg FILE" of a command line by the options of the file, placed first,
- * so that those of the command line override them. 'words' owns what '*argv' then contains. */
-int yaml_expand(const struct option *table, int *argc, const char *const **argv,
+ * so that those of the command line override them. Those without effect are left out. 'words' owns
+ * what '*argv' then contains. */
+int yaml_expand(const struct option *table, yaml_needs *needs, int *argc, const char *const **argv,
                 struct yaml_words *words, const char ***expanded, struct error *err);
 void yaml_words_clear(struct yaml_words *words);
 

@@ -76,6 +76,50 @@ is "$yaml" "$(losses)" "  and trains the same" || diag "$out"
 echo 'num_layers 3' >wrong.yaml
 try "$megatron" train --yaml-cfg wrong.yaml
 is "$rc $out" '2 megatron train: --yaml-cfg: wrong.yaml:1: "num_layers 3" is not "key: value"; correct the line' "  a line that is not YAML"
+for truth in true yes on; do
+    printf 'swiglu: %s\nadd_qkv_bias: off\n' "$truth" >truth.yaml
+    try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg truth.yaml
+    like "$out" 'swiglu \.+ True$' "  $truth is true"
+    like "$out" 'add_qkv_bias \.+ False$' "  off is false"
+done
+while IFS='|' read -r line text; do
+    echo "$line" >wrong.yaml
+    try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg wrong.yaml
+    is "$rc $out" "2 megatron train: --yaml-cfg: wrong.yaml:1: $text" "  rejected: $line"
+done <<'END'
+swiglu: maybe|swiglu: "maybe" is not true or false; write one
+swiglu: 1|swiglu: "1" is not true or false; write one
+add_bias_linear: nein|add-bias-linear: nein is unknown; correct it, or drop the line
+activation_func: silu|activation-func: silu is unknown; correct it, or drop the line
+END
+# The keys of Megatron-LM's own example that need another option: its files contain all options.
+cat >all.yaml <<'END'
+language_model:
+  activation_func: swiglu
+  gated_linear_unit: False
+  fp8: null
+  fp8_margin: 0
+bert_binary_head: True
+mask_prob: 0.15
+short_seq_prob: 0.1
+save: null
+save_interval: 20000
+initial_loss_scale: 4294967296
+profile: False
+profile_ranks: [0]
+profile_step_start: 10
+wandb_project: ''
+moe_input:
+  - 1
+  - 2
+END
+try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg all.yaml
+is "$rc" 0 "  a file with all options" || diag "$out"
+like "$out" 'swiglu \.+ True$' "  activation_func: swiglu"
+is "$(grep '^megatron: ' <<<"$out")" "megatron: note: --yaml-cfg: these keys are not options here and are ignored: moe-input" \
+    "  options without effect are left out"
+try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg all.yaml --save run
+like "$out" 'save_interval \.+ 20000$' "  but not with the one that they need"
 
 # --- The whole validation data: each evaluation of unchanged weights gives the same loss.
 try "$megatron" train "${small[@]}" --data-path d_text_document --full-validation --lr 0
