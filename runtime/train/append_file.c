@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_HELD = 1 << 20 };
@@ -14,6 +15,25 @@ struct append_file {
     char *path, *held;
     size_t size, written; /* buffered bytes, and how many of them are in the file */
 };
+
+/* Does the file end in the middle of a line, because the node that wrote it was lost, or because
+ * its disk was full? */
+static int is_torn(const struct append_file *file)
+{
+    struct stat status;
+    char last = '\n';
+    int fd;
+
+    if (fstat(file->fd, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size == 0)
+        return 0;
+    fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    if (pread(fd, &last, 1, status.st_size - 1) != 1)
+        last = '\n';
+    close(fd);
+    return last != '\n';
+}
 
 struct append_file *append_file_open(const char *path, int fresh, struct error *err)
 {
@@ -33,6 +53,8 @@ struct append_file *append_file_open(const char *path, int fresh, struct error *
         free(file);
         return NULL;
     }
+    if (!fresh && is_torn(file))
+        append_file_add(file, "\n", 1);
     return file;
 }
 

@@ -53,16 +53,36 @@ int arguments_block_words(struct arguments *a, const struct options_result *give
     return parse_window(a, err);
 }
 
+/* Channels are rotated in pairs. */
+static int check_rotated(const struct arguments *a, struct error *err)
+{
+    int64_t rotated = (int64_t)((double)a->kv_channels * a->rotary_percent);
+
+    if ((a->position_embedding != POSITION_ROPE && a->position_embedding != POSITION_YARN) ||
+        (rotated > 0 && rotated % 2 == 0))
+        return 0;
+    return error_set(err,
+                     "with --rotary-percent=%g, RoPE rotates %" PRId64 " of the %" PRId64
+                     " channels of a head, and it needs an even number; change --rotary-percent or "
+                     "--kv-channels",
+                     a->rotary_percent, rotated, a->kv_channels);
+}
+
 static int derive_rope(struct arguments *a, struct model_config *m, struct error *err)
 {
     struct rope_scaling *s = &m->rope_scaling;
 
+    if (check_rotated(a, err) < 0)
+        return -1;
     *s = a->scaling;
     s->kind = ROPE_PLAIN;
     s->factor = a->rope_scaling_factor;
     if (a->rotary_interpolation <= 0)
         return error_set(err, "--rotary-seq-len-interpolation-factor=%g must be greater than 0",
                          a->rotary_interpolation);
+    if (a->rope_scaling_factor <= 0)
+        return error_set(err, "--rope-scaling-factor=%g must be greater than 0",
+                         a->rope_scaling_factor);
     if (a->rope_scaling && a->rotary_interpolation != 1)
         return error_set(err, "--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot "
                               "be used together; drop one");

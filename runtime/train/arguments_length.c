@@ -307,6 +307,9 @@ int arguments_schedule(struct arguments *a, struct error *err)
         return error_set(err,
                          "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler "
                          "cannot be used together; drop one");
+    if (a->mlm.power < 0)
+        return error_set(err, "--power=%g must not be negative: the learning rate would rise",
+                         a->mlm.power);
     a->rules = (struct step_rules){
         .lr = a->lr,
         .min_lr = a->min_lr,

@@ -89,6 +89,21 @@ static const struct {
     {"muon-fp32-matmul-prec", "muon", OPTIMIZER_MUON},
 };
 
+/* 'option' needs rotary embeddings, or those of YaRN. */
+static const struct {
+    const char *option;
+    int yarn;
+} of_positions[] = {
+    {"rotary-base", 0},
+    {"rotary-percent", 0},
+    {"use-rope-scaling", 0},
+    {"rotary-seq-len-interpolation-factor", 0},
+    {"yarn-rotary-scaling-factor", 1},
+    {"yarn-original-max-position-embeddings", 1},
+    {"yarn-beta-fast", 1},
+    {"yarn-beta-slow", 1},
+};
+
 static int is_given(const struct options_result *given, const char *names)
 {
     char name[64];
@@ -144,8 +159,12 @@ void effects_check(const struct arguments *a, const struct options_result *given
     else if (a->rotary_interleaved)
         log_note("--rotary-interleaved has no effect on training here: it is another order of the "
                  "channels of each head, which `megatron checkpoint import` and `export` convert");
-    if (a->position_embedding != POSITION_ROPE &&
-        (options_given(given, "rotary-base") || options_given(given, "rotary-percent")))
-        log_warning("--rotary-base and --rotary-percent have no effect without "
-                    "--position-embedding-type rope; drop them");
+    for (size_t i = 0; i < sizeof(of_positions) / sizeof(of_positions[0]); i++)
+        if (options_given(given, of_positions[i].option) &&
+            a->position_embedding != POSITION_YARN &&
+            (of_positions[i].yarn || a->position_embedding != POSITION_ROPE))
+            log_warning("--%s has no effect without --position-embedding-type %s; drop it",
+                        of_positions[i].option, of_positions[i].yarn ? "yarn" : "rope");
+    if (options_given(given, "power") && a->lr_decay_style != LR_POLYNOMIAL)
+        log_warning("--power has no effect without --lr-decay-style polynomial; drop it");
 }

@@ -103,6 +103,23 @@ for text in '--ckpt-step has no effect without --load' '--recompute-method has n
     like "$out" "^megatron: warning: $text" "a warning: $text"
 done
 
+try "$megatron" train "${small[@]}" --power 2 --rotary-base 500 --use-rope-scaling --rotary-seq-len-interpolation-factor 1 --yarn-beta-fast 8
+for text in '--power has no effect without --lr-decay-style polynomial' '--rotary-base has no effect without --position-embedding-type rope' \
+    '--use-rope-scaling has no effect without --position-embedding-type rope' \
+    '--rotary-seq-len-interpolation-factor has no effect without --position-embedding-type rope' \
+    '--yarn-beta-fast has no effect without --position-embedding-type yarn'; do
+    like "$out" "^megatron: warning: $text" "a warning: $text"
+done
+try "$megatron" train "${small[@]}" --position-embedding-type yarn --yarn-rotary-scaling-factor 2 --rotary-base 500 --rotary-percent 0.5
+unlike "$out" 'no effect' "YaRN uses --rotary-base and --rotary-percent"
+
+# --- A line that a lost node left unfinished does not swallow the first one of the next start.
+printf '{"iteration":1,"consumed' >"$scratch/torn.jsonl"
+try "$megatron" train "${small[@]}" --metrics-file "$scratch/torn.jsonl"
+is "$(sed -n 1p "$scratch/torn.jsonl")$(grep -c '^{.*}$' "$scratch/torn.jsonl")" '{"iteration":1,"consumed6' "a torn line of --metrics-file" || diag "$(cat "$scratch/torn.jsonl")"
+try "$megatron" train "${small[@]}" --metrics-file "$scratch/torn.jsonl"
+is "$(grep -c '^$' "$scratch/torn.jsonl")" 0 "  and a complete one"
+
 # --- A trace of one step.
 try "$megatron" train "${small[@]}" --profile --profile-step-start 1 --profile-step-end 3 --profile-dir "$scratch/trace"
 like "$out" 'mean of 2 steps:' "--profile-step-start and --profile-step-end"
@@ -320,6 +337,11 @@ done <<'EOT'
 --use-rope-scaling --rotary-seq-len-interpolation-factor 2|--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot be used together
 --attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale, --clip-qkv and --rotary-base-local must not be negative
 --rotary-base 0|--rotary-base=0 must be greater than 0
+--rope-scaling-factor 0|--rope-scaling-factor=0 must be greater than 0
+--position-embedding-type rope --rotary-percent 0.7|with --rotary-percent=0.7, RoPE rotates 5 of the 8 channels of a head, and it needs an even number; change --rotary-percent or --kv-channels
+--position-embedding-type rope --rotary-percent 0.1|RoPE rotates 0 of the 8 channels
+--position-embedding-type yarn --yarn-rotary-scaling-factor 2 --kv-channels 7|RoPE rotates 7 of the 7 channels
+--lr-decay-style polynomial --power -1|--power=-1 must not be negative
 --hidden-size 4294967296|--hidden-size=4294967296
 --hidden-size 2000000000|would have [0-9.e+]+ parameters; check --num-layers
 --train-iters 9000000000000000000|--train-iters=9000000000000000000 is too large
