@@ -134,8 +134,11 @@ static int check_kind(const struct pickle_value *args, struct error *err)
                       " (only learned_absolute, rope and none are supported)", err);
     if (whole(args, "num_experts", 0) > 0)
         return reject(args, "num_experts", " (mixture of experts, MoE)", err);
-    if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1)
-        return reject(args, "rotary_seq_len_interpolation_factor", "", err);
+    if (real(args, "rotary_seq_len_interpolation_factor", 1) != 1 &&
+        (flag(args, "use_rope_scaling", 0) ||
+         !(real(args, "rotary_seq_len_interpolation_factor", 1) > 0)))
+        return reject(args, "rotary_seq_len_interpolation_factor",
+                      " (a number above 0, without use_rope_scaling)", err);
     return 0;
 }
 
@@ -217,6 +220,10 @@ static int read_positions(struct megatron_source *s, const struct pickle_value *
     if (flag(args, "use_rope_scaling", 0)) {
         c->rope_scaling.kind = ROPE_LLAMA3;
         c->rope_scaling.factor = real(args, "rope_scaling_factor", 8);
+    } else if (c->position == POSITION_ROPE &&
+               real(args, "rotary_seq_len_interpolation_factor", 1) != 1) {
+        c->rope_scaling.kind = ROPE_LINEAR;
+        c->rope_scaling.factor = real(args, "rotary_seq_len_interpolation_factor", 1);
     }
     return 0;
 }
@@ -244,7 +251,14 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     s->model.swiglu = flag(args, "swiglu", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
-    m->heads = hints->heads > 0 ? hints->heads : heads_of(args, m->hidden);
+    m->heads = heads_of(args, m->hidden);
+    if (hints->heads > 0 && m->heads > 0 && m->heads != hints->heads)
+        return error_set_code(err, ERROR_USAGE,
+                              "its arguments have %lld attention heads, not %lld; drop "
+                              "--num-attention-heads",
+                              (long long)m->heads, (long long)hints->heads);
+    if (hints->heads > 0)
+        m->heads = hints->heads;
     if (m->heads < 1 || m->heads > INT32_MAX) {
         error_set_code(err, ERROR_USAGE,
                        "its number of attention heads is not stored in the checkpoint (hidden "
@@ -267,8 +281,9 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
                          "tensor-parallel size %d",
                          (long long)m->query_groups, (long long)m->heads, (int)s->tp);
     if (m->vocabulary > rows) {
-        error_set(err, "its vocabulary has %lld entries, fewer than the %lld requested",
-                  (long long)rows, (long long)m->vocabulary);
+        error_set_code(err, ERROR_USAGE,
+                       "its vocabulary has %lld entries, fewer than the %lld requested",
+                       (long long)rows, (long long)m->vocabulary);
         return error_remedy(err, REMEDY_VOCABULARY);
     }
     if (whole(args, "num_layers", m->layers) != m->layers)

@@ -4,6 +4,7 @@
 #include "directory.h"
 #include "file.h"
 #include "hf.h"
+#include "index.h"
 #include "option.h"
 #include "origin.h"
 #include "parse.h"
@@ -357,6 +358,9 @@ static int run_prune(const struct checkpoint_options *given, const char *directo
         error_set_errno(err, errno, "cannot read %s", directory);
         return file_path_error(err);
     }
+    if (directory_has(directory, INDEX_NAME))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is a single checkpoint; use its parent directory", directory);
     if (directory_prune(directory, given->keep_last, &removed, NULL, err) < 0)
         return -1;
     held = directory_lock(directory, &unlocked, &busy);

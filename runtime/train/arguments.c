@@ -599,6 +599,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         return -1;
     if (a->eod_id < 0)
         a->eod_id = a->vocab_size - 1;
+    if (options_given(given, "eod-id") && !a->masked && a->eod_id >= a->vocab_size)
+        return error_set(err,
+                         "--eod-id=%" PRId64 " is not in the vocabulary (0 to %" PRId64
+                         "), so no document would end; change it",
+                         a->eod_id, a->vocab_size - 1);
     if (!names_data(a) && !a->dry_run)
         return error_set(err, "no data: use --data-path, --%s-data-path or --mock-data",
                          a->skip_train ? "valid" : "train");

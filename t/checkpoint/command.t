@@ -57,6 +57,8 @@ like "$out" 'iter_0000006: damaged: cannot open .*rank_00001.safetensors: No suc
 mv away run/iter_0000006/rank_00001.safetensors
 check prune run
 like "$out" 'prune needs to know how many checkpoints to keep; use --keep-last N' "prune asks how many"
+check prune run/iter_0000008 --keep-last 2
+is "$rc $out" "2 megatron checkpoint: run/iter_0000008 is a single checkpoint; use its parent directory" "prune of a single checkpoint"
 mkdir run/iter_0000009.tmp-1
 check prune run --keep-last 2
 is "$(ls run | tr '\n' ' ')" "iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "prune"

@@ -87,7 +87,7 @@ hf=wide-hf make args=0
 code=2 refused "a number of heads that could be guessed" '\(hidden size 192\); add --num-attention-heads N'
 same_as wide-hf "with the number of heads" --num-attention-heads 6
 make args=0
-refused "too large a vocabulary" 'vocabulary has 384 entries, fewer than the 385 requested; correct --vocab-size' --num-attention-heads 4 --vocab-size 385
+code=2 refused "too large a vocabulary" 'vocabulary has 384 entries, fewer than the 385 requested; correct --vocab-size' --num-attention-heads 4 --vocab-size 385
 make
 check import --format megatron from padded
 like "$out" '4 attention heads, vocabulary 384' "without --vocab-size all rows count"
@@ -126,6 +126,19 @@ ARGUMENTS
 for say in window_size:list:-1,0 softmax_type:str:vanilla no_rope_freq:none position_embedding_type:str:learned_absolute; do
     make say=$say
     same_as gpt-hf "$say"
+done
+make
+code=2 refused "another number of heads" 'its arguments have 4 attention heads, not 8; drop --num-attention-heads' --num-attention-heads 8
+# Position interpolation, there and back.
+train 1 --save stretched --exit-interval 1 "${llama[@]}" --rotary-seq-len-interpolation-factor 2.5
+check export stretched stretched-hf
+for format in megatron torch_dist; do
+    rm -rf exported run back
+    check export stretched exported --format $format
+    check import exported run --format $format
+    is "$rc" 0 "position interpolation, $format: import" || diag "$out"
+    check export run back
+    ok "  and the same model" diff stretched-hf back
 done
 hf=llama-hf
 make version=3 say=rotary_percent:real:0.4
