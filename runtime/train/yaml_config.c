@@ -2,6 +2,7 @@
 #include "yaml_config.h"
 #include "file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -34,6 +35,43 @@ static int add(struct yaml_words *words, const char *text, struct error *err)
         return error_set(err, "out of memory");
     words->items[words->count++] = copy;
     return 0;
+}
+
+/* Add 'text' with the environment variables that it names as ${NAME}, as Megatron-LM does. */
+static int add_value(struct yaml_words *words, const char *text, struct error *err)
+{
+    char *whole = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&whole, &size);
+    int rc = 0;
+
+    if (!stream)
+        return error_set(err, "out of memory");
+    while (*text && rc == 0) {
+        const char *end = strncmp(text, "${", 2) == 0 ? strchr(text, '}') : NULL, *value;
+        char name[256];
+
+        if (!end) {
+            fputc(*text++, stream);
+            continue;
+        }
+        snprintf(name, sizeof(name), "%.*s", (int)(end - text - 2), text + 2);
+        value = getenv(name);
+        if (value)
+            fputs(value, stream);
+        else
+            rc = error_set_code(err, ERROR_USAGE,
+                                "the environment variable %.60s is not set; export it, or correct "
+                                "the line",
+                                name);
+        text = end + 1;
+    }
+    if (fclose(stream) != 0 && rc == 0)
+        rc = error_set(err, "out of memory");
+    if (rc == 0)
+        rc = add(words, whole, err);
+    free(whole);
+    return rc;
 }
 
 void yaml_words_clear(struct yaml_words *words)
@@ -100,7 +138,7 @@ static int add_list(struct yaml_words *words, char *text, struct error *err)
     text++;
     text[strcspn(text, "]")] = '\0';
     for (char *word = strtok_r(text, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
-        if (add(words, trim(word), err) < 0)
+        if (add_value(words, trim(word), err) < 0)
             return -1;
     return 0;
 }
@@ -124,7 +162,7 @@ static int add_option(struct yaml_words *words, const struct option *row, char *
     snprintf(name, sizeof(name), "--%s", row->name);
     if (add(words, name, err) < 0)
         return -1;
-    return *value == '[' ? add_list(words, value, err) : add(words, value, err);
+    return *value == '[' ? add_list(words, value, err) : add_value(words, value, err);
 }
 
 /* The value in the words of other_names. */
@@ -214,7 +252,7 @@ static int take_line(struct yaml_words *words, const struct option *table, char 
         if (open[127] == 0 && add(words, name, err) < 0)
             return -1;
         open[127] = 1;
-        return add(words, trim(text + 1), err);
+        return add_value(words, trim(text + 1), err);
     }
     colon = strchr(text, ':');
     if (!colon || (colon[1] && colon[1] != ' ' && colon[1] != '\t' && colon[1] != '\r'))

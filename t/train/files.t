@@ -92,6 +92,12 @@ swiglu: 1|swiglu: "1" is not true or false; write one
 add_bias_linear: nein|add-bias-linear: nein is unknown; correct it, or drop the line
 activation_func: silu|activation-func: silu is unknown; correct it, or drop the line
 END
+printf 'data_path:\n  - ${PREFIX}_document\nlr: ${RATE}\nsave: "${PREFIX}-${RATE}"\n' >environment.yaml
+try env PREFIX=d_text RATE=2e-3 "$megatron" train "${small[@]/--lr/--min-lr}" --min-lr 0 --yaml-cfg environment.yaml
+is "$rc $(compgen -G 'd_text-2e-3/iter_*')" "0 d_text-2e-3/iter_0000004" "  environment variables" || diag "$out"
+try "$megatron" train "${small[@]}" --yaml-cfg environment.yaml
+is "$rc $out" '2 megatron train: --yaml-cfg: environment.yaml:2: the environment variable PREFIX is not set; export it, or correct the line' \
+    "  one that is not set"
 # The keys of Megatron-LM's own example that need another option: its files contain all options.
 cat >all.yaml <<'END'
 language_model:
