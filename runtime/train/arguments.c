@@ -579,6 +579,14 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
                          "to be a multiple of --pipeline-model-parallel-size=%" PRId64
                          "; change --global-batch-size",
                          a->layout.pp);
+    if (options_given(given, "loss-scale") && a->loss_scale < 0)
+        return error_set(err, "--loss-scale=%g must not be negative; 0 makes it dynamic",
+                         a->loss_scale);
+    if (a->min_loss_scale <= 0 || a->initial_loss_scale < a->min_loss_scale)
+        return error_set(err,
+                         "--min-loss-scale=%g must be greater than 0 and at most "
+                         "--initial-loss-scale=%g; change one of them",
+                         a->min_loss_scale, a->initial_loss_scale);
     if (a->timeout_minutes <= 0)
         return error_set(err, "--distributed-timeout-minutes=%g must be greater than 0",
                          a->timeout_minutes);

@@ -337,6 +337,9 @@ done <<'EOT'
 --use-rope-scaling --rotary-seq-len-interpolation-factor 2|--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot be used together
 --attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale, --clip-qkv and --rotary-base-local must not be negative
 --rotary-base 0|--rotary-base=0 must be greater than 0
+--memory-efficient-fp16 --loss-scale -5|--loss-scale=-5 must not be negative; 0 makes it dynamic
+--memory-efficient-fp16 --min-loss-scale 0|--min-loss-scale=0 must be greater than 0 and at most --initial-loss-scale=4.29497e\+09; change one of them
+--memory-efficient-fp16 --min-loss-scale 4 --initial-loss-scale 2|--min-loss-scale=4 must be greater than 0 and at most --initial-loss-scale=2; change one of them
 --eod-id 100|--eod-id=100 is not in the vocabulary \(0 to 99\), so no document would end; change it
 --rope-scaling-factor 0|--rope-scaling-factor=0 must be greater than 0
 --position-embedding-type rope --rotary-percent 0.7|with --rotary-percent=0.7, RoPE rotates 5 of the 8 channels of a head, and it needs an even number; change --rotary-percent or --kv-channels
