@@ -393,6 +393,21 @@ static int goes_on(const struct checkpoint *c)
     return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
+/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back
+ * with
+ * --ckpt-step, or if it saves to a copy of the directory that it loads from. */
+static int leaves_later(const struct checkpoint *c, int64_t iteration)
+{
+    char path[PATH_MAX];
+
+    if (!c->config.save || c->config.finetune)
+        return 0;
+    if (goes_on(c))
+        return c->config.step >= 0;
+    return directory_path(path, NULL, "%s/iter_%07" PRId64, c->config.save, iteration) == 0 &&
+           directory_has(path, INDEX_NAME);
+}
+
 /* No checkpoint: expected at the first start of a run that saves to the same directory. */
 static int found_none(struct checkpoint *c, struct error *err)
 {
@@ -479,7 +494,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         below = iteration;
     }
     device_host_release(c->device, host);
-    if (rc == 0 && loaded->found && c->config.step >= 0 && !c->config.finetune && goes_on(c))
+    if (rc == 0 && loaded->found && leaves_later(c, iteration))
         c->back_to = iteration;
     if (rc == 0 && loaded->found)
         checkpoint_say(c,

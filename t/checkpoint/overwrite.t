@@ -37,6 +37,16 @@ train 1 --load second --save moved
 is "$rc $(cat moved/latest_checkpointed_iteration.txt)" "0 8" "a copy of the run continues" || diag "$(tail -n 3 <<<"$out")"
 train 1 --load second --ckpt-step 2 --save moved
 is "$rc" 0 "  also by --ckpt-step" || diag "$(tail -n 3 <<<"$out")"
+like "$out" 'after the one that the run went back to were moved to moved/abandoned-1' "  which replaces no later ones"
+is "$(ls moved/abandoned-1 | xargs)" "iter_0000008 latest_checkpointed_iteration.txt" "  but moves them"
+cp -r first ahead && rm -rf behind && mkdir behind && cp -r first/iter_0000004 behind
+train 1 --load behind --save ahead
+is "$rc $(ls ahead ahead/abandoned-1 | xargs)" \
+    "0 ahead: abandoned-1 iter_0000004 iter_0000008 latest_checkpointed_iteration.txt ahead/abandoned-1: iter_0000008 latest_checkpointed_iteration.txt" \
+    "  nor does a run from an older copy" || diag "$(tail -n 3 <<<"$out")"
+same ahead/abandoned-1/iter_0000008 first/iter_0000008 "  the moved checkpoint is that of before"
+train 1 --load first --ckpt-step 4 --save fork
+is "$rc $(ls fork | xargs)" "0 iter_0000008 latest_checkpointed_iteration.txt" "a new directory has nothing to move"
 mkdir -p hidden/.probe
 train 1 --save hidden --exit-interval 1
 is "$rc" 75 "a directory without checkpoints is empty enough" || diag "$(tail -n 3 <<<"$out")"
