@@ -91,6 +91,26 @@ static int add_split(struct option_list *list, struct json_value value, struct e
     return 0;
 }
 
+/* A misspelled name would be a split without data. */
+static int check_names(struct json_value root, struct error *err)
+{
+    struct json_iterator at;
+    struct json_value value;
+    const char *name;
+    size_t length;
+
+    if (json_type(root) != JSON_OBJECT || json_iterate(root, &at) < 0)
+        return 0;
+    while (json_next(&at, &name, &length, &value))
+        if (!(length == 5 && memcmp(name, "train", 5) == 0) &&
+            !(length == 5 && memcmp(name, "valid", 5) == 0) &&
+            !(length == 4 && memcmp(name, "test", 4) == 0))
+            return error_set_code(err, ERROR_USAGE,
+                                  "\"%.*s\" is not \"train\", \"valid\" or \"test\"; correct it",
+                                  length < 60 ? (int)length : 60, name);
+    return 0;
+}
+
 static int read_splits(struct arguments *a, struct error *err)
 {
     const struct {
@@ -100,8 +120,10 @@ static int read_splits(struct arguments *a, struct error *err)
                   {"valid", &a->valid_data_path},
                   {"test", &a->test_data_path}};
     struct json *json = json_read_file(a->per_split_data_args_path, MOST_BYTES, err);
-    int rc = json ? 0 : -1;
+    int rc = json ? check_names(json_root(json), err) : -1;
 
+    if (json && rc < 0)
+        error_prefix(err, "%s", a->per_split_data_args_path);
     for (size_t i = 0; i < 3 && rc == 0; i++) {
         struct json_value value;
 

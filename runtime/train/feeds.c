@@ -140,6 +140,21 @@ static int check_length(const struct feeds *feeds, const struct arguments *a,
     return TRAIN_REFUSED;
 }
 
+/* --full-validation takes whole batches. Without one, the run would end at its first evaluation. */
+static int check_validation(const struct feeds *feeds, const struct arguments *a, struct error *err)
+{
+    const struct dataset *data = feeds->splits[DATASET_VALID];
+
+    if (!a->full_validation || !data || dataset_masked(data) ||
+        dataset_samples(data) >= a->global_batch_size)
+        return 0;
+    error_set(err,
+              "--full-validation: the validation data have fewer samples (%" PRId64
+              ") than a global batch; lower --global-batch-size",
+              dataset_samples(data));
+    return TRAIN_REFUSED;
+}
+
 static int open_loader(struct feeds *feeds, enum dataset_split split, const struct arguments *a,
                        const struct parallel *parallel, int64_t consumed, struct error *err)
 {
@@ -179,6 +194,8 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
         print_rows(feeds, a);
     if (rc == 0)
         rc = check_length(feeds, a, progress, total, err);
+    if (rc == 0)
+        rc = check_validation(feeds, a, err);
     if (rc < 0)
         return rc;
     if (open_loader(feeds, DATASET_TRAIN, a, parallel, progress->consumed, err) < 0 ||

@@ -14,16 +14,9 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
     double total = 0, pair_total = 0, loss, pair_loss, began = clock_now();
 
-    if (a->full_validation && split == DATASET_VALID && !a->masked) {
-        if (steps == 0)
-            return error_set_code(
-                err, ERROR_USAGE,
-                "--full-validation: the validation data have fewer samples (%" PRId64
-                ") than a global batch; lower --global-batch-size",
-                dataset_samples(t->feeds.splits[split]));
-        if (feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
-            return -1;
-    }
+    if (a->full_validation && split == DATASET_VALID && !a->masked &&
+        feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
+        return -1;
     for (int64_t i = 0; i < steps; i++) {
         if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, &pair_loss, err) < 0)
             return error_prefix(err, "evaluation");

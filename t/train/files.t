@@ -4,6 +4,8 @@
 # validation data in each evaluation.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
+command -v mpirun >/dev/null || skip_all "no mpirun"
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
@@ -25,6 +27,7 @@ expected=$(losses)
 echo '{"train": ["d_text_document"], "valid": "d_text_document", "test": null}' >splits.json
 try "$megatron" train "${small[@]}" --per-split-data-args-path splits.json
 is "$(losses)" "$expected" "--per-split-data-args-path" || diag "$out"
+echo '{"train": ["d_text_document"], "validation": ["d_text_document"]}' >misnamed
 while IFS='|' read -r options text; do
     # shellcheck disable=SC2086
     try "$megatron" train "${small[@]}" $options
@@ -34,6 +37,7 @@ done <<'END'
 --data-args-path none|--data-args-path: cannot open none
 --data-args-path /dev/null|names no datasets
 --data-args-path list --data-path d_text_document|--data-args-path cannot be used with --data-path
+--per-split-data-args-path misnamed|--per-split-data-args-path: misnamed: "validation" is not "train", "valid" or "test"; correct it
 --per-split-data-args-path list|--per-split-data-args-path: list: is not valid JSON
 END
 
@@ -130,4 +134,7 @@ like "$out" 'save_interval \.+ 20000$' "  but not with the one that they need"
 # --- The whole validation data: each evaluation of unchanged weights gives the same loss.
 try "$megatron" train "${small[@]}" --data-path d_text_document --full-validation --lr 0
 is "$(sed -nE 's/.*lm loss value: ([0-9.E+-]+) .*/\1/p' <<<"$out" | sort | uniq -c | xargs | cut -d ' ' -f 1)" 2 "--full-validation" || diag "$out"
+try timeout 60 mpirun --oversubscribe -n 2 "$megatron" train "${small[@]}" --data-path d_text_document --full-validation --global-batch-size 100
+is "$rc $(grep -c 'iteration  *1/' <<<"$out")" "2 0" "  of less than a global batch is refused before the first step" || diag "$out"
+like "$out" 'megatron: --full-validation: the validation data have fewer samples \([0-9]+\) than a global batch; lower --global-batch-size' "  with the reason"
 done_testing
