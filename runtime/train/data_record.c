@@ -55,6 +55,9 @@ static void put_samples(FILE *stream, const struct arguments *a)
 
     if (!a->masked) {
         put_values(stream, a, causal);
+        /* Each data-parallel rank shuffles a part of its own. */
+        if (a->dataloader_type == DATALOADER_CYCLIC)
+            fprintf(stream, "data-parallel size %" PRId64 "\n", a->layout.dp);
         return;
     }
     fprintf(stream, "--masked-data %s\n", arguments_use_bert(a) ? "bert" : "fairseq");

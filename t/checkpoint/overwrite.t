@@ -91,6 +91,14 @@ train 1 --save done --load done --train-iters 11 --override-opt_param-scheduler 
 is "$(grep -oE 'it was .*; now it is .*; restore' <<<"$out" | xargs -d '\n')" \
     "it was --dataloader-type single; now it is --dataloader-type cyclic; restore it was without --eod-mask-loss; now it is --eod-mask-loss; restore" \
     "options that change samples or their order are named"
+cyclic=(--dataloader-type cyclic --save shuffled --eval-iters 0)
+train 2 "${cyclic[@]}"
+train 2 "${cyclic[@]}" --load shuffled --train-iters 9 --override-opt_param-scheduler --tensor-model-parallel-size 2
+like "$out" 'the data differs from that of the resumed run: it was data-parallel size 2; now it is data-parallel size 1; restore' \
+    "so is the number of parts that are shuffled"
+train 2 --save layout --eval-iters 0
+train 2 --save layout --eval-iters 0 --load layout --train-iters 9 --override-opt_param-scheduler --tensor-model-parallel-size 2
+unlike "$out" 'the data differs' "  which is of no interest otherwise"
 masked=(--masked-lm --mask-id 5 --exact-gelu)
 train 1 "${masked[@]}" --save masked
 train 1 "${masked[@]}" --save masked --load masked --train-iters 9 --override-opt_param-scheduler
