@@ -343,7 +343,9 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
         return -1;
     c->shape.name = "the model";
     c->shape.family = model_family(c);
-    c->shape.sequence = c->positions;
+    c->shape.sequence = whole(args, "seq_length", c->positions);
+    if (c->shape.sequence < 1 || c->shape.sequence > c->positions)
+        c->shape.sequence = c->positions;
     c->padded_vocabulary = c->shape.vocabulary;
     c->norm =
         pickle_is_text(pickle_member(args, "normalization"), "RMSNorm") ? NORM_RMS : NORM_LAYER;

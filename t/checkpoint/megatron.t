@@ -130,7 +130,7 @@ done
 make
 code=2 refused "another number of heads" 'its arguments have 4 attention heads, not 8; drop --num-attention-heads' --num-attention-heads 8
 # Position interpolation, there and back.
-train 1 --save stretched --exit-interval 1 "${llama[@]}" --rotary-seq-len-interpolation-factor 2.5
+train 1 --save stretched --exit-interval 1 "${llama[@]}" --rotary-seq-len-interpolation-factor 2.5 --max-position-embeddings 64
 check export stretched stretched-hf
 for format in megatron torch_dist; do
     rm -rf exported run back
@@ -140,6 +140,8 @@ for format in megatron torch_dist; do
     check export run back
     ok "  and the same model" diff stretched-hf back
 done
+try "$megatron" evaluate --load run --mock-data --eval-iters 1 --device cpu --cpu-threads 1
+like "$out" 'seq_length \.+ 32$' "evaluation uses the sequence length of the training, not all positions"
 hf=llama-hf
 make version=3 say=rotary_percent:real:0.4
 refused "a pair that is cut in two" 'rotary_percent of 0.4, RoPE rotates 3 of the 8 channels of a head' --vocab-size 300
