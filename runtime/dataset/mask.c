@@ -32,20 +32,23 @@ static double draw(struct draws *draws)
 static int check_config(const struct mask_config *c, struct error *err)
 {
     if (c->vocabulary < 1 || c->mask < 0 || c->mask >= c->vocabulary) {
-        error_set(err, "the mask token %" PRId32 " is not in the vocabulary of %" PRId64 " tokens",
-                  c->mask, c->vocabulary);
+        error_set_code(err, ERROR_USAGE,
+                       "the mask token %" PRId32 " is not in the vocabulary of %" PRId64 " tokens",
+                       c->mask, c->vocabulary);
         return error_remedy(err, REMEDY_MASK_TOKEN);
     }
     if (!(c->probability > 0 && c->probability < 1)) {
-        error_set(err, "a masking probability of %g is not between 0 and 1", c->probability);
+        error_set_code(err, ERROR_USAGE, "a masking probability of %g is not between 0 and 1",
+                       c->probability);
         return error_remedy(err, REMEDY_MASK_PROBABILITY);
     }
     if (!(c->leave_unmasked >= 0 && c->random_token >= 0 &&
           c->leave_unmasked + c->random_token <= 1)) {
-        error_set(err,
-                  "the probabilities of unmasked tokens (%g) and random tokens (%g) must not be "
-                  "negative, nor exceed 1 together",
-                  c->leave_unmasked, c->random_token);
+        error_set_code(
+            err, ERROR_USAGE,
+            "the probabilities of unmasked tokens (%g) and random tokens (%g) must not be "
+            "negative, nor exceed 1 together",
+            c->leave_unmasked, c->random_token);
         return error_remedy(err, REMEDY_MASK_SHARES);
     }
     return 0;

@@ -230,10 +230,10 @@ static int finish_masked(const struct fill *f, struct error *err)
     struct model_batch *out = f->out;
 
     if (f->selected > z->masked) {
-        error_set(err,
-                  "a micro-batch has %lld tokens selected for prediction on this rank, but "
-                  "memory was planned for %lld",
-                  (long long)f->selected, (long long)z->masked);
+        error_set_code(err, ERROR_USAGE,
+                       "a micro-batch has %lld tokens selected for prediction on this rank, but "
+                       "memory was planned for %lld",
+                       (long long)f->selected, (long long)z->masked);
         return error_remedy(err, REMEDY_MASKED_TOKENS);
     }
     if (f->strange != 0) {

@@ -150,6 +150,10 @@ void effects_check(const struct arguments *a, const struct options_result *given
                     "gradients cannot follow them, since rounding undoes small changes; use "
                     "--adam-beta2 0.99 or less, or keep it in fp32",
                     a->beta2);
+    if (a->use_checkpoint_scheduler && !a->skip_train && (a->finetune || !a->load_optimizer))
+        log_warning("--use-checkpoint-opt_param-scheduler has no effect with --%s, which starts a "
+                    "new schedule; drop one",
+                    a->finetune ? "finetune" : "no-load-optim");
     if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning(
             "--recompute-method has no effect with --recompute-granularity selective; drop it");

@@ -161,6 +161,11 @@ train 1 --load run --lr 2e-3 --min-lr 1e-4 --weight-decay 0.5 --lr-decay-style c
 is "$(grep -o 'learning rate: [^ ]*' <<<"$out")" "$rates" "--use-checkpoint-opt_param-scheduler takes the checkpoint's" ||
     diag "$(tail -n 3 <<<"$out")"
 like "$out" 'weight_decay .* 0.01$' "  and reports it"
+for option in finetune no-load-optim; do
+    train 1 --load run --$option --use-checkpoint-opt_param-scheduler --exit-interval 1
+    like "$out" "warning: --use-checkpoint-opt_param-scheduler has no effect with --$option, which starts a new schedule; drop one\$" \
+        "  --$option starts a new one, which is said"
+done
 train 1 --load fresh --save fresh --use-checkpoint-opt_param-scheduler --exit-interval 1
 is "$rc" 75 "--use-checkpoint-opt_param-scheduler at the first start" || diag "$(tail -n 3 <<<"$out")"
 refused "both" 'cannot be used together; drop one' --load whole --override-opt_param-scheduler --use-checkpoint-opt_param-scheduler

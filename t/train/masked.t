@@ -119,6 +119,11 @@ refused '35 tokens, but the model has 32 positions' "a prompt that is too long" 
     fill-mask --load bert-pairs "${words[@]}" --prompt "[MASK]$(printf ' w%d' {10..41})"
 refused 'the tokenizer has no mask token .*give the id of the mask token with --mask-id' "a tokenizer without a mask" \
     fill-mask --load bert-pairs --tokenizer-type NullTokenizer --prompt '5 <mask>' --device cpu
+refused 'the mask token 61 is not in the vocabulary of 61 tokens; give the id of the mask token with --mask-id' "  of mock data" \
+    "${train[@]}" --masked-lm --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 61 --mask-id 61
+refused 'tokens selected for prediction on this rank, but memory was planned for [0-9]+; raise --max-masked-tokens' "too few masked tokens" \
+    "${train[@]}" --masked-lm --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 61 --mask-id 5 \
+    --max-masked-tokens 1 --mask-prob 0.5
 refused 'the mask token 61 is not in the vocabulary of 61 tokens; give the id of the mask token with --mask-id' "a mask that is not a token" \
     fill-mask --load bert-pairs "${words[@]}" --prompt 'w5 [MASK]' --mask-id 61
 refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa does not have" "RoBERTa with a binary head" \
