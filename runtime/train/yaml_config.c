@@ -22,6 +22,13 @@ static const struct {
     {"activation-func", "squaredrelu", "squared-relu"},
     {"activation-func", "gelu", NULL},
     {"layernorm-epsilon", NULL, "norm-epsilon"},
+    {"fp8", NULL, "fp8-format"},
+    /* Other values are other models. */
+    {"num-experts", "1", NULL},
+    {"num-moe-experts", "1", NULL},
+    {"multi-latent-attention", "false", NULL},
+    {"fp32-residual-connection", "false", NULL},
+    {"apply-residual-connection-post-layernorm", "false", NULL},
 };
 
 static int add(struct yaml_words *words, const char *text, struct error *err)
@@ -143,12 +150,17 @@ static int add_list(struct yaml_words *words, char *text, struct error *err)
     return 0;
 }
 
+static int is_flag(const struct option *row)
+{
+    return row->type == OPTION_FLAG || row->type == OPTION_UNFLAG;
+}
+
 static int add_option(struct yaml_words *words, const struct option *row, char *value,
                       struct error *err)
 {
     char name[160];
 
-    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG) {
+    if (is_flag(row)) {
         int truth = read_truth(value);
 
         if (truth < 0)
@@ -178,24 +190,27 @@ static const char *plain(const char *value)
 static int option_of(const struct option *table, const char *key, const char *value,
                      const struct option **row, int *known, struct error *err)
 {
-    int matches = 0;
+    int matches = 0, listed = 0;
 
     *row = find(table, key);
+    if (*row && (*row)->type == OPTION_ABSENT)
+        *row = NULL;
     *known = *row != NULL;
     for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]) && !*row; i++) {
         if (strcmp(key, other_names[i].key) != 0)
             continue;
-        *known = 1;
+        *known = listed = 1;
         if (other_names[i].value && strcasecmp(plain(value), other_names[i].value) != 0)
             continue;
         matches = 1;
         if (other_names[i].option)
             *row = find(table, other_names[i].option);
     }
-    if (*known && !*row && !matches)
+    if (listed && !matches)
         return error_set_code(err, ERROR_USAGE,
-                              "%s: %.60s is unknown; correct it, or drop the line", key, value);
-    if (*row && ((*row)->type == OPTION_IGNORED || (*row)->type == OPTION_ABSENT))
+                              "%s: %.60s is not supported; correct it, or drop the line", key,
+                              value);
+    if (*row && (*row)->type == OPTION_IGNORED)
         *row = NULL;
     return 0;
 }
@@ -220,13 +235,12 @@ static int take_pair(struct yaml_words *words, const struct option *table, char 
         return 0;
     if (option_of(table, key, value, &row, &known, err) < 0)
         return -1;
-    if (!known && read_truth(value) != 0)
+    if (!known && read_truth(value) != 0 && strcmp(value, "0") != 0)
         add_unknown(words, key);
     if (!row)
         return 0;
     /* "add_bias_linear: false" sets the flag --disable-bias-linear. */
-    return add_option(words, row,
-                      strcmp(row->name, key) != 0 && row->type != OPTION_REAL ? truth : value, err);
+    return add_option(words, row, strcmp(row->name, key) != 0 && is_flag(row) ? truth : value, err);
 }
 
 /* One line, without its end. A line "- x" continues the list of the option before it, whose name is

@@ -93,9 +93,14 @@ while IFS='|' read -r line text; do
 done <<'END'
 swiglu: maybe|swiglu: "maybe" is not true or false; write one
 swiglu: 1|swiglu: "1" is not true or false; write one
-add_bias_linear: nein|add-bias-linear: nein is unknown; correct it, or drop the line
-activation_func: silu|activation-func: silu is unknown; correct it, or drop the line
+add_bias_linear: nein|add-bias-linear: nein is not supported; correct it, or drop the line
+activation_func: silu|activation-func: silu is not supported; correct it, or drop the line
+num_moe_experts: 8|num-moe-experts: 8 is not supported; correct it, or drop the line
+multi_latent_attention: True|multi-latent-attention: True is not supported; correct it, or drop the line
 END
+echo 'fp8: hybrid' >fp8.yaml
+try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg fp8.yaml
+like "$out" 'fp8_format \.+ hybrid$' "  fp8"
 printf 'data_path:\n  - ${PREFIX}_document\nlr: ${RATE}\nsave: "${PREFIX}-${RATE}"\n' >environment.yaml
 try env PREFIX=d_text RATE=2e-3 "$megatron" train "${small[@]/--lr/--min-lr}" --min-lr 0 --yaml-cfg environment.yaml
 is "$rc $(compgen -G 'd_text-2e-3/iter_*')" "0 d_text-2e-3/iter_0000004" "  environment variables" || diag "$out"
@@ -109,6 +114,9 @@ language_model:
   gated_linear_unit: False
   fp8: null
   fp8_margin: 0
+  num_moe_experts: null
+  multi_latent_attention: False
+  init_method_xavier_uniform: True
 bert_binary_head: True
 mask_prob: 0.15
 short_seq_prob: 0.1
@@ -126,7 +134,7 @@ END
 try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg all.yaml
 is "$rc" 0 "  a file with all options" || diag "$out"
 like "$out" 'swiglu \.+ True$' "  activation_func: swiglu"
-is "$(grep '^megatron: ' <<<"$out")" "megatron: note: --yaml-cfg: these keys are not options here and are ignored: moe-input" \
+is "$(grep '^megatron: ' <<<"$out")" "megatron: note: --yaml-cfg: these keys are not options here and are ignored: init-method-xavier-uniform moe-input" \
     "  options without effect are left out"
 try "$megatron" train "${small[@]}" --data-path d_text_document --yaml-cfg all.yaml --save run
 like "$out" 'save_interval \.+ 20000$' "  but not with the one that they need"
