@@ -17,8 +17,8 @@
  * arrays of 'elements' fp32 each (weights, and both moments of Adam), one after the other, starting
  * at byte 'data'. Only a checkpoint of a run in fp8 has "fp8_scales", see scaling_file.h; one of an
  * older program may have the file without it. The last member is the checksum of all bytes before
- * it. Checksums are 64-bit
- * XXH3. Version 1 differs only in its checksums, which can no longer be checked. */
+ * it. Checksums are 64-bit XXH3. Version 1 differs only in its checksums, which can no longer be
+ * checked. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
 

@@ -393,8 +393,7 @@ static int goes_on(const struct checkpoint *c)
     return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
-/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back
- * with
+/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back with
  * --ckpt-step, or if it saves to a copy of the directory that it loads from. */
 static int leaves_later(const struct checkpoint *c, int64_t iteration)
 {
