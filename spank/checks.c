@@ -2,6 +2,7 @@
 #include "checks.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 
 #include "placement.h"
 
@@ -67,13 +68,31 @@ static enum check_status check_lists(struct settings *settings, const struct cou
 static const struct {
     const char *what;
     enum check_status (*run)(struct settings *, const struct counts *, struct error *);
+    bool of_node; /* about one node, so components of a het job are checked one by one */
 } checks[] = {
-    {"the model can be divided this way", check_model},
-    {"the layout divides the tasks", check_tasks},
-    {"tensor-parallel groups stay within nodes", check_node},
-    {"every task of a node has a GPU", check_gpus},
-    {"--megatron-bind and --megatron-nics fit the tasks", check_lists},
+    {"the model can be divided this way", check_model, false},
+    {"the layout divides the tasks", check_tasks, false},
+    {"tensor-parallel groups stay within nodes", check_node, true},
+    {"every task of a node has a GPU", check_gpus, true},
+    {"--megatron-bind and --megatron-nics fit the tasks", check_lists, true},
 };
+
+static enum check_status check_components(size_t index, struct settings *settings,
+                                          const struct counts *counts, struct error *err)
+{
+    enum check_status worst = CHECK_OK, status;
+    struct counts one = *counts;
+
+    for (size_t i = 0; i < counts->components; i++) {
+        one.tasks_per_node = counts->component[i].tasks_per_node;
+        one.gpus_per_node = counts->component[i].gpus_per_node;
+        status = checks[index].run(settings, &one, err);
+        if (status == CHECK_FAILED)
+            return CHECK_FAILED;
+        worst = status == CHECK_UNKNOWN ? CHECK_UNKNOWN : worst;
+    }
+    return worst;
+}
 
 int check_one(size_t index, struct settings *settings, const struct counts *counts,
               const char **what, struct error *err)
@@ -81,6 +100,8 @@ int check_one(size_t index, struct settings *settings, const struct counts *coun
     if (index >= sizeof(checks) / sizeof(checks[0]))
         return -1;
     *what = checks[index].what;
+    if (checks[index].of_node && counts->components > 1)
+        return check_components(index, settings, counts, err);
     return checks[index].run(settings, counts, err);
 }
 

@@ -6,14 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "error.h"
+#include "request.h"
 #include "settings.h"
 
 /* What is known about a job or step; -1 if unknown. */
 struct counts {
     int64_t tasks;
     int64_t nodes;
-    int64_t tasks_per_node; /* the most on any node */
-    int64_t gpus_per_node;  /* the fewest; 0: none asked for */
+    int64_t tasks_per_node;
+    int64_t gpus_per_node; /* 0: none asked for */
+    /* A het job: the same for the nodes of each component, since they may differ. Otherwise 0. */
+    size_t components;
+    struct {
+        int64_t tasks_per_node, gpus_per_node;
+    } component[REQUEST_COMPONENTS];
 };
 
 enum check_status { CHECK_OK, CHECK_UNKNOWN, CHECK_FAILED };

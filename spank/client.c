@@ -149,6 +149,11 @@ static void request_counts(const struct request *request, struct counts *counts)
     counts->nodes = request_nodes(request);
     counts->tasks_per_node = request_tasks_per_node(request);
     counts->gpus_per_node = request_gpus_per_node(request);
+    counts->components = request->count > 1 ? request->count : 0;
+    for (size_t i = 0; i < counts->components; i++) {
+        counts->component[i].tasks_per_node = request_component_tasks_per_node(request, i);
+        counts->component[i].gpus_per_node = request_component_gpus_per_node(request, i);
+    }
     /* The steps of the job will leave out this many nodes. */
     if (spares > 0 && counts->nodes > spares && counts->tasks_per_node > 0 && counts->tasks > 0) {
         counts->nodes -= spares;
@@ -474,7 +479,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
 static int check_step(struct plugin *plugin, spank_t spank, const struct request *request,
                       struct error *err)
 {
-    struct counts counts;
+    struct counts counts = {.tasks = 0};
     uint32_t tasks, nodes;
     const char *on_node = getenv("SLURM_GPUS_ON_NODE");
 

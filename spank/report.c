@@ -17,6 +17,17 @@ static void print_count(FILE *stream, int64_t count, const char *one, const char
         fprintf(stream, "%" PRId64 " %s%s%s%s", count, one, count == 1 ? "" : "s", per, comma);
 }
 
+/* The components of a het job differ, or one is unknown. */
+static void print_components(FILE *stream, const struct counts *counts)
+{
+    for (size_t i = 0; i < counts->components; i++) {
+        fprintf(stream, "component %zu: ", i);
+        print_count(stream, counts->component[i].tasks_per_node, "task", " per node", ", ");
+        print_count(stream, counts->component[i].gpus_per_node, "GPU", " per node",
+                    i + 1 < counts->components ? ", " : "");
+    }
+}
+
 static void print_counts(FILE *stream, const struct settings *settings, const struct counts *counts)
 {
     const struct layout *layout = &settings->layout;
@@ -24,8 +35,12 @@ static void print_counts(FILE *stream, const struct settings *settings, const st
     fprintf(stream, "  job          ");
     print_count(stream, counts->nodes, "node", "", ", ");
     print_count(stream, counts->tasks, "task", "", ", ");
-    print_count(stream, counts->tasks_per_node, "task", " per node", ", ");
-    print_count(stream, counts->gpus_per_node, "GPU", " per node", "");
+    if (counts->components > 1 && (counts->tasks_per_node < 0 || counts->gpus_per_node < 0))
+        print_components(stream, counts);
+    else {
+        print_count(stream, counts->tasks_per_node, "task", " per node", ", ");
+        print_count(stream, counts->gpus_per_node, "GPU", " per node", "");
+    }
     fprintf(stream, "\n  layout       tp %" PRId64 " x cp %" PRId64 " x ", layout->tp, layout->cp);
     if (layout->dp > 0)
         fprintf(stream, "dp %" PRId64, layout->dp);

@@ -54,12 +54,18 @@ void request_environment(struct request *request, char *const *variables);
 /* Read the #SBATCH lines of a script, up to its first command, as sbatch does. */
 void request_script(struct request *request, const char *text, size_t size);
 
-/* Totals over all components: tasks; the largest number of tasks on a node; the smallest number of
- * GPUs on a node. REQUEST_UNKNOWN if they cannot be determined. */
+/* Totals over all components; REQUEST_UNKNOWN if they cannot be determined. */
 int64_t request_tasks(const struct request *request);
+int64_t request_nodes(const struct request *request);
+
+/* The numbers of tasks and of GPUs on each node of a component; REQUEST_UNKNOWN if they cannot be
+ * determined. */
+int64_t request_component_tasks_per_node(const struct request *request, size_t component);
+int64_t request_component_gpus_per_node(const struct request *request, size_t component);
+
+/* The same for a node of any component; REQUEST_UNKNOWN also if components differ. */
 int64_t request_tasks_per_node(const struct request *request);
 int64_t request_gpus_per_node(const struct request *request);
-int64_t request_nodes(const struct request *request);
 
 /* The number of GPUs in a list of generic resources: "gpu:a100:4,shard:2" is 4. REQUEST_UNKNOWN if
  * it contains no GPUs or cannot be parsed. */

@@ -56,9 +56,9 @@ int64_t request_nodes(const struct request *request)
     return sum;
 }
 
-static int64_t component_tasks_per_node(const struct request *request,
-                                        const struct request_component *c)
+int64_t request_component_tasks_per_node(const struct request *request, size_t component)
 {
+    const struct request_component *c = &request->components[component];
     int64_t tasks = component_tasks(request, c);
 
     if (c->tasks_per_node >= 0 && c->tasks < 0)
@@ -68,35 +68,36 @@ static int64_t component_tasks_per_node(const struct request *request,
     return REQUEST_UNKNOWN;
 }
 
+int64_t request_component_gpus_per_node(const struct request *request, size_t component)
+{
+    const struct request_component *c = &request->components[component];
+
+    if (c->gpus_per_node >= 0)
+        return c->gpus_per_node;
+    if (c->gpus >= 0 && c->nodes > 0 && c->gpus % c->nodes == 0)
+        return c->gpus / c->nodes;
+    if (c->gpus_per_task > 0)
+        return multiply(request_component_tasks_per_node(request, component), c->gpus_per_task);
+    return REQUEST_UNKNOWN;
+}
+
+static int64_t common_number(const struct request *request,
+                             int64_t (*number_of)(const struct request *, size_t))
+{
+    int64_t number = number_of(request, 0);
+
+    for (size_t i = 1; i < request->count; i++)
+        if (number_of(request, i) != number)
+            return REQUEST_UNKNOWN;
+    return number;
+}
+
 int64_t request_tasks_per_node(const struct request *request)
 {
-    int64_t most = REQUEST_UNKNOWN;
-
-    for (size_t i = 0; i < request->count; i++) {
-        int64_t tasks = component_tasks_per_node(request, &request->components[i]);
-
-        if (tasks < 0)
-            return REQUEST_UNKNOWN;
-        most = tasks > most ? tasks : most;
-    }
-    return most;
+    return common_number(request, request_component_tasks_per_node);
 }
 
 int64_t request_gpus_per_node(const struct request *request)
 {
-    int64_t fewest = REQUEST_UNKNOWN;
-
-    for (size_t i = 0; i < request->count; i++) {
-        const struct request_component *c = &request->components[i];
-        int64_t gpus = c->gpus_per_node;
-
-        if (gpus < 0 && c->gpus >= 0 && c->nodes > 0 && c->gpus % c->nodes == 0)
-            gpus = c->gpus / c->nodes;
-        if (gpus < 0 && c->gpus_per_task > 0)
-            gpus = multiply(component_tasks_per_node(request, c), c->gpus_per_task);
-        if (gpus < 0)
-            return REQUEST_UNKNOWN;
-        fewest = fewest < 0 || gpus < fewest ? gpus : fewest;
-    }
-    return fewest;
+    return common_number(request, request_component_gpus_per_node);
 }

@@ -113,6 +113,17 @@ refused "#SBATCH layout" "does not divide 6 tasks" sbatch "$layout"
 refused "#SBATCH layout, counts on the command line" "does not divide 10 tasks" sbatch -n10 "$layout"
 refused "a het job, all components together" "does not divide 5 tasks" sbatch "$het"
 refused "srun, a het job" "does not divide 5 tasks" srun -n2 --megatron-tp=4 true : -n3 true
+unequal="-N1 -n2 --gpus-per-node=2 --megatron-tp=2"
+for first in "sbatch -H $unequal : -N1 -n4 --gpus-per-node=4 --wrap true" "srun $unequal true : -N1 -n4 --gpus-per-node=4 true" \
+    "salloc $unequal : -N1 -n4 --gpus-per-node=4 true"; do
+    try as_user $first
+    is "$rc" 0 "${first%% *}: components of a het job with nodes of different size" || diag "$out"
+done
+refused "which are checked one by one" "8 tasks per node are more than the 4 GPUs of a node" \
+    sbatch $unequal : -N1 -n8 --gpus-per-node=4 --wrap true
+try as_user srun $unequal --megatron-check true : -N1 -n4 --gpus-per-node=4 true
+like "$out" "2 nodes, 6 tasks, component 0: 2 tasks per node, 2 GPUs per node, component 1: 4 tasks per node, 4 GPUs per node" \
+    "--megatron-check prints each"
 refused "sbatch, a het job: options of a later component, which Slurm would drop" \
     "sbatch ignores --megatron-tp in a later component of a heterogeneous job; give --megatron options in the first component" \
     sbatch "$het_later"

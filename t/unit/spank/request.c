@@ -80,9 +80,11 @@ static const struct {
     {"srun --", -1, -1, -1, -1, 0},
     {"srun -", -1, -1, -1, -1, 0},
     {"srun", -1, -1, -1, -1, 0},
-    /* het jobs: totals, the largest number of tasks and the smallest number of GPUs on a node */
+    /* het jobs: totals, and what is the same on all nodes */
     {"srun -n2 -N1 a : -n4 -N2 b", 6, 3, 2, -1, 0},
-    {"salloc -n2 -N1 --gres=gpu:2 : -n4 -N1 --gres=gpu:4", 6, 2, 4, 2, 0},
+    {"salloc -n2 -N1 --gres=gpu:2 : -n4 -N1 --gres=gpu:4", 6, 2, -1, -1, 0},
+    {"salloc -n4 -N1 --gres=gpu:4 : -n8 -N2 -G8", 12, 3, 4, 4, 0},
+    {"salloc -n4 -N1 --gres=gpu:4 : -n4 -N1", 8, 2, 4, -1, 0},
     {"srun -n2 a : -N9 --ntasks-per-node=2 b", 20, -1, -1, -1, 0},
     {"salloc -n2 : -n4 echo a : -n9", 6, -1, -1, -1, 0},
     {"sbatch -n2 job.sh : -n9", 2, -1, -1, -1, 0},
