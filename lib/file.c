@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,12 +233,48 @@ int file_sync_parent(const char *path, struct error *err)
     return file_sync_directory(parent, err);
 }
 
+/* A file that is renamed to the name of a pipe or a device would take its place. /dev/stdout is a
+ * link to whatever it is. */
+static bool takes_bytes(const char *path)
+{
+    struct stat found;
+
+    if (stat(path, &found) < 0 || S_ISDIR(found.st_mode))
+        return false;
+    return !S_ISREG(found.st_mode) ||
+           (strncmp(path, "/dev/", 5) == 0 && lstat(path, &found) == 0 && S_ISLNK(found.st_mode));
+}
+
+static int write_through(const char *path, const void *data, size_t size, struct error *err)
+{
+    int fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY), failed = fd < 0 ? errno : 0;
+    size_t done = 0;
+
+    while (!failed && done < size) {
+        ssize_t put = write(fd, (const char *)data + done, size - done);
+
+        if (put >= 0)
+            done += (size_t)put;
+        else if (errno != EINTR)
+            failed = errno;
+    }
+    if (fd >= 0 && close(fd) < 0 && !failed)
+        failed = errno;
+    return failed ? error_set_errno(err, failed, "cannot write %s", path) : 0;
+}
+
 int file_write_whole(const char *path, const void *data, size_t size, unsigned flags,
                      struct error *err)
 {
-    char draft[PATH_MAX];
+    char draft[PATH_MAX], target[PATH_MAX];
+    struct stat found;
     int fd, failed = 0;
 
+    if (takes_bytes(path))
+        return write_through(path, data, size, err);
+    if (!(flags & FILE_KEEP) && lstat(path, &found) == 0 && S_ISLNK(found.st_mode) &&
+        realpath(path, target))
+        path = target;
     if (name_draft(draft, path, flags, err) < 0)
         return -1;
     fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

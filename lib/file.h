@@ -67,7 +67,9 @@ enum file_write_flags {
     FILE_SYNC_DIRECTORY = 4,
 };
 
-/* Write 'size' bytes to 'path' atomically: on failure there is no new file. Returns 0 or -1. */
+/* Write 'size' bytes to 'path' atomically: on failure there is no new file. A symbolic link stays,
+ * and the file that it points to is replaced. A device or a pipe is written to, not replaced.
+ * Returns 0 or -1. */
 int file_write_whole(const char *path, const void *data, size_t size, unsigned flags,
                      struct error *err);
 

@@ -46,6 +46,41 @@ static void test_write(void)
     }
 }
 
+/* What is not a regular file is not replaced by one: as root, /dev/null would be gone. */
+static void test_write_through(void)
+{
+    const char *pipe = scratch_path("through/pipe"), *link = scratch_path("through/link");
+    const char *file = scratch_path("through/file");
+    char text[8] = "", path[32];
+    struct error err = {.text = ""};
+    struct stat found;
+    int fd;
+
+    file_make_directories(scratch_path("through"), 0777);
+    is_int(mkfifo(pipe, 0600), 0, "a pipe");
+    fd = open(pipe, O_RDWR | O_NONBLOCK);
+    is_int(file_write_whole(pipe, "new", 3, 0, &err), 0, "  is written to");
+    is_int(read(fd, text, sizeof(text)), 3, "  as a whole");
+    ok(strcmp(text, "new") == 0 && lstat(pipe, &found) == 0 && S_ISFIFO(found.st_mode),
+       "  and is still a pipe");
+    close(fd);
+    is_int(symlink("/dev/full", link), 0, "a link to a device that is full");
+    ok(file_write_whole(link, "new", 3, 0, &err) == -1 && strstr(err.text, "No space left"),
+       "  is an error");
+    is_int(unlink(link) | symlink("file", link), 0, "a link to a file");
+    is_int(file_write_whole(file, "old", 3, 0, &err) | file_write_whole(link, "new", 3, 0, &err), 0,
+           "  is followed");
+    ok(holds(file, "new") && lstat(link, &found) == 0 && S_ISLNK(found.st_mode),
+       "  and is still a link");
+    /* Like /dev/stdout, which a failing test would replace. */
+    fd = open(file, O_WRONLY | O_APPEND);
+    snprintf(path, sizeof(path), "/dev/fd/%d", fd);
+    is_int(file_write_whole(path, "er", 2, 0, &err), 0, "a descriptor of a file");
+    close(fd);
+    ok(holds(file, "newer"), "  is appended to");
+    is_int(count_names(scratch_path("through")), 3, "no draft is left");
+}
+
 static void test_write_fails(void)
 {
     struct error err = {.text = ""};
@@ -229,6 +264,7 @@ int main(void)
     scratch_make();
     test_may_pass();
     test_write();
+    test_write_through();
     test_write_fails();
     test_directories();
     test_read();
