@@ -70,6 +70,17 @@ like "$out" 'MEGATRON_EFA=wrong is neither auto, device nor none' "and the hook'
 is "$rc" 1 "whose step fails"
 t/cluster node n1 rm -r /dev/infiniband
 
+# Slurm runs these programs after its plugins; since 24.11 with a slurmstepd, which the image does not have.
+printf '#!/bin/sh\necho export GREETING=prolog\n' >"$home/prolog"
+chmod 755 "$home/prolog"
+job srun --version
+if [ "$(printf '%s\n' "$out" 'slurm-wlm 24.11' | sed 's/.* //' | sort -V | head -n 1)" != 24.11 ]; then
+    job srun -n1 --task-prolog="$home/prolog" --megatron-image="$image" true
+    is "$rc:$(grep -c 'task_prolog can not be executed' <<<"$out")" 1:1 "a task prolog that is not in the image fails the task, as the manual says"
+    job srun -n1 --task-prolog="$home/prolog" --megatron-mounts="$home/prolog:$home/prolog" --megatron-image="$image" sh -c 'echo $GREETING'
+    is "$rc:$out" 0:prolog "mounted, it runs"
+fi
+
 job srun -n1 --megatron-image="$image" --megatron-off id -u
 is "$rc" 0 "--megatron-off: no image"
 job srun -n1 -w n1 --megatron-image=none hostname
