@@ -157,8 +157,14 @@ static int place(const struct launch_options *given, int64_t ranks, struct launc
     if (rc == 0)
         places->placement = placement_create(places->topology, &request, err);
     free(grants);
-    if (!places->placement)
+    if (rc < 0)
         return -1;
+    if (!places->placement) {
+        /* A list that was given does not fit this machine, so no attempt would succeed. */
+        if (given->bind || given->nics || given->topology)
+            err->code = ERROR_USAGE;
+        return -1;
+    }
     for (size_t i = 0; i < places->placement->warning_count; i++)
         log_note("%s", places->placement->warnings[i]);
     list_nics(places);

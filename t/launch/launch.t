@@ -138,6 +138,10 @@ if [ -n "$("$megatron" topo --topology "$top/t/topologies/p5.48xlarge.xml" 2>/de
         "8 0000:53:00.0 0000:64:00.0 0000:75:00.0 0000:86:00.0 0000:97:00.0 0000:a8:00.0 0000:b9:00.0 0000:ca:00.0" "one rank per GPU of a p5"
     like "$out" '^  MEGATRON_NICS=rdmap198s0,rdmap199s0,rdmap200s0,rdmap201s0$' "with its NICs"
     like "$out" '^  NCCL_SOCKET_IFNAME=\^docker,lo,veth,pod-id-link$' "and NCCL's interfaces"
+    for options in "--nics no_such0 -- true" "--dry-run --topology $top/t/topologies/p5.48xlarge.xml --nics no_such0"; do
+        try "$megatron" launch --nproc-per-node 1 $options
+        is "$rc:$out" "2:megatron launch: this node has no NIC no_such0; \`megatron topo\` lists its NICs" "a list that does not fit the node: $options"
+    done
 else
     skip "one rank per GPU of a p5" "no hwloc"
 fi
