@@ -6,6 +6,19 @@
 
 #include "rank_memory.h"
 
+/* Are there options about the data? Without any, a BERT model would have to name its tokenizer. */
+static int names_tokens(const struct options_result *given)
+{
+    static const char *const names[] = {"data-path",       "train-data-path", "valid-data-path",
+                                        "test-data-path",  "masked-data",     "tokenizer-type",
+                                        "tokenizer-model", "vocab-file"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (options_given(given, names[i]))
+            return 1;
+    return 0;
+}
+
 int own_open(struct own *own, const char *const *words, int count, int64_t ranks, struct error *err)
 {
     memset(own, 0, sizeof(*own));
@@ -19,6 +32,8 @@ int own_open(struct own *own, const char *const *words, int count, int64_t ranks
                               own->given.words[0]);
     /* Neither the schedule of the learning rate nor the data changes the plan. */
     own->arguments.dry_run = 1;
+    if (!names_tokens(&own->given))
+        own->arguments.mock_data = 1;
     if (own->arguments.lr < 0)
         own->arguments.lr = 1e-4;
     if (own->arguments.train_iters < 0 && own->arguments.train_samples < 0)

@@ -9,6 +9,16 @@ plan() { try "$megatron" plan "$@"; }
 small=(--num-layers 8 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --vocab-size 50257
     --global-batch-size 64)
 
+# Masked models, which need a tokenizer for training only.
+for model in bert-base megatron-bert-345m roberta-large; do
+    plan --megatron-model $model --node p4d --global-batch-size 512 --json
+    is "$rc:$(grep -c '"fit": *"fits"' <<<"$out" | sed 's/^[1-9].*/some/')" 0:some "$model" || diag "$out"
+done
+plan --megatron-model bert-base --node p4d --global-batch-size 512 --layout micro=64 --json
+mine=$(grep -m1 -o '"memory_bytes": *[0-9]*' <<<"$out")
+plan --megatron-model bert-base --node p4d --global-batch-size 512 --layout micro=64 --json -- --vocab-size 30521 --tokenizer-type NullTokenizer
+is "$(grep -m1 -o '"memory_bytes": *[0-9]*' <<<"$out")" "$mine" "with the memory that it needs with a tokenizer"
+
 plan --node list
 is "$rc" 0 "--node list"
 for kind in p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge p6-b200.48xlarge \
