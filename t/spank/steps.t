@@ -153,7 +153,7 @@ try_batch as_user -N4 --ntasks-per-node=4 -n8 "$script"
 like "$out" "^failed with [1-9]" "within a job the step fails"
 like "$out" "^and went on with 0" "and the next one runs"
 SECONDS=0
-try as_user srun --mpi=none -N1 -n3 --megatron-tp=2 sleep 100 : -N2 -n3 sleep 100
+try as_user srun --mpi=none -n3 --megatron-tp=2 sleep 100 : -N2 -n3 sleep 100
 like "$out" "megatron: n1: --megatron-tp=2 does not divide 3 tasks per node" "a component of a het job that fails"
 [ "$rc" -ne 0 ] && [ $SECONDS -lt 45 ]
 ok "ends the others too" || diag "rc $rc, $SECONDS s: $out"
