@@ -94,8 +94,14 @@ static int read_secret(const char *path, char *secret, size_t size, struct error
 
     if (!file)
         return error_set_code_errno(err, ERROR_USAGE, errno, "--secret-file: cannot open %s", path);
+    errno = 0;
     if (!fgets(secret, (int)size, file))
         secret[0] = '\0';
+    if (ferror(file)) {
+        error_set_code_errno(err, ERROR_USAGE, errno, "--secret-file: cannot read %s", path);
+        fclose(file);
+        return -1;
+    }
     fclose(file);
     secret[strcspn(secret, "\r\n")] = '\0';
     return 0;

@@ -164,6 +164,7 @@ JOB_COMPLETION_INDEX=1 NNODES=2||2|cannot determine where rank 0 of 2 pods runs
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a||2|several pods need a common secret
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a MEGATRON_SECRET=short||2|fewer than 16 characters
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch/none|2|cannot open $scratch/none
+JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch|2|cannot read $scratch: Is a directory
 RANK=1 WORLD_SIZE=5 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=a MEGATRON_SECRET=$secret||2|WORLD_SIZE=5 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
 WORLD_SIZE=8|--nproc-per-node 2|2|WORLD_SIZE=8 is not the number of ranks, 2 (pods: 1, ranks per pod: 2); unset it, or correct --nnodes or --nproc-per-node
 JOB_COMPLETION_INDEX=1 NNODES=4 MASTER_ADDR=a WORLD_SIZE=16 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=16 is not the number of ranks, 8 (pods: 4, ranks per pod: 2)
