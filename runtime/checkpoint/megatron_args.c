@@ -252,11 +252,11 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
     m->heads = heads_of(args, m->hidden);
-    if (hints->heads > 0 && m->heads > 0 && m->heads != hints->heads)
-        return error_set_code(err, ERROR_USAGE,
-                              "its arguments have %lld attention heads, not %lld; drop "
-                              "--num-attention-heads",
-                              (long long)m->heads, (long long)hints->heads);
+    if (hints->heads > 0 && m->heads > 0 && m->heads != hints->heads) {
+        error_set_code(err, ERROR_USAGE, "its arguments have %lld attention heads, not %lld",
+                       (long long)m->heads, (long long)hints->heads);
+        return error_remedy(err, REMEDY_NO_HEADS);
+    }
     if (hints->heads > 0)
         m->heads = hints->heads;
     if (m->heads < 1 || m->heads > INT32_MAX) {

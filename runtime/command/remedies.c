@@ -19,6 +19,7 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_NEW_SEED] = "add --no-load-rng to use the new seed",
     [REMEDY_IMPORT] = "import it first: megatron checkpoint import SOURCE DIR --format megatron",
     [REMEDY_HEADS] = "add --num-attention-heads N",
+    [REMEDY_NO_HEADS] = "drop --num-attention-heads",
     [REMEDY_VOCABULARY] = "correct --vocab-size",
     [REMEDY_EXPORT_TYPE] = "choose the type with --dtype",
     [REMEDY_SHARD_SIZE] = "raise --max-shard-size",

@@ -25,6 +25,7 @@ enum remedy {
     REMEDY_NEW_SEED,         /* use the new seed, not that of the checkpoint */
     REMEDY_IMPORT,           /* import a Megatron-LM checkpoint */
     REMEDY_HEADS,            /* set the number of attention heads */
+    REMEDY_NO_HEADS,         /* leave it to the checkpoint */
     REMEDY_VOCABULARY,       /* correct the size of the vocabulary */
     REMEDY_EXPORT_TYPE,      /* export the weights as another type */
     REMEDY_SHARD_SIZE,       /* export fewer, larger files */
