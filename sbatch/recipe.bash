@@ -178,7 +178,7 @@ test_nodes() {
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
 # words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
 prepare_training() {
-    local device='' row data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
+    local device='' yaml row data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
     used=() overridden=()
     refuse_unknown
     for row in "${data[@]}"; do
@@ -194,14 +194,15 @@ prepare_training() {
 
     # A few iterations, if no length is given. What a YAML file says must not be overridden.
     if given --yaml-cfg "$@"; then
-        :
+        yaml=$(cat "$(option_value --yaml-cfg "$@")" 2>/dev/null)
+        [[ $yaml =~ (^|$'\n')[[:blank:]]*save[_-]interval: ]] || options+=(--save-interval 500)
     elif given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
         options+=(--save-interval 500 --eval-interval 1000 --eval-iters 10 --log-interval 10)
     else
         options+=(--train-iters 40 --save-interval 10 --eval-interval 20 --eval-iters 2 --log-interval 5)
     fi
     if ! given --lr "$@" "${options[@]}" && ! given --yaml-cfg "$@"; then
-        echo "No --lr: using 1e-3, falling to 1e-4, which suits small models; large ones need 1e-4 to 3e-4."
+        echo "No --lr: using 1e-3, decaying to 1e-4, which suits small models; large ones need 1e-4 to 3e-4."
         options+=(--lr 1e-3 --min-lr 1e-4)
     fi
     case " $* " in

@@ -339,9 +339,13 @@ static int try_one(struct checkpoint *c, int64_t iteration, float *const *parts,
     began = clock_now();
     if (rc == 0)
         rc = read_share(c, directory, &index, parts, arrays, err);
-    if (rc == 0 && wants_optimizer(c))
+    if (rc == 0 && wants_optimizer(c)) {
         rc =
             scaling_file_read(directory, &index.scales, &c->scaling_rules, c->scaling, &found, err);
+        /* A run that does not use fp8 does not need it. */
+        if (!c->scaling)
+            rc = 0;
+    }
     /* Data that the disk cannot read is lost for the run. */
     if (rc == CHECKPOINT_UNREADABLE)
         rc = DAMAGED;
@@ -393,7 +397,8 @@ static int goes_on(const struct checkpoint *c)
     return c->config.save && file_is_same(c->config.load, c->config.save);
 }
 
-/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back with
+/* Are later checkpoints in --save those that the run leaves behind? So they are if it goes back
+ * with
  * --ckpt-step, or if it saves to a copy of the directory that it loads from. */
 static int leaves_later(const struct checkpoint *c, int64_t iteration)
 {
@@ -422,16 +427,25 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
 {
     if (origin_check_megatron(c->config.load, err) < 0)
         return REFUSED;
+    if (err)
+        *err = *last;
     if (c->config.step >= 0) {
-        error_set(err, "the checkpoint of iteration %" PRId64 " in %s is damaged: %.*s",
-                  c->config.step, c->config.load, TEXT, last->text);
+        error_prefix(err, "the checkpoint of iteration %" PRId64 " in %s is damaged",
+                     c->config.step, c->config.load);
         return error_remedy(err, REMEDY_ITERATION);
     }
-    error_set(err, "%s contains no intact checkpoint: %.*s", c->config.load, TEXT, last->text);
+    error_prefix(err, "%s contains no intact checkpoint", c->config.load);
     /* Only training can start without one. */
     if (c->config.must_find || c->config.finetune)
         return error_advise(err, CHECKPOINT_REMEDY);
     return error_remedy(err, REMEDY_START_AGAIN);
+}
+
+static void warn_damage(const struct checkpoint *c, int64_t iteration, struct error damage)
+{
+    if (c->config.step < 0)
+        error_append(&damage, "; trying the one before it");
+    checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s", iteration, damage.text);
 }
 
 /* The buffers to read into. On the CPU, moments in fp32 are read directly into their arrays. */
@@ -486,9 +500,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
                 checkpoint_warn(c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM; %s",
                                 iteration, remedy_words(REMEDY_IMPORT));
             else
-                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " is damaged: %s%s", iteration,
-                                damage.text,
-                                c->config.step < 0 ? "; trying the one before it" : "");
+                warn_damage(c, iteration, damage);
         }
         below = iteration;
     }

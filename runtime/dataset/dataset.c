@@ -104,21 +104,23 @@ static int find_part(const struct indexed *corpus, enum dataset_split split, int
     return error_remedy(err, REMEDY_SPLIT);
 }
 
-/* Tokens of 'count' sequences, which follow each other in the .bin file; or -1. */
-static int64_t count_tokens(const struct indexed *corpus, int64_t first, int64_t count,
-                            struct error *err)
+/* Have 'count' sequences more than 'most' tokens? Returns 1, 0 or -1. */
+static int has_more(const struct indexed *corpus, int64_t first, int64_t count, int64_t most,
+                    struct error *err)
 {
-    int64_t begin, last, length;
+    enum { PIECE = 4096 };
+    int32_t lengths[PIECE];
+    int64_t tokens = 0;
 
-    if (count == 0)
-        return 0;
-    if (indexed_pointers(corpus, first, 1, &begin, err) < 0 ||
-        indexed_pointers(corpus, first + count - 1, 1, &last, err) < 0)
-        return -1;
-    length = indexed_length(corpus, first + count - 1, err);
-    if (length < 0)
-        return -1;
-    return (last - begin) / (int64_t)idx_dtype_size(indexed_info(corpus)->dtype) + length;
+    for (int64_t done = 0; done < count && tokens <= most; done += PIECE) {
+        int64_t part = count - done < PIECE ? count - done : PIECE;
+
+        if (indexed_lengths(corpus, first + done, part, lengths, err) < 0)
+            return -1;
+        for (int64_t i = 0; i < part; i++)
+            tokens += lengths[i];
+    }
+    return tokens > most;
 }
 
 /* Open a member, and see whether its part has a sample. Fewer tokens than one sample are enough if
@@ -128,7 +130,7 @@ static int open_member(void *arg, int64_t i, struct error *err)
     const struct builder *builder = arg;
     struct task *task = &builder->tasks[i];
     const struct dataset *dataset = task->dataset;
-    int64_t tokens;
+    int more;
 
     task->member->corpus = indexed_open(task->prefix, err);
     if (!task->member->corpus || find_part(task->member->corpus, dataset->split, dataset->bert,
@@ -137,9 +139,10 @@ static int open_member(void *arg, int64_t i, struct error *err)
     task->is_empty = task->count == 0;
     if (dataset->bert || dataset->split == DATASET_TRAIN)
         return 0;
-    tokens = count_tokens(task->member->corpus, task->first, task->count, err);
-    task->is_empty = tokens <= (task->samples < 0 ? dataset->sequence_length : 0);
-    return tokens < 0 ? -1 : 0;
+    more = has_more(task->member->corpus, task->first, task->count,
+                    task->samples < 0 ? dataset->sequence_length : 0, err);
+    task->is_empty = more == 0;
+    return more < 0 ? -1 : 0;
 }
 
 static int build_member(void *arg, int64_t i, struct error *err)
@@ -244,6 +247,17 @@ static int plan_split(struct builder *builder, enum dataset_split split, struct 
     return 0;
 }
 
+static void note_left_out(struct dataset *dataset, const char *prefix)
+{
+    size_t used = strlen(dataset->left_out_names), room = sizeof(dataset->left_out_names) - used;
+
+    dataset->left_out++;
+    if (strlen(prefix) + 6 < room)
+        snprintf(dataset->left_out_names + used, room, "%s%s", used ? ", " : "", prefix);
+    else if (used < 3 || strcmp(dataset->left_out_names + used - 3, "...") != 0)
+        snprintf(dataset->left_out_names + used, room, "%s...", used ? ", " : "");
+}
+
 /* Leave out the members whose part has no sample: a small corpus of a blend has no validation data,
  * and that is no reason not to train on it. The others share its weight. */
 static void leave_out_empty(struct builder *builder)
@@ -261,7 +275,7 @@ static void leave_out_empty(struct builder *builder)
         *task.member = (struct blend_member){0};
         if (task.is_empty) {
             indexed_close(member.corpus);
-            task.dataset->left_out++;
+            note_left_out(task.dataset, task.prefix);
             continue;
         }
         task.member = &task.dataset->members[task.dataset->member_count++];
@@ -311,6 +325,10 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
 
     if (!dataset)
         return 0;
+    if (dataset->member_count == 0 && builder->config->split_path[split].count > 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s: no %s data, as it is shorter than one sample; use more data",
+                              dataset->left_out_names, dataset_split_name(split));
     if (dataset->member_count == 0) {
         dataset_destroy(dataset);
         builder->splits[split] = NULL;
@@ -556,8 +574,9 @@ int64_t dataset_samples(const struct dataset *dataset)
     return dataset->samples;
 }
 
-int64_t dataset_left_out(const struct dataset *dataset)
+int64_t dataset_left_out(const struct dataset *dataset, const char **names)
 {
+    *names = dataset->left_out_names;
     return dataset->left_out;
 }
 

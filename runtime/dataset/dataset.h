@@ -69,8 +69,9 @@ void dataset_destroy(struct dataset *dataset);
 /* The number of samples: at least the requested number, except for a blend without weights, which
  * has at most one epoch of each corpus. */
 int64_t dataset_samples(const struct dataset *dataset);
-/* Corpora of a blend that are too small for a sample of this split, and are left out of it. */
-int64_t dataset_left_out(const struct dataset *dataset);
+/* How many corpora of a blend are too small for a sample of this split, and are left out of it.
+ * Sets '*names' to their prefixes. */
+int64_t dataset_left_out(const struct dataset *dataset, const char **names);
 int64_t dataset_sequence_length(const struct dataset *dataset);
 
 /* The data of a masked language model, or NULL. */

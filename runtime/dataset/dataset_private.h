@@ -21,7 +21,8 @@ struct dataset {
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
     struct blend_member *members; /* none: mock data */
     size_t member_count;
-    int64_t left_out;             /* members that are too small for a sample */
+    int64_t left_out; /* members that are too small for a sample */
+    char left_out_names[512];
     struct index_file *blend; /* arrays BLEND_*; NULL if the only member is used directly */
     uint32_t seed;
     int mock;

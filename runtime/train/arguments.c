@@ -239,7 +239,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
 static const char *vocabulary_origin(const struct arguments *a, const struct options_result *given)
 {
     if (!a->network_taken && a->tokenizer_named && a->tokenizer.type == TOKENIZER_NULL)
-        return "--vocab-size and the end of documents";
+        return "--vocab-size plus the end-of-document token";
     return a->network_taken                     ? "the checkpoint"
            : options_given(given, "vocab-size") ? "--vocab-size"
            : a->tokenizer_named                 ? "the tokenizer"
@@ -517,7 +517,8 @@ static int read_files(struct arguments *a, const struct options_result *given, s
 
 static int check_profile(const struct arguments *a, struct error *err)
 {
-    if (a->profile_start < 0 || a->profile_end < 0 || a->profile_end > a->profile_start)
+    if (!a->profile || a->profile_start < 0 || a->profile_end < 0 ||
+        a->profile_end > a->profile_start)
         return 0;
     return error_set(err,
                      "--profile-step-end %" PRId64

@@ -40,27 +40,29 @@ static int create_splits(const struct dataset_config *config, struct feeds *feed
     return error_append(err, "; choose one with --data-cache-path");
 }
 
-/* Tell which data for evaluation there is not. */
+/* Report missing validation and test data. */
 static void print_missing(const struct feeds *feeds, const struct dataset_config *config)
 {
     static const char *const names[DATASET_SPLITS] = {"training", "validation", "test"};
     struct split_range ranges[SPLITS] = {{0, 1, 1}, {0, 1, 1}, {0, 1, 1}};
 
-    if (!config->masked && config->data_path.count > 0)
+    if ((!config->masked || config->masked->bert) && config->data_path.count > 0)
         split_parse(config->split ? config->split : DATASET_DEFAULT_SPLIT, ranges, NULL);
     for (int i = DATASET_VALID; i <= DATASET_TEST; i++) {
         const struct dataset *data = feeds->splits[i];
+        const char *prefixes = NULL;
+        int64_t left_out = data ? dataset_left_out(data, &prefixes) : 0;
         int named = config->data_path.count > 0 || config->split_path[i].count > 0;
 
         if (config->samples[i] == 0)
             continue;
-        if (data && dataset_left_out(data) > 0)
-            printf(" > no %s data from %" PRId64 " of the datasets: they are too small\n", names[i],
-                   dataset_left_out(data));
+        if (left_out > 0)
+            printf(" > %" PRId64 " dataset%s too small for %s data: %s\n", left_out,
+                   left_out == 1 ? " is" : "s are", names[i], prefixes);
         else if (!data && named)
             printf(" > no %s data: %s\n", names[i],
                    config->masked && !config->masked->bert ? "that directory has none"
-                   : ranges[i].present ? "the share of it is smaller than one sample"
+                   : ranges[i].present ? "its part of the data is shorter than one sample"
                                        : "--split assigns none to it");
     }
 }

@@ -166,6 +166,10 @@ static int take(struct arguments *a, const struct options_result *given,
         {"norm-epsilon", REAL, &a->norm_epsilon, c->epsilon, 0},
     };
 
+    /* The ids of a NullTokenizer may be all that there is: these weights cannot end a document. */
+    if (a->tokenizer_named && a->tokenizer.type == TOKENIZER_NULL &&
+        s->vocabulary == a->vocab_size - 1)
+        a->vocab_size = s->vocabulary;
     if (a->use_rotary && c->position != POSITION_ROPE)
         return error_set(err,
                          "--use-rotary-position-embeddings does not match the weights in %s, which "

@@ -76,6 +76,10 @@ void train_report_profile(const struct train *t)
         return;
     if (t->profile.steps > 0)
         profile_print(&t->profile, stdout);
+    else if (t->a->profile_end >= 0 && t->saving.start.iteration >= t->a->profile_end)
+        log_warning("--profile has nothing to report: the run continued at step %" PRId64
+                    ", after --profile-step-end %" PRId64 "; raise it",
+                    t->saving.start.iteration, t->a->profile_end);
     else if (t->a->profile_start >= 0)
         log_warning("--profile has nothing to report: the run had no step from "
                     "--profile-step-start %" PRId64 " on; lower it",

@@ -190,10 +190,11 @@ int train_set_up(struct train *t, struct error *err)
                         err);
     if (rc < 0)
         return rc;
-    if (t->prints && !t->a->skip_train && t->iteration < t->total)
-        data_record_keep(t->a, t->saving.seed);
     if (t->prints && outputs_open(&t->outputs, t->a, err) < 0)
         return -1;
-    return rank_times_open(&t->rank_times, &t->parallel, t->world, t->iteration,
-                           t->a->straggler_interval, &t->outputs, err);
+    rc = rank_times_open(&t->rank_times, &t->parallel, t->world, t->iteration,
+                         t->a->straggler_interval, &t->outputs, err);
+    if (rc == 0 && t->prints && !t->a->skip_train && t->iteration < t->total)
+        data_record_keep(t->a, t->saving.seed);
+    return rc;
 }

@@ -83,9 +83,11 @@ unlike "$out" 'the data differs' "  another seed that is not used makes no other
 # A start that is refused does not change the record: the next one is still compared with the run's data.
 train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --num-layers 6 --seq-length 16
 is "$rc" 2 "other data with another model: refused"
+train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --no-load-rng --seed 76 --metrics-file /dev/null/x
+is "$rc" 2 "another seed with a log that cannot be written: refused"
 train 1 --save done --load done --train-iters 10 --override-opt_param-scheduler --no-load-rng --seed 77
 like "$out" 'warning: the data differs from that of the resumed run: it was --seed 1234; now it is --seed 77' "other data are named"
-unlike "$out" '--seq-length 16' "  and those of the refused start are not"
+unlike "$out" '--seq-length 16|--seed 76' "  and those of the refused starts are not"
 # So are options that change samples or their order.
 train 1 --save done --load done --train-iters 11 --override-opt_param-scheduler --dataloader-type cyclic --eod-mask-loss
 is "$(grep -oE 'it was .*; now it is .*; restore' <<<"$out" | xargs -d '\n')" \

@@ -63,6 +63,7 @@ gradients() { # OPTION...
     sed -nE 's/.*gradients +([0-9.]+).*/\1/p' <<<"$out" | head -n 1
 }
 both="$(gradients) $(gradients --grad-reduce-in-bf16)"
+is "$(gradients --grad-reduce-in-bf16 --main-grads-dtype fp32)" "${both#* }" "--main-grads-dtype fp32 does not undo --grad-reduce-in-bf16"
 awk '{ exit !($1 > 1 && $2 > 0.49 * $1 && $2 < 0.51 * $1) }' <<<"$both"
 ok "gradients need half the memory" || diag "$both"
 planned "a run on CPUs takes no more memory than planned" --grad-reduce-in-bf16

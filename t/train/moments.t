@@ -112,12 +112,6 @@ refused "another type of master weights" '.*main-params-dtype.*fp16' --main-para
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --use-precision-aware-optimizer --main-grads-dtype fp32 \
     --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
 is "$rc" 0 "the options of a script for Megatron-LM"
-try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --verbose --dry-run --grad-reduce-in-bf16 --main-grads-dtype fp32
-narrow=$(sed -n 's/^.*gradients \([0-9.]* GiB\).*/\1/p' <<<"$out")
-try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --verbose --dry-run --grad-reduce-in-bf16
-is "$narrow" "$(sed -n 's/^.*gradients \([0-9.]* GiB\).*/\1/p' <<<"$out")" "--main-grads-dtype fp32 does not undo --grad-reduce-in-bf16"
-try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 --use-precision-aware-optimizer --main-grads-dtype fp32 \
-    --main-params-dtype fp32 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16
 like "$out" 'with --exp-avg-sq-dtype bf16 and --adam-beta2 0.999 the average of squared gradients cannot follow them' \
     "a warning that beta2 is too large"
 try "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 1 "${both[@]}"

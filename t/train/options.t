@@ -154,6 +154,8 @@ is "$rc $(grep ^megatron <<<"$out")" "2 megatron train: --profile-step-end 3 mus
     "--profile of no steps"
 try "$megatron" train "${small[@]}" --profile --profile-step-start 1000
 like "$out" 'warning: --profile has nothing to report: the run had no step from --profile-step-start 1000 on; lower it' "--profile of steps that do not come"
+try "$megatron" train "${small[@]}" --profile-step-start 3 --profile-step-end 3 --exit-interval 1
+is "$rc" 75 "no steps to profile without --profile: only a warning"
 
 # --- Help
 is "$("$megatron" help train)" "$("$megatron" train --help)" "megatron help COMMAND"

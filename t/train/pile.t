@@ -39,7 +39,7 @@ like "$out" "--data-path 0.3 a 0.7 b .*--tensor-model-parallel-size 2 .*--lr 1e-
 like "$(MODEL=126M DATA_PATH=x words --train-iters 300)" '--lr-warmup-iters 30 --train-iters 300' "a short run has a short warm-up"
 like "$(MODEL=126M DATA_PATH=x TRAIN_ITERS=300 words)" '--train-iters 300 --lr-warmup-iters 30' "also by the environment"
 unlike "$(MODEL=126M DATA_PATH=x words --train-iters=300 --lr-warmup-iters=7)" 'lr-warmup-iters 30' "but not if the user names one"
-unlike "$(MODEL=126M DATA_PATH=x words --train-iters 3000)" 'lr-warmup-iters 300' "a long run has the recipe's"
+unlike "$(MODEL=126M DATA_PATH=x words --train-iters 7000)" 'lr-warmup-iters 700' "a long run has the recipe's"
 
 # From JSON lines to a generated text, with a stand-in for srun.
 printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@"\n' >srun

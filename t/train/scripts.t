@@ -88,9 +88,12 @@ EOT
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
-    like "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock)" '^No --lr: using 1e-3, falling to 1e-4, ' "$script says that it chose the learning rate"
+    like "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock)" '^No --lr: using 1e-3, decaying to 1e-4, ' "$script says that it chose the learning rate"
     unlike "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock --lr 1e-4)" '^No --lr' "  but not if it was given"
     unlike "$(words $script --yaml-cfg run.yaml)" ' --(lr|train-iters|lr-warmup-fraction) ' "$script overrides no length and rate of a YAML file"
+    printf 'a: 1\n  save_interval: 7\n' >with.yaml
+    is "$(for file in run with; do words $script --yaml-cfg $file.yaml | grep -c -e '--save-interval 500'; done | xargs)" "1 0" \
+        "  and saves, too, unless the file says when"
     # A preset is trained unchanged.
     for how in option equals environment; do
         case $how in

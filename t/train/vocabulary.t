@@ -21,7 +21,7 @@ while IFS='|' read -r options expected; do
     like "$out" "$expected" "  both are named"
 done <<'END'
 --vocab-size 32000|data_text_document.bin contains token [0-9]+ \(sequence 0\), but the vocabulary has 32000 tokens \(from --vocab-size\)
---tokenizer-type NullTokenizer --vocab-size 1000|but the vocabulary has 1001 tokens \(from --vocab-size and the end of documents\)
+--tokenizer-type NullTokenizer --vocab-size 1000|but the vocabulary has 1001 tokens \(from --vocab-size plus the end-of-document token\)
 --vocab-size 32000 --tokenizer-type GPT2BPETokenizer|the tokenizer has 50257 tokens, but the vocabulary of the model \(--vocab-size\) has 32000; drop --vocab-size
 END
 done_testing

@@ -110,14 +110,18 @@ int cpu_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
 int cpu_shared_workspace(struct cpu_plan *plan, size_t bytes, struct error *err)
 {
     struct cpu_device *device = (struct cpu_device *)plan->base.device;
+    void *space;
 
     plan->shares = 1;
     if (bytes <= device->shared_bytes)
         return 0;
+    space = cpu_allocate(plan->base.device, bytes, err);
+    if (!space)
+        return -1;
     cpu_release(plan->base.device, device->shared_space);
-    device->shared_space = cpu_allocate(plan->base.device, bytes, err);
-    device->shared_bytes = device->shared_space ? bytes : 0;
-    return device->shared_space ? 0 : -1;
+    device->shared_space = space;
+    device->shared_bytes = bytes;
+    return 0;
 }
 
 static void plan_run(struct device_plan *base, struct device_stream *stream, const void *operands,

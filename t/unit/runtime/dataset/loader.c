@@ -302,7 +302,13 @@ static void test_small_members(void)
     } rows[] = {
         {"with weights", {"0.5", a, "0.5", tiny}, 4, "8,1,1", 5, 1, NULL},
         {"first, with weights", {"3", tiny, "7", a}, 4, "8,1,1", 5, 1, NULL},
-        {"without weights", {a, tiny}, 2, "8,1,1", 5, 0, "its train data is shorter than one sample"},
+        {"without weights",
+         {a, tiny},
+         2,
+         "8,1,1",
+         5,
+         0,
+         "its train data is shorter than one sample"},
         {"part of the share", {"1", tiny, "1", tiny}, 4, "8,1,1", 5, -1, NULL},
         {"alone", {tiny}, 1, "8,1,1", 5, -1, NULL},
         {"no training data",
@@ -322,6 +328,7 @@ static void test_small_members(void)
         struct dataset_config config =
             config_of((const char **)(uintptr_t)rows[i].words, rows[i].count);
         struct dataset *splits[DATASET_SPLITS], *same = NULL;
+        const char *names = NULL;
         struct error err = {.text = ""};
         int status;
 
@@ -337,7 +344,7 @@ static void test_small_members(void)
             diag("%s", err.text);
         if (rows[i].left_out < 0)
             ok(!splits[1], "  and no validation data");
-        else if (ok(splits[1] && dataset_left_out(splits[1]) == rows[i].left_out,
+        else if (ok(splits[1] && dataset_left_out(splits[1], &names) == rows[i].left_out,
                     "  and validation data of the others")) {
             const char *others[] = {"1", a};
             int32_t text[LENGTH + 1], expected[LENGTH + 1];
@@ -366,7 +373,8 @@ static void test_small_members(void)
 static void test_small_validation(void)
 {
     const char *a = scratch_path("a"), *tiny = scratch_path("tiny");
-    const char *once[] = {a, tiny}, *weighted[] = {"1", a, "1", tiny};
+    const char *names = NULL, *once[] = {a, tiny}, *twice[] = {tiny, tiny},
+               *weighted[] = {"1", a, "1", tiny};
     struct dataset_config config = config_of(NULL, 0);
     struct dataset *splits[DATASET_SPLITS];
     struct error err = {.text = ""};
@@ -375,14 +383,19 @@ static void test_small_validation(void)
     config.split_path[0] = (struct option_list){&a, 1};
     config.split_path[1] = (struct option_list){once, 2};
     is_int(dataset_create(&config, splits, &err), 0, "a small corpus of --valid-data-path");
-    is_int(dataset_left_out(splits[1]), 1, "is left out");
+    is_int(dataset_left_out(splits[1], &names), 1, "is left out");
+    ok(strcmp(names, tiny) == 0, "and named");
     dataset_destroy(splits[0]);
     dataset_destroy(splits[1]);
     config.split_path[1] = (struct option_list){weighted, 4};
     is_int(dataset_create(&config, splits, &err), 0, "with weights");
-    is_int(dataset_left_out(splits[1]), 0, "it is repeated");
+    is_int(dataset_left_out(splits[1], &names), 0, "it is repeated");
     dataset_destroy(splits[0]);
     dataset_destroy(splits[1]);
+    config.split_path[1] = (struct option_list){twice, 2};
+    is_int(dataset_create(&config, splits, &err), -1, "nothing but small corpora");
+    ok(err.code == ERROR_USAGE && strstr(err.text, "tiny: no valid data"), "are an error: %s",
+       err.text);
 }
 
 static void test_failing_file(void)
