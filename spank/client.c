@@ -397,18 +397,17 @@ void client_note_option(struct plugin *plugin, enum option_id id, const char *va
     plugin->misplaced = true;
 }
 
-/* What followed the # is lost, so the intended value cannot be checked. An option of the command
- * line overrides the script's. */
+/* What followed the # is lost, so the intended value cannot be checked, unless a later value
+ * overrides it. */
 static int check_script(const struct request *request, struct error *err)
 {
-    const char *value = strcmp(request->cut, "--megatron-image") == 0 ? "image" : "value";
-
-    if (!request->cut[0] || is_given(request->cut))
-        return 0;
-    return error_set(err,
-                     "%s in the script: sbatch ignores the rest of a line after an unquoted #; put "
-                     "the %s in quotes in #SBATCH lines",
-                     request->cut, value);
+    for (int i = 0; i < OPTION_COUNT; i++)
+        if (request->cut & 1U << i)
+            return error_set(err,
+                             "--megatron-%s in the script: sbatch ignores the rest of a line after "
+                             "an unquoted #; put the %s in quotes in #SBATCH lines",
+                             option_table[i].name, i == OPTION_IMAGE ? "image" : "value");
+    return 0;
 }
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)

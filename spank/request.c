@@ -248,6 +248,7 @@ enum takes { TAKES_NOTHING, TAKES_WORD, TAKES_UNKNOWN };
 struct match {
     enum field field;
     enum takes takes;
+    int own; /* enum option_id; -1: not an option of ours */
 };
 
 static bool consider(const char *candidate, struct match as, const char *name, size_t length,
@@ -280,16 +281,16 @@ static bool consider_all(const char *list, struct match as, const char *name, si
 /* Find a long option, whose name may be abbreviated as long as it is unique. */
 static struct match find_long(enum program program, const char *name, size_t length)
 {
-    const struct match unknown = {FIELD_NONE, TAKES_UNKNOWN};
+    const struct match unknown = {FIELD_NONE, TAKES_UNKNOWN, -1};
     struct match best = unknown, as;
     int found = 0;
 
     for (size_t i = 0; i < COUNT(long_table); i++) {
-        as = (struct match){long_table[i].field, TAKES_WORD};
+        as = (struct match){long_table[i].field, TAKES_WORD, -1};
         if (consider(long_table[i].name, as, name, length, &best, &found))
             return best;
     }
-    as = (struct match){FIELD_NONE, TAKES_WORD};
+    as = (struct match){FIELD_NONE, TAKES_WORD, -1};
     if (consider_all(worded, as, name, length, &best, &found))
         return best;
     as.takes = TAKES_NOTHING;
@@ -299,11 +300,16 @@ static struct match find_long(enum program program, const char *name, size_t len
         char own[64];
 
         snprintf(own, sizeof(own), "megatron-%s", option_table[i].name);
-        as.takes = option_table[i].kind == OPTION_KIND_SWITCH ? TAKES_NOTHING : TAKES_WORD;
+        as.takes =
+            option_table[i].kind == OPTION_KIND_SWITCH || option_table[i].kind == OPTION_KIND_FORM
+                ? TAKES_NOTHING
+                : TAKES_WORD;
+        as.own = (int)i;
         if (consider(own, as, name, length, &best, &found))
             return best;
     }
     as.takes = program == PROGRAM_SBATCH ? TAKES_NOTHING : TAKES_WORD;
+    as.own = -1;
     if (consider("wait", as, name, length, &best, &found))
         return best;
     return found == 1 ? best : unknown;
@@ -325,6 +331,9 @@ static int read_long(struct request *request, int position, int limit, char *con
     struct match match = find_long(request->program, name, length);
 
     request->interactive |= strncmp(name, "interactive", length + 1) == 0;
+    request->last = match.own;
+    if (match.own >= 0)
+        request->cut &= ~(1U << match.own);
     if (name[length] == '=') {
         set_field(request, match.field, name + length + 1);
         return position + 1;
@@ -340,6 +349,7 @@ static int read_long(struct request *request, int position, int limit, char *con
 
 static int read_short(struct request *request, int position, int limit, char *const *argv)
 {
+    request->last = -1;
     for (const char *letter = argv[position] + 1; *letter; letter++) {
         bool takes =
             strchr(short_worded, *letter) || (*letter == 'W' && request->program != PROGRAM_SBATCH);
@@ -378,11 +388,14 @@ void request_init(struct request *request, enum program program)
 
 int request_options(struct request *request, int position, int limit, char *const *argv)
 {
+    request->last = -1;
     while (position < limit) {
         const char *word = argv[position];
 
-        if (strcmp(word, "--") == 0)
+        if (strcmp(word, "--") == 0) {
+            request->last = -1;
             return position + 1;
+        }
         if (word[0] != '-' || word[1] == '\0')
             return position;
         position = word[1] == '-' ? read_long(request, position, limit, argv)

@@ -37,7 +37,9 @@ struct request {
     unsigned wishes;  /* enum wish */
     bool wrapped;     /* sbatch --wrap: there is no script to read */
     bool interactive; /* srun --interactive: salloc's own step */
-    char cut[32];     /* the --megatron option of the script whose value an unquoted # cut short */
+    int last;         /* enum option_id of the option that was read last; -1: not one of ours */
+    unsigned cut;     /* options of ours (1 << enum option_id) whose value an unquoted # of the
+                         script cut short */
 };
 
 void request_init(struct request *request, enum program program);

@@ -3,7 +3,6 @@
 #include "request.h"
 #include "request_private.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
@@ -43,20 +42,6 @@ static int split_line(char *line, char **words, bool *cut)
     return count;
 }
 
-/* Remember which option of ours has lost the end of its value, which may be a word of its own. */
-static void note_cut(struct request *request, int count, char *const *words)
-{
-    static const char prefix[] = "--megatron-";
-
-    for (int i = count - 1; i >= 0 && i >= count - 2; i--)
-        if (strncmp(words[i], prefix, sizeof(prefix) - 1) == 0 &&
-            (i == count - 1 || !strchr(words[i], '='))) {
-            snprintf(request->cut, sizeof(request->cut), "%.*s", (int)strcspn(words[i], "="),
-                     words[i]);
-            return;
-        }
-}
-
 static void read_line(struct request *request, const char *text, size_t length)
 {
     char line[LINE_MAX_BYTES], *words[LINE_WORDS];
@@ -70,13 +55,13 @@ static void read_line(struct request *request, const char *text, size_t length)
     if (strlen(line) != length)
         return;
     count = split_line(line, words, &cut);
-    if (cut)
-        note_cut(request, count, words);
     if (count > 0 && (strcmp(words[0], "hetjob") == 0 || strcmp(words[0], "packjob") == 0)) {
         request_add_component(request);
         return;
     }
-    request_options(request, 0, count, words);
+    /* The last word is an option of ours, or its value. */
+    if (request_options(request, 0, count, words) == count && cut && request->last >= 0)
+        request->cut |= 1U << request->last;
 }
 
 void request_script(struct request *request, const char *text, size_t size)

@@ -85,6 +85,12 @@ refused "#SBATCH: an unquoted # in an image, which sbatch would cut" \
     "--megatron-image in the script: sbatch ignores .* an unquoted #; put the image in quotes in #SBATCH lines" sbatch "$cut"
 try as_user sbatch --megatron-image=docker://nvcr.io#nvidia/pytorch --megatron-check "$cut"
 is "$rc" 0 "unless the command line has another image" || diag "$out"
+cut_too=$(sed '2a #SBATCH --megatron-mounts=/tmp#1:/mnt' "$cut" | batch cut_too)
+refused "also if another option is cut, too, and has another value on the command line" \
+    "--megatron-image in the script: .* put the image in quotes" sbatch --megatron-mounts=/tmp:/mnt "$cut_too"
+comment=$(printf '#!/bin/sh\n#SBATCH --megatron-show --comment=ticket#12\ntrue\n' | batch comment)
+try as_user sbatch -H "$comment"
+is "$rc" 0 "or if another option is cut" || diag "$out"
 try as_user sbatch "$quoted"
 is "$rc" 0 "an image in quotes" || diag "$out"
 like "$out" "nvcr.io#nvidia/pytorch:25.01-py3" "is the whole image"

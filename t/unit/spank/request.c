@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "settings.h"
 #include "tap.h"
 
 static enum program program_of(const char *name)
@@ -58,6 +59,7 @@ static const struct {
     {"srun -ln4 true", 4, -1, -1, -1, 0},
     {"srun -K1 -n4 true", 4, -1, -1, -1, 0},
     {"srun --label -n4 true", 4, -1, -1, -1, 0},
+    {"srun --megatron-preflight -n4 true", 4, -1, -1, -1, 0},
     {"srun --exclusive -n4 -- -n9", 4, -1, -1, -1, 0},
     {"srun --container-image x.sqsh -n4 true", 4, -1, -1, -1, 0},
     {"srun --container-image=x.sqsh -n4 true", 4, -1, -1, -1, 0},
@@ -205,20 +207,45 @@ static void test_scripts(void)
  */
 static const struct {
     const char *line;
-    const char *cut;
+    int cut; /* enum option_id; -1: none */
 } cuts[] = {
-    {"--megatron-image=docker://me@nvcr.io#nvidia/pytorch -n 99", "--megatron-image"},
-    {"--megatron-image docker://nvcr.io#nvidia/pytorch -n 99", "--megatron-image"},
-    {"--megatron-image='docker://nvcr'.io#nvidia -n 99", "--megatron-image"},
-    {"--megatron-image=#nvidia -n 99", "--megatron-image"},
-    {"--megatron-image=\"docker://nvcr.io#nvidia/pytorch\" -n 8", ""},
-    {"--megatron-image='docker://nvcr.io#nvidia/pytorch' -n 8", ""},
-    {"--megatron-image=docker://nvcr.io\\#nvidia -n 8", ""},
-    {"--megatron-mounts='/a\\'#:/b' -n 8", ""},
-    {"--megatron-image=docker://nvcr.io/nvidia/pytorch # an image -n 99", ""},
-    {"--megatron-image=ubuntu --comment=a#b -n 99", ""},
-    {"--megatron-mounts=/a#b:/b -n 99", "--megatron-mounts"},
+    {"--megatron-image=docker://me@nvcr.io#nvidia/pytorch -n 99", OPTION_IMAGE},
+    {"--megatron-image docker://nvcr.io#nvidia/pytorch -n 99", OPTION_IMAGE},
+    {"--megatron-image='docker://nvcr'.io#nvidia -n 99", OPTION_IMAGE},
+    {"--megatron-image=#nvidia -n 99", OPTION_IMAGE},
+    {"--megatron-image=\"docker://nvcr.io#nvidia/pytorch\" -n 8", -1},
+    {"--megatron-image='docker://nvcr.io#nvidia/pytorch' -n 8", -1},
+    {"--megatron-image=docker://nvcr.io\\#nvidia -n 8", -1},
+    {"--megatron-mounts='/a\\'#:/b' -n 8", -1},
+    {"--megatron-image=docker://nvcr.io/nvidia/pytorch # an image -n 99", -1},
+    {"--megatron-image=ubuntu --comment=a#b -n 99", -1},
+    {"--megatron-mounts=/a#b:/b -n 99", OPTION_MOUNTS},
+    {"--megatron-wor /a#b -n 99", OPTION_WORKDIR},
+    /* an option that needs no value, or has it, before another one */
+    {"--megatron-show --comment=ticket#12 -n 99", -1},
+    {"--megatron-show -Jrun#1 -n 99", -1},
+    {"--megatron-preflight --comment ticket#12 -n 99", -1},
+    {"--megatron-tp=2 --comment ticket#12 -n 99", -1},
+    {"--megatron-tp 2 -J run#1 -n 99", -1},
+    {"-J --megatron-tp --comment=ticket#12 -n 99", -1},
+    {"--megatron-image=ubuntu --#12 -n 99", -1},
 };
+
+/* Every option that is cut short is kept, until a later value of the same option. */
+static void test_several_cuts(void)
+{
+    char *words[] = {"sbatch", "--megatron-mounts", "/a:/b", "--megatron-preflight", "job.sh"};
+    const char script[] = "#SBATCH --megatron-image=a#b\n#SBATCH --megatron-mounts=/a#b:/b\n"
+                          "#SBATCH --megatron-workdir=/a#b\n#SBATCH --megatron-workdir='/a#b'\n";
+    struct request request;
+
+    request_init(&request, PROGRAM_SBATCH);
+    request_script(&request, script, sizeof(script) - 1);
+    is_int(request.cut, 1U << OPTION_IMAGE | 1U << OPTION_MOUNTS,
+           "two options that are cut short, and one whose later value is whole");
+    request_arguments(&request, 5, words, 4);
+    is_int(request.cut, 1U << OPTION_IMAGE, "the command line overrides one of them");
+}
 
 static void test_cuts(void)
 {
@@ -229,7 +256,7 @@ static void test_cuts(void)
         snprintf(script, sizeof(script), "#!/bin/sh\n#SBATCH %s\nsrun x\n", cuts[i].line);
         request_init(&request, PROGRAM_SBATCH);
         request_script(&request, script, strlen(script));
-        ok(strcmp(request.cut, cuts[i].cut) == 0, "%s", cuts[i].line);
+        is_int(request.cut, cuts[i].cut < 0 ? 0 : 1U << cuts[i].cut, cuts[i].line);
         is_int(request_tasks(&request), strstr(cuts[i].line, "-n 8") ? 8 : REQUEST_UNKNOWN,
                "what follows is read as sbatch reads it");
     }
@@ -284,6 +311,7 @@ int main(void)
     test_limit();
     test_scripts();
     test_cuts();
+    test_several_cuts();
     test_order();
     test_variables();
     return done_testing();
