@@ -101,7 +101,7 @@ static void set_layout(struct exporter *exporter, const struct settings *setting
         set_contract_choice(exporter, CONTRACT_MODEL, settings->model->name);
 }
 
-/* The same, but an empty value is as good as none. */
+/* Like set_contract_choice and set_other, but replace an empty value. */
 static void set_address(struct exporter *exporter, enum contract_variable variable,
                         const char *name, const char *value)
 {

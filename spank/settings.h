@@ -132,7 +132,7 @@ struct settings {
 /* Record 'value' (NULL: a flag without one) of option 'id'; the last one counts. */
 void settings_give(struct settings *settings, enum option_id id, const char *value);
 
-/* Was option 'id' given, last with this value? */
+/* Is this the current value of option 'id'? */
 bool settings_has(const struct settings *settings, enum option_id id, const char *value);
 
 /* Is the plugin in use: an option was given (or always=yes), and it is not disabled by
