@@ -381,20 +381,25 @@ static void write_het_handoff(const struct plugin *plugin, const struct request 
 }
 
 /* sbatch has packed the options of the first component of a het job for its steps by the time it
- * reads those of the others. srun and salloc read all of them first, and the last value counts. */
-void client_note_option(struct plugin *plugin, enum option_id id, const char *value)
+ * reads those of the others. srun and salloc read all of them first, and the last value counts. As
+ * sbatch reads the command line again for each component, only the values that result are compared.
+ */
+static int check_component(struct plugin *plugin, struct error *err)
 {
-    struct error err;
+    if (this_program() != PROGRAM_SBATCH || plugin->config.off & PART_ALL)
+        return 0;
+    for (int i = 0; i < OPTION_COUNT; i++) {
+        const char *value = plugin->settings.given[i];
 
-    if (plugin->components == 0 || this_program() != PROGRAM_SBATCH ||
-        plugin->config.off & PART_ALL || settings_has(&plugin->settings, id, value))
-        return;
-    error_set(&err,
-              "sbatch ignores --megatron-%s in a later component of a heterogeneous job; give "
-              "--megatron options in the first component",
-              option_table[id].name);
-    plugin_defer(plugin, &err);
-    plugin->misplaced = true;
+        if (value && plugin->components == 1)
+            settings_give(&plugin->first, (enum option_id)i, value);
+        else if (value && !settings_has(&plugin->first, (enum option_id)i, value))
+            return error_set(err,
+                             "sbatch ignores --megatron-%s in a later component of a heterogeneous "
+                             "job; give --megatron options in the first component",
+                             option_table[i].name);
+    }
+    return 0;
 }
 
 /* What followed the # is lost, so the intended value cannot be checked, unless a later value
@@ -421,8 +426,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     plugin->within = getenv("SLURM_JOB_ID") || is_given("--jobid");
     plugin->components++;
     drop_contract();
-    if (plugin->misplaced)
-        return error_set(err, "%s", plugin->failure.text);
+    if (check_component(plugin, err))
+        return -1;
     if (!settings_used(settings, &plugin->config)) {
         drop_marks();
         if (plugin->config.off & PART_ALL && settings_any(settings))

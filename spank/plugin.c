@@ -71,8 +71,6 @@ static int keep_option(int value, const char *argument, int remote)
         client_list_models(); /* does not return: a query needs no command to run */
     if (value < 0 || value >= OPTION_COUNT)
         return 0;
-    if (!remote && is_client())
-        client_note_option(&context, (enum option_id)value, argument);
     settings_give(&context.settings, (enum option_id)value, argument);
     return 0;
 }
@@ -295,6 +293,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
         close(context.lifetime[1]);
     }
     settings_clear(&context.settings);
+    settings_clear(&context.first);
     config_clear(&context.config);
     memset(&context, 0, sizeof(context));
     return 0;

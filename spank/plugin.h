@@ -37,10 +37,10 @@ struct plugin {
      * plugin. The next callback that may fail reports it. */
     bool failed;
     struct error failure;
-    bool within;         /* srun: the job existed before it and continues after it */
-    unsigned components; /* clients: of the (het) job, whose options have been read */
-    bool misplaced;      /* sbatch: a later component has an option; 'failure' says which */
-    bool used;           /* remote: this is an srun step that requested the plugin */
+    bool within;           /* srun: the job existed before it and continues after it */
+    unsigned components;   /* clients: of the (het) job, whose options have been read */
+    struct settings first; /* sbatch: the options of the first component */
+    bool used;             /* remote: this is an srun step that requested the plugin */
     struct share *share;
     uint32_t tasks;  /* that share it */
     int lifetime[2]; /* pipe that keeps the container alive; the write end stays here */
@@ -62,9 +62,6 @@ void client_leave(int rc) __attribute__((noreturn));
 
 /* Answer --megatron-model=list and exit the process, which is a client. */
 void client_list_models(void) __attribute__((noreturn));
-
-/* A client has read this option; called before settings_give. */
-void client_note_option(struct plugin *plugin, enum option_id id, const char *value);
 
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err);
 int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *err);

@@ -140,6 +140,13 @@ refused "also --megatron-off" "sbatch ignores --megatron-off in a later componen
 refused "also with --megatron-check" "sbatch ignores --megatron-tp in a later component" sbatch --megatron-check "$het_later"
 try as_user sbatch -H -n2 --megatron-tp=2 : -n2 --megatron-tp=2 --wrap true
 is "$rc" 0 "unless the first one has the same" || diag "$out"
+het_none=$(printf '#!/bin/sh\n#SBATCH -n 4\n#SBATCH hetjob\n#SBATCH -n 4\ntrue\n' | batch het_none)
+for twice in "--megatron-tp=2 --megatron-tp=4" "--megatron-show --megatron-show=no"; do
+    try as_user sbatch -H $twice "$het_none"
+    is "$rc" 0 "  or the option is given twice on the command line: $twice" || diag "$out"
+done
+refused "  but not if its last value differs" "sbatch ignores --megatron-tp in a later component" \
+    sbatch -n2 --megatron-tp=2 : -n2 --megatron-tp=2 --megatron-tp=1 --wrap true
 for first in "srun -n2 --megatron-tp=4 --megatron-check true" "salloc -n2 --megatron-tp=4 --megatron-check"; do
     try as_user $first : -n3 --megatron-tp=5 true
     is "$rc $(grep -c 'layout *tp 5 x' <<<"$out")" "0 1" "${first%% *}: --megatron-check prints what the last component asks for" || diag "$out"
