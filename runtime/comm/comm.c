@@ -63,8 +63,9 @@ static int check_address(const char *name, const struct comm_options *options, s
         return 0;
     if (world_is_plain_srun())
         return error_set_code(err, ERROR_USAGE,
-                              "cannot determine which node runs rank 0 of %d; %s%s", options->size,
-                              remedy_words(REMEDY_USE_PLUGIN), pmix);
+                              "cannot determine which node runs rank 0 of %d; %s, or set "
+                              "MASTER_ADDR and MASTER_PORT for all ranks%s",
+                              options->size, remedy_words(REMEDY_USE_PLUGIN), pmix);
     return error_set_code(err, ERROR_USAGE,
                           "cannot determine which node runs rank 0 of %d; start the ranks with "
                           "srun and the plugin or with megatron launch, or set MASTER_ADDR and "

@@ -49,7 +49,7 @@ is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5
 unlike "$out" MEGATRON_SECRET "with a secret of the step"
 try as_user srun --mpi=none -N2 -n4 "${train[@]}"
 is "$rc" 2 "ranks that cannot find each other"
-is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0 of 4; add a --megatron option to srun, such as --megatron-tp=1; .*with `srun --mpi=pmix`$' <<<"$out")" \
+is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0 of 4; add a --megatron option to srun, such as --megatron-tp=1, or set MASTER_ADDR and MASTER_PORT for all ranks; .*with `srun --mpi=pmix`$' <<<"$out")" \
     "1 1" "say so once, with what to do" || diag "$out"
 try as_user srun --mpi=none -n1 "${train[@]}"
 is "$(losses)" "$expected" "one rank needs none" || diag "$out"
