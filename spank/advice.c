@@ -18,42 +18,52 @@ static bool one_task_per_gpu(const struct counts *counts)
            counts->tasks == counts->nodes * counts->tasks_per_node;
 }
 
-/* Run `megatron plan` for 'batch' samples; 'layout' may be NULL. Returns its exit code, or -1. */
-static int run_plan(const struct settings *settings, const struct counts *counts, const char *kind,
-                    int64_t batch, const char *layout, struct process_result *result)
+/* Run `megatron plan` for these nodes and 'batch' samples with the options in 'words', which end
+ * with NULL. Returns its exit code, or -1. */
+static int run_plan(const struct counts *counts, const char *kind, int64_t batch,
+                    const char *const *words, struct process_result *result)
 {
     char nodes[24], samples[24], gpus[24];
-    const char *words[20] = {MEGATRON_PROGRAM,
-                             "plan",
-                             "--megatron-model",
-                             settings->model->name,
-                             "--node",
-                             kind,
-                             "--nodes",
-                             nodes,
-                             "--global-batch-size",
-                             samples,
-                             "--top",
-                             "1"};
-    size_t count = 12;
-    struct process_request request = {.argv = words, .timeout = PLAN_SECONDS};
+    const char *argv[32] = {MEGATRON_PROGRAM,      "plan",  "--node", kind, "--nodes", nodes,
+                            "--global-batch-size", samples, "--top",  "1"};
+    size_t count = 10;
+    struct process_request request = {.argv = argv, .timeout = PLAN_SECONDS};
 
     snprintf(nodes, sizeof(nodes), "%" PRId64, counts->nodes);
     snprintf(samples, sizeof(samples), "%" PRId64, batch);
     snprintf(gpus, sizeof(gpus), "%" PRId64, counts->gpus_per_node);
     if (one_task_per_gpu(counts)) {
-        words[count++] = "--gpus-per-node";
-        words[count++] = gpus;
+        argv[count++] = "--gpus-per-node";
+        argv[count++] = gpus;
     }
-    if (layout) {
-        words[count++] = "--layout";
-        words[count++] = layout;
-    } else {
-        words[count++] = "--json";
-    }
+    while (*words)
+        argv[count++] = *words++;
     if (process_run(&request, result, NULL) < 0 || result->timed_out)
         return -1;
     return result->status;
+}
+
+/* The same for the model of the job; 'layout' may be NULL. */
+static int run_layout(const struct settings *settings, const struct counts *counts,
+                      const char *kind, int64_t batch, const char *layout,
+                      struct process_result *result)
+{
+    const char *const words[] = {"--megatron-model", settings->model->name,
+                                 layout ? "--layout" : "--json", layout, NULL};
+
+    return run_plan(counts, kind, batch, words, result);
+}
+
+/* Does the program refuse the kind of the nodes, or their number of GPUs? It plans any layout of
+ * this model if it accepts them. */
+static bool refuses_nodes(const struct counts *counts, const char *kind,
+                          struct process_result *result)
+{
+    static const char *const smallest[] = {"--num-layers",          "1",  "--hidden-size", "64",
+                                           "--num-attention-heads", "1",  "--seq-length",  "64",
+                                           "--vocab-size",          "64", "--json",        NULL};
+
+    return run_plan(counts, kind, counts->tasks, smallest, result) == 2;
 }
 
 /* A number of the JSON that the program prints. */
@@ -84,7 +94,6 @@ static void give_up(int status, const struct process_result *result, struct advi
         snprintf(advice->problem, sizeof(advice->problem),
                  "it took longer than %d s; run `megatron plan` yourself", PLAN_SECONDS);
     } else if (status == 2) {
-        advice->rejected = true;
         explain(result, advice);
     }
 }
@@ -106,7 +115,7 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
     if (!result)
         return;
     /* Any layout: is there one at all, and does the job use all GPUs? */
-    status = run_plan(settings, counts, kind, counts->tasks, NULL, result);
+    status = run_layout(settings, counts, kind, counts->tasks, NULL, result);
     if (status == 0 && number_after(result->output, "\"gpus\":") != counts->tasks)
         goto out;
     if (status == 0)
@@ -115,12 +124,13 @@ void advice_plan(const struct settings *settings, const struct counts *counts, c
                                          .cp = number_after(result->output, "\"cp\":")};
     else if (status != 1) {
         give_up(status, result, advice);
+        advice->bad_nodes = status == 2 && refuses_nodes(counts, kind, result);
         goto out;
     }
     snprintf(sizes, sizeof(sizes), "tp=%" PRId64 ",pp=%" PRId64 ",cp=%" PRId64, layout->tp,
              layout->pp, layout->cp);
     /* As many micro-batches as stages: fewer would not fill the pipeline. */
-    status = run_plan(settings, counts, kind, counts->tasks / ranks * layout->pp, sizes, result);
+    status = run_layout(settings, counts, kind, counts->tasks / ranks * layout->pp, sizes, result);
     advice->known = status == 0 || status == 1;
     advice->fits = status == 0;
     if (status == 1)

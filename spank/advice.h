@@ -13,7 +13,7 @@ struct advice {
     bool known;           /* the program could tell */
     bool fits;            /* with the layout of the settings */
     char problem[512];    /* why it does not, or why nothing is known, if that is worth a line */
-    bool rejected;        /* the kind of the nodes, or their GPUs, cannot be right; see problem */
+    bool bad_nodes;       /* the kind of the nodes, or their GPUs, cannot be right; see problem */
     struct layout better; /* one that fits; tp is 0 if none does on these nodes */
     char plan[4096];      /* the plan of the layout, as `megatron plan` prints it */
 };

@@ -324,7 +324,7 @@ static void warn_memory(const struct plugin *plugin, const struct counts *counts
     struct advice advice;
 
     advice_plan(settings, counts, kind, &advice);
-    if (advice.rejected)
+    if (advice.bad_nodes)
         plugin_warn("%s=%s: the job is not planned: %s", source, kind, advice.problem);
     if (!advice.known || advice.fits)
         return;
