@@ -54,8 +54,8 @@ static int run_layout(const struct settings *settings, const struct counts *coun
     return run_plan(counts, kind, batch, words, result);
 }
 
-/* Does the program refuse the kind of the nodes, or their number of GPUs? It plans any layout of
- * this model if it accepts them. */
+/* Does the program refuse the kind of the nodes, or their number of GPUs? If it accepts them, it
+ * plans this model; if it can read no machine files, it cannot list the kinds either. */
 static bool refuses_nodes(const struct counts *counts, const char *kind,
                           struct process_result *result)
 {
@@ -63,7 +63,8 @@ static bool refuses_nodes(const struct counts *counts, const char *kind,
                                            "--num-attention-heads", "1",  "--seq-length",  "64",
                                            "--vocab-size",          "64", "--json",        NULL};
 
-    return run_plan(counts, kind, counts->tasks, smallest, result) == 2;
+    return run_plan(counts, "list", counts->tasks, smallest, result) == 0 &&
+           run_plan(counts, kind, counts->tasks, smallest, result) == 2;
 }
 
 /* A number of the JSON that the program prints. */

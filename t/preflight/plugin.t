@@ -96,8 +96,8 @@ try_plan as_user sbatch -N4 --ntasks-per-node=2 --gpus-per-node=2 --megatron-mod
 like "$out" '^  plan         7.5B on 4 p4d.24xlarge nodes \(8 A100-40\)' "  unless it requests as many as it has tasks"
 try_plan as_user sbatch -N3 --ntasks-per-node=8 --megatron-model=7.5B --megatron-tp=8 --megatron-cp=3 --megatron-check --wrap true
 like "$out" '^  plan         not made: no layout is possible: .*--context-parallel-size=3' "a layout that the model does not permit"
-try as_user sbatch -H -N3 --ntasks-per-node=8 --overcommit --megatron-model=7.5B --megatron-tp=8 --megatron-cp=3 --wrap true
-unlike "$out" 'warning: .*node_kind' "  is not blamed on the kind of the nodes"
+try as_user env MEGATRON_MACHINES=/none sbatch -H -N2 --ntasks-per-node=8 --overcommit --megatron-model=7.5B --megatron-tp=8 --wrap true
+is "$rc $(grep -c warning: <<<"$out")" "0 0" "machine files that cannot be read are not blamed on the kind of the nodes" || diag "$out"
 try_plan as_user sbatch -H -N2 --ntasks-per-node=9 --gpus-per-node=9 --overcommit --megatron-model=7.5B --megatron-tp=1 --wrap true
 like "$out" '^megatron: warning: plugstack.conf: node_kind=p4d.24xlarge: the job is not planned: --gpus-per-node=9: nodes of kind p4d.24xlarge have 8 GPUs' \
     "more GPUs than nodes of this kind have"
