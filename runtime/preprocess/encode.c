@@ -389,7 +389,9 @@ static int end_chunk(struct worker *worker, struct chunk *chunk)
 }
 
 /* With the lock held: release a chunk, and close it if it is complete. Returns the chunk, now owned
- * by this thread, that is to be written next, or NULL. */
+ * by this thread, that is to be written next, or NULL. One with a fault of its file stays
+ * incomplete in strict mode, although all of it is written: another run would take it as free of
+ * faults. */
 static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
@@ -397,7 +399,8 @@ static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
     size_t number = chunk->number, direct = chunk->direct;
 
     if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
-        chunk->next_write != chunk->next_read || team->failed || encode->stop)
+        chunk->next_write != chunk->next_read || !is_needed(team, chunk) || team->failed ||
+        encode->stop)
         return NULL;
     forget_chunk(team, chunk);
     team->memory -= record_reader_memory(chunk->reader);

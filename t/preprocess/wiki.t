@@ -113,6 +113,22 @@ bad utf8.xml '^megatron: warning: utf8\.xml: page "B" at byte [0-9]+: not valid 
 head -c "$(($(stat -c %s ids.xml.bz2) / 2))" ids.xml.bz2 >cut.xml.bz2
 bad cut.xml.bz2 '^megatron: warning: cut\.xml\.bz2: page "[^"]*" at byte [0-9]+: the page is not closed; skipped$'
 
+# A dump that is truncated after a page, exactly where a block of input ends: what is read last has no page. Repeats
+# keep what is complete, which must not hide the fault.
+{ echo "$head"; page A 1 '1 2'; page B 2; } >tail.xml
+fill=$((262144 - $(stat -c %s tail.xml) + 1))
+{ echo "$head"; page A 1 '1 2'; page B 2 "$(yes 3 | head -c $fill | tr '\n' ' ')"; } | head -c 262144 >tail.xml
+is "$(tail -c 7 tail.xml)" "</page>" "a dump that ends after a page"
+gzip -k tail.xml
+for input in tail.xml tail.xml.gz; do
+    for repeat in 1 2 3; do
+        try "${pre[@]}" --input $input --input-format mediawiki --wiki-no-title --output-prefix tail --strict
+        is "$rc $(ls tail_* 2>/dev/null)" "2 " "--strict refuses $input: run $repeat"
+        like "$out" '^megatron preprocess: tail\.xml.* is truncated: .* without </mediawiki>; .*; drop --strict to skip what is invalid$' "  and says why"
+    done
+    rm -rf tail.work
+done
+
 # --- Unclosed markup: the page is kept and named with the byte of the markup, counted by kind; --strict stops there
 { echo "$head"; page A 1 '1 2'; page B 2 '3 {{a 4'; page C 3 '5&lt;ref&gt;6'; page D 4 '7 [[8]] &lt;ref&gt;9&lt;/ref&gt;'; page E 5 '&lt;!-- 9'
     page F 6 '[[10'; page G 7 "$(printf '12\n{|\n| 13')"; page H 8 '14 &lt;ref&gt;15'; echo '</mediawiki>'; } >markup.xml
