@@ -353,17 +353,18 @@ static int run_data(int argc, const char *const *argv, struct error *err)
 {
     struct data_options options = {.document = -1};
     struct options_result result;
-    const int named = argc > 0;
-    const char *verb = named ? argv[0] : "";
+    const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;
     int rc;
 
-    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
         print_help();
         return 0;
     }
     if (data_command_find(verb))
         return data_command_run(data_command_find(verb), argc - 1, argv + 1, err);
-    rc = options_parse(table, &options, argc - named, argv + named, &result, err);
+    if (!*verb) /* which options there are depends on it */
+        return run_action(verb, &options, NULL, err);
+    rc = options_parse(table, &options, argc - 1, argv + 1, &result, err);
     if (rc == 0 && result.help)
         print_help();
     else if (rc == 0)

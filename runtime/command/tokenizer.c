@@ -133,10 +133,10 @@ static int run(int argc, const char *const *argv, struct error *err)
     struct words words = {
         .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
     struct options_result result;
-    const char *verb = argc > 0 ? argv[0] : "";
+    const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;
     int rc;
 
-    if (strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0) {
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
         print_help();
         return 0;
     }

@@ -12,7 +12,7 @@ is "$("$megatron" --help | grep -c '^  [a-z]')" "$(wc -w <<<"$commands")" "--hel
 for command in $commands; do
     try "$megatron" "$command" --no-such-option
     is "$rc $(wc -l <<<"$out")" "2 1" "$command: an unknown option is a usage error"
-    like "$out" "^megatron $command: (unknown option|unexpected argument|unknown action) --no-such-option" "  which is named"
+    like "$out" "^megatron $command: ((unknown option|unexpected argument) --no-such-option|no action; use )" "  which is reported"
     [ "$command" = version ] || like "$("$megatron" "$command" --help)" "^Usage: megatron $command" "  --help begins with the usage"
 done
 while IFS='|' read -r words text; do
@@ -24,6 +24,9 @@ done <<'EOT'
 |no command; `megatron --help` lists all$
 checkpoint|no action; use inspect, verify, prune, import or export$
 checkpoint --keep-last 1|no action; use inspect,
+data --keep X|no action; use inspect,
+image --keep-days 1|no action; use import,
+tokenizer --type x|no action; use train$
 data|no action; use inspect, verify, extract, filter, dedup, decontaminate, mix, merge or stats$
 image|no action; use import, list, verify, prune, get or release$
 tokenizer|no action; use train$
