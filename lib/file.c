@@ -324,7 +324,7 @@ int file_make_directories(const char *path, mode_t mode)
     return 0;
 }
 
-/* The length of 'path' without its last component; 0: it has no other. */
+/* The length of 'path' without its last component, 0 if it has only one component. */
 static size_t parent_length(const char *path, size_t length)
 {
     while (length > 0 && path[length - 1] == '/')
@@ -357,7 +357,7 @@ void file_remove_created(const char *path, size_t existing)
     if (length >= sizeof(start))
         return;
     memcpy(start, path, length + 1);
-    while (length > existing && rmdir(start) == 0) {
+    while (length > existing && (rmdir(start) == 0 || errno == ENOENT || errno == ENAMETOOLONG)) {
         length = parent_length(start, length);
         start[length] = '\0';
     }

@@ -34,7 +34,8 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_PAGE_BYTES] = "raise --max-page-bytes",
     [REMEDY_SHORTER_LINES] = "lower --max-line-bytes",
     [REMEDY_INPUT_FORMAT] = "choose its format with --input-format",
-    [REMEDY_NO_DUMP] = "name a dump, or choose another --input-format of `megatron preprocess`",
+    [REMEDY_NO_DUMP] = "use a MediaWiki dump, or tokenize other text with `megatron preprocess "
+                       "--input-format`",
     [REMEDY_MEDIAWIKI] = "use --input-format mediawiki",
     [REMEDY_PLAIN_TEXT] = "for plain text use --input-format lines, blank-lines, titles or files",
     [REMEDY_STANDARD_INPUT] = "use --input - for a pipe",

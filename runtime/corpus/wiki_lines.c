@@ -57,9 +57,11 @@ int wiki_counts_check(const struct wiki_counts *counts, struct error *err)
 
     if (counts->documents > 0 || wiki_counts_left_out(counts) > 0)
         return 0;
-    if (skipped > 0)
-        error_set_code(err, ERROR_USAGE, "the input has no intact page, and %" PRId64 " broken %s",
-                       skipped, skipped == 1 ? "one" : "ones");
+    if (skipped == 1)
+        error_set_code(err, ERROR_USAGE, "the input's only page is broken");
+    else if (skipped > 0)
+        error_set_code(err, ERROR_USAGE, "none of the input's %" PRId64 " pages is intact",
+                       skipped);
     else
         error_set_code(err, ERROR_USAGE, "the input has no complete page");
     return error_append(err, "; check that its files are MediaWiki dumps, and copy truncated ones "

@@ -96,7 +96,7 @@ int documents_check(const struct curate *engine, const struct tally *tally, stru
     if (tally_faults(tally) == 1)
         error_set_code(err, ERROR_USAGE, "the only line is not a document: %s", text);
     else
-        error_set_code(err, ERROR_USAGE, "none of %" PRId64 " lines is a document; the first is %s",
+        error_set_code(err, ERROR_USAGE, "all %" PRId64 " lines are invalid; the first: %s",
                        tally_faults(tally), text);
     if (first->fault == FAULT_KEY || first->fault == FAULT_TYPE)
         return error_remedy(err, REMEDY_KEY);

@@ -405,7 +405,9 @@ int learn_vocabulary(struct learn_config *config, struct error *err)
 
     if (file_make_directories(config->base.output, 0777) < 0) {
         error_set_errno(err, errno, "cannot create directory %s", config->base.output);
-        return file_path_error(err);
+        rc = file_path_error(err);
+        file_remove_created(config->base.output, existing);
+        return rc;
     }
     for (size_t i = 0; rc == 0 && names[i]; i++) {
         rc = disk_path(learning.paths[i], err, "%.3900s/%s", config->base.output, names[i]);

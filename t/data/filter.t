@@ -45,7 +45,7 @@ for verb in filter "dedup" "decontaminate --against in.jsonl" mix stats; do
         "${verb%% *}: plain text is refused"
     # shellcheck disable=SC2086
     run $verb --input body.jsonl $output none.jsonl
-    like "$rc $out" '^2 .*none of [0-9]+ lines is a document; the first is body.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
+    like "$rc $out" '^2 .*all [0-9]+ lines are invalid; the first: body.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
         "  and another key"
     is "$(ls -d none* 2>/dev/null)" "" "  and there is no output"
 done

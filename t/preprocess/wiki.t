@@ -215,18 +215,18 @@ while IFS='|' read -r input sentence; do
     for output in none.jsonl -; do
         # shellcheck disable=SC2086
         extract $input --output $output
-        is "$rc $(grep '^megatron data' <<<"$out")" "2 megatron data: extract: the input has $sentence$remedy" "$input to $output: an error"
+        is "$rc $(grep '^megatron data' <<<"$out")" "2 megatron data: extract: $sentence$remedy" "$input to $output: an error"
     done
     is "$(ls -d none.jsonl* 2>/dev/null)" "" "  and no output"
 done <<'EOF'
-none.xml.bz2|no complete page
-empty.xml|no complete page
-none.xml|no intact page, and 1 broken one
-none.xml none.xml.bz2 none.xml|no intact page, and 2 broken ones
+none.xml.bz2|the input has no complete page
+empty.xml|the input has no complete page
+none.xml|the input's only page is broken
+none.xml none.xml.bz2 none.xml|none of the input's 2 pages is intact
 EOF
 echo 'no dump' >none.txt
 extract none.txt --output none.jsonl
-is "$rc $out" "2 megatron data: extract: none.txt is not a MediaWiki XML dump in UTF-8; name a dump, or choose another --input-format of \`megatron preprocess\`" \
+is "$rc $out" "2 megatron data: extract: none.txt is not a MediaWiki XML dump in UTF-8; use a MediaWiki dump, or tokenize other text with \`megatron preprocess --input-format\`" \
     "a file that is no dump"
 like "$(extract none.xml.bz2 --output none.jsonl; echo "$out")" 'warning: none\.xml\.bz2 is truncated: it ends at byte 2000 in the middle of its data; copy it again' "the file is named"
 extract none.xml.bz2 cut.xml.bz2 --output some.jsonl

@@ -90,18 +90,20 @@ like "$rc: $out" '2: .*unknown action learn; use train' "another action"
 fails 'the input has no words' "an empty corpus" --input empty.jsonl --output x
 printf 'plain text\nand more\n' >plain.txt
 printf '{"body":"a text"}\n{"body":"another one"}\n' >body.jsonl
-fails '^megatron tokenizer: none of 2 lines is a document; the first is plain\.txt: line 1: not valid JSON; every line must be a JSON object such as {"text": "\.\.\."}$' \
+fails '^megatron tokenizer: all 2 lines are invalid; the first: plain\.txt: line 1: not valid JSON; every line must be a JSON object such as {"text": "\.\.\."}$' \
     "plain text" --input plain.txt --output x
-fails '^megatron tokenizer: none of 2 lines is a document; the first is body\.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
+fails '^megatron tokenizer: all 2 lines are invalid; the first: body\.jsonl: line 1: a key is missing \("text"\); name the key of the text with --key$' \
     "another key" --input body.jsonl --output x/below
 train --input body.jsonl --key body --output body --vocab-size 280
 is "$rc" 0 "  which can be named" || diag "$out"
 ok "nothing is left of these" test ! -e x -a ! -e x.work
 mkdir -p x/below
-fails 'none of 2 lines is a document' "plain text, and directories that exist" --input plain.txt --output x/below/new
+fails 'all 2 lines are invalid' "plain text, and directories that exist" --input plain.txt --output x/below/new
 ok "  only new ones are removed" test -d x/below -a ! -e x/below/new
-fails 'none of 2 lines is a document' "plain text, and an empty directory" --input plain.txt --output x/below
+fails 'all 2 lines are invalid' "plain text, and an empty directory" --input plain.txt --output x/below
 ok "  which stays" test -d x/below
+fails 'cannot create directory new/.*: File name too long' "a directory that can be created only in part" --input plain.txt --output "new/a/$(printf %0300d 0)/b"
+ok "  of which nothing stays" test ! -e new
 train --input "$corpus" --output few --vocab-size 50000
 like "$out" 'warning: the vocabulary has [0-9]+ tokens instead of 50000' "a corpus that has no more"
 train --input "$corpus" --output words --vocab-size 400 --max-words 1000
