@@ -381,6 +381,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
          check_files(engine, err) < 0 ||
          input_plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
         return -1;
+    input_plan_note(plan, config->chunk_bytes, target);
     bytes_put_text(&bytes, PACKAGE_VERSION);
     bytes_put_text(&bytes, config->command);
     bytes_put_text(&bytes, config->key);

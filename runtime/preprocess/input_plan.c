@@ -3,10 +3,12 @@
 #include "input_plan.h"
 #include "bytes.h"
 #include "disk.h"
+#include "file.h"
 #include "log.h"
 #include "remedy.h"
 #include "wiki_site.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -267,13 +269,17 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
     for (size_t i = 0; i < plan->files.count; i++)
         plan->input_bytes += plan->files.items[i].size;
     *target = chunk_size(plan->input_bytes, chunk_bytes);
-    if (chunk_bytes > 0 && *target > chunk_bytes)
-        log_note("an input of %" PRId64 " bytes is not cut into more than %" PRId64
-                 " units of work: they have %" PRId64 " bytes instead of %" PRId64,
-                 plan->input_bytes, chunks_most, *target, chunk_bytes);
     if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
         return error_memory(err, "the plan of %zu files", plan->files.count);
     return make_sites(plan, err);
+}
+
+void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target)
+{
+    if (chunk_bytes > 0 && target > chunk_bytes)
+        log_note("--chunk-bytes=%" PRId64 " is raised to %" PRId64 " for this input of %" PRId64
+                 " bytes",
+                 chunk_bytes, target, plan->input_bytes);
 }
 
 int input_plan_make(struct input_plan *plan, const struct preprocess_config *config,
@@ -288,6 +294,7 @@ int input_plan_make(struct input_plan *plan, const struct preprocess_config *con
                           err) < 0 ||
         input_plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
         return -1;
+    input_plan_note(plan, config->chunk_bytes, target);
     rc = put_identity(&bytes, plan, config, tokenizer, err);
     bytes_put_u64(&bytes, (uint64_t)target);
     plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
@@ -409,15 +416,19 @@ int input_plan_read(struct input_plan *plan, const char *path, struct error *err
     return rc;
 }
 
-int input_plan_is(const char *path)
+int input_plan_is(const char *path, struct error *err)
 {
     uint64_t magic = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    int same =
-        fd >= 0 && disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 && magic == PLAN_MAGIC;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), same;
 
-    if (fd >= 0)
-        close(fd);
+    if (fd < 0 && errno == ENOENT)
+        return 1;
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot read %s", path);
+        return file_path_error(err);
+    }
+    same = disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 && magic == PLAN_MAGIC;
+    close(fd);
     return same;
 }
 

@@ -42,12 +42,15 @@ void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki);
  * was used. The identity is the caller's. */
 int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
                    int64_t *target, struct error *err);
+/* Tell the user if 'chunk_bytes', as asked for, was too small. */
+void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target);
 
 int input_plan_write(const struct input_plan *plan, const char *path, struct error *err);
 /* Returns 0; 1 if there is no complete plan at 'path'; -1 on error. */
 int input_plan_read(struct input_plan *plan, const char *path, struct error *err);
-/* Is the file at 'path' a plan, complete or not? */
-int input_plan_is(const char *path);
+/* Is the file at 'path' a plan, complete or not? Returns 1 also if it is gone, -1 if it cannot be
+ * read. */
+int input_plan_is(const char *path, struct error *err);
 
 /* The chunks that consist of one file which could not be cut and are much larger than the others,
  * largest first: started first, they do not delay the end. The caller frees '*list'. Returns their

@@ -84,8 +84,9 @@ int work_files_is_file(const char *name)
     return (end && is_end(end)) || is_nfs(name);
 }
 
-/* These names could be a user's, too; what is in the file decides. It may also be empty. */
-static int has_content(const char *root, const char *name)
+/* These names could be a user's, too; what is in the file decides. It may also be empty. Returns
+ * 1 if no run has written it, 0 if one may have, and -1 if it cannot be read. */
+static int is_foreign(const char *root, const char *name, struct error *err)
 {
     static const struct {
         const char *name;
@@ -97,9 +98,13 @@ static int has_content(const char *root, const char *name)
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         if (strcmp(name, files[i].name) == 0 &&
             disk_path(path, NULL, "%.3000s/%s", root, name) == 0 && lstat(path, &status) == 0 &&
-            status.st_size > 0)
-            return files[i].size > 0 ? status.st_size == files[i].size : input_plan_is(path);
-    return 1;
+            status.st_size > 0) {
+            int same =
+                files[i].size > 0 ? status.st_size == files[i].size : input_plan_is(path, err);
+
+            return same < 0 ? -1 : !same;
+        }
+    return 0;
 }
 
 /* A file in the directory of a plan, or of a phase in it. */
@@ -197,8 +202,9 @@ static int check_level(const char *root, const char *path, const struct level *l
             continue;
         if (S_ISDIR(mode) && level->directory(name))
             rc = check_level(root, child, level->next, err);
-        else if (!S_ISREG(mode) || !level->file(name) ||
-                 (level == &root_level && !has_content(root, name)))
+        else if (!S_ISREG(mode) || !level->file(name))
+            rc = set_foreign_file(err, root, child);
+        else if (level == &root_level && (rc = is_foreign(root, name, err)) > 0)
             rc = set_foreign_file(err, root, child);
     }
     closedir(directory);

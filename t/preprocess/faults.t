@@ -371,6 +371,15 @@ ln -s elsewhere u.work|is a symbolic link
 ln -s nowhere u.work|is a symbolic link
 echo precious >u.work|is not a directory
 EOF
+# One that cannot be read, such as a colleague's, is not called foreign.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    mkdir -p -m 777 shared/u.work && chmod 777 shared && chmod 755 "$scratch"
+    echo theirs >shared/u.work/plan && chmod 600 shared/u.work/plan
+    try setpriv --reuid=65534 --clear-groups "${pre[@]}" --input mine.jsonl --output-prefix shared/u
+    like "$rc $out" '^2 megatron preprocess: cannot read shared/u\.work/plan: Permission denied; ' "a plan of another user"
+else
+    skip "a plan of another user" "needs root and setpriv"
+fi
 # What killed runs may leave is no reason to refuse, even if it cannot be continued.
 while read -r make; do
     rm -rf u_* u.work
