@@ -277,8 +277,8 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
 void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target)
 {
     if (chunk_bytes > 0 && target > chunk_bytes)
-        log_note("--chunk-bytes=%" PRId64 " is raised to %" PRId64 " for this input of %" PRId64
-                 " bytes",
+        log_note("units of work are raised from %" PRId64 " to %" PRId64
+                 " bytes for this input of %" PRId64 " bytes",
                  chunk_bytes, target, plan->input_bytes);
 }
 

@@ -25,11 +25,11 @@ yes '{"text":"1 2 3 4"}' | head -n 1740 >small.jsonl
 rm -rf o_*
 try "${pre[@]}" --input small.jsonl --output-prefix o --chunk-bytes 1
 is "$rc $(stat -c %s o_text_document.bin)" "0 17400" "an input of 33060 bytes in units of 1 byte"
-like "$out" '^megatron: note: --chunk-bytes=1 is raised to 2 for this input of 33060 bytes$' \
+like "$out" '^megatron: note: units of work are raised from 1 to 2 bytes for this input of 33060 bytes$' \
     "  gets larger ones, and this is reported"
 try "${pre[@]}" --input small.jsonl --output-prefix o --overwrite --chunk-bytes 2k
-unlike "$out" 'chunk-bytes' "units that are large enough are not changed"
+unlike "$out" 'units of work' "units that are large enough are not changed"
 yes a b c d e f | head -n 3000 >words
 try "$megatron" preprocess --tokenizer-type FairseqWords --input words --output-prefix w --chunk-bytes 1
-is "$rc $(grep -c 'note: --chunk-bytes=1 is raised to 2 for this input of 36000 bytes' <<<"$out")" "0 1" "reported once, also if a dictionary is made"
+is "$rc $(grep -c 'note: units of work are raised from 1 to 2 bytes for this input of 36000 bytes' <<<"$out")" "0 1" "reported once, also if a dictionary is made"
 done_testing
