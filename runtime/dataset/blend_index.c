@@ -111,7 +111,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
             error_set_code(err, ERROR_USAGE,
                            "%s: its %s data is shorter than one sample; drop it from the blend",
                            indexed_prefix(work->dataset->members[i].corpus),
-                           dataset_split_name(work->dataset->split));
+                           dataset_split_words(work->dataset->split));
             return error_remedy(err, REMEDY_OR_SPLIT);
         }
     }

@@ -29,6 +29,13 @@ const char *dataset_split_name(enum dataset_split split)
     return names[split];
 }
 
+const char *dataset_split_words(enum dataset_split split)
+{
+    static const char *const words[DATASET_SPLITS] = {"training", "validation", "test"};
+
+    return words[split];
+}
+
 /* One member of one split: a corpus to open and an index to get. */
 struct task {
     struct dataset *dataset;
@@ -327,8 +334,8 @@ static int blend_split(struct builder *builder, enum dataset_split split, struct
         return 0;
     if (dataset->member_count == 0 && builder->config->split_path[split].count > 0)
         return error_set_code(err, ERROR_USAGE,
-                              "%s: no %s data, as it is shorter than one sample; use more data",
-                              dataset->left_out_names, dataset_split_name(split));
+                              "%s: shorter than one sample of %s data; use more data",
+                              dataset->left_out_names, dataset_split_words(split));
     if (dataset->member_count == 0) {
         dataset_destroy(dataset);
         builder->splits[split] = NULL;

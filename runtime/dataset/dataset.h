@@ -23,6 +23,9 @@ enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS 
 
 #define DATASET_DEFAULT_SPLIT "969,30,1" /* Megatron's */
 
+/* "training", "validation" or "test", for messages. */
+const char *dataset_split_words(enum dataset_split split);
+
 /* Everything that determines the samples. Strings are not copied; they are needed only during
  * dataset_create. */
 struct dataset_config {

@@ -43,7 +43,6 @@ static int create_splits(const struct dataset_config *config, struct feeds *feed
 /* Report missing validation and test data. */
 static void print_missing(const struct feeds *feeds, const struct dataset_config *config)
 {
-    static const char *const names[DATASET_SPLITS] = {"training", "validation", "test"};
     struct split_range ranges[SPLITS] = {{0, 1, 1}, {0, 1, 1}, {0, 1, 1}};
 
     if ((!config->masked || config->masked->bert) && config->data_path.count > 0)
@@ -58,9 +57,10 @@ static void print_missing(const struct feeds *feeds, const struct dataset_config
             continue;
         if (left_out > 0)
             printf(" > %" PRId64 " dataset%s too small for %s data: %s\n", left_out,
-                   left_out == 1 ? " is" : "s are", names[i], prefixes);
+                   left_out == 1 ? " is" : "s are", dataset_split_words((enum dataset_split)i),
+                   prefixes);
         else if (!data && named)
-            printf(" > no %s data: %s\n", names[i],
+            printf(" > no %s data: %s\n", dataset_split_words((enum dataset_split)i),
                    config->masked && !config->masked->bert ? "that directory has none"
                    : ranges[i].present ? "its part of the data is shorter than one sample"
                                        : "--split assigns none to it");

@@ -80,7 +80,7 @@ const struct option arguments_table[] = {
     TEXT("megatron-model", model, "NAME", "model preset that sets the options below; `list` shows all presets"),
     SIZE("num-layers", num_layers, 1, "number of transformer layers"),
     SIZE("hidden-size", hidden_size, 1, "transformer hidden size"),
-    SIZE("ffn-hidden-size", ffn_hidden_size, 1, "hidden size of the feed-forward network (default: 4 x hidden-size; with --swiglu 2/3 of that, in 64s)"),
+    SIZE("ffn-hidden-size", ffn_hidden_size, 1, "hidden size of the feed-forward network (default: 4 x hidden-size; with --swiglu 2/3 of that, rounded down to a multiple of 64)"),
     SIZE("num-attention-heads", num_attention_heads, 1, "number of transformer attention heads"),
     SIZE("kv-channels", kv_channels, 1, "projection dimension of each attention head (default: hidden-size / num-attention-heads)"),
     FLAG("group-query-attention", group_query_attention, "use grouped-query attention (GQA)"),

@@ -138,7 +138,7 @@ static void print_rank(const struct layout_position *at, const struct rank_memor
     if (memory->sums > 0)
         printf("; MPI reduction buffer %.3f", gib(memory->sums));
     if (memory->workspace > 0)
-        printf("; workspace of products %.3f", gib(memory->workspace));
+        printf("; workspace for matrix products %.3f", gib(memory->workspace));
     if (memory->copy > 0)
         printf("; checkpoint copy in host memory %.3f", gib(memory->copy));
     printf("\n");

@@ -108,7 +108,7 @@ static int loop(struct train *t, struct error *err)
     if (t->iteration >= t->total && t->prints)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
                " of %" PRId64 "; raise --train-iters or --train-samples to continue, with "
-               "--override-opt_param-scheduler if the learning rate decays until the end\n",
+               "--override-opt_param-scheduler if the learning rate decays to the end of the run\n",
                a->load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0 || (pauses(t) && train_log_rest(t, err) < 0))

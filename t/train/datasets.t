@@ -46,8 +46,8 @@ done <<END_OF_ROWS
 a split without training data|--data-path $large --split 0,1,0|no training data: the split assigns none to it; change --split
 only validation data|--valid-data-path $large|no data: use --data-path, --train-data-path or --mock-data
 a split that leaves no training data of a dataset|--data-path 1 $large 1 $tiny --split 1,9|tiny_text_document: none of its 1 sequences is training data; change --split
-a dataset shorter than a sample|--data-path $large $tiny --split 1,0,0|tiny_text_document: its train data is shorter than one sample; drop it from the blend
-small datasets for validation only|--train-data-path $large --valid-data-path $tiny $tiny|tiny_text_document, tiny_text_document: no valid data, as it is shorter than one sample; use more data
+a dataset shorter than a sample|--data-path $large $tiny --split 1,0,0|tiny_text_document: its training data is shorter than one sample; drop it from the blend
+small datasets for validation only|--train-data-path $large --valid-data-path $tiny $tiny|tiny_text_document, tiny_text_document: shorter than one sample of validation data; use more data
 a cache that cannot be written|--data-path $large --data-cache-path /dev/null/x|.*no writable directory for the index cache.*; choose one with --data-cache-path
 END_OF_ROWS
 train --data-path $large --split 0,1,0

@@ -178,7 +178,7 @@ try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --trai
 like "$out" 'activations 0\.89[45], .*; checkpoint copy in host memory 1\.78[89]$' "the history is planned for"
 try "$megatron" train "${common[@]}" "${gpt[@]}" --dry-run --world-size 1 --train-iters 1 --hidden-size 1024 --fp8-format hybrid
 # The factors of fc1: 32 x 1024 and 4096 x 1024 in fp32.
-like "$out" 'workspace of products 0\.016$' "  and says what it needs to emulate fp8"
+like "$out" 'workspace for matrix products 0\.016$' "  and says what it needs to emulate fp8"
 
 # --- Bad input
 while IFS='|' read -r options text; do

@@ -308,7 +308,7 @@ static void test_small_members(void)
          "8,1,1",
          5,
          0,
-         "its train data is shorter than one sample"},
+         "its training data is shorter than one sample"},
         {"part of the share", {"1", tiny, "1", tiny}, 4, "8,1,1", 5, -1, NULL},
         {"alone", {tiny}, 1, "8,1,1", 5, -1, NULL},
         {"no training data",
@@ -394,8 +394,9 @@ static void test_small_validation(void)
     dataset_destroy(splits[1]);
     config.split_path[1] = (struct option_list){twice, 2};
     is_int(dataset_create(&config, splits, &err), -1, "nothing but small corpora");
-    ok(err.code == ERROR_USAGE && strstr(err.text, "tiny: no valid data"), "are an error: %s",
-       err.text);
+    ok(err.code == ERROR_USAGE &&
+           strstr(err.text, "tiny: shorter than one sample of validation data"),
+       "are an error: %s", err.text);
 }
 
 static void test_failing_file(void)
