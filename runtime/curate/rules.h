@@ -146,7 +146,7 @@ int rules_fineweb(const struct rules *rules, struct rule_scratch *scratch, const
  * splitlines for \n and \r\n. */
 int text_line(const char *text, size_t size, size_t *at, const char **line, size_t *length);
 
-/* Cut white space of ASCII at both ends. */
+/* Cut white space (text_space) at both ends. */
 void text_trim(const char **line, size_t *length);
 
 /* Does the text end in one of . ? ! " ' or their like in other scripts? */

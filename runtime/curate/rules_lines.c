@@ -23,32 +23,31 @@ int text_line(const char *text, size_t size, size_t *at, const char **line, size
     return 1;
 }
 
-static int is_space(char c)
+/* Where the last character of a text that is not empty begins. */
+static size_t last_at(const char *text, size_t size)
 {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+    size_t at = size - 1;
+
+    while (at > 0 && (text[at] & 0xC0) == 0x80)
+        at--;
+    return at;
 }
 
 void text_trim(const char **line, size_t *length)
 {
-    while (*length > 0 && is_space(**line)) {
-        ++*line;
-        --*length;
+    const char *end = *line + *length;
+    size_t space;
+
+    while (*line < end && (space = text_space(*line, end)) > 0)
+        *line += space;
+    while (*line < end) {
+        const char *last = *line + last_at(*line, (size_t)(end - *line));
+
+        if (text_space(last, end) != (size_t)(end - last))
+            break;
+        end = last;
     }
-    while (*length > 0 && is_space((*line)[*length - 1]))
-        --*length;
-}
-
-/* The last character of a text that is not empty. */
-static uint32_t last_point(const char *text, size_t size)
-{
-    const uint8_t *bytes = (const uint8_t *)text;
-    size_t at = size - 1;
-    uint32_t point;
-
-    while (at > 0 && (bytes[at] & 0xC0) == 0x80)
-        at--;
-    utf8_decode(bytes + at, bytes + size, &point);
-    return point;
+    *length = (size_t)(end - *line);
 }
 
 int text_ends_sentence(const char *text, size_t size)
@@ -61,7 +60,7 @@ int text_ends_sentence(const char *text, size_t size)
 
     if (size == 0)
         return 0;
-    point = last_point(text, size);
+    utf8_decode((const uint8_t *)text + last_at(text, size), (const uint8_t *)text + size, &point);
     if (point < 0x80)
         return point == '.' || point == '?' || point == '!';
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
@@ -93,12 +92,12 @@ static int64_t line_words(const char *line, size_t length, int64_t *longest)
 
     *longest = 0;
     for (size_t i = 0; i < length;) {
-        size_t begin;
+        size_t begin, space;
 
-        while (i < length && is_space(line[i]))
-            i++;
+        while (i < length && (space = text_space(line + i, line + length)) > 0)
+            i += space;
         begin = i;
-        while (i < length && !is_space(line[i]))
+        while (i < length && text_space(line + i, line + length) == 0)
             i++;
         if (i > begin) {
             int64_t chars = (int64_t)(i - begin);
@@ -141,7 +140,7 @@ static int64_t count_sentences(const char *line, size_t length)
             next++;
         if (next == length)
             break;
-        sentences += is_space(line[next]);
+        sentences += text_space(line + next, line + length) > 0;
         i = next - 1;
     }
     return sentences + 1;

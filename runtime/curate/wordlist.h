@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include "unicode.h"
 
 enum word_flags {
     WORD_ALPHA = 1,  /* it has a letter */
@@ -41,6 +42,20 @@ void wordlist_clear(struct wordlist *words);
 /* Copy 'text' with capital letters made small, where that keeps the number of bytes: ASCII, Latin,
  * Greek, Cyrillic and Armenian letters. */
 void wordlist_fold(const char *text, size_t size, char *folded);
+
+/* Length of the white space character at 'at' (before 'end'), 0 if it is another: all of Unicode's,
+ * and ASCII's separators, as Python's str.isspace() has it. */
+static inline size_t text_space(const char *at, const char *end)
+{
+    uint8_t byte = (uint8_t)*at;
+    uint32_t point;
+    size_t length;
+
+    if (byte < 0x80)
+        return byte == ' ' || (byte >= '\t' && byte <= '\r') || (byte >= 0x1C && byte <= 0x1F);
+    length = utf8_decode((const uint8_t *)at, (const uint8_t *)end, &point);
+    return point != UNICODE_INVALID && unicode_class(point) == UNICODE_SPACE ? length : 0;
+}
 
 /* Code points of a valid text. */
 size_t text_chars(const char *text, size_t size);

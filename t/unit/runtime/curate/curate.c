@@ -169,6 +169,45 @@ static void test_rules(void)
     free(text);
 }
 
+/* Lines of six words, or of one: whatever character of Unicode's White_Space is between them. */
+static void test_c4_spaces(void)
+{
+    static const char *const spaces[] = {" ",
+                                         "\t",
+                                         "\x1f",
+                                         "\xC2\x85",
+                                         "\xC2\xA0",
+                                         "\xE1\x9A\x80",
+                                         "\xE2\x80\x80",
+                                         "\xE2\x80\x89",
+                                         "\xE2\x80\x8A",
+                                         "\xE2\x80\xAF",
+                                         "\xE2\x81\x9F",
+                                         "\xE3\x80\x80"};
+    struct rules rules;
+
+    rules_default(&rules);
+    rules_switch(&rules, "all", 0, NULL);
+    rules_switch(&rules, "c4", 1, NULL);
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+        const char *s = spaces[i];
+        struct rule_scratch scratch = {0};
+        struct verdict verdict;
+        char text[256], wanted[256];
+
+        snprintf(text, sizeof(text), "%sOne%stwo%sthree.%sFour!%sFive?%sSix. Seven.%s", s, s, s, s,
+                 s, s, s);
+        snprintf(wanted, sizeof(wanted), "One%stwo%sthree.%sFour!%sFive?%sSix. Seven.", s, s, s, s,
+                 s);
+        rules_apply(&rules, &scratch, text, strlen(text), &verdict, NULL);
+        if (!ok(verdict.rule == -1 && verdict.size == strlen(wanted) &&
+                    memcmp(verdict.text, wanted, verdict.size) == 0,
+                "C4's rules: white space number %zu", i))
+            diag("rule %d", verdict.rule);
+        rule_scratch_clear(&scratch);
+    }
+}
+
 /* C4's rules on lines edit the text. */
 static void test_c4_lines(void)
 {
@@ -493,6 +532,7 @@ int main(void)
 {
     test_words();
     test_rules();
+    test_c4_spaces();
     test_c4_lines();
     test_rule_words();
     test_pii();
