@@ -61,21 +61,19 @@ static void close_parenthesis(struct writer *writer)
     out->size = open - 1;
     if (last(out) == ' ' && writer->at + 1 < writer->end &&
         (writer->at[1] == ' ' || writer->at[1] == ',' || writer->at[1] == '.' ||
-         writer->at[1] == ';' || writer->at[1] == '\n'))
+         writer->at[1] == ';' || writer->at[1] == '\n' || writer->at[1] == WIKI_BREAK))
         out->size--;
 }
 
-/* A run of apostrophes: two are italics, three bold, five both; more than that are apostrophes. */
 static void take_quotes(struct writer *writer)
 {
-    size_t count = 0, kept;
+    size_t count = 0;
 
     while (writer->at < writer->end && *writer->at == '\'') {
         writer->at++;
         count++;
     }
-    kept = count == 1 || count == 4 ? 1 : count > 5 ? count - 5 : 0;
-    for (; kept > 0; kept--)
+    for (count = wiki_apostrophes(count); count > 0; count--)
         wiki_put_char(writer->out, '\'');
 }
 
@@ -138,7 +136,7 @@ static void take_stop(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;
     char c = *writer->at, next = writer->at + 1 < writer->end ? writer->at[1] : '\n';
-    int ends = next == ' ' || next == '\n' || next == WIKI_DROPPED;
+    int ends = next == ' ' || next == '\n' || next == WIKI_BREAK || next == WIKI_DROPPED;
 
     writer->at++;
     if (ends && last(out) == ' ' && out->size > 1 && out->data[out->size - 2] != '\n')
@@ -183,6 +181,9 @@ static const char special[256] = {[' '] = 1,
                                   ['\r'] = 1,
                                   ['\n'] = 1,
                                   [WIKI_DROPPED] = 1,
+                                  [WIKI_BREAK] = 1,
+                                  [WIKI_APOSTROPHE] = 1,
+                                  [WIKI_CELL] = 1,
                                   [(unsigned char)'\xc2'] = 1,
                                   [(unsigned char)'\xe2'] = 1,
                                   [(unsigned char)'\xef'] = 1,
@@ -263,10 +264,16 @@ static void take_character(struct writer *writer)
         writer->dropped = 1;
         writer->at++;
         return;
+    case WIKI_APOSTROPHE:
+        wiki_put_char(writer->out, '\'');
+        writer->at++;
+        break;
     case '\r':
+    case WIKI_CELL:
         writer->at++;
         break;
     case '\n':
+    case WIKI_BREAK:
         if (last(writer->out) == ' ')
             writer->out->size--;
         writer->open = 0;

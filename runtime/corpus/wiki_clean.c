@@ -26,7 +26,7 @@ static void put_cell(struct wiki_buffer *out, struct wiki_span cell, int *cells)
     cell = cell_text(cell);
     if (cell.size == 0)
         return;
-    wiki_put_text(out, (*cells)++ > 0 ? " &#124; " : "\n");
+    wiki_put_text(out, (*cells)++ > 0 ? " \x06&#124; " : "\n"); /* WIKI_CELL */
     wiki_put(out, cell.data, cell.size);
 }
 
@@ -288,6 +288,7 @@ void wiki_look_clean(struct wiki_look *look, const struct wiki_page_info *page)
     tables(look, b, a);
     b->size = 0;
     wiki_inline(look, page, a, b);
+    wiki_quotes(b);
     a->size = 0;
     wiki_characters(b, a);
     if (!look->options->no_title && page->title.size > 0)

@@ -16,6 +16,8 @@ enum tag_kind {
     KIND_RAW,     /* its content is text */
     KIND_MATH,
     KIND_RUBY, /* its content in parentheses */
+    KIND_SUB,  /* its content may need small characters */
+    KIND_SUP,
 };
 
 static const struct {
@@ -92,8 +94,8 @@ static const struct {
     {"strike", KIND_STRIP},
     {"strong", KIND_STRIP},
     {"style", KIND_DROP},
-    {"sub", KIND_STRIP},
-    {"sup", KIND_STRIP},
+    {"sub", KIND_SUB},
+    {"sup", KIND_SUP},
     {"syntaxhighlight", KIND_RAW},
     {"table", KIND_DROP},
     {"td", KIND_STRIP},
@@ -155,7 +157,8 @@ static size_t kind_of(struct wiki_span name)
 
 void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
 {
-    if (out->size == 0 || out->data[out->size - 1] == '\n')
+    if (out->size == 0 || out->data[out->size - 1] == '\n' ||
+        out->data[out->size - 1] == WIKI_BREAK)
         wiki_put_char(out, WIKI_RAW_LINE);
     for (size_t i = 0; i < text.size; i++) {
         char c = text.data[i];
@@ -268,6 +271,7 @@ static const char *take_element(struct inliner *inliner, const struct wiki_tag *
 static void take_tag(struct inliner *inliner)
 {
     struct wiki_tag tag = {0};
+    const char *after;
     size_t kind = KINDS;
 
     if (!inliner->endless)
@@ -281,12 +285,21 @@ static void take_tag(struct inliner *inliner)
     }
     switch (kinds[kind].kind) {
     case KIND_LINE:
-        wiki_put_char(inliner->out, '\n');
+        wiki_put_char(inliner->out, WIKI_BREAK);
         inliner->at += tag.length;
         break;
     case KIND_ITEM:
-        wiki_put_text(inliner->out, tag.closing ? "\n" : "\n* ");
+        wiki_put_char(inliner->out, WIKI_BREAK);
+        wiki_put_text(inliner->out, tag.closing ? "" : "* ");
         inliner->at += tag.length;
+        break;
+    case KIND_SUB:
+    case KIND_SUP:
+        inliner->at += tag.length;
+        after = tag.closing || tag.empty ? NULL
+                                         : wiki_script(inliner->at, inliner->end,
+                                                       kinds[kind].kind == KIND_SUP, inliner->out);
+        inliner->at = after ? after : inliner->at;
         break;
     case KIND_STRIP:
         inliner->at += tag.length;
@@ -374,8 +387,10 @@ static void close_link(struct inliner *inliner)
 
     out->size = link.start;
     if (text.size > 0) {
+        int labelled = text.data == label.data;
+
         memmove(out->data + link.start, text.data, text.size);
-        out->size += text.size;
+        out->size += wiki_link_quotes(out->data + link.start, text.size, labelled);
     } else {
         wiki_put_char(out, WIKI_DROPPED);
     }

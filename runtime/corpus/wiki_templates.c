@@ -27,6 +27,22 @@ static void t_argument(const struct wiki_call *call, const char *extra, struct w
     put(out, value);
 }
 
+static void put_tag(struct wiki_buffer *out, const char *name, struct wiki_span text)
+{
+    wiki_put_char(out, '<');
+    wiki_put_text(out, name);
+    wiki_put_char(out, '>');
+    put(out, text);
+    wiki_put_text(out, "</");
+    wiki_put_text(out, name);
+    wiki_put_char(out, '>');
+}
+
+static void t_tag(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
+{
+    put_tag(out, extra, wiki_positional(call, 1));
+}
+
 static void t_text(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     (void)call;
@@ -237,17 +253,18 @@ static void t_fraction(const struct wiki_call *call, const char *extra, struct w
 
     (void)extra;
     if (b.size == 0) {
-        wiki_put_text(out, "1/");
-        put(out, a);
-        return;
+        b = a;
+        a = wiki_span("1", 1);
     }
-    put(out, a);
-    wiki_put_char(out, c.size > 0 ? ' ' : '/');
-    put(out, b);
     if (c.size > 0) {
-        wiki_put_char(out, '/');
-        put(out, c);
+        put(out, a);
+        wiki_put_char(out, ' ');
+        a = b;
+        b = c;
     }
+    put_tag(out, "sup", a);
+    wiki_put_char(out, '/');
+    put_tag(out, "sub", b);
 }
 
 static void t_convert(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
@@ -417,8 +434,8 @@ static const struct row {
     {"mvar", t_argument, "1"},
     {"math", t_argument, "1"},
     {"bigmath", t_argument, "1"},
-    {"sub", t_argument, "1"},
-    {"sup", t_argument, "1"},
+    {"sub", t_tag, "sub"},
+    {"sup", t_tag, "sup"},
     {"smallcaps", t_argument, "1"},
     {"sc", t_argument, "1"},
     {"sc2", t_argument, "1"},

@@ -50,10 +50,38 @@ static const struct row clean[] = {
     {"__NOTOC__a {{DEFAULTSORT:x}}{{PAGENAME}}", "a T"},
     {"{{ a [[ b", "{{ a b"},
     {"}} ]] |} a", "}} |} a"},
+    /* MediaWiki's rule for quotes: bold is an apostrophe and italics where both are odd. */
+    {"dans l'''Iliade'' d'Hom\xc3\xa8re", "dans l'Iliade d'Hom\xc3\xa8re"},
+    {"the ''Iliad'''s description", "the Iliad's description"},
+    {"ab'''c l'''d'' '''e", "abc l'd e"},   /* a word of one letter comes first */
+    {"'''a'' bc'''d e '''f", "'a bcd e f"}, /* then a longer one, or none */
+    {"ab '''c'' d", "ab 'c d"},             /* then a space */
+    {"''a'' '''b''' '''c", "a b c"},        /* bold alone does not pair up: no change */
+    {"l''''a'' b", "l''a b"},               /* four: an apostrophe and bold */
+    {"'''''''a''''' b", "''a b"},           /* seven: two apostrophes */
+    {"l'''a''\nm'''b''", "l'a\nm'b"},       /* each line for itself */
+    {"'''a ''b<br>c'' d'''", "a b\nc d"},   /* <br> does not end a line */
+    {"[[x|l'''a'']] m'''b''", "l'a m'b"},   /* a label for itself */
+    {"[[x|d']]''e'' [[L'A|l'a]] [[L'A]]", "d'e l'a L'A"},
+    {"l'''a<ref>''b</ref>'' <nowiki>'''</nowiki>c", "l'a '''c"},
+    /* Exponents, indices and fractions stay numbers. */
+    {"2<sup>10</sup> = 1024, 10<sup>\xe2\x88\x92"
+     "3</sup> m<sup>2</sup>",
+     "2\xc2\xb9\xe2\x81\xb0 = 1024, 10\xe2\x81\xbb\xc2\xb3 m\xc2\xb2"},
+    {"10<sup>&minus;1</sup> x<SUP>''n''+1</SUP> 2{{sup|4}}",
+     "10\xe2\x81\xbb\xc2\xb9 x\xe2\x81\xbf\xe2\x81\xba\xc2\xb9 2\xe2\x81\xb4"},
+    {"x<sup>1.5</sup> 2<sup>2k</sup> 2<sup>''k''</sup>", "x^1.5 2^(2k) 2^k"},
+    {"1<sup>er</sup> 2<sup>nd</sup> 10<sup>e</sup> a<sup>[1]</sup> <sup>b", "1er 2nd 10e a[1] b"},
+    {"H<sub>2</sub>O 101<sub>2</sub> log<sub>2</sub>8 x<sub>i</sub>",
+     "H2O 101\xe2\x82\x82 log\xe2\x82\x82"
+     "8 xi"},
+    {"5{{frac|1|2}} {{frac|3|4}} {{frac|2}} {{sfrac|a|b}} 5<sup>1</sup>&frasl;<sub>2</sub>",
+     "5 1/2 3/4 1/2 a/b 5 1/2"},
     {"", ""},
 };
 
 static const struct row tables[] = {
+    {"{|\n| l'''a'' || m'''b''\n|}", "l'a | m'b"},
     {"a\n{|\n|+ t\n! b !! c\n|-\n| d || style=x | e\n|}\nf", "a\n\nt\nb | c\nd | e\nf"},
 };
 
