@@ -2,7 +2,6 @@
 #include "config.h"
 #include "mix.h"
 #include "clock.h"
-#include "documents.h"
 #include "lines.h"
 #include "remedy.h"
 #include "rng.h"
@@ -14,28 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct source_counts {
-    int64_t documents, bytes;
-};
-
-struct mix {
-    const struct mix_config *config;
-    struct curate *engine;
-    size_t sources, buckets;
-    uint32_t *source_of;        /* of each file of the plan */
-    struct source_counts *all;  /* of each source */
-    int64_t *before;            /* chunk * sources + source: documents before the chunk */
-    int64_t *targets, *offsets; /* of each source */
-    struct tally tally;
-};
-
-int64_t mix_copies(int64_t number, int64_t documents, int64_t target, int64_t offset)
-{
-    __int128 begin = (__int128)number * target + offset;
-
-    return (int64_t)((begin + target) / documents - begin / documents);
-}
-
 /* Which word of --input a file comes from. All ranks find the same, or there is an error. */
 static int find_sources(struct mix *mix, struct error *err)
 {
@@ -45,7 +22,7 @@ static int find_sources(struct mix *mix, struct error *err)
     mix->source_of = calloc(total + 1, sizeof(*mix->source_of));
     if (!mix->source_of)
         return error_set(err, "out of memory");
-    for (size_t i = 0; i < mix->sources; i++) {
+    for (size_t i = 0; i < mix->count; i++) {
         struct corpus_files files = {.items = NULL};
         int rc = corpus_files_find(&files, &config->inputs[i], 1, config->output, err);
 
@@ -70,44 +47,53 @@ static int find_sources(struct mix *mix, struct error *err)
 struct counting {
     const struct mix *mix;
     struct source_counts *counts;
+    struct lines *sizes; /* NULL: all documents are taken */
 };
 
 static int count_document(void *context, const struct document *document, struct error *err)
 {
     struct counting *counting = context;
-    struct source_counts *counts = &counting->counts[counting->mix->source_of[document->file]];
+    uint32_t source = counting->mix->source_of[document->file];
+    uint64_t size = (uint64_t)source << MIX_SIZE_BITS | document->size;
 
-    (void)err;
-    counts->documents++;
-    counts->bytes += (int64_t)document->size;
-    return 0;
+    counting->counts[source].documents++;
+    counting->counts[source].bytes += (int64_t)document->size;
+    return counting->sizes ? lines_put(counting->sizes, &size, sizeof(size), err) : 0;
 }
 
 static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
-    struct counting counting = {.mix = context};
+    const struct mix *mix = context;
+    struct counting counting = {.mix = mix};
     struct tally tally = {0};
-    int rc;
+    int64_t size;
+    int rc = 0;
 
-    counting.counts = calloc(counting.mix->sources + 1, sizeof(*counting.counts));
+    counting.counts = calloc(mix->count + 1, sizeof(*counting.counts));
     if (!counting.counts)
         return error_set(err, "out of memory");
-    rc = documents_each(job, job->number, &tally, count_document, &counting, err);
+    if (mix->config->weights || mix->config->epochs) {
+        counting.sizes = lines_create(job, "sizes", 0, err);
+        rc = counting.sizes ? 0 : -1;
+    }
+    if (rc == 0)
+        rc = documents_each(job, job->number, &tally, count_document, &counting, err);
+    if (rc < 0)
+        lines_abandon(counting.sizes);
+    else if (counting.sizes)
+        rc = lines_finish(counting.sizes, &size, err);
     tally_put(&tally, result);
-    bytes_put(result, counting.counts, counting.mix->sources * sizeof(*counting.counts));
+    bytes_put(result, counting.counts, mix->count * sizeof(*counting.counts));
     free(counting.counts);
     return rc;
 }
 
 static int add_counts(struct mix *mix, struct error *err)
 {
-    size_t chunks = mix->engine->plan.chunk_count, sources = mix->sources;
+    size_t chunks = mix->engine->plan.chunk_count, sources = mix->count;
 
-    mix->all = calloc(sources + 1, sizeof(*mix->all));
     mix->before = calloc(chunks * sources + 1, sizeof(*mix->before));
-    mix->targets = calloc(sources + 1, sizeof(*mix->targets));
-    mix->offsets = calloc(sources + 1, sizeof(*mix->offsets));
-    if (!mix->all || !mix->before || !mix->targets || !mix->offsets)
+    if (!mix->before)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < chunks; i++) {
         struct bytes bytes;
@@ -123,46 +109,57 @@ static int add_counts(struct mix *mix, struct error *err)
             struct source_counts own;
 
             memcpy(&own, &counts[k], sizeof(own));
-            mix->before[i * sources + k] = mix->all[k].documents;
-            mix->all[k].documents += own.documents;
-            mix->all[k].bytes += own.bytes;
+            mix->before[i * sources + k] = mix->sources[k].all.documents;
+            mix->sources[k].all.documents += own.documents;
+            mix->sources[k].all.bytes += own.bytes;
         }
         bytes_clear(&bytes);
     }
     return 0;
 }
 
-/* How many documents of each source. */
-static int set_targets(struct mix *mix, struct error *err)
+/* How much is wanted of each source. */
+static int set_wanted(struct mix *mix, struct error *err)
 {
     const struct mix_config *config = mix->config;
     double weights = 0, size = (double)config->size;
 
-    for (size_t i = 0; i < mix->sources; i++) {
+    for (size_t i = 0; i < mix->count; i++) {
         weights += config->weights ? config->weights[i] : 0;
-        if (config->size == 0)
-            size += (double)(config->unit == MIX_BYTES ? mix->all[i].bytes : mix->all[i].documents);
+        size += config->size == 0 ? mix_amount(mix, &mix->sources[i].all) : 0;
     }
-    for (size_t i = 0; i < mix->sources; i++) {
-        double documents = (double)mix->all[i].documents, epochs = 1;
+    for (size_t i = 0; i < mix->count; i++) {
+        struct source *source = &mix->sources[i];
+        double all = mix_amount(mix, &source->all);
 
-        if (config->epochs)
-            epochs = config->epochs[i];
-        else if (config->weights && mix->all[i].bytes > 0)
-            epochs =
-                config->weights[i] / weights * size /
-                (double)(config->unit == MIX_BYTES ? mix->all[i].bytes : mix->all[i].documents);
-        if (epochs > 0 && documents == 0)
-            return error_set_code(err, ERROR_USAGE, "%s has no documents; drop it",
-                                  config->base.inputs[i]);
-        if (epochs * documents > 1e15)
+        source->wanted = config->epochs    ? config->epochs[i] * all
+                         : config->weights ? config->weights[i] / weights * size
+                                           : all;
+        if ((config->epochs ? config->epochs[i] : source->wanted) > 0 && all == 0)
+            return error_set_code(err, ERROR_USAGE, "%s has no %s; drop it", config->base.inputs[i],
+                                  source->all.documents > 0 ? "text" : "documents");
+        if (all > 0 && source->wanted / all * (double)source->all.documents > 1e15)
             return error_set_code(err, ERROR_USAGE,
                                   "%s would be repeated %.0f times; lower its weight",
-                                  config->base.inputs[i], epochs);
-        mix->targets[i] = (int64_t)(epochs * documents + 0.5);
-        if (mix->all[i].documents > 0)
-            mix->offsets[i] = (int64_t)(rng_bits(config->seed, RNG_CURATE + 1, (uint32_t)i, 0) %
-                                        (uint64_t)mix->all[i].documents);
+                                  config->base.inputs[i], source->wanted / all);
+        source->copies = all > 0 ? (int64_t)(source->wanted / all) : 0;
+    }
+    return 0;
+}
+
+static int read_choices(struct mix *mix, struct error *err)
+{
+    for (size_t i = 0; i < mix->count; i++) {
+        struct bytes bytes;
+        const void *taken;
+
+        if (curate_result(mix->engine, "choose", i, &bytes, err) < 0)
+            return -1;
+        mix->sources[i].limit = bytes_take_u64(&bytes);
+        taken = bytes_take(&bytes, sizeof(mix->sources[i].taken));
+        if (taken)
+            memcpy(&mix->sources[i].taken, taken, sizeof(mix->sources[i].taken));
+        bytes_clear(&bytes);
     }
     return 0;
 }
@@ -172,10 +169,8 @@ static void set_buckets(struct mix *mix)
 {
     double bytes = 0;
 
-    for (size_t i = 0; i < mix->sources; i++)
-        if (mix->all[i].documents > 0)
-            bytes +=
-                (double)mix->all[i].bytes * (double)mix->targets[i] / (double)mix->all[i].documents;
+    for (size_t i = 0; i < mix->count; i++)
+        bytes += (double)mix->sources[i].taken.bytes;
     bytes /= 64 << 20;
     mix->buckets = bytes < 16 ? 16 : bytes > SECTIONS_MOST ? SECTIONS_MOST : (size_t)bytes;
 }
@@ -195,7 +190,7 @@ static int scatter_document(void *context, const struct document *document, stru
     uint32_t source = mix->source_of[document->file];
     int64_t number = scattering->next[source]++;
     int64_t copies =
-        mix_copies(number, mix->all[source].documents, mix->targets[source], mix->offsets[source]);
+        mix->sources[source].copies + (mix_key(mix, source, number) < mix->sources[source].limit);
 
     for (int64_t copy = 0; copy < copies; copy++) {
         struct scatter_entry entry = {
@@ -217,7 +212,7 @@ static int scatter_job(void *context, struct curate_job *job, struct bytes *resu
                        struct error *err)
 {
     struct scattering scattering = {.mix = context};
-    size_t sources = scattering.mix->sources;
+    size_t sources = scattering.mix->count;
     struct tally tally = {0};
     int rc = 0;
 
@@ -373,20 +368,19 @@ static int finish(struct curate *engine, void *context, struct error *err)
     documents_warn(engine, &mix->tally);
     printf("Done: %s\n", engine->config->output);
     tally_print(&mix->tally);
-    for (size_t i = 0; i < mix->sources; i++) {
-        documents += mix->targets[i];
-        if (mix->all[i].documents > 0)
-            bytes +=
-                (double)mix->all[i].bytes * (double)mix->targets[i] / (double)mix->all[i].documents;
+    for (size_t i = 0; i < mix->count; i++) {
+        documents += mix->sources[i].taken.documents;
+        bytes += (double)mix->sources[i].taken.bytes;
     }
     printf("  sources:         %12s %12s %8s %8s\n", "documents", "taken", "epochs", "share");
-    for (size_t i = 0; i < mix->sources; i++) {
-        double epochs =
-            mix->all[i].documents > 0 ? (double)mix->targets[i] / (double)mix->all[i].documents : 0;
+    for (size_t i = 0; i < mix->count; i++) {
+        const struct source *source = &mix->sources[i];
+        double all = (double)source->all.documents;
 
         printf("                   %12" PRId64 " %12" PRId64 " %8.3f %6.2f %%  %s\n",
-               mix->all[i].documents, mix->targets[i], epochs,
-               bytes > 0 ? 100 * epochs * (double)mix->all[i].bytes / bytes : 0,
+               source->all.documents, source->taken.documents,
+               all > 0 ? (double)source->taken.documents / all : 0,
+               bytes > 0 ? 100 * (double)source->taken.bytes / bytes : 0,
                engine->config->inputs[i]);
     }
     printf("  documents:       %" PRId64 " (%.3f GB of text)\n", documents, bytes / 1e9);
@@ -398,17 +392,24 @@ static int finish(struct curate *engine, void *context, struct error *err)
 
 static int body(struct curate *engine, void *context, struct error *err)
 {
-    struct mix mix = {.config = context, .engine = engine, .sources = engine->config->input_count};
+    struct mix mix = {.config = context, .engine = engine, .count = engine->config->input_count};
     struct curate_phase count = {"count", engine->plan.chunk_count, &mix, count_job, NULL};
+    struct curate_phase choose = {"choose", mix.count, &mix, mix_choose, NULL};
     struct curate_phase scatter = {"scatter", engine->plan.chunk_count, &mix, scatter_job, NULL};
     struct curate_phase write = {"write", 0, &mix, write_job, NULL};
-    int rc = find_sources(&mix, err);
+    int rc;
 
+    mix.sources = calloc(mix.count + 1, sizeof(*mix.sources));
+    rc = mix.sources ? find_sources(&mix, err) : error_set(err, "out of memory");
     if (rc == 0)
         rc = curate_phase(engine, &count, err);
     if (rc == 0 && (add_counts(&mix, err) < 0 || documents_check(engine, &mix.tally, err) < 0 ||
-                    set_targets(&mix, err) < 0))
+                    set_wanted(&mix, err) < 0))
         rc = -1;
+    if (rc == 0)
+        rc = curate_phase(engine, &choose, err);
+    if (rc == 0)
+        rc = read_choices(&mix, err);
     if (rc == 0) {
         set_buckets(&mix);
         rc = curate_phase(engine, &scatter, err);
@@ -421,11 +422,9 @@ static int body(struct curate *engine, void *context, struct error *err)
         rc = join_buckets(&mix, err);
     if (rc == 0)
         rc = curate_finish(engine, finish, &mix, err);
+    free(mix.sources);
     free(mix.source_of);
-    free(mix.all);
     free(mix.before);
-    free(mix.targets);
-    free(mix.offsets);
     return rc;
 }
 

@@ -18,6 +18,22 @@ run mix --input a.jsonl b.jsonl --weights 3 1 --weight-by documents --documents 
 is "$rc $(taken a w.jsonl) $(taken b w.jsonl)" "0 750 250" "shares by documents" || diag "$out"
 run mix --input a.jsonl b.jsonl --weights 1 1 --output s.jsonl
 like "$out" '50\.[0-9]+ %  a\.jsonl$|49\.[0-9]+ %  a\.jsonl$' "shares by bytes of text"
+
+# Shares of bytes where sizes differ a hundredfold, and in an order that a regular choice would follow.
+perl -e 'for my $i (0 .. 1999) { printf qq({"source":"u","text":"%s"}\n), "u" x ($i % 2 ? 2000 : 20 + $i % 7) }' >u.jsonl
+perl -e 'srand 3; for (1 .. 700) { printf qq({"source":"v","text":"%s"}\n), "v" x int(exp(3 + 5 * rand)) }' >v.jsonl
+run mix --input u.jsonl v.jsonl b.jsonl --weights 50 30 20 --size 300k --output shares.jsonl
+is "$rc" 0 "shares of bytes" || diag "$out"
+measured() { perl -MJSON::PP -ne 'my $d = decode_json($_); my $n = length $d->{text}; $of{$d->{source}} += $n; $all += $n; END { printf "%.2f %.2f %.2f\n", map { 100 * $of{$_} / $all } qw(u v b) }' "$1"; }
+is "$(sed -n 's/^ .* \([0-9.]*\) %  [uvb]\.jsonl$/\1/p' <<<"$out" | xargs)" "$(measured shares.jsonl)" "  are printed as measured"
+ok "  are those asked for" perl -e 'exit !(abs($ARGV[0] - 50) < 1 && abs($ARGV[1] - 30) < 1 && abs($ARGV[2] - 20) < 1)' $(measured shares.jsonl)
+size=$(perl -MJSON::PP -ne '$n += length decode_json($_)->{text}; END { print $n }' shares.jsonl)
+ok "  and make up the size: $size" [ "$size" -gt 304000 -a "$size" -lt 310000 ]
+ranks 3 mix --input u.jsonl v.jsonl b.jsonl --weights 50 30 20 --size 300k --output shares3.jsonl --chunk-bytes 20k
+ok "  with the same bytes from three ranks" cmp shares.jsonl shares3.jsonl
+run mix --input v.jsonl u.jsonl --weights 7 1 --output more.jsonl
+like "$out" ' 87\.[45][0-9] %  v\.jsonl$' "a source that is repeated"
+
 run mix --input a.jsonl b.jsonl --output all.jsonl
 is "$rc" 0 "without shares"
 ok "everything is there once" cmp <(sort a.jsonl b.jsonl) <(sort all.jsonl)

@@ -4,7 +4,6 @@
 #include "fasttext.h"
 #include "hash.h"
 #include "minhash.h"
-#include "mix.h"
 #include "ngrams.h"
 #include "pii.h"
 #include "rng.h"
@@ -463,29 +462,6 @@ static void test_ngrams(void)
     ngrams_clear(&ngrams);
 }
 
-/* --- Copies ----------------------------------------------------------------------------------- */
-
-static void test_copies(void)
-{
-    static const int64_t rows[][3] = {{10, 10, 0}, {10, 25, 3},  {10, 3, 9},
-                                      {7, 0, 1},   {1, 1000, 0}, {1000003, 500001, 77}};
-
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        int64_t sum = 0, least = INT64_MAX, most = 0;
-
-        for (int64_t k = 0; k < rows[i][0]; k++) {
-            int64_t copies = mix_copies(k, rows[i][0], rows[i][1], rows[i][2]);
-
-            sum += copies;
-            least = copies < least ? copies : least;
-            most = copies > most ? copies : most;
-        }
-        ok(sum == rows[i][1] && most - least <= 1,
-           "%lld copies of %lld documents: all of them, spread evenly", (long long)rows[i][1],
-           (long long)rows[i][0]);
-    }
-}
-
 /* --- fastText --------------------------------------------------------------------------------- */
 
 /* Lines of fastText's own answers: model, label, probability, text. */
@@ -542,7 +518,6 @@ int main(void)
     test_curve("RefinedWeb", 450, 20, 40);
     test_shingles();
     test_ngrams();
-    test_copies();
     test_languages(TOP_SRCDIR "/t");
     return done_testing();
 }
