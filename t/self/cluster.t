@@ -149,6 +149,15 @@ wait_until 60 test ! -e "$dir"
 [ -n "$dir" ] && [ ! -e "$dir" ]
 ok "a cluster goes down when its owner was killed"
 
+# --- A program of the machine writes a new /etc/passwd: it is renamed over the old one, which removes mounts on it
+mkdir "$scratch/etc"
+cp -a /etc/. "$scratch/etc"
+try unshare --mount bash -c 'mount --bind "$2/etc" /etc && "$1" up --owner $$ --nodes 1 --plugin no --dir "$2/changed" >/dev/null &&
+    for file in passwd group; do cp -p /etc/$file /etc/$file.new && mv /etc/$file.new /etc/$file || exit 1; done &&
+    ! grep -q ^ada: "/proc/$(cat "$2/changed/run/warden")/root/etc/passwd" && "$1" run --dir "$2/changed" --user srun -n1 id -un
+    "$1" down --dir "$2/changed"' - "$cluster" "$scratch"
+is "$rc $out" "0 ada" "the cluster keeps its users when the machine's accounts change"
+
 # --- cgroups
 if cgroups_usable; then
     ok "up with cgroups" "$cluster" up --owner $$ --nodes 1 --gpus 2 --plugin no --cgroup --dir "$scratch/cg"
