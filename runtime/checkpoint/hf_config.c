@@ -239,8 +239,8 @@ static int read_rope(struct json_value root, int local, struct model_config *c, 
                            c->rotary_percent, (long long)rotated, (long long)c->shape.kv_channels);
 }
 
-/* Which layers have the window: every layer but those whose number is a multiple of
- * window_every. */
+/* Which layers have the window. By default it is every layer but those whose number is a multiple
+ * of window_every. */
 static int read_layer_types(struct json_value root, struct model_config *c, struct error *err)
 {
     struct json_value list, value;
@@ -255,38 +255,52 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
     if (json_type(list) != JSON_ARRAY || json_iterate(list, &i) < 0)
         return error_set(err, "layer_types must be a list");
     c->window_every = 0;
-    for (; rc == 0 && json_next(&i, NULL, NULL, &value); layer++) {
+    for (; json_next(&i, NULL, NULL, &value); layer++) {
+        int has;
+
         if (json_string(value, &type, &length) < 0)
             return error_set(err, "layer_types must be a list of strings");
-        if (strcmp(type, "full_attention") == 0 && c->window_every == 0)
+        has = strcmp(type, "sliding_attention") == 0;
+        if (!has && strcmp(type, "full_attention") != 0)
+            return error_set(
+                err,
+                "layer_types has layers that are not supported (%.40s), only sliding_attention and "
+                "full_attention are; use another model",
+                type);
+        if (!has && c->window_every == 0)
             c->window_every = layer + 1;
-        windows |= strcmp(type, "sliding_attention") == 0;
-        if (strcmp(type, model_has_window(c, layer) ? "sliding_attention" : "full_attention") != 0)
+        windows |= has;
+        if (has != (c->window_every == 0 || (layer + 1) % c->window_every != 0))
             rc = -1;
     }
-    if (rc < 0 && windows)
+    if (layer != c->shape.layers)
+        return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
+                         (long long)layer, (long long)c->shape.layers);
+    if (!windows) {
+        c->window = c->window_every = 0;
+        return 0;
+    }
+    if (rc < 0)
         return error_set(
             err, "the order of layer_types is not supported, only a repeated pattern of "
                  "sliding-window layers and then one with full attention is; use another model");
-    if (rc == 0 && layer != c->shape.layers)
-        return error_set(err, "layer_types has %lld entries, but num_hidden_layers is %lld",
-                         (long long)layer, (long long)c->shape.layers);
-    if (!windows)
-        c->window = c->window_every = 0;
-    return rc < 0
-               ? error_set(err, "layer_types has layers that are not supported; use another model")
-               : 0;
+    return c->window > 0 ? 0
+                         : error_set(err, "layer_types has layers with sliding_attention, but the "
+                                          "model has no sliding_window");
 }
 
 /* "sliding_window"; null: none. Absent: transformers' default. */
-static int read_window(struct json_value root, struct model_config *c, struct error *err)
+static int read_width(struct json_value root, struct model_config *c, struct error *err)
 {
     int64_t usual =
         c->architecture == ARCHITECTURE_PHI3 || is_null(root, "sliding_window") ? 0 : 4096;
 
-    if (whole(root, "sliding_window", usual, &c->window, err) < 0)
-        return -1;
-    return c->window > 0 ? read_layer_types(root, c, err) : 0;
+    return whole(root, "sliding_window", usual, &c->window, err);
+}
+
+static int read_window(struct json_value root, struct model_config *c, struct error *err)
+{
+    return read_width(root, c, err) < 0 ? -1 : read_layer_types(root, c, err);
 }
 
 static const char *name_of(const struct model_config *c)
@@ -342,37 +356,54 @@ static int read_llama(struct json_value root, struct model_config *c, struct err
     return read_decoder(root, c, err) < 0 ? -1 : read_rope(root, 0, c, err);
 }
 
+/* Mistral, Phi-3: transformers gives all layers the window, whatever layer_types has. */
 static int read_mistral(struct json_value root, struct model_config *c, struct error *err)
 {
-    return read_llama(root, c, err) < 0 ? -1 : read_window(root, c, err);
+    int64_t window;
+
+    if (read_llama(root, c, err) < 0 || read_width(root, c, err) < 0)
+        return -1;
+    window = c->window;
+    if (read_layer_types(root, c, err) < 0)
+        return -1;
+    return c->window == window && c->window_every == 0
+               ? 0
+               : error_set(err,
+                           "layer_types differs from sliding_window, which %s has in all layers or "
+                           "in none; use another model",
+                           name_of(c));
 }
 
-/* Sliding windows of Qwen are off unless use_sliding_window; the first max_window_layers layers
- * have none. */
+/* Sliding windows of Qwen are off unless use_sliding_window; without layer_types, the first
+ * max_window_layers layers have none. */
 static int read_qwen(struct json_value root, struct model_config *c, struct error *err)
 {
-    int64_t window, first = 0;
-    int used;
     struct json_value value;
+    int64_t first = 28;
+    int used;
 
     if (c->architecture == ARCHITECTURE_QWEN2)
         c->qkv_bias = 1;
     else
         c->qk_norm = QK_NORM_HEADS, c->shape.kv_channels = 128;
-    if (read_llama(root, c, err) < 0 || flag(root, "use_sliding_window", 0, &used, err) < 0 ||
-        whole(root, "sliding_window", 0, &window, err) < 0)
+    if (read_llama(root, c, err) < 0 || flag(root, "use_sliding_window", 0, &used, err) < 0)
         return -1;
     if (json_member(root, "max_window_layers", &value) == 0 &&
         (json_integer(value, &first) < 0 || first < 0))
         return error_set(err, "max_window_layers must be a non-negative integer");
-    if (!used || window == 0 || first >= c->shape.layers)
+    if (!used)
+        return read_layer_types(root, c, err);
+    if (read_window(root, c, err) < 0)
+        return -1;
+    if (json_member(root, "layer_types", &value) == 0 && json_type(value) != JSON_NULL)
         return 0;
-    if (first > 0)
+    if (first >= c->shape.layers)
+        c->window = 0;
+    else if (first > 0 && c->window > 0)
         return error_set(err,
                          "a sliding window that starts only at layer %lld "
                          "(max_window_layers) is not supported; use another model",
                          (long long)first);
-    c->window = window;
     return 0;
 }
 

@@ -138,6 +138,12 @@ static void print_window(const struct model_config *c, FILE *f)
         fprintf(f, "  \"sliding_window\": null,\n");
 }
 
+/* For families whose layers are listed: transformers needs a number even if no layer uses it. */
+static void print_window_of_list(const struct model_config *c, FILE *f)
+{
+    print_size(f, "sliding_window", c->window > 0 ? c->window : 4096);
+}
+
 static void print_layer_types(const struct model_config *c, FILE *f)
 {
     fprintf(f, "  \"layer_types\": [");
@@ -173,6 +179,8 @@ static void print_special(const struct model_config *c, enum architecture archit
         fprintf(f, "  \"use_sliding_window\": %s,\n  \"max_window_layers\": %lld,\n",
                 word(c->window > 0), (long long)(c->window > 0 ? 0 : c->shape.layers));
         print_window(c, f);
+        if (c->window > 0)
+            print_layer_types(c, f);
         break;
     case ARCHITECTURE_OLMO:
         fprintf(f, "  \"pad_token_id\": null,\n");
@@ -191,7 +199,7 @@ static void print_special(const struct model_config *c, enum architecture archit
         /* fall through */
     case ARCHITECTURE_OLMO3:
         fprintf(f, "  \"pad_token_id\": null,\n");
-        print_window(c, f);
+        print_window_of_list(c, f);
         print_layer_types(c, f);
         break;
     default:

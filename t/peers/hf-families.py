@@ -29,6 +29,10 @@ families = {
     "mistral": ("mistral", dict(decoder, sliding_window=5, head_dim=8)),
     "qwen2": ("qwen2", dict(decoder, tie_word_embeddings=True)),
     "qwen3": ("qwen3", dict(decoder, head_dim=8)),
+    "qwen2-windows": ("qwen2", dict(decoder, num_hidden_layers=4, use_sliding_window=True, sliding_window=4, layer_types=[
+        "sliding_attention", "full_attention", "sliding_attention", "full_attention"])),
+    "qwen3-windows": ("qwen3", dict(decoder, num_hidden_layers=3, head_dim=8, use_sliding_window=True, sliding_window=3,
+                                    max_window_layers=0)),
     "phi3": ("phi3", dict(decoder, sliding_window=4, rope_parameters={
         "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})),
     "gpt-neox": ("gpt_neox", dict(neox, rotary_pct=0.5)),

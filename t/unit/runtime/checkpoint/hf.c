@@ -149,10 +149,11 @@ static const char *import(void)
     return err.text;
 }
 
-#define SIZES                                                                      \
-    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"num_key_value_heads\":1," \
+#define SIZES_OF(layers)                                                                    \
+    "\"num_hidden_layers\":" layers ",\"num_attention_heads\":2,\"num_key_value_heads\":1," \
     "\"hidden_size\":4,\"intermediate_size\":6,\"vocab_size\":5,\"max_position_embeddings\":8"
-#define LIKE(type, more) "{\"model_type\":\"" type "\"," SIZES more "}"
+#define LIKE(type, more) "{\"model_type\":\"" type "\"," SIZES_OF("1") more "}"
+#define TWO(type, more)  "{\"model_type\":\"" type "\"," SIZES_OF("2") more "}"
 #define LLAMA(more)      LIKE("llama", more)
 #define GPT2(more)                                                                       \
     "{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":2,\"n_embd\":4,\"vocab_size\":5," \
@@ -201,11 +202,28 @@ static void test_configs(void)
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
+        {LIKE("qwen2", ",\"layer_types\":[\"sliding_attention\"],\"sliding_window\":3"),
+         IN "layer_types has layers with sliding_attention, but the model has no sliding_window"},
+        {LIKE("qwen3", ",\"use_sliding_window\":true,\"layer_types\":[\"full_attention\",\"sliding_"
+                       "attention\"],\"sliding_window\":3"),
+         IN "layer_types has 2 entries, but num_hidden_layers is 1"},
+        {LIKE("qwen3", ",\"layer_types\":[\"linear_attention\"]"),
+         IN "layer_types has layers that are not supported (linear_attention), only "
+            "sliding_attention and full_attention are; use another model"},
+        {LIKE("mistral", ",\"layer_types\":[\"full_attention\"]"),
+         IN "layer_types differs from sliding_window, which Mistral has in all layers or in none; "
+            "use another model"},
+        {LIKE("mistral", ",\"layer_types\":[\"sliding_attention\"]"), "(accepted)"},
+        {LIKE("phi3", ",\"layer_types\":[\"sliding_attention\"]"),
+         IN "layer_types has layers with sliding_attention, but the model has no sliding_window"},
+        {LIKE("gemma2", ",\"sliding_window\":null,\"layer_types\":[\"sliding_attention\"]"),
+         IN "layer_types has layers with sliding_attention, but the model has no sliding_window"},
         {LIKE("qwen2", ""),
          "in: tensor model.layers.0.self_attn.q_proj.bias is missing; copy the checkpoint again"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"linear_attention\"]"),
-         IN "layer_types has layers that are not supported; use another model"},
-        {LIKE("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
+         IN "layer_types has layers that are not supported (linear_attention), only "
+            "sliding_attention and full_attention are; use another model"},
+        {TWO("gemma3_text", ",\"layer_types\":[\"full_attention\",\"sliding_attention\"]"),
          IN "the order of layer_types is not supported, only a repeated pattern "
             "of sliding-window layers and then one with full attention is; use another model"},
         {LIKE("gemma3_text", ",\"layer_types\":[\"sliding_attention\",\"full_attention\"]"),

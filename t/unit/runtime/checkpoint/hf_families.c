@@ -265,6 +265,20 @@ static void check_export(const char *name, const char *directory, struct json_va
     safetensors_destroy(tensors);
 }
 
+/* The exported config.json describes the same model. */
+static void check_config(const char *name, const char *directory, const struct model_config *config)
+{
+    struct model_config again;
+    struct error err;
+
+    if (hf_config_read(directory, &again, &err) < 0)
+        bail(&err);
+    again.shape.sequence = config->shape.sequence;
+    again.hidden_dropout = again.attention_dropout = 0;
+    again.bucket_elements = config->bucket_elements;
+    ok(memcmp(&again, config, sizeof(again)) == 0, "%s: exported configuration", name);
+}
+
 static void check_training(const char *name, struct model_config config, const char *directory,
                            struct json_value root, int gemma)
 {
@@ -291,6 +305,7 @@ static void check_training(const char *name, struct model_config config, const c
     snprintf(out, sizeof(out), "%s/out", scratch);
     if (hf_save(out, &config, m, &parallel, device, &err) < 0)
         bail(&err);
+    check_config(name, out, &config);
     check_export(name, out, root, gemma);
     memcpy(model_weights(m), model_gradients(m),
            (size_t)model_parameters_of(m)->elements * sizeof(float));
