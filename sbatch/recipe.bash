@@ -19,7 +19,7 @@ masked_variables=(
     MODEL:--megatron-model NUM_LAYERS:--num-layers HIDDEN_SIZE:--hidden-size FFN_HIDDEN_SIZE:--ffn-hidden-size
     NUM_ATTENTION_HEADS:--num-attention-heads SEQ_LENGTH:--tokens-per-sample TOKENS_PER_SAMPLE:--tokens-per-sample
     MAX_POSITION_EMBEDDINGS:--max-position-embeddings MICRO_BATCH_SIZE:--max-sentences MAX_SENTENCES:--max-sentences
-    UPDATE_FREQ:--update-freq TRAIN_ITERS:--max-update TOTAL_UPDATES:--total-num-update WARMUP_UPDATES:--warmup-updates
+    UPDATE_FREQ:--update-freq TRAIN_ITERS:--max-update MAX_UPDATE:--max-update TOTAL_UPDATES:--total-num-update WARMUP_UPDATES:--warmup-updates
     LR:--lr PEAK_LR:--lr CHECKPOINT_PATH:--save TENSORBOARD_DIR:--tensorboard-dir
 )
 preprocess_variables=(
@@ -31,9 +31,28 @@ launch_variables=(
     TENSOR_PARALLEL:--megatron-tp PIPELINE_PARALLEL:--megatron-pp CONTEXT_PARALLEL:--megatron-cp
     IMAGE:--megatron-image FSX_MOUNT:--megatron-mounts
 )
+# Other names of the same, those of NeMo's scripts among them, as a regular expression. MODEL_NAME, MODEL_SIZE and SIZE
+# become MODEL, see name_model.
+other_names=(
+    'TENSOR_PARALLEL:TP(_SIZE)?|TENSOR(_MODEL)?_PARALLEL(_SIZE)?'
+    'PIPELINE_PARALLEL:PP(_SIZE)?|PIPELINE(_MODEL)?_PARALLEL(_SIZE)?'
+    'CONTEXT_PARALLEL:CP(_SIZE)?|CONTEXT_PARALLEL_SIZE'
+    'NUM_LAYERS:N?_?LAYERS'
+    'HIDDEN_SIZE:HIDDEN'
+    'NUM_ATTENTION_HEADS:((NUM_?|N_?)?(ATTENTION_|ATTN_)?)HEADS'
+    'MICRO_BATCH_SIZE:MBS|MICRO_BATCH'
+    'GLOBAL_BATCH_SIZE:GBS|GLOBAL_BATCH'
+    'TRAIN_ITERS:((MAX|NUM|TRAIN|TOTAL)_)?(STEPS?|ITERS|ITERATIONS)'
+    'NODES:(NUM_?|N_?)?NODES?'
+    'GPUS_PER_NODE:(NUM_?|N_?)?(GPUS?|PROC)_PER_NODE'
+)
 known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_?SIZ|HIDDEN_DIM|FFN_|SEQ_?LEN|MAX_POSITION|MICRO_?BATCH'
 known_prefixes+='|GLOBAL_?BATCH|TENSOR_(MODEL_)?PAR|PIPELINE_(MODEL_)?PAR|CONTEXT_PAR|TRAIN_ITER|TRAIN_SAMPLE'
 known_prefixes+='|DATA_?PATH|DATASET_PATH|FSX_'
+# The last resort: one of these words between the usual prefixes and suffixes.
+known_words='MODEL|SIZE|TP|PP|CP|NODE|GPU|LAYER|HIDDEN|HEAD|STEP|BATCH'
+usual_prefixes='(NUM|N|MAX|MIN|TOTAL|TRAIN|TRAINING|MODEL|TRANSFORMER|ATTENTION|ATTN|MICRO|MINI|GLOBAL|LOCAL)_?'
+usual_suffixes='_?(SIZE|NAME|NUM|NUMBER|COUNT|DIM|DEGREE|PARALLEL|PER_NODE|PER_GPU|PER_RANK)'
 
 fail() {
     echo "$name: $*" >&2
@@ -72,20 +91,96 @@ common_prefix() {
     echo $count
 }
 
-# refuse_unknown [TABLE]: end the job if a variable looks like one of the table but is none.
-refuse_unknown() {
-    local -n known=${1:-training_variables}
-    local variable row near common most
+# nearest VARIABLE: the known one that was probably meant; 'known' is the caller's table.
+nearest() {
+    local row common most=4 near=''
+    [[ $1 =~ ^($known_prefixes) ]] || most=99
+    for row in "${launch_variables[@]}" "${known[@]}" FSX_PATH: DATA_PATH:; do
+        row=${row%%:*}
+        common=$(common_prefix "${row//_/}" "${1//_/}")
+        [ "$common" -le $most ] || { near=$row most=$common; }
+    done
+    [ -n "$near" ] || case $1 in
+    *BATCH*) near='MICRO_BATCH_SIZE or GLOBAL_BATCH_SIZE' ;;
+    *LAYER*) near=NUM_LAYERS ;;
+    *HEAD*) near=NUM_ATTENTION_HEADS ;;
+    *HIDDEN*) near=HIDDEN_SIZE ;;
+    *STEP*) near=TRAIN_ITERS ;;
+    *GPU*) near=GPUS_PER_NODE ;;
+    *NODE*) near=NODES ;;
+    *TP*) near=TENSOR_PARALLEL ;;
+    *PP*) near=PIPELINE_PARALLEL ;;
+    *CP*) near=CONTEXT_PARALLEL ;;
+    *) near='MODEL_NAME and MODEL_SIZE' ;;
+    esac
+    echo "$near"
+}
+
+# agree VARIABLE VARIABLE: they do not have different values.
+agree() {
+    [ -z "${!1:-}" ] || [ -z "${!2:-}" ] || [ "${!1}" = "${!2}" ] ||
+        fail "$1=${!1} and $2=${!2} contradict each other; unset one of them"
+}
+
+# Give other names of a variable the known one.
+rename_variables() {
+    local variable row name
     for variable in $(compgen -e); do
-        [[ $variable =~ ^($known_prefixes) ]] || continue
-        near='' most=4
-        for row in "${launch_variables[@]}" "${known[@]}" FSX_PATH: DATA_PATH:; do
-            row=${row%%:*}
-            [ "$row" != "$variable" ] || continue 2
-            common=$(common_prefix "${row//_/}" "${variable//_/}")
-            [ "$common" -le $most ] || { near=$row most=$common; }
+        for row in "${other_names[@]}"; do
+            name=${row%%:*}
+            [[ $variable =~ ^(${row#*:})$ ]] && [ "$variable" != "$name" ] || continue
+            agree "$variable" "$name"
+            [ -z "${!variable}" ] || { export "$name=${!variable}"; echo "environment variable $variable: taken as $name=${!variable}"; }
+            unset "$variable"
         done
-        fail "unknown environment variable $variable=${!variable}${near:+ (did you mean $near?)}; unset it, or use options after the script's name"
+    done
+}
+
+# NeMo's scripts name a family, as MODEL_NAME or MODEL, and a size: make MODEL of both.
+name_model() {
+    local family=${MODEL_NAME:-} size
+    agree MODEL_SIZE SIZE
+    size=${MODEL_SIZE:-${SIZE:-}}
+    [ -n "$family$size" ] || return 0
+    [ -z "$size" ] || agree MODEL_NAME MODEL
+    [ -n "$family" ] || family=${MODEL:-}
+    case ${family,,} in
+    gpt | gpt3) [ -n "$size" ] || fail "MODEL_NAME=$family does not name a size; did you mean MODEL_SIZE?" ;;
+    '') ;;
+    *) size=$family${size:+-$size} ;;
+    esac
+    unset MODEL_NAME MODEL_SIZE SIZE
+    export MODEL=$size
+}
+
+# The job has its nodes already: variables for them can only agree with it.
+check_nodes() {
+    local nodes=${SLURM_JOB_NUM_NODES:-1} gpus=${SLURM_GPUS_ON_NODE:-} ranks
+    [ -z "${NODES:-}" ] || [ "$NODES" = "$nodes" ] || [ "$NODES" = $((nodes - ${MEGATRON_SPARES:-0})) ] ||
+        fail "NODES=$NODES, but this job has $nodes; did you mean sbatch --nodes=$NODES?"
+    # The ranks that tokenize are one per node.
+    [ "$name" != preprocess.sbatch ] || return 0
+    ranks=${SLURM_NTASKS_PER_NODE:-$((${SLURM_NTASKS:-0} / nodes))}
+    [ -z "${GPUS_PER_NODE:-}" ] || [ "$ranks" = 0 ] || { [ "$GPUS_PER_NODE" = "$ranks" ] && [ "$GPUS_PER_NODE" = "${gpus:-$ranks}" ]; } ||
+        fail "GPUS_PER_NODE=$GPUS_PER_NODE, but this job has $ranks tasks${gpus:+ and $gpus GPUs} per node; did you mean" \
+            "sbatch --ntasks-per-node=$GPUS_PER_NODE${gpus:+ --gpus-per-node=$GPUS_PER_NODE}?"
+}
+
+# read_environment [TABLE]: take the variables under all their names, and end the job if one looks like one of the
+# table but is none.
+read_environment() {
+    local -n known=${1:-training_variables}
+    local variable row
+    rename_variables
+    name_model
+    check_nodes
+    for variable in $(compgen -e); do
+        [ -n "${!variable}" ] || continue
+        [[ $variable =~ ^($known_prefixes) || $variable =~ ^($usual_prefixes)*($known_words)S?($usual_suffixes)*$ ]] || continue
+        for row in "${launch_variables[@]}" "${known[@]}" FSX_PATH: DATA_PATH: NODES: GPUS_PER_NODE:; do
+            [ "${row%%:*}" != "$variable" ] || continue 2
+        done
+        fail "unknown environment variable $variable=${!variable} (did you mean $(nearest "$variable")?); unset it, or use options after the script's name"
     done
 }
 
@@ -180,7 +275,6 @@ test_nodes() {
 prepare_training() {
     local device='' yaml row data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
     used=() overridden=()
-    refuse_unknown
     for row in "${data[@]}"; do
         ! given "$row" "$@" || data=()
     done

@@ -26,6 +26,10 @@ done <<'EOT'
 40B 1024 38.9 39.5 2048
 175B 1024 174 176 2048
 EOT
+for name in MODEL_NAME MODEL; do
+    out=$(env "$name=gpt3" MODEL_SIZE=5b NODE=2 MAX_STEP=5 SLURM_JOB_NUM_NODES=2 DATA_PATH=x MEGATRON="$scratch/shown" bash "$top/sbatch/pile.sbatch")
+    like "$out" " --num-layers 24 --hidden-size 4096 .*--train-iters 75000 .*--train-iters 5( |$)" "NeMo's own variables, with $name"
+done
 try env MODEL=6B DATA_PATH=x MEGATRON="$scratch/shown" bash "$top/sbatch/pile.sbatch"
 is "$rc" 2 "an unknown size is refused"
 like "$out" "MODEL=6B is unknown; use 126M, 5B, 20B, 40B or 175B" "with those there are"

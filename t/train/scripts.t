@@ -126,14 +126,52 @@ roberta.sbatch||2|no data: set TEXT to .*; --mock-data trains on random data
 roberta.sbatch|DATA_BIN=bin NUM_LAYERS=3 PEAK_LR=1e-4 MODEL=roberta-base|0|environment variables used: DATA_BIN=bin MODEL=roberta-base NUM_LAYERS=3 PEAK_LR=1e-4
 roberta.sbatch|DATA_BIN=bin UPDATE_FREQ=16 IMAGE=a.sqsh|0|srun .*--megatron-image=a.sqsh megatron train .*--update-freq 16
 roberta.sbatch|DATA_BIN=bin GLOBAL_BATCH_SIZE=8|2|unknown environment variable GLOBAL_BATCH_SIZE=8
+roberta.sbatch|DATA_BIN=bin MODEL_NAME=roberta MODEL_SIZE=large MAX_UPDATE=7 TP=2|0|srun .*--megatron-tp=2 .*--megatron-model roberta-large .*--max-update 7 
+roberta.sbatch|DATA_BIN=bin STEPS=7|0|--max-update 7 
+roberta.sbatch|DATA_BIN=bin NNODES=3|2|but this job has 1; did you mean sbatch --nodes=3
 roberta.sbatch|DATA_BIN=bin WARMUP_UPDATE=8|2|did you mean WARMUP_UPDATES
 pile.sbatch|NUM_LAYER=3 DATA_PATH=x|2|did you mean NUM_LAYERS
 pile.sbatch|NUM_LAYERS=3 DATA_PATH=$scratch/one|0|used: DATA_PATH=$scratch/one NUM_LAYERS=3
 wikipedia.sbatch|DUMP=a.xml HIDDENSIZE=3|2|did you mean HIDDEN_SIZE
 wikipedia.sbatch|DUMP=a.xml HIDDEN_SIZE=3|0|used: DUMP=a.xml
+wikipedia.sbatch|DUMP=a.xml NUM_GPUS=3|2|did you mean GPUS_PER_NODE
+wikipedia.sbatch|DUMP=a.xml PP_SIZE=2 STEPS=3|0|PIPELINE_PARALLEL=2
+preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b NODES=3|2|did you mean sbatch --nodes=3
+preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b GPUS_PER_NODE=8 SLURM_NTASKS_PER_NODE=1|0|used: INPUT=a.jsonl
 preprocess.sbatch|INPUTS=a.jsonl|2|unknown environment variable INPUTS=a.jsonl .did you mean INPUT
 preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b NUM_LAYERS=3|0|used: INPUT=a.jsonl OUTPUT_PREFIX=b
 EOT
+
+# NeMo's names and the usual ones have their meaning in all scripts that train, or end the job.
+for script in train.sbatch train-llama2.sbatch wikipedia.sbatch pile.sbatch; do
+    while IFS='|' read -r variables code expected; do
+        # shellcheck disable=SC2086
+        try env DUMP=a.xml DATA_PATH=x $variables PATH="$scratch:$PATH" MEGATRON="$scratch/shown" bash "$top/sbatch/$script"
+        is "$rc" "$code" "$script $variables"
+        like "$out" "$expected" "  has its meaning, or the right one is named" || diag "$out"
+    done <<'EOT'
+TP=2 PP=2 CP=2|0|(--megatron-tp=2 --megatron-pp=2|--megatron-cp=2 .*--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+TP_SIZE=2 PIPELINE_MODEL_PARALLEL_SIZE=2|0|(--megatron-tp=2 --megatron-pp=2|--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2)
+MAX_STEP=5 LAYERS=3 HEADS=2 HIDDEN=64|0|--num-layers 3 --hidden-size 64 --num-attention-heads 2 .*--train-iters 5( |$)
+STEPS=5 MBS=3 GBS=6|0|--micro-batch-size 3 --global-batch-size 6 --train-iters 5( |$)
+TRAIN_STEPS=5 MAX_STEPS=6|2|TRAIN_ITERS=.* contradict
+BATCH_SIZE=5|2|did you mean MICRO_BATCH_SIZE or GLOBAL_BATCH_SIZE
+GPUS=8|2|did you mean GPUS_PER_NODE
+NUM_TP=2|2|did you mean TENSOR_PARALLEL
+NODE=2|2|NODES=2, but this job has 1; did you mean sbatch --nodes=2
+NUM_NODES=2 SLURM_JOB_NUM_NODES=2|0|train 
+NODES=2 MEGATRON_SPARES=1 SLURM_JOB_NUM_NODES=3 TRAIN_LAYERS=2|2|did you mean NUM_LAYERS
+GPUS_PER_NODE=8 SLURM_NTASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=8|2|2 tasks and 8 GPUs per node; did you mean sbatch --ntasks-per-node=8 --gpus-per-node=8
+NPROC_PER_NODE=8 SLURM_NTASKS_PER_NODE=8 SLURM_GPUS_ON_NODE=8|0|train 
+GPUS_PER_NODE=2 SLURM_NTASKS=4 SLURM_JOB_NUM_NODES=2|0|train 
+MODEL_NAME=gpt3|2|MODEL_SIZE
+NODE_OPTIONS=x GPU_DEVICE_ORDINAL=0 MODEL_DIR=x MODELS_HOME=x NODE_PATH=y WORLD_SIZE=4 SIZES=|0|train 
+EOT
+done
+try env MODEL_NAME=gpt2 MODEL_SIZE=345M MAX_STEP=5 MEGATRON="$scratch/shown" bash "$top/sbatch/train.sbatch" $mock
+like "$out" ' --megatron-model gpt2-345M .*--train-iters 5 ' "a family and its size are a model"
+try env SIZE=7B MEGATRON="$scratch/shown" bash "$top/sbatch/train-llama2.sbatch" $mock
+like "$out" ' --megatron-model llama2-7b ' "  and so is a size of Llama 2"
 
 # The documented commands, on the number of ranks that they request, without the files that they
 # name. told FILE: its sbatch training commands, one per line.
