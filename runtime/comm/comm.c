@@ -3,6 +3,7 @@
 #include "log.h"
 #include "module.h"
 #include "remedy.h"
+#include "secret.h"
 #include "self.h"
 #include "world.h"
 
@@ -74,6 +75,18 @@ static int check_address(const char *name, const struct comm_options *options, s
                           options->size, pmix);
 }
 
+static void note_no_secret(const struct comm_options *options)
+{
+    if (!options->secret || !options->secret[0])
+        log_note("MEGATRON_SECRET is not set: any process on the hosts of this job may connect to "
+                 "port %d and claim to be a rank; set it to the same random text for all ranks",
+                 options->port);
+    else if (strcmp(options->secret, SECRET_NONE) == 0)
+        log_note("MEGATRON_SECRET=" SECRET_NONE
+                 ": any process that can connect to port %d may claim to be a rank",
+                 options->port);
+}
+
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err)
 {
     int gpus = strcmp(name, "nccl") == 0;
@@ -97,10 +110,8 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         file, "comm_backend_open", gpus ? "several GPUs" : "several ranks on CPUs", err);
     if (!open)
         return NULL;
-    if (strcmp(name, "mpi") != 0 && !options->secret && options->rank == 0)
-        log_note("MEGATRON_SECRET is not set: any process that can connect to port %d may claim to "
-                 "be a rank; set it to the same random text for all ranks",
-                 options->port);
+    if (strcmp(name, "mpi") != 0 && options->rank == 0)
+        note_no_secret(options);
     comm = open(options, err);
     if (comm && comm->abi != COMM_ABI) {
         error_set(err, "%s belongs to another version of megatron; install them together", file);

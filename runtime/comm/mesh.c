@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +21,16 @@ struct head {
     uint64_t bytes;
 };
 
-/* A message that has arrived, or arrives, before it is expected. */
+/* A message that has arrived, or arrives, before it is expected. Its memory grows with what has
+ * arrived: the size in its header is only a claim. */
 struct stray {
     struct stray *next;
     uint32_t channel;
-    size_t bytes;
-    int complete;
-    struct mesh_message *wanted; /* expected since its arrival has begun */
-    char data[];
+    size_t bytes, room;
+    char *data;
 };
+
+enum { FIRST_ROOM = 1 << 16 };
 
 struct peer {
     int fd; /* -1: this rank itself, or closed */
@@ -40,7 +42,7 @@ struct peer {
     struct head head; /* of the arriving message */
     size_t got;       /* bytes of it, with its head */
     struct mesh_message *into;
-    struct stray *stray; /* the arriving message goes into one of them */
+    struct stray *stray; /* the arriving message goes into one of them; that is the last one */
 };
 
 struct mesh {
@@ -63,6 +65,12 @@ static void peers_init(struct mesh *mesh)
         p->last_expected = &p->expected;
         p->last_stray = &p->strays;
     }
+}
+
+static void free_stray(struct stray *stray)
+{
+    free(stray->data);
+    free(stray);
 }
 
 static struct mesh *allocate(int rank, int size, struct error *err)
@@ -156,7 +164,7 @@ void mesh_destroy(struct mesh *mesh)
             struct stray *stray = p->strays;
 
             p->strays = stray->next;
-            free(stray);
+            free_stray(stray);
         }
     }
     free(mesh->peers);
@@ -198,24 +206,24 @@ static void remove_stray(struct peer *p, struct stray **at)
     *at = stray->next;
     if (!stray->next)
         p->last_stray = at;
-    free(stray);
+    free_stray(stray);
 }
 
-/* The first stray of a channel that no message waits for. */
+/* The first stray of a channel. */
 static struct stray **find_stray(struct peer *p, uint32_t channel)
 {
     for (struct stray **at = &p->strays; *at; at = &(*at)->next)
-        if ((*at)->channel == channel && !(*at)->wanted)
+        if ((*at)->channel == channel)
             return at;
     return NULL;
 }
 
 static struct stray *add_stray(struct mesh *mesh, struct peer *p, uint32_t channel, size_t bytes)
 {
-    struct stray *stray = malloc(sizeof(*stray) + bytes);
+    struct stray *stray = malloc(sizeof(*stray));
 
     if (!stray) {
-        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory", bytes);
+        error_set(&mesh->trouble, "out of memory");
         return NULL;
     }
     *stray = (struct stray){.channel = channel, .bytes = bytes};
@@ -224,35 +232,55 @@ static struct stray *add_stray(struct mesh *mesh, struct peer *p, uint32_t chann
     return stray;
 }
 
+/* Make room for more than the first 'got' bytes of a stray. */
+static int grow_stray(struct mesh *mesh, struct stray *stray, size_t got)
+{
+    size_t room = stray->room > 0 ? 2 * stray->room : FIRST_ROOM;
+    char *data;
+
+    if (got < stray->room || got == stray->bytes)
+        return 0;
+    room = room < stray->bytes ? room : stray->bytes;
+    data = realloc(stray->data, room);
+    if (!data)
+        return error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory",
+                         room);
+    stray->data = data;
+    stray->room = room;
+    return 0;
+}
+
 static void finish(struct mesh_message *message)
 {
     --*message->pending;
 }
 
-static void deliver_stray(struct peer *p, struct stray **at, struct mesh_message *message)
-{
-    if ((*at)->bytes > 0)
-        memcpy(message->data, (*at)->data, (*at)->bytes);
-    remove_stray(p, at);
-    finish(message);
-}
-
 void mesh_receive(struct mesh *mesh, struct mesh_message *message)
 {
     struct peer *p = &mesh->peers[message->peer];
-    struct stray **at = find_stray(p, message->channel);
+    struct stray **at = find_stray(p, message->channel), *stray = at ? *at : NULL;
+    size_t arrived;
 
     message->next = NULL;
-    if (!at) {
+    if (!stray) {
         *p->last_expected = message;
         p->last_expected = &message->next;
-    } else if ((*at)->bytes != message->bytes) {
-        disagree(mesh, message->peer, (*at)->bytes, message->bytes);
-    } else if ((*at)->complete) {
-        deliver_stray(p, at, message);
-    } else {
-        (*at)->wanted = message;
+        return;
     }
+    if (stray->bytes != message->bytes) {
+        disagree(mesh, message->peer, stray->bytes, message->bytes);
+        return;
+    }
+    arrived = stray == p->stray ? p->got - sizeof(p->head) : stray->bytes;
+    if (arrived > 0)
+        memcpy(message->data, stray->data, arrived);
+    if (stray == p->stray) {
+        p->stray = NULL;
+        p->into = message; /* the rest goes there */
+    } else {
+        finish(message);
+    }
+    remove_stray(p, at);
 }
 
 /* --- Moving ---------------------------------------------------------------------------------- */
@@ -299,14 +327,16 @@ static void send_to_self(struct mesh *mesh, struct mesh_message *message)
         disagree(mesh, mesh->rank, message->bytes, into->bytes);
         return;
     }
-    if (!into && !(stray = add_stray(mesh, p, message->channel, message->bytes)))
+    if (!into && (!(stray = add_stray(mesh, p, message->channel, message->bytes)) ||
+                  !(stray->data = malloc(message->bytes + 1)))) {
+        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory",
+                  message->bytes);
         return;
+    }
     if (message->bytes > 0)
         memcpy(into ? into->data : stray->data, message->data, message->bytes);
     if (into)
         finish(into);
-    else
-        stray->complete = 1;
     finish(message);
 }
 
@@ -314,6 +344,10 @@ void mesh_send(struct mesh *mesh, struct mesh_message *message)
 {
     struct peer *p = &mesh->peers[message->peer];
 
+    if (message->bytes > MESH_MOST_BYTES) {
+        error_bug(&mesh->trouble, "a message of %zu bytes is too long", message->bytes);
+        return;
+    }
     if (message->peer == mesh->rank) {
         send_to_self(mesh, message);
         return;
@@ -328,8 +362,14 @@ void mesh_send(struct mesh *mesh, struct mesh_message *message)
 static int begin_message(struct mesh *mesh, int peer)
 {
     struct peer *p = &mesh->peers[peer];
-    size_t bytes = (size_t)p->head.bytes;
+    size_t bytes;
 
+    if (p->head.bytes > MESH_MOST_BYTES)
+        return error_set(&mesh->trouble,
+                         "rank %d announced a message of %" PRIu64 " bytes, which no rank sends; "
+                         "start all ranks with the same version of megatron",
+                         peer, p->head.bytes);
+    bytes = (size_t)p->head.bytes;
     p->into = take_expected(p, p->head.channel);
     if (p->into && p->into->bytes != bytes)
         return disagree(mesh, peer, bytes, p->into->bytes);
@@ -340,16 +380,8 @@ static int begin_message(struct mesh *mesh, int peer)
 
 static void end_message(struct peer *p)
 {
-    if (p->into) {
+    if (p->into)
         finish(p->into);
-    } else {
-        p->stray->complete = 1;
-        for (struct stray **at = &p->strays; p->stray->wanted && *at; at = &(*at)->next)
-            if (*at == p->stray) {
-                deliver_stray(p, at, p->stray->wanted);
-                break;
-            }
-    }
     p->into = NULL;
     p->stray = NULL;
     p->got = 0;
@@ -370,8 +402,12 @@ static int pull(struct mesh *mesh, int peer)
             at = (char *)&p->head + p->got;
             left = head - p->got;
         } else {
-            at = (p->into ? (char *)p->into->data : p->stray->data) + (p->got - head);
-            left = head + (size_t)p->head.bytes - p->got;
+            size_t done = p->got - head;
+
+            if (p->stray && grow_stray(mesh, p->stray, done) < 0)
+                return -1;
+            at = (p->into ? (char *)p->into->data : p->stray->data) + done;
+            left = (p->into ? p->into->bytes : p->stray->room) - done;
         }
         got = recv(p->fd, at, left, MSG_DONTWAIT);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))

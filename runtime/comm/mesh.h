@@ -3,7 +3,8 @@
  * moves unless it calls mesh_progress.
  *
  * Messages between two ranks on one channel match in the order in which they were sent and
- * expected. A message that arrives before it is expected is kept. */
+ * expected. A message that arrives before it is expected is kept, in memory that grows as its data
+ * arrives. */
 #ifndef MEGATRON_COMM_MESH_H
 #define MEGATRON_COMM_MESH_H
 
@@ -14,6 +15,9 @@
 #include "star.h"
 
 struct mesh;
+
+/* The largest message. A header that announces more is an error: it does not come from a rank. */
+#define MESH_MOST_BYTES ((uint64_t)1 << 40)
 
 /* A message to send or to receive. It and its data belong to the caller and must stay where they
  * are until it is done; then *pending has been reduced by 1. */
@@ -40,8 +44,8 @@ void mesh_send(struct mesh *mesh, struct mesh_message *message);
 void mesh_receive(struct mesh *mesh, struct mesh_message *message);
 
 /* Move what can be moved; if there is nothing, wait for at most 'microseconds'. Returns 0, or -1 if
- * two ranks disagree about the size of a message. The end of a connection is not an error here: the
- * star reports which rank has ended, and why. */
+ * two ranks disagree about the size of a message or one is larger than MESH_MOST_BYTES. The end of
+ * a connection is not an error here: the star reports which rank has ended, and why. */
 int mesh_progress(struct mesh *mesh, int microseconds, struct error *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include "rendezvous.h"
 #include "clock.h"
 #include "handshake.h"
+#include "peer.h"
 #include "rendezvous_private.h"
 #include "socket.h"
 
@@ -138,7 +139,7 @@ int rendezvous_listen(int port, const char *master, struct rendezvous_address *a
     }
     /* IPv4 and IPv6 addresses have the port at the same offset. */
     address->port = ntohs(bound.sin6_port);
-    if (secret_random(&address->key, sizeof(address->key), err) < 0) {
+    if (secret_random(address->key.bytes, SECRET_BYTES, err) < 0) {
         close(fd);
         return -1;
     }
@@ -180,6 +181,8 @@ struct destination {
     int own, other, size;
     double until;
     int refused; /* something listens there, but did not prove that it is that rank */
+    int foreign; /* it listens on another host, and the world has no secret */
+    struct peer_nodes nodes;
 };
 
 /* Prove that we belong to the same world, and check that the other end does. */
@@ -214,11 +217,16 @@ static int try_host(const char *host, struct destination *d)
         return -1;
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
         fd = connect_to(a, d->until);
-        if (fd >= 0 && greet(fd, d)) {
+        if (fd < 0)
+            continue;
+        if (d->address->key.known && !peer_is_expected(&d->nodes, fd))
+            d->foreign = 1;
+        else if (greet(fd, d))
             d->refused = 1;
-            close(fd);
-            fd = -1;
-        }
+        else
+            continue;
+        close(fd);
+        fd = -1;
     }
     freeaddrinfo(found);
     return fd;
@@ -256,11 +264,18 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
     unsigned milliseconds = 20;
     int fd = try_all(&d);
 
-    while (fd < 0 && clock_now() < d.until) {
+    while (fd < 0 && !d.foreign && clock_now() < d.until) {
         clock_sleep(milliseconds * 1e-3);
         milliseconds = next_pause(milliseconds, own);
         fd = try_all(&d);
     }
+    peer_nodes_clear(&d.nodes);
+    if (fd < 0 && d.foreign)
+        return error_set_code(err, ERROR_USAGE,
+                              "rank %d refuses to connect to rank %d at %s without a secret, since "
+                              "that is another host; set MEGATRON_SECRET to the same random text "
+                              "for all ranks, or to " SECRET_NONE " to trust the network",
+                              own, other, address->hosts);
     if (fd < 0)
         return error_set(err,
                          "rank %d could not connect to rank %d at %s, port %d, within %.0f s%s",

@@ -5,8 +5,9 @@
  * Anyone may connect to the listening port, but only ranks of the same world have its key. Both
  * ends prove that they have it (HMAC over random numbers of both) before a connection is accepted.
  * A process without the key gets no reply and occupies no rank's place, and the listener serves the
- * ranks while such processes are connected. The key authenticates the connection only: what is sent
- * later is neither encrypted nor authenticated.
+ * ranks while such processes are connected. A world without a secret, whose key anyone can compute,
+ * consists of this host and the nodes of the Slurm job; other hosts are refused. The key
+ * authenticates the connection only: what is sent later is neither encrypted nor authenticated.
  *
  * TCP keepalive watches the connections: the kernel closes that of an ended process at once, and a
  * connection breaks if the other node or the network does not answer for RENDEZVOUS_SILENCE

@@ -5,6 +5,7 @@
 
 #include "clock.h"
 #include "handshake.h"
+#include "peer.h"
 #include "rendezvous.h"
 #include "rendezvous_private.h"
 
@@ -40,7 +41,9 @@ struct reception {
     char (*hosts)[64];
     int missing;
     int refused; /* connections without the right key */
-    int count;   /* of guests, the oldest first */
+    int foreign; /* connections of other hosts to a world without a secret */
+    struct peer_nodes nodes;
+    int count; /* of guests, the oldest first */
     struct guest *guests[GUESTS];
 };
 
@@ -163,6 +166,11 @@ static int accept_more(struct reception *r, struct error *err)
         }
         if (fd < 0)
             return 0;
+        if (r->key->known && !peer_is_expected(&r->nodes, fd)) {
+            r->foreign++;
+            close(fd);
+            continue;
+        }
         r->guests[r->count] = calloc(1, sizeof(struct guest));
         if (!r->guests[r->count]) {
             close(fd);
@@ -219,7 +227,12 @@ static int report_missing(const struct reception *r, double deadline, struct err
     }
     error_set(err, "%d of %d ranks did not connect within %.0f s:%s%s", missing, r->size, deadline,
               names, missing > 16 ? " ..." : "");
-    if (r->refused > 0)
+    if (r->foreign > 0)
+        error_append(err,
+                     "; connections from other hosts were refused (%d), since MEGATRON_SECRET is "
+                     "not set; set it to the same random text for all ranks",
+                     r->foreign);
+    else if (r->refused > 0)
         error_append(err,
                      "; connections without the right secret were refused (%d); set the same "
                      "MEGATRON_SECRET for all ranks",
@@ -256,6 +269,7 @@ int rendezvous_accept(int listener, int own, int size, const struct secret_key *
     }
     while (r->count > 0)
         dismiss(r, 0);
+    peer_nodes_clear(&r->nodes);
     free(r);
     return rc;
 }

@@ -55,9 +55,10 @@ int secret_derive(const char *text, struct secret_key *key, struct error *err)
     static const unsigned char purpose[] = "megatron: ranks of a step";
     unsigned made = 0;
 
-    memset(key, 0, sizeof(*key));
-    if (!HMAC(EVP_sha256(), text ? text : "", text ? (int)strlen(text) : 0, purpose,
-              sizeof(purpose), key->bytes, &made) ||
+    if (!text)
+        text = "";
+    *key = (struct secret_key){.known = text[0] == '\0'};
+    if (!HMAC(EVP_sha256(), text, (int)strlen(text), purpose, sizeof(purpose), key->bytes, &made) ||
         made != SECRET_BYTES)
         return error_set(
             err,

@@ -7,6 +7,7 @@
 #include "option.h"
 #include "parse.h"
 #include "port.h"
+#include "secret.h"
 #include "token.h"
 
 #include <errno.h>
@@ -123,7 +124,7 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
     } else if (nodes == 1) {
         return token_create(secret) < 0 ? error_set_errno(err, errno, "cannot create a secret") : 0;
     } else if (given->no_secret) {
-        return 0;
+        snprintf(secret, size, "%s", SECRET_NONE);
     } else {
         return error_set_code(
             err, ERROR_USAGE,
@@ -131,7 +132,7 @@ static int find_secret(const struct launch_options *given, int64_t nodes, char *
             "or --secret-file, or allow connections without one with --no-secret",
             name);
     }
-    if (strlen(secret) >= LEAST_SECRET)
+    if (strlen(secret) >= LEAST_SECRET || strcmp(secret, SECRET_NONE) == 0)
         return 0;
     return error_set_code(err, ERROR_USAGE,
                           "the secret in %s has fewer than %d characters; use a longer one",

@@ -132,6 +132,15 @@ OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTE
 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_LOCALID=0 MASTER_ADDR=n1|--nproc-per-node 2|1 2 2 4 n1 29500
 A=b|--nnodes 2 --node-rank 1 --master-addr h --master-port 6000 --nproc-per-node 2|1 2 2 4 h 6000
 EOT
+# Pods without a secret have to ask for it; the ranks are told.
+while IFS='|' read -r variables options; do
+    got=$(env JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=localhost $variables "$megatron" launch --nproc-per-node 1 --no-label \
+        $options -- printenv MEGATRON_SECRET 2>&1)
+    is "$got" none "a launch without a secret: $variables$options"
+done <<'EOT'
+A=b|--no-secret
+MEGATRON_SECRET=none|
+EOT
 if [ -n "$("$megatron" topo --topology "$top/t/topologies/p5.48xlarge.xml" 2>/dev/null)" ]; then
     try "$megatron" launch --dry-run --topology "$top/t/topologies/p5.48xlarge.xml"
     is "$(grep -c '^rank' <<<"$out") $(sed -nE 's/ *MEGATRON_GPU_PCI=//p' <<<"$out" | xargs)" \

@@ -24,7 +24,7 @@ enum { SIZE = 5, BYTES = 3000 };
 enum ending { GATHER, ABSENT, FEW_FILES, VANISH, ABORT, HOLD_UP, STOP };
 
 static int port;
-static const struct secret_key key = {{7}};
+static const struct secret_key key = {.bytes = {7}};
 
 /* Wait until star_check reports something. */
 static int until_failure(struct star *star, struct error *err)

@@ -384,7 +384,7 @@ static int intrude(int to, int how)
                                   .sin_port = htons((uint16_t)to),
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct handshake_hello hello = {.size = 3, .from = 1 + how % 2, .to = 0};
-    struct secret_key key = {{1, 2, 3}};
+    struct secret_key key = {.bytes = {1, 2, 3}};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     size_t length = how % 4 == 2 ? sizeof(hello) / 2 : sizeof(hello);
 

@@ -3,6 +3,7 @@
 #include "config.h"
 #include "judge.h"
 #include "history.h"
+#include "hostlist.h"
 #include "hosts.h"
 #include "mistakes.h"
 #include "tap.h"
@@ -331,7 +332,7 @@ static void test_hosts(void)
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         char name[64];
-        int rc = hosts_at(rows[i].list, rows[i].index, name, sizeof(name));
+        int rc = hostlist_at(rows[i].list, rows[i].index, name, sizeof(name));
 
         if (rows[i].name)
             ok(strcmp(name, rows[i].name) == 0, "host %d of %s is %s", (int)rows[i].index,
