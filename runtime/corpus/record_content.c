@@ -27,11 +27,34 @@ static int is_markup(const char *data, size_t size)
     return 1;
 }
 
+/* The encoding of text that is not UTF-8, as its byte order mark shows, or a NUL beside each of its
+ * first characters; otherwise NULL. */
+static const char *wide_encoding(const unsigned char *data, size_t size)
+{
+    enum { LOOK = 16 };
+    size_t nuls[2] = {0, 0};
+
+    if (size >= 4 && (memcmp(data, "\xff\xfe\0\0", 4) == 0 || memcmp(data, "\0\0\xfe\xff", 4) == 0))
+        return "UTF-32";
+    if (size >= 2 && (memcmp(data, "\xff\xfe", 2) == 0 || memcmp(data, "\xfe\xff", 2) == 0))
+        return "UTF-16";
+    for (size_t i = 0; i < LOOK && size >= LOOK; i++)
+        nuls[i % 2] += data[i] == 0;
+    if (nuls[0] + nuls[1] != LOOK / 2 || (nuls[0] != 0 && nuls[1] != 0))
+        return NULL;
+    return nuls[0] ? "UTF-16BE" : "UTF-16LE";
+}
+
 int record_check_content(enum record_mode mode, const char *path, const char *data, size_t size,
                          struct error *err)
 {
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+    const char *encoding = wide_encoding((const unsigned char *)data, size);
 
+    /* Among the files of a directory, one may be anything: as a document it is only invalid. */
+    if (encoding && mode != RECORD_FILE)
+        return error_set_code(err, ERROR_USAGE, "%s is %s; convert it first: iconv -f %s -t UTF-8",
+                              name, encoding, encoding);
     if (mode == RECORD_PAGE && size > 0 && !mediawiki_is_dump(data, size) &&
         !mediawiki_begin(data, data + size)) {
         error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump in UTF-8", name);

@@ -482,8 +482,8 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             continue;
         }
         if (reader->at_start &&
-            source_check_tar(reader->files->items[reader->segments[reader->at].file].path,
-                             block->data, block->size, err) < 0)
+            source_check_format(reader->files->items[reader->segments[reader->at].file].path,
+                                block->data, block->size, err) < 0)
             return -1;
         if (reader->at_start &&
             record_check_content(reader->mode,

@@ -73,18 +73,40 @@ static int check_built(const char *path, enum codec codec, struct error *err)
                      path, codecs[codec].name, codecs[codec].package);
 }
 
-int source_check_tar(const char *path, const void *bytes, size_t size, struct error *err)
-{
-    enum { PLACE = 257, LENGTH = 8 };
-    const char *magic = (const char *)bytes + PLACE;
+/* Formats that are not text, and what to do about them. Each magic has a byte that begins no text,
+ * except that of WARC, which begins no line of JSON. */
+static const struct format {
+    size_t place, length;
+    const char *magic, *name, *remedy;
+} formats[] = {
+    {257, 8, "ustar\00000", "a tar archive", "unpack it first and name the files that were in it"},
+    {257, 8, "ustar  \0", "a tar archive", "unpack it first and name the files that were in it"},
+    {0, 4, "PK\3\4", "a zip archive", "unpack it first and name the files that were in it"},
+    {0, 5, "PAR1\x15", "a Parquet file",
+     "convert it to JSON lines first, for example with pandas: read_parquet(...).to_json(..., "
+     "orient='records', lines=True)"},
+    {0, 8, "ARROW1\0\0", "an Arrow file",
+     "convert it to JSON lines first, for example with Hugging Face datasets: "
+     "Dataset.from_file(...).to_json(...)"},
+    {0, 4, "\xff\xff\xff\xff", "an Arrow stream",
+     "convert it to JSON lines first, for example with Hugging Face datasets: "
+     "Dataset.from_file(...).to_json(...)"},
+    {0, 7, "WARC/1.", "a WARC archive of web pages",
+     "extract the text of its pages to JSON lines first"},
+};
 
-    /* Of POSIX, and of GNU. Both have a NUL, which no JSON and no text has. */
-    if (size < PLACE + LENGTH ||
-        (memcmp(magic, "ustar\00000", LENGTH) != 0 && memcmp(magic, "ustar  \0", LENGTH) != 0))
-        return 0;
-    return error_set_code(err, ERROR_USAGE,
-                          "%s is a tar archive; unpack it first and name the files that were in it",
-                          strcmp(path, "-") == 0 ? "standard input" : path);
+int source_check_format(const char *path, const void *bytes, size_t size, struct error *err)
+{
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+        const struct format *format = &formats[i];
+
+        if (size >= format->place + format->length &&
+            memcmp((const char *)bytes + format->place, format->magic, format->length) == 0)
+            return error_set_code(err, ERROR_USAGE, "%s is %s; %s",
+                                  strcmp(path, "-") == 0 ? "standard input" : path, format->name,
+                                  format->remedy);
+    }
+    return 0;
 }
 
 int source_probe(const char *path, enum codec *codec, struct error *err)
@@ -100,7 +122,7 @@ int source_probe(const char *path, enum codec *codec, struct error *err)
     if (count < 0)
         return error_set_errno(err, errno, "cannot read %s", path);
     *codec = codec_of_bytes(bytes, (size_t)count);
-    if (source_check_tar(path, bytes, (size_t)count, err) < 0)
+    if (source_check_format(path, bytes, (size_t)count, err) < 0)
         return -1;
     return check_built(path, *codec, err);
 }

@@ -32,12 +32,13 @@ int codec_built(enum codec codec);
 /* The codec that 'size' first bytes of a file show. */
 enum codec codec_of_bytes(const void *bytes, size_t size);
 
-/* Fail if 'bytes', the first decompressed bytes of 'path', are those of a tar archive: its headers
- * would be taken for text, and what follows each of them would be lost. */
-int source_check_tar(const char *path, const void *bytes, size_t size, struct error *err);
+/* Fail if 'bytes', the first decompressed bytes of 'path', are those of an archive, a table or
+ * another format that is not text: its headers would be taken for text, and what follows them would
+ * be lost. */
+int source_check_format(const char *path, const void *bytes, size_t size, struct error *err);
 
-/* Detect the codec of the file at 'path' from its first bytes. Fails if it cannot be read, is a tar
- * archive or has a codec that this build lacks; the error names the package to install. */
+/* Detect the codec of the file at 'path' from its first bytes. Fails if it cannot be read, is not
+ * text or has a codec that this build lacks; the error names the package to install. */
 int source_probe(const char *path, enum codec *codec, struct error *err);
 
 /* Can the file be split? Reads its structure, never all of it. */

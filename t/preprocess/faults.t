@@ -177,7 +177,23 @@ echo '{"text":"1 x"}' >letters.jsonl
 for format in gnu ustar; do tar --format=$format -cf $format.tar c.jsonl; done
 gzip -k gnu.tar
 xz -0 -k ustar.tar
+printf 'PAR1\25\4\25\20' >table.parquet
+printf 'ARROW1\0\0\0\0' >table.arrow
+printf '\377\377\377\377\200\2\0\0' >stream.arrow
+printf 'WARC/1.0\r\nWARC-Type: response\r\n' | gzip >pages.warc.gz
+printf 'PK\3\4\24\0' >c.zip
+iconv -f UTF-8 -t UTF-16 c.jsonl >marked.jsonl
+iconv -f UTF-8 -t UTF-16LE c.jsonl >plain16.jsonl
+iconv -f UTF-8 -t UTF-16BE c.jsonl | xz -0 >plain16be.jsonl.xz
 rows=(
+    'c.jsonl table.parquet|no|table.parquet is a Parquet file; convert it .*'
+    'table.arrow --input-format lines|no|table.arrow is an Arrow file; convert it .*'
+    'stream.arrow|no|stream.arrow is an Arrow stream; convert it .*'
+    'pages.warc.gz --input-format lines|no|pages.warc.gz is a WARC archive of web pages; .*'
+    'c.zip|no|c.zip is a zip archive; unpack it .*'
+    'marked.jsonl|no|marked.jsonl is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8'
+    'plain16.jsonl --input-format lines|no|plain16.jsonl is UTF-16LE; convert it first: iconv -f UTF-16LE -t UTF-8'
+    'plain16be.jsonl.xz --input-format titles|no|plain16be.jsonl.xz is UTF-16BE; .*'
     'gnu.tar|no|gnu.tar is a tar archive; unpack it first and name the files that were in it'
     'ustar.tar --input-format lines|no|ustar.tar is a tar archive; .*'
     'c.jsonl gnu.tar.gz|no|gnu.tar.gz is a tar archive; .*'
