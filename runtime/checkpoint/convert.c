@@ -20,6 +20,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A file next to the index: the absolute path of the Hugging Face folder that was imported. */
+#define SOURCE_NAME "imported_from"
+
 /* --- Import ---------------------------------------------------------------------------------- */
 
 /* The source of the weights. */
@@ -88,7 +91,7 @@ static int import_all(const struct source *source, struct checkpoint_index *inde
                       const char *temporary, struct error *err)
 {
     size_t size;
-    char *text;
+    char *text, path[PATH_MAX];
     int rc = 0;
 
     index->arrays = 1;
@@ -100,6 +103,8 @@ static int import_all(const struct source *source, struct checkpoint_index *inde
     text = index_write(index, &size, err);
     rc = text ? directory_write(temporary, INDEX_NAME, text, size, err) : -1;
     free(text);
+    if (rc == 0 && source->load == load_hf && realpath(source->path, path))
+        rc = directory_write(temporary, SOURCE_NAME, path, strlen(path), err);
     return rc;
 }
 
@@ -290,6 +295,28 @@ static int export_all(const struct hf_files *files, const char *from,
     return rc;
 }
 
+/* The weights that the checkpoint in 'from' was imported from are not replaced. */
+static int check_source(const char *from, const char *to, struct error *err)
+{
+    char path[PATH_MAX];
+    struct file_bytes source;
+    int same;
+
+    if (directory_path(path, err, "%s/" SOURCE_NAME, from) < 0)
+        return -1;
+    if (access(path, F_OK) < 0)
+        return 0;
+    if (file_read(path, PATH_MAX, &source, err) < 0)
+        return -1;
+    same = file_is_same(source.data, to);
+    file_bytes_clear(&source);
+    return same ? error_set_code(err, ERROR_USAGE,
+                                 "%s was imported from %s, whose weights are not replaced; choose "
+                                 "another directory",
+                                 from, to)
+                : 0;
+}
+
 static int export_to(const char *to, const char *from, const struct checkpoint_index *index,
                      struct hf_files *files, struct error *err)
 {
@@ -297,6 +324,8 @@ static int export_to(const char *to, const char *from, const struct checkpoint_i
     struct error ignored;
     int rc = directory_prepare(to, err);
 
+    if (rc == 0)
+        rc = hf_files_check(to, &index->model, err);
     if (rc == 0)
         rc = hf_files_open(files, to, 1, err);
     if (rc == 0)
@@ -328,6 +357,8 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
     /* The model described by the index must match the tensors. */
     if (rc == 0)
         rc = index_check_model(&index, &index.model, err);
+    if (rc == 0)
+        rc = check_source(from, to, err);
     if (rc == 0)
         rc = export_to(to, from, &index, &files, err);
     hf_files_clear(&files);

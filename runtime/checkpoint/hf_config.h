@@ -9,7 +9,8 @@
  * would be computed differently are rejected. */
 int hf_config_read(const char *directory, struct model_config *config, struct error *err);
 
-/* Write config.json for a model that Hugging Face supports. */
-int hf_config_write(const char *directory, const struct model_config *config, struct error *err);
+/* The text of config.json for a model that Hugging Face supports, which the caller frees; NULL with
+ * 'err' set. */
+char *hf_config_text(const struct model_config *config, size_t *size, struct error *err);
 
 #endif

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "directory.h"
 #include "hf_config.h"
 #include "hf_masked.h"
 #include "hf_private.h"
@@ -227,25 +226,22 @@ static void print_config(const struct model_config *c, const struct hf_family *f
     fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type_name(c));
 }
 
-int hf_config_write(const char *directory, const struct model_config *config, struct error *err)
+char *hf_config_text(const struct model_config *config, size_t *size, struct error *err)
 {
     struct hf_map map;
     char *text = NULL;
-    size_t size;
     FILE *f;
-    int rc;
 
     if (hf_map_of(config, &map, err) < 0)
-        return -1;
-    f = open_memstream(&text, &size);
-    if (!f)
-        return error_set(err, "out of memory");
-    if (config->masked)
+        return NULL;
+    f = open_memstream(&text, size);
+    if (f && config->masked)
         hf_masked_print(config, type_name(config), f);
-    else
+    else if (f)
         print_config(config, map.family, f);
-    rc = fclose(f) == 0 ? directory_write(directory, "config.json", text, size, err)
-                        : error_set(err, "out of memory");
+    if (f && fclose(f) == 0)
+        return text;
     free(text);
-    return rc;
+    error_set(err, "out of memory");
+    return NULL;
 }

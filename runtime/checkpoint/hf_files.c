@@ -3,12 +3,10 @@
 
 #include "directory.h"
 #include "file.h"
-#include "hf_config.h"
 #include "hf_masked.h"
 #include "hf_private.h"
 #include "remedy.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,9 +15,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#define WHOLE_NAME "model.safetensors"
-#define INDEX_JSON "model.safetensors.index.json"
 
 /* --- The plan -------------------------------------------------------------------------------- */
 
@@ -124,11 +119,7 @@ static int name_files(struct hf_files *files, struct error *err)
     for (size_t i = 0; i < files->count; i++) {
         struct hf_file *file = &files->list[i];
 
-        if (files->count == 1)
-            snprintf(file->name, sizeof(file->name), WHOLE_NAME);
-        else
-            snprintf(file->name, sizeof(file->name), "model-%05zu-of-%05zu.safetensors", i + 1,
-                     files->count);
+        hf_file_name(files, i, 0, file->name);
         if (safetensors_layout_finish(&file->layout, err) < 0)
             return -1;
     }
@@ -204,9 +195,12 @@ static int open_one(struct hf_file *file, const char *directory, int create, str
     file->path = strdup(path);
     if (!file->path)
         return error_set(err, "out of memory");
+    if (create && unlink(path) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %s", path);
     /* Write-only: to read, an NFS client would read whole pages and write them back with stale data
      * over what another node has written to their other parts. */
-    file->fd = open(path, O_WRONLY | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0666);
+    file->fd =
+        open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0666);
     if (file->fd < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     if (!create)
@@ -323,129 +317,4 @@ int hf_files_close(struct hf_files *files, struct error *err)
         file->path = NULL;
     }
     return rc;
-}
-
-/* --- Names ----------------------------------------------------------------------------------- */
-
-struct mapped {
-    const char *tensor, *file;
-};
-
-static int by_tensor(const void *a, const void *b)
-{
-    return strcmp(((const struct mapped *)a)->tensor, ((const struct mapped *)b)->tensor);
-}
-
-/* The index of tensors and files, formatted as by transformers. */
-static char *make_index(const struct hf_files *files, size_t *size, struct error *err)
-{
-    struct mapped *map;
-    size_t count = 0, n = 0;
-    char *text = NULL;
-    FILE *f;
-
-    for (size_t i = 0; i < files->count; i++)
-        count += files->list[i].layout.count;
-    map = calloc(count + 1, sizeof(*map));
-    f = map ? open_memstream(&text, size) : NULL;
-    for (size_t i = 0; f && i < files->count; i++)
-        for (size_t k = 0; k < files->list[i].layout.count; k++)
-            map[n++] = (struct mapped){files->list[i].layout.entries[k].name, files->list[i].name};
-    if (f) {
-        qsort(map, count, sizeof(*map), by_tensor);
-        fprintf(f,
-                "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64
-                ",\n    \"total_size\": %" PRId64 "\n  },\n  \"weight_map\": {\n",
-                files->parameters, files->bytes);
-        for (size_t i = 0; i < count; i++)
-            fprintf(f, "    \"%s\": \"%s\"%s\n", map[i].tensor, map[i].file,
-                    i + 1 < count ? "," : "");
-        fprintf(f, "  }\n}\n");
-    }
-    free(map);
-    if (f && fclose(f) == 0)
-        return text;
-    free(text);
-    error_set(err, "out of memory");
-    return NULL;
-}
-
-/* Is this a name that an export, finished or not, could have created, but not one of these files?
- */
-static int is_stale(const struct hf_files *files, const char *name)
-{
-    size_t length = strlen(name), tail = strlen(".new");
-    int number, of, end = 0;
-
-    if (length > tail && strcmp(name + length - tail, ".new") == 0)
-        length -= tail;
-    if ((length != strlen(WHOLE_NAME) || strncmp(name, WHOLE_NAME, length) != 0) &&
-        (sscanf(name, "model-%5d-of-%5d.safetensors%n", &number, &of, &end) != 2 ||
-         (size_t)end != length))
-        return 0;
-    for (size_t i = 0; i < files->count; i++)
-        if (strlen(files->list[i].name) == length &&
-            strncmp(files->list[i].name, name, length) == 0)
-            return 0;
-    return 1;
-}
-
-/* A reader must not find the weights of two models. */
-static void remove_stale(const struct hf_files *files, const char *path)
-{
-    DIR *directory = opendir(path);
-    struct dirent *entry;
-
-    while (directory && (entry = readdir(directory)))
-        if (is_stale(files, entry->d_name))
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    if (directory)
-        closedir(directory);
-}
-
-/* While the files of an earlier export are replaced one by one, nobody may mistake a mix of old and
- * new files for a model: remove the old index first. */
-static int remove_former(const struct hf_files *files, const char *directory, struct error *err)
-{
-    char path[PATH_MAX];
-
-    if (directory_path(path, err, "%s/" INDEX_JSON, directory) < 0)
-        return -1;
-    if (unlink(path) < 0 && errno != ENOENT)
-        return error_set_errno(err, errno, "cannot remove %s", path);
-    remove_stale(files, directory);
-    return file_sync_directory(directory, err);
-}
-
-int hf_files_commit(const struct hf_files *files, const char *directory,
-                    const struct model_config *config, struct error *err)
-{
-    char path[PATH_MAX], temporary[PATH_MAX], *text;
-    size_t size;
-    int rc = remove_former(files, directory, err);
-
-    if (rc == 0)
-        rc = hf_config_write(directory, config, err);
-    for (size_t i = 0; i < files->count && rc == 0; i++) {
-        rc = directory_path(path, err, "%s/%s", directory, files->list[i].name);
-        if (rc == 0)
-            rc = directory_path(temporary, err, "%s/%s.new", directory, files->list[i].name);
-        if (rc == 0 && rename(temporary, path) < 0)
-            rc = error_set_errno(err, errno, "cannot rename %s", temporary);
-    }
-    if (rc == 0 && files->count > 1) {
-        text = make_index(files, &size, err);
-        rc = text ? directory_write(directory, INDEX_JSON, text, size, err) : -1;
-        free(text);
-    }
-    return rc < 0 ? -1 : file_sync_directory(directory, err);
-}
-
-void hf_files_abandon(const struct hf_files *files, const char *directory)
-{
-    char path[PATH_MAX];
-
-    for (size_t i = 0; i < files->count; i++)
-        if (directory_path(path, NULL, "%s/%s.new", directory, files->list[i].name) == 0)
-            unlink(path);
 }

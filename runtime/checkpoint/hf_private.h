@@ -7,7 +7,7 @@
 #include "parameters.h"
 #include "safetensors.h"
 
-enum { HF_NAME = 128 };
+enum { HF_NAME = 128, HF_FILE = 72 };
 
 /* Where our tensor is in a fused one of theirs. */
 enum hf_part { PART_WHOLE, PART_QUERY, PART_KEY, PART_VALUE, PART_GATE, PART_UP };
@@ -94,7 +94,7 @@ void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *va
 /* The files of a directory that is being written. */
 struct hf_files {
     struct hf_file {
-        char name[64];
+        char name[HF_FILE];
         char *path; /* while it is written; NULL before it is opened */
         struct safetensors_layout layout;
         int fd; /* -1: not open */
@@ -110,6 +110,10 @@ struct hf_files {
 int hf_files_plan(struct hf_files *files, const struct model_config *config, int64_t shard_bytes,
                   struct error *err);
 
+/* The name of file number 'i'. 'next': that which it has in place of the usual one while the index
+ * still lists an old file of that name. */
+void hf_file_name(const struct hf_files *files, size_t i, int next, char name[HF_FILE]);
+
 /* Open the files under temporary names; one process creates them before the others open them. */
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
 
@@ -120,8 +124,13 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
 /* Flush and close all open files. */
 int hf_files_close(struct hf_files *files, struct error *err);
 
+/* May an export of this model to 'directory' replace what is there? Only an earlier export of the
+ * same model. Returns 0, or -1 if other weights or another config.json are there. */
+int hf_files_check(const char *directory, const struct model_config *config, struct error *err);
+
 /* In one process, after all have closed: write config.json and the index, rename the files, and
- * remove other files of an earlier export. */
+ * remove other files of an earlier export. Whenever it is killed or fails, whoever loads the
+ * directory gets all of the old weights or all of the new ones. */
 int hf_files_commit(const struct hf_files *files, const char *directory,
                     const struct model_config *config, struct error *err);
 

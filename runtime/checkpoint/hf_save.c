@@ -130,6 +130,8 @@ static int save_files(const char *directory, struct hf_files *files,
     if (first)
         rc = directory_prepare(directory, err);
     if (rc == 0 && first)
+        rc = hf_files_check(directory, config, err);
+    if (rc == 0 && first)
         rc = hf_files_open(files, directory, 1, err);
     rc = agree(parallel, rc, err);
     if (rc == 0 && !first)
@@ -164,5 +166,7 @@ int hf_save_check(const char *directory, const struct model_config *config, stru
     int rc = hf_files_plan(&files, config, HF_SHARD_BYTES, err);
 
     hf_files_clear(&files);
-    return rc < 0 ? -1 : directory_prepare(directory, err);
+    if (rc < 0 || directory_prepare(directory, err) < 0)
+        return -1;
+    return hf_files_check(directory, config, err);
 }

@@ -561,6 +561,11 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 {
     if (a->load && a->load_hf)
         return error_set(err, "--load and --load-hf cannot be used together; drop one");
+    if (a->load_hf && a->save_hf && file_is_same(a->load_hf, a->save_hf))
+        return error_set(err,
+                         "--save-hf=%s is the directory that --load-hf reads, whose weights are "
+                         "not replaced; choose another directory",
+                         a->save_hf);
     if (derive_evaluation(a, err) < 0 || check_json(a, err) < 0 ||
         arguments_recipe_begin(a, given, err) < 0 || arguments_block_words(a, given, err) < 0)
         return -1;

@@ -129,6 +129,20 @@ check verify again
 is "$rc" 0 "the imported checkpoint verifies"
 check export again hf2
 same hf hf2 "exported again, the files are the same"
+check export again hf
+is "$rc" 2 "no export over the folder that was imported"
+check export again hf2
+is "$rc" 0 "  but over an earlier export"
+same hf hf2 "  which leaves the same files"
+cp -r hf theirs-hf && sed -i 's/"vocab_size": /&1/' theirs-hf/config.json && cp -r theirs-hf theirs-before
+check export run theirs-hf
+is "$rc" 2 "no export over other weights"
+train 1 --save-hf theirs-hf
+is "$rc" 2 "  nor by --save-hf" || diag "$(tail -n 3 <<<"$out")"
+same theirs-hf theirs-before "  they stay as they were"
+train 1 --load-hf hf --save-hf ./hf
+is "$rc" 2 "no --save-hf into --load-hf" || diag "$(tail -n 3 <<<"$out")"
+same hf hf2 "  whose files stay as they were"
 train 1 --load again --finetune --exit-interval 1
 is "$rc" 75 "training starts from what was imported" || diag "$(tail -n 3 <<<"$out")"
 imported=$(sed -nE 's/.*lm loss: ([^ ]+) .*/\1/p' <<<"$out")

@@ -303,6 +303,7 @@ static void check_training(const char *name, struct model_config config, const c
     }
     ok(good && near(loss_of(m, tokens, -1), mean, 2e-5), "%s: losses", name);
     snprintf(out, sizeof(out), "%s/out", scratch);
+    directory_remove(out, NULL, &err);
     if (hf_save(out, &config, m, &parallel, device, &err) < 0)
         bail(&err);
     check_config(name, out, &config);
