@@ -270,6 +270,18 @@ test_nodes() {
     [ ! -s "$bad" ] || launch+=(--exclude="$(cat "$bad")")
 }
 
+# What only prints something is printed here, before the first step of the job.
+for word in "$@"; do
+    case $word in
+    --help | -h)
+        command=train
+        [ "$name" != preprocess.sbatch ] || command=preprocess
+        exec "$megatron" $command --help
+        ;;
+    --version) exec "$megatron" version ;;
+    esac
+done
+
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
 # words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
 prepare_training() {
@@ -284,7 +296,7 @@ prepare_training() {
         ! given "$row" "${options[@]}" || data=()
     done
     say_environment
-    [ ${#data[@]} -eq 0 ] || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data"
+    [ ${#data[@]} -eq 0 ] || given --dry-run "$@" || fail "no data: use --data-path PREFIX or set DATA_PATH; --mock-data trains on random data"
 
     # A few iterations, if no length is given. What a YAML file says must not be overridden.
     if given --yaml-cfg "$@"; then
@@ -321,7 +333,7 @@ prepare_training() {
     launch=(srun --overlap --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
     [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
     launch_options
-    test_nodes "$device"
+    given --dry-run "$@" || test_nodes "$device"
 
     # Checkpoints: the run resumes from the newest one whenever it is started again, immediately after a crash, and by
     # requeueing the job when its time limit is near; see megatron-supervise(1).

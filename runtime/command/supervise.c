@@ -24,8 +24,9 @@ extern char **environ;
 /* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
 #define STARTS ".starts"
 
-/* Consecutive failed launches before they count as starts. */
-enum { MAX_LAUNCHES = 20 };
+/* Consecutive failed launches before they count as starts, and consecutive launches that exit with
+ * 0 without a finished run before supervise gives up. */
+enum { MAX_LAUNCHES = 20, MAX_EMPTY = 8 };
 
 /* Maximum seconds between two starts without progress, and between two checks of a directory that
  * is unavailable. */
@@ -261,16 +262,26 @@ static void remove_file(const char *save, const char *name)
         unlink(path);
 }
 
-/* Does the command run `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE? Others may not.
- */
-static int runs_train(const char *const *words)
+/* The words after `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE; NULL if the command
+ * runs something else, which may not. */
+static const char *const *train_words(const char *const *words)
 {
     for (; words[0] && words[1]; words++) {
         const char *slash = strrchr(words[0], '/');
 
         if (strcmp(slash ? slash + 1 : words[0], "megatron") == 0 && strcmp(words[1], "train") == 0)
-            return 1;
+            return words + 2;
     }
+    return NULL;
+}
+
+/* Does the command only print something? */
+static int only_prints(const char *const *words)
+{
+    for (words = train_words(words); words && *words; words++)
+        if (strcmp(*words, "-h") == 0 || option_after(*words, "--help") ||
+            option_after(*words, "--dry-run"))
+            return 1;
     return 0;
 }
 
@@ -280,7 +291,7 @@ static int runs_train(const char *const *words)
  * 0. A rank that dies of another signal failed by itself. */
 static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
 {
-    if (!runs_train(words))
+    if (!train_words(words))
         return 0;
     if (code == 0)
         return !directory_has(save, TRAIN_DONE);
@@ -311,17 +322,23 @@ static int requeue(const char *job, int code, struct supervise_signals *signals,
     return code;
 }
 
-/* The run was not launched: launch it again at once? The next step has another number, and this
- * attempt does not count. */
+/* The run was not launched: launch it again? The next step has another number, and this attempt
+ * does not count. A command that exits with 0 may be one that never trains: the pauses grow, and
+ * after a few of them this returns -1. */
 static int relaunch(const char *command, const char *job, int code,
-                    struct supervise_signals *signals, int *launches)
+                    struct supervise_signals *signals, int *launches, struct error *err)
 {
     printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
            code == 0 ? "finish" : "start");
     fflush(stdout);
-    if (++*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
+    if (++*launches >= MAX_EMPTY && code == 0)
+        return error_set(err,
+                         "%s exited with code 0 %d times, but the run did not finish; see its "
+                         "messages above, and run a command that does not train without supervise",
+                         command, *launches);
+    if (*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
         return 0;
-    supervise_signals_sleep(signals, 1);
+    supervise_signals_sleep(signals, code == 0 ? 1 << (*launches < 5 ? *launches - 1 : 4) : 1);
     return !signals->stopped;
 }
 
@@ -363,11 +380,32 @@ static int64_t pause_after(const struct supervise_options *given, const struct s
     return pause > 0 ? pause : given->pause > 0;
 }
 
-static void report_pause(int64_t seconds)
+static void report_restart(int64_t pause, int64_t number, int64_t most)
 {
-    if (seconds <= 1)
-        return;
-    printf("megatron supervise: restarting in %" PRId64 " s\n", seconds);
+    char when[40] = "now";
+
+    if (pause > 1)
+        snprintf(when, sizeof(when), "in %" PRId64 " s", pause);
+    printf("megatron supervise: restarting %s: restart %" PRId64 " of at most %" PRId64
+           " without a new checkpoint\n",
+           when, number, most);
+    fflush(stdout);
+}
+
+/* After Ctrl-C, and after an early end outside of a job. */
+static void report_stop(const char *save, const char *job)
+{
+    int64_t newest = -1;
+
+    if (directory_newest(save, -1, &newest, NULL) == 0 && newest >= 0)
+        printf("megatron supervise: stopped; to continue from iteration %" PRId64, newest);
+    else
+        printf("megatron supervise: stopped before the first checkpoint; to begin again");
+    if (job)
+        printf(", run `scontrol requeue %s` or", job);
+    else
+        printf(",");
+    printf(" start the same command again, with --save %s\n", save);
     fflush(stdout);
 }
 
@@ -399,7 +437,7 @@ static int after_run(const struct supervise_options *given, const char *save, co
         printf("megatron supervise: not enough time left in this job for another start\n");
     if (answer != CONTINUE)
         return answer;
-    report_pause(pause);
+    report_restart(pause, stalled->starts, given->starts);
     supervise_signals_sleep(signals, pause);
     return signals->stopped ? END : CONTINUE;
 }
@@ -423,6 +461,10 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
     int repeated =
         !run->is_launcher && words_resume_themselves(words, (const char *const *)environ);
 
+    if (only_prints(words)) {
+        supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
+        return run->start(run->context, words, &signals, err);
+    }
     if (!save)
         return error_set_code(
             err, ERROR_USAGE,
@@ -449,16 +491,24 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
         if (repeated && code != TRAIN_ENDED_EARLY)
             return code;
         if (!signals.stopped && !run->is_launcher && is_unlaunched(words, save, job, code)) {
-            if (relaunch(words[0], job, code, &signals, &launches))
+            int again = relaunch(words[0], job, code, &signals, &launches, err);
+
+            if (again < 0)
+                return -1;
+            if (again)
                 continue;
             code = code == 0 ? 1 : code;
         } else {
             launches = 0;
         }
+        if (code > 0 && signals.stopped)
+            report_stop(save, job);
         if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.stopped)
             return code;
         answer = after_run(given, save, job, code, clock_now() - began, &newest, &stalled, &signals,
                            err);
+        if (answer == END && (signals.stopped || (!job && code == TRAIN_ENDED_EARLY)))
+            report_stop(save, job);
         if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
     }

@@ -122,6 +122,15 @@ try "$megatron" supervise --pause 0 --starts 1 -- ./megatron train --save save
 is "$rc" 0 "a launcher that exits with 0 without a run"
 is "$(grep -c '^words:' <<<"$out")" 3 "is started again, which does not count as a start without progress"
 like "$out" 'exited with code 0, but the run did not finish' "and it is reported"
+# A command that only prints something, directly and through a script.
+for option in --help -h --dry-run --dry_run; do
+    codes nothing nothing nothing
+    try "$megatron" supervise --pause 0 -- ./megatron train --save save $option
+    is "$rc $(grep -c '^words:' <<<"$out") $(test -e save; echo $?)" "0 1 1" "megatron train $option runs once"
+done
+codes nothing
+try "$megatron" supervise --pause 0 -- ./megatron train --help
+is "$rc" 0 "  also without --save"
 codes killed137 killed143 nothing killed137 0
 mkdir save
 touch save/.begun
@@ -190,6 +199,10 @@ elif ok "pauses can be left out" "${CC:-cc}" -shared -fPIC -o quick.so -xc - -ld
     try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --starts 4 -- ./run --save save
     like "$rc $(grep -oE 'restarting in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
         '^1 1[0-5] (5[0-9]|60) 2[34][0-9] (29[0-9]|300)$' "pauses without progress"
+    codes $(printf 'nothing %.0s' {1..30})
+    cp run megatron
+    try env LD_PRELOAD="$work/quick.so" "$megatron" supervise -- ./megatron train --save save
+    is "$rc $(grep -c '^words:' <<<"$out")" "1 8" "a command that exits with 0 and never trains is not repeated for ever"
     codes "1 10" "1 20" "1 30" 1 0
     try env LD_PRELOAD="$work/quick.so" "$megatron" supervise --pause 20 -- ./run --save save
     like "$rc $(grep -oE 'restarting in [0-9]+' <<<"$out" | grep -oE '[0-9]+' | xargs)" \
@@ -262,7 +275,8 @@ while read -r signal command expected; do
     ! kill -0 $pid 2>/dev/null || { pkill -9 -P $pid; kill -9 $pid; }
     wait $pid
     rc=$?
-    is "$rc $(grep -v '^megatron supervise: the run exited' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on to $command"
+    is "$rc $(grep -v '^megatron supervise: ' said | tr '\n' ' ')" "$expected " "SIG$signal is passed on to $command"
+    is "$(grep -c '^megatron supervise: stopped .*--save save$' said)" 1 "  and how to continue is printed"
 done <<'END'
 TERM long 143 started told
 USR1 long 75 started asked

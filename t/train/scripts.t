@@ -142,6 +142,22 @@ preprocess.sbatch|INPUTS=a.jsonl|2|unknown environment variable INPUTS=a.jsonl .
 preprocess.sbatch|INPUT=a.jsonl OUTPUT_PREFIX=b NUM_LAYERS=3|0|used: INPUT=a.jsonl OUTPUT_PREFIX=b
 EOT
 
+# What only prints something runs once and needs no data. The step of the job is counted.
+mkdir print
+printf '#!/bin/bash\nwhile [[ $1 == -* ]]; do shift; done\necho STEP\nexec "$@"\n' >print/srun
+chmod +x print/srun
+for script in train.sbatch train-llama2.sbatch wikipedia.sbatch pile.sbatch roberta.sbatch preprocess.sbatch; do
+    while read -r option steps; do
+        [ "$script $option" != "preprocess.sbatch --dry-run" ] || continue
+        try env MEGATRON_PREFLIGHT=quick PATH="$scratch/print:$PATH" MEGATRON="$megatron" bash "$top/sbatch/$script" $option
+        is "$rc $(grep -c '^STEP' <<<"$out")" "0 $steps" "$script $option: nothing but that" || diag "$(tail -n 5 <<<"$out")"
+    done <<'EOT'
+--dry-run 1
+--help 0
+--version 0
+EOT
+done
+
 # NeMo's names and the usual ones have their meaning in all scripts that train, or end the job.
 for script in train.sbatch train-llama2.sbatch wikipedia.sbatch pile.sbatch; do
     while IFS='|' read -r variables code expected; do
