@@ -16,6 +16,7 @@
 enum { LEASE_TEXT_SIZE = OWNER_SIZE + 32 };
 
 struct lease {
+    int at; /* the directory that a relative path begins at, or AT_FDCWD */
     char path[4096];
     char owner[OWNER_SIZE];
     unsigned beats;
@@ -35,18 +36,22 @@ struct lease_watch {
  * Therefore at most an eighth of 'patience' is counted between two reads. */
 double lease_silence(struct lease_watch *watch, const char *seen, double patience);
 
-/* Try to take the lease at 'path'. Returns 1 if taken; 0 if another process holds it and is alive;
- * -1 with errno set. A holder loses the lease if it runs on this host and has exited, or if it has
- * not changed the file for 'patience' seconds since 'watch' first saw it. To wait, call again with
- * the same 'watch'. Only this user can read the lease; with lease_take_shared, everyone whom the
- * umask allows. */
+/* Try to take the lease at 'path'. A file there that is not a lease is an error and stays. Returns
+ * 1 if taken; 0 if another process holds it and is alive; -1 with errno set. A holder loses the
+ * lease if it runs on this host and has exited, or if it has not changed the file for 'patience'
+ * seconds since 'watch' first saw it. To wait, call again with the same 'watch'. Only this user can
+ * read the lease; with lease_take_shared, everyone whom the umask allows. */
 int lease_take(struct lease *lease, const char *path, double patience, struct lease_watch *watch,
                struct error *err);
 int lease_take_shared(struct lease *lease, const char *path, double patience,
                       struct lease_watch *watch, struct error *err);
 
+/* Like lease_take; a relative path begins at the open directory 'at', which must remain open. */
+int lease_take_at(struct lease *lease, int at, const char *path, double patience,
+                  struct lease_watch *watch, struct error *err);
+
 /* Read the lease at 'path' into 'text'. Returns 0, or -1 with an empty text if there is none. */
-int lease_read(const char *path, char text[LEASE_TEXT_SIZE]);
+int lease_read(int at, const char *path, char text[LEASE_TEXT_SIZE]);
 
 /* Sleep before the next attempt, after waiting for 'waited' seconds: the longer the wait, the
  * longer the pauses, since a thousand processes may be waiting. */
@@ -57,7 +62,7 @@ void lease_pause(double waited);
 int lease_beat(struct lease *lease);
 
 /* Remove the lease at 'path' if its text is still 'seen'. */
-void lease_break(const char *path, const char *seen);
+void lease_break(int at, const char *path, const char *seen);
 
 /* Release it. Returns 0, or -1 if it was lost: another process assumed that this one was dead. */
 int lease_release(struct lease *lease);

@@ -56,13 +56,34 @@ void owner_name(char owner[OWNER_SIZE])
              read_place(), number);
 }
 
+size_t owner_length(const char *text)
+{
+    static const char hexadecimal[] = "0123456789abcdef";
+    size_t host = strcspn(text, "/@, \n"), pid, length;
+
+    if (host < 1 || host > 64 || text[host] != ',')
+        return 0;
+    length = host + 1;
+    pid = strspn(text + length, "0123456789");
+    if (pid < 1 || pid > 10)
+        return 0;
+    length += pid;
+    for (int i = 0; i < 2; i++) {
+        if (text[length] != ',' || strspn(text + length + 1, hexadecimal) < 16)
+            return 0;
+        length += 17;
+    }
+    return length;
+}
+
 enum owner_fate owner_fate(const char *text)
 {
     char host[65], mine[65];
     uint64_t place, number;
     int pid;
 
-    if (sscanf(text, "%64[^,],%d,%" SCNx64 ",%" SCNx64, host, &pid, &place, &number) != 4 ||
+    if (owner_length(text) == 0 ||
+        sscanf(text, "%64[^,],%d,%16" SCNx64 ",%16" SCNx64, host, &pid, &place, &number) != 4 ||
         pid < 1)
         return OWNER_UNKNOWN;
     read_host(mine);

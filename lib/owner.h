@@ -4,6 +4,8 @@
 #ifndef MEGATRON_OWNER_H
 #define MEGATRON_OWNER_H
 
+#include <stddef.h>
+
 enum { OWNER_SIZE = 128 };
 
 enum owner_fate {
@@ -19,6 +21,10 @@ enum owner_fate {
  * which a PID is unique. NUMBER is random at each call, so the name identifies one piece of work.
  * The name can be used in a file name. */
 void owner_name(char owner[OWNER_SIZE]);
+
+/* The length of the owner's name at the start of 'text', exactly as owner_name writes it; 0 if there
+ * is none. */
+size_t owner_length(const char *text);
 
 /* The state of the owner whose name is at the start of 'text'. */
 enum owner_fate owner_fate(const char *text);

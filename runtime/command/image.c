@@ -285,8 +285,8 @@ static int is_wanted(const char *key, const char *const *words, size_t count)
     return count == 0;
 }
 
-static int run_verify(const struct image_entry *entries, size_t count, const char *const *words,
-                      size_t word_count, struct error *err)
+static int run_verify(const struct image_cache *cache, const struct image_entry *entries,
+                      size_t count, const char *const *words, size_t word_count, struct error *err)
 {
     size_t checked = 0, bad = 0;
 
@@ -294,7 +294,7 @@ static int run_verify(const struct image_entry *entries, size_t count, const cha
         if (!is_wanted(entries[i].key, words, word_count))
             continue;
         checked++;
-        if (image_entry_verify(&entries[i], err) < 0) {
+        if (image_entry_verify(cache, &entries[i], err) < 0) {
             bad++;
             log_warning("%s", err->text);
         }
@@ -389,16 +389,17 @@ static int run_action(const struct image_options *given, const struct options_re
     if (image_open_cache(given, &cache, err) < 0)
         return -1;
     if (strcmp(action, "import") == 0)
-        return run_import(given, result->words[1], &cache, err);
-    if (image_cache_list(&cache, &entries, &count, err) < 0)
+        rc = run_import(given, result->words[1], &cache, err);
+    else if (image_cache_list(&cache, &entries, &count, err) < 0)
         rc = -1;
     else if (strcmp(action, "list") == 0)
         rc = run_list(entries, count);
     else if (strcmp(action, "verify") == 0)
-        rc = run_verify(entries, count, result->words + 1, result->word_count - 1, err);
+        rc = run_verify(&cache, entries, count, result->words + 1, result->word_count - 1, err);
     else
         rc = run_prune(given, result, &cache, entries, count, err);
     free(entries);
+    image_cache_close(&cache);
     return rc;
 }
 

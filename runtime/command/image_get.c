@@ -59,7 +59,7 @@ static int check_step(const struct image_options *given, struct error *err)
 
 static int run_get(const struct image_options *given, struct image_get *get, struct error *err)
 {
-    struct image_cache shared;
+    struct image_cache shared = {.at = -1};
     char answer[4096];
     int rc = open_shared(given, &shared, &get->request, err);
 
@@ -67,6 +67,7 @@ static int run_get(const struct image_options *given, struct image_get *get, str
         rc = image_get(get, answer, sizeof(answer), err);
     if (rc == 0)
         printf("%s\n", answer);
+    image_cache_close(&shared);
     return rc;
 }
 
@@ -102,6 +103,7 @@ int image_run_get(const struct image_options *given, const char *uri, struct err
     if (rc < 0 && reference.scheme == IMAGE_FILE)
         file_path_error(err);
     free((void *)get.request.environment);
+    image_cache_close(&cache);
     return rc;
 }
 
@@ -112,6 +114,7 @@ int image_run_release(const struct image_options *given, struct error *err)
     if (image_open_cache(given, &cache, err) < 0)
         return -1;
     image_cache_sweep_unfinished(&cache);
+    image_cache_close(&cache);
     scratch_sweep(enroot_temporary((const char *const *)environ));
     return 0;
 }

@@ -4,6 +4,8 @@
 #include "clock.h"
 #include "shared_file.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +16,9 @@ enum { FIRST_WORD = 20, NEXT_WORDS = 300 };
 int announcement_open(struct announcement *announcement, const struct image_cache *cache,
                       const char *step, struct error *err)
 {
+    announcement->cache = cache;
     if (strchr(step, '/') || snprintf(announcement->path, sizeof(announcement->path),
-                                      "%s/work/step-%s.lease", cache->directory, step) >= 3000)
+                                      "work/step-%s.lease", step) >= NAME_MAX)
         return error_set(err,
                          "the name %.100s of the step cannot be used as a file name; use letters, "
                          "digits, dots and dashes",
@@ -28,7 +31,8 @@ int announcement_begin(struct announcement *announcement, int alone, struct erro
     struct lease_watch watch = {0};
 
     /* The name is unique to this step, so its holder belongs to the step and exits with it. */
-    return lease_take(&announcement->lease, announcement->path, alone ? 0 : HUGE_VAL, &watch, err);
+    return image_cache_lease(announcement->cache, &announcement->lease, announcement->path,
+                             alone ? 0 : HUGE_VAL, &watch, err);
 }
 
 void announcement_beat(struct announcement *announcement)
@@ -42,13 +46,12 @@ void announcement_end(struct announcement *announcement)
 }
 
 /* The heartbeat: the contents of the lease's file, "" if there is none. */
-static void read_sign(const struct announcement *announcement, char *sign, size_t size)
+static void read_sign(const struct announcement *announcement, char sign[LEASE_TEXT_SIZE])
 {
-    char directory[4096];
+    char directory[sizeof(announcement->cache->directory) + 8];
 
-    file_read_text(announcement->path, sign, size);
-    snprintf(directory, sizeof(directory), "%s", announcement->path);
-    *strrchr(directory, '/') = '\0';
+    lease_read(announcement->cache->at, announcement->path, sign);
+    snprintf(directory, sizeof(directory), "%s/work", announcement->cache->directory);
     file_refresh_directory(directory);
 }
 
@@ -69,7 +72,7 @@ int announcement_wait(const struct announcement *announcement, const struct anno
     double pause = 0.02, most = longest_pause(wait->nodes), silence = FIRST_WORD;
 
     while (!wait->look(wait->argument)) {
-        read_sign(announcement, sign, sizeof(sign));
+        read_sign(announcement, sign);
         if (is_stopped(wait->stop))
             return error_set(err, STOPPED);
         if (lease_silence(&watch, sign, wait->patience) > wait->patience)
@@ -77,8 +80,8 @@ int announcement_wait(const struct announcement *announcement, const struct anno
                 err,
                 "the node that imports the image has sent no heartbeat for %.0f "
                 "seconds; see the messages of that node, which may have died, and check that "
-                "all nodes share the directory of %.300s",
-                wait->patience, announcement->path);
+                "all nodes share the image cache %.300s",
+                wait->patience, announcement->cache->directory);
         if (wait->timeout > 0 && clock_now() - begun > wait->timeout)
             return error_set(err,
                              "timed out after %.0f s waiting for another node to import the "

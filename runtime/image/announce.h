@@ -11,7 +11,8 @@
 #include "stop.h"
 
 struct announcement {
-    char path[4096];
+    const struct image_cache *cache;
+    char path[512];     /* in the cache */
     struct lease lease; /* the heartbeat of the importing node */
 };
 

@@ -11,14 +11,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
-
-enum { DAY = 86400 };
 
 static int join(char *path, size_t size, const char *directory, const char *name,
                 const char *ending)
@@ -69,82 +67,113 @@ static int reject_owner(const char *what, enum directory_kind kind, uid_t owner,
                      owner ? "the publisher of the images and root" : "root");
 }
 
-/* Only 'owner' and root may be able to change the contents of 'path'. */
-static int check_directory(const char *path, enum directory_kind kind, uid_t owner,
-                           struct error *err)
+/* Open the directory 'path', which only 'owner' and root may be able to change. A parent is opened
+ * even if it cannot be read. Returns a descriptor or -1. */
+static int open_directory(const char *path, enum directory_kind kind, uid_t owner,
+                          struct error *err)
 {
+    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), rc = -1;
     char what[400];
     struct stat info;
 
     snprintf(what, sizeof(what),
              kind == PARENT ? "%.300s, which contains the image cache" : "the image cache %.300s",
              path);
-    if (lstat(path, &info) < 0)
+    if (fd < 0)
         return error_set_errno(err, errno, "cannot use %s", what);
-    if (!S_ISDIR(info.st_mode))
-        return error_set(err, "%s%s is not a directory%s", what, kind == PARENT ? "," : "",
-                         S_ISLNK(info.st_mode)
-                             ? " but a symbolic link; name the directory that it points to"
-                             : "; name another path");
-    if (info.st_uid != owner && info.st_uid != 0)
-        return reject_owner(what, kind, owner, info.st_uid, err);
-    if ((info.st_mode & 022) && !(kind == PARENT && (info.st_mode & S_ISVTX)))
-        return error_set(err, "other users can write to %s; run `chmod go-w` on it", what);
-    return 0;
+    if (fstat(fd, &info) < 0)
+        error_set_errno(err, errno, "cannot use %s", what);
+    else if (!S_ISDIR(info.st_mode))
+        error_set(err, "%s%s is not a directory%s", what, kind == PARENT ? "," : "",
+                  S_ISLNK(info.st_mode)
+                      ? " but a symbolic link; name the directory that it points to"
+                      : "; name another path");
+    else if (info.st_uid != owner && info.st_uid != 0)
+        reject_owner(what, kind, owner, info.st_uid, err);
+    else if ((info.st_mode & 022) && !(kind == PARENT && (info.st_mode & S_ISVTX)))
+        error_set(err, "other users can write to %s; run `chmod go-w` on it", what);
+    else
+        rc = 0;
+    if (rc == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int image_cache_reject(const struct image_cache *cache, struct error *err)
+{
+    error_set_errno(err, errno, "cannot write to the image cache %.300s", cache->directory);
+    return error_append(err, "; set MEGATRON_IMAGE_CACHE to a directory that you can write to");
 }
 
 int image_cache_open(struct image_cache *cache, const char *directory, struct error *err)
 {
-    static const char *const parts[] = {"names", "jobs", "work"};
-    char path[4096];
-
     cache->owner = geteuid();
     cache->writable = 1;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
-    /* Check the owner before anything is created in it. */
-    if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0 ||
-        check_directory(directory, OWN_CACHE, cache->owner, err) < 0)
+    cache->at = -1;
+    if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0)
         return -1;
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (join(path, sizeof(path), directory, parts[i], "") < 0 ||
-            shared_directory_create(path, "MEGATRON_IMAGE_CACHE", err) < 0)
-            return -1;
-    if (access(path, W_OK) == 0)
-        return 0;
-    error_set_errno(err, errno, "cannot write to the image cache %.300s", directory);
-    return error_append(err, "; set MEGATRON_IMAGE_CACHE to a directory that you can write to");
+    cache->at = open_directory(directory, OWN_CACHE, cache->owner, err);
+    if (cache->at >= 0 && image_cache_adopt(cache, err) < 0)
+        image_cache_close(cache);
+    return cache->at < 0 ? -1 : 0;
 }
 
 int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
                             struct error *err)
 {
     char path[2048];
+    int parent;
 
     cache->owner = publisher;
     cache->writable = 0;
     snprintf(cache->directory, sizeof(cache->directory), "%s", directory);
-    if (check_directory(directory, SHARED_CACHE, publisher, err) < 0)
-        return -1;
+    cache->at = open_directory(directory, SHARED_CACHE, publisher, err);
     snprintf(path, sizeof(path), "%s", directory);
-    for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+    for (char *slash = strrchr(path, '/'); cache->at >= 0 && slash; slash = strrchr(path, '/')) {
         *slash = '\0';
-        if (check_directory(path[0] ? path : "/", PARENT, publisher, err) < 0)
-            return -1;
+        parent = open_directory(path[0] ? path : "/", PARENT, publisher, err);
+        if (parent < 0)
+            image_cache_close(cache);
+        else
+            close(parent);
     }
-    return 0;
+    return cache->at < 0 ? -1 : 0;
+}
+
+void image_cache_close(struct image_cache *cache)
+{
+    if (cache->at >= 0)
+        close(cache->at);
+    cache->at = -1;
+}
+
+/* The name of a file of the cache. */
+struct file_name {
+    char text[IMAGE_KEY_SIZE + 8];
+};
+
+static struct file_name name_of(const char *key, const char *ending)
+{
+    struct file_name name;
+
+    snprintf(name.text, sizeof(name.text), "%.*s%s", IMAGE_KEY_SIZE - 1, key, ending);
+    return name;
 }
 
 int image_cache_find(const struct image_cache *cache, const char *key, char *path, size_t size,
                      struct error *err)
 {
+    struct file_name name = name_of(key, ".sqsh");
     struct stat info;
     int fd, rc;
 
-    if (join(path, size, cache->directory, key, ".sqsh") < 0)
+    if (join(path, size, cache->directory, name.text, "") < 0)
         return error_set(
             err,
             "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    fd = openat(cache->at, name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0)
@@ -191,17 +220,16 @@ static int sum_file(int fd, const char *path, uint64_t *checksum, struct error *
 int image_cache_write(const struct image_cache *cache, const char *path, const char *text,
                       struct error *err)
 {
-    char work[2100];
-
-    snprintf(work, sizeof(work), "%s/work", cache->directory);
-    return shared_file_replace(path, work, text, err);
+    if (shared_file_replace(cache->at, path, "work", text, err) == 0)
+        return 0;
+    return error_prefix(err, "the image cache %.300s", cache->directory);
 }
 
 static int publish_open(const struct image_cache *cache, const char *key, const char *draft, int fd,
                         const char *origin, const uint64_t *known, const char *path,
                         struct error *err)
 {
-    char info[INFO_SIZE], info_path[4096];
+    char info[INFO_SIZE];
     uint64_t checksum = known ? *known : 0;
     int64_t size;
 
@@ -212,24 +240,26 @@ static int publish_open(const struct image_cache *cache, const char *key, const 
         return error_set_errno(err, errno, "cannot write %.300s", draft);
     snprintf(info, sizeof(info), "size %" PRId64 "\nxxh3 %016" PRIx64 "\norigin %s\n", size,
              checksum, origin);
-    join(info_path, sizeof(info_path), cache->directory, key, ".info");
-    if (image_cache_write(cache, info_path, info, err) < 0)
+    if (image_cache_write(cache, name_of(key, ".info").text, info, err) < 0)
         return -1;
-    if (rename(draft, path) < 0)
+    if (renameat(cache->at, draft, cache->at, name_of(key, ".sqsh").text) < 0)
         return error_set_errno(err, errno, "cannot rename the image to %.300s", path);
     (void)file_sync_directory(cache->directory, NULL);
     return 0;
 }
 
-static int publish(const struct image_cache *cache, const char *key, const char *draft,
+static int publish(const struct image_cache *cache, const char *key, const char *name,
                    const char *origin, const uint64_t *known, char *path, size_t size,
                    struct error *err)
 {
-    int fd = open(draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    int rc;
+    char draft[NAME_MAX + 8];
+    int fd, rc;
 
+    snprintf(draft, sizeof(draft), "work/%.*s", NAME_MAX, name);
+    fd = openat(cache->at, draft, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
-        return error_set_errno(err, errno, "cannot open the imported image %.300s", draft);
+        return error_set_errno(err, errno, "cannot open the imported image %.300s/%s",
+                               cache->directory, draft);
     if (join(path, size, cache->directory, key, ".sqsh") < 0)
         rc = error_set(
             err,
@@ -238,30 +268,30 @@ static int publish(const struct image_cache *cache, const char *key, const char 
         rc = publish_open(cache, key, draft, fd, origin, known, path, err);
     close(fd);
     if (rc < 0)
-        unlink(draft);
+        unlinkat(cache->at, draft, 0);
     return rc;
 }
 
-int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *name,
                         const char *origin, char *path, size_t size, struct error *err)
 {
-    return publish(cache, key, draft, origin, NULL, path, size, err);
+    return publish(cache, key, name, origin, NULL, path, size, err);
 }
 
-int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *draft,
+int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *name,
                                const char *origin, uint64_t checksum, char *path, size_t size,
                                struct error *err)
 {
-    return publish(cache, key, draft, origin, &checksum, path, size, err);
+    return publish(cache, key, name, origin, &checksum, path, size, err);
 }
 
 static void read_info(const struct image_cache *cache, struct image_entry *entry)
 {
-    char path[4096], text[INFO_SIZE];
+    char text[INFO_SIZE];
     const char *origin, *sum;
 
-    if (join(path, sizeof(path), cache->directory, entry->key, ".info") < 0 ||
-        file_read_text(path, text, sizeof(text)) < 0)
+    if (shared_file_read(cache->at, name_of(entry->key, ".info").text, cache->owner, text,
+                         sizeof(text)) < 0)
         return;
     if (sscanf(text, "size %" SCNd64, &entry->size) != 1)
         return;
@@ -277,8 +307,7 @@ static void read_info(const struct image_cache *cache, struct image_entry *entry
 
 static int is_entry_name(const char *name)
 {
-    return strncmp(name, "sha256-", 7) == 0 && strlen(name) == 7 + 64 + 5 &&
-           strcmp(name + 7 + 64, ".sqsh") == 0;
+    return sweep_is_own(name, (const char *const[]){"%k.sqsh", NULL});
 }
 
 static int add_entry(const struct image_cache *cache, const char *name,
@@ -295,7 +324,7 @@ static int add_entry(const struct image_cache *cache, const char *name,
     memset(entry, 0, sizeof(*entry));
     snprintf(entry->key, sizeof(entry->key), "%.71s", name);
     join(entry->path, sizeof(entry->path), cache->directory, name, "");
-    if (lstat(entry->path, &info) < 0)
+    if (fstatat(cache->at, name, &info, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
     entry->size = info.st_size;
     /* A process with read-only access to a cache leaves no trace except the access time. */
@@ -315,14 +344,17 @@ static int older_first(const void *a, const void *b)
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
                      struct error *err)
 {
-    DIR *directory = opendir(cache->directory);
+    int fd = image_cache_part(cache, "."), rc = 0;
+    DIR *directory = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
-    int rc = 0;
 
     *entries = NULL;
     *count = 0;
-    if (!directory)
+    if (!directory) {
+        if (fd >= 0)
+            close(fd);
         return error_set_errno(err, errno, "cannot read the image cache %.300s", cache->directory);
+    }
     while (rc == 0 && (item = readdir(directory)))
         if (is_entry_name(item->d_name))
             rc = add_entry(cache, item->d_name, entries, count, err);
@@ -332,17 +364,19 @@ int image_cache_list(const struct image_cache *cache, struct image_entry **entri
     return rc;
 }
 
-int image_entry_verify(const struct image_entry *entry, struct error *err)
+int image_entry_verify(const struct image_cache *cache, const struct image_entry *entry,
+                       struct error *err)
 {
+    struct file_name name = name_of(entry->key, ".sqsh");
     /* Verification does not count as a use, so do not update the access time; only the file's owner
      * may request that. */
-    int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
+    int fd = openat(cache->at, name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NOATIME);
     uint64_t checksum;
     int64_t size;
     int rc;
 
     if (fd < 0 && errno == EPERM)
-        fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        fd = openat(cache->at, name.text, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return error_set_errno(err, errno, "cannot open %.300s", entry->path);
     rc = squashfs_check(fd, entry->path, &size, err);
@@ -368,28 +402,18 @@ int image_entry_verify(const struct image_entry *entry, struct error *err)
 int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
                        struct error *err)
 {
-    char path[4096];
-
-    if (unlink(entry->path) < 0 && errno != ENOENT)
+    if (unlinkat(cache->at, name_of(entry->key, ".sqsh").text, 0) < 0 && errno != ENOENT)
         return error_set_errno(err, errno, "cannot remove %.300s", entry->path);
-    if (join(path, sizeof(path), cache->directory, entry->key, ".info") == 0)
-        unlink(path);
+    unlinkat(cache->at, name_of(entry->key, ".info").text, 0);
     return 0;
 }
 
-static int is_orphan(const struct image_cache *cache, const char *name, const char *path)
+int image_cache_lease(const struct image_cache *cache, struct lease *lease, const char *path,
+                      double patience, struct lease_watch *watch, struct error *err)
 {
-    char image[4096], key[IMAGE_KEY_SIZE];
-    struct stat info;
+    int rc = lease_take_at(lease, cache->at, path, patience, watch, err);
 
-    if (strncmp(name, "sha256-", 7) != 0 || strncmp(name + strcspn(name, "."), ".info", 5) != 0 ||
-        lstat(path, &info) < 0 || time(NULL) - info.st_mtime <= DAY)
-        return 0;
-    snprintf(key, sizeof(key), "%.*s", (int)strcspn(name, "."), name);
-    /* Includes drafts that earlier versions created next to the images. */
-    return strcmp(name + strcspn(name, "."), ".info") != 0 ||
-           (join(image, sizeof(image), cache->directory, key, ".sqsh") == 0 &&
-            access(image, F_OK) < 0 && errno == ENOENT);
+    return rc < 0 ? error_prefix(err, "the image cache %.300s", cache->directory) : rc;
 }
 
 int image_cache_unfinished(const struct image_cache *cache, const char *name, char *path,
@@ -399,27 +423,4 @@ int image_cache_unfinished(const struct image_cache *cache, const char *name, ch
 
     snprintf(directory, sizeof(directory), "%s/work", cache->directory);
     return join(path, size, directory, name, "");
-}
-
-void image_cache_sweep_unfinished(const struct image_cache *cache)
-{
-    char path[4096];
-
-    if (join(path, sizeof(path), cache->directory, "work", "") == 0)
-        sweep_unfinished(path);
-}
-
-void image_cache_sweep(const struct image_cache *cache)
-{
-    DIR *directory = opendir(cache->directory);
-    struct dirent *item;
-    char path[4096];
-
-    while (directory && (item = readdir(directory)))
-        if (join(path, sizeof(path), cache->directory, item->d_name, "") == 0 &&
-            is_orphan(cache, item->d_name, path))
-            unlink(path);
-    if (directory)
-        closedir(directory);
-    image_cache_sweep_unfinished(cache);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The cache of images: squashfs files named by the digest of their source, in a shared directory.
  *
+ *     DIR/.megatron-images   marks a cache of this program
  *     DIR/sha256-<digest>.sqsh   an image; complete as soon as it has this name
  *     DIR/sha256-<digest>.info   its size, checksum and origin
  *     DIR/names/<number>         the digest of a name when the registry was last asked
@@ -15,11 +16,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 #include "error.h"
+#include "lease.h"
 #include "reference.h"
 
 struct image_cache {
     char directory[2048];
+    int at;       /* the directory, opened and checked; all files are accessed relative to it */
     uid_t owner;  /* owner of its files; root may own them, too */
     int writable; /* the user's own */
 };
@@ -34,13 +38,16 @@ struct image_entry {
 };
 
 /* Open the cache of this user, and create it if it does not exist. Fails if another user owns it or
- * can write to it. Returns 0 or -1. */
+ * can write to it, and if a directory without the mark contains anything else than a cache: nothing
+ * is ever removed that this program did not create. Returns 0 or -1. */
 int image_cache_open(struct image_cache *cache, const char *directory, struct error *err);
 
 /* Open an administrator's cache for reading. 'publisher' or root must own it, and no other user may
  * be able to write to it or to a parent directory. Returns 0 or -1. */
 int image_cache_open_shared(struct image_cache *cache, const char *directory, uid_t publisher,
                             struct error *err);
+
+void image_cache_close(struct image_cache *cache);
 
 /* The default cache of a user: $MEGATRON_IMAGE_CACHE, else
  * $XDG_CACHE_HOME/megatron/images, else HOME/.cache/megatron/images. Returns 0 or -1. */
@@ -52,13 +59,14 @@ int image_cache_default(const char *named, const char *cache_home, const char *h
 int image_cache_find(const struct image_cache *cache, const char *key, char *path, size_t size,
                      struct error *err);
 
-/* Add the finished image 'draft' to the cache: check it, record its size and checksum, fsync,
- * rename. 'path' gets its path. Returns 0 or -1; the draft is gone in both cases. */
-int image_cache_publish(const struct image_cache *cache, const char *key, const char *draft,
+/* Add the finished image with the name 'name' in work/ to the cache: check it, record its size and
+ * checksum, fsync, rename. 'path' gets its path. Returns 0 or -1; the draft is gone in both cases.
+ */
+int image_cache_publish(const struct image_cache *cache, const char *key, const char *name,
                         const char *origin, char *path, size_t size, struct error *err);
 
 /* The same with a known checksum. */
-int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *draft,
+int image_cache_publish_summed(const struct image_cache *cache, const char *key, const char *name,
                                const char *origin, uint64_t checksum, char *path, size_t size,
                                struct error *err);
 
@@ -69,26 +77,30 @@ int image_cache_remember(const struct image_cache *cache, const char *name, cons
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE]);
 
 /* The same for one job. Refresh to see what another node has just written; image_cache_lease_job
- * names the lease of the process that asks the registry for the job. */
+ * names the lease of the process that asks the registry for the job, relative to the cache. */
 int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
                              const char *key, struct error *err);
 int image_cache_recall_job(const struct image_cache *cache, const char *job, const char *name,
                            char key[IMAGE_KEY_SIZE]);
 void image_cache_refresh_job(const struct image_cache *cache, const char *job, const char *name);
 void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name);
-int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
-                          char *path, size_t size);
+void image_cache_lease_job(const char *job, const char *name, char *path, size_t size);
 
 /* List all entries, least recently used first. The caller frees '*entries'. Returns 0 or -1. */
 int image_cache_list(const struct image_cache *cache, struct image_entry **entries, size_t *count,
                      struct error *err);
 
 /* Does the entry match its record: superblock, size, checksum? Returns 0 or -1. */
-int image_entry_verify(const struct image_entry *entry, struct error *err);
+int image_entry_verify(const struct image_cache *cache, const struct image_entry *entry,
+                       struct error *err);
 
 /* Remove the entry and its record. Returns 0 or -1. */
 int image_entry_remove(const struct image_cache *cache, const struct image_entry *entry,
                        struct error *err);
+
+/* Like lease_take for 'path', which is relative to the cache. */
+int image_cache_lease(const struct image_cache *cache, struct lease *lease, const char *path,
+                      double patience, struct lease_watch *watch, struct error *err);
 
 /* The path of the unfinished file 'name'. Returns 0, or -1 if it is too long. */
 int image_cache_unfinished(const struct image_cache *cache, const char *name, char *path,
@@ -97,7 +109,12 @@ int image_cache_unfinished(const struct image_cache *cache, const char *name, ch
 /* Remove unfinished files of killed processes. */
 void image_cache_sweep_unfinished(const struct image_cache *cache);
 
-/* The same, and records without an image that are older than a day. */
+/* Remove the files of the directory 'part' with the names 'patterns' (sweep.h) that have not
+ * changed for 'age' seconds; -1: all. */
+void image_cache_remove(const struct image_cache *cache, const char *part,
+                        const char *const *patterns, time_t age);
+
+/* Like image_cache_sweep_unfinished, and records without an image that are older than a day. */
 void image_cache_sweep(const struct image_cache *cache);
 
 #endif

@@ -13,8 +13,12 @@ enum { DAY = 86400, DIGITS = 64, RANDOM = 10 };
 /* Enroot stores a layer as DIGEST, and as DIGEST.XXXXXXXXXX until it is complete. */
 static int is_unfinished(const char *name)
 {
+    static const char random[] = "0123456789"
+                                 "abcdefghijklmnopqrstuvwxyz"
+                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
     return strspn(name, "0123456789abcdef") == DIGITS && name[DIGITS] == '.' &&
-           strlen(name) == DIGITS + 1 + RANDOM;
+           strspn(name + DIGITS + 1, random) == RANDOM && name[DIGITS + 1 + RANDOM] == '\0';
 }
 
 /* A killed import leaves layers that are never used again. */
@@ -27,7 +31,7 @@ static void sweep(const char *cache)
     while (listed && (item = readdir(listed)))
         if (is_unfinished(item->d_name) &&
             fstatat(dirfd(listed), item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode) && time(NULL) - info.st_mtime > DAY)
+            S_ISREG(info.st_mode) && info.st_uid == geteuid() && time(NULL) - info.st_mtime > DAY)
             unlinkat(dirfd(listed), item->d_name, 0);
     if (listed)
         closedir(listed);

@@ -12,7 +12,6 @@
 #include "space.h"
 #include "squashfs.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -33,7 +32,7 @@ struct work {
     const struct image_request *request;
     struct lease lease;
     struct scratch scratch;
-    char draft[4096];
+    char draft[4096], name[IMAGE_KEY_SIZE + OWNER_SIZE + 8]; /* its path and its name */
     struct process_result result;
     struct download download;
     struct progress progress;
@@ -204,23 +203,11 @@ static int run_import(struct work *work, struct error *err)
 /* Only the holder of a key's lease may touch its drafts. */
 static void remove_drafts(const struct image_request *request, const char *key)
 {
-    char directory[2100], path[4096];
-    struct dirent *item;
-    DIR *work;
+    char drafts[IMAGE_KEY_SIZE + 16];
+    const char *const patterns[] = {drafts, NULL};
 
-    snprintf(directory, sizeof(directory), "%s/work", request->cache->directory);
-    work = opendir(directory);
-    while (work && (item = readdir(work))) {
-        size_t length = strlen(item->d_name);
-
-        if (strncmp(item->d_name, key, strlen(key)) != 0 || length < 6 ||
-            strcmp(item->d_name + length - 6, ".draft") != 0)
-            continue;
-        if (snprintf(path, sizeof(path), "%s/%s", directory, item->d_name) < (int)sizeof(path))
-            unlink(path);
-    }
-    if (work)
-        closedir(work);
+    snprintf(drafts, sizeof(drafts), "%s@%%o.draft", key);
+    image_cache_remove(request->cache, "work", patterns, -1);
 }
 
 /* In the child: publish, and send the error's text ("" for none) to the parent. */
@@ -230,7 +217,7 @@ static void publish_child(struct work *work, const char *key, int answer)
     struct error trouble = {.text = ""};
     char path[4096];
 
-    image_cache_publish(request->cache, key, work->draft, request->reference->text, path,
+    image_cache_publish(request->cache, key, work->name, request->reference->text, path,
                         sizeof(path), &trouble);
     _exit(write(answer, trouble.text, sizeof(trouble.text)) < 0);
 }
@@ -334,12 +321,11 @@ static int prepare(struct work *work, const char *key, struct error *err)
     const struct image_request *request = work->request;
     const struct enroot_call call = call_of(work);
     struct import_places places;
-    char name[IMAGE_KEY_SIZE + OWNER_SIZE + 8];
     int rc;
 
     remove_drafts(request, key);
-    snprintf(name, sizeof(name), "%s@%s.draft", key, work->lease.owner);
-    if (image_cache_unfinished(request->cache, name, work->draft, sizeof(work->draft)) < 0)
+    snprintf(work->name, sizeof(work->name), "%s@%s.draft", key, work->lease.owner);
+    if (image_cache_unfinished(request->cache, work->name, work->draft, sizeof(work->draft)) < 0)
         return error_set(
             err,
             "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
@@ -448,19 +434,16 @@ static int obtain(struct work *work, const char *key, char *path, size_t size, s
 {
     const struct image_request *request = work->request;
     struct lease_watch watch = {0};
-    char name[IMAGE_KEY_SIZE + 8], lease[4096];
+    char lease[IMAGE_KEY_SIZE + 16];
     double begun = clock_now(), said = 0;
 
-    snprintf(name, sizeof(name), "%s.lease", key);
-    if (image_cache_unfinished(request->cache, name, lease, sizeof(lease)) < 0)
-        return error_set(
-            err,
-            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
+    snprintf(lease, sizeof(lease), "work/%s.lease", key);
     for (;;) {
         int rc = find_anywhere(request, key, path, size, err);
 
         if (rc == 0) {
-            rc = lease_take(&work->lease, lease, request->patience, &watch, err);
+            rc = image_cache_lease(request->cache, &work->lease, lease, request->patience, &watch,
+                                   err);
             if (rc == 1)
                 rc = use_lease(work, key, path, size, err);
         }

@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,13 +97,15 @@ static void remove_container(struct making *making, const char *name)
  * to 'aside': if its creator is still alive, it must not publish this one as the container. */
 static void remove_drafts(struct making *making, const char *prefix, const char *aside)
 {
+    const char *const drafts[] = {"%n", "%n.old", NULL};
     char from[8192], to[8192];
     DIR *listed = opendir(making->data);
     struct dirent *item;
 
     snprintf(to, sizeof(to), "%.4000s/%s", making->data, aside);
     while (listed && (item = readdir(listed))) {
-        if (strncmp(item->d_name, prefix, strlen(prefix)) != 0)
+        if (strncmp(item->d_name, prefix, strlen(prefix)) != 0 ||
+            !sweep_is_own(item->d_name + strlen(prefix), drafts))
             continue;
         snprintf(from, sizeof(from), "%.4000s/%s", making->data, item->d_name);
         if (rename(from, to) == 0)
@@ -188,12 +191,18 @@ int container_kept(const struct named_request *request, char *full, size_t size,
  * Some sites have one directory for all users. */
 static int name_lease(const struct making *making, char *path, size_t size, struct error *err)
 {
+    static const char *const leases[] = {"%w.lease", NULL};
     char directory[4096 + 32];
+    int at;
 
     snprintf(directory, sizeof(directory), "%s/.megatron-%u", making->data, (unsigned)geteuid());
     if (shared_directory_create(directory, "ENROOT_DATA_PATH", err) < 0)
         return -1;
-    sweep_unfinished(directory);
+    at = open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (at >= 0) {
+        sweep_unfinished(at, leases);
+        close(at);
+    }
     snprintf(path, size, "%s/%s.lease", directory, making->request->name);
     return 0;
 }

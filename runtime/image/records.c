@@ -4,8 +4,8 @@
 #include "file.h"
 #include "checksum.h"
 #include "shared_file.h"
-#include "sweep.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,18 +16,23 @@
 
 enum { HOUR = 3600, JOB_SECONDS = 30 * 86400, RECORD_SIZE = INFO_SIZE + IMAGE_KEY_SIZE + 2 };
 
+/* A path in the cache. */
+struct record_path {
+    char text[32];
+};
+
 /* Registry names contain slashes and may be long, so file names use a hash of them. */
 static uint64_t number_of(const char *name)
 {
     return checksum_of(name, strlen(name));
 }
 
-static int name_path(const struct image_cache *cache, const char *name, char *path, size_t size)
+static struct record_path name_path(const char *name)
 {
-    return snprintf(path, size, "%s/names/%016" PRIx64, cache->directory, number_of(name)) <
-                   (int)size
-               ? 0
-               : -1;
+    struct record_path path;
+
+    snprintf(path.text, sizeof(path.text), "names/%016" PRIx64, number_of(name));
+    return path;
 }
 
 static int remember(const struct image_cache *cache, const char *path, const char *name,
@@ -45,7 +50,7 @@ static int recall(const struct image_cache *cache, const char *path, const char 
     char text[RECORD_SIZE];
     char *newline, *rest;
 
-    if (shared_file_read(path, cache->owner, text, sizeof(text)) < 0)
+    if (shared_file_read(cache->at, path, cache->owner, text, sizeof(text)) < 0)
         return -1;
     newline = strchr(text, '\n');
     if (!newline || newline - text >= IMAGE_KEY_SIZE)
@@ -62,51 +67,41 @@ static int recall(const struct image_cache *cache, const char *path, const char 
 int image_cache_remember(const struct image_cache *cache, const char *name, const char *key,
                          struct error *err)
 {
-    char path[4096];
-
-    if (name_path(cache, name, path, sizeof(path)) < 0)
-        return error_set(
-            err,
-            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
-    return remember(cache, path, name, key, err);
+    return remember(cache, name_path(name).text, name, key, err);
 }
 
 int image_cache_recall(const struct image_cache *cache, const char *name, char key[IMAGE_KEY_SIZE])
 {
-    char path[4096];
-
-    return name_path(cache, name, path, sizeof(path)) < 0 ? -1 : recall(cache, path, name, key);
+    return recall(cache, name_path(name).text, name, key);
 }
 
 /* The record of a name in a job. A user may have had tens of thousands of jobs in a month, and a
  * thousand waiting nodes list the directory where the record will appear: use 256 directories. */
 struct job_record {
     char name[INFO_SIZE];
-    char jobs[2100], directory[2110], path[2140];
+    char directory[16], path[40];
 };
 
-static void find_record(const struct image_cache *cache, const char *job, const char *name,
-                        struct job_record *record)
+static void find_record(const char *job, const char *name, struct job_record *record)
 {
     uint64_t number;
 
     snprintf(record->name, sizeof(record->name), "%.500s %s", job, name);
     number = number_of(record->name);
-    snprintf(record->jobs, sizeof(record->jobs), "%s/jobs", cache->directory);
-    snprintf(record->directory, sizeof(record->directory), "%s/%02x", record->jobs,
-             (unsigned)(number >> 56));
+    snprintf(record->directory, sizeof(record->directory), "jobs/%02x", (unsigned)(number >> 56));
     snprintf(record->path, sizeof(record->path), "%s/%016" PRIx64, record->directory, number);
 }
 
 int image_cache_remember_job(const struct image_cache *cache, const char *job, const char *name,
                              const char *key, struct error *err)
 {
+    static const char *const records[] = {"%n", NULL};
     struct job_record record;
 
-    find_record(cache, job, name, &record);
-    if (shared_directory_create(record.directory, "MEGATRON_IMAGE_CACHE", err) < 0)
-        return -1;
-    sweep_older(record.directory, JOB_SECONDS);
+    find_record(job, name, &record);
+    if (mkdirat(cache->at, record.directory, 0700) < 0 && errno != EEXIST)
+        return image_cache_reject(cache, err);
+    image_cache_remove(cache, record.directory, records, JOB_SECONDS);
     return remember(cache, record.path, record.name, key, err);
 }
 
@@ -116,39 +111,40 @@ int image_cache_recall_job(const struct image_cache *cache, const char *job, con
     struct job_record record;
     struct stat info;
 
-    find_record(cache, job, name, &record);
+    find_record(job, name, &record);
     if (recall(cache, record.path, record.name, key) < 0)
         return -1;
     /* Update the time of the last use: a job's record is kept while the job has steps. */
-    if (lstat(record.path, &info) == 0 && time(NULL) - info.st_mtime > HOUR)
-        (void)!utimensat(AT_FDCWD, record.path, NULL, AT_SYMLINK_NOFOLLOW);
+    if (fstatat(cache->at, record.path, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        time(NULL) - info.st_mtime > HOUR)
+        (void)!utimensat(cache->at, record.path, NULL, AT_SYMLINK_NOFOLLOW);
     return 0;
 }
 
 void image_cache_refresh_job(const struct image_cache *cache, const char *job, const char *name)
 {
+    char path[sizeof(cache->directory) + 32];
     struct job_record record;
 
-    find_record(cache, job, name, &record);
-    file_refresh_directory(record.jobs);
-    file_refresh_directory(record.directory);
+    find_record(job, name, &record);
+    snprintf(path, sizeof(path), "%s/jobs", cache->directory);
+    file_refresh_directory(path);
+    snprintf(path, sizeof(path), "%s/%s", cache->directory, record.directory);
+    file_refresh_directory(path);
 }
 
 void image_cache_forget_job(const struct image_cache *cache, const char *job, const char *name)
 {
     struct job_record record;
 
-    find_record(cache, job, name, &record);
-    unlink(record.path);
+    find_record(job, name, &record);
+    unlinkat(cache->at, record.path, 0);
 }
 
-int image_cache_lease_job(const struct image_cache *cache, const char *job, const char *name,
-                          char *path, size_t size)
+void image_cache_lease_job(const char *job, const char *name, char *path, size_t size)
 {
     struct job_record record;
-    char lease[32];
 
-    find_record(cache, job, name, &record);
-    snprintf(lease, sizeof(lease), "%.16s.lease", strrchr(record.path, '/') + 1);
-    return image_cache_unfinished(cache, lease, path, size);
+    find_record(job, name, &record);
+    snprintf(path, size, "work/%.16s.lease", strrchr(record.path, '/') + 1);
 }

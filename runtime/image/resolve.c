@@ -199,18 +199,15 @@ static int resolve_for_job(const struct image_request *request, int ask_daemon,
     struct lease lease;
     struct lease_watch watch = {0};
     struct question question = {.request = request, .lease = &lease};
-    char path[4096], name[RECORD_SIZE];
+    char path[64], name[RECORD_SIZE];
     double begun = clock_now();
     int taken = 0, rc;
 
     name_record(request, name);
-    if (image_cache_lease_job(request->cache, request->job, name, path, sizeof(path)) < 0)
-        return error_set(
-            err,
-            "the path of the image cache is too long; set MEGATRON_IMAGE_CACHE to a shorter one");
+    image_cache_lease_job(request->job, name, path, sizeof(path));
     while (image_cache_recall_job(request->cache, request->job, name, key) < 0 && taken == 0 &&
            clock_now() - begun < DIGEST_TIMEOUT && !is_stopped(request->stop)) {
-        taken = lease_take(&lease, path, request->patience, &watch, err);
+        taken = image_cache_lease(request->cache, &lease, path, request->patience, &watch, err);
         if (taken == 0) {
             image_beat(request);
             lease_pause(clock_now() - begun);

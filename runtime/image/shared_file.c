@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int shared_file_read(const char *path, uid_t owner, char *text, size_t size)
+int shared_file_read(int at, const char *path, uid_t owner, char *text, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat info;
 
     if (fd >= 0 && (fstat(fd, &info) < 0 || (info.st_uid != owner && info.st_uid != 0))) {
@@ -23,9 +23,9 @@ int shared_file_read(const char *path, uid_t owner, char *text, size_t size)
 }
 
 /* Returns 0 or -1 (errno). */
-static int write_new(const char *path, const char *text)
+static int write_new(int at, const char *path, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = openat(at, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     int rc = -1;
 
     if (fd < 0)
@@ -37,7 +37,8 @@ static int write_new(const char *path, const char *text)
     return rc;
 }
 
-int shared_file_replace(const char *path, const char *work, const char *text, struct error *err)
+int shared_file_replace(int at, const char *path, const char *work, const char *text,
+                        struct error *err)
 {
     char draft[4096], owner[OWNER_SIZE];
     int rc = -1;
@@ -47,13 +48,13 @@ int shared_file_replace(const char *path, const char *work, const char *text, st
         if (snprintf(draft, sizeof(draft), "%s/record@%s.new", work, owner) >= (int)sizeof(draft))
             return error_set(
                 err, "the path %.100s... of the image cache is too long; use a shorter one", work);
-        rc = write_new(draft, text);
+        rc = write_new(at, draft, text);
         if (rc == 0)
-            rc = rename(draft, path);
+            rc = renameat(at, draft, at, path);
         if (rc < 0) {
             error_set_errno(err, errno, "cannot write %.300s", path);
             /* If the draft is gone, a sweep considered its owner dead: try again. */
-            if (unlink(draft) == 0 || errno != ENOENT)
+            if (unlinkat(at, draft, 0) == 0 || errno != ENOENT)
                 return -1;
         }
     }

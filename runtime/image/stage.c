@@ -6,7 +6,6 @@
 #include "checksum.h"
 #include "shared_file.h"
 #include "progress.h"
-#include "sweep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -132,7 +131,7 @@ static int copy_image(const struct stage_request *request, const struct image_ca
                       int from, char *path, size_t size, struct error *err)
 {
     struct copy copy = {.request = request, .from = from};
-    char draft[4096];
+    char name[IMAGE_KEY_SIZE + 16], draft[IMAGE_KEY_SIZE + 24];
     struct stat info;
     int rc;
 
@@ -141,32 +140,32 @@ static int copy_image(const struct stage_request *request, const struct image_ca
     if (make_room(stage, request->limit, info.st_size, err) < 0)
         return -1;
     copy.size = info.st_size;
-    snprintf(draft, sizeof(draft), "%s/work/%s.draft", stage->directory, request->key);
-    copy.to = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    snprintf(name, sizeof(name), "%s.draft", request->key);
+    snprintf(draft, sizeof(draft), "work/%s", name);
+    copy.to = openat(stage->at, draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (copy.to < 0)
-        return error_set_errno(err, errno, "cannot write %.300s", draft);
+        return error_set_errno(err, errno, "cannot write %.300s/%s", stage->directory, draft);
     rc = copy_file(&copy, err);
     close(copy.to);
     if (rc < 0) {
-        unlink(draft);
+        unlinkat(stage->at, draft, 0);
         return -1;
     }
-    return image_cache_publish_summed(stage, request->key, draft, request->image,
+    return image_cache_publish_summed(stage, request->key, name, request->image,
                                       checksum_end(&copy.sum), path, size, err);
 }
 
 /* Two jobs of a user may want one image on one node: one copies, the other waits. The directory is
  * node-local, so a lock works, and it ends with the process. */
-static int lock(const struct stage_request *request, const char *own, struct error *err)
+static int lock(const struct stage_request *request, const struct image_cache *stage,
+                struct error *err)
 {
     double begun = clock_now(), said = begun;
-    char path[2100];
-    int guard, rc;
+    int guard = openat(stage->at, "work/lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int rc;
 
-    snprintf(path, sizeof(path), "%s/work/lock", own);
-    guard = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (guard < 0)
-        return error_set_errno(err, errno, "cannot write %.300s", path);
+        return error_set_errno(err, errno, "cannot write %.300s/work/lock", stage->directory);
     while ((rc = file_lock(guard, LOCK_LOOK_SECONDS)) > 0) {
         if (has_timed_out(request, begun) || is_stopped(request->stop)) {
             close(guard);
@@ -181,7 +180,7 @@ static int lock(const struct stage_request *request, const char *own, struct err
         }
     }
     if (rc < 0) {
-        error_set_errno(err, errno, "cannot lock %.300s", path);
+        error_set_errno(err, errno, "cannot lock %.300s/work/lock", stage->directory);
         close(guard);
     }
     return rc < 0 ? -1 : guard;
@@ -216,7 +215,9 @@ static int check_directories(const char *directory, const char *own, struct erro
 
 int image_stage(const struct stage_request *request, char *path, size_t size, struct error *err)
 {
-    char own[1024], work[1040];
+    /* The lock is exclusive, so unfinished files belong to killed processes. */
+    static const char *const unfinished[] = {"%k.draft", "record@%o.new", NULL};
+    char own[1024];
     struct image_cache stage;
     int guard, from, rc;
 
@@ -224,12 +225,12 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     if (check_directories(request->directory, own, err) < 0 ||
         image_cache_open(&stage, own, err) < 0)
         return -1;
-    guard = lock(request, own, err);
-    if (guard < 0)
+    guard = lock(request, &stage, err);
+    if (guard < 0) {
+        image_cache_close(&stage);
         return -1;
-    /* The lock is exclusive, so unfinished files belong to killed processes. */
-    snprintf(work, sizeof(work), "%s/work", own);
-    sweep_all_but(work, "lock");
+    }
+    image_cache_remove(&stage, "work", unfinished, -1);
     rc = image_cache_find(&stage, request->key, path, size, err);
     from = rc == 1 ? -1 : open(request->image, O_RDONLY | O_CLOEXEC);
     if (rc != 1)
@@ -238,5 +239,6 @@ int image_stage(const struct stage_request *request, char *path, size_t size, st
     if (from >= 0)
         close(from);
     close(guard);
+    image_cache_close(&stage);
     return rc < 0 ? -1 : 0;
 }

@@ -11,13 +11,65 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NEW_SECONDS = 60, SILENT_SECONDS = 600, UNKNOWN_SECONDS = 86400 };
+enum { NEW_SECONDS = 60, SILENT_SECONDS = 600, EMPTY_SECONDS = 86400 };
+
+static const char *const small_drafts[] = {"record@%o.new", "lease@%o.new", NULL};
+static const char *const image_drafts[] = {"%k@%o.draft", NULL};
+
+/* The length of what '%kind' stands for at the start of 'name', 0 if it is not there. 'rest' is the
+ * pattern that follows. */
+static size_t part_length(char kind, const char *name, const char *rest)
+{
+    static const char hexadecimal[] = "0123456789abcdef", key[] = "sha256-";
+    size_t digits, length = strlen(name), tail = strlen(rest);
+
+    switch (kind) {
+    case 'k':
+        length = strlen(key);
+        return strncmp(name, key, length) == 0 && strspn(name + length, hexadecimal) >= 64
+                   ? length + 64
+                   : 0;
+    case 'o':
+        return owner_length(name);
+    case 'w':
+        return length > tail ? length - tail : 0;
+    default:
+        digits = kind == 'h' ? 2 : 16;
+        return strspn(name, hexadecimal) >= digits ? digits : 0;
+    }
+}
+
+static bool matches(const char *name, const char *pattern)
+{
+    for (; *pattern; pattern++) {
+        size_t length;
+
+        if (*pattern != '%') {
+            if (*name++ != *pattern)
+                return false;
+            continue;
+        }
+        pattern++;
+        length = part_length(*pattern, name, pattern + 1);
+        if (length == 0)
+            return false;
+        name += length;
+    }
+    return *name == '\0';
+}
+
+bool sweep_is_own(const char *name, const char *const *patterns)
+{
+    for (; *patterns; patterns++)
+        if (matches(name, *patterns))
+            return true;
+    return false;
+}
 
 /* A sweep of one directory. */
 struct swept {
-    const char *directory;
-    DIR *listed;
-    const char *keep;
+    int directory;
+    const char *const *patterns;
     time_t now, age;
 };
 
@@ -25,24 +77,18 @@ struct swept {
 static void for_each(struct swept *swept,
                      void (*sweep)(struct swept *swept, const char *name, const struct stat *info))
 {
+    int fd = openat(swept->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
     struct stat info;
 
-    swept->listed = opendir(swept->directory);
-    if (!swept->listed)
-        return;
-    while ((item = readdir(swept->listed)))
-        if (fstatat(dirfd(swept->listed), item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(info.st_mode))
+    while (listed && (item = readdir(listed)))
+        if (fstatat(fd, item->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode))
             sweep(swept, item->d_name, &info);
-    closedir(swept->listed);
-}
-
-static int ends_with(const char *name, const char *ending)
-{
-    size_t length = strlen(name), tail = strlen(ending);
-
-    return length >= tail && strcmp(name + length - tail, ending) == 0;
+    if (listed)
+        closedir(listed);
+    else if (fd >= 0)
+        close(fd);
 }
 
 /* A server's clock may differ from this node's: touch the directory and read its time. */
@@ -50,16 +96,16 @@ static time_t time_there(int directory)
 {
     struct stat info;
 
-    if (futimens(directory, NULL) < 0 || fstat(directory, &info) < 0)
+    if (utimensat(directory, ".", NULL, 0) < 0 || fstatat(directory, ".", &info, 0) < 0)
         return time(NULL);
     return info.st_mtime;
 }
 
 /* How many seconds may the file remain unchanged? */
-static time_t patience_for(enum owner_fate fate, int is_new)
+static time_t patience_for(enum owner_fate fate, bool is_new)
 {
     if (fate == OWNER_UNKNOWN)
-        return UNKNOWN_SECONDS;
+        return EMPTY_SECONDS;
     if (fate == OWNER_GONE)
         return -1;
     return is_new ? NEW_SECONDS : SILENT_SECONDS;
@@ -67,56 +113,48 @@ static time_t patience_for(enum owner_fate fate, int is_new)
 
 static void sweep_one(struct swept *swept, const char *name, const struct stat *info)
 {
-    int is_new = ends_with(name, ".new"), is_draft = is_new || ends_with(name, ".draft");
-    const char *owner = is_draft ? strrchr(name, '@') : NULL;
-    char path[4096], text[LEASE_TEXT_SIZE] = "";
+    bool is_new = sweep_is_own(name, small_drafts);
+    bool is_draft = is_new || sweep_is_own(name, image_drafts);
+    char text[LEASE_TEXT_SIZE] = "";
     time_t patience;
 
-    if (snprintf(path, sizeof(path), "%s/%s", swept->directory, name) >= (int)sizeof(path))
-        return;
-    if (!is_draft)
-        file_read_text(path, text, sizeof(text));
-    patience = patience_for(owner_fate(owner ? owner + 1 : text), is_new);
+    if (!is_draft) {
+        if (!sweep_is_own(name, swept->patterns))
+            return;
+        lease_read(swept->directory, name, text);
+        /* Also a user's file may have such a name. A lease whose creator was killed is empty. */
+        if (owner_length(text) == 0 && info->st_size > 0)
+            return;
+    }
+    patience = patience_for(owner_fate(is_draft ? strchr(name, '@') + 1 : text), is_new);
     if (swept->now == 0)
-        swept->now = time_there(dirfd(swept->listed));
+        swept->now = time_there(swept->directory);
     if (patience >= 0 && swept->now - info->st_mtime <= patience)
         return;
     if (is_draft)
-        unlink(path);
+        unlinkat(swept->directory, name, 0);
     else
-        lease_break(path, text);
+        lease_break(swept->directory, name, text);
 }
 
-void sweep_unfinished(const char *directory)
+void sweep_unfinished(int directory, const char *const *leases)
 {
-    struct swept swept = {.directory = directory};
+    struct swept swept = {.directory = directory, .patterns = leases};
 
     for_each(&swept, sweep_one);
 }
 
 static void sweep_old(struct swept *swept, const char *name, const struct stat *info)
 {
-    if (swept->now - info->st_mtime > swept->age)
-        unlinkat(dirfd(swept->listed), name, 0);
+    if (sweep_is_own(name, swept->patterns) &&
+        (swept->age < 0 || swept->now - info->st_mtime > swept->age))
+        unlinkat(swept->directory, name, 0);
 }
 
-void sweep_older(const char *directory, time_t age)
+void sweep_older(int directory, const char *const *patterns, time_t age)
 {
-    struct swept swept = {.directory = directory, .now = time(NULL), .age = age};
+    struct swept swept = {
+        .directory = directory, .patterns = patterns, .now = time(NULL), .age = age};
 
     for_each(&swept, sweep_old);
-}
-
-static void sweep_other(struct swept *swept, const char *name, const struct stat *info)
-{
-    (void)info;
-    if (strcmp(name, swept->keep) != 0)
-        unlinkat(dirfd(swept->listed), name, 0);
-}
-
-void sweep_all_but(const char *directory, const char *keep)
-{
-    struct swept swept = {.directory = directory, .keep = keep};
-
-    for_each(&swept, sweep_other);
 }

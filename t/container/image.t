@@ -54,6 +54,14 @@ done
 like "$(image prune --max-size 0)" 'removed 1 image; 0.0 MB left' "prune"
 ordinary ln -s "$cache" "$home/link"
 like "$(image list --cache "$home/link")" 'is not a directory but a symbolic link; name the directory' "a cache that is a link"
+ordinary mkdir -p "$home/thesis/work" "$home/thesis/jobs/01"
+ordinary touch -d '3 months ago' "$home/thesis/work/notes" "$home/thesis/jobs/01/results"
+for action in release "prune --keep-days 1" list "import ${registry}small:1"; do
+    # shellcheck disable=SC2086 # its options
+    out=$(image $action --cache "$home/thesis" 2>&1); rc=$?
+    is "$rc:$(wc -l <<<"$out"):$(cd "$home/thesis" && find . -type f | sort | xargs)" "2:1:./jobs/01/results ./work/notes" \
+        "${action%% *}: a directory with other content is no cache, and stays as it is" || diag "$out"
+done
 out=$(cd "$home" && image list --cache ./relative); rc=$?
 is "$rc" 0 "a cache may be named from here"
 ok "and is made here" test -d "$home/relative/work"
@@ -96,6 +104,7 @@ image prune --max-size 0 >/dev/null
 # large as the last.
 if [ "$(id -u)" = 0 ] && mkdir "$registry_dir/little" && mount -t tmpfs -o size=3M,mode=700,uid=65534 tmpfs "$registry_dir/little" 2>/dev/null; then
     little() { ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image import --min-free "${1-1M}" "${registry}small:1" 2>&1; }
+    ordinary MEGATRON_IMAGE_CACHE="$registry_dir/little" "$megatron" image list >/dev/null
     head -c 2500000 /dev/zero >"$registry_dir/little/ballast"
     out=$(little)
     like "$out" "needs at least [0-9.]+ [kM]B in the image cache, but $registry_dir/little has [0-9.]+ [kM]B free; run" "too little space for a first image is reported"

@@ -114,7 +114,7 @@ static void read_entry(const uint8_t *data, size_t size)
     write_file(name, data, size);
     if (image_cache_list(&cache, &entries, &count, &err) < 0 || count != 1)
         abort();
-    image_entry_verify(&entries[0], &err);
+    image_entry_verify(&cache, &entries[0], &err);
     free(entries);
 }
 

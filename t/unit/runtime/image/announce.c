@@ -16,6 +16,9 @@
 #include <sys/utsname.h>
 #include <time.h>
 
+/* A process on another host. */
+#define ELSEWHERE "elsewhere,1,0000000000000001,0000000000000001"
+
 static const char *host = "one";
 
 /* Replaces the C library's function: processes of this test are on several hosts. */
@@ -172,7 +175,7 @@ static void test_lost_draft(void)
                "cd \"${0%/*}\"\n"
                "echo import >>log\n"
                "if [ $(wc -l <log) = 1 ]; then\n"
-               "    echo elsewhere,1,1,1 1 >\"${3%@*}.lease\"\n"
+               "    echo " ELSEWHERE " 1 >\"${3%@*}.lease\"\n"
                "else\n"
                "    cp image \"$3\"\n"
                "fi\n");
@@ -216,7 +219,7 @@ static void test_kept(void)
         const char *name, *removal, *draft;
     } rows[] = {
         {"shared-data", "0", "none"},
-        {"slow-removal", "4.5", "megatron_x.draft.three.0"},
+        {"slow-removal", "4.5", "megatron_x.draft.0000000000000003"},
     };
     enum { CASES = sizeof(rows) / sizeof(rows[0]) };
     char place[CASES][128], path[512], program[1024];
@@ -251,7 +254,7 @@ static void test_kept(void)
         }
         snprintf(path, sizeof(path), "%s/log", place[i]);
         is_int(count_lines(path), 1, "which is made once");
-        snprintf(path, sizeof(path), "%s/data/megatron_x.draft.three.0", place[i]);
+        snprintf(path, sizeof(path), "%s/data/megatron_x.draft.0000000000000003", place[i]);
         ok(access(path, F_OK) < 0, "and no draft is left");
     }
 }
@@ -280,15 +283,16 @@ static void test_stall(void)
     int looks = 0, rc;
     const struct announcement_wait wait = {
         .patience = STALL - 1, .look = look_late, .argument = &looks};
-    char path[128];
+    char path[640];
 
     snprintf(path, sizeof(path), "%s/shared", directory);
     if (!ok(image_cache_open(&cache, path, &err) == 0, "a directory that nodes share") ||
         !ok(announcement_open(&announcement, &cache, "1", &err) == 0, "an import for others"))
         return;
-    write_file(announcement.path, "elsewhere,1,1,1 1\n", 18);
+    snprintf(path, sizeof(path), "%s/shared/%s", directory, announcement.path);
+    write_file(path, ELSEWHERE " 1\n", strlen(ELSEWHERE " 1\n"));
     snprintf(path, sizeof(path), "%s/shared/work/other", directory);
-    write_file(path, "elsewhere,1,1,1 1\n", 18);
+    write_file(path, ELSEWHERE " 1\n", strlen(ELSEWHERE " 1\n"));
     is_int(lease_take(&lease, path, STALL - 1, &watch, &err), 0, "a lease that another one holds");
     rc = announcement_wait(&announcement, &wait, &err);
     if (!is_int(rc, 0, "who waits for the import outlives a stall of the storage"))

@@ -14,7 +14,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
+
+/* All digits of a key but one. */
+#define SAME_63 "23456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0"
 
 /* Replaces the C library's function: an automounter does not create anything at its mount points.
  */
@@ -43,13 +47,13 @@ int fstat(int fd, struct stat *info)
     return fstatat(fd, "", info, AT_EMPTY_PATH);
 }
 
-int unlink(const char *path)
+int unlinkat(int at, const char *path, int flags)
 {
     if (kept && strstr(path, kept)) {
         errno = EROFS;
         return -1;
     }
-    return unlinkat(AT_FDCWD, path, 0);
+    return (int)syscall(SYS_unlinkat, at, path, flags);
 }
 
 static void test_directories(void)
@@ -166,6 +170,126 @@ static void test_records(void)
     test_many_jobs(&cache);
 }
 
+/* What a directory contains, and whether it may become a cache. Nothing of it ever goes unless a
+ * run has left it. */
+static void test_foreign(void)
+{
+    static const struct {
+        const char *files[3];
+        const char *name;
+        int is_own;
+    } rows[] = {
+        {{NULL}, "an empty directory", 1},
+        {{"names/0123456789abcdef", "jobs/01/0123456789abcdef", "sha256-" HEX ".sqsh"},
+         "a cache without a mark",
+         1},
+        {{"work/lock", "work/sha256-" HEX "@n1,1,0123456789abcdef,0123456789abcdef.draft",
+          "work/step-c-1-0-0-5.lease"},
+         "one with leftovers",
+         1},
+        {{"lost+found/x", ".nfs0001", NULL}, "what a file system makes", 1},
+        {{"work/report.txt"}, "a user's work/", 0},
+        {{"work/jobs.new"}, "one with a name that is nearly ours", 0},
+        {{"work/a@b.draft"}, "one with an address", 0},
+        {{"jobs/01/important"}, "a user's jobs/", 0},
+        {{"jobs/important/0123456789abcdef"}, "with other directories", 0},
+        {{"names/important"}, "a user's names/", 0},
+        {{"names/0123456789abcdef/x"}, "a directory in place of a file", 0},
+        {{"sha256-" HEX ".sqsh", "thesis.tex"}, "a file beside images", 0},
+        {{".megatron-images"}, "a file like the mark", 0},
+        {{"src/main.c"}, "any other directory", 0},
+    };
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char place[128], path[512];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct image_cache cache;
+        int rc, there = 1;
+
+        snprintf(place, sizeof(place), "%s/foreign-%zu", directory, i);
+        mkdir(place, 0700);
+        for (int j = 0; j < 3 && rows[i].files[j]; j++) {
+            snprintf(path, sizeof(path), "%s/%s", place, rows[i].files[j]);
+            *strrchr(path, '/') = '\0';
+            shared_directory_create(path, "PLACE", &err);
+            path[strlen(path)] = '/';
+            write_file(path, "x", 1);
+            utimensat(AT_FDCWD, path, long_ago, 0);
+        }
+        for (int again = 0; again < 2; again++) {
+            errno = ENOENT;
+            rc = image_cache_open(&cache, place, &err);
+            is_int(rc, rows[i].is_own ? 0 : -1, rows[i].name);
+            if (rc < 0) {
+                ok(strstr(err.text, "which megatron did not create") && errno == 0,
+                   "is rejected for good: %s", err.text);
+                continue;
+            }
+            image_cache_close(&cache);
+        }
+        for (int j = 0; j < 3 && rows[i].files[j]; j++) {
+            snprintf(path, sizeof(path), "%s/%s", place, rows[i].files[j]);
+            there = there && access(path, F_OK) == 0;
+        }
+        ok(there, "and everything is still there");
+    }
+}
+
+/* A user put files into a cache: sweeps leave them alone. */
+static void test_guests(void)
+{
+    static const struct {
+        const char *name;
+        int stays;
+    } rows[] = {
+        {"work/notes", 1},
+        {"work/notes.new", 1},
+        {"work/mail@example.org.new", 1},
+        {"work/sha256-x@n1,1,0123456789abcdef,0123456789abcdef.draft", 1},
+        {"work/step-mine.lease", 1}, /* no lease by its content */
+        {"work/record@n1,1,0123456789abcdef,0123456789abcdef.new", 0},
+        {"work/sha256-" HEX "@n1,1,0123456789abcdef,0123456789abcdef.draft", 0},
+        {"sha256-" HEX ".info", 0},
+        {"sha256-" HEX ".info.txt", 1},
+        {"sha256-list.info", 1},
+        {"jobs/%s/notes", 1},
+        {"jobs/%s/0123456789abcdef", 0},
+    };
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char place[128], part[8] = "", path[512], paths[sizeof(rows) / sizeof(rows[0])][512];
+    struct image_cache cache;
+    struct dirent *item;
+    DIR *jobs;
+
+    snprintf(place, sizeof(place), "%s/guests", directory);
+    image_cache_open(&cache, place, &err);
+    image_cache_remember_job(&cache, "1", "docker://x", "sha256-" HEX, &err);
+    snprintf(path, sizeof(path), "%s/jobs", place);
+    jobs = opendir(path);
+    while (jobs && (item = readdir(jobs)))
+        if (item->d_name[0] != '.')
+            snprintf(part, sizeof(part), "%.7s", item->d_name);
+    if (jobs)
+        closedir(jobs);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *mark = strstr(rows[i].name, "%s");
+
+        snprintf(paths[i], sizeof(paths[i]), "%s/%.*s%s%s", place,
+                 mark ? (int)(mark - rows[i].name) : 400, rows[i].name, mark ? part : "",
+                 mark ? mark + 2 : "");
+        write_file(paths[i], "mine", 4);
+        utimensat(AT_FDCWD, paths[i], long_ago, 0);
+    }
+    image_cache_sweep(&cache);
+    image_cache_remember_job(&cache, "1", "docker://x", "sha256-" HEX, &err);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok((access(paths[i], F_OK) == 0) == rows[i].stays, "%s %s", rows[i].name,
+           rows[i].stays ? "stays" : "goes");
+    image_cache_close(&cache);
+    is_int(image_cache_open(&cache, place, &err), 0, "and the cache remains one");
+    image_cache_close(&cache);
+}
+
 static void test_cache(void)
 {
     unsigned char image[IMAGE_BYTES];
@@ -180,8 +304,8 @@ static void test_cache(void)
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 0, "it is empty");
     image_cache_unfinished(&cache, "x.draft", draft, sizeof(draft));
     write_file(draft, image, sizeof(image));
-    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "docker://x", path, sizeof(path), &err) ==
-           0,
+    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "docker://x", path, sizeof(path),
+                           &err) == 0,
        "an image is published");
     ok(access(draft, F_OK) < 0, "the draft is gone");
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 1, "and found");
@@ -203,10 +327,10 @@ static void test_cache(void)
         if (i == 0)
             free(entries);
     }
-    ok(image_entry_verify(&entries[0], &err) == 0, "it is whole");
+    ok(image_entry_verify(&cache, &entries[0], &err) == 0, "it is whole");
     image[2000] ^= 1;
     write_file(path, image, sizeof(image));
-    ok(image_entry_verify(&entries[0], &err) < 0, "a flipped bit is noticed");
+    ok(image_entry_verify(&cache, &entries[0], &err) < 0, "a flipped bit is noticed");
     write_file(path, image, 3000);
     ok(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err) < 0, "so is a lost end");
     ok(strstr(err.text, "is truncated: 3000 of 4000 bytes") != NULL, "with the sizes");
@@ -214,7 +338,7 @@ static void test_cache(void)
     free(entries);
 
     write_file(draft, "no squashfs", 11);
-    ok(image_cache_publish(&cache, "sha256-" HEX, draft, "x", path, sizeof(path), &err) < 0 &&
+    ok(image_cache_publish(&cache, "sha256-" HEX, "x.draft", "x", path, sizeof(path), &err) < 0 &&
            access(path, F_OK) < 0 && access(draft, F_OK) < 0,
        "a file that is not an image is not published");
     ok(image_cache_recall(&cache, "docker://n", key) < 0, "a name never seen");
@@ -246,7 +370,7 @@ static void test_cache(void)
 
 static void test_stage(void)
 {
-    char place[128], image[128], draft[256], path[4096];
+    char place[128], image[128], draft[256], guest[256], path[4096];
     struct stage_request request = {
         .directory = place, .key = "sha256-" HEX, .image = image, .timeout = 60};
     struct image_cache stage;
@@ -270,15 +394,18 @@ static void test_stage(void)
     ok(access(draft, F_OK) < 0, "and leaves nothing");
     request.timeout = 0;
     *strrchr(draft, '/') = '\0';
-    strcat(draft, "/sha256-other.draft");
+    strcat(draft, "/sha256-1" SAME_63 ".draft");
     write_file(draft, small_image, sizeof(small_image));
+    snprintf(guest, sizeof(guest), "%s/%u/work/guest", place, (unsigned)geteuid());
+    write_file(guest, "", 0);
     if (!ok(image_stage(&request, path, sizeof(path), &err) == 0, "a copy without a timeout"))
         diag("%s", err.text);
     ok(access(draft, F_OK) < 0, "leftovers of a killed copy are gone");
+    ok(access(guest, F_OK) == 0, "and another file is not");
     snprintf(draft, sizeof(draft), "%s/%u", place, (unsigned)geteuid());
     ok(image_cache_open(&stage, draft, &err) == 0 &&
            image_cache_list(&stage, &entries, &count, &err) == 0 && count == 1 &&
-           image_entry_verify(&entries[0], &err) == 0,
+           image_entry_verify(&stage, &entries[0], &err) == 0,
        "is whole, by the checksum taken on the way");
     free(entries);
     unlink(image);
@@ -307,7 +434,7 @@ static void test_stage_full(void)
     snprintf(image, sizeof(image), "%s/staged.sqsh", directory);
     write_file(image, small_image, sizeof(small_image));
     is_int(image_stage(&request, path, sizeof(path), &err), 0, "a first copy");
-    request.key = "sha256-1" HEX;
+    request.key = "sha256-1" SAME_63;
     kept = HEX ".sqsh";
     is_int(image_stage(&request, path, sizeof(path), &err), -1, "one that must make room");
     kept = NULL;
@@ -369,6 +496,8 @@ int main(void)
         return 1;
     test_directories();
     test_records();
+    test_foreign();
+    test_guests();
     test_cache();
     test_stage();
     test_stage_full();

@@ -93,6 +93,8 @@ static void name_of_dead(char owner[OWNER_SIZE])
     close(ends[1]);
 }
 
+#define KEY "sha256-a" SAME_63
+
 /* Its owner, its kind, for how many seconds it has not changed, and whether it stays. */
 static void test_sweep(void)
 {
@@ -104,21 +106,25 @@ static void test_sweep(void)
         const char *name; /* with the owner in its name, or a lease that contains the owner */
         int still, stays;
     } rows[] = {
-        {DEAD, "record@%s.new", 0, 0},          {DEAD, "sha256-x@%s.draft", 0, 0},
-        {DEAD, "step-1.lease", 0, 0},           {LIVING, "record@%s.new", 5, 1},
-        {LIVING, "sha256-x@%s.draft", 500, 1},  {LIVING, "step-1.lease", 500, 1},
-        {EARLIER, "record@%s.new", 50, 1},      {EARLIER, "record@%s.new", 70, 0},
-        {EARLIER, "sha256-x@%s.draft", 500, 1}, {EARLIER, "step-1.lease", 500, 1},
-        {EARLIER, "step-1.lease", 700, 0},      {OTHER, "lease@%s.new", 50, 1},
-        {OTHER, "lease@%s.new", 70, 0},         {OTHER, "sha256-x@%s.draft", 500, 1},
-        {OTHER, "sha256-x@%s.draft", 700, 0},   {OTHER, "step-1.lease", 500, 1},
-        {OTHER, "step-1.lease", 700, 0},        {NOBODY, "new.abcdef", 80000, 1},
-        {NOBODY, "new.abcdef", 90000, 0},
+        {DEAD, "record@%s.new", 0, 0},      {DEAD, KEY "@%s.draft", 0, 0},
+        {DEAD, "step-1.lease", 0, 0},       {LIVING, "record@%s.new", 5, 1},
+        {LIVING, KEY "@%s.draft", 500, 1},  {LIVING, "step-1.lease", 500, 1},
+        {EARLIER, "record@%s.new", 50, 1},  {EARLIER, "record@%s.new", 70, 0},
+        {EARLIER, KEY "@%s.draft", 500, 1}, {EARLIER, "step-1.lease", 500, 1},
+        {EARLIER, "step-1.lease", 700, 0},  {OTHER, "lease@%s.new", 50, 1},
+        {OTHER, "lease@%s.new", 70, 0},     {OTHER, KEY "@%s.draft", 500, 1},
+        {OTHER, KEY "@%s.draft", 700, 0},   {OTHER, "step-1.lease", 500, 1},
+        {OTHER, "step-1.lease", 700, 0},    {NOBODY, "step-1.lease", 80000, 1},
+        {NOBODY, "step-1.lease", 90000, 0}, {NOBODY, "new.abcdef", 90000, 1},
+        {DEAD, "mail@%s.new", 90000, 1},
     };
+    static const char *const leases[] = {"step-%w.lease", NULL};
     char owners[5][OWNER_SIZE] = {""}, work[128], name[256], path[512], text[OWNER_SIZE + 8];
+    int at;
 
     snprintf(work, sizeof(work), "%s/unfinished", directory);
     mkdir(work, 0700);
+    at = open(work, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     name_of_dead(owners[DEAD]);
     owner_name(owners[LIVING]);
     snprintf(owners[EARLIER], OWNER_SIZE, "%.*s,1,%016x,%016x", (int)strcspn(owners[LIVING], ","),
@@ -142,14 +148,14 @@ static void test_sweep(void)
                  mark ? (int)(mark - rows[i].name) : (int)strlen(rows[i].name), rows[i].name,
                  mark ? owner : "", mark ? mark + 2 : "");
         snprintf(path, sizeof(path), "%s/%s", work, name);
-        snprintf(text, sizeof(text), "%s 3\n", mark ? "" : owner);
-        write_file(path, text, strlen(text));
+        snprintf(text, sizeof(text), "%s 3\n", owner);
+        write_file(path, text, mark || !owner[0] ? 0 : strlen(text));
         utimensat(AT_FDCWD, path, times, 0);
-        sweep_unfinished(work);
+        sweep_unfinished(at, leases);
         ok((access(path, F_OK) == 0) == rows[i].stays, "%.*s of %s %s after %d s",
            (int)strcspn(rows[i].name, "@"), rows[i].name, whose[rows[i].owner],
            rows[i].stays ? "stays" : "goes", rows[i].still);
-        sweep_all_but(work, "-");
+        unlink(path);
     }
 }
 
