@@ -14,7 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPEN_DIRECTORIES = 16, DAY = 86400 };
+enum { OPEN_DIRECTORIES = 16, DAY = 86400, RANDOM_LENGTH = 6 };
+
+/* What mkdtemp chooses from. */
+#define RANDOM_CHARACTERS "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 /* Its name until it is locked. */
 #define DRAFT ".new-"
@@ -145,6 +148,16 @@ static void sweep_draft(const char *path)
         remove_tree(path);
 }
 
+/* Is 'name' what mkdtemp makes of 'prefix'? */
+static int is_made(const char *name, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    return strncmp(name, prefix, length) == 0 &&
+           strspn(name + length, RANDOM_CHARACTERS) == RANDOM_LENGTH &&
+           name[length + RANDOM_LENGTH] == '\0';
+}
+
 void scratch_sweep(const char *parent)
 {
     DIR *directory = opendir(parent);
@@ -157,10 +170,10 @@ void scratch_sweep(const char *parent)
     while ((item = readdir(directory))) {
         if (snprintf(path, sizeof(path), "%s/%s", parent, item->d_name) >= (int)sizeof(path))
             continue;
-        if (strncmp(item->d_name, prefix, strlen(prefix)) == 0)
+        if (is_made(item->d_name, prefix))
             sweep_one(path);
         else if (strncmp(item->d_name, DRAFT, strlen(DRAFT)) == 0 &&
-                 strncmp(item->d_name + strlen(DRAFT), prefix, strlen(prefix)) == 0)
+                 is_made(item->d_name + strlen(DRAFT), prefix))
             sweep_draft(path);
     }
     closedir(directory);

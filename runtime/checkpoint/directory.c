@@ -386,6 +386,33 @@ int directory_restore(const char *path, struct error *err)
     return rc < 0 ? -1 : file_sync_directory(path, err);
 }
 
+/* Is 'name' a temporary directory of a checkpoint, as saving, replacing, importing, exporting and
+ * removing name them? */
+static int is_temporary(const char *name)
+{
+    static const char *const kinds[] = {"removed-", "import-", "export-"};
+    static const char digits[] = "0123456789", mark[] = ".tmp-";
+    const char *tail = strstr(name, mark);
+    char iteration[NAME_MAX + 1];
+    size_t length;
+
+    if (!tail)
+        return 0;
+    snprintf(iteration, sizeof(iteration), "%.*s", (int)(tail - name), name);
+    if (iteration_of(iteration) < 0)
+        return 0;
+    if (strcmp(tail, OLDER) == 0)
+        return 1;
+    tail += strlen(mark);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strncmp(tail, kinds[i], strlen(kinds[i])) == 0) {
+            tail += strlen(kinds[i]);
+            return *tail && tail[strspn(tail, digits)] == '\0';
+        }
+    length = strspn(tail, "0123456789abcdef");
+    return length >= 1 && length <= 16 && tail[length] == '\0';
+}
+
 int directory_clean(const char *path, struct error *err)
 {
     DIR *directory = opendir(path);
@@ -398,7 +425,7 @@ int directory_clean(const char *path, struct error *err)
         struct error *first = rc < 0 ? NULL : err;
         char name[PATH_MAX];
 
-        if (strncmp(entry->d_name, "iter_", 5) != 0 || !strstr(entry->d_name, ".tmp-"))
+        if (!is_temporary(entry->d_name))
             continue;
         if (directory_path(name, first, "%s/%s", path, entry->d_name) < 0 ||
             directory_remove(name, NULL, first) < 0)

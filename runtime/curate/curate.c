@@ -216,9 +216,7 @@ static void remove_drafts(const struct work *work)
     char path[DISK_PATH];
 
     while (directory && (entry = readdir(directory)))
-        if ((strncmp(entry->d_name, "draft-", 6) == 0 ||
-             strncmp(entry->d_name, "claim-", 6) == 0) &&
-            !strstr(entry->d_name, work->launch) &&
+        if (work_files_is_leftover(entry->d_name, work->launch) &&
             disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
             unlink(path);
     if (directory)

@@ -116,15 +116,10 @@ static void remove_leftovers(struct work *work)
     struct dirent *entry;
     char path[DISK_PATH];
 
-    while (directory && (entry = readdir(directory))) {
-        int old = strncmp(entry->d_name, "draft-", 6) == 0 ||
-                  strncmp(entry->d_name, "claim-", 6) == 0 ||
-                  strncmp(entry->d_name, "progress-", 9) == 0;
-
-        if (old && !strstr(entry->d_name, work->launch) &&
+    while (directory && (entry = readdir(directory)))
+        if (work_files_is_leftover(entry->d_name, work->launch) &&
             disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
             unlink(path);
-    }
     if (directory)
         closedir(directory);
 }

@@ -68,6 +68,27 @@ int work_files_is_removed(const char *name)
     return end && *end == '\0';
 }
 
+/* The id of the launch in the name of its draft, claim or progress; NULL for other names. */
+static const char *launch_of(const char *name)
+{
+    static const char *const kinds[] = {"draft-", "claim-", "progress-"};
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const char *id = skip_text(name, kinds[i]);
+
+        if (skip_text(skip_id(id), "-"))
+            return id;
+    }
+    return NULL;
+}
+
+int work_files_is_leftover(const char *name, const char *launch)
+{
+    const char *id = launch_of(name);
+
+    return id && strncmp(id, launch, ID_LENGTH) != 0;
+}
+
 int work_files_is_file(const char *name)
 {
     static const char *const single[] = {"plan", "owner", "finished"};
@@ -110,13 +131,12 @@ static int is_foreign(const char *root, const char *name, struct error *err)
 /* A file in the directory of a plan, or of a phase in it. */
 static int is_piece(const char *name)
 {
-    static const char *const prefixes[] = {"part-", "draft-", "claim-",  "progress-",
-                                           "out-",  "front-", "copied-", "layout"};
+    static const char *const prefixes[] = {"part-", "out-", "front-", "copied-", "layout"};
 
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (skip_text(name, prefixes[i]))
             return 1;
-    return is_nfs(name);
+    return launch_of(name) || is_nfs(name);
 }
 
 static int is_phase(const char *name)

@@ -20,6 +20,10 @@ int work_files_is_file(const char *name);
 int work_files_is_plan(const char *name);
 int work_files_is_removed(const char *name);
 
+/* Is this a draft, a claim or the progress of another launch, by its name in the directory of a
+ * plan or of a phase? */
+int work_files_is_leftover(const char *name, const char *launch);
+
 /* Remove the directory of a plan with a run's files in it. If it contains others, they stay, and so
  * does the directory. */
 void work_files_remove_plan(const char *path);

@@ -107,11 +107,13 @@ train 1 --save run --load run
 ok "leftovers of a killed save are removed" test ! -e run/iter_0000009.tmp-1234
 # Killed while a checkpoint was being replaced, on a file system without atomic exchange: it has no
 # final name, and must not be removed.
-mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older
+mv run/iter_0000008 run/iter_0000008.tmp-older && mkdir run/iter_0000008.tmp-1234 run/iter_0000006.tmp-older run/iter_0000006.tmp-mine run/iter_6.tmp-1
 train 1 --save run --load run
 like "$out" 'successfully loaded checkpoint from run at iteration 8' "a checkpoint that was to be replaced gets its name back"
-is "$(ls run | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000008 latest_checkpointed_iteration.txt " "  and the rest goes"
+is "$(ls run | tr '\n' ' ')" "iter_0000003 iter_0000006 iter_0000006.tmp-mine iter_0000008 iter_6.tmp-1 latest_checkpointed_iteration.txt " \
+    "  and other leftovers go, but nothing that no run names so"
 same whole/iter_0000008 run/iter_0000008 "  and it is whole"
+rmdir run/iter_0000006.tmp-mine run/iter_6.tmp-1
 rm -f run/latest_checkpointed_iteration.txt
 train 1 --load run
 like "$out" 'loaded checkpoint from run at iteration 8' "without the file that names it the newest is found"

@@ -382,6 +382,7 @@ mkdir u.work; echo me >u.work/owner|contains owner, which no run has written
 mkdir u.work; echo precious >u.work/end-of-story.txt|contains end-of-story.txt, which no run has written
 mkdir u.work; ln -s ../elsewhere u.work/$id|contains $id, which no run has written
 mkdir -p u.work/$id; echo precious >u.work/$id/novel.txt|contains $id/novel.txt, which no run has written
+mkdir -p u.work/$id; echo precious >u.work/$id/draft-chapter|contains $id/draft-chapter, which no run has written
 mkdir -p u.work/$id/write; echo precious >u.work/$id/write/novel.txt|contains $id/write/novel.txt, which no run has written
 ln -s elsewhere u.work|is a symbolic link
 ln -s nowhere u.work|is a symbolic link

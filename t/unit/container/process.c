@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 static void test_processes(void)
@@ -140,7 +141,8 @@ static void test_join_ended(void)
 static void test_scratch(void)
 {
     struct scratch scratch;
-    char parent[128], file[4096];
+    char parent[128], file[4096], others[2][512];
+    struct utsname host;
     int made = 0, kept = 0, left = 0;
     struct dirent *item;
     DIR *listed;
@@ -183,7 +185,16 @@ static void test_scratch(void)
         }
         waitpid(owner, NULL, 0);
     }
+    /* The directory of a host whose name begins like this one's, and a user's. */
+    uname(&host);
+    for (int i = 0; i < 2; i++) {
+        snprintf(others[i], sizeof(others[i]), "%s/megatron-image-%u-%s-%s", parent,
+                 (unsigned)geteuid(), host.nodename, i == 0 ? "2-abcdef" : "backup-of-it");
+        mkdir(others[i], 0700);
+    }
     scratch_sweep(parent);
+    for (int i = 0; i < 2; i++)
+        is_int(rmdir(others[i]), 0, "what another host, or nobody, made is kept");
     listed = opendir(parent);
     while ((item = readdir(listed)))
         left += item->d_name[0] != '.';
