@@ -163,11 +163,6 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
         if (indexed_lengths(part->indexed, at, count, lengths, err) < 0)
             return -1;
         for (int64_t i = 0; i < count; i++) {
-            if (lengths[i] < 0)
-                return error_set(err,
-                                 "%s.idx: sequence %" PRId64 " has length %d"
-                                 "; the file is damaged: tokenize the corpus again",
-                                 indexed_prefix(part->indexed), at + i, (int)lengths[i]);
             pointers[i] = pointer;
             pointer += lengths[i] * size;
             part->tokens += lengths[i];

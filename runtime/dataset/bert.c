@@ -124,7 +124,7 @@ static int32_t *read_sentences(const struct indexed *corpus, const struct bert_r
 
     if (lengths && indexed_lengths(corpus, range->first, count, lengths, err) == 0) {
         for (int64_t i = 0; i < count; i++)
-            ends[i] = total += lengths[i] > 0 ? lengths[i] : 0;
+            ends[i] = total += lengths[i];
         text = malloc((size_t)(total + 1) * sizeof(*text));
         if (!text)
             error_memory(err, "a sample of %" PRId64 " tokens", total);
@@ -156,7 +156,8 @@ int bert_fill(const struct masked_config *config, const struct index_file *index
 
     if (index_file_read(index, 0, number, 1, &range, err) < 0)
         return -1;
-    if (range.end <= range.first || (int64_t)range.target > sequence_length - 3)
+    if (range.end <= range.first || range.end > indexed_info(corpus)->sequences ||
+        range.target < 2 || (int64_t)range.target > sequence_length - 3)
         return error_set(err, "%s is damaged; remove it and run again", index_file_path(index));
     ends = malloc((size_t)(range.end - range.first) * sizeof(*ends));
     room = malloc(3 * (size_t)sequence_length * sizeof(*room));

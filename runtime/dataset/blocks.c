@@ -101,12 +101,6 @@ int blocks_make(struct blocks *blocks, const struct indexed *corpus, enum break_
         int64_t count = sequences - first < PIECE ? sequences - first : PIECE;
 
         rc = indexed_lengths(corpus, first, count, lines, err);
-        for (int64_t i = 0; i < count && rc == 0; i++)
-            if (lines[i] < 0)
-                rc = error_set(err,
-                               "%s.idx: sequence %" PRId64 " has length %" PRId32
-                               "; the file is damaged: tokenize the corpus again",
-                               indexed_prefix(corpus), first + i, lines[i]);
         if (rc == 0)
             rc = blocks_add(blocks, &state, mode, size, lines, count, err);
     }

@@ -319,8 +319,17 @@ static int read_array(const struct indexed *d, const char *what, int64_t at, siz
 int indexed_lengths(const struct indexed *indexed, int64_t first, int64_t count, int32_t *out,
                     struct error *err)
 {
-    return read_array(indexed, "lengths", lengths_at(indexed), IDX_LENGTH_SIZE,
-                      indexed->info.sequences, first, count, out, err);
+    int32_t signs = 0;
+
+    if (read_array(indexed, "lengths", lengths_at(indexed), IDX_LENGTH_SIZE,
+                   indexed->info.sequences, first, count, out, err) < 0)
+        return -1;
+    for (int64_t i = 0; i < count; i++)
+        signs |= out[i];
+    for (int64_t i = 0; i < count && signs < 0; i++)
+        if (out[i] < 0)
+            return check_sequence(indexed, first + i, 0, out[i], err);
+    return 0;
 }
 
 int indexed_pointers(const struct indexed *indexed, int64_t first, int64_t count, int64_t *out,
@@ -345,19 +354,25 @@ int indexed_documents(const struct indexed *indexed, int64_t first, int64_t coun
             out[i] = first + i;
         return 0;
     }
-    return read_array(indexed, "document entries", documents_at(indexed), IDX_DOCUMENT_SIZE,
-                      indexed->info.documents + 1, first, count, out, err);
+    if (read_array(indexed, "document entries", documents_at(indexed), IDX_DOCUMENT_SIZE,
+                   indexed->info.documents + 1, first, count, out, err) < 0)
+        return -1;
+    for (int64_t i = 0, before = 0; i < count; before = out[i++])
+        if (out[i] < before || out[i] > indexed->info.sequences)
+            return error_set(
+                err,
+                "%s: offset %" PRId64 ": document %" PRId64 " begins at sequence %" PRId64
+                "; expected %" PRId64 " to %" PRId64 AGAIN,
+                indexed->idx.path, documents_at(indexed) + (first + i) * IDX_DOCUMENT_SIZE,
+                first + i, out[i], before, indexed->info.sequences);
+    return 0;
 }
 
 int64_t indexed_length(const struct indexed *indexed, int64_t sequence, struct error *err)
 {
     int32_t length;
 
-    if (indexed_lengths(indexed, sequence, 1, &length, err) < 0)
-        return -1;
-    if (length < 0)
-        return check_sequence(indexed, sequence, 0, length, err);
-    return length;
+    return indexed_lengths(indexed, sequence, 1, &length, err) < 0 ? -1 : length;
 }
 
 /* Tokens of 8 bytes. As unsigned numbers they only have a wider range that no token uses. */
@@ -501,26 +516,16 @@ static int verify_sequences(const struct indexed *d, int32_t *lengths, int64_t *
     return 0;
 }
 
+/* indexed_documents compares the entries of a call: each block begins with the last entry of the
+ * one before it. */
 static int verify_documents(const struct indexed *d, int64_t *entries, struct error *err)
 {
-    int64_t m = d->info.documents + 1, before = 0;
+    int64_t m = d->info.documents + 1;
 
-    for (int64_t first = 0; first < m; first += VERIFY_BLOCK) {
-        int64_t count = m - first < VERIFY_BLOCK ? m - first : VERIFY_BLOCK;
-
-        if (indexed_documents(d, first, count, entries, err) < 0)
+    for (int64_t first = 0; first < m; first += VERIFY_BLOCK - 1)
+        if (indexed_documents(d, first, m - first < VERIFY_BLOCK ? m - first : VERIFY_BLOCK,
+                              entries, err) < 0)
             return -1;
-        for (int64_t i = 0; i < count; i++) {
-            if (entries[i] < before || entries[i] > d->info.sequences)
-                return error_set(err,
-                                 "%s: offset %" PRId64 ": document %" PRId64
-                                 " begins at sequence %" PRId64 "; expected %" PRId64
-                                 " to %" PRId64 AGAIN,
-                                 d->idx.path, documents_at(d) + (first + i) * IDX_DOCUMENT_SIZE,
-                                 first + i, entries[i], before, d->info.sequences);
-            before = entries[i];
-        }
-    }
     return 0;
 }
 

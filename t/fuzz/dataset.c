@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile .idx files and index cache files. Whatever they contain, opening,
  * verifying and reading them must return a result or an error with a sentence. */
+#include "bert.h"
 #include "fuzz.h"
 #include "gpt_index.h"
 #include "index_private.h"
@@ -11,6 +12,31 @@
 
 enum { BIN_SIZE = 64, TOKENS = 16 };
 static char prefix[64];
+
+/* Samples of BERT from what the arrays contain. */
+static void try_bert(const struct indexed *corpus)
+{
+    const struct indexed_info *info = indexed_info(corpus);
+    int64_t documents[65];
+    int32_t lengths[64];
+    struct bert_request request = {.documents = documents,
+                                   .document_count = info->documents,
+                                   .lengths = lengths,
+                                   .samples = 8,
+                                   .target = 13,
+                                   .short_probability = 0.5,
+                                   .least = 2};
+    struct bert_range *ranges = NULL;
+    struct error err = {.text = ""};
+
+    if (info->documents > 64 || info->sequences > 64)
+        return;
+    fuzz_check(indexed_documents(corpus, 0, info->documents + 1, documents, &err) < 0 ||
+                   indexed_lengths(corpus, 0, info->sequences, lengths, &err) < 0 ||
+                   bert_mapping(&request, &ranges, &err) < 0,
+               &err);
+    free(ranges);
+}
 
 static struct indexed *try_corpus(void)
 {
@@ -25,6 +51,7 @@ static struct indexed *try_corpus(void)
     sequences = indexed_info(corpus)->sequences;
     err.text[0] = '\0';
     fuzz_check(indexed_verify(corpus, &tokens, &err) < 0, &err);
+    try_bert(corpus);
     for (int64_t i = -1; i <= sequences && i < 64; i++) {
         err.text[0] = '\0';
         fuzz_check(indexed_tokens(corpus, i, 0, -1, out, TOKENS, &err) < 0, &err);

@@ -44,8 +44,8 @@ static void test_types(void)
 
 #define AGAIN "; copy the file again, or run `megatron preprocess` again"
 
-/* Change bytes of a good .idx file, or cut it; what is said then. 'late' faults are found by
- * indexed_verify, the others when opening. */
+/* Change bytes of a good .idx file, or cut it; what is said then. 'late' faults (1) are found by
+ * indexed_verify, some (2) whenever the array is read, the others when opening. */
 static const struct {
     const char *name;
     int at, size;
@@ -95,7 +95,7 @@ static const struct {
     {"last pointer far", POINTERS + 40, 8, INT64_MAX, -1, 0,
      ".idx: offset 98: sequence 5 of 6 tokens at byte 9223372036854775807 is not within the "
      "62 bytes of "},
-    {"length negative", 34 + 4, 4, -7, -1, 1,
+    {"length negative", 34 + 4, 4, -7, -1, 2,
      ".idx: offset 38: sequence 1 has length -7; the file is damaged" AGAIN},
     {"length too large", 34 + 4, 4, INT32_MAX, -1, 1,
      ".idx: offset 66: sequence 1 of 2147483647 tokens at byte 10 is not within the 62 bytes "
@@ -104,9 +104,9 @@ static const struct {
      ".idx: offset 66: sequence 1 of 7 tokens at byte -2 is not within the 62 bytes of "},
     {"pointer moved", POINTERS + 8, 8, 8, -1, 1,
      ".idx: offset 66: sequence 1 begins at byte 8, the one before it ends at 10" AGAIN},
-    {"documents out of order", DOCUMENTS + 16, 8, 0, -1, 1,
+    {"documents out of order", DOCUMENTS + 16, 8, 0, -1, 2,
      ".idx: offset 122: document 2 begins at sequence 0; expected 1 to 6" AGAIN},
-    {"document beyond", DOCUMENTS + 16, 8, 99, -1, 1,
+    {"document beyond", DOCUMENTS + 16, 8, 99, -1, 2,
      ".idx: offset 122: document 2 begins at sequence 99; expected 1 to 6" AGAIN},
 };
 
@@ -131,11 +131,44 @@ static void test_hostile(void)
             snprintf(expected + strlen(expected), sizeof(expected) - strlen(expected), "%s%s",
                      scratch_path("h.bin"), AGAIN);
         d = indexed_open(scratch_path("h"), &err);
-        ok((d != NULL) == hostile[i].late, "%s: %s", hostile[i].name,
+        ok((d != NULL) == (hostile[i].late > 0), "%s: %s", hostile[i].name,
            hostile[i].late ? "opens" : "is refused");
+        if (d && hostile[i].late > 1) {
+            int64_t documents[SEQUENCES + 1];
+            int32_t all[SEQUENCES];
+
+            ok(indexed_lengths(d, 0, SEQUENCES, all, &err) +
+                       indexed_documents(d, 0, SEQUENCES + 1, documents, &err) ==
+                   -1,
+               "cannot be read");
+            is(err.text, expected, "with the sentence");
+        }
         if (d)
             ok(indexed_verify(d, NULL, &err) == -1, "does not verify");
         is(err.text, expected, "with the sentence");
+        indexed_close(d);
+    }
+}
+
+/* More documents than indexed_verify reads at once. */
+static void test_many(void)
+{
+    enum { MANY = 70000, BLOCK = 65536 };
+    static const int32_t none[MANY];
+
+    for (int64_t at = BLOCK - 3; at < BLOCK + 3; at++) {
+        struct error err = {.text = ""};
+        int64_t wrong = at - 2;
+        struct indexed *d;
+        FILE *file;
+
+        corpus_write(scratch_path("m"), IDX_U16, none, MANY);
+        file = fopen(scratch_path("m.idx"), "r+b");
+        fseek(file, 34 + 12 * (long)MANY + 8 * (long)at, SEEK_SET);
+        fwrite(&wrong, 8, 1, file);
+        fclose(file);
+        d = indexed_open(scratch_path("m"), &err);
+        ok(d && indexed_verify(d, NULL, &err) == -1, "document %d out of order", (int)at);
         indexed_close(d);
     }
 }
@@ -246,6 +279,7 @@ int main(void)
     test_fairseq();
     test_types();
     test_hostile();
+    test_many();
     test_bin();
     test_ranges();
     scratch_remove();
