@@ -85,6 +85,51 @@ static int needed(struct json_value object, const char *name, double *out, struc
     return *out > 0 ? 0 : error_set(err, "rope_scaling: %s is missing or not greater than 0", name);
 }
 
+/* What transformers takes if a key is absent; 0: as many as there are attention heads, their share
+ * of hidden_size, no window. */
+static const struct absent {
+    int64_t groups, head, positions, window;
+    double epsilon;
+} absent[ARCHITECTURES] = {
+    [ARCHITECTURE_LLAMA] = {0, 0, 2048, 0, 1e-6},
+    [ARCHITECTURE_MISTRAL] = {8, 0, 131072, 4096, 1e-6},
+    [ARCHITECTURE_QWEN2] = {32, 0, 32768, 4096, 1e-6},
+    [ARCHITECTURE_QWEN3] = {32, 128, 32768, 4096, 1e-6},
+    [ARCHITECTURE_PHI3] = {0, 0, 4096, 0, 1e-5},
+    [ARCHITECTURE_OLMO] = {0, 0, 2048, 0, HF_OLMO_EPSILON},
+    [ARCHITECTURE_OLMO2] = {0, 0, 2048, 0, 1e-5},
+    [ARCHITECTURE_OLMO3] = {0, 0, 2048, 4096, 1e-5},
+    [ARCHITECTURE_GEMMA] = {16, 256, 8192, 0, 1e-6},
+    [ARCHITECTURE_GEMMA2] = {4, 256, 8192, 4096, 1e-6},
+    [ARCHITECTURE_GEMMA3] = {4, 256, 131072, 4096, 1e-6},
+};
+
+/* transformers' names of activation functions; several have more than one. */
+enum function { FUNCTION_SILU, FUNCTION_GELU, FUNCTION_GELU_TANH, FUNCTION_OTHER };
+
+static enum function function_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum function function;
+    } rows[] = {
+        {"silu", FUNCTION_SILU},
+        {"swish", FUNCTION_SILU},
+        {"gelu", FUNCTION_GELU},
+        {"gelu_python", FUNCTION_GELU},
+        {"gelu_new", FUNCTION_GELU_TANH},
+        {"gelu_fast", FUNCTION_GELU_TANH},
+        {"gelu_accurate", FUNCTION_GELU_TANH},
+        {"gelu_pytorch_tanh", FUNCTION_GELU_TANH},
+        {"gelu_python_tanh", FUNCTION_GELU_TANH},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].function;
+    return FUNCTION_OTHER;
+}
+
 static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
@@ -105,7 +150,7 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         real(root, "resid_pdrop", 0.1, &c->hidden_dropout, err) < 0 ||
         real(root, "attn_pdrop", 0.1, &c->attention_dropout, err) < 0)
         return -1;
-    if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
+    if (function_of(activation) != FUNCTION_GELU_TANH)
         return error_set(
             err, "activation_function %.40s is not supported, only gelu_new is; use another model",
             activation);
@@ -292,8 +337,7 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
 /* "sliding_window"; null: none. Absent: transformers' default. */
 static int read_width(struct json_value root, struct model_config *c, struct error *err)
 {
-    int64_t usual =
-        c->architecture == ARCHITECTURE_PHI3 || is_null(root, "sliding_window") ? 0 : 4096;
+    int64_t usual = is_null(root, "sliding_window") ? 0 : absent[c->architecture].window;
 
     return whole(root, "sliding_window", usual, &c->window, err);
 }
@@ -315,26 +359,29 @@ static const char *name_of(const struct model_config *c)
 /* What decoders with Llama's names have in common. */
 static int read_decoder(struct json_value root, struct model_config *c, struct error *err)
 {
+    const struct absent *usual = &absent[c->architecture];
     struct model_shape *s = &c->shape;
     const char *activation;
     int attention_bias, mlp_bias;
 
     if (whole(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
         whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
-        whole(root, "num_key_value_heads", s->heads, &s->query_groups, err) < 0 ||
+        whole(root, "num_key_value_heads",
+              usual->groups > 0 && !is_null(root, "num_key_value_heads") ? usual->groups : s->heads,
+              &s->query_groups, err) < 0 ||
         whole(root, "hidden_size", -1, &s->hidden, err) < 0 ||
-        whole(root, "head_dim", s->kv_channels > 0 ? s->kv_channels : s->hidden / s->heads,
+        whole(root, "head_dim", usual->head > 0 ? usual->head : s->hidden / s->heads,
               &s->kv_channels, err) < 0 ||
         whole(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
-        whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0 ||
+        whole(root, "max_position_embeddings", usual->positions, &c->positions, err) < 0 ||
         text(root, "hidden_act", "silu", &activation, err) < 0 ||
         flag(root, "attention_bias", 0, &attention_bias, err) < 0 ||
         flag(root, "mlp_bias", 0, &mlp_bias, err) < 0 ||
         flag(root, "tie_word_embeddings", c->tied, &c->tied, err) < 0 ||
-        real(root, "rms_norm_eps", 1e-6, &c->epsilon, err) < 0)
+        real(root, "rms_norm_eps", usual->epsilon, &c->epsilon, err) < 0)
         return -1;
-    if (c->gate == GATE_SILU && strcmp(activation, "silu") != 0)
+    if (c->gate == GATE_SILU && function_of(activation) != FUNCTION_SILU)
         return error_set(err, "hidden_act %.40s is not supported, only silu is; use another model",
                          activation);
     if (attention_bias || mlp_bias)
@@ -385,7 +432,7 @@ static int read_qwen(struct json_value root, struct model_config *c, struct erro
     if (c->architecture == ARCHITECTURE_QWEN2)
         c->qkv_bias = 1;
     else
-        c->qk_norm = QK_NORM_HEADS, c->shape.kv_channels = 128;
+        c->qk_norm = QK_NORM_HEADS;
     if (read_llama(root, c, err) < 0 || flag(root, "use_sliding_window", 0, &used, err) < 0)
         return -1;
     if (json_member(root, "max_window_layers", &value) == 0 &&
@@ -432,10 +479,8 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
     if (!c->linear_bias)
         return error_set(
             err, "GPT-NeoX without biases (attention_bias) is not supported; use another model");
-    if (strcmp(activation, "gelu") == 0)
-        c->gelu_erf = 1;
-    else if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_fast") != 0 &&
-             strcmp(activation, "gelu_pytorch_tanh") != 0)
+    c->gelu_erf = function_of(activation) == FUNCTION_GELU;
+    if (!c->gelu_erf && function_of(activation) != FUNCTION_GELU_TANH)
         return error_set(
             err, "hidden_act %.40s is not supported, only gelu and gelu_new are; use another model",
             activation);
@@ -489,7 +534,6 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
 
     c->gate = GATE_GELU_TANH;
     c->tied = 1;
-    c->shape.kv_channels = 256;
     c->branch_norm = first ? BRANCH_NORM_INPUT : BRANCH_NORM_BOTH;
     c->qk_norm = third ? QK_NORM_HEADS : QK_NORM_NONE;
     if (third)
@@ -501,19 +545,25 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
         (!is_null(root, "hidden_activation") &&
          text(root, "hidden_activation", activation, &activation, err) < 0))
         return -1;
-    if (strcmp(activation, "gelu_pytorch_tanh") != 0 ||
-        (strcmp(old, "gelu_pytorch_tanh") != 0 && strcmp(old, "gelu") != 0))
+    if (function_of(activation) != FUNCTION_GELU_TANH)
         return error_set(err,
                          "hidden_activation %.40s is not supported, only gelu_pytorch_tanh is; use "
                          "another model",
                          activation);
+    /* Gemma 2 and 3 do not use it. */
+    if (first && function_of(old) != FUNCTION_GELU_TANH && strcmp(old, "gelu") != 0)
+        return error_set(err,
+                         "hidden_act %.40s is not supported, only gelu_pytorch_tanh is; use "
+                         "another model",
+                         old);
     c->embedding_scale = sqrt((double)c->shape.hidden);
     if (first)
         return 0;
     c->window_every = third ? 6 : 2;
     if (whole(root, "sliding_window_pattern", c->window_every, &c->window_every, err) < 0 ||
         real(root, "query_pre_attn_scalar", 256, &scalar, err) < 0 ||
-        optional(root, "attn_logit_softcapping", third ? 0 : 50, &c->attention_softcap, err) < 0 ||
+        /* transformers' Gemma 3 has this setting, too, and does not use it. */
+        (!third && optional(root, "attn_logit_softcapping", 50, &c->attention_softcap, err) < 0) ||
         optional(root, "final_logit_softcapping", third ? 0 : 30, &c->logit_softcap, err) < 0)
         return -1;
     if (!(scalar > 0) || c->attention_softcap < 0 || c->logit_softcap < 0)

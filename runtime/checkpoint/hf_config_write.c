@@ -105,7 +105,8 @@ static void print_decoder(const struct model_config *c, FILE *f)
     if (c->gate == GATE_SILU)
         fprintf(f, "  \"hidden_act\": \"silu\",\n");
     else
-        fprintf(f, "  \"hidden_activation\": \"gelu_pytorch_tanh\",\n");
+        fprintf(f, "  \"hidden_act\": \"gelu_pytorch_tanh\",\n"
+                   "  \"hidden_activation\": \"gelu_pytorch_tanh\",\n");
     print_sizes(c, f);
     print_size(f, "num_key_value_heads", s->query_groups);
     print_size(f, "head_dim", s->kv_channels);
@@ -152,12 +153,13 @@ static void print_layer_types(const struct model_config *c, FILE *f)
     fprintf(f, "],\n");
 }
 
-static void print_gemma_scores(const struct model_config *c, FILE *f)
+static void print_gemma_scores(const struct model_config *c, int capped, FILE *f)
 {
     fprintf(f, "  \"query_pre_attn_scalar\": %.9g,\n",
             c->attention_scale > 0 ? 1 / (c->attention_scale * c->attention_scale)
                                    : (double)c->shape.kv_channels);
-    print_cap(f, "attn_logit_softcapping", c->attention_softcap);
+    if (capped)
+        print_cap(f, "attn_logit_softcapping", c->attention_softcap);
     print_cap(f, "final_logit_softcapping", c->logit_softcap);
 }
 
@@ -194,7 +196,7 @@ static void print_special(const struct model_config *c, enum architecture archit
                    c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base);
         /* fall through */
     case ARCHITECTURE_GEMMA2:
-        print_gemma_scores(c, f);
+        print_gemma_scores(c, architecture == ARCHITECTURE_GEMMA2, f);
         /* fall through */
     case ARCHITECTURE_OLMO3:
         fprintf(f, "  \"pad_token_id\": null,\n");

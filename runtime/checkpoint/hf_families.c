@@ -22,7 +22,7 @@ enum feature {
     WINDOW = 1 << 10,
     SOME_WINDOWS = 1 << 11, /* not in all layers */
     LOCAL_BASE = 1 << 12,
-    SOFTCAPS = 1 << 13,
+    SCORES_CAPPED = 1 << 13,
     SCALED_EMBEDDING = 1 << 14,
     OUTPUT_NORM = 1 << 15,
     BOTH_NORMS = 1 << 16,
@@ -34,6 +34,7 @@ enum feature {
     UNKNOWN = 1 << 22, /* in no architecture */
     PLAIN_NORM = 1 << 23,
     CLIPPED = 1 << 24,
+    LOGITS_CAPPED = 1 << 25,
 };
 
 #define ANY_HEADS (TIED | GROUPED | WIDE)
@@ -62,10 +63,10 @@ static const struct hf_family families[] = {
      GEGLU | SCALED_EMBEDDING | TIED, ANY_HEADS},
     {ARCHITECTURE_GEMMA2, "Gemma 2", "gemma2", "Gemma2ForCausalLM", hf_gemma2_names, 0,
      GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS,
-     ANY_HEADS | SOFTCAPS | WINDOW | SOME_WINDOWS | SCORES_SCALED},
+     ANY_HEADS | SCORES_CAPPED | LOGITS_CAPPED | WINDOW | SOME_WINDOWS | SCORES_SCALED},
     {ARCHITECTURE_GEMMA3, "Gemma 3", "gemma3_text", "Gemma3ForCausalLM", hf_gemma2_names, 0,
      GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS | QK_NORM,
-     ANY_HEADS | SOFTCAPS | WINDOW | SOME_WINDOWS | SCORES_SCALED | LOCAL_BASE},
+     ANY_HEADS | LOGITS_CAPPED | WINDOW | SOME_WINDOWS | SCORES_SCALED | LOCAL_BASE},
 };
 
 enum { FAMILIES = sizeof(families) / sizeof(families[0]) };
@@ -107,7 +108,8 @@ static unsigned attention_features(const struct model_config *c)
            (c->qk_norm == QK_NORM_HEADS ? QK_NORM : 0) |
            (c->qk_norm == QK_NORM_WHOLE ? QK_NORM_ALL : 0) | (c->window > 0 ? WINDOW : 0) |
            (c->window > 0 && c->window_every > 0 ? SOME_WINDOWS : 0) |
-           (c->attention_softcap > 0 || c->logit_softcap > 0 ? SOFTCAPS : 0) |
+           (c->attention_softcap > 0 ? SCORES_CAPPED : 0) |
+           (c->logit_softcap > 0 ? LOGITS_CAPPED : 0) |
            (c->attention_scale > 0 ? SCORES_SCALED : 0) | (c->qkv_clip > 0 ? CLIPPED : 0);
 }
 

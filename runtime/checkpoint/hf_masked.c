@@ -174,7 +174,7 @@ static int read_sizes(struct json_value root, struct model_config *c, struct err
     if (size_of(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
         size_of(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
         size_of(root, "hidden_size", -1, &s->hidden, err) < 0 ||
-        size_of(root, "intermediate_size", 4 * s->hidden, &s->ffn_hidden, err) < 0 ||
+        size_of(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
         size_of(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
         size_of(root, "max_position_embeddings", 512, &c->positions, err) < 0 ||
         size_of(root, "type_vocab_size", 2, &c->token_types, err) < 0 ||

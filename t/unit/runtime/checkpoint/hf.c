@@ -4,6 +4,7 @@
 #include "tap.h"
 #include "convert.h"
 #include "directory.h"
+#include "hf_config.h"
 #include "hf_private.h"
 
 #include <fcntl.h>
@@ -282,6 +283,75 @@ static void test_configs(void)
     }
 }
 
+/* Read a configuration without the weights. */
+static int read_config(const char *config, struct model_config *c)
+{
+    write_text("in/config.json", config);
+    return hf_config_read(path_of("in"), c, &err);
+}
+
+/* An absent key is what transformers' configuration classes set; aliases are one function. */
+static void test_equal_configs(void)
+{
+#define SMALL                                                                                 \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":32,\"hidden_size\":64,\"vocab_size\":5," \
+    "\"intermediate_size\":6"
+#define OF(type, more)            "{\"model_type\":\"" type "\"," SMALL more "}"
+#define SAME(type, one, other)    OF(type, one), OF(type, other), 1
+#define ABSENT(type, other)       SAME(type, "", other)
+#define DIFFERENT(type, one, two) OF(type, one), OF(type, two), 0
+    static const struct {
+        const char *one, *other;
+        int equal;
+    } rows[] = {
+        {ABSENT("llama", ",\"num_key_value_heads\":32,\"max_position_embeddings\":2048,"
+                         "\"rms_norm_eps\":1e-6,\"rope_theta\":10000,\"head_dim\":2")},
+        {ABSENT("mistral", ",\"num_key_value_heads\":8,\"max_position_embeddings\":131072,"
+                           "\"rms_norm_eps\":1e-6,\"sliding_window\":4096")},
+        {ABSENT("qwen2", ",\"num_key_value_heads\":32,\"max_position_embeddings\":32768,"
+                         "\"rms_norm_eps\":1e-6,\"use_sliding_window\":false")},
+        {SAME("qwen2", ",\"use_sliding_window\":true,\"max_window_layers\":0",
+              ",\"use_sliding_window\":true,\"max_window_layers\":0,\"sliding_window\":4096")},
+        {SAME("qwen2", ",\"use_sliding_window\":true", ",\"use_sliding_window\":false")},
+        {ABSENT("qwen3", ",\"num_key_value_heads\":32,\"max_position_embeddings\":32768,"
+                         "\"rms_norm_eps\":1e-6,\"head_dim\":128")},
+        {ABSENT("phi3", ",\"num_key_value_heads\":32,\"max_position_embeddings\":4096,"
+                        "\"rms_norm_eps\":1e-5,\"sliding_window\":null")},
+        {ABSENT("olmo2", ",\"num_key_value_heads\":32,\"max_position_embeddings\":2048,"
+                         "\"rms_norm_eps\":1e-5")},
+        {ABSENT("olmo3", ",\"num_key_value_heads\":32,\"max_position_embeddings\":2048,"
+                         "\"rms_norm_eps\":1e-5,\"rope_theta\":500000,\"sliding_window\":4096")},
+        {ABSENT("gemma", ",\"num_key_value_heads\":16,\"max_position_embeddings\":8192,"
+                         "\"rms_norm_eps\":1e-6,\"head_dim\":256,\"tie_word_embeddings\":true")},
+        {ABSENT("gemma2", ",\"num_key_value_heads\":4,\"max_position_embeddings\":8192,"
+                          "\"attn_logit_softcapping\":50,\"final_logit_softcapping\":30,"
+                          "\"query_pre_attn_scalar\":256,\"rms_norm_eps\":1e-6")},
+        {ABSENT("gemma3_text", ",\"num_key_value_heads\":4,\"max_position_embeddings\":131072,"
+                               "\"rms_norm_eps\":1e-6,\"rope_theta\":1000000,"
+                               "\"rope_local_base_freq\":10000")},
+        {ABSENT("gemma3_text", ",\"attn_logit_softcapping\":50")},
+        {ABSENT("gpt_neox", ",\"hidden_act\":\"gelu_python\",\"rotary_pct\":0.25,"
+                            "\"layer_norm_eps\":1e-5,\"max_position_embeddings\":2048")},
+        {SAME("gpt_neox", ",\"hidden_act\":\"gelu_new\"", ",\"hidden_act\":\"gelu_fast\"")},
+        {SAME("gpt_neox", ",\"hidden_act\":\"gelu_new\"", ",\"hidden_act\":\"gelu_accurate\"")},
+        {SAME("gpt_neox", ",\"hidden_act\":\"gelu_new\"", ",\"hidden_act\":\"gelu_python_tanh\"")},
+        {DIFFERENT("gpt_neox", "", ",\"hidden_act\":\"gelu_new\"")},
+        {ABSENT("llama", ",\"hidden_act\":\"swish\"")},
+        {DIFFERENT("phi3", "", ",\"rms_norm_eps\":1e-6")},
+        {DIFFERENT("gemma2", "", ",\"attn_logit_softcapping\":null")},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct model_config one, other;
+        int good = read_config(rows[i].one, &one) == 0 && read_config(rows[i].other, &other) == 0;
+
+        if (!ok(good && (memcmp(&one, &other, sizeof(one)) == 0) == rows[i].equal, "%s is %s %s",
+                rows[i].one, rows[i].equal ? "like" : "unlike", rows[i].other) &&
+            !good)
+            diag("%s", err.text);
+    }
+}
+
 static void test_tensors(void)
 {
     static const struct {
@@ -466,6 +536,7 @@ int main(void)
         return skip_all("no directory for files");
     mkdir(path_of("in"), 0777);
     test_configs();
+    test_equal_configs();
     test_tensors();
     test_index();
     test_export();
