@@ -13,7 +13,9 @@
 
 #define POSITIONS  20000
 #define STATES     4000
-#define LIST       512 /* positions in a state */
+#define LIST       512      /* positions in a state */
+#define WORK       20000000 /* steps of the compiler; known patterns need less than 100,000 */
+#define SHOWN      60
 #define LAST_POINT 0x10FFFF
 #define PAGES      ((LAST_POINT + 1) >> 8)
 
@@ -40,8 +42,19 @@ struct compiler {
     unsigned class_count;
     struct list **states;
     uint32_t *marks, mark; /* by position: was it added to the list that is being made? */
+    uint64_t work;
     const char *refused;
 };
+
+/* Repetitions within repetitions, look-aheads after look-aheads and long lists of states multiply:
+ * count what has been done, whatever it was for. Returns whether the pattern is refused. */
+static int spend(struct compiler *compiler, uint64_t steps)
+{
+    compiler->work += steps;
+    if (compiler->work > WORK && !compiler->refused)
+        compiler->refused = "so many parts";
+    return compiler->refused != NULL;
+}
 
 static int add_position(struct compiler *compiler, struct position position)
 {
@@ -53,19 +66,20 @@ static int add_position(struct compiler *compiler, struct position position)
     return compiler->position_count++;
 }
 
-static int is_nullable(const struct regex_tree *tree, int at)
+static int is_nullable(struct compiler *compiler, int at)
 {
-    const struct regex_node *node = &tree->nodes[at];
+    const struct regex_node *node = &compiler->tree.nodes[at];
 
+    spend(compiler, 1);
     switch (node->kind) {
     case NODE_SET:
         return 0;
     case NODE_CONCATENATION:
-        return is_nullable(tree, node->left) && is_nullable(tree, node->right);
+        return is_nullable(compiler, node->left) && is_nullable(compiler, node->right);
     case NODE_ALTERNATIVES:
-        return is_nullable(tree, node->left) || is_nullable(tree, node->right);
+        return is_nullable(compiler, node->left) || is_nullable(compiler, node->right);
     case NODE_REPEAT:
-        return node->minimum == 0 || is_nullable(tree, node->left);
+        return node->minimum == 0 || is_nullable(compiler, node->left);
     default:
         return 1;
     }
@@ -89,7 +103,7 @@ static int compile_repeat(struct compiler *compiler, const struct regex_node *no
     if (node->maximum < 0) {
         int loop = add_position(compiler, (struct position){.kind = POSITION_SPLIT}), body;
 
-        if (is_nullable(&compiler->tree, node->left))
+        if (is_nullable(compiler, node->left))
             compiler->refused = "a repetition of something that may be empty";
         if (loop < 0 || compiler->refused)
             return -1;
@@ -112,6 +126,8 @@ static int compile_node(struct compiler *compiler, int at, int next)
     const struct regex_node *node = &compiler->tree.nodes[at];
     int right;
 
+    if (spend(compiler, 1))
+        return -1;
     switch (node->kind) {
     case NODE_SET:
         return add_position(
@@ -142,7 +158,7 @@ static void add_to_list(struct compiler *compiler, struct list *list, int at)
 {
     const struct position *position = &compiler->positions[at];
 
-    if (compiler->marks[at] == compiler->mark)
+    if (spend(compiler, 1) || compiler->marks[at] == compiler->mark)
         return;
     compiler->marks[at] = compiler->mark;
     if (position->kind == POSITION_SPLIT) {
@@ -175,6 +191,7 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
 
         if (position->kind == POSITION_MATCH)
             return 1;
+        spend(compiler, 1);
         if (!fits(compiler, position, class))
             continue;
         if (position->kind == POSITION_SET) {
@@ -186,6 +203,7 @@ static int follow(struct compiler *compiler, const struct list *from, unsigned c
 
             compiler->marks = calloc(POSITIONS, sizeof(*marks));
             compiler->mark = 1;
+            spend(compiler, POSITIONS / 8);
             if (!here || !compiler->marks || depth > 8)
                 compiler->refused = "so many look-aheads";
             else
@@ -209,6 +227,7 @@ static int find_state(struct compiler *compiler, const struct list *list)
     struct regex *regex = compiler->regex;
     size_t size = offsetof(struct list, positions) + list->count * sizeof(list->positions[0]);
 
+    spend(compiler, regex->state_count);
     for (unsigned i = 0; i < regex->state_count; i++)
         if (compiler->states[i]->count == list->count &&
             memcmp(compiler->states[i], list, size) == 0)
@@ -390,6 +409,21 @@ static int compile(struct compiler *compiler)
     return 0;
 }
 
+/* What is not supported; a pattern that is too large is shown. */
+static int refuse(const struct compiler *compiler, const char *pattern, size_t length,
+                  struct error *err)
+{
+    const char *what = compiler->refused ? compiler->refused : "so many parts";
+    size_t shown = length < SHOWN ? length : SHOWN;
+
+    if (strncmp(what, "so many ", 8) != 0)
+        return error_set_code(err, ERROR_USAGE, "%s", what);
+    while (shown < length && shown > 0 && ((unsigned char)pattern[shown] & 0xC0) == 0x80)
+        shown--;
+    return error_set_code(err, ERROR_USAGE, "%s (%.*s%s)", what, (int)shown, pattern,
+                          shown < length ? "..." : "");
+}
+
 int regex_compile(struct regex *regex, const char *pattern, size_t length, int own,
                   struct error *err)
 {
@@ -411,8 +445,7 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     } else {
         rc = regex_parse(&compiler->tree, pattern, length, own, err);
         if (rc == 0 && compile(compiler) < 0)
-            rc = error_set_code(err, ERROR_USAGE, "%s",
-                                compiler->refused ? compiler->refused : "so many parts");
+            rc = refuse(compiler, pattern, length, err);
     }
     for (unsigned i = 0; compiler && compiler->states && i < regex->state_count; i++)
         free(compiler->states[i]);
