@@ -36,6 +36,7 @@ struct node_facts {
     uint64_t program;      /* checksum of this program */
     char driver[32], nccl[32];
     int32_t gpus, nics, nics_down; /* as the kernel lists them */
+    int32_t allocated;             /* GPUs that Slurm allocated there */
     char first_down[24];           /* the first of the NICs that are down */
     int32_t efa, openable, efa_provider, nccl_plugin;
     int32_t gpudirect; /* the kernel lets NICs access GPU memory; -1: not applicable */

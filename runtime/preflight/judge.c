@@ -181,10 +181,12 @@ static void judge_running(const struct job *job, double *scratch, struct finding
                   "look for a CPU limit of the cgroup (cpu.max), a stopped process or a hypervisor "
                   "that takes the CPU away",
                   "rank %d was kept from running for %.0f %% of the time", r, 100 * p->held);
-        /* On a machine that is busy everywhere the median is high, and nobody is to blame. */
+        /* More than the others, or so much that training is slow even if all wait alike. */
         judge_say(findings, job->hosts[r], "waiting",
-                  p->waiting > 0.25 + 3 * waiting ? VERDICT_WARN : VERDICT_OK, "its cores are free",
-                  "look for other processes on this node (top)",
+                  p->waiting > fmin(0.25 + 3 * waiting, 0.5) ? VERDICT_WARN : VERDICT_OK,
+                  "its cores are free",
+                  "look for other processes on this node (top), and give each rank cores of its "
+                  "own (srun --cpus-per-task, --cpu-bind=cores)",
                   "rank %d waited for a core for %.0f %% of the time", r, 100 * p->waiting);
     }
 }

@@ -111,9 +111,23 @@ static int get_nics(const struct node_facts *node)
     return node->nics;
 }
 
-/* As the node kind has; if that is not known, as most nodes have. */
-static void judge_count(const struct job *job, const char *check, int expected,
-                        int (*get)(const struct node_facts *node), double *scratch,
+/* A job that computes on CPUs needs no GPUs that it was allocated. */
+static int needed_gpus(const struct facts *facts)
+{
+    return facts->gpu_index >= 0 ? facts->node.allocated : 0;
+}
+
+static int needed_nics(const struct facts *facts)
+{
+    (void)facts;
+    return 0;
+}
+
+/* As the node kind has; if that is not known, as most nodes have; in any case what the job needs
+ * there. */
+static void judge_count(const struct job *job, const char *check, int usual,
+                        int (*get)(const struct node_facts *node),
+                        int (*needed)(const struct facts *facts), double *scratch,
                         const char *advice, struct findings *findings)
 {
     size_t count = 0;
@@ -122,15 +136,17 @@ static void judge_count(const struct job *job, const char *check, int expected,
     for (int r = 0; r < job->size; r++)
         if (leads(job, r))
             scratch[count++] = get(&job->facts[r].node);
-    if (expected <= 0)
-        expected = (int)judge_median(scratch, count);
-    snprintf(text, sizeof(text), "%d", expected);
+    if (usual <= 0)
+        usual = (int)judge_median(scratch, count);
     for (int r = 0; r < job->size; r++) {
-        int number;
+        int number, expected = usual;
 
         if (!leads(job, r))
             continue;
         number = get(&job->facts[r].node);
+        if (needed(&job->facts[r]) > expected)
+            expected = needed(&job->facts[r]);
+        snprintf(text, sizeof(text), "%d", expected);
         judge_say(findings, job->hosts[r], check,
                   number < expected   ? VERDICT_FAIL
                   : number > expected ? VERDICT_WARN
@@ -223,13 +239,13 @@ void judge_nodes(const struct job *job, struct findings *findings)
     }
     for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
         judge_version(job, &versions[i], findings);
-    judge_count(job, "gpus", gpus, get_gpus, scratch,
+    judge_count(job, "gpus", gpus, get_gpus, needed_gpus, scratch,
                 job->kind_in_doubt
                     ? remedy_words(REMEDY_NODE_KIND)
                     : "a GPU is missing: check lspci and the kernel log, then reboot or drain the "
                       "node",
                 findings);
-    judge_count(job, "nics", (int)job->machine->nics, get_nics, scratch,
+    judge_count(job, "nics", (int)job->machine->nics, get_nics, needed_nics, scratch,
                 "a NIC is missing: check lspci, the driver and the cable, then drain the node",
                 findings);
     for (int r = 0; r < job->size; r++)

@@ -63,6 +63,7 @@ static void read_facts(struct run *run)
         return;
     run->nvml = nvml_gpus_open(&why);
     facts_read_node(&f->node, run->options->root, run->nvml);
+    f->node.allocated = ranks_allocated_gpus();
     if (!run->nvml)
         snprintf(f->node.nvml, sizeof(f->node.nvml), "%s", why.text);
     f->node.scratch_error = preflight_try_scratch(run->options->scratch);

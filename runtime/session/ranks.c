@@ -3,6 +3,7 @@
 #include "file.h"
 #include "locate.h"
 #include "log.h"
+#include "parse.h"
 #include "remedy.h"
 
 #include <dirent.h>
@@ -41,11 +42,22 @@ static int has_gpu(void)
     return found;
 }
 
+int ranks_allocated_gpus(void)
+{
+    const char *text = getenv("SLURM_GPUS_ON_NODE");
+    int64_t count = 0;
+    struct error ignored;
+
+    if (text && text[0] && parse_int64("", text, 0, INT_MAX, &count, &ignored) < 0)
+        count = 0;
+    return (int)count;
+}
+
 const char *ranks_device(enum device_choice choice)
 {
     if (choice == DEVICE_CPU)
         return "cpu";
-    return choice == DEVICE_CUDA || has_gpu() ? "cuda" : "cpu";
+    return choice == DEVICE_CUDA || ranks_allocated_gpus() > 0 || has_gpu() ? "cuda" : "cpu";
 }
 
 /* The directory of tuning results: $MEGATRON_CACHE_DIR, or megatron in the user's cache. */
@@ -108,12 +120,20 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
         .order_seed = config->seed,
     };
     const char *name = ranks_device(config->device);
-    struct device *device = device_open(name, &options, err);
+    const int allocated = ranks_allocated_gpus(), cuda = strcmp(name, "cuda") == 0;
+    struct device *device = NULL;
     char node[HOST_NAME_MAX + 1];
 
-    if (!device && world->nodes > 1)
+    if (cuda && allocated > 0 && !has_gpu())
+        error_set(err,
+                  "Slurm allocated %d GPU%s here (SLURM_GPUS_ON_NODE), but the NVIDIA driver shows "
+                  "none; ask an administrator to check or drain the node",
+                  allocated, allocated == 1 ? "" : "s");
+    else
+        device = device_open(name, &options, err);
+    if (!device && (world->nodes > 1 || (cuda && allocated > 0)))
         error_prefix(err, "node %s", node_name(node));
-    if (!device && strcmp(name, "cuda") == 0)
+    if (!device && cuda)
         error_remedy(err, REMEDY_CPU);
     return device;
 }

@@ -9,8 +9,11 @@
 
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
-/* "cpu" or "cuda": what was chosen; otherwise cuda on a machine with an NVIDIA GPU, even if that
- * GPU cannot be used: the CPUs never replace it silently. */
+/* GPUs that Slurm allocated to this step on this node; 0 if none or without Slurm. */
+int ranks_allocated_gpus(void);
+
+/* "cpu" or "cuda": what was chosen; otherwise cuda on a machine with an NVIDIA GPU and where Slurm
+ * allocated GPUs, even if they cannot be used: the CPUs never replace them silently. */
 const char *ranks_device(enum device_choice choice);
 
 struct ranks_config {

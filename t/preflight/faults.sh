@@ -68,9 +68,9 @@ verdicts() {
 # failed_nodes JSON: the nodes with a failed check.
 failed_nodes() { verdicts "$1" | tr , '\n' | cut -d' ' -f1 | sort -u | paste -sd' '; }
 
-# warnings JSON: the same for warnings.
+# warnings JSON: the same for warnings, but for those of waiting for a core: what else runs on this machine decides them.
 warnings() {
-    grep '^{"verdict"' <<<"$1" | sed 's/},{/}\n{/g' | grep '"verdict":"warn","value"' |
+    grep '^{"verdict"' <<<"$1" | sed 's/},{/}\n{/g' | grep '"verdict":"warn","value"' | grep -v '"check":"waiting"' |
         sed 's/.*"host":"\([^"]*\)","check":"\([^"]*\)".*/\1 \2/' | sort | paste -sd,
 }
 

@@ -37,10 +37,26 @@ if "${machine[@]}" none none true 2>/dev/null; then
     is "$rc" 0 "without a GPU CPUs compute"
     like "$out" '^ > this node has no NVIDIA GPU: computing on the CPU' "  and it is reported"
     like "$out" '^device cpu ' "  by the device, too"
-    options=(--device cpu)
+    options=(--device cpu --save "$scratch/saved")
     train "${machine[@]}" 0x030200 none
     is "$rc" 0 "CPUs that are asked for compute"
     unlike "$out" 'no NVIDIA GPU' "  without further output"
+    # GPUs that Slurm allocated and the driver does not show
+    for command in "train ${small[*]}" "train ${small[*]} --bf16" "comm-test --max-bytes 8" "generate --load $scratch/saved --prompt 1" \
+        "evaluate --load $scratch/saved --mock-data"; do
+        # shellcheck disable=SC2086
+        try "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2 MEGATRON_LIBRARY_DIR="$module" "$megatron" $command
+        is "$rc" 1 "${command%% *} fails without the GPUs of its job"
+        like "$out" "$(uname -n).*SLURM_GPUS_ON_NODE.*--device cpu" "  and names the node and how to use CPUs"
+    done
+    try "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2 MEGATRON_LIBRARY_DIR="$module" "$megatron" preflight --history none
+    is "$rc" 3 "so does preflight"
+    like "$out" "^fail  $(uname -n)  gpus: 0 .*: 2" "  which counts them"
+    try "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2 MEGATRON_LIBRARY_DIR="$module" "$megatron" preflight --history none --device cpu --all
+    like "$rc $out" "^ok  +$(uname -n)  gpus: 0 .*: 0" "  unless it tests CPUs"
+    options=(--device cpu)
+    train "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2
+    is "$rc" 0 "CPUs that are asked for compute there, too"
     options=(--bf16)
     train "${machine[@]}" none none
     is "$rc $out" "1 megatron train: this node has no NVIDIA GPU, and the CPU backend supports fp32 only; request a node with GPUs or drop --bf16" \

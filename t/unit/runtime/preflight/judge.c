@@ -156,8 +156,14 @@ static void test_speed(struct fake *f)
     expect(f, "n2 held back!, n3 waiting?", "a rank that is held back, and one that waits");
     make(f, 4);
     for (int r = 0; r < 4; r++)
-        f->measures[r].processor.waiting = 0.5 + 0.1 * r;
+        f->measures[r].processor.waiting = 0.2 + 0.1 * r;
     expect(f, "", "on a busy machine all ranks wait");
+    for (int r = 0; r < 4; r++)
+        f->measures[r].processor.waiting = 1;
+    expect(f, "n1 waiting?, n2 waiting?, n3 waiting?, n4 waiting?", "but none should wait always");
+    make(f, 1);
+    f->measures[0].processor.waiting = 1;
+    expect(f, "n1 waiting?", "not even if it is alone");
 }
 
 static void test_results(struct fake *f)
