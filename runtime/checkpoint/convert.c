@@ -262,7 +262,7 @@ float *convert_read(const char *from, const struct checkpoint_index *index,
     return NULL;
 }
 
-static int export_one(const struct hf_files *files, const char *from,
+static int export_one(struct hf_files *files, const char *from,
                       const struct checkpoint_index *index, const struct parameters *p, int number,
                       struct error *err)
 {
@@ -281,7 +281,7 @@ static int export_one(const struct hf_files *files, const char *from,
     return rc;
 }
 
-static int export_all(const struct hf_files *files, const char *from,
+static int export_all(struct hf_files *files, const char *from,
                       const struct checkpoint_index *index, struct error *err)
 {
     struct layout one = {1, 1, 1, 1};

@@ -184,33 +184,30 @@ static int write_all(const struct hf_file *file, const void *data, size_t bytes,
                : 0;
 }
 
-static int open_one(struct hf_file *file, const char *directory, int create, struct error *err)
+static int open_one(struct hf_file *file, int create, struct error *err)
 {
-    const struct safetensors_layout *layout = &file->layout;
-    char path[PATH_MAX];
-
-    if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
-        return -1;
-    free(file->path);
-    file->path = strdup(path);
-    if (!file->path)
-        return error_set(err, "out of memory");
-    if (create && unlink(path) < 0 && errno != ENOENT)
-        return error_set_errno(err, errno, "cannot remove %s", path);
+    if (create && unlink(file->path) < 0 && errno != ENOENT)
+        return error_set_errno(err, errno, "cannot remove %s", file->path);
     /* Write-only: to read, an NFS client would read whole pages and write them back with stale data
      * over what another node has written to their other parts. */
     file->fd =
-        open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0666);
-    if (file->fd < 0)
-        return error_set_errno(err, errno, "cannot write %s", path);
-    if (!create)
-        return 0;
+        open(file->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0), 0666);
+    return file->fd < 0 ? error_set_errno(err, errno, "cannot write %s", file->path) : 0;
+}
+
+/* Create a file of its full size, with its header. */
+static int create_one(struct hf_file *file, struct error *err)
+{
+    const struct safetensors_layout *layout = &file->layout;
+    off_t bytes = (off_t)(layout->header_bytes + layout->data_bytes);
+
+    if (open_one(file, 1, err) < 0)
+        return -1;
     /* Detect a full disk here rather than minutes later; not all file systems support it. */
-    if (fallocate(file->fd, 0, 0, (off_t)(layout->header_bytes + layout->data_bytes)) < 0 &&
-        (errno == ENOSPC || errno == EFBIG))
-        return error_set_errno(err, errno, "cannot write %s", path);
-    if (ftruncate(file->fd, (off_t)(layout->header_bytes + layout->data_bytes)) < 0)
-        return error_set_errno(err, errno, "cannot write %s", path);
+    if (fallocate(file->fd, 0, 0, bytes) < 0 && (errno == ENOSPC || errno == EFBIG))
+        return error_set_errno(err, errno, "cannot write %s", file->path);
+    if (ftruncate(file->fd, bytes) < 0)
+        return error_set_errno(err, errno, "cannot write %s", file->path);
     return write_all(file, layout->header, layout->header_bytes, 0, err);
 }
 
@@ -235,11 +232,22 @@ static int allow_files(size_t count, struct error *err)
 
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err)
 {
+    char path[PATH_MAX];
+
     if (allow_files(files->count, err) < 0)
         return -1;
-    for (size_t i = 0; i < files->count; i++)
-        if (open_one(&files->list[i], directory, create, err) < 0)
+    for (size_t i = 0; i < files->count; i++) {
+        struct hf_file *file = &files->list[i];
+
+        if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
             return -1;
+        free(file->path);
+        file->path = strdup(path);
+        if (!file->path)
+            return error_set(err, "out of memory");
+        if (create && create_one(file, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -263,13 +271,13 @@ static int write_columns(const struct hf_map *map, const struct hf_file *file,
     return rc;
 }
 
-int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
+int hf_files_write(struct hf_files *files, const struct parameter *p, const char *weights,
                    struct error *err)
 {
     char theirs[HF_NAME];
     const struct hf_name *row = hf_find_name(&files->map, p->name, theirs);
     const struct safetensors_entry *entry = NULL;
-    const struct hf_file *file;
+    struct hf_file *file;
     int64_t rows = hf_true_rows(p), units, together;
     int vector = p->all_rows == 1;
     size_t i = 0, size;
@@ -281,6 +289,8 @@ int hf_files_write(const struct hf_files *files, const struct parameter *p, cons
     if (!entry)
         return error_bug(err, "no output file contains %s", p->name);
     file = &files->list[i];
+    if (file->fd < 0 && open_one(file, 0, err) < 0)
+        return -1;
     size = type_size(file->layout.type);
     if (row->how & HF_TRANSPOSED && !vector)
         return write_columns(&files->map, file, row, p, entry->offset, size, weights, err);
@@ -313,8 +323,6 @@ int hf_files_close(struct hf_files *files, struct error *err)
         if (close(file->fd) < 0 && rc == 0)
             rc = error_set_errno(err, errno, "cannot write %s", file->path);
         file->fd = -1;
-        free(file->path);
-        file->path = NULL;
     }
     return rc;
 }

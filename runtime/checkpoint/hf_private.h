@@ -95,7 +95,7 @@ void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *va
 struct hf_files {
     struct hf_file {
         char name[HF_FILE];
-        char *path; /* while it is written; NULL before it is opened */
+        char *path; /* its temporary name; NULL before hf_files_open */
         struct safetensors_layout layout;
         int fd; /* -1: not open */
     } * list;
@@ -114,11 +114,13 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
  * still lists an old file of that name. */
 void hf_file_name(const struct hf_files *files, size_t i, int next, char name[HF_FILE]);
 
-/* Open the files under temporary names; one process creates them before the others open them. */
+/* The files have temporary names in 'directory'. One process creates all of them before the others
+ * call this, which open a file when they first write to it: of thousands of ranks few write, and
+ * each to few files. */
 int hf_files_open(struct hf_files *files, const char *directory, int create, struct error *err);
 
 /* Write this rank's part of one parameter, in the model's type, after hf_to_theirs. */
-int hf_files_write(const struct hf_files *files, const struct parameter *p, const char *weights,
+int hf_files_write(struct hf_files *files, const struct parameter *p, const char *weights,
                    struct error *err);
 
 /* Flush and close all open files. */

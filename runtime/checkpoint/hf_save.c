@@ -77,7 +77,7 @@ static char *copy_weights(const struct model_config *config, struct model *model
     return host;
 }
 
-static int save_parts(const struct hf_files *files, const struct model_config *config,
+static int save_parts(struct hf_files *files, const struct model_config *config,
                       struct model *model, const struct parallel *parallel, struct device *device,
                       struct error *err)
 {

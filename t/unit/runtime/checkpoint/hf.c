@@ -514,20 +514,47 @@ static void test_export(void)
     }
 }
 
-/* Nodes write to parts of the same page of a file, which NFS handles correctly only if nobody
- * reads. */
+static int open_files(const struct hf_files *files)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < files->count; i++)
+        count += files->list[i].fd >= 0;
+    return count;
+}
+
+/* Thousands of ranks would open every file if they did not wait until they write to one. And nodes
+ * write to parts of the same page of a file, which NFS handles correctly only if nobody reads. */
 static void test_writers(void)
 {
-    struct hf_file file = {.name = "model.safetensors", .fd = -1};
-    struct hf_files files = {.list = &file, .count = 1};
+    struct layout one = {1, 1, 1, 1};
+    struct layout_position at = {0, 0, 0, 0};
+    struct model_config config;
+    struct hf_files files;
+    struct parameters p;
+    float weights[64] = {0};
+    int readers = 0;
 
-    for (int create = 1; create >= 0; create--) {
-        ok(hf_files_open(&files, path_of("in"), create, &err) == 0 &&
-               (fcntl(file.fd, F_GETFL) & O_ACCMODE) == O_WRONLY,
-           "files are only written to, %s",
-           create ? "where they are created" : "by the others, too");
-        ok(hf_files_close(&files, &err) == 0, "and closed");
+    write_text("in/config.json", LLAMA(""));
+    if (hf_config_read(path_of("in"), &config, &err) < 0 ||
+        hf_files_plan(&files, &config, 1, &err) < 0 ||
+        parameters_create(&p, &config, &one, &at, &err) < 0) {
+        ok(0, "the plan of a model: %s", err.text);
+        return;
     }
+    for (int create = 1; create >= 0; create--) {
+        is_int(hf_files_open(&files, path_of("in"), create, &err), 0, "files to write to");
+        is_int(open_files(&files), create ? 12 : 0, "  of which these are open");
+        is_int(hf_files_write(&files, &p.list[0], (const char *)weights, &err), 0, "a part");
+        is_int(open_files(&files), create ? 12 : 1, "  opens its file only");
+        for (size_t i = 0; i < files.count; i++)
+            if (files.list[i].fd >= 0)
+                readers += (fcntl(files.list[i].fd, F_GETFL) & O_ACCMODE) != O_WRONLY;
+        is_int(readers, 0, "  and nobody reads");
+        is_int(hf_files_close(&files, &err), 0, "  closed");
+    }
+    parameters_destroy(&p);
+    hf_files_clear(&files);
 }
 
 int main(void)
