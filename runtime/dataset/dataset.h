@@ -110,9 +110,8 @@ struct batch {
     int32_t *token_types; /* rows of the table of token types; NULL: all 0 */
     int32_t *binary;      /* (micro_batch) label of the sentence pair, 0 or 1, or BATCH_IGNORE; NULL
                              without binary head */
-    double step_tokens;   /* selected tokens of the whole step, over all micro-batches and ranks:
-                             each counts 1 / step_tokens, as in fairseq. 0: the mean of each
-                             micro-batch, then the mean of micro-batches, as in Megatron */
+    double step_tokens;   /* selected tokens of the whole step, over all micro-batches and ranks;
+                             0: not known before all ranks have read them */
 };
 
 enum { BATCH_IGNORE = -1 };

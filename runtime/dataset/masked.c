@@ -29,7 +29,6 @@ struct masked {
         int64_t number; /* of the step, from 1; 0: none */
         struct masked_step step;
     } steps[REMEMBERED];
-    int64_t selected; /* of a whole evaluation; -1: not counted yet */
 };
 
 /* --- Opening --------------------------------------------------------------------------------- */
@@ -161,7 +160,6 @@ struct masked *masked_open(const char *prefix, const struct masked_config *confi
     m->sequence_length = sequence_length;
     m->split = split;
     m->seed = seed;
-    m->selected = -1;
     if (sequence_length < 2) {
         error_set(err, "a sample needs 2 tokens or more, but has %" PRId64, sequence_length);
         error_remedy(err, REMEDY_SAMPLE_TOKENS);
@@ -355,37 +353,15 @@ int masked_step_of(struct masked *m, int64_t step, struct masked_step *out, stru
     return 0;
 }
 
-/* What one selected token is a share of: all of its step, or of its evaluation. */
+/* What one selected token is a share of: all of its step. */
 static int count_share(struct masked *m, int64_t step, double *out, struct error *err)
 {
-    struct masked_step counts;
-    int64_t total = 0;
+    struct masked_step counts = {0};
 
-    if (m->split == DATASET_TRAIN && !m->config.per_token) {
-        *out = 0;
-        return 0;
-    }
-    if (m->split == DATASET_TRAIN) {
-        if (masked_step_of(m, step, &counts, err) < 0)
-            return -1;
-        *out = (double)counts.selected;
-        return 0;
-    }
-    pthread_mutex_lock(&m->lock);
-    total = m->selected;
-    pthread_mutex_unlock(&m->lock);
-    if (total < 0) {
-        total = 0;
-        for (int64_t i = 0; i < masked_steps(m); i++) {
-            if (count_step(m, i, &counts, err) < 0)
-                return -1;
-            total += counts.selected;
-        }
-        pthread_mutex_lock(&m->lock);
-        m->selected = total;
-        pthread_mutex_unlock(&m->lock);
-    }
-    *out = (double)total;
+    if (m->split == DATASET_TRAIN && m->config.per_token &&
+        masked_step_of(m, step, &counts, err) < 0)
+        return -1;
+    *out = (double)counts.selected;
     return 0;
 }
 

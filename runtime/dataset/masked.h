@@ -20,8 +20,8 @@ struct masked_config {
     int64_t multiple;      /* --required-batch-size-multiple */
     int64_t slots;         /* batches in a step: ranks x micro-batches */
     int64_t evaluated;     /* steps of an evaluation; 0: the whole split */
-    int per_token; /* all selected tokens of a step count alike, as in fairseq; otherwise the
-                      mean of each batch, as in Megatron. Evaluations always do. */
+    int per_token; /* all selected tokens of a training step count alike: they are counted before
+                      it */
     int32_t bos, pad;
     int64_t position_offset; /* of the first token in the position table */
     /* Put several blocks into a row, as long as it has room for them and for 'most_selected'

@@ -414,9 +414,9 @@ struct embedding_backward_operands {
  * PARTIAL: per row maximum, sum of exp(logit - maximum), and the target's logit (0 if another rank
  * has it). A rank with padding only returns maximum -inf and sum 0.
  * FINISH: combines the partials of 'parts' ranks (all-gathered: (parts, 3, rows)), computes loss[r]
- * = log(sum) + max - target, adds the sum of weight[r] * loss[r] to state->loss (of a binary
- * head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot) *
- * weight[r] * state->loss_scale in place (padding gets 0). Without 'backward' the logits are
+ * = log(sum) + max - target, adds *logged * the sum of weight[r] * loss[r] to state->loss (of a
+ * binary head also to state->pair_loss), and turns the logits into the gradient (softmax - onehot)
+ * * weight[r] * state->loss_scale in place (padding gets 0). Without 'backward' the logits are
  * unchanged. With one part 'partials' may be NULL: FINISH then does both halves in one pass. With
  * 'softcap' the logits are the result of OPERATION_SOFTCAP, and the gradient is that of its input.
  */
@@ -444,6 +444,7 @@ struct cross_entropy_finish_operands {
                               its logits are */
     float *loss;           /* (rows) or NULL */
     struct step_state *state;
+    const float *logged; /* one number: further weight of all tokens in state->loss; NULL: 1 */
 };
 
 /* Adam with decoupled weight decay on 'count' elements, the first 'decayed' of them with decay:

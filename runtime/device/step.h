@@ -47,18 +47,19 @@ struct step_rules {
     double min_scale;     /* minimum of the dynamic scale */
     int64_t scale_window; /* consecutive good steps before the scale doubles */
     int hysteresis;       /* overflows before the scale halves; doubling resets the count */
+    int per_token;        /* the gradient is the mean over all trained tokens of a step */
+    int weigh_tokens;     /* steps of a log line count by their trained tokens, not alike */
 };
 
-/* The losses of a step: 'loss' and those that follow it in struct step_state. The data-parallel
- * ranks sum all of them at once. */
-enum { STEP_LOSSES = 2 };
+/* The losses of a step: 'tokens' and what follows it in struct step_state. The data-parallel ranks
+ * sum all of them at once. */
+enum { STEP_LOSSES = 3 };
 
 /* One per rank, in device memory. Initialized on the host by step_state_init and copied there. */
 struct step_state {
     /* Written by the host before each step (one small copy to this address). */
     int64_t iteration; /* of this step, from 0; the step number of every random draw */
     int64_t samples;   /* in this step's global batch */
-    double weight;     /* of this step's loss in loss_total */
 
     uint64_t seed;             /* seed of every random draw */
     int64_t scheduled_samples; /* of the steps taken (skipped ones do not count) */
@@ -68,12 +69,17 @@ struct step_state {
     float loss_scale;
     float grad_factor;              /* set by step_clip: factor of the gradients in the update */
     float correction1, correction2; /* and divisors of Adam's moments */
-    int32_t skip;        /* set by step_clip: gradients contained Inf or NaN, the update does
-                            nothing */
-    int32_t good_steps;  /* consecutive */
-    int32_t hysteresis;  /* overflows left before the scale halves */
-    double loss;         /* of this step: sum of weight * loss of its tokens, before scaling */
-    double pair_loss;    /* the part of it that the binary head contributes; STEP_LOSSES */
+    int32_t skip;       /* set by step_clip: gradients contained Inf or NaN, the update does
+                           nothing */
+    int32_t good_steps; /* consecutive */
+    int32_t hysteresis; /* overflows left before the scale halves */
+    /* Written by the host after the last pass of a step: what losses and gradients of its tokens
+     * were divided by before the masks of all ranks were known, and the number of tokens that are
+     * not masked. */
+    double nominal;
+    double tokens;       /* of this rank, then of all; the first of STEP_LOSSES */
+    double loss;         /* of this step: sum of the losses of its tokens / nominal, + pair_loss */
+    double pair_loss;    /* mean loss of the binary head */
     double norm_squared; /* of this step's scaled gradients */
     double grad_norm;    /* set by step_clip: without the loss scale */
 
@@ -187,13 +193,21 @@ STEP_FUNCTION void step_begin(struct step_state *state)
     state->skip = 0;
 }
 
+/* What turns a sum over the tokens of a step, divided by 'nominal', into their mean. It is exactly
+ * 1 if no token is masked. */
+STEP_FUNCTION double step_mean_factor(const struct step_state *state)
+{
+    return state->tokens > 0 ? state->nominal / state->tokens : 1;
+}
+
 STEP_FUNCTION void step_clip(struct step_state *state, const struct step_rules *rules)
 {
-    double norm = sqrt(state->norm_squared) / state->loss_scale;
+    double mean = rules->per_token ? step_mean_factor(state) : 1;
+    double norm = sqrt(state->norm_squared) / state->loss_scale * mean;
 
     state->skip = !isfinite(norm);
     state->grad_norm = norm;
-    state->grad_factor = 1.0f / state->loss_scale;
+    state->grad_factor = (float)mean / state->loss_scale;
     if (rules->clip > 0 && norm > 0 && rules->clip / (norm + 1e-6) < 1)
         state->grad_factor *= (float)(rules->clip / (norm + 1e-6));
     state->correction1 = (float)(1 - pow(rules->beta1, (double)(state->adam_step + 1)));
@@ -225,6 +239,9 @@ STEP_FUNCTION void step_scale(struct step_state *state, const struct step_rules 
 
 STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *rules)
 {
+    double weight = rules->weigh_tokens ? state->tokens : 1;
+    double loss = (state->loss - state->pair_loss) * step_mean_factor(state);
+
     if (rules->dynamic_scale)
         step_scale(state, rules);
     if (!isfinite(state->loss))
@@ -234,9 +251,9 @@ STEP_FUNCTION void step_end(struct step_state *state, const struct step_rules *r
         return;
     }
     state->taken++;
-    state->loss_total += state->weight * state->loss;
-    state->pair_total += state->weight * state->pair_loss;
-    state->weight_total += state->weight;
+    state->loss_total += weight * (loss + state->pair_loss);
+    state->pair_total += weight * state->pair_loss;
+    state->weight_total += weight;
     state->norm_total += state->grad_norm;
     state->clipped += rules->clip > 0 && state->grad_norm > rules->clip;
     state->adam_step++;

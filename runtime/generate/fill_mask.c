@@ -153,6 +153,7 @@ static void fill_batch(struct fill_mask *f, const struct masked_text *t, const i
         b->row_index[i] = i;
         b->document_end[i] = (int32_t)t->count;
     }
+    *b->logged = 1;
     for (int64_t i = 0; i < z->masked; i++) {
         b->selected[i] = i < count ? rows[i] : -1;
         b->targets[i] = i < count ? t->ids[rows[i]] : 0;

@@ -102,6 +102,7 @@ static void lay_out_batch(const struct model_sizes *sizes, struct arena *arena,
     b->targets = arena_take(arena, predicted, sizeof(int32_t));
     b->document_start = arena_take(arena, rows, sizeof(int32_t));
     b->weight = arena_take(arena, predicted, sizeof(float));
+    b->logged = arena_take(arena, 1, sizeof(float));
     b->row_index = arena_take(arena, rows, sizeof(int64_t));
     b->slice_row_index = b->row_index;
     b->slice_document_start = b->document_start;

@@ -18,7 +18,8 @@ struct model_batch {
     int32_t *tokens, *targets;
     int32_t *positions;      /* for the position embedding or rotation */
     int32_t *document_start; /* first key each token sees, as a position of its whole sample */
-    float *weight;           /* share of each token in the step's loss */
+    float *weight;           /* share of each token in the step's gradient */
+    float *logged;           /* one number: shares in the logged loss are 'weight' * this */
     int64_t *row_index;      /* sample * sequence + position over the global batch */
     /* The same two by slice of the sequence (see zigzag_split): (slices, samples, slice_rows). With
      * one slice these are the arrays above. */

@@ -175,7 +175,7 @@ void pooler_forward(struct pass *p, const struct pooler *pooler, const int *t, c
     run_cross_entropy_finish(
         pooler->finish[p->mode], compute(m),
         &(struct cross_entropy_finish_operands){pooler->logits, batch->pair_targets, NULL,
-                                                batch->pair_weight, NULL, m->state});
+                                                batch->pair_weight, NULL, m->state, NULL});
     if (p->mode == MODE_TRAIN)
         differentiate(p, pooler, t, pair);
 }

@@ -56,8 +56,8 @@ void vocabulary_loss_run(struct pass *p, const struct vocabulary_loss *loss, int
                         (size_t)(3 * m->sizes.head_rows), TYPE_FP32);
         overlap_end(&m->overlap);
     }
-    run_cross_entropy_finish(
-        loss->finish[p->mode], compute(m),
-        &(struct cross_entropy_finish_operands){loss->logits, batch->targets + first, partials,
-                                                batch->weight + first, NULL, m->state});
+    run_cross_entropy_finish(loss->finish[p->mode], compute(m),
+                             &(struct cross_entropy_finish_operands){
+                                 loss->logits, batch->targets + first, partials,
+                                 batch->weight + first, NULL, m->state, batch->logged});
 }

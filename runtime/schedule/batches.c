@@ -30,6 +30,7 @@ struct batches {
     int host_count;
     struct staging staging[MODEL_STAGED];
     int64_t given;
+    struct batches_tokens tokens;
 };
 
 static int create_host(struct batches *b, struct error *err)
@@ -118,6 +119,12 @@ void batches_begin(struct batches *b)
 {
     for (int i = 0; i < b->host_count; i++)
         b->host[i].micro = -1;
+    b->tokens = (struct batches_tokens){0};
+}
+
+struct batches_tokens batches_tokens(const struct batches *b)
+{
+    return b->tokens;
 }
 
 /* First position of the document that each position of the batch belongs to, and one past its last.
@@ -141,10 +148,11 @@ struct fill {
     const struct batch *batch;
     struct model_batch *out;
     int64_t first_sample; /* of the micro-batch within the global batch */
-    double share;         /* weight of a token in the loss of the step */
-    double pair_share;    /* weight of a sentence pair */
+    double share;         /* of a token in the gradient of the step */
+    double pair_share;    /* of a sentence pair */
     const int32_t *start, *end;
-    int64_t selected; /* tokens of a masked model so far */
+    double trained;   /* tokens so far */
+    int64_t selected; /* these of a masked model */
     int32_t strange;  /* a token type that the model does not have, or 0 */
 };
 
@@ -157,7 +165,7 @@ static int32_t window_start(int64_t window, int64_t position, int32_t document)
 }
 
 /* Row 'row' of sample 'sample' on this rank holds token 'position' of the sample. */
-static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t position)
+static void fill_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
     const struct model_sizes *z = model_sizes_of(f->batches->model);
     int64_t sequence = f->batches->config->shape.sequence;
@@ -169,6 +177,7 @@ static void fill_row(const struct fill *f, int64_t sample, int64_t row, int64_t 
 
     out->tokens[to] = f->batch->tokens[from];
     out->positions[to] = f->batch->position_ids[from];
+    f->trained += f->batch->loss_mask[from];
     if (z->masked == 0) {
         out->targets[to] = f->batch->labels[from];
         out->weight[to] = (float)(f->batch->loss_mask[from] * f->share);
@@ -268,8 +277,27 @@ static double share_of_pairs(const struct batch *batch, int64_t samples, int64_t
     return labels > 0 ? 1 / (double)(labels * micros) : 0;
 }
 
-/* Micro-batch 'micro' of the 'micros' of the step. */
-static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
+/* The share of a trained token in the gradient. In the logged loss all tokens of a step have the
+ * same share, 1 / nominal, which is 'share' * 'logged'; if no token is masked, 'logged' is exactly
+ * 1 and the sum needs no further factor. */
+static double share_of_tokens(const struct batches *b, const struct batches_iteration *iteration,
+                              const struct batch *batch, double *nominal, float *logged)
+{
+    int64_t total = b->config->micro_batch * b->config->shape.sequence;
+    double micros = (double)(iteration->micros * b->parallel->layout.dp), trained = 0;
+
+    *logged = 1;
+    *nominal = batch->step_tokens > 0 ? batch->step_tokens : (double)total * micros;
+    if (batch->step_tokens > 0 || iteration->per_token)
+        return 1 / *nominal;
+    for (int64_t i = 0; i < total; i++)
+        trained += batch->loss_mask[i];
+    *logged = (float)(trained / (double)total);
+    return trained > 0 ? 1 / (trained * micros) : 0;
+}
+
+/* Micro-batch 'micro' of the step. */
+static int fill_batch(struct batches *b, const struct batches_iteration *iteration, int64_t micro,
                       const struct batch *batch, struct model_batch *out, struct error *err)
 {
     const struct model_sizes *z = model_sizes_of(b->model);
@@ -278,12 +306,11 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     int64_t total = samples * sequence;
     struct zigzag split = zigzag_split(sequence, layout->cp);
     int32_t *start = calloc((size_t)total * 2, sizeof(*start)), *end = start + total;
-    double counted = 0;
     struct fill f = {.batches = b,
                      .batch = batch,
                      .out = out,
                      .first_sample = (micro * layout->dp + b->parallel->at.dp) * samples,
-                     .pair_share = share_of_pairs(batch, samples, micros * layout->dp),
+                     .pair_share = share_of_pairs(batch, samples, iteration->micros * layout->dp),
                      .start = start,
                      .end = end};
     int rc = 0;
@@ -291,13 +318,7 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
     if (!start)
         return error_set(err, "out of memory");
     document_bounds(batch, sequence, total, start, end);
-    for (int64_t i = 0; i < total; i++)
-        counted += batch->loss_mask[i];
-    /* As in Megatron: the mean of each micro-batch, then the mean of micro-batches; or as in
-     * fairseq: the mean of all. */
-    f.share = batch->step_tokens > 0 ? 1 / batch->step_tokens
-              : counted > 0          ? 1 / (counted * (double)(micros * layout->dp))
-                                     : 0;
+    f.share = share_of_tokens(b, iteration, batch, &b->tokens.nominal, out->logged);
     for (int64_t sample = 0; sample < samples; sample++)
         for (int64_t row = 0; row < z->sequence; row++) {
             int64_t position = zigzag_position(&split, b->parallel->at.cp, row);
@@ -308,6 +329,7 @@ static int fill_batch(const struct batches *b, int64_t micros, int64_t micro,
         }
     if (z->masked > 0)
         rc = finish_masked(&f, err);
+    b->tokens.trained += f.trained;
     free(start);
     return rc;
 }
@@ -326,7 +348,7 @@ static struct host_batch *host_batch_of(struct batches *b,
     if (device_event_wait(host->copied, b->deadline, err) < 0 ||
         batch_loader_next(iteration->loader, &batch, err) < 0)
         return NULL;
-    rc = fill_batch(b, iteration->micros, micro, &batch, &host->batch, err);
+    rc = fill_batch(b, iteration, micro, &batch, &host->batch, err);
     batch_loader_release(iteration->loader, &batch);
     host->micro = micro;
     return rc < 0 ? NULL : host;

@@ -15,6 +15,8 @@ struct batches;
 struct batches_iteration {
     struct batch_loader *loader;
     int64_t micros; /* on each data-parallel rank */
+    int per_token;  /* all trained tokens have the same share in the gradient; otherwise the mean of
+                       each micro-batch, then the mean of micro-batches */
 };
 
 /* 'ahead': micro-batches that may be in flight. The arguments must outlive the
@@ -31,5 +33,12 @@ void batches_begin(struct batches *batches);
  * and for host memory that is still being copied. */
 int batches_give(struct batches *batches, const struct batches_iteration *iteration,
                  struct pipeline_item item, struct error *err);
+
+/* After the last micro-batch: the trained tokens in them on this rank, and how many of all ranks
+ * the shares of tokens in the loss were made for. */
+struct batches_tokens {
+    double trained, nominal;
+};
+struct batches_tokens batches_tokens(const struct batches *batches);
 
 #endif

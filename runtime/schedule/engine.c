@@ -11,7 +11,7 @@
 
 /* The numbers of a step in pinned host memory, from where they are copied to the device. */
 struct step_numbers {
-    struct step_state *numbers; /* only its first two fields are used */
+    struct step_state *numbers; /* only the fields that the host writes are used */
     struct device_event *copied;
 };
 
@@ -34,7 +34,6 @@ struct engine {
     struct step_state *report, *late_report; /* host memory */
     struct device_event *reported[2];        /* the last two */
     int64_t reports;
-    double weight; /* of the losses of the next steps */
     /* Of the last steps: from the begin to the pass that starts to reduce gradients. */
     struct device_event *began[STEPS_TIMED], *passed[STEPS_TIMED];
     int timing; /* the step's end has not been recorded */
@@ -193,7 +192,6 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
         return NULL;
     }
     e->config = *config;
-    e->weight = 1;
     e->parallel = parallel;
     e->device = device;
     if (engine_slots(config, &parallel->layout, parallel->at.pp, &e->slots, err) < 0) {
@@ -326,7 +324,8 @@ static int make_pipeline(struct engine *e, struct pipeline *p, int64_t *made_for
 static int run_micros(struct engine *e, const struct pipeline *p, struct batch_loader *loader,
                       int64_t micros, int evaluate, struct error *err)
 {
-    struct iteration iteration = {e, p, {loader, micros}, evaluate, NULL};
+    struct iteration iteration = {
+        e, p, {loader, micros, e->config.optimizer.rules.per_token}, evaluate, NULL};
     int rc;
 
     iteration.left = calloc((size_t)e->config.model.chunks, sizeof(*iteration.left));
@@ -350,11 +349,23 @@ static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, st
         return -1;
     numbers->numbers->iteration = iteration;
     numbers->numbers->samples = samples;
-    numbers->numbers->weight = e->weight;
     device_copy(e->stream, state, numbers->numbers, offsetof(struct step_state, seed),
                 COPY_TO_DEVICE);
     device_event_record(numbers->copied, e->stream);
     return 0;
+}
+
+/* The same for the tokens of this iteration, which are known when its micro-batches are. */
+static void send_tokens(struct engine *e, struct step_numbers *numbers)
+{
+    struct step_state *state = model_state(e->model);
+    struct batches_tokens tokens = batches_tokens(e->batches);
+
+    numbers->numbers->nominal = tokens.nominal;
+    numbers->numbers->tokens = tokens.trained;
+    device_copy(e->stream, &state->nominal, &numbers->numbers->nominal, 2 * sizeof(double),
+                COPY_TO_DEVICE);
+    device_event_record(numbers->copied, e->stream);
 }
 
 void engine_on_busy(struct engine *engine, int (*busy)(void *context, struct error *err),
@@ -362,11 +373,6 @@ void engine_on_busy(struct engine *engine, int (*busy)(void *context, struct err
 {
     engine->busy = busy;
     engine->busy_context = context;
-}
-
-void engine_weigh(struct engine *engine, double weight)
-{
-    engine->weight = weight;
 }
 
 int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration, int64_t micros,
@@ -384,6 +390,7 @@ int engine_step(struct engine *e, struct batch_loader *loader, int64_t iteration
     e->told = 0;
     if (run_micros(e, &e->train, loader, micros, 0, err) < 0)
         return -1;
+    send_tokens(e, &e->numbers[iteration % STEPS_AHEAD]);
     optimizer_finish(e->optimizer);
     return tell_busy(e, err) < 0 ? -1 : comm_check(e->parallel->comm, err);
 }
@@ -399,23 +406,27 @@ double engine_pass_seconds(const struct engine *e)
     return least;
 }
 
-int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros, double *loss,
-                    double *pair_loss, struct error *err)
+int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros,
+                    struct engine_losses *sums, struct error *err)
 {
     struct step_state *state = model_state(e->model);
 
-    if (make_pipeline(e, &e->evaluate, &e->evaluate_micros, micros, 1, err) < 0)
+    if (make_pipeline(e, &e->evaluate, &e->evaluate_micros, micros, 1, err) < 0 ||
+        device_event_wait(e->numbers->copied, e->config.deadline, err) < 0)
         return -1;
     optimizer_begin(e->optimizer);
     if (run_micros(e, &e->evaluate, loader, micros, 1, err) < 0)
         return -1;
+    send_tokens(e, e->numbers);
     if (e->parallel->data->size > 1)
-        comm_all_reduce(e->parallel->data, e->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
+        comm_all_reduce(e->parallel->data, e->stream, &state->tokens, STEP_LOSSES, TYPE_FP64,
                         COMM_SUM);
     if (engine_state(e, e->report, err) < 0)
         return -1;
-    *loss = e->report->loss;
-    *pair_loss = e->report->pair_loss;
+    sums->lm += e->report->loss - e->report->pair_loss;
+    sums->weight += e->report->tokens / e->report->nominal;
+    sums->pair += e->report->pair_loss;
+    sums->pair_weight++;
     return 0;
 }
 

@@ -50,13 +50,15 @@ int engine_step(struct engine *engine, struct batch_loader *loader, int64_t iter
 void engine_on_busy(struct engine *engine, int (*busy)(void *context, struct error *err),
                     void *context);
 
-/* The weight of the next steps' losses in the mean that is logged; 1 at first. */
-void engine_weigh(struct engine *engine, double weight);
+/* Sums of losses: lm / weight is the mean over all tokens, pair / pair_weight over all pairs. */
+struct engine_losses {
+    double lm, weight, pair, pair_weight;
+};
 
-/* Mean loss of 'micros' micro-batches without training, and the part of it that a binary head
- * contributes; waits. The same on all ranks of the last stage; 0 on others. */
+/* Add the losses of 'micros' micro-batches to 'sums', without training; waits. The same on all
+ * ranks of the last stage; no losses on others. */
 int engine_evaluate(struct engine *engine, struct batch_loader *loader, int64_t micros,
-                    double *loss, double *pair_loss, struct error *err);
+                    struct engine_losses *sums, struct error *err);
 
 /* The state after all steps enqueued so far; waits for them and for the weights. */
 int engine_state(struct engine *engine, struct step_state *state, struct error *err);

@@ -400,7 +400,7 @@ static void update(struct optimizer *o)
 }
 
 _Static_assert(offsetof(struct step_state, norm_squared) ==
-                   offsetof(struct step_state, loss) + STEP_LOSSES * sizeof(double),
+                   offsetof(struct step_state, tokens) + STEP_LOSSES * sizeof(double),
                "STEP_LOSSES must count all losses of a step");
 
 void optimizer_finish(struct optimizer *o)
@@ -420,7 +420,7 @@ void optimizer_finish(struct optimizer *o)
                        &(struct square_sum_operands){gradient_at(o, o->segments[i].first),
                                                      &state->norm_squared});
     if (o->parallel->data->size > 1)
-        comm_all_reduce(o->parallel->data, o->stream, &state->loss, STEP_LOSSES, TYPE_FP64,
+        comm_all_reduce(o->parallel->data, o->stream, &state->tokens, STEP_LOSSES, TYPE_FP64,
                         COMM_SUM);
     comm_all_reduce(o->parallel->world, o->stream, &state->norm_squared, 1, TYPE_FP64, COMM_SUM);
     model_scaling_end(o->model);

@@ -20,7 +20,7 @@ enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
 struct recipe_arguments {
     int data_kind, pack; /* enum masked_data */
     double short_seq_prob;
-    int recipe, log_format, break_mode, masking, whole_words, frequency, per_token;
+    int recipe, log_format, break_mode, masking, whole_words, frequency;
     int decay_all, raw_epsilon, memory_efficient_fp16;
     double mask_prob, leave_unmasked, random_token, power;
     int64_t max_tokens, update_freq, multiple, mask_id;
@@ -111,7 +111,7 @@ struct arguments {
     const char *yaml_cfg; /* its options were already expanded */
     int lists_owned;      /* the words of the lists were read from files */
     int full_validation;
-    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
+    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, per_token_loss;
     int64_t eod_id;
     int64_t eval_iters, eval_interval;
     int skip_train, dataloader_type;

@@ -66,7 +66,7 @@ static void set_fairseq(struct arguments *a, const struct options_result *given)
     set_int(given, "make-vocab-size-divisible-by", NULL, &a->make_vocab_size_divisible_by, 1);
     if (!options_given(given, "lr-decay-style"))
         a->lr_decay_style = LR_POLYNOMIAL;
-    a->mlm.raw_epsilon = a->mlm.decay_all = a->mlm.per_token = 1;
+    a->mlm.raw_epsilon = a->mlm.decay_all = a->per_token_loss = 1;
 }
 
 /* "(0.9, 0.98)" */
@@ -307,8 +307,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
                                         "masking",
                                         "freq-weighted-replacement",
                                         "leave-unmasked-prob",
-                                        "random-token-prob",
-                                        "calculate-per-token-loss"};
+                                        "random-token-prob"};
 
     if (!arguments_use_bert(a)) {
         /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
@@ -323,6 +322,10 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(given, names[i]))
             return error_set(err, "--%s cannot be used with --masked-data bert; drop it", names[i]);
+    if (a->binary_head && options_given(given, "calculate-per-token-loss"))
+        return error_set(err,
+                         "--calculate-per-token-loss cannot be used with the binary head, whose "
+                         "loss is of pairs; drop it, or add --bert-no-binary-head");
     if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
         return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
     if (a->seq_length < 5)
@@ -417,7 +420,7 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
     d->max_tokens = a->mlm.max_tokens > 0 ? a->mlm.max_tokens : 0;
     d->multiple = a->mlm.multiple;
     d->slots = micros;
-    d->per_token = a->mlm.per_token;
+    d->per_token = a->per_token_loss;
     d->evaluated = options_given(given, "eval-iters") ? a->eval_iters : 0;
     d->position_offset = a->position_offset;
     m->rule = (enum mask_rule)a->mlm.masking;

@@ -12,10 +12,14 @@ static int64_t micros_of(const struct arguments *a, int64_t batch)
 struct engine_config configure_engine(const struct arguments *a)
 {
     double fixed = a->loss_scale > 0 ? a->loss_scale : 1;
+    struct step_rules rules = a->rules;
 
+    /* The gradients of BERT's two losses cannot be divided by one number. */
+    rules.per_token = a->per_token_loss && !(a->mlm.data.bert && a->binary_head);
+    rules.weigh_tokens = rules.per_token && a->masked; /* as fairseq; Megatron does not */
     return (struct engine_config){
         .model = a->model_config,
-        .optimizer = {.rules = a->rules,
+        .optimizer = {.rules = rules,
                       .epsilon = a->epsilon,
                       .initial_scale = a->rules.dynamic_scale ? a->initial_loss_scale : fixed,
                       .decay_all = a->mlm.decay_all,

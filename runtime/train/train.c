@@ -28,20 +28,6 @@ static struct progress progress_of(const struct train *t)
     return (struct progress){t->iteration, t->consumed, t->consumed_valid};
 }
 
-/* Losses of steps are weighed by the tokens that they predict. */
-static int weigh_step(struct train *t, struct error *err)
-{
-    struct masked *masked = train_masked(t, DATASET_TRAIN);
-    struct masked_step step;
-
-    if (!masked || !t->a->mlm.per_token)
-        return 0;
-    if (masked_step_of(masked, train_data_step(t), &step, err) < 0)
-        return -1;
-    engine_weigh(t->engine, (double)step.selected);
-    return 0;
-}
-
 static int take_step(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
@@ -49,8 +35,6 @@ static int take_step(struct train *t, struct error *err)
     int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
 
     comm_set_step(t->comm, t->iteration);
-    if (weigh_step(t, err) < 0)
-        return -1;
     if (train_run_step(t, micros, err) < 0)
         return -1;
     t->iteration++;

@@ -12,28 +12,22 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
     const struct arguments *a = t->a;
     int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
-    double total = 0, pair_total = 0, loss, pair_loss, began = clock_now();
+    struct engine_losses sums = {0};
+    double loss, began = clock_now();
 
     if (a->full_validation && split == DATASET_VALID && !a->masked &&
         feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
         return -1;
-    for (int64_t i = 0; i < steps; i++) {
-        if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &loss, &pair_loss, err) < 0)
+    for (int64_t i = 0; i < steps; i++)
+        if (engine_evaluate(t->engine, t->feeds.loaders[split], micros, &sums, err) < 0)
             return error_prefix(err, "evaluation");
-        total += loss - pair_loss;
-        pair_total += pair_loss;
-    }
-    /* fairseq's losses are shares of the whole split already. */
-    if (!dataset_masked(t->feeds.splits[split])) {
-        total /= (double)steps;
-        pair_total /= (double)steps;
-    }
+    loss = sums.lm / sums.weight;
     if (t->prints && a->mlm.log_format == LOG_JSON &&
-        train_log_fairseq_valid(t, split, steps, total, clock_now() - began, err) < 0)
+        train_log_fairseq_valid(t, split, steps, loss, clock_now() - began, err) < 0)
         return -1;
     if (t->prints)
         outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
-                           total, a->binary_head ? pair_total : NAN);
+                           loss, a->binary_head ? sums.pair / sums.pair_weight : NAN);
     return 0;
 }
 

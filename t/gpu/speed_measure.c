@@ -452,7 +452,7 @@ void run_now(struct device_plan *made)
     case OPERATION_CROSS_ENTROPY_FINISH:
         run_cross_entropy_finish(made, stream,
                                  &(struct cross_entropy_finish_operands){
-                                     p(s[0]), p(s[1]), p(s[2]), p(s[3]), p(s[4]), p(s[5])});
+                                     p(s[0]), p(s[1]), p(s[2]), p(s[3]), p(s[4]), p(s[5]), NULL});
         break;
     case OPERATION_ADAM:
         run_adam(made, stream,

@@ -62,6 +62,7 @@ static int64_t fill(const struct model_sizes *z, const int32_t *batch, struct mo
             b->targets[selected++] = labels[i];
         }
     }
+    *b->logged = 1;
     for (int64_t i = 0; i < z->masked; i++) {
         b->weight[i] = i < selected ? 1 / (float)selected : 0;
         if (i >= selected)

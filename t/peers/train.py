@@ -36,12 +36,14 @@ def ok(good, name, note=""):
         print(f"# {note}")
 
 
-def write_corpus(prefix, vocabulary, rng):
-    """Documents of random length with some structure in them, as .bin and .idx."""
+def write_corpus(prefix, vocabulary, rng, masked):
+    """Documents of random length with some structure in them, as .bin and .idx; 'masked': in runs of the token that ends documents."""
     lengths, tokens = [], []
     for _ in range(40):
         n = int(rng.integers(20, 200))
         walk = (np.cumsum(rng.integers(0, 5, n)) + rng.integers(0, vocabulary)) % (vocabulary - 1)
+        if masked:
+            walk[walk < vocabulary / 3] = vocabulary - 1
         tokens.append(np.append(walk, vocabulary - 1).astype(np.uint16))
         lengths.append(n + 1)
     np.concatenate(tokens).tofile(prefix + ".bin")
@@ -88,15 +90,17 @@ def samples(lengths, tokens, sequence, wanted, seed):
     return [stream[k * sequence:k * sequence + sequence + 1].astype(np.int64) for k in order]
 
 
-def compare(name, model, options, work, steps=50, batch=4, sequence=32, lr=3e-3):
+def compare(name, model, options, work, steps=50, batch=4, sequence=32, lr=3e-3, masked=False):
+    """'masked': the loss is the mean over the tokens of the whole batch that do not end a document."""
     vocabulary = model.config.vocab_size
     rng = np.random.default_rng(5)
     prefix = os.path.join(work, name)
-    data = samples(*write_corpus(prefix, vocabulary, rng), sequence, steps * batch, 1234)
+    data = samples(*write_corpus(prefix, vocabulary, rng, masked), sequence, steps * batch, 1234)
     model.save_pretrained(prefix + "-in", safe_serialization=True)
+    masks = ["--eod-mask-loss", "--calculate-per-token-loss"] if masked else []
     run = subprocess.run(
-        [megatron, "train", *device, *options, "--load-hf", prefix + "-in", "--save-hf", prefix + "-out",
-         "--seq-length", str(sequence), "--micro-batch-size", "2", "--global-batch-size", str(batch),
+        [megatron, "train", *device, *options, *masks, "--load-hf", prefix + "-in", "--save-hf", prefix + "-out",
+         "--seq-length", str(sequence), "--micro-batch-size", "1" if masked else "2", "--global-batch-size", str(batch),
          "--train-iters", str(steps), "--lr", str(lr), "--lr-decay-style", "cosine", "--min-lr", str(lr / 10),
          "--lr-warmup-iters", "3", "--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0",
          "--hidden-dropout", "0", "--attention-dropout", "0", "--data-path", prefix, "--split", "100,0,0",
@@ -130,7 +134,8 @@ def compare(name, model, options, work, steps=50, batch=4, sequence=32, lr=3e-3)
             group["lr"] = rate
         text = torch.tensor(np.stack(data[step * batch:(step + 1) * batch]))
         logits = model(text[:, :-1]).logits
-        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary), text[:, 1:].reshape(-1))
+        trains = (text[:, :-1] != vocabulary - 1).reshape(-1) if masked else slice(None)
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, vocabulary)[trains], text[:, 1:].reshape(-1)[trains])
         adam.zero_grad()
         loss.backward()
         their_norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)))
@@ -177,6 +182,8 @@ def main():
             original_max_position_embeddings=8192), **shape)
         compare("llama31", transformers.LlamaForCausalLM(scaled),
                 [*base, "--rotary-base", "500000", "--use-rope-scaling"], work)
+        compare("llama-masked", transformers.LlamaForCausalLM(transformers.LlamaConfig(rope_theta=10000.0, **shape)), base, work,
+                steps=20, masked=True)
     print(f"1..{count}")
     return failed > 0
 

@@ -120,6 +120,8 @@ static void work_finish(struct cpu_plan *plan, const void *operands)
     for (int64_t row = 0; row < plan->operation.cross_entropy.rows; row++)
         if (o->weight[row] != 0)
             total += (double)o->weight[row] * loss[row];
+    if (o->logged)
+        total *= *o->logged;
     o->state->loss += total;
     if (plan->operation.cross_entropy.pair)
         o->state->pair_loss += total;

@@ -294,7 +294,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
 }
 
-__global__ void add_loss(const double *weighted, int64_t rows, int pair, step_state *state)
+__global__ void add_loss(const double *weighted, int64_t rows, const float *logged, int pair,
+                         step_state *state)
 {
     __shared__ double shared[WARP];
     double sum = 0;
@@ -308,6 +309,8 @@ __global__ void add_loss(const double *weighted, int64_t rows, int pair, step_st
     if (threadIdx.x == 0) {
         for (int w = 1; w < (int)blockDim.x / WARP; w++)
             sum += shared[w];
+        if (logged)
+            sum *= *logged;
         state->loss += sum;
         if (pair)
             state->pair_loss += sum;
@@ -403,5 +406,5 @@ extern "C" void kernel_cross_entropy_finish(cudaStream_t stream, const cross_ent
                                o, weighted, s->rows, s->cols, s->first, true_columns(s), s->parts,
                                s->backward != 0, (float)s->softcap, wide)));
     }
-    add_loss<<<1, 1024, 0, stream>>>(weighted, s->rows, s->pair, o.state);
+    add_loss<<<1, 1024, 0, stream>>>(weighted, s->rows, o.logged, s->pair, o.state);
 }

@@ -175,6 +175,7 @@ static double loss_of(struct model *m, const double *tokens, int at)
     const struct model_sizes *z = model_sizes_of(m);
     struct step_state *state = model_state(m);
 
+    *b->logged = 1;
     for (int i = 0; i < LENGTH; i++) {
         b->tokens[i] = (int32_t)tokens[i];
         b->targets[i] = (int32_t)tokens[i + 1];

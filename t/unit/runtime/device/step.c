@@ -91,9 +91,44 @@ static void test_rest(void)
     ok(state.decoupled_lr == state.lr, "which is that of the others by default");
 }
 
+/* 40 of the 160 tokens that the losses were weighed for are trained: sums are a quarter of the
+ * means. */
+static void test_tokens(void)
+{
+    static const struct {
+        struct step_rules rules;
+        double norm, factor, loss, weight;
+    } rows[] = {
+        {{.clip = 0}, 3, 1 / 8.0, 4 * 2, 1},
+        {{.clip = 0, .per_token = 1}, 12, 4 / 8.0, 4 * 2, 1},
+        {{.clip = 6, .per_token = 1}, 12, 4 / 8.0 / 2, 4 * 2, 1},
+        {{.clip = 0, .per_token = 1, .weigh_tokens = 1}, 12, 4 / 8.0, 4 * 2, 40},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct step_state state = {.nominal = 160,
+                                   .tokens = 40,
+                                   .loss = 2.5,
+                                   .pair_loss = 0.5,
+                                   .norm_squared = 24 * 24,
+                                   .loss_scale = 8};
+
+        step_clip(&state, &rows[i].rules);
+        ok(near(state.grad_norm, rows[i].norm) &&
+               fabs(state.grad_factor - rows[i].factor) < 1e-6 * rows[i].factor,
+           "norm and factor of the gradient, %zu", i);
+        step_end(&state, &rows[i].rules);
+        ok(near(state.weight_total, rows[i].weight) &&
+               near(state.loss_total - state.pair_total, rows[i].loss * rows[i].weight) &&
+               near(state.pair_total, 0.5 * rows[i].weight),
+           "  and what the log counts");
+    }
+}
+
 int main(void)
 {
     test_wsd();
+    test_tokens();
     test_rest();
     return done_testing();
 }

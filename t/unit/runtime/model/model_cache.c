@@ -95,6 +95,7 @@ static double loss(struct model *m, int64_t t, int64_t at, int64_t length)
         b->row_index[i] = i;
         b->weight[i] = i == at ? 1 : 0;
     }
+    *b->logged = 1;
     memset(state, 0, sizeof(*state));
     state->loss_scale = 1;
     model_forward(m, 0, 0, 1, 0);
