@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+enum { MOST_TICKS = 20 };
+
 struct scale {
     double low, high;
     int logarithmic;
@@ -14,6 +16,15 @@ double chart_tick_step(double low, double high, int wanted)
     double raw = (high - low) / wanted, power = pow(10, floor(log10(raw))), m = raw / power;
 
     return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
+}
+
+int chart_ticks(double low, double high, double step, double *first)
+{
+    double count;
+
+    *first = ceil(low / step);
+    count = floor(high / step) - *first + 1;
+    return count >= 1 ? (int)fmin(count, MOST_TICKS) : 0;
 }
 
 void chart_number(struct text *html, double value)
@@ -86,7 +97,7 @@ static void measure(const struct chart *chart, struct scale *x, struct scale *y)
             y->high = fmax(y->high, p->value);
         }
     if (x->high <= x->low)
-        x->high = x->low + 1;
+        x->high = x->low + fmax(1, fabs(x->low) * 1e-12);
     if (!(y->high >= y->low)) /* nothing is positive */
         *y = (struct scale){0, 1, 0};
     if (y->logarithmic) {
@@ -122,13 +133,13 @@ static double at_y(const struct scale *y, double value)
 
 static void draw_x_ticks(const struct scale *x, struct text *html)
 {
-    double step = fmax(chart_tick_step(x->low, x->high, 6), 1);
-    int number = 0;
+    double step = fmax(chart_tick_step(x->low, x->high, 6), 1), first;
+    int count = chart_ticks(x->low, x->high, step, &first);
 
-    for (double t = ceil(x->low / step) * step; t <= x->high; t += step, number++) {
-        text_printf(html, "<text x=\"%.1f\" y=\"%d\"%s>", at_x(x, t), CHART_HEIGHT - 12,
-                    number % 2 ? " class=\"odd\"" : "");
-        chart_number(html, t);
+    for (int i = 0; i < count; i++) {
+        text_printf(html, "<text x=\"%.1f\" y=\"%d\"%s>", at_x(x, (first + i) * step),
+                    CHART_HEIGHT - 12, i % 2 ? " class=\"odd\"" : "");
+        chart_number(html, (first + i) * step);
         text_add(html, "</text>");
     }
 }
@@ -146,12 +157,17 @@ static void draw_y_tick(const struct scale *y, double value, double height, stru
 
 static void draw_y_ticks(const struct scale *y, struct text *html)
 {
-    double step = chart_tick_step(y->low, y->high, 5);
+    double step = chart_tick_step(y->low, y->high, 5), first;
+    int count;
 
     if (y->logarithmic && y->high - y->low >= 1)
         step = fmax(ceil((y->high - y->low) / 6), 1);
-    for (double t = ceil(y->low / step) * step; t <= y->high; t += step)
-        draw_y_tick(y, y->logarithmic ? pow(10, t) : fabs(t) < step / 1e6 ? 0 : t, t, html);
+    count = chart_ticks(y->low, y->high, step, &first);
+    for (int i = 0; i < count; i++) {
+        double t = (first + i) * step;
+
+        draw_y_tick(y, y->logarithmic ? pow(10, t) : t, t, html);
+    }
 }
 
 static const char *const looks[] = {"raw", "smooth", "lost", "dots", "range"};

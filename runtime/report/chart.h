@@ -38,6 +38,11 @@ int chart_is_empty(const struct chart *chart);
 /* Ticks at round numbers of [low, high], about 'wanted' of them. Returns the step between them. */
 double chart_tick_step(double low, double high, int wanted);
 
+/* How many multiples of 'step' are in [low, high], but at most 20; they are *first * step,
+ * (*first + 1) * step, ... A loop that adds the step may not end: above 2^53 the sum can be the
+ * same number. */
+int chart_ticks(double low, double high, double step, double *first);
+
 /* A number for a tick or a table: 1.5M, 20k, 0.25, 3e-5. */
 void chart_number(struct text *html, double value);
 

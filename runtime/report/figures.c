@@ -11,8 +11,9 @@
 void figure_histogram(const struct run *run, size_t number, struct text *html)
 {
     enum { WIDTH = 720, HEIGHT = 200, LEFT = 14, BOTTOM = 32 };
-    double width = (double)(WIDTH - 2 * LEFT) / HISTOGRAM_BARS, step, range;
+    double width = (double)(WIDTH - 2 * LEFT) / HISTOGRAM_BARS, step, range, first;
     int64_t most = 0;
+    int ticks;
 
     for (int i = 0; i < HISTOGRAM_BARS; i++)
         most = run->bars[i] > most ? run->bars[i] : most;
@@ -34,7 +35,10 @@ void figure_histogram(const struct run *run, size_t number, struct text *html)
     text_add(html, "</g><g class=\"grid x\">");
     range = run->bars_to - run->bars_from;
     step = chart_tick_step(run->bars_from, run->bars_to, 6);
-    for (double t = ceil(run->bars_from / step) * step; t <= run->bars_to; t += step) {
+    ticks = chart_ticks(run->bars_from, run->bars_to, step, &first);
+    for (int i = 0; i < ticks; i++) {
+        double t = (first + i) * step;
+
         text_printf(html, "<text x=\"%.1f\" y=\"%d\">",
                     LEFT + (t - run->bars_from) / range * (WIDTH - 2 * LEFT), HEIGHT - 10);
         chart_number(html, t);

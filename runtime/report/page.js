@@ -40,6 +40,12 @@
         return power * (m <= 1 ? 1 : m <= 2 ? 2 : m <= 5 ? 5 : 10);
     }
 
+    // As in chart.c, they are counted: adding a step to a number above 2^53 may leave it as it is.
+    function ticks(low, high, step) {
+        const first = Math.ceil(low / step), count = Math.floor(high / step) - first + 1;
+        return Array.from({length: count >= 1 ? Math.min(count, 20) : 0}, (_, i) => (first + i) * step);
+    }
+
     function number(v) {
         if (!isFinite(v)) return '\u2013';
         const size = Math.abs(v);
@@ -72,7 +78,7 @@
             }
         }
         if (!(x1 >= x0)) return null;
-        if (x1 === x0) x1 = x0 + 1;
+        if (x1 === x0) x1 = x0 + Math.max(1, Math.abs(x0) * 1e-12);
         if (c.log) { y0 = Math.log10(y0); y1 = Math.log10(y1); }
         const margin = y1 > y0 ? (y1 - y0) * 0.04 : c.log ? 0.5 : Math.max(Math.abs(y1) * 0.05, 1e-9);
         y0 = !c.log && y0 >= 0 && y1 > y0 && y0 < margin ? y0 : y0 - margin;
@@ -94,13 +100,13 @@
         let step = tickStep(r.y0, r.y1, 5), odd = 0;
         if (c.log && r.y1 - r.y0 >= 1) step = Math.max(Math.ceil((r.y1 - r.y0) / 6), 1);
         ys.textContent = xs.textContent = '';
-        for (let t = Math.ceil(r.y0 / step) * step; t <= r.y1; t += step) {
+        for (const t of ticks(r.y0, r.y1, step)) {
             const y = toY(r, t).toFixed(1);
             element(ys, 'path', {d: 'M' + L + ' ' + y + 'H' + (W - R)});
             element(ys, 'text', {x: L - 8, y: +y + 4}, number(c.log ? Math.pow(10, t) : t));
         }
         step = axis === 'time' ? timeStep(r.x1 - r.x0) : Math.max(tickStep(r.x0, r.x1, 6), 1);
-        for (let t = Math.ceil(r.x0 / step) * step; t <= r.x1; t += step)
+        for (const t of ticks(r.x0, r.x1, step))
             element(xs, 'text', {x: toX(r, t).toFixed(1), y: H - 12, class: odd++ % 2 ? 'odd' : ''}, onAxis(t));
     }
 

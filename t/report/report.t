@@ -173,6 +173,23 @@ like "$(cat hosts.html)" \
     '<text x="308" y="32">a-very-long-name-of-a-host-in-a-cloud.re…<title>a-very-long-name-of-a-host-in-a-cloud.region-1.compute.internal</title>' \
     "  and a longer one is cut"
 
+# --- Numbers that no run has: the page is written, small, and its script ends
+script=$top/runtime/report/page.js
+for lines in '{"iteration":18014398509481984,"lm_loss":5,"time":1e9}' \
+    '{"iteration":9e18,"lm_loss":5}' '{"iteration":9000000000000000000,"lm_loss":1e300}' \
+    '{"iteration":1,"lm_loss":1e38,"time":-1e300}\n{"iteration":18014398509481984,"lm_loss":-1e38,"time":1e300}' \
+    ' iteration 1/ 9 | elapsed time per iteration (ms): 1e36 | lm loss: 1e-40 |\n iteration 2/ 9 | elapsed time per iteration (ms): 1e36 | lm loss: inf |'; do
+    printf "$lines\n" >numbers.log
+    TRY_LIMIT=60 report numbers.log -o numbers.html
+    ok "$rc: $lines" test "$rc" -lt 3
+    [ "$rc" != 0 ] || ok "  a page of $(stat -c %s numbers.html) bytes" test "$(stat -c %s numbers.html)" -lt 100000
+done
+if node=$(command -v node); then
+    out=$(timeout 60 "$node" -e "$(sed -n '/function ticks(/,/^    }/p' "$script")
+        console.log([[0, 10, 2], [2 ** 54, 2 ** 54 + 4, 1], [0, 1e300, 1], [NaN, NaN, NaN]].map(t => ticks(...t).length).join(' '))")
+    is "$out" "6 5 20 0" "the script counts ticks, too"
+fi
+
 # --- Size: a long run of many ranks is thinned out
 mkdir long
 steps 1 20000 20000 >long/train.log

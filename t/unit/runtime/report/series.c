@@ -31,6 +31,31 @@ static void test_thin(size_t count, size_t most)
     free(points);
 }
 
+static void test_ticks(void)
+{
+    static const struct {
+        double low, high, step, first;
+        int count;
+    } rows[] = {
+        {0, 10, 2, 0, 6},
+        {1, 4000, 1000, 1, 4},
+        {-0.9, 1, 0.5, -1, 4},
+        {0.1, 0.2, 1, 1, 0},
+        {0x1p54, 0x1p54 + 4, 1, 0x1p54, 5},
+        {0, 1e300, 1, 0, 20},
+        {-INFINITY, INFINITY, 1, 0, 20},
+        {NAN, NAN, NAN, 0, 0},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        double first;
+        int count = chart_ticks(rows[i].low, rows[i].high, rows[i].step, &first);
+
+        ok(count == rows[i].count && (!isfinite(rows[i].low) || fabs(first - rows[i].first) < 1),
+           "%d ticks of [%g, %g]", count, rows[i].low, rows[i].high);
+    }
+}
+
 int main(void)
 {
     static const struct {
@@ -42,6 +67,7 @@ int main(void)
     test_thin(2001, 2000);
     test_thin(1000000, 2000);
     test_thin(999, 100);
+    test_ticks();
     for (size_t i = 0; i < sizeof(ticks) / sizeof(ticks[0]); i++) {
         double step = chart_tick_step(ticks[i].low, ticks[i].high, ticks[i].wanted);
 
