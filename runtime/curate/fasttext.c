@@ -133,15 +133,13 @@ static int add_entry(struct fasttext *model, struct cursor *cursor)
 
 static int index_words(struct fasttext *model)
 {
-    uint32_t size = 16;
+    size_t size = fasttext_table_size(model->word_count);
 
-    while (size < 2 * (uint32_t)model->word_count)
-        size *= 2;
     model->slots = malloc(size * sizeof(*model->slots));
     if (!model->slots)
         return -1;
     memset(model->slots, 0xFF, size * sizeof(*model->slots));
-    model->slot_mask = size - 1;
+    model->slot_mask = (uint32_t)(size - 1);
     for (int32_t i = 0; i < model->word_count; i++) {
         uint32_t at = fasttext_hash(model->words[i].text, model->words[i].size) & model->slot_mask;
 
@@ -155,19 +153,18 @@ static int index_words(struct fasttext *model)
 static int read_pruning(struct fasttext *model, struct cursor *cursor, struct error *err)
 {
     const char *data = take_array(cursor, model->pruned > 0 ? model->pruned : 0, 8);
-    uint32_t size = 16;
+    size_t size;
 
     if (!data || model->pruned > INT32_MAX / 4)
         return error_set(err, "the file is truncated; download it again");
     if (model->pruned <= 0)
         return 0;
-    while (size < 2 * (uint32_t)model->pruned)
-        size *= 2;
+    size = fasttext_table_size(model->pruned);
     model->kept = malloc(size * sizeof(*model->kept));
     if (!model->kept)
         return error_set(err, "out of memory");
     memset(model->kept, 0xFF, size * sizeof(*model->kept));
-    model->kept_mask = size - 1;
+    model->kept_mask = (uint32_t)(size - 1);
     for (int64_t i = 0; i < model->pruned; i++) {
         struct kept_ngram pair;
         uint32_t at;

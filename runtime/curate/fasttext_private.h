@@ -40,6 +40,17 @@ static inline uint32_t kept_place(uint32_t bucket, uint32_t mask)
     return (bucket * 2654435769u >> 7) & mask;
 }
 
+/* The size of a hash table for up to 2^31 entries: a power of two, at most half of which is used.
+ */
+static inline size_t fasttext_table_size(int64_t count)
+{
+    size_t size = 16;
+
+    while (size < 2 * (size_t)count)
+        size *= 2;
+    return size;
+}
+
 /* An inner node of the tree of hierarchical softmax. */
 struct tree_node {
     int32_t left, right;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `megatron data` judges, hashes and masks texts by, without files and ranks. */
 #include "config.h"
-#include "fasttext.h"
+#include "fasttext_private.h"
 #include "hash.h"
 #include "minhash.h"
 #include "ngrams.h"
@@ -504,6 +504,24 @@ static void test_languages(const char *directory)
         fclose(file);
 }
 
+/* Of as many words as a model may have. */
+static void test_table_sizes(void)
+{
+    static const struct {
+        int64_t entries;
+        size_t size;
+    } rows[] = {{0, 16},
+                {8, 16},
+                {9, 32},
+                {INT64_C(1) << 30, (size_t)1 << 31},
+                {(INT64_C(1) << 30) + 1, (size_t)1 << 32},
+                {INT32_MAX, (size_t)1 << 32}};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        ok(fasttext_table_size(rows[i].entries) == rows[i].size, "a table for %lld entries",
+           (long long)rows[i].entries);
+}
+
 int main(void)
 {
     test_words();
@@ -518,6 +536,7 @@ int main(void)
     test_curve("RefinedWeb", 450, 20, 40);
     test_shingles();
     test_ngrams();
+    test_table_sizes();
     test_languages(TOP_SRCDIR "/t");
     return done_testing();
 }
