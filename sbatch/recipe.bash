@@ -252,6 +252,24 @@ launch_options() {
     [ -z "${IMAGE:-}" ] || program=megatron # that of the image
 }
 
+# tokenize WORD...: `megatron preprocess` on all nodes of the job, with one task per node that has all its CPUs. The
+# layout of the job's ranks is not that of this step. If a task fails, the step ends; if a node fails, the others do
+# its work.
+tokenize() {
+    local off=() nodes=${SLURM_JOB_NUM_NODES:-1}
+    # Only srun with the plugin knows the option.
+    ! srun --help 2>/dev/null | grep -q -e --megatron-off || off=(--megatron-off)
+    srun --overlap "${off[@]}" --mpi=none --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
+        --cpus-per-task="${cpus:-${SLURM_CPUS_ON_NODE:-$(nproc)}}" --no-kill --wait=0 "$megatron" preprocess "$@"
+}
+
+# job_option NAME: the value of sbatch's --megatron-NAME or of the #SBATCH line, as srun inherits it; nothing if the
+# job has none.
+job_option() {
+    local name=SLURM_SPANK__SLURM_SPANK_OPTION_spank_megatron_megatron_$1
+    printf '%s\n' "${!name:-}"
+}
+
 # test_nodes DEVICE: if MEGATRON_PREFLIGHT or MEGATRON_SPARES asks for it, test the nodes of the job. With spares,
 # 'launch' leaves out the nodes that failed.
 test_nodes() {

@@ -415,6 +415,25 @@ static int check_script(const struct request *request, struct error *err)
     return 0;
 }
 
+/* A step inherits the layout of its job, and not every step has ranks. */
+static void advise_inherited(const struct plugin *plugin, const struct request *request,
+                             struct error *err)
+{
+    static const enum option_id layout[] = {OPTION_TP, OPTION_PP, OPTION_CP};
+    bool inherited = false;
+
+    if (!plugin->within || request->program != PROGRAM_SRUN)
+        return;
+    for (size_t i = 0; i < sizeof(layout) / sizeof(layout[0]); i++) {
+        if (request->own & 1U << layout[i])
+            return;
+        inherited |= plugin->settings.given[layout[i]] != NULL;
+    }
+    if (inherited)
+        error_append(err, "; the layout is that of the job, from sbatch or salloc: add "
+                          "--megatron-off to a step that does not train");
+}
+
 int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err)
 {
     struct settings *settings = &plugin->settings;
@@ -461,8 +480,10 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         print_plan(plugin, &counts);
         client_leave(rc);
     }
-    if (!(plugin->config.off & PART_CHECKS) && complete && check_counts(settings, &counts, err))
+    if (!(plugin->config.off & PART_CHECKS) && complete && check_counts(settings, &counts, err)) {
+        advise_inherited(plugin, &request, err);
         return -1;
+    }
     if (!(plugin->config.off & PART_CHECKS) && !plugin->within && !is_het(&request))
         warn_memory(plugin, &counts);
     if (spank_context() == S_CTX_ALLOCATOR)
@@ -618,8 +639,10 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
         return error_set(err, "%s", plugin->failure.text);
     if (is_het(&request))
         return 0;
-    if (!(plugin->config.off & PART_CHECKS) && check_step(plugin, spank, &request, err))
+    if (!(plugin->config.off & PART_CHECKS) && check_step(plugin, spank, &request, err)) {
+        advise_inherited(plugin, &request, err);
         return -1;
+    }
     if (test_nodes(plugin, spank, err) < 0)
         return -1;
     write_step_handoff(plugin, spank);

@@ -332,8 +332,10 @@ static int read_long(struct request *request, int position, int limit, char *con
 
     request->interactive |= strncmp(name, "interactive", length + 1) == 0;
     request->last = match.own;
-    if (match.own >= 0)
+    if (match.own >= 0) {
         request->cut &= ~(1U << match.own);
+        request->own |= 1U << match.own;
+    }
     if (name[length] == '=') {
         set_field(request, match.field, name + length + 1);
         return position + 1;

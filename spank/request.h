@@ -37,6 +37,7 @@ struct request {
     unsigned wishes;  /* enum wish */
     bool wrapped;     /* sbatch --wrap: there is no script to read */
     bool interactive; /* srun --interactive: salloc's own step */
+    unsigned own;     /* options of ours (1 << enum option_id) that were read */
     int last;         /* enum option_id of the option that was read last; -1: not one of ours */
     unsigned cut;     /* options of ours (1 << enum option_id) whose value an unquoted # of the
                          script cut short */

@@ -113,6 +113,7 @@ like "$out" "^inner 4-gpt2-345m$" "inner srun over outer sbatch"
 like "$out" "^off 0$" "--megatron-off: a step without any of it"
 like "$out" "^again 2$" "--megatron-off=no"
 like "$out" "does not divide 3 tasks; use 2 or 4 tasks" "srun inside checks its own counts"
+like "$out" "does not divide 3 tasks.*sbatch.*--megatron-off" "  and says where the layout comes from"
 like "$out" "^three tasks: 1$" "and fails alone"
 try_batch as_user --megatron-tp=4 "$script"
 like "$out" "^inherits 4-gpt2-345m$" "command line over script"
@@ -126,6 +127,7 @@ try as_user salloc -n4 -N2 --megatron-tp=2 bash -c 'env | grep -c ^MEGATRON_TP'
 like "$out" "^0$" "salloc's own command gets nothing"
 try as_user salloc -n4 -N2 srun -n3 --megatron-tp=2 true
 like "$out" "does not divide 3 tasks" "srun within salloc"
+unlike "$out" "megatron-off" "  whose own layout is not said to be another's"
 # A rejected step must not keep the job's resources: nobody could end it.
 try as_user salloc -n4 -N2 bash -c 'srun --megatron-tp=3 echo ran; echo "refused: $?"
     timeout 120 srun -n4 --immediate=100 hostname; echo "next: $?"'
