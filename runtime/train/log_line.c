@@ -54,8 +54,11 @@ void log_line_format(const struct log_line *l, char *buffer, size_t size)
     if (l->eta >= 0) {
         int64_t minutes = (int64_t)(l->eta / 60);
 
-        append(buffer, size, &used, " ETA: %" PRId64 "h %02" PRId64 "m |", minutes / 60,
-               minutes % 60);
+        if (minutes > 0)
+            append(buffer, size, &used, " ETA: %" PRId64 "h %02" PRId64 "m |", minutes / 60,
+                   minutes % 60);
+        else
+            append(buffer, size, &used, " ETA: %" PRId64 "s |", (int64_t)l->eta);
     }
 }
 
