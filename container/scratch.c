@@ -22,32 +22,60 @@ enum { OPEN_DIRECTORIES = 16, DAY = 86400, RANDOM_LENGTH = 6 };
 /* Its name until it is locked. */
 #define DRAFT ".new-"
 
-static int remove_one(const char *path, const struct stat *info, int type, struct FTW *place)
+/* Open a directory, itself and not what a symbolic link points to. Image layers may contain
+ * directories without read permission. */
+static int open_directory(int at, const char *name)
 {
-    (void)info, (void)place;
-    /* Image layers may contain directories without read permission. */
-    if (type == FTW_DNR || type == FTW_D)
-        chmod(path, 0700);
-    if (type == FTW_DP || type == FTW_DNR)
-        rmdir(path);
-    else if (type != FTW_D)
-        unlink(path);
-    return 0;
+    int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), opened;
+    char path[32];
+
+    if (fd < 0)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    chmod(path, 0700);
+    opened = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(fd);
+    return opened;
 }
 
-static int open_up(const char *path, const struct stat *info, int type, struct FTW *place)
+/* Remove everything in the open directory, which is closed, as far as it is on 'device'. */
+static void empty(int fd, dev_t device)
 {
-    (void)info, (void)place;
-    if (type == FTW_D || type == FTW_DNR)
-        chmod(path, 0700);
-    return 0;
+    DIR *listed = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *item;
+    struct stat info;
+    int removed = 1;
+
+    /* A directory that is read while entries are removed may skip some of them. */
+    while (listed && removed) {
+        removed = 0;
+        rewinddir(listed);
+        while ((item = readdir(listed))) {
+            const char *name = item->d_name;
+
+            if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
+                fstatat(fd, name, &info, AT_SYMLINK_NOFOLLOW) < 0 || info.st_dev != device)
+                continue;
+            if (S_ISDIR(info.st_mode))
+                empty(open_directory(fd, name), device);
+            removed += unlinkat(fd, name, S_ISDIR(info.st_mode) ? AT_REMOVEDIR : 0) == 0;
+        }
+    }
+    if (listed)
+        closedir(listed);
+    else if (fd >= 0)
+        close(fd);
 }
 
-static void remove_tree(const char *path)
+/* Remove the directory 'name', which was opened as 'fd' and is closed. */
+static void remove_tree(int at, const char *name, int fd)
 {
-    /* Top-down first: a directory without read permission cannot be walked bottom-up. */
-    nftw(path, open_up, OPEN_DIRECTORIES, FTW_PHYS | FTW_MOUNT);
-    nftw(path, remove_one, OPEN_DIRECTORIES, FTW_PHYS | FTW_MOUNT | FTW_DEPTH);
+    struct stat info;
+
+    if (fstat(fd, &info) == 0)
+        empty(fcntl(fd, F_DUPFD_CLOEXEC, 0), info.st_dev);
+    close(fd);
+    unlinkat(at, name, AT_REMOVEDIR);
 }
 
 /* Includes the host name: if 'parent' is on a shared file system, each node cleans up its own. */
@@ -59,13 +87,10 @@ static void prefix_of(char *prefix, size_t size)
     snprintf(prefix, size, "megatron-image-%u-%.64s-", (unsigned)geteuid(), host.nodename);
 }
 
-static int lock_file(const char *directory)
+static int lock_file(int directory)
 {
-    char path[2048 + 16];
-    int fd;
+    int fd = openat(directory, "alive", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-    snprintf(path, sizeof(path), "%s/alive", directory);
-    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0 && file_lock(fd, 0) != 0) {
         close(fd);
         return -1;
@@ -78,7 +103,8 @@ static int lock_file(const char *directory)
 int scratch_create(struct scratch *scratch, const char *parent, struct error *err)
 {
     char prefix[128], draft[sizeof(scratch->path)];
-    const char *number;
+    struct stat info;
+    int fd;
 
     prefix_of(prefix, sizeof(prefix));
     scratch->alive = -1;
@@ -89,12 +115,21 @@ int scratch_create(struct scratch *scratch, const char *parent, struct error *er
                          "the temporary directory %.100s... is too long; set ENROOT_TEMP_PATH or "
                          "TMPDIR to a shorter path",
                          parent);
+    if (stat(parent, &info) == 0 && (info.st_mode & S_IWOTH) && !(info.st_mode & S_ISVTX))
+        return error_set(
+            err,
+            "all users can replace the contents of the temporary directory %.300s; run "
+            "`chmod +t` on it, or set ENROOT_TEMP_PATH or TMPDIR to another one",
+            parent);
     if (!mkdtemp(draft))
         return error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
-    number = draft + strlen(draft) - 6;
-    scratch->alive = lock_file(draft);
+    fd = open_directory(AT_FDCWD, draft);
+    scratch->alive = fd < 0 ? -1 : lock_file(fd);
+    if (fd >= 0)
+        close(fd);
     if (scratch->alive >= 0)
-        snprintf(scratch->path, sizeof(scratch->path), "%s/%s%s", parent, prefix, number);
+        snprintf(scratch->path, sizeof(scratch->path), "%s/%s%s", parent, prefix,
+                 draft + strlen(draft) - RANDOM_LENGTH);
     if (scratch->alive < 0 || rename(draft, scratch->path) < 0) {
         error_set_errno(err, errno, "cannot create a directory in %.300s", parent);
         snprintf(scratch->path, sizeof(scratch->path), "%s", draft);
@@ -104,10 +139,26 @@ int scratch_create(struct scratch *scratch, const char *parent, struct error *er
     return 0;
 }
 
+/* Open the directory 'name' if it is this user's. */
+static int open_own(int at, const char *name)
+{
+    int fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), opened = -1;
+    struct stat info;
+
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &info) == 0 && info.st_uid == geteuid())
+        opened = open_directory(fd, ".");
+    close(fd);
+    return opened;
+}
+
 void scratch_destroy(struct scratch *scratch)
 {
-    if (scratch->path[0])
-        remove_tree(scratch->path);
+    int fd = scratch->path[0] ? open_own(AT_FDCWD, scratch->path) : -1;
+
+    if (fd >= 0)
+        remove_tree(AT_FDCWD, scratch->path, fd);
     if (scratch->alive >= 0)
         close(scratch->alive);
     scratch->path[0] = '\0';
@@ -115,37 +166,36 @@ void scratch_destroy(struct scratch *scratch)
 }
 
 /* Remove a directory whose owner has exited: nobody holds its lock. */
-static void sweep_one(const char *path)
+static void sweep_one(int at, const char *name)
 {
-    char lock[4096];
-    struct stat info;
-    int fd;
+    int directory = open_own(at, name), fd;
 
-    if (lstat(path, &info) < 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
+    if (directory < 0)
         return;
-    snprintf(lock, sizeof(lock), "%s/alive", path);
-    fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    fd = openat(directory, "alive", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     /* Without a lock file, it is being removed, perhaps by a process that was killed halfway:
      * finish the job. */
-    if (fd < 0) {
-        if (errno == ENOENT)
-            remove_tree(path);
-        return;
-    }
-    if (file_lock(fd, 0) == 0)
-        remove_tree(path);
-    close(fd);
+    if (fd < 0 ? errno == ENOENT : file_lock(fd, 0) == 0)
+        remove_tree(at, name, directory);
+    else
+        close(directory);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* A directory without its final name belongs to a process that is about to lock it, or that was
  * killed before it could. After a day, assume the latter. */
-static void sweep_draft(const char *path)
+static void sweep_draft(int at, const char *name)
 {
+    int fd = open_own(at, name);
     struct stat info;
 
-    if (lstat(path, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid() &&
-        time(NULL) - info.st_mtime > DAY)
-        remove_tree(path);
+    if (fd < 0)
+        return;
+    if (fstat(fd, &info) == 0 && time(NULL) - info.st_mtime > DAY)
+        remove_tree(at, name, fd);
+    else
+        close(fd);
 }
 
 /* Is 'name' what mkdtemp makes of 'prefix'? */
@@ -161,20 +211,18 @@ static int is_made(const char *name, const char *prefix)
 void scratch_sweep(const char *parent)
 {
     DIR *directory = opendir(parent);
-    char prefix[128], path[2048];
+    char prefix[128];
     struct dirent *item;
 
     if (!directory)
         return;
     prefix_of(prefix, sizeof(prefix));
     while ((item = readdir(directory))) {
-        if (snprintf(path, sizeof(path), "%s/%s", parent, item->d_name) >= (int)sizeof(path))
-            continue;
         if (is_made(item->d_name, prefix))
-            sweep_one(path);
+            sweep_one(dirfd(directory), item->d_name);
         else if (strncmp(item->d_name, DRAFT, strlen(DRAFT)) == 0 &&
                  is_made(item->d_name + strlen(DRAFT), prefix))
-            sweep_draft(path);
+            sweep_draft(dirfd(directory), item->d_name);
     }
     closedir(directory);
 }

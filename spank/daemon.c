@@ -14,6 +14,7 @@
 #include "file.h"
 #include "place.h"
 #include "topology.h"
+#include "trusted.h"
 
 /* The name of this node: from `slurmd -N NAME`, else the host name. Several slurmd may share a
  * host. */
@@ -55,7 +56,7 @@ static int make_directory(const char *path, struct error *err)
             "%s must be a directory of root that nobody else can write to; correct it, "
             "or name another one with run= in plugstack.conf",
             directory);
-    return 0;
+    return trusted_parents(directory, err);
 }
 
 static int export_topology(const struct config *config, struct error *err)

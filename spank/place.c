@@ -2,6 +2,7 @@
 #include "place.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,11 +79,20 @@ struct topology *place_discover(const struct config *config, struct error *err)
     return config->topology ? topology_load(config->topology, err) : topology_discover(err);
 }
 
+static bool is_of_root(int fd, mode_t type)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 && (status.st_mode & S_IFMT) == type && status.st_uid == 0 &&
+           !(status.st_mode & 022);
+}
+
 /* slurmd's file, if it exists and only root could have written it. */
 static struct topology *load_exported(const char *path)
 {
-    char directory[4096];
-    struct stat status;
+    struct topology *topology = NULL;
+    char directory[4096], opened[32];
+    int at, fd = -1;
     char *slash;
 
     snprintf(directory, sizeof(directory), "%s", path);
@@ -90,13 +100,18 @@ static struct topology *load_exported(const char *path)
     if (!slash)
         return NULL;
     *slash = '\0';
-    if (lstat(directory, &status) || !S_ISDIR(status.st_mode) || status.st_uid != 0 ||
-        status.st_mode & 022)
-        return NULL;
-    if (lstat(path, &status) || !S_ISREG(status.st_mode) || status.st_uid != 0 ||
-        status.st_mode & 022)
-        return NULL;
-    return topology_load(path, NULL);
+    at = open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (at >= 0 && is_of_root(at, S_IFDIR))
+        fd = openat(at, slash + 1, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && is_of_root(fd, S_IFREG)) {
+        snprintf(opened, sizeof(opened), "/proc/self/fd/%d", fd);
+        topology = topology_load(opened, NULL);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (at >= 0)
+        close(at);
+    return topology;
 }
 
 static struct topology *load_topology(const struct place_input *input, struct error *err)

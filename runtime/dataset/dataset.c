@@ -3,6 +3,7 @@
 #include "dataset_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include "masked.h"
 #include "remedy.h"
 #include "threads.h"
+#include "trusted.h"
 #include "vocabulary_check.h"
 
 /* For a wrong blend of each split, and of the data that is split. */
@@ -64,14 +66,17 @@ struct builder {
 static void find_own_cache(char path[PATH_MAX])
 {
     const char *base = getenv("TMPDIR");
-    struct stat status;
+    int fd = -1;
 
     if (snprintf(path, PATH_MAX, "%s/megatron-cache-%ld", base && *base ? base : "/tmp",
                  (long)getuid()) >= PATH_MAX)
         path[0] = '\0';
-    else if ((mkdir(path, 0700) < 0 && errno != EEXIST) || lstat(path, &status) < 0 ||
-             !S_ISDIR(status.st_mode) || status.st_uid != getuid() || (status.st_mode & 022))
+    else if ((mkdir(path, 0700) < 0 && errno != EEXIST) ||
+             (fd = trusted_directory_open(AT_FDCWD, path, TRUSTED_PRIVATE, NULL)) < 0 ||
+             trusted_parents(path, NULL) < 0)
         path[0] = '\0';
+    if (fd >= 0)
+        close(fd);
 }
 
 /* The directories in which to cache indices of 'prefix'. */

@@ -6,6 +6,7 @@
 #include "shared_file.h"
 #include "squashfs.h"
 #include "sweep.h"
+#include "trusted.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -114,6 +115,8 @@ int image_cache_open(struct image_cache *cache, const char *directory, struct er
     cache->at = -1;
     if (shared_directory_create(directory, "MEGATRON_IMAGE_CACHE", err) < 0)
         return -1;
+    if (trusted_parents(directory, err) < 0)
+        return error_prefix(err, "cannot use the image cache %.300s", directory);
     cache->at = open_directory(directory, OWN_CACHE, cache->owner, err);
     if (cache->at >= 0 && image_cache_adopt(cache, err) < 0)
         image_cache_close(cache);

@@ -6,6 +6,7 @@
 #include "checksum.h"
 #include "shared_file.h"
 #include "progress.h"
+#include "trusted.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -190,26 +191,18 @@ static int lock(const struct stage_request *request, const struct image_cache *s
  * created first. */
 static int check_directories(const char *directory, const char *own, struct error *err)
 {
-    struct stat info;
+    int at = trusted_directory_open(AT_FDCWD, directory, TRUSTED_SHARED, err);
 
-    if (lstat(directory, &info) < 0)
-        return error_set_errno(err, errno, "cannot use image_stage=%.300s", directory);
-    if (!S_ISDIR(info.st_mode))
-        return error_set(err, "image_stage=%.300s is not a directory; correct it in plugstack.conf",
-                         directory);
-    if ((info.st_mode & 022) && !(info.st_mode & S_ISVTX))
-        return error_set(err,
-                         "image_stage=%.300s is not used: other users could replace its contents; "
-                         "ask the administrator to run `chmod 1777` on it",
-                         directory);
-    if (lstat(own, &info) < 0)
-        return 0;
-    if (!S_ISDIR(info.st_mode))
-        return error_set(err, "%.300s is not a directory; ask the administrator to remove it", own);
-    if (info.st_uid != geteuid() && info.st_uid != 0)
-        return error_set(
-            err, "%.300s belongs to user %u, not to you; ask the administrator to remove it", own,
-            (unsigned)info.st_uid);
+    if (at < 0) {
+        error_prefix(err, "image_stage");
+        return error_append(err, "; ask the administrator to correct it");
+    }
+    close(at);
+    at = trusted_directory_open(AT_FDCWD, own, TRUSTED_PRIVATE, err);
+    if (at < 0 && errno != ENOENT)
+        return error_append(err, "; ask the administrator to remove it");
+    if (at >= 0)
+        close(at);
     return 0;
 }
 

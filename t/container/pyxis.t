@@ -14,7 +14,7 @@ trap registry_end EXIT
 chmod 755 "$registry_dir"
 make_roots "$registry_dir/registry"
 mksquashfs "$registry_dir/registry/small/1" "$registry_dir/image.sqsh" -quiet -no-progress -all-root >/dev/null
-mkdir -m 777 "$registry_dir/home" "$registry_dir/run"
+mkdir -m 1777 "$registry_dir/home" "$registry_dir/run"
 image=$registry_dir/image.sqsh
 # Pyxis finds Enroot where slurmd would, and wants a disk of its own for the containers of each node.
 mkdir "$registry_dir/bin"

@@ -163,8 +163,8 @@ job srun -N2 -n2 "$image" --megatron-container-name=both cat /etc/environment
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out"):$(ls -d "$home"/waited.* | wc -l)" 0:2:2 "two nodes that had to wait for each other"
 mv "$programs/enroot.real" "$programs/enroot"
 # A container whose creation was interrupted is created again.
-mkdir "$data/megatron_half.draft.n1.0000000000000000"
-chown "$(as_user id -u)" "$data/megatron_half.draft.n1.0000000000000000"
+mkdir "$data/megatron_half.draft.0000000000000000"
+chown "$(as_user id -u)" "$data/megatron_half.draft.0000000000000000"
 job srun -n1 -w n1 "$image" --megatron-container-name=half cat /etc/environment
 is "$rc:$(grep -c 'GREETING=from the image' <<<"$out")" 0:1 "a half-created one is created again"
 is "$(ls "$data" | xargs)" "megatron_both megatron_half" "and removed"

@@ -148,7 +148,7 @@ for kind in "ln -s '$home'" "mkdir -m 777"; do
     somebody sh -c "$kind '$mine'"
     job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
     is "$rc:$(tail -n 1 <<<"$out")" 0:/ "a place that somebody else made (${kind%% *}) is not used"
-    like "$out" "$mine (is not a directory|belongs to user 65534, not to you); ask the administrator to remove it; the image is started from the cache" "and it is reported"
+    like "$out" "$mine (is not a directory but a symbolic link|belongs to user 65534, not to you); ask the administrator to remove it; the image is started from the cache" "and it is reported"
 done
 is "$(ls "$home")" "" "nothing is made through the link"
 rm -rf "$mine"
@@ -165,6 +165,6 @@ is "$(ls "$home")" "" "nothing is made through the link"
 chmod 777 "$stage"
 rm -rf "$mine"
 job srun -n1 --megatron-image="${registry}bare:1" /bin/pwd
-like "$out" 'chmod 1777' "a place for copies that is not sticky is not used"
+like "$out" 'chmod \+t' "a place for copies that is not sticky is not used"
 is "$rc" 0 "but the image is"
 done_testing

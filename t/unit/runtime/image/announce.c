@@ -259,6 +259,104 @@ static void test_kept(void)
     }
 }
 
+/* Users share Enroot's directory: nothing that another user put there is used, changed or followed.
+ */
+enum { VICTIM = 65532, ATTACKER = 65533 };
+
+static void test_strangers(void)
+{
+    static const struct {
+        const char *name;
+        mode_t parent, data;
+        uid_t owner;
+        const char *attack; /* by 'attacker' in the directory of containers */
+        uid_t attacker;
+        int works;
+    } rows[] = {
+        {"a shared directory", 0755, 01777, 0, ":", ATTACKER, 1},
+        {"the user's own", 0755, 0755, VICTIM, ":", VICTIM, 1},
+        {"the user's own, and a group's", 0755, 0775, VICTIM, ":", VICTIM, 1},
+        {"leases in a link", 0755, 01777, 0, "ln -s ../home .megatron-65532", ATTACKER, 0},
+        {"leases in another's directory", 0755, 01777, 0, "mkdir -m 777 .megatron-65532", ATTACKER,
+         0},
+        {"leases where all can write", 0755, 01777, 0, "mkdir -m 777 .megatron-65532", VICTIM, 0},
+        {"another's container", 0755, 01777, 0, "mkdir megatron_x", ATTACKER, 0},
+        {"a link to one", 0755, 01777, 0, "ln -s ../home megatron_x", ATTACKER, 0},
+        {"the administrator's", 0755, 01777, 0, "mkdir -m 755 megatron_x && touch megatron_x/whole",
+         0, 1},
+        {"one that all can write to", 0755, 01777, 0, "mkdir -m 777 megatron_x", VICTIM, 0},
+        {"a directory without the sticky bit", 0755, 0777, 0, ":", ATTACKER, 0},
+        {"a group's without it", 0755, 0775, 0, ":", ATTACKER, 0},
+        {"a directory in one", 0777, 01777, 0, ":", ATTACKER, 0},
+        {"another user's", 0755, 01777, ATTACKER, ":", ATTACKER, 0},
+        {"another's draft", 0755, 01777, 0,
+         "mkdir megatron_x.draft.0123456789abcdef; ln -s ../home megatron_x.draft.1123456789abcdef",
+         ATTACKER, 1},
+    };
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    char place[128], path[256], command[256];
+    int status;
+
+    if (geteuid() != 0) {
+        ok(1, "other users: skipped, needs root");
+        return;
+    }
+    chmod(directory, 0755);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        pid_t child;
+
+        snprintf(path, sizeof(path), "strangers-%zu", i);
+        make_place(place, sizeof(place), path,
+                   "#!/bin/sh\n"
+                   "cd \"${0%/*}\"\n"
+                   "case $1 in\n"
+                   "info) echo ENROOT_DATA_PATH=$PWD/data ;;\n"
+                   "create) mkdir -m 777 data/$3; >data/$3/whole ;;\n"
+                   "remove) rm -rf data/$3 ;;\n"
+                   "esac\n");
+        snprintf(path, sizeof(path), "%s/enroot", place);
+        chmod(path, 0755);
+        snprintf(path, sizeof(path), "%s/home", place);
+        mkdir(path, 0755);
+        is_int(chown(path, VICTIM, (gid_t)-1), 0, "a home");
+        strcat(path, "/thesis.lease");
+        write_file(path, "", 0);
+        utimensat(AT_FDCWD, path, long_ago, 0);
+        snprintf(path, sizeof(path), "%s/data", place);
+        mkdir(path, 0755);
+        is_int(chown(path, rows[i].owner, (gid_t)-1), 0, "a directory of containers");
+        chmod(path, rows[i].data);
+        chmod(place, rows[i].parent);
+        child = fork();
+        if (child == 0) {
+            snprintf(command, sizeof(command), "umask 0; cd '%s/data' && %s", place,
+                     rows[i].attack);
+            if (setresuid(rows[i].attacker, rows[i].attacker, rows[i].attacker) < 0)
+                _exit(3);
+            _exit(execlp("sh", "sh", "-c", command, (char *)NULL));
+        }
+        waitpid(child, &status, 0);
+        is_int(status, 0, rows[i].attack);
+        child = fork();
+        if (child == 0) {
+            if (setresgid(VICTIM, VICTIM, VICTIM) < 0 || setresuid(VICTIM, VICTIM, VICTIM) < 0)
+                _exit(3);
+            keep_in(place, "one");
+        }
+        waitpid(child, &status, 0);
+        is_int(WEXITSTATUS(status), rows[i].works ? 0 : 1, rows[i].name);
+        snprintf(path, sizeof(path), "%s/home/thesis.lease", place);
+        ok(access(path, F_OK) == 0, "and nothing of the user's is removed");
+        if (rows[i].works && rows[i].attacker != 0) {
+            struct stat info;
+
+            snprintf(path, sizeof(path), "%s/data/megatron_x", place);
+            ok(lstat(path, &info) == 0 && info.st_uid == VICTIM && (info.st_mode & 022) == 0,
+               "the container is the user's alone");
+        }
+    }
+}
+
 /* --- storage that stands still ------------------------------------------------------------- */
 
 enum { STALL = 2 };
@@ -428,5 +526,6 @@ int main(void)
     test_slow_answers();
     test_lost_draft();
     test_kept();
+    test_strangers();
     return finish();
 }
