@@ -26,7 +26,7 @@ enum { GUESTS = 1024, ACCEPTED_AT_ONCE = 64 };
 /* A connection that is not yet that of a rank. */
 struct guest {
     int fd;
-    int greeted; /* its hello was right */
+    int greeted; /* its hello was right, though perhaps recorded */
     double since;
     size_t got; /* bytes of the hello, then of the proof */
     struct handshake_hello hello;
@@ -60,14 +60,16 @@ static void dismiss(struct reception *r, int i)
     remove_guest(r, i);
 }
 
-/* Close the oldest connection that has not proven anything, unless it is new. */
+/* Close the oldest connection, unless it is new: at first one that has not greeted, but a greeting
+ * proves nothing either, since it may be a recorded one. */
 static int make_room(struct reception *r, double now)
 {
-    for (int i = 0; i < r->count; i++)
-        if (!r->guests[i]->greeted && now - r->guests[i]->since > YOUNG_SECONDS) {
-            dismiss(r, i);
-            return 1;
-        }
+    for (int greeted = 0; greeted < 2; greeted++)
+        for (int i = 0; i < r->count; i++)
+            if (r->guests[i]->greeted == greeted && now - r->guests[i]->since > YOUNG_SECONDS) {
+                dismiss(r, i);
+                return 1;
+            }
     return 0;
 }
 

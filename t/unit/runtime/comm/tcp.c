@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -443,6 +444,75 @@ static int play_late(int rank, int size)
     return play(rank, size);
 }
 
+enum { REPLAYED = 1500 }; /* more than a listener serves at once */
+
+/* Until killed: send the same right hello of rank 1 on many connections, as if it had been
+ * recorded, and nothing after it. */
+static void be_replaying(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct handshake_hello hello = {.size = 2, .from = 1, .to = 0};
+    struct secret_key key;
+
+    secret_derive("a secret", &key, NULL);
+    handshake_sign_hello(&key, &hello);
+    for (int i = 0; i < REPLAYED;) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+        if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+            send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) == (ssize_t)sizeof(hello)) {
+            atomic_store(passed, ++i);
+            continue;
+        }
+        if (fd >= 0)
+            close(fd);
+        nanosleep(&(struct timespec){0, 10000000}, NULL); /* rank 0 does not listen yet */
+    }
+    pause();
+    _exit(0);
+}
+
+/* Rank 1 connects in less time than a listener gives a connection for its handshake. */
+static int play_replayed(int rank, int size)
+{
+    struct world w;
+    int good;
+
+    for (int i = 0; rank == 1 && i < 6000 && atomic_load(passed) < REPLAYED; i++)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    good = open_world(&w, rank, size, "a secret", rank == 1 ? 8 : 60) == 0;
+    if (!good)
+        diag("rank %d: %s", rank, w.err.text);
+    close_world(&w);
+    return good;
+}
+
+static void among_replays(void)
+{
+    struct rlimit limit;
+    pid_t hostile;
+    int bad;
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_max < 2 * REPLAYED) {
+        skip("replayed greetings", "too few open files are allowed");
+        return;
+    }
+    atomic_store(passed, 0);
+    fflush(stdout);
+    hostile = fork();
+    if (hostile == 0)
+        be_replaying();
+    bad = run_ranks(2, play_replayed);
+    kill(hostile, SIGKILL);
+    waitpid(hostile, NULL, 0);
+    ok(bad == 0, "%d replayed greetings do not keep a rank out", REPLAYED);
+}
+
 static int up_loopback(void)
 {
     struct ifreq request = {.ifr_name = "lo"};
@@ -494,6 +564,7 @@ int main(void)
     ok(run_ranks(3, play_stranger) == 0, "a rank with another secret is missing");
     ok(run_ranks(4, play_death) == 0, "a rank that dies is reported");
     ok(run_ranks(3, play_absence) == 0, "a rank that does not take part is reported");
+    among_replays();
     among_strangers();
     return done_testing();
 }
