@@ -302,7 +302,24 @@ static int test_collectives(struct run *run, struct error *err)
     return rc;
 }
 
-static int conclude(struct run *run, struct findings *findings, struct error *err)
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Nodes of the job, also those that did not answer. A rank without a known host counts as one.
+ * Sorts 'hosts'. */
+static int count_nodes(const struct world *world, char (*hosts)[64])
+{
+    int64_t count = 0;
+
+    qsort(hosts, (size_t)world->size, sizeof(*hosts), by_name);
+    for (int64_t r = 0; r < world->size; r++)
+        count += r == 0 || !hosts[r][0] || strcmp(hosts[r], hosts[r - 1]) != 0;
+    return (int)(count > world->nodes ? count : world->nodes);
+}
+
+static int conclude(struct run *run, struct findings *findings, int *nodes, struct error *err)
 {
     size_t size = (size_t)run->world->size;
     enum hub_state *states = calloc(size, sizeof(*states));
@@ -337,12 +354,13 @@ static int conclude(struct run *run, struct findings *findings, struct error *er
             hosts_of_rank(r, run->world, hosts[r], sizeof(hosts[r]));
     }
     judge(&job, findings);
+    *nodes = count_nodes(run->world, hosts);
     free(states);
     free(hosts);
     return findings->out_of_memory ? error_set(err, "out of memory") : 0;
 }
 
-static int run_phases(struct run *run, struct findings *findings, struct error *err)
+static int run_phases(struct run *run, struct findings *findings, int *nodes, struct error *err)
 {
     double measuring = run->options->full ? 20 : 8;
     char host[256];
@@ -366,7 +384,7 @@ static int run_phases(struct run *run, struct findings *findings, struct error *
                      measuring + 2 * phase_timeout(run), err);
     if (run->order.shared_file[0] && run->world->rank == 0)
         unlink(run->order.shared_file);
-    return rc == 0 && run->world->rank == 0 ? conclude(run, findings, err) : rc;
+    return rc == 0 && run->world->rank == 0 ? conclude(run, findings, nodes, err) : rc;
 }
 
 int preflight_run(const struct preflight_options *options, const struct world *world,
@@ -380,8 +398,7 @@ int preflight_run(const struct preflight_options *options, const struct world *w
     run->options = options;
     run->world = world;
     run->listener = -1;
-    rc = run_phases(run, findings, err);
-    *nodes = run->order.nodes;
+    rc = run_phases(run, findings, nodes, err);
     if (run->listener >= 0)
         close(run->listener);
     layer_destroy(run->layer);

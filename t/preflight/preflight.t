@@ -57,6 +57,13 @@ like "$out" "^ok +$(uname -n)  layer speed: rank 0: .* steps/s" "  with all chec
 like "$(cat records.jsonl)" '^\{"record":"preflight","version":1,"time":[0-9.]+,"host":"[^"]+","check":"answers","verdict":"ok",' \
     "  and records for the report"
 
+# --- One rank of four, on four nodes --------------------------------------------------------------
+try env RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 GROUP_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 \
+    MASTER_PORT=$((21000 + $$ % 5000)) "$megatron" preflight --device cpu --timeout-seconds 1 --history none --json
+is "$rc" 3 "ranks that do not answer are a failure"
+is "$(grep -o '"ranks":.*"failed":\[[^]]*\]' <<<"$out")" '"ranks":4,"nodes":4,"failed":["rank 1","rank 2","rank 3"]' \
+    "  of nodes of the job, and they are named"
+
 # --- Records of a run ----------------------------------------------------------------------------
 # One rank trains, and the report shows its time, its placement, and the verdicts from before.
 mkdir run
