@@ -109,7 +109,7 @@ netns_preflight() {
     shift 2
     for ((i = count; i >= 1; i--)); do
         env RANK=$((i - 1)) WORLD_SIZE=$count LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=$((i - 1)) \
-            GROUP_WORLD_SIZE=$count MASTER_ADDR=10.213.0.1 MASTER_PORT=21999 \
+            GROUP_WORLD_SIZE=$count MASTER_ADDR=10.213.0.1 MASTER_PORT=21999 MEGATRON_SECRET=$$ \
             ip netns exec "$prefix$i" unshare --uts bash -c 'hostname l$1; shift; exec "$@"' - $i \
             "$MEGATRON_INST/bin/megatron" preflight --device cpu --history none --json "$@" &
         pids+=($!)
