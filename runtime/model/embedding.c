@@ -13,7 +13,7 @@ struct embedding_common {
     struct device_plan *word, *word_backward;
     struct device_plan *position, *position_backward;
     struct device_plan *token_type, *token_type_backward;
-    struct device_plan *scale; /* of embeddings and their gradients; NULL: none */
+    struct device_plan *scale; /* of word embeddings and their gradients; NULL: none */
 };
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -38,7 +38,7 @@ static void add_parameters(struct builder *b, struct block *block)
 }
 
 /* With one tensor-parallel rank, one operation adds both tables. Otherwise the rows of words are
- * reduced and scattered first. */
+ * reduced and scattered first. A scale is that of the words only, which it multiplies before. */
 static int prepare_tables(struct model *m, struct block *block, struct error *err)
 {
     const struct model_config *c = &m->config;
@@ -47,10 +47,11 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
     struct embedding_common *common = block->common;
     struct planner p = {m->device, err, 0};
     int learned = block->tensors[POSITION] >= 0;
+    int fused = learned && parallel->layout.tp == 1 && !common->scale;
     int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
-    struct operation word = {.kind = OPERATION_EMBEDDING,
-                             .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type,
-                                           parallel->layout.tp == 1 && learned, 0, TYPE_FP32}};
+    struct operation word = {
+        .kind = OPERATION_EMBEDDING,
+        .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type, fused, 0, TYPE_FP32}};
     struct operation position = {
         .kind = OPERATION_EMBEDDING,
         .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1, TYPE_FP32}};
@@ -59,7 +60,7 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
         .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1, TYPE_FP32}};
 
     planner_make(&p, &common->word, &word);
-    if (learned)
+    if (learned && !fused)
         planner_make(&p, &common->position, &position);
     if (c->token_types > 0)
         planner_make(&p, &common->token_type, &token_type);
@@ -114,7 +115,7 @@ static void release(void *shared)
 }
 
 /* scratch.x (P, h) = embeddings of this rank's rows. */
-static void look_up(struct pass *p, struct block *block)
+static void forward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
     const struct embedding_common *common = block->common;
@@ -128,7 +129,9 @@ static void look_up(struct pass *p, struct block *block)
                                                batch->positions, positions, out});
     sequence_scatter(&m->overlap, &rows, out, m->scratch.x);
     overlap_end(&m->overlap);
-    if (common->position && m->parallel->layout.tp > 1)
+    if (common->scale)
+        run_scale(common->scale, compute(m), &(struct scale_operands){m->scratch.x});
+    if (common->position)
         run_embedding(common->position, compute(m),
                       &(struct embedding_operands){batch->positions + first_row(m), positions, NULL,
                                                    NULL, m->scratch.x});
@@ -139,15 +142,6 @@ static void look_up(struct pass *p, struct block *block)
                                                    NULL, m->scratch.x});
 }
 
-static void forward(struct pass *p, struct block *block)
-{
-    const struct embedding_common *common = block->common;
-
-    look_up(p, block);
-    if (common->scale)
-        run_scale(common->scale, compute(p->m), &(struct scale_operands){p->m->scratch.x});
-}
-
 static void backward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
@@ -155,23 +149,26 @@ static void backward(struct pass *p, struct block *block)
     const struct embedding_common *common = block->common;
     const struct model_batch *batch = &p->slot->batch;
     struct sequence_rows rows = stream_rows(m);
-    void *whole;
+    void *whole = NULL;
     /* A tied head on this rank has written its gradient to the table already. */
     int added = p->accumulate || parameters->head == parameters->word;
 
-    if (common->scale)
-        run_scale(common->scale, compute(m), &(struct scale_operands){p->dx});
-    whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
-    if (common->position)
+    if (!common->scale)
+        whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
+    if (common->position_backward)
         run_embedding_backward(common->position_backward, compute(m),
                                &(struct embedding_backward_operands){
                                    batch->positions + first_row(m), p->dx,
                                    gradient(m, block->tensors[POSITION]), p->accumulate});
-    if (common->token_type)
+    if (common->token_type_backward)
         run_embedding_backward(common->token_type_backward, compute(m),
                                &(struct embedding_backward_operands){
                                    batch->token_types + first_row(m), p->dx,
                                    gradient(m, block->tensors[TOKEN_TYPE]), p->accumulate});
+    if (common->scale) {
+        run_scale(common->scale, compute(m), &(struct scale_operands){p->dx});
+        whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
+    }
     overlap_end(&m->overlap);
     run_embedding_backward(common->word_backward, compute(m),
                            &(struct embedding_backward_operands){

@@ -94,7 +94,7 @@ struct model_config {
     double local_rotary_base; /* of layers with a window, without scaling; 0: as in all layers */
     double attention_scale;   /* of the scores; 0: 1 / sqrt(head size) */
     double attention_softcap, logit_softcap; /* 0: none */
-    double embedding_scale;                  /* of the embedding's output; 0: none */
+    double embedding_scale;                  /* of word embeddings; 0: none */
     double qkv_clip; /* queries, keys and values are at most this large; 0: no limit */
     enum architecture architecture;
     double hidden_dropout, attention_dropout;

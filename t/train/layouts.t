@@ -77,6 +77,11 @@ for family in gpt llama; do
     check "tp 2 x pp 2 x dp 2 interleaved" 8 $t 2 $p 2 $v 1
     check "cp 2 x pp 2 x tp 2" 8 $t 2 $p 2 $c 2
 done
+# Words are scaled before learned positions are added.
+family=scaled model=("${gpt[@]}" --embedding-scale 5.6)
+expected=$(losses 1 "${model[@]}")
+is "$(wc -l <<<"$expected")" 3 "scaled words on one rank" || diag "$(tail -n 3 "$scratch/out")"
+check "tp 2 x pp 2" 4 $t 2 $p 2
 # Networks that turn on everything else. Norms of all heads together need one tensor-parallel rank.
 modern=(--position-embedding-type rope --normalization RMSNorm --disable-bias-linear --group-query-attention
     --num-query-groups 2 --add-qkv-bias --qk-layernorm --geglu --norm-placement both --window-size 9,0
