@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every option of Megatron-LM, from core 0.4 to 0.19, is known: it works, is ignored with a note,
+/* Every option of Megatron-LM, from core 0.4 to 0.20, is known: it works, is ignored with a note,
  * or is rejected with what to use instead. */
 #include "arguments.h"
 #include "tap.h"
