@@ -288,6 +288,9 @@ test_nodes() {
     [ ! -s "$bad" ] || launch+=(--exclude="$(cat "$bad")")
 }
 
+# The model of sbatch --megatron-model. srun's tasks get it from the plugin.
+MEGATRON_MODEL=${MEGATRON_MODEL:-$(job_option model)}
+
 # What only prints something is printed here, before the first step of the job.
 for word in "$@"; do
     case $word in

@@ -74,13 +74,16 @@ static int words_limit(int argc, char *const *argv)
     return optind > 0 && optind <= argc ? optind : argc;
 }
 
-static void read_script(struct request *request, const char *path)
+/* The script and its arguments. */
+static void read_script(struct request *request, int count, char *const *words)
 {
     size_t size;
-    char *text = read_whole(path, SCRIPT_MAX, true, &size);
+    char *text = read_whole(words[0], SCRIPT_MAX, true, &size);
 
-    if (text)
+    if (text) {
         request_script(request, text, size);
+        request_script_words(request, text, count - 1, words + 1);
+    }
     free(text);
 }
 
@@ -131,7 +134,7 @@ static void read_request(struct request *request, bool inside)
         request_init(&probe, program);
         script = request_arguments(&probe, argc, words, words_limit(argc, words));
         if (script < argc && !probe.wrapped)
-            read_script(request, words[script]);
+            read_script(request, argc - script, words + script);
     }
     if (program != PROGRAM_SRUN || inside || !getenv("SLURM_JOB_ID"))
         request_environment(request, environ);
@@ -461,6 +464,8 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
     drop_marks();
     if (plugin->failed)
         return error_set(err, "%s", plugin->failure.text);
+    if (request.model[0]) /* it overrides sbatch's option */
+        settings_give(settings, OPTION_MODEL, request.model);
     if (check_script(&request, err) || settings_resolve(settings, &plugin->config, err))
         return -1;
     if (settings->off)

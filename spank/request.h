@@ -37,6 +37,7 @@ struct request {
     unsigned wishes;  /* enum wish */
     bool wrapped;     /* sbatch --wrap: there is no script to read */
     bool interactive; /* srun --interactive: salloc's own step */
+    char model[64];   /* what one of our job scripts gets as --megatron-model; empty: nothing */
     unsigned own;     /* options of ours (1 << enum option_id) that were read */
     int last;         /* enum option_id of the option that was read last; -1: not one of ours */
     unsigned cut;     /* options of ours (1 << enum option_id) whose value an unquoted # of the
@@ -56,6 +57,10 @@ void request_environment(struct request *request, char *const *variables);
 
 /* Read the #SBATCH lines of a script, up to its first command, as sbatch does. */
 void request_script(struct request *request, const char *text, size_t size);
+
+/* Read the words after a job script's name if its 'text' is one of ours (it sources recipe.bash):
+ * `megatron train` gets them. */
+void request_script_words(struct request *request, const char *text, int count, char *const *words);
 
 /* Totals over all components; REQUEST_UNKNOWN if they cannot be determined. */
 int64_t request_tasks(const struct request *request);

@@ -3,6 +3,7 @@
 #include "request.h"
 #include "request_private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { LINE_MAX_BYTES = 4096, LINE_WORDS = 64 };
@@ -87,5 +88,25 @@ void request_script(struct request *request, const char *text, size_t size)
                 return; /* the first command */
         }
         text += length + 1;
+    }
+}
+
+void request_script_words(struct request *request, const char *text, int count, char *const *words)
+{
+    static const char option[] = "--megatron-model";
+
+    if (!strstr(text, "/recipe.bash"))
+        return;
+    for (int i = 0; i < count; i++) {
+        const char *value = NULL;
+
+        if (strncmp(words[i], option, sizeof(option) - 1) != 0)
+            continue;
+        if (words[i][sizeof(option) - 1] == '=')
+            value = words[i] + sizeof(option);
+        else if (words[i][sizeof(option) - 1] == '\0' && i + 1 < count)
+            value = words[i + 1];
+        if (value && strcmp(value, "list") != 0)
+            snprintf(request->model, sizeof(request->model), "%s", value);
     }
 }

@@ -92,17 +92,21 @@ void show_command(const struct show *show, const struct candidate *candidate, in
                   FILE *stream)
 {
     const struct own_layout *l = &candidate->layout;
+    int preset = show->word_count > 1 && strcmp(show->words[0], "--megatron-model") == 0, first = 0;
 
     if (plugin)
         fprintf(stream,
                 "sbatch --nodes=%" PRId64 " --ntasks-per-node=%d --gpus-per-node=%d "
-                "--megatron-tp=%" PRId64 " --megatron-pp=%" PRId64 " --megatron-cp=%" PRId64
-                " train.sbatch",
+                "--megatron-tp=%" PRId64 " --megatron-pp=%" PRId64 " --megatron-cp=%" PRId64,
                 show->request->nodes, show->request->machine->gpus, show->request->machine->gpus,
                 l->tp, l->pp, l->cp);
-    else
-        fputs("megatron train", stream);
-    for (int i = 0; i < show->word_count; i++)
+    /* As an option of sbatch, the model is checked before the job is queued. */
+    if (plugin && preset) {
+        fprintf(stream, " --megatron-model=%s", show->words[1]);
+        first = 2;
+    }
+    fputs(plugin ? " train.sbatch" : "megatron train", stream);
+    for (int i = first; i < show->word_count; i++)
         print_word(show->words[i], stream);
     if (!plugin)
         print_layout(l, stream);

@@ -38,7 +38,7 @@ like "$out" '^! tight: leaves less than 4% of 39.4 GiB .*; number 4 is the faste
 like "$out" '^  matrix products +[0-9.]+ s +[0-9.]+%' "time by part"
 like "$out" 'save every [0-9]+ steps' "a save interval"
 like "$out" 'whole run: 300 billion tokens in [0-9.]+ days \([0-9.]+ - [0-9.]+\), \$[0-9]+ at \$21.96' "days and cost"
-like "$out" '^sbatch --nodes=64 --ntasks-per-node=8 --gpus-per-node=8 --megatron-tp=4 --megatron-pp=4 .*--train-samples 146484375' \
+like "$out" '^sbatch --nodes=64 --ntasks-per-node=8 --gpus-per-node=8 --megatron-tp=4 --megatron-pp=4 .*--megatron-model=39.1B train.sbatch .*--train-samples 146484375' \
     "the sbatch line"
 like "$out" '^sbatch .* --lr LR ' "  with a learning rate to fill in"
 like "$out" '^ +[0-9]+  layouts over the memory of a GPU, such as: tp' "what was left out and why"

@@ -45,6 +45,14 @@ srun true
 EOT
 )
 
+# --- the arguments of a job script of ours -------------------------------------------------------
+ours=("$top/sbatch/train.sbatch" --mock-data)
+refused "an unknown model after our script's name" "did you mean llama3-8b" sbatch -n2 "${ours[@]}" --megatron-model llama3-8
+refused "a model that the layout does not divide" "does not divide the 32 attention heads" \
+    sbatch -N1 -n3 --megatron-tp=3 "${ours[@]}" --megatron-model=7.5B
+refused "  which replaces the option" "does not divide the 32 attention heads" \
+    sbatch -N1 -n3 --megatron-tp=3 --megatron-model=gpt2-345m "${ours[@]}" --megatron-model=7.5B
+
 # --- values ---------------------------------------------------------------------------------------
 nothing=$(printf '#!/bin/sh\ntrue\n' | batch nothing)
 for client in "srun -n2" "sbatch -n2" "salloc -n2"; do

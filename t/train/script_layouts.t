@@ -22,6 +22,8 @@ supervise)
 train)
     own=$(sed -nE 's/.* --tensor-model-parallel-size ([0-9]+) --pipeline-model-parallel-size ([0-9]+) .*/\1 \2/p' <<<"$* ")
     [ "${own:-$MEGATRON_TP $MEGATRON_PP}" = "$MEGATRON_TP $MEGATRON_PP" ] || own="but the options say $own"
+    # A model of the job replaces the sizes of the script, but not those of the Pile's recipe.
+    [[ -z ${MEGATRON_MODEL:-} || $PWD == */pile.sbatch || $* != *--num-layers* ]] || own="with other sizes than $MEGATRON_MODEL"
     echo "rank of $MEGATRON_TP $MEGATRON_PP ${own#[0-9]* [0-9]*}"
     ;;
 preprocess)
@@ -62,7 +64,7 @@ for nodes in 1 2 3; do
     done <<'EOT'
 4 1 --megatron-tp=4
 1 2 --megatron-pp=2
-2 2 --megatron-tp=2 --megatron-pp=2
+2 2 --megatron-tp=2 --megatron-pp=2 --megatron-model=gpt2-345m
 EOT
 done
 wait

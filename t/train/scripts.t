@@ -203,11 +203,15 @@ for file in README.md sbatch/train.sbatch sbatch/train-llama2.sbatch; do
     [ "$ranks" -ge 8 ]
     ok "  for $ranks ranks"
     # shellcheck disable=SC2086
+    model=$(grep -oE -e ' --megatron-model=[^ ]+' <<<"$both" | tail -n 1)
+    like "$model" '=[0-9a-z]' "  with a model that sbatch checks"
+    export MEGATRON_MODEL=${model#*=}
     options=$(mock="" SLURM_GPUS_ON_NODE=2 words "${script#*/}" ${line#*"$script"} | sed -E 's/--tokenizer-(type|model) [^ ]+//g')
     # shellcheck disable=SC2086
     try env MEGATRON_TP="$(value --megatron-tp=)" "$megatron" train $options --dry-run --world-size "$ranks"
     is "$rc" 0 "  which is taken" || diag "$line" "$out"
     like "$out" "using world size: $ranks," "  with all of them"
+    unset MEGATRON_MODEL
 done
 
 # A command that ./quickstart prints can be pasted as it is.

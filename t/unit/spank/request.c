@@ -262,6 +262,31 @@ static void test_cuts(void)
     }
 }
 
+static void test_script_words(void)
+{
+    static const struct {
+        const char *script, *words, *model;
+    } rows[] = {
+        {". \"$recipe/recipe.bash\"", "--bf16 --megatron-model 7.5B", "7.5B"},
+        {". \"$recipe/recipe.bash\"", "--megatron-model=7.5B --lr 1", "7.5B"},
+        {". \"$recipe/recipe.bash\"", "--megatron-model 1.7B --megatron-model=7.5B", "7.5B"},
+        {". \"$recipe/recipe.bash\"", "--megatron-model", ""},
+        {". \"$recipe/recipe.bash\"", "--megatron-model list", ""},
+        {". \"$recipe/recipe.bash\"", "--megatron-models 7.5B", ""},
+        {"srun megatron train", "--megatron-model 7.5B", ""},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct request request;
+        char line[128], *words[8];
+
+        snprintf(line, sizeof(line), "%s", rows[i].words);
+        request_init(&request, PROGRAM_SBATCH);
+        request_script_words(&request, rows[i].script, split(line, words, 8), words);
+        is(request.model, rows[i].model, rows[i].words);
+    }
+}
+
 /* The command line overrides variables, which override the script. */
 static void test_order(void)
 {
@@ -311,6 +336,7 @@ int main(void)
     test_limit();
     test_scripts();
     test_cuts();
+    test_script_words();
     test_several_cuts();
     test_order();
     test_variables();
