@@ -146,6 +146,13 @@ int enroot_setting(const char *info, const char *name, char *value, size_t size)
 #define SPACE                                                                              \
     "free some space, or set MEGATRON_IMAGE_CACHE, ENROOT_CACHE_PATH or ENROOT_TEMP_PATH " \
     "to another directory"
+#define COMPRESSOR                                                                     \
+    "mksquashfs on this node cannot compress like that: set ENROOT_SQUASH_OPTIONS to " \
+    "\"-comp zstd -noD -exit-on-error\", for all users in /etc/enroot/enroot.conf.d"
+#define SQUASHFUSE                                                                           \
+    "squashfuse on this node cannot read the image's compression: install one that can, or " \
+    "import "                                                                                \
+    "the image again with ENROOT_SQUASH_OPTIONS set to \"-comp zstd -noD -exit-on-error\""
 #define FUSE       "the administrator must let users open /dev/fuse (chmod 0666)"
 #define NAMESPACES "user namespaces are disabled; see sysctl user.max_user_namespaces"
 #define PULLS                                                                                   \
@@ -188,6 +195,8 @@ static const struct {
     {"Not Found", NAME},
     {"No such image", NAME},
     {"image not known", NAME},
+    {"Compressor \"", COMPRESSOR},
+    {"Squashfs image uses", SQUASHFUSE},
     {"No space left", SPACE},
     {"Disk quota exceeded", SPACE},
     {"/dev/fuse", FUSE},

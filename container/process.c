@@ -320,6 +320,12 @@ static struct complaint unmarked(const char *line, size_t length)
     return (struct complaint){line + mark, (int)(length - mark)};
 }
 
+/* Is this a line of a list that follows a complaint, or the heading of the list? */
+static int is_detail(const char *line, size_t length)
+{
+    return line[0] == '\t' || line[0] == ' ' || line[length - 1] == ':';
+}
+
 void process_complaint(const char *errors, char *line, size_t size)
 {
     static const char hook_text[] = "exited with return code";
@@ -335,7 +341,8 @@ void process_complaint(const char *errors, char *line, size_t size)
             error = now;
         else if (strncmp(at, "[WARN] ", 7) == 0)
             warning = now;
-        else if (length > 0 && strncmp(at, "[INFO]", 6) != 0)
+        else if (length > 0 && strncmp(at, "[INFO]", 6) != 0 &&
+                 (plain.length == 0 || !is_detail(at, length)))
             plain = now;
         at += length + (at[length] != '\0');
     }

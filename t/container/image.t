@@ -196,6 +196,12 @@ touch "$registry_dir/seen"
 wait $!
 for i in {1..600}; do [ -z "$(left)" ] && break; sleep 0.1; done
 is "$(left)" "" "nothing outlives its container"
+# Enroot's settings for a cluster: mksquashfs knows the options, and RHEL 9's has the compressor.
+read -r _ options <<<"$(grep ^ENROOT_SQUASH_OPTIONS "$top/etc/enroot.conf.d/megatron.conf")"
+# shellcheck disable=SC2086 # its words
+ok "mksquashfs takes the options of megatron.conf" mksquashfs "$registry_dir/registry/small/1" "$registry_dir/set.sqsh" $options -quiet -no-progress
+compressor=$(unsquashfs -s "$registry_dir/set.sqsh" | sed -n 's/^Compression //p')
+like "$compressor" '^(gzip|xz|zstd)$' "with a compressor of every squashfs-tools" || diag "$compressor"
 # The man page has the options that --help has.
 page=$top/runtime/command/megatron-image.1
 is "$("$megatron" image --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \

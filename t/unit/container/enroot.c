@@ -20,6 +20,10 @@ static void test_complaints(void)
         {"[ERROR] bad value\n[ERROR] hook exited with return code 1\n", "bad value"},
         {"[INFO] x\n[ERROR] hook exited with return code 1\n", "hook exited with return code 1"},
         {"[ERROR] one\n[ERROR] two\nthree\n", "two"},
+        {"mksquashfs: Compressor \"lzo\" is not supported!\nmksquashfs: Compressors available:\n"
+         "\tgzip (default)\n\tzstd\n",
+         "mksquashfs: Compressor \"lzo\" is not supported!"},
+        {"Usage:\n\tx FILE\n", "Usage:"},
         {"", ""},
     };
     char line[200];
@@ -59,6 +63,12 @@ static void test_explanations(void)
         {"[ERROR] Command not found: fuse-overlayfs\n", "install fuse-overlayfs", 1},
         {"[ERROR] Command not found: jq\n", "install the missing program", 1},
         {"unshare: unshare failed: Operation not permitted\n", "max_user_namespaces", 1},
+        {"enroot-mksquashovlfs: Compressor \"lzo\" is not supported!\n",
+         "set ENROOT_SQUASH_OPTIONS to", 1},
+        {"Squashfs image uses lzo compression, this version supports only zlib, xz, zstd.\n[ERROR] "
+         "Failed "
+         "to mount: /x\n",
+         "squashfuse on this node cannot read", 1},
         {"write: No space left on device\n", "ENROOT_CACHE_PATH or ENROOT_TEMP_PATH", 1},
         {"write: Disk quota exceeded\n", "ENROOT_CACHE_PATH or ENROOT_TEMP_PATH", 1},
         {"", "out of memory", 137},
