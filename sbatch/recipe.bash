@@ -303,10 +303,36 @@ for word in "$@"; do
     esac
 done
 
+# parameters WORD...: how many parameters this run trains; 0 if that is unknown here. The sum over one rank's stages.
+parameters() {
+    (
+        # The script itself is not a rank of the job.
+        unset "${!SLURM_@}" "${!PMI@}"
+        "$megatron" train ${MEGATRON_MODEL:+--megatron-model "$MEGATRON_MODEL"} "$@" --dry-run --world-size 1 --tensor-model-parallel-size 1 \
+            --pipeline-model-parallel-size 1 --context-parallel-size 1 2>/dev/null | sed -n 's/.* model parallel rank (0, 0): \([0-9]*\)$/\1/p' | grep . || echo 0
+    )
+}
+
+# say_run DEFAULTS WORD...: how long, with which rate and in which precision the words train. With DEFAULTS, some of that
+# suits only the example: a model of a billion parameters would waste its nodes.
+say_run() {
+    local defaults=$1 length rate minimum kind=fp32 size
+    shift
+    for size in bf16 fp16; do ! given --$size "$@" || kind=$size; done
+    ! given --fp8-format "$@" || kind+=' with fp8'
+    length="$(option_value --train-iters "$@") steps"
+    [ "$length" != " steps" ] || length="$(option_value --train-samples "$@") samples"
+    rate=$(option_value --lr "$@") minimum=$(option_value --min-lr "$@")
+    echo "Training $length at a peak learning rate of $rate${minimum:+, decaying to $minimum}, in $kind${defaults:+ (by default: $defaults; large models need a learning rate of 1e-4 to 3e-4)}."
+    [ -n "$defaults" ] && ! given --dry-run "$@" || return 0
+    size=$(parameters "$@")
+    [ "${#size}" -lt 10 ] || fail "this model has $((size / 1000000000)) billion parameters, but $defaults would be those of a small example; add --train-iters and --lr"
+}
+
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the
 # words of the command line, and set 'launch', the command that starts the ranks, and 'program', what they run.
 prepare_training() {
-    local device='' yaml row data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
+    local device='' yaml row defaults=() data=(--data-path --train-data-path --mock-data --data-args-path --per-split-data-args-path --yaml-cfg)
     used=() overridden=()
     for row in "${data[@]}"; do
         ! given "$row" "$@" || data=()
@@ -326,10 +352,11 @@ prepare_training() {
     elif given --train-iters "$@" "${options[@]}" || given --train-samples "$@" "${options[@]}"; then
         options+=(--save-interval 500 --eval-interval 1000 --eval-iters 10 --log-interval 10)
     else
+        defaults+=(--train-iters)
         options+=(--train-iters 40 --save-interval 10 --eval-interval 20 --eval-iters 2 --log-interval 5)
     fi
     if ! given --lr "$@" "${options[@]}" && ! given --yaml-cfg "$@"; then
-        echo "No --lr: using 1e-3, decaying to 1e-4, which suits small models; large ones need 1e-4 to 3e-4."
+        defaults+=(--lr)
         options+=(--lr 1e-3 --min-lr 1e-4)
     fi
     case " $* " in
@@ -349,15 +376,18 @@ prepare_training() {
         fi
         ;;
     esac
+    # Checkpoints: the run resumes from the newest one whenever it is started again, immediately after a crash, and by
+    # requeueing the job when its time limit is near; see megatron-supervise(1).
+    given --save "$@" "${options[@]}" || options+=(--save "${FSX_PATH:-$PWD}/checkpoints-${SLURM_JOB_ID:-0}")
+    options+=(--keep-last 3 --async-save --exit-signal-handler)
+    if ! given --yaml-cfg "$@"; then
+        [ -n "$device" ] || given --bf16 "$@" "${options[@]}" || given --fp16 "$@" "${options[@]}" || options+=(--bf16)
+        say_run "${defaults[*]}" "${options[@]}" "$@"
+    fi
     # --overlap is needed because a step whose slurmstepd was lost keeps its resources until the job ends.
     # Newer Slurm waits forever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
     launch=(srun --overlap --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
     [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
     launch_options
     given --dry-run "$@" || test_nodes "$device"
-
-    # Checkpoints: the run resumes from the newest one whenever it is started again, immediately after a crash, and by
-    # requeueing the job when its time limit is near; see megatron-supervise(1).
-    given --save "$@" "${options[@]}" || options+=(--save "${FSX_PATH:-$PWD}/checkpoints-${SLURM_JOB_ID:-0}")
-    options+=(--keep-last 3 --async-save --exit-signal-handler)
 }

@@ -9,6 +9,9 @@ cd "$scratch" || exit 1
 unset DATA_PATH FSX_PATH MODEL SLURM_MPI_TYPE SLURM_JOB_ID SLURM_JOB_GPUS SLURM_GPUS_ON_NODE SLURM_SUBMIT_DIR MEGATRON_MODEL
 printf '#!/bin/bash\necho "$*"\n' >shown
 chmod +x shown
+# The same, but its plans are real.
+printf '#!/bin/bash\n[[ "$1 $*" != train*--dry-run* ]] || exec %q "$@"\necho "$*"\n' "$megatron" >large
+chmod +x large
 mkdir -p one/gpt2 two/a_text_document/cache
 touch one/gpt2/my-gpt2_text_document.idx two/{a,b}_text_document.idx
 mock=--mock-data
@@ -88,8 +91,31 @@ EOT
 --lr-warmup-iters,10 lr-warmup-fraction .1
 --train-samples,4000,--lr-warmup-samples=100 train-iters 40|save-interval 10|lr-warmup-fraction .1
 EOT
-    like "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock)" '^No --lr: using 1e-3, decaying to 1e-4, ' "$script says that it chose the learning rate"
-    unlike "$(MEGATRON=$scratch/shown bash "$top/sbatch/$script" $mock --lr 1e-4)" '^No --lr' "  but not if it was given"
+    # Length, rate and precision are in one line; bf16 on GPUs.
+    while IFS='|' read -r variables options expected; do
+        # shellcheck disable=SC2086
+        like "$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" $mock $options)" "^Training $expected" \
+            "$script ${variables:-without GPUs} $options: what it trains"
+    done <<'EOT'
+||40 steps .* 1e-3, decaying to 1e-4, in fp32 .*--train-iters --lr
+NUM_LAYERS=8 SLURM_GPUS_ON_NODE=2||40 steps .* 1e-3, decaying to 1e-4, in bf16 .*--train-iters --lr
+|--lr 5e-4 --train-iters=900|900 steps .* of 5e-4, in fp32\.$
+SLURM_GPUS_ON_NODE=2|--device cpu --train-samples 800|800 samples .* 1e-3, .* in fp32 .*--lr
+SLURM_GPUS_ON_NODE=2 LR=2e-4 TRAIN_ITERS=7|--fp16 --min-lr 3e-5|7 steps .* 2e-4, decaying to 3e-5, in fp16\.$
+EOT
+    unlike "$(SLURM_GPUS_ON_NODE=2 words $script --fp16)" ' --bf16 ' "  fp16 is kept"
+    # A large model is not trained with what suits the example.
+    while IFS='|' read -r variables options code; do
+        # shellcheck disable=SC2086
+        try env $variables MEGATRON="$scratch/large" bash "$top/sbatch/$script" $mock $options
+        is "$rc $(grep -c '^supervise' <<<"$out")" "$code $((code == 0))" "$script $variables $options: $code" || diag "$out"
+    done <<'EOT'
+NUM_LAYERS=32 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32 SLURM_NTASKS=16 SLURM_PROCID=0||2
+NUM_LAYERS=32 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32|--lr 1e-4|2
+NUM_LAYERS=32 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32|--lr 1e-4 --train-iters 9|0
+SLURM_SPANK__SLURM_SPANK_OPTION_spank_megatron_megatron_model=llama2-7b TP=2|--train-iters 9|2
+|--megatron-model gpt2-345m|0
+EOT
     unlike "$(words $script --yaml-cfg run.yaml)" ' --(lr|train-iters|lr-warmup-fraction) ' "$script overrides no length and rate of a YAML file"
     printf 'a: 1\n  save_interval: 7\n' >with.yaml
     is "$(for file in run with; do words $script --yaml-cfg $file.yaml | grep -c -e '--save-interval 500'; done | xargs)" "1 0" \
