@@ -271,19 +271,20 @@ int rendezvous_connect(int own, int other, int size, const struct rendezvous_add
     }
     peer_nodes_clear(&d.nodes);
     if (fd < 0 && d.foreign)
-        return error_set_code(err, ERROR_USAGE,
-                              "rank %d refuses to connect to rank %d at %s without a secret, since "
-                              "that is another host; set MEGATRON_SECRET to the same random text "
-                              "for all ranks, or to " SECRET_NONE " to trust the network",
-                              own, other, address->hosts);
+        return error_set_code(
+            err, ERROR_USAGE,
+            "rank %d refuses to connect to rank %d at %.*s without a secret, since "
+            "that is another host; set MEGATRON_SECRET to the same random text "
+            "for all ranks, or to " SECRET_NONE " to trust the network",
+            own, other, (int)sizeof(address->hosts), address->hosts);
     if (fd < 0)
-        return error_set(err,
-                         "rank %d could not connect to rank %d at %s, port %d, within %.0f s%s",
-                         own, other, address->hosts, address->port, deadline,
-                         d.refused ? "; a process there did not accept this rank: set the same "
-                                     "MEGATRON_SECRET for all ranks"
-                                   : "; see that rank's output, and check that no firewall blocks "
-                                     "the port");
+        return error_set(
+            err, "rank %d could not connect to rank %d at %.*s, port %d, within %.0f s%s", own,
+            other, (int)sizeof(address->hosts), address->hosts, address->port, deadline,
+            d.refused ? "; a process there did not accept this rank: set the same "
+                        "MEGATRON_SECRET for all ranks"
+                      : "; see that rank's output, and check that no firewall blocks "
+                        "the port");
     rendezvous_prepare(fd);
     return fd;
 }

@@ -217,3 +217,43 @@ void facts_read_node(struct node_facts *node, const char *root, struct nvml_gpus
     xid_read(node, root);
     facts_read_counters(&node->before, root);
 }
+
+#define END_TEXT(text) ((text)[sizeof(text) - 1] = '\0')
+
+static int32_t limit(int32_t count, int32_t most)
+{
+    return count < most ? count : most;
+}
+
+void facts_limit_counters(struct counter_facts *counters)
+{
+    counters->count = limit(counters->count, FACTS_PORTS);
+    for (int i = 0; i < FACTS_PORTS; i++)
+        END_TEXT(counters->ports[i].device);
+}
+
+void facts_limit_gpus(struct gpu_state gpus[FACTS_GPUS])
+{
+    for (int i = 0; i < FACTS_GPUS; i++)
+        END_TEXT(gpus[i].bus);
+}
+
+void facts_limit(struct facts *facts)
+{
+    struct node_facts *node = &facts->node;
+
+    END_TEXT(facts->host);
+    END_TEXT(facts->model);
+    END_TEXT(node->kind);
+    END_TEXT(node->driver);
+    END_TEXT(node->nccl);
+    END_TEXT(node->first_down);
+    END_TEXT(node->nvml);
+    END_TEXT(node->address.hosts);
+    node->gpu_count = limit(node->gpu_count, FACTS_GPUS);
+    node->xid_count = limit(node->xid_count, FACTS_XIDS);
+    for (int i = 0; i < FACTS_XIDS; i++)
+        END_TEXT(node->xids[i].bus);
+    facts_limit_gpus(node->gpu);
+    facts_limit_counters(&node->before);
+}

@@ -62,6 +62,11 @@ struct facts {
 /* Read the node's part below 'root' ("" is the machine itself). 'nvml' may be NULL. */
 void facts_read_node(struct node_facts *node, const char *root, struct nvml_gpus *nvml);
 
+/* Facts of another rank may be anything: end the texts, and limit the counts to their arrays. */
+void facts_limit(struct facts *facts);
+void facts_limit_counters(struct counter_facts *counters);
+void facts_limit_gpus(struct gpu_state gpus[FACTS_GPUS]);
+
 void facts_read_counters(struct counter_facts *counters, const char *root);
 
 #endif

@@ -331,3 +331,13 @@ void judge(const struct job *job, struct findings *findings)
     judge_network(job, findings);
     findings_sort(findings);
 }
+
+void measures_limit(struct measures *m)
+{
+    m->trouble[sizeof(m->trouble) - 1] = '\0';
+    m->comm_trouble[sizeof(m->comm_trouble) - 1] = '\0';
+    for (int i = 0; i < 2; i++)
+        m->pairs[i].reason[sizeof(m->pairs[i].reason) - 1] = '\0';
+    facts_limit_gpus(m->gpu);
+    facts_limit_counters(&m->after);
+}

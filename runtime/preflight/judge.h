@@ -34,6 +34,9 @@ struct measures {
     double pair_reduce[2]; /* all-reduce over both; 0: not tested */
 };
 
+/* End the texts of another rank's measures, and limit their counts. */
+void measures_limit(struct measures *measures);
+
 struct job {
     int size;
     const enum hub_state *states; /* per rank, as all below */

@@ -92,6 +92,7 @@ static void open_device(struct run *run)
 static int exchange_facts(struct run *run, struct error *err)
 {
     size_t size = (size_t)run->world->size;
+    int rc;
 
     if (run->world->rank == 0) {
         run->all_facts = calloc(size, sizeof(*run->all_facts));
@@ -103,8 +104,11 @@ static int exchange_facts(struct run *run, struct error *err)
             !run->leaders)
             return error_set(err, "out of memory");
     }
-    return hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts),
-                       phase_timeout(run), err);
+    rc = hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts), phase_timeout(run),
+                     err);
+    for (size_t r = 0; run->all_facts && rc == 0 && r < size; r++)
+        facts_limit(&run->all_facts[r]);
+    return rc;
 }
 
 static int compare_clocks(struct run *run, struct error *err)
@@ -212,6 +216,10 @@ static int give_orders(struct run *run, struct error *err)
         rc = hub_give(run->hub, positions, &run->position, sizeof(run->position),
                       rank_0_timeout(run), err);
     free(positions);
+    run->order.shared_file[sizeof(run->order.shared_file) - 1] = '\0';
+    run->order.mistake[sizeof(run->order.mistake) - 1] = '\0';
+    if (run->order.nodes < 0 || run->position.node >= run->order.nodes)
+        run->position.node = -1;
     if (rc == 0 && run->order.mistake[0]) {
         error_set_code(err, ERROR_USAGE, "%s", run->order.mistake);
         return world_say_once(0, err);
@@ -237,6 +245,7 @@ static int create_layer(struct run *run, struct error *err)
         free(mine);
     }
     rc = hub_share(run->hub, choices, CHOICES, rank_0_timeout(run), err);
+    choices[CHOICES - 1] = '\0';
     if (rc == 0 && run->world->rank != 0 && run->device)
         run->layer = layer_create(run->device, choices, &why);
     if (run->device && !run->layer)
@@ -384,6 +393,8 @@ static int run_phases(struct run *run, struct findings *findings, int *nodes, st
                      measuring + 2 * phase_timeout(run), err);
     if (run->order.shared_file[0] && run->world->rank == 0)
         unlink(run->order.shared_file);
+    for (int64_t r = 0; run->all_measures && rc == 0 && r < run->world->size; r++)
+        measures_limit(&run->all_measures[r]);
     return rc == 0 && run->world->rank == 0 ? conclude(run, findings, nodes, err) : rc;
 }
 

@@ -348,6 +348,35 @@ static void test_hosts(void)
     }
 }
 
+/* A rank sends bytes without zeros and counts beyond the arrays: nothing outside of them is read.
+ */
+static void test_hostile(void)
+{
+    struct fake *f = malloc(sizeof(*f));
+    struct findings findings = {0};
+    int whole = 1;
+
+    make(f, 3);
+    memset(&f->facts[1], 'x', sizeof(f->facts[1]));
+    memset(&f->measures[1], 'x', sizeof(f->measures[1]));
+    facts_limit(&f->facts[1]);
+    measures_limit(&f->measures[1]);
+    whole = f->facts[1].node.gpu_count == FACTS_GPUS && f->facts[1].node.xid_count == FACTS_XIDS &&
+            f->facts[1].node.before.count == FACTS_PORTS &&
+            f->measures[1].after.count == FACTS_PORTS &&
+            strlen(f->facts[1].host) == FACTS_NAME - 1 && strlen(f->facts[1].model) == 127 &&
+            strlen(f->facts[1].node.nvml) == ERROR_TEXT - 1 &&
+            strlen(f->facts[1].node.gpu[FACTS_GPUS - 1].bus) == 23 &&
+            strlen(f->measures[1].trouble) == ERROR_TEXT - 1 &&
+            strlen(f->measures[1].pairs[1].reason) == 127 &&
+            strlen(f->facts[1].node.address.hosts) == 1023;
+    ok(whole, "texts end and counts are limited");
+    judge(&f->job, &findings);
+    ok(findings.count > 0, "and are judged");
+    findings_clear(&findings);
+    free(f);
+}
+
 static void test_ring(void)
 {
     int wrong = 0;
@@ -546,6 +575,7 @@ int main(void)
     test_mistakes(f);
     test_doubt(f);
     test_hosts();
+    test_hostile();
     test_ring();
     free(f);
     return done_testing();
