@@ -2,10 +2,13 @@
 #include "config.h"
 #include "commands.h"
 #include "data_common.h"
+#include "data_identity.h"
 #include "file.h"
 #include "indexed.h"
+#include "log.h"
 #include "option.h"
 #include "tokenizer.h"
+#include "vocabulary_check.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -150,13 +153,29 @@ static void print_histogram(const struct histogram *histogram)
     }
 }
 
+static void print_identity(const struct data_identity *identity)
+{
+    char words[DATA_IDENTITY_WORDS];
+
+    data_identity_words(&identity->tokenizer, words);
+    printf("  tokenizer:       %s\n", words);
+    if (identity->append_eod)
+        printf("  end of document: %" PRId64 "\n", identity->tokenizer.eod);
+    else
+        printf("  end of document: none\n");
+}
+
 static int show_pair(const struct indexed *indexed, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
     struct histogram *histogram = calloc(1, sizeof(*histogram));
+    struct data_identity identity;
+    int known = data_identity_read(indexed, &identity, err);
 
     if (!histogram)
         return error_set(err, "out of memory");
+    if (known < 0)
+        log_warning("%s", err->text);
     if (measure(indexed, histogram, err) < 0) {
         free(histogram);
         return -1;
@@ -167,6 +186,8 @@ static int show_pair(const struct indexed *indexed, struct error *err)
     printf("  tokens:          %" PRId64 ", %s\n", histogram->tokens, idx_dtype_name(info->dtype));
     printf("  bytes:           %" PRId64 " in .bin, %" PRId64 " in .idx\n", info->bin_size,
            info->idx_size);
+    if (known > 0)
+        print_identity(&identity);
     if (info->documents > 0)
         printf("  per document:    %" PRId64 " to %" PRId64 ", %.1f on average\n",
                histogram->shortest, histogram->longest,
@@ -203,12 +224,30 @@ static int print_tokens(const struct data_options *options, const struct tokeniz
     return rc;
 }
 
+/* Ids of another tokenizer would be shown as wrong text. */
+static int check_tokenizer(const struct indexed *indexed, const struct tokenizer *tokenizer,
+                           struct error *err)
+{
+    struct vocabulary_check check = {.eod = -1};
+    struct tokenizer_identity identity;
+    int rc;
+
+    tokenizer_identify(tokenizer, &identity);
+    check.tokenizer = &identity;
+    rc = vocabulary_check(&check, indexed, err);
+    if (rc == 0)
+        vocabulary_check_report(&check);
+    return rc;
+}
+
 static int show_document(const struct indexed *indexed, const struct data_options *options,
                          const struct tokenizer *tokenizer, struct error *err)
 {
     const struct indexed_info *info = indexed_info(indexed);
     int64_t ends[2], left = options->limit > 0 ? options->limit : INT64_MAX;
 
+    if (tokenizer && check_tokenizer(indexed, tokenizer, err) < 0)
+        return -1;
     if (info->documents == 0)
         return error_set_code(err, ERROR_USAGE, "%s has no documents; tokenize the corpus again",
                               indexed_prefix(indexed));
@@ -261,6 +300,7 @@ static int verify(const char *prefix, struct error *err)
 {
     struct indexed *indexed = indexed_open(prefix, err);
     const struct indexed_info *info;
+    struct data_identity identity;
     int64_t tokens, used;
     int rc;
 
@@ -275,6 +315,8 @@ static int verify(const char *prefix, struct error *err)
                        " of which belong to no sequence; the .bin and .idx files do not match; "
                        "tokenize the corpus again",
                        prefix, info->bin_size, info->bin_size - used);
+    if (rc == 0 && data_identity_read(indexed, &identity, err) < 0)
+        rc = -1;
     if (rc == 0)
         printf("%s: intact, %" PRId64 " document%s, %" PRId64 " token%s\n", prefix, info->documents,
                info->documents == 1 ? "" : "s", tokens, tokens == 1 ? "" : "s");

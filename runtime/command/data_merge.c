@@ -5,10 +5,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct words {
     struct option_list input;
@@ -94,6 +96,13 @@ static int add_directory(struct prefixes *prefixes, const char *path, struct err
                : rc;
 }
 
+static int is_pair(const char *word)
+{
+    char idx[PATH_MAX];
+
+    return snprintf(idx, sizeof(idx), "%s.idx", word) < (int)sizeof(idx) && access(idx, F_OK) == 0;
+}
+
 static int find_prefixes(struct prefixes *prefixes, const struct option_list *input,
                          struct error *err)
 {
@@ -103,7 +112,8 @@ static int find_prefixes(struct prefixes *prefixes, const struct option_list *in
         struct stat status;
         int rc;
 
-        if (stat(word, &status) == 0 && S_ISDIR(status.st_mode))
+        /* Beside PREFIX.idx, a directory PREFIX is its cache of sample indices. */
+        if (!is_pair(word) && stat(word, &status) == 0 && S_ISDIR(status.st_mode))
             rc = add_directory(prefixes, word, err);
         else
             rc = add_prefix(prefixes, "", word, is_ending(word, length) ? length - 4 : length, err);

@@ -83,6 +83,11 @@ const char *const command_remedies[REMEDY_COUNT] = {
     [REMEDY_MOCK_DATA] = "use --data-path PREFIX instead of --mock-data",
     [REMEDY_SEQUENCE_LENGTH] = "change --seq-length",
     [REMEDY_ROBERTA_TOKENS] = "make it with `megatron preprocess --tokenizer-type FairseqBPE`",
+    [REMEDY_DATA_TOKENIZER] = "use the tokenizer that made the data (--tokenizer-type and its "
+                              "files), or run `megatron preprocess` again with this one",
+    [REMEDY_DATA_END] = "use the tokenizer that made the data (--tokenizer-type and its files), or "
+                        "set --eod-id",
+    [REMEDY_APPEND_EOD] = "run `megatron preprocess` again with --append-eod",
     [REMEDY_SENTENCES] = "make it with `megatron preprocess --split-sentences`",
     [REMEDY_MICRO_BATCH] = "lower --micro-batch-size or --seq-length",
     [REMEDY_TRAIN_PREFIX] = "or use --train-data-path PREFIX",

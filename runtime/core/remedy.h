@@ -85,6 +85,9 @@ enum remedy {
     REMEDY_SEQUENCE_LENGTH,  /* set another sequence length */
     REMEDY_SENTENCES,        /* split the texts into sentences */
     REMEDY_ROBERTA_TOKENS,   /* tokenize the texts for RoBERTa */
+    REMEDY_DATA_TOKENIZER,   /* use the tokenizer that made the data */
+    REMEDY_DATA_END,         /* the same, or set the token that ends documents */
+    REMEDY_APPEND_EOD,       /* tokenize the texts with a token that ends documents */
     REMEDY_MICRO_BATCH,      /* set another micro-batch size or sequence length */
     REMEDY_TRAIN_PREFIX,     /* name the training data by its prefix */
     REMEDY_SAMPLE_TOKENS,    /* set another length or another kind of samples */

@@ -2,9 +2,12 @@
 #include "config.h"
 #include "merge.h"
 #include "clock.h"
+#include "data_identity.h"
 #include "disk.h"
 #include "file.h"
 #include "indexed.h"
+#include "log.h"
+#include "remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,8 +37,90 @@ struct merge {
     size_t *owners;    /* of each piece of a .bin file */
     int64_t *places;   /* where the piece begins in that file */
     size_t pieces;
-    char paths[2][DISK_PATH], made[2][DISK_PATH]; /* .bin and .idx */
+    char paths[3][DISK_PATH], made[2][DISK_PATH]; /* .bin, .idx and .tokenizer */
+    struct data_identity identity;                /* of all pairs */
+    size_t known;                                 /* pairs of which it is known */
 };
+
+/* --- Which tokenizer made the pairs ----------------------------------------------------------- */
+
+/* Ids of two tokenizers in one file would have two meanings, and documents with two ends no end. */
+static int join_identity(struct merge *merge, const struct part *part, struct error *err)
+{
+    struct data_identity identity, *all = &merge->identity;
+    char words[2][DATA_IDENTITY_WORDS];
+    int rc = data_identity_read(part->indexed, &identity, err);
+
+    if (rc < 0)
+        log_warning("%s", err->text);
+    if (rc <= 0)
+        return 0;
+    if (merge->known++ == 0) {
+        *all = identity;
+        return 0;
+    }
+    data_identity_words(&identity.tokenizer, words[0]);
+    data_identity_words(&all->tokenizer, words[1]);
+    if (!data_identity_matches(&identity.tokenizer, &all->tokenizer))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s was made by %s, and other pairs by %s; tokenize them with one "
+                              "tokenizer",
+                              indexed_prefix(part->indexed), words[0], words[1]);
+    if (identity.append_eod && all->append_eod && identity.tokenizer.eod != all->tokenizer.eod)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "documents of %s end with token %" PRId64
+            ", and those of other pairs with token %" PRId64 "; tokenize them with one tokenizer",
+            indexed_prefix(part->indexed), identity.tokenizer.eod, all->tokenizer.eod);
+    /* Whether a NullTokenizer's ids are the others' cannot be known. */
+    if ((identity.tokenizer.texts == 0) != (all->tokenizer.texts == 0))
+        merge->known--;
+    all->append_eod &= identity.append_eod;
+    if (identity.tokenizer.vocab_size > all->tokenizer.vocab_size)
+        all->tokenizer.vocab_size = identity.tokenizer.vocab_size;
+    return 0;
+}
+
+static int join_identities(struct merge *merge, struct error *err)
+{
+    if (!merge->config->base.overwrite && !data_identity_may_replace(merge->paths[2])) {
+        error_set_code(err, ERROR_USAGE, "%s exists, and no run has written it", merge->paths[2]);
+        return error_remedy(err, REMEDY_OVERWRITE);
+    }
+    for (size_t i = 0; i < merge->config->count; i++)
+        if (join_identity(merge, &merge->parts[i], err) < 0)
+            return -1;
+    return 0;
+}
+
+/* Write it beside the pair, or remove what an earlier pair has left there. */
+static int finish_identity(const struct merge *merge, const char *base, struct error *err)
+{
+    const struct part *total = &merge->total;
+    char text[DATA_IDENTITY_TEXT], made[DISK_PATH];
+    size_t size;
+
+    if (merge->known < merge->config->count) {
+        if (data_identity_may_replace(merge->paths[2]))
+            unlink(merge->paths[2]);
+        if (merge->known > 0)
+            log_warning("%s will not exist: which tokenizer made the data is known for %zu of %zu "
+                        "pairs only",
+                        merge->paths[2], merge->known, merge->config->count);
+        return 0;
+    }
+    size = data_identity_text(&merge->identity, total->bytes,
+                              IDX_HEADER_SIZE +
+                                  total->sequences * (IDX_LENGTH_SIZE + IDX_POINTER_SIZE) +
+                                  (total->documents + 1) * IDX_DOCUMENT_SIZE,
+                              text);
+    if (disk_path(made, err, "%.3900s/out-" DATA_IDENTITY_ENDING, base) < 0 ||
+        file_write_whole(made, text, size, 0, err) < 0)
+        return -1;
+    return rename(made, merge->paths[2]) < 0
+               ? error_set_errno(err, errno, "cannot rename %s to %s", made, merge->paths[2])
+               : 0;
+}
 
 static int open_parts(struct merge *merge, struct error *err)
 {
@@ -274,6 +359,8 @@ static int finish(struct curate *engine, void *context, struct error *err)
     for (int i = 0; i < 2; i++) {
         if (disk_is_gone(merge->made[i]) && disk_exists(merge->paths[i]))
             continue; /* killed between the two */
+        if (i == 1 && finish_identity(merge, engine->work.base, err) < 0)
+            return -1;
         if (rename(merge->made[i], merge->paths[i]) < 0)
             return error_set_errno(err, errno, "cannot rename %s", merge->made[i]);
     }
@@ -310,18 +397,21 @@ static int body(struct curate *engine, void *context, struct error *err)
 int merge_run(struct merge_config *config, struct error *err)
 {
     struct merge merge = {.config = config};
+    static const char *const endings[] = {"bin", "idx", DATA_IDENTITY_ENDING};
     struct bytes identity = {0};
     int rc = 0;
 
     merge.parts = calloc(config->count + 1, sizeof(*merge.parts));
     if (!merge.parts)
         return error_set(err, "out of memory");
-    for (int i = 0; i < 2 && rc == 0; i++) {
-        rc = disk_path(merge.paths[i], err, "%s.%s", config->base.output, i ? "idx" : "bin");
-        config->base.outputs[i] = merge.paths[i];
-    }
+    for (int i = 0; i < 3 && rc == 0; i++)
+        rc = disk_path(merge.paths[i], err, "%s.%s", config->base.output, endings[i]);
+    config->base.outputs[0] = merge.paths[0];
+    config->base.outputs[1] = merge.paths[1];
     if (rc == 0)
         rc = open_parts(&merge, err);
+    if (rc == 0)
+        rc = join_identities(&merge, err);
     if (rc == 0)
         rc = list_pieces(&merge, err);
     for (size_t i = 0; i < config->count && rc == 0; i++) {

@@ -486,7 +486,10 @@ static int create_from_files(const struct dataset_config *config,
     return status;
 }
 
-static int check_blend(const struct builder *builder, enum dataset_split split, struct error *err)
+/* The vocabulary of corpora is checked for the first split only if all splits have the same ones.
+ */
+static int check_blend(const struct builder *builder, enum dataset_split split,
+                       struct vocabulary_check *vocabulary, struct error *err)
 {
     const struct dataset_config *config = builder->config;
     const struct blend *blend = &builder->blends[split];
@@ -498,8 +501,8 @@ static int check_blend(const struct builder *builder, enum dataset_split split, 
                                     &first, &count, err)
                         : -1;
 
-        if (rc == 0 && config->vocabulary > 0)
-            rc = vocabulary_check(corpus, config->vocabulary, err);
+        if (rc == 0 && vocabulary)
+            rc = vocabulary_check(vocabulary, corpus, err);
         indexed_close(corpus);
         if (rc < 0)
             return -1;
@@ -521,7 +524,10 @@ static int check_train(const struct builder *builder, struct error *err)
 int dataset_check(const struct dataset_config *config, struct error *err)
 {
     struct builder builder = {.config = config};
-    int status;
+    struct vocabulary_check vocabulary = {.vocabulary = config->vocabulary,
+                                          .tokenizer = config->tokenizer,
+                                          .eod = config->masked ? -1 : config->eod};
+    int status, checked = 0;
 
     if (config->masked && !config->masked->bert)
         return masked_check(config, err);
@@ -531,8 +537,13 @@ int dataset_check(const struct dataset_config *config, struct error *err)
     if (status == 0)
         status = check_train(&builder, err);
     for (int i = 0; i < DATASET_SPLITS && status == 0; i++)
-        if (config->samples[i] != 0 && builder.ranges[i].present)
-            status = check_blend(&builder, (enum dataset_split)i, err);
+        if (config->samples[i] != 0 && builder.ranges[i].present) {
+            status =
+                check_blend(&builder, (enum dataset_split)i,
+                            config->data_path.count > 0 && checked++ ? NULL : &vocabulary, err);
+        }
+    if (status == 0)
+        vocabulary_check_report(&vocabulary);
     for (int i = 0; i < DATASET_SPLITS; i++)
         blend_clear(&builder.blends[i]);
     return status;

@@ -19,6 +19,8 @@
 #include "error.h"
 #include "option.h"
 
+struct tokenizer_identity;
+
 enum dataset_split { DATASET_TRAIN, DATASET_VALID, DATASET_TEST, DATASET_SPLITS };
 
 #define DATASET_DEFAULT_SPLIT "969,30,1" /* Megatron's */
@@ -40,6 +42,8 @@ struct dataset_config {
                                         epoch */
     int64_t sequence_length;
     int64_t vocabulary; /* tokens outside [0, vocabulary) are an error; 0: not checked */
+    /* The tokenizer of the model (tokenizer.h), which must have made the data; NULL: not known. */
+    const struct tokenizer_identity *tokenizer;
     int32_t eod;        /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
@@ -57,8 +61,9 @@ struct dataset_config {
 
 struct dataset;
 
-/* Check that the files that dataset_create will open exist and have training data, if it is needed.
- * A cheap check before slow work. */
+/* Check that the files that dataset_create will open exist, were made by the model's tokenizer and
+ * have training data, if it is needed; warn about what looks wrong. A cheap check before slow work.
+ */
 int dataset_check(const struct dataset_config *config, struct error *err);
 
 /* Open the data of all splits; missing indices are built and cached. splits[i] is NULL if

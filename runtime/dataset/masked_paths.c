@@ -89,12 +89,12 @@ static int check_causal(const struct indexed *corpus, struct error *err)
 }
 
 /* Data of another dict.txt or tokenizer shows in a few places of a file, before any rank starts. */
-static int check_ids(const char *prefix, int64_t vocabulary, struct error *err)
+static int check_ids(const char *prefix, struct vocabulary_check *vocabulary, struct error *err)
 {
     struct indexed *corpus = indexed_open(prefix, err);
-    int rc = corpus && vocabulary > 0 ? vocabulary_check(corpus, vocabulary, err) : 0;
+    int rc = corpus ? vocabulary_check(vocabulary, corpus, err) : 0;
 
-    if (corpus && rc == 0 && vocabulary == ROBERTA_VOCABULARY)
+    if (corpus && rc == 0 && vocabulary->vocabulary == ROBERTA_VOCABULARY)
         rc = check_causal(corpus, err);
     indexed_close(corpus);
     return corpus ? rc : -1;
@@ -102,6 +102,8 @@ static int check_ids(const char *prefix, int64_t vocabulary, struct error *err)
 
 int masked_check(const struct dataset_config *config, struct error *err)
 {
+    struct vocabulary_check vocabulary = {
+        .vocabulary = config->vocabulary, .tokenizer = config->tokenizer, .eod = -1};
     char path[PATH_MAX];
 
     for (int i = 0; i < DATASET_SPLITS && !config->mock; i++) {
@@ -118,9 +120,10 @@ int masked_check(const struct dataset_config *config, struct error *err)
         if (path[0] && !masked)
             return -1;
         masked_close(masked);
-        if (path[0] && check_ids(path, config->vocabulary, err) < 0)
+        if (path[0] && check_ids(path, &vocabulary, err) < 0)
             return -1;
     }
+    vocabulary_check_report(&vocabulary);
     return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "assemble.h"
 #include "bytes.h"
 #include "columns.h"
+#include "data_identity.h"
 #include "file.h"
 #include "front.h"
 #include "idx_format.h"
@@ -17,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BIN, IDX };
-static const char *const extensions[] = {"bin", "idx"};
+enum { BIN, IDX, IDENTITY };
+static const char *const extensions[] = {"bin", "idx", DATA_IDENTITY_ENDING};
 
 int output_path(const struct preprocess_config *config, size_t key, size_t shard,
                 const char *extension, char *path, struct error *err)
@@ -276,6 +277,20 @@ static int create_file(struct assembly *assembly, size_t shard, size_t key, int 
     return rc;
 }
 
+/* Which tokenizer made a pair. */
+static int create_identity(const struct assembly *assembly, size_t shard, size_t key,
+                           struct error *err)
+{
+    struct data_identity identity = {assembly->made_by, assembly->config->append_eod};
+    char path[DISK_PATH], text[DATA_IDENTITY_TEXT];
+    size_t size = data_identity_text(&identity, size_of(assembly, shard, key, BIN),
+                                     size_of(assembly, shard, key, IDX), text);
+
+    if (draft_path(assembly, shard, key, IDENTITY, path, err) < 0)
+        return -1;
+    return file_write_whole(path, text, size, 0, err);
+}
+
 int assembly_create(struct assembly *assembly, struct board *claim, struct error *err)
 {
     for (size_t k = 0; k < assembly->layout->keys; k++)
@@ -285,7 +300,8 @@ int assembly_create(struct assembly *assembly, struct board *claim, struct error
         for (size_t k = 0; k < assembly->layout->keys; k++) {
             board_touch_often(assembly->work, claim, 0);
             if (create_file(assembly, s, k, BIN, err) < 0 ||
-                create_file(assembly, s, k, IDX, err) < 0)
+                create_file(assembly, s, k, IDX, err) < 0 ||
+                create_identity(assembly, s, k, err) < 0)
                 return -1;
         }
     return 0;
@@ -534,6 +550,20 @@ static int is_final(const struct assembly *assembly, size_t shard, size_t key, i
     return stat(final, &status) == 0 && status.st_size == size_of(assembly, shard, key, kind);
 }
 
+/* Another rank may have done it, or an earlier release, which wrote no such file, made the layout.
+ */
+static int finish_identity(struct assembly *assembly, size_t shard, size_t key, struct error *err)
+{
+    char draft[DISK_PATH], final[DISK_PATH];
+
+    if (draft_path(assembly, shard, key, IDENTITY, draft, err) < 0 ||
+        output_path(assembly->config, key, shard, extensions[IDENTITY], final, err) < 0)
+        return -1;
+    if (rename(draft, final) == 0 || errno == ENOENT)
+        return 0;
+    return error_set_errno(err, errno, "cannot rename %s to %s", draft, final);
+}
+
 /* Rename one file unless that has been done. */
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
@@ -547,6 +577,8 @@ static int finish_file(struct assembly *assembly, size_t shard, size_t key, int 
     /* A new .bin must never be next to an old .idx. */
     if (kind == BIN && access(draft, F_OK) == 0)
         unlink(idx);
+    if (kind == IDX && finish_identity(assembly, shard, key, err) < 0)
+        return -1;
     if (rename(draft, final) == 0)
         return 0;
     if (errno == ENOENT && is_final(assembly, shard, key, kind, final))

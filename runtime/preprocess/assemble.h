@@ -5,7 +5,7 @@
 
 #include "output_layout.h"
 
-/* The final path of an output file. 'extension' is "bin" or "idx". */
+/* The final path of an output file. 'extension' is "bin", "idx" or DATA_IDENTITY_ENDING. */
 int output_path(const struct preprocess_config *config, size_t key, size_t shard,
                 const char *extension, char *path, struct error *err);
 
@@ -19,6 +19,7 @@ struct open_file {
 struct assembly {
     const struct preprocess_config *config;
     struct work *work;
+    struct tokenizer_identity made_by;
     struct board *parts; /* finds the parts by number */
     const struct output_layout *layout;
     int32_t *slots; /* by number of the file: its index in 'open', or -1 */
@@ -42,7 +43,8 @@ int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);
 int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
                   struct error *err);
 
-/* Rename all files to their final names. Continues where an interrupted call stopped. */
+/* Rename all files to their final names, and write which tokenizer made them. Continues where an
+ * interrupted call stopped. */
 int assembly_finish(struct assembly *assembly, struct error *err);
 
 /* Has another rank begun with that? Then everything has been copied. */

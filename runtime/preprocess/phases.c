@@ -89,6 +89,7 @@ static int init_assembly(struct run *run, struct error *err)
 {
     run->assembly = (struct assembly){
         .config = run->config, .work = &run->work, .parts = &run->parts, .layout = &run->layout};
+    tokenizer_identify(run->tokenizer, &run->assembly.made_by);
     run->assembling = 1;
     return assembly_init(&run->assembly, err);
 }

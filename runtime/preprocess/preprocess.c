@@ -3,6 +3,7 @@
 #include "preprocess.h"
 #include "clock.h"
 #include "cpuset.h"
+#include "data_identity.h"
 #include "dictionary.h"
 #include "file.h"
 #include "step_guard.h"
@@ -48,6 +49,23 @@ int preprocess_is_complete(const struct preprocess_config *config, struct error 
     int missing = find_output(config, false, path, err);
 
     return missing < 0 ? -1 : !missing;
+}
+
+/* A file of a user's own that has the name of one that this run will write. */
+static int check_identities(const struct preprocess_config *config, struct error *err)
+{
+    char path[DISK_PATH];
+
+    for (size_t k = 0; k < config->key_count && !config->overwrite; k++)
+        for (size_t s = 0; s < (size_t)config->shards; s++) {
+            if (output_path(config, k, s, DATA_IDENTITY_ENDING, path, err) < 0)
+                return -1;
+            if (!data_identity_may_replace(path)) {
+                error_set_code(err, ERROR_USAGE, "%s exists, and no run has written it", path);
+                return error_remedy(err, REMEDY_OVERWRITE);
+            }
+        }
+    return 0;
 }
 
 static int check_directory(const char *prefix, struct error *err)
@@ -102,7 +120,8 @@ static int begin(struct run *run, struct error *err)
             return error_remedy(err, REMEDY_OVERWRITE);
         }
     }
-    if (work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
+    if (check_identities(config, err) < 0 ||
+        work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
         return -1;
     if (resumed)
         printf("Resuming the run in %s\n", run->work.root);

@@ -176,6 +176,15 @@ int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
 /* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
 size_t tokenizer_id_size(const struct tokenizer *tokenizer);
 
+/* What tells one tokenizer from another. It is the same whatever kind of file the tokenizer is read
+ * from: special tokens, which not all of them list, and the merges do not count. */
+struct tokenizer_identity {
+    char type[32]; /* "" if no tokenizer is known */
+    int64_t vocab_size, eod;
+    uint64_t texts; /* hash of ids and their texts; 0: no texts, as in a NullTokenizer */
+};
+void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_identity *identity);
+
 /* A growing list of ids in .bin form. All zero is empty; `count` may be reset to 0 to reuse the
  * memory. token_buffer_clear frees it. */
 struct token_buffer {

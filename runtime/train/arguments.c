@@ -226,6 +226,7 @@ static int ask_tokenizer(struct arguments *a, const struct options_result *given
     if (!tokenizer)
         return -1;
     a->tokenizer_size = tokenizer_vocab_size(tokenizer);
+    tokenizer_identify(tokenizer, &a->tokenizer_identity);
     /* NullTokenizer adds the end of documents to the ids of --vocab-size. */
     if (!options_given(given, "vocab-size") || a->tokenizer.type == TOKENIZER_NULL)
         a->vocab_size = a->tokenizer_size;

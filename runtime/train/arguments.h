@@ -141,6 +141,7 @@ struct arguments {
     /* set by arguments_derive */
     int tokenizer_named;           /* a tokenizer option was given */
     int64_t tokenizer_size;        /* number of its tokens */
+    struct tokenizer_identity tokenizer_identity; /* if it was named; else type "" */
     int network_taken;             /* the network is that of the checkpoint or of the HF weights */
     const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */

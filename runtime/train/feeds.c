@@ -3,19 +3,42 @@
 #include "blend.h"
 #include "configure.h"
 #include "file.h"
+#include "tokenizer_files.h"
 #include "train.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The tokenizer that is next to the weights, if none is named. What is wrong with its files is said
+ * where they are needed. */
+static void find_tokenizer(const struct arguments *a, struct tokenizer_identity *identity)
+{
+    const char *from = a->load_hf ? a->load_hf : a->load;
+    struct tokenizer_config config = {0};
+    char paths[2][PATH_MAX];
+    struct tokenizer *tokenizer = NULL;
+    struct error ignored;
+
+    if (from && tokenizer_files_find(from, &config, paths[0], paths[1], &ignored) > 0)
+        tokenizer = tokenizer_create(&config, &ignored);
+    if (tokenizer)
+        tokenizer_identify(tokenizer, identity);
+    tokenizer_destroy(tokenizer);
+}
+
 int feeds_check(const struct arguments *a, struct error *err)
 {
+    struct tokenizer_identity identity = a->tokenizer_identity;
     struct dataset_config config;
 
     configure_dataset(a, &config);
+    if (!a->tokenizer_named)
+        find_tokenizer(a, &identity);
+    config.tokenizer = identity.type[0] ? &identity : NULL;
     errno = 0;
     if (dataset_check(&config, err) == 0)
         return 0;

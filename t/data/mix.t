@@ -96,6 +96,29 @@ run merge --input pairs --output-prefix m5
 is "$rc" 1 "a .bin file with bytes of no sequence"
 like "$out" 'pairs/x_text_document.bin has [0-9]+ bytes, but its sequences take [0-9]+' "  $out"
 ok "  leaves no output" [ ! -e m5.bin ]
+# The file that tells the tokenizer: as that of one run, none if it is not known, and never two.
+"$megatron" preprocess "${null[@]}" --append-eod --input x.jsonl --output-prefix p >/dev/null 2>&1
+"$megatron" preprocess "${null[@]}" --append-eod --input y.jsonl --output-prefix q >/dev/null 2>&1
+"$megatron" preprocess "${null[@]}" --input y.jsonl --output-prefix endless >/dev/null 2>&1
+{ cat x.jsonl; echo; cat y.jsonl; } >xy.jsonl
+"$megatron" preprocess "${null[@]}" --append-eod --input xy.jsonl --output-prefix xy >/dev/null 2>&1
+ranks 2 merge --input p_text_document q_text_document --output-prefix m7
+ok "the tokenizer of a merged pair is that of its parts" cmp m7.tokenizer xy_text_document.tokenizer
+run merge --input p_text_document endless_text_document --output-prefix m7 --overwrite
+like "$(cat m7.tokenizer)" '"append_eod": false' "  some documents have no end"
+rm endless_text_document.tokenizer
+run merge --input p_text_document endless_text_document --output-prefix m7 --overwrite
+is "$rc $(ls m7.*)" "0 m7.bin
+m7.idx" "  which is not known if that of one pair is not" || diag "$out"
+"$megatron" preprocess --append-eod --input a.jsonl --output-prefix gpt2 >/dev/null 2>&1
+"$megatron" tokenizer train --input a.jsonl --output bpe --vocab-size 300 >/dev/null 2>&1
+"$megatron" preprocess --append-eod --input a.jsonl --output-prefix bpe --vocab-file bpe/vocab.json --merge-file bpe/merges.txt >/dev/null 2>&1
+run merge --input gpt2_text_document bpe_text_document --output-prefix m8
+is "$rc $(ls m8.* 2>/dev/null)" "2 " "pairs of two tokenizers are refused" || diag "$out"
+mkdir p_text_document
+run merge --input p_text_document --output-prefix m8
+is "$rc" 0 "beside a pair, a directory of its name is its cache" || diag "$out"
+
 run merge --input nowhere --output-prefix m6
 like "$rc $out" '^2 megatron data: merge: nowhere.idx: cannot open' "a pair that is not there"
 

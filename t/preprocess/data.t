@@ -28,6 +28,20 @@ is "$out" "Hello, été!<|endoftext|>" "decoded text"
 try "$megatron" data inspect e_text_document --document 0 --limit 2
 is "$out" "Hello," "two tokens of it"
 
+# --- The tokenizer that made a pair
+try "$megatron" data inspect d_text_document
+like "$out" '^  tokenizer: +NullTokenizer \(60001 tokens\)$' "inspect shows the tokenizer"
+like "$out" '^  end of document: 60000$' "and the end of a document"
+"$megatron" tokenizer train --input e.jsonl --output bpe --vocab-size 260 >/dev/null 2>&1
+try "$megatron" data inspect e_text_document --document 0 --vocab-file bpe/vocab.json --merge-file bpe/merges.txt
+is "$rc" 2 "the text of another tokenizer's ids is refused"
+try "$megatron" data inspect e_text_document --document 0 --vocab-file bpe/vocab.json --merge-file bpe/merges.txt --ids
+is "$rc" 0 "their numbers are not"
+cp d_text_document.tokenizer e_text_document.tokenizer
+try "$megatron" data verify e_text_document
+is "$rc" 2 "verify finds a file about another pair"
+rm e_text_document.tokenizer
+
 try "$megatron" data verify d_text_document e_text_document.idx
 is "$rc" 0 "verify"
 like "$out" '^d_text_document: intact, 3 documents, 8 tokens$' "a whole pair"

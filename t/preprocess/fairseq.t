@@ -13,6 +13,8 @@ for file in dict.txt {train,valid,test}.{bin,idx}; do
     cmp "bin/$file" "$golden/data-bin/$file"
     ok "$file is fairseq's, byte by byte"
 done
+is "$(grep -c '"tokenizer": "FairseqWords".*"append_eod": true' bin/{train,valid,test}.tokenizer | cut -d: -f2 | xargs)" "1 1 1" \
+    "and the tokenizer is written beside each pair"
 ls bin/*.lock bin/*.work >/dev/null 2>&1 && false || true
 ok "nothing is left over"
 

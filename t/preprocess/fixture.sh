@@ -77,8 +77,14 @@ ranks() {
     [ -z "${ranked//[0 ]/}" ]
 }
 
-# same NAME PREFIX: PREFIX_text_document.* are byte for byte what NAME should become.
-same() { cmp "$1.bin" "$2_text_document.bin" && cmp "$1.idx" "$2_text_document.idx"; }
+# same_pair NAME PREFIX: PREFIX_text_document.bin and .idx are byte for byte what NAME should become.
+same_pair() { cmp "$1.bin" "$2_text_document.bin" && cmp "$1.idx" "$2_text_document.idx"; }
+
+# same NAME PREFIX: the same, and the file beside them tells which tokenizer made them.
+same() {
+    same_pair "$1" "$2" && grep -q '^{"format": 1, "tokenizer": "[A-Za-z0-9]*", "vocab_size": [0-9]*, "texts": "[0-9a-f]\{16\}",'" \
+\"eod_id\": [0-9]*, \"append_eod\": true, \"bin_bytes\": $(stat -c %s "$1.bin"), \"idx_bytes\": $(stat -c %s "$1.idx")}\$" "$2_text_document.tokenizer"
+}
 
 # whole PREFIX: nothing but the output is left of the run.
 whole() { [ ! -e "$1.work" ]; }

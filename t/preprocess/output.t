@@ -69,6 +69,18 @@ try "${pre[@]}" --input keys.jsonl --output-prefix k --json-keys text a.b
 ok "the first of two keys" same c k || diag "$out"
 is "$(od -An -tu2 k_a.b_document.bin | head -n1 | xargs)" "1 2 60000 1 2 60000 1 2" "the second, a nested one"
 
+# --- The file that tells the tokenizer
+content='{"format": 1, "tokenizer": "NullTokenizer", "vocab_size": 60001, "texts": "0000000000000000", "eod_id": 60000, '
+is "$(cat k_a.b_document.tokenizer)" \
+    "$content\"append_eod\": true, \"bin_bytes\": $(stat -c %s k_a.b_document.bin), \"idx_bytes\": $(stat -c %s k_a.b_document.idx)}" \
+    "the tokenizer is written beside each pair"
+echo mine >mine_text_document.tokenizer
+try "${pre[@]}" --input c.jsonl --output-prefix mine
+is "$rc $(cat mine_text_document.tokenizer)" "2 mine" "a file of the user's own of that name is kept"
+cp k_a.b_document.tokenizer mine_text_document.tokenizer
+try "${pre[@]}" --input c.jsonl --output-prefix mine
+ok "that of an earlier run is replaced" same c mine || diag "$out"
+
 # --- Shards: together they are the whole
 try "${pre[@]}" --input c.jsonl --output-prefix s --output-shards 4 --workers 2 --chunk-bytes 30000
 is "$(ls s_*.bin | xargs)" "s_00000-of-00004_text_document.bin s_00001-of-00004_text_document.bin s_00002-of-00004_text_document.bin s_00003-of-00004_text_document.bin" "four shards"

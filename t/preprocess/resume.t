@@ -63,7 +63,7 @@ while [ $bad = 0 ]; do
     cp old.idx o_text_document.idx
     strike kill $number "${options[@]}" --overwrite
     [ "$rc" != 0 ] || break
-    if [ -e o_text_document.idx ]; then same old o || same c o; fi >/dev/null || { bad=1; diag "call $number: a mixed pair"; }
+    if [ -e o_text_document.idx ]; then same_pair old o || same c o; fi >/dev/null || { bad=1; diag "call $number: a mixed pair"; }
     try "${pre[@]}" "${options[@]}" --overwrite
     [ "$rc" = 0 ] && same c o && whole o || { bad=1; diag "call $number: $out"; }
 done

@@ -68,6 +68,22 @@ unlike "$(cat wordpiece/vocab.txt)" '^[A-Z]$' "lower case"
 train --type wordpiece --input "$corpus" --output cased --vocab-size 1400 --cased
 like "$(cat cased/vocab.txt)" $'\nT\n' "--cased keeps upper case"
 
+# --- One tokenizer is the same in all file forms: the file beside the data tells so
+text_hash() { # OPTION...
+    "$megatron" preprocess --input "$corpus" --max-documents 3 --output-prefix id --overwrite "$@" >log 2>&1 || diag "$(cat log)"
+    sed 's/.*"texts": "\([0-9a-f]*\)".*/\1/' id_text_document.tokenizer
+}
+# shellcheck disable=SC2046
+{
+    bpe=$(text_hash $(json bpe))
+    is "$(text_hash --vocab-file bpe/vocab.json --merge-file bpe/merges.txt)" "$bpe" "vocab.json and tokenizer.json are one tokenizer"
+    is "$(text_hash "${sentencepiece[@]}")" "$(text_hash $(json unigram))" "  tokenizer.model and tokenizer.json"
+    is "$(text_hash "${bert[@]}")" "$(text_hash $(json wordpiece))" "  vocab.txt and tokenizer.json"
+    is "$(text_hash --vocab-file "$top/runtime/tokenizer/gpt2/vocab.json" --merge-file "$top/runtime/tokenizer/gpt2/merges.txt")" \
+        "$(text_hash)" "  GPT-2's vocab.json and the installed one"
+    unlike "$(text_hash $(json llama3))" "$bpe" "another vocabulary is another one"
+}
+
 # --- Wrong usage --------------------------------------------------------------------------------
 fails() { # PATTERN NAME ARGUMENT...
     local pattern=$1 name=$2
