@@ -138,7 +138,8 @@ static int refuse_memory(const struct search *search, const struct search_reques
     int rc = search_run(&all, own, &open, err);
 
     if (rc == 0) {
-        const struct own_layout *best = all.count > 0 ? &all.items[0].layout : NULL;
+        const struct own_layout *best =
+            all.count > 0 ? &all.items[search_recommended(&all, open.machine)].layout : NULL;
 
         rc = error_set(err, "no layout fits: the smallest needs %.1f GiB of the GPU's %.1f GiB",
                        gib(search->smallest.memory.total), gib(request->machine->gpu.memory_bytes));

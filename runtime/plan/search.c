@@ -14,6 +14,9 @@ enum { LEAST_SEQUENCE = 1024 };
  * is counted for the context, of which NCCL's buffers depend on its version and settings. */
 static const double TIGHT_SHARE = 0.04;
 
+/* What a layout that is not tight may cost; predictions differ from measured times by more. */
+static const double SAFE_SHARE = 0.05;
+
 struct state {
     struct search *search;
     const struct own *own;
@@ -245,6 +248,16 @@ void search_clear(struct search *search)
 int search_is_tight(const struct candidate *candidate, const struct machine *machine)
 {
     return candidate->memory.total > (1 - TIGHT_SHARE) * machine->gpu.memory_bytes;
+}
+
+size_t search_recommended(const struct search *search, const struct machine *machine)
+{
+    const double most = (1 + SAFE_SHARE) * search->items[0].time.total;
+
+    for (size_t i = 0; i < search->count && search->items[i].time.total <= most; i++)
+        if (!search_is_tight(&search->items[i], machine))
+            return i;
+    return 0;
 }
 
 const char *search_reason(enum search_reason reason)

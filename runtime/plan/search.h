@@ -48,6 +48,10 @@ void search_clear(struct search *search);
  * besides its arenas is an estimate. */
 int search_is_tight(const struct candidate *candidate, const struct machine *machine);
 
+/* The candidate to use: the fastest, or, if that one is tight, the fastest that is not, if it is at
+ * most 5 % slower. 'search' has candidates; returns the number of one. */
+size_t search_recommended(const struct search *search, const struct machine *machine);
+
 /* In words: "tensor parallelism over more than a node". */
 const char *search_reason(enum search_reason reason);
 

@@ -35,7 +35,7 @@ void show_text(const struct show *show, FILE *stream);
 void show_json(const struct show *show, FILE *stream);
 void show_csv(const struct show *show, FILE *stream);
 
-/* The best layout as a record that `megatron report` compares with the run. */
+/* The recommended layout as a record that `megatron report` compares with the run. */
 void show_record(const struct show *show, FILE *stream);
 
 /* Bars of the time of a step by part, one per layout. */

@@ -131,6 +131,13 @@ void show_json(const struct show *show, FILE *stream)
     fprintf(stream, ",\n  \"nodes\": %lld,\n  \"gpus\": %lld,\n  \"fitting\": %zu,\n",
             (long long)show->request->nodes,
             (long long)show->request->nodes * show->request->machine->gpus, search->count);
+    if (search->count > 0) {
+        size_t chosen = search_recommended(search, show->request->machine);
+
+        fprintf(stream, "  \"recommended_rank\": %zu,\n  \"recommended\":\n", chosen + 1);
+        print_candidate(show, &search->items[chosen], stream);
+        fprintf(stream, ",\n");
+    }
     fprintf(stream, "  \"left_out\": [");
     for (int i = 0, written = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0) {
@@ -173,7 +180,8 @@ void show_csv(const struct show *show, FILE *stream)
 
 void show_record(const struct show *show, FILE *stream)
 {
-    const struct candidate *c = &show->search->items[0];
+    const struct search *search = show->search;
+    const struct candidate *c = &search->items[search_recommended(search, show->request->machine)];
     struct outlook o = outlook_of(c, show->request, &show->outlook);
 
     fprintf(stream,

@@ -43,8 +43,9 @@ static size_t find_tight(const struct show *show, int tight)
     return i;
 }
 
-/* What the exclamation mark means, if the table has one. */
-static void print_tight(const struct show *show, FILE *stream)
+/* What the exclamation mark means, if the table has one, and which layout does without it. If that
+ * is recommended, the line about it says so. */
+static void print_tight(const struct show *show, size_t chosen, FILE *stream)
 {
     size_t first = find_tight(show, 1), other = find_tight(show, 0);
 
@@ -52,7 +53,7 @@ static void print_tight(const struct show *show, FILE *stream)
         return;
     fprintf(stream, "! tight: leaves less than 4%% of %.1f GiB and may run out of memory",
             gib(show->request->machine->gpu.memory_bytes));
-    if (other > 0 && other < show->search->count)
+    if (other > chosen && other < show->search->count)
         fprintf(stream, "; number %zu%s is the fastest that is not", other + 1,
                 other >= show->top ? ", below this table," : "");
     fputc('\n', stream);
@@ -107,11 +108,20 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
     }
 }
 
+/* The recommended layout; if none fits, the smallest. */
+static const struct candidate *best_of(const struct show *show)
+{
+    const struct search *search = show->search;
+
+    return search->count > 0 ? &search->items[search_recommended(search, show->request->machine)]
+                             : &search->smallest;
+}
+
 static void print_left(const struct show *show, FILE *stream)
 {
     const struct search *search = show->search;
     const struct machine_gpu *gpu = &show->request->machine->gpu;
-    const struct candidate *best = search->count > 0 ? &search->items[0] : &search->smallest;
+    const struct candidate *best = best_of(show);
 
     for (int i = 0, heading = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0)
@@ -128,7 +138,8 @@ void show_text(const struct show *show, FILE *stream)
 {
     const struct search *search = show->search;
     const struct search_request *request = show->request;
-    const struct candidate *best = search->count > 0 ? &search->items[0] : &search->smallest;
+    const struct candidate *best = best_of(show);
+    const size_t chosen = search->count > 0 ? (size_t)(best - search->items) : 0;
 
     fprintf(stream,
             "%s on %" PRId64 " %s node%s (%" PRId64 " %s): global batch %" PRId64 ", %" PRId64
@@ -138,9 +149,18 @@ void show_text(const struct show *show, FILE *stream)
             best->run.global_batch, best->run.shape.sequence, search->count);
     if (search->count > 0) {
         print_table(show, stream);
-        print_tight(show, stream);
+        print_tight(show, chosen, stream);
     }
-    fprintf(stream, search->count > 0 ? "\nbest layout\n" : "smallest layout: does not fit\n");
+    if (search->count == 0)
+        fprintf(stream, "smallest layout: does not fit\n");
+    else if (chosen > 0)
+        fprintf(
+            stream,
+            "\nrecommended layout: number %zu, the fastest that is not tight (%.1f%% slower than "
+            "number 1)\n",
+            chosen + 1, 100 * (best->time.total / search->items[0].time.total - 1));
+    else
+        fprintf(stream, "\nrecommended layout: number 1\n");
     print_memory(best, request->machine, stream);
     if (show->explain)
         print_parts(best, stream);

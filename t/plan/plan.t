@@ -28,13 +28,21 @@ for kind in p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5
     is "$?" 0 "and plans for it" || diag "$(cat "$work/out")"
 done
 
+# What the README says: with days and cost
+readme=$(tr '\n' ' ' <"$top/README.md" | grep -o '`megatron plan [^`]*`' | tr -d '`')
+is "$(wc -l <<<"$readme")" 1 "README.md has a plan"
+# shellcheck disable=SC2086
+plan ${readme#megatron plan }
+like "$out" '^whole run: .* days .*\$[0-9]+ at ' "  whose line prints days and cost"
+
 plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --tokens 300B --explain
 is "$rc" 0 "39.1B on 64 p4d"
 like "$out" '^39.1B on 64 p4d.24xlarge nodes \(512 A100-40\): global batch 1536, 2048 tokens each' "is described"
 like "$out" '^  1 +4 +4 ' "the best layout has tp 4 and pp 4, as vTrain measured on 512 A100"
-like "$out" '^memory of the fullest rank .*together [0-9.]+ of 39.4 .*: tight$' "memory by kind"
+like "$out" '^memory of the fullest rank .*together [0-9.]+ of 39.4 .*%\)$' "memory by kind"
 like "$out" '^  1 .* 39.0! ' "the best leaves little memory and is marked"
-like "$out" '^! tight: leaves less than 4% of 39.4 GiB .*; number 4 is the fastest that is not' "with one that leaves more"
+like "$out" '^! tight: leaves less than 4% of 39.4 GiB ' "with what that means"
+like "$out" '^recommended layout: number 4, ' "a safe one that is hardly slower is recommended"
 like "$out" '^  matrix products +[0-9.]+ s +[0-9.]+%' "time by part"
 like "$out" 'save every [0-9]+ steps' "a save interval"
 like "$out" 'whole run: 300 billion tokens in [0-9.]+ days \([0-9.]+ - [0-9.]+\), \$[0-9]+ at \$21.96' "days and cost"
@@ -49,9 +57,9 @@ command=$(sed -n 's/^megatron train //p' <<<"$out" | sed "s/ PREFIX/ x/; s/ --lr
 # shellcheck disable=SC2086
 try "$megatron" train $command --dry-run --world-size 512
 is "$rc" 0 "megatron train takes its arguments"
-planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 1 |
+planned=$("$megatron" plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 4 |
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
-        { printf "%.3f\n", ($at["memory_bytes"] - $at["context_bytes"]) / 1073741824 }')
+        $at["rank"] == 4 { printf "%.3f\n", ($at["memory_bytes"] - $at["context_bytes"]) / 1073741824 }')
 real=$(sed -n 's/.* total \([0-9.]*\).*/\1/p' <<<"$out" | sort -n | tail -1)
 is "$planned" "$real" "memory is that of megatron train --dry-run"
 
@@ -59,7 +67,7 @@ is "$planned" "$real" "memory is that of megatron train --dry-run"
 plan --node list
 like "$out" '^p6-b300.48xlarge +8 +B300 +267.6 ' "a B300 has 288 GB, of which CUDA reports 267.6 GiB"
 for kind in dgx-a100 jean-zay-a100 p5; do
-    is "$("$megatron" plan "${small[@]}" --node "$kind" --json --top 1 | grep -o '"context_bytes": [0-9]*')" \
+    is "$("$megatron" plan "${small[@]}" --node "$kind" --json --top 1 | grep -o '"context_bytes": [0-9]*' | sort -u)" \
         '"context_bytes": 3221225472' "$kind: 3 GiB of context"
 done
 plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 10
@@ -70,6 +78,9 @@ for column in $(head -1 <<<"$out" | tr , ' '); do
     grep -qw -e "^\.It Li.* $column" <<<"$manual" || echo "$column"
 done >"$work/unknown"
 is "$(cat "$work/unknown")" "" "the manual explains every column of --csv"
+plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --json --top 1
+is "$(grep -o '"recommended_rank": [0-9]*\|"fit": "[a-z]*"' <<<"$out" | xargs)" "recommended_rank: 4 fit: fits fit: tight" \
+    "--json has the recommended layout, whichever are listed"
 
 # Batches of any size, also with few divisors or more micro-batches than a schedule can list
 for batch in 999999937 999999936 2147483647; do
@@ -94,7 +105,7 @@ is "$rc $out" "2 megatron plan: NVIDIA A100-SXM4-40GB is a GPU, not a kind of no
 plan "${small[@]}" --node p5 --json --top 3
 is "$rc" 0 "--json"
 like "$out" '"precision": "bf16", "fit": "fits"' "tells how a layout fits"
-ok "is JSON with three layouts" test "$(grep -c '"micro_batch_size"' <<<"$out")" = 3
+ok "is JSON with three layouts" test "$(sed '1,/"layouts"/d' <<<"$out" | grep -c '"micro_batch_size"')" = 3
 like "$out" '"left_out": \[' "and tells what was left out"
 ! command -v python3 >/dev/null || { python3 -m json.tool <<<"$out" >/dev/null; ok "that a parser reads"; }
 plan "${small[@]}" --node p5 --csv --top 5
