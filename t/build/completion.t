@@ -29,6 +29,27 @@ is "$(complete_line _megatron megatron tr)" "train" "a command is completed"
 is "$(complete_line _megatron megatron train --lr-d)" "--lr-decay-iters --lr-decay-samples --lr-decay-style" "an option is completed"
 like "$(complete_line _megatron megatron train --lr-decay-style co)" "^constant cosine$" "a value is completed"
 like "$(complete_line _megatron megatron train --megatron-model = llama2-1)" "^llama2-13b$" "a preset is completed"
+is "$(complete_line _megatron megatron help tr)" "train" "a command after help"
+is "$(complete_line _megatron megatron plan --node p4)" "p4d.24xlarge p4de.24xlarge" "a kind of nodes"
+for command in train preprocess tokenize generate; do
+    is "$(complete_line _megatron megatron $command --tokenizer-type Ll)" "Llama2Tokenizer Llama3Tokenizer" "a tokenizer of $command"
+done
+is "$(complete_line _megatron megatron tokenize --tokenizer-type '')" "$(complete_line _megatron megatron train --tokenizer-type '')" \
+    "tokenizers are the same everywhere"
+# Values that --help describes in words
+while read -r values; do
+    line=${values%% = *}
+    # shellcheck disable=SC2086
+    is "$(complete_line _megatron megatron $line '')" "${values#* = }" "values of $line"
+done <<EOT
+preprocess --input-format = blank-lines every-line files json lines mediawiki titles
+topo --bind = auto core gpu none numa
+launch --nics = all auto none
+launch --kind = auto job jobset mpijob none pytorchjob slurm trainjob
+tokenizer train --type = bpe unigram wordpiece
+tokenizer train --split = gpt2 llama3 o200k
+data dedup --preset = fineweb nemo refinedweb
+EOT
 like "$(complete_line _megatron megatron checkpoint '')" "^export import inspect prune verify$" "an action is completed"
 like "$(complete_line _megatron megatron data dedup --out)" "^--output" "the options of an action are completed"
 is "$(cd "$top" && complete_line _megatron megatron topo --topology REA)" "README.md" "a file is completed"
