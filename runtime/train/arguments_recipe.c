@@ -323,9 +323,9 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
         if (options_given(given, names[i]))
             return error_set(err, "--%s cannot be used with --masked-data bert; drop it", names[i]);
     if (a->binary_head && options_given(given, "calculate-per-token-loss"))
-        return error_set(err,
-                         "--calculate-per-token-loss cannot be used with the binary head, whose "
-                         "loss is of pairs; drop it, or add --bert-no-binary-head");
+        return error_set(
+            err, "--calculate-per-token-loss cannot be used with the binary head, whose "
+                 "loss is of pairs; drop it, or add --bert-no-binary-head --masked-data bert");
     if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
         return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
     if (a->seq_length < 5)

@@ -203,6 +203,14 @@ expected=$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs
 is "$(wc -w <<<"$expected")" 5 "Megatron's BERT trains on pairs of sentences" || diag "$(tail -n 3 <<<"$out")"
 try "$megatron" train "${bert[@]}" --micro-batch-size 4
 unlike "$(sed -nE 's/.*(lm loss|loss value): ([^ ]+) .*/\2/p' <<<"$out" | xargs)" '^$' "  with other micro-batches"
+numbers() { sed -nE 's/.*lm loss: ([^ ]+) .*grad norm: ([^ ]+) .*/\1 \2/p' <<<"$out"; }
+tokens=(--bert-no-binary-head --masked-data bert --calculate-per-token-loss)
+try "$megatron" train "${bert[@]}" "${tokens[@]}" --micro-batch-size 8
+expected_numbers=$(numbers)
+try "$megatron" train "${bert[@]}" "${tokens[@]}"
+paste <(echo "$expected_numbers") <(numbers) | awk '
+    { d = $1 / $3 - 1; e = $2 - $4; if (NF != 4 || d > 1e-5 || d < -1e-5 || e > 2e-3 || e < -2e-3) bad = 1 } END { exit bad || NR != 4 }'
+ok "  per token they do not matter" || diag "$expected_numbers, $(numbers)"
 try "$megatron" train "${bert[@]}" --data-path 0.4 b_text_sentence 0.6 b_text_sentence
 is "$rc $(grep -c 'lm loss:' <<<"$out")" "0 4" "  on a blend" || diag "$(tail -n 3 <<<"$out")"
 if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
@@ -250,6 +258,7 @@ fails '--memory-efficient-fp16 requires --optimizer adam' "${small[@]}" --memory
 fails 'counts of a dict.txt' "${small[@]}" --vocab-size 305 --mask-id 304 --freq-weighted-replacement --mock-data
 fails 'needs pairs of sentences' "${small[@]}" --bert-binary-head --masked-data fairseq --vocab-size 305 --mask-id 304 --mock-data
 fails '--pack cannot be used with --masked-data bert' "${bert[@]}" --pack
+fails '--calculate-per-token-loss cannot be used with the binary head' "${bert[@]}" --calculate-per-token-loss
 fails 'make it with `megatron preprocess --split-sentences`' --masked-lm --num-layers 1 --hidden-size 16 --num-attention-heads 2 --bert-binary-head \
     --num-token-types 2 --tokenizer-type BertWordPieceLowerCase --vocab-file vocab.txt --data-path bin/valid --vocab-size 400
 fails '--data-path=bin is a directory, but BERT.s samples are made from sentences: .*, or use --bert-no-binary-head' "${small[@]}" \
