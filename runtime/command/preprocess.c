@@ -52,6 +52,8 @@ static const struct option table[] = {
     TOKENIZER_OPTIONS(struct preprocess_options, tokenizer),
     {"append-eod", OPTION_FLAG, AT(append_eod), NULL,
      "append an end-of-document token to each document", NULL, 0, 0},
+    {"no-append-eod", OPTION_UNFLAG, AT(append_eod), NULL,
+     "do not (the default; the job scripts append it); the last of the two counts", NULL, 0, 0},
     {"threshold-src", OPTION_INT, AT(dictionary.threshold), "N",
      "FairseqWords: omit words with a smaller count from a new dict.txt (default: 0)", NULL, 0,
      INT64_MAX},
@@ -150,6 +152,8 @@ static int set_fairseq(struct preprocess_options *options, const struct options_
     if (options->shards > 1 || options->json_keys.count > 1)
         return error_set(err, "fairseq reads one pair of files; drop --output-shards and all but "
                               "one of --json-keys");
+    if (options_given(result, "no-append-eod"))
+        return error_set(err, "every line of fairseq's files ends with </s>; drop --no-append-eod");
     if (!options_given(result, "input-format") && !options_given(result, "json-keys"))
         options->mode = RECORD_EVERY;
     if (options->tokenizer.type != TOKENIZER_FAIRSEQ_WORDS || options->tokenizer.vocab_file)

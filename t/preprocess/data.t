@@ -25,6 +25,11 @@ printf '{"text":"Hello, \\u00e9t\\u00e9!"}\n' >e.jsonl
 try "$megatron" preprocess --input e.jsonl --output-prefix e --append-eod
 try "$megatron" data inspect e_text_document --document 0
 is "$out" "Hello, été!<|endoftext|>" "decoded text"
+try "$megatron" preprocess --input e.jsonl --output-prefix plain --append-eod --no-append-eod
+try "$megatron" data inspect plain_text_document --document 0
+is "$rc $out" "0 Hello, été!" "  without its end"
+try "$megatron" preprocess --input e.jsonl --output-prefix words --tokenizer-type FairseqWords --no-append-eod
+is "$rc" 2 "  which fairseq's files have"
 try "$megatron" data inspect e_text_document --document 0 --limit 2
 is "$out" "Hello," "two tokens of it"
 

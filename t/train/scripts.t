@@ -215,6 +215,18 @@ like "$out" ' --megatron-model gpt2-345M .*--train-iters 5 ' "a family and its s
 try env SIZE=7B MEGATRON="$scratch/shown" bash "$top/sbatch/train-llama2.sbatch" $mock
 like "$out" ' --megatron-model llama2-7b ' "  and so is a size of Llama 2"
 
+# End-of-document tokens, however the input is named.
+while IFS='|' read -r variables options expected; do
+    # shellcheck disable=SC2086
+    out=$(env PATH="$scratch/print:$PATH" $variables MEGATRON="$scratch/shown" bash "$top/sbatch/preprocess.sbatch" $options)
+    is "$(grep -oE -e '--(no-)?append-eod' <<<"$out" | tail -n 1)" "$expected" "preprocess.sbatch $variables $options: $expected"
+done <<'EOT'
+INPUT=a OUTPUT_PREFIX=b||--append-eod
+X=|--input a --output-prefix b|--append-eod
+INPUT=a OUTPUT_PREFIX=b|--no-append-eod|--no-append-eod
+X=|--input a --output-prefix b --no-append-eod|--no-append-eod
+EOT
+
 # The documented commands, on the number of ranks that they request, without the files that they
 # name. told FILE: its sbatch training commands, one per line.
 told() { sed -nE 's/^(#| ) *(sbatch .*)/\2/; /\\$/ { :more; N; s/ *\\\n#? */ /; /\\$/ b more }; /^sbatch .*sbatch\/train/p' "$1"; }
