@@ -26,6 +26,7 @@ static const struct option options[] = {
     {"eod-id", OPTION_INT, AT(eod_id), "N", "token id that ends a text (default: the tokenizer's)", 0, 0, INT32_MAX},
     {"micro-batch-size", OPTION_INT, AT(texts), "N", "prompts generated together (default: at most 8)", 0, 1, 65536},
     {"json", OPTION_FLAG, AT(json), 0, "print one JSON object per line and prompt", 0, 0, 0},
+    {"logits", OPTION_TEXT, AT(logits), "FILE", "write the logits after each token to a safetensors file", 0, 0, 0},
 
     {"Sampling", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
     {"greedy", OPTION_FLAG, AT(greedy), 0, "always take the most likely token (default)", 0, 0, 0},

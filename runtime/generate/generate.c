@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generate.h"
 #include "log.h"
+#include "logits.h"
 #include "output.h"
 #include "prompts.h"
+#include "remedy.h"
 #include "weights.h"
 
 #include <errno.h>
@@ -13,7 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_TEXTS = 8 }; /* texts generated together by default */
+enum { MOST_TEXTS = 8 };               /* texts generated together by default */
+enum { LOGITS_AT_ONCE = 1024 * 1024 }; /* numbers that are sent together, at least a row */
 
 struct generate {
     const struct generate_options *o;
@@ -23,6 +26,7 @@ struct generate {
     struct generator *generator;
     int64_t texts; /* texts per round on each data-parallel rank */
     struct output output;
+    struct logits *logits; /* of --logits; on rank 0 */
     struct error trouble; /* an output error during a round */
 };
 
@@ -107,6 +111,7 @@ static int create_generator(struct generate *g, struct error *err)
         .vocabulary = p->vocabulary,
         .sampling = sampling_of(g->o),
         .stop_count = p->stop_count,
+        .logits = g->o->logits != NULL,
         /* Slightly longer than comm's own timeout, because comm can name the collective that hangs.
          */
         .deadline = 60.0 * g->o->timeout_minutes + 10,
@@ -179,6 +184,73 @@ static int collect(struct generate *g, int64_t round, struct error *err)
     return 0;
 }
 
+/* --- Logits ------------------------------------------------------------------------------------
+ */
+
+/* On the first tensor-parallel rank of the last stage: room for those of its texts. */
+static int allocate_logits(struct generate *g, struct text *texts, int64_t count, struct error *err)
+{
+    size_t row = (size_t)g->origin.model.shape.vocabulary * sizeof(float);
+
+    if (!g->o->logits || g->ranks.parallel.at.tp != 0 || !parallel_last_stage(&g->ranks.parallel))
+        return 0;
+    for (int64_t t = 0; t < count; t++) {
+        texts[t].logits = calloc((size_t)texts[t].limit, row);
+        if (!texts[t].logits)
+            return error_memory(err, "the logits of %" PRId64 " tokens", texts[t].limit);
+    }
+    return 0;
+}
+
+/* Send one text's logits from 'owner' to rank 0, a few rows at a time, and write them there. */
+static int write_logits(struct generate *g, const struct text *text, int owner, struct error *err)
+{
+    struct comm *comm = g->ranks.comm;
+    int64_t vocabulary = g->origin.model.shape.vocabulary, rows = text_rows(text);
+    int64_t most = 1 + LOGITS_AT_ONCE / vocabulary;
+    float *part = malloc((size_t)(most * vocabulary) * sizeof(*part));
+    int rc = part ? 0 : error_set(err, "out of memory");
+
+    if (rc == 0 && comm->rank == 0)
+        rc = logits_next(g->logits, text->ids, rows, err);
+    for (int64_t at = 0; at < rows && rc == 0; at += most) {
+        int64_t count = rows - at < most ? rows - at : most;
+        size_t bytes = (size_t)(count * vocabulary) * sizeof(*part);
+
+        if (comm->rank == owner)
+            memcpy(part, text->logits + at * vocabulary, bytes);
+        if (owner != 0)
+            rc = comm_host_broadcast(comm, part, bytes, owner, err);
+        if (rc == 0 && comm->rank == 0)
+            rc = logits_add(g->logits, part, count, err);
+    }
+    free(part);
+    return rc;
+}
+
+/* The logits of a round, in the order of the prompts. */
+static int write_round(struct generate *g, int64_t round, struct error *err)
+{
+    const struct layout *layout = &g->ranks.parallel.layout;
+    int64_t count;
+
+    for (int64_t dp = 0; g->o->logits && dp < layout->dp; dp++) {
+        struct text *texts = texts_of(g, round, dp, &count);
+        struct layout_position at = {.dp = dp, .pp = layout->pp - 1};
+
+        for (int64_t t = 0; t < count; t++) {
+            if (write_logits(g, &texts[t], (int)layout_rank(layout, at), err) < 0)
+                return -1;
+            free(texts[t].logits);
+            texts[t].logits = NULL;
+        }
+    }
+    return 0;
+}
+
+/* --- Rounds ------------------------------------------------------------------------------------
+ */
+
 static void show(void *context)
 {
     struct generate *g = context;
@@ -206,9 +278,11 @@ static int run_round(struct generate *g, int64_t round, struct error *err)
         .count = all < dp * g->texts ? all : dp * g->texts,
         .before = first,
     };
+    if (allocate_logits(g, texts, count, err) < 0)
+        return -1;
     if (count > 0 && generator_run(g->generator, texts, count, dp == 1 ? show : NULL, g, err) < 0)
         return -1;
-    if (collect(g, round, err) < 0)
+    if (collect(g, round, err) < 0 || write_round(g, round, err) < 0)
         return -1;
     show(g);
     if (g->trouble.text[0]) {
@@ -241,15 +315,22 @@ static int run(struct generate *g, struct error *err)
 {
     int64_t each;
 
-    if (prompts_read(&g->prompts, g->o, &g->origin, g->ranks.comm, err) < 0 ||
-        create_generator(g, err) < 0)
+    if (prompts_read(&g->prompts, g->o, &g->origin, g->ranks.comm, err) < 0)
+        return -1;
+    if (g->o->logits && g->ranks.comm->rank == 0) {
+        g->logits =
+            logits_create(g->o->logits, g->prompts.count, g->origin.model.shape.vocabulary, err);
+        if (!g->logits)
+            return -1;
+    }
+    if (create_generator(g, err) < 0)
         return -1;
     each = g->texts * g->ranks.parallel.layout.dp;
     for (int64_t round = 0; round * each < g->prompts.count; round++)
         if (run_round(g, round, err) < 0)
             return -1;
     report(g);
-    return 0;
+    return g->logits ? logits_finish(g->logits, err) : 0;
 }
 
 int generate_run(const struct generate_options *options, const struct world *world,
@@ -274,6 +355,7 @@ int generate_run(const struct generate_options *options, const struct world *wor
     if (rc < 0 && g.ranks.comm)
         comm_abort(g.ranks.comm, err->text);
     generator_destroy(g.generator);
+    logits_destroy(g.logits);
     prompts_clear(&g.prompts);
     ranks_close(&g.ranks);
     return rc;

@@ -12,6 +12,7 @@ struct generate_options {
     const char *load;
     struct option_list prompt, prompts;
     const char *prompt_file; /* "-": standard input */
+    const char *logits;      /* a file for logits.h; fill-mask does not have it */
     int64_t tokens, out_seq_length, texts, eod_id, seed, top_k;
     double temperature, top_p, timeout_minutes;
     int greedy, ignore_eod, json;

@@ -26,6 +26,8 @@ struct generator {
     struct device_plan *widen;
     float *wide;
     float *logits; /* host */
+    /* with config.logits: those of all ranks, on device and host */
+    float *all_logits, *host_all_logits;
     /* candidates of this rank and of all ranks, and the picked tokens: on device and host */
     int64_t width;
     struct candidate *offers, *all_offers, *host_offers;
@@ -134,6 +136,20 @@ static int create_buffers(struct generator *g, struct error *err)
     return g->widen ? 0 : -1;
 }
 
+/* For the logits of all tensor-parallel ranks, if they are kept. */
+static int create_logits(struct generator *g, struct error *err)
+{
+    const struct model_sizes *z = model_sizes_of(g->step.model);
+    int64_t tp = g->parallel->layout.tp;
+    size_t bytes = (size_t)(tp * z->samples * z->vocabulary) * sizeof(float);
+
+    if (!g->config.logits || tp == 1 || !parallel_last_stage(g->parallel))
+        return 0;
+    g->all_logits = device_allocate(g->device, bytes, err);
+    g->host_all_logits = g->all_logits ? device_host_allocate(g->device, bytes, err) : NULL;
+    return g->host_all_logits ? 0 : -1;
+}
+
 struct generator *generator_create(const struct generator_config *config,
                                    const struct parallel *parallel, struct device *device,
                                    struct error *err)
@@ -147,7 +163,7 @@ struct generator *generator_create(const struct generator_config *config,
     g->config = *config;
     g->parallel = parallel;
     g->device = device;
-    if (create_model(g, err) < 0 || create_buffers(g, err) < 0) {
+    if (create_model(g, err) < 0 || create_buffers(g, err) < 0 || create_logits(g, err) < 0) {
         generator_destroy(g);
         return NULL;
     }
@@ -162,10 +178,12 @@ void generator_destroy(struct generator *g)
     clear_window(g, &g->prompt);
     clear_window(g, &g->step);
     device_release(g->device, g->wide);
+    device_release(g->device, g->all_logits);
     device_release(g->device, g->offers);
     device_release(g->device, g->all_offers);
     device_release(g->device, g->picked);
     device_host_release(g->device, g->logits);
+    device_host_release(g->device, g->host_all_logits);
     device_host_release(g->device, g->host_offers);
     device_host_release(g->device, g->host_picked);
     free(g);
@@ -272,6 +290,37 @@ static int gather_offers(struct generator *g, struct error *err)
     return wait(g, err);
 }
 
+/* Keep a row of logits for every unfinished text. 'logits' are this rank's, on the device. */
+static int keep_logits(struct generator *g, const float *logits, const struct text *texts,
+                       int64_t count, struct error *err)
+{
+    const struct model_sizes *z = model_sizes_of(g->step.model);
+    int64_t tp = g->parallel->layout.tp, vocabulary = g->config.model.shape.vocabulary;
+    int64_t part = z->samples * z->vocabulary;
+    const float *all = tp > 1 ? g->host_all_logits : g->logits;
+
+    if (tp > 1) {
+        comm_all_gather(g->parallel->tensor, g->stream, logits, g->all_logits, (size_t)part,
+                        TYPE_FP32);
+        device_copy(g->stream, g->host_all_logits, g->all_logits,
+                    (size_t)(tp * part) * sizeof(float), COPY_TO_HOST);
+        if (wait(g, err) < 0)
+            return -1;
+    }
+    for (int64_t t = 0; t < count; t++) {
+        if (!texts[t].logits || texts[t].finish != FINISH_NOT)
+            continue;
+        for (int64_t r = 0, at = 0; r < tp && at < vocabulary; r++, at += z->vocabulary) {
+            int64_t left = vocabulary - at;
+
+            memcpy(texts[t].logits + (texts[t].length - 1) * vocabulary + at,
+                   all + r * part + t * z->vocabulary,
+                   (size_t)(left < z->vocabulary ? left : z->vocabulary) * sizeof(*all));
+        }
+    }
+    return 0;
+}
+
 /* Put one text's candidates of all ranks next to each other and pick a token. */
 static int64_t pick(struct generator *g, const struct text *text, int64_t t,
                     struct candidate *together)
@@ -300,7 +349,7 @@ static int choose(struct generator *g, struct window *w, const struct text *text
     }
     device_copy(g->stream, g->logits, logits, (size_t)(z->samples * z->vocabulary) * sizeof(float),
                 COPY_TO_HOST);
-    if (wait(g, err) < 0)
+    if (wait(g, err) < 0 || (g->config.logits && keep_logits(g, logits, texts, count, err) < 0))
         return -1;
     make_offers(g, texts, count);
     if (gather_offers(g, err) < 0)
@@ -341,8 +390,18 @@ static int share(struct generator *g, struct error *err)
     return wait(g, err);
 }
 
+int64_t text_rows(const struct text *text)
+{
+    return text->finish == FINISH_STOP ? text->length : text->length - 1;
+}
+
 static void append(struct generator *g, struct text *text, int32_t id)
 {
+    /* The rest of a prompt that is read token by token. */
+    if (text->length < text->prompt) {
+        text->length++;
+        return;
+    }
     for (int i = 0; i < g->config.stop_count; i++)
         if (g->config.stops[i] == id)
             text->finish = FINISH_STOP;
@@ -409,13 +468,30 @@ static int run_prompts(struct generator *g, struct text *texts, int64_t count, s
     return run_pass(g, &g->prompt, texts, count, 0, err);
 }
 
+/* Run the prompts of all texts token by token, until the longest has been read. */
+static int read_prompts(struct generator *g, struct text *texts, int64_t count, struct error *err)
+{
+    int64_t longest = 1;
+
+    for (int64_t t = 0; t < count; t++) {
+        texts[t].length = 1;
+        texts[t].finish = FINISH_NOT;
+        longest = texts[t].prompt > longest ? texts[t].prompt : longest;
+        g->times.prompt_tokens += texts[t].prompt;
+    }
+    for (int64_t i = 0; i < longest; i++)
+        if (run_pass(g, &g->step, texts, count, 1, err) < 0)
+            return -1;
+    return 0;
+}
+
 int generator_run(struct generator *g, struct text *texts, int64_t count,
                   void (*step)(void *context), void *context, struct error *err)
 {
     double began = clock_now(), prompted;
     int64_t left;
 
-    if (run_prompts(g, texts, count, err) < 0)
+    if ((g->config.logits ? read_prompts : run_prompts)(g, texts, count, err) < 0)
         return -1;
     prompted = clock_now();
     g->times.prompt_seconds += prompted - began;

@@ -18,7 +18,11 @@ struct text {
     int64_t limit;   /* maximum number of tokens */
     uint64_t number; /* index for the random numbers of sampling */
     enum finish finish;
+    float *logits; /* NULL, or with config.logits room for 'limit' rows of the model's vocabulary */
 };
+
+/* The number of tokens that the model has read, each with a row of logits. */
+int64_t text_rows(const struct text *text);
 
 enum { STOPS = 8 };
 
@@ -30,6 +34,8 @@ struct generator_config {
     struct sampling sampling;
     int64_t stops[STOPS]; /* tokens that end a text */
     int stop_count;
+    int logits; /* prompts are read token by token, and the logits of each token are kept in
+                   text->logits, on the last stage */
     double deadline;
 };
 
@@ -48,8 +54,8 @@ struct model *generator_model(struct generator *generator);
 int generator_start(struct generator *generator, struct error *err);
 
 /* Continue 'count' texts (at most config.texts) until all are finished. The prompts are processed
- * in one pass. 'step' (or NULL) is called after each token of all texts. Collective over the ranks
- * that have the same texts. */
+ * in one pass, or token by token with config.logits. 'step' (or NULL) is called after each token of
+ * all texts. Collective over the ranks that have the same texts. */
 int generator_run(struct generator *generator, struct text *texts, int64_t count,
                   void (*step)(void *context), void *context, struct error *err);
 

@@ -456,8 +456,10 @@ int prompts_read(struct prompts *p, const struct generate_options *o, const stru
 
 void prompts_clear(struct prompts *p)
 {
-    for (int64_t t = 0; t < p->count; t++)
+    for (int64_t t = 0; t < p->count; t++) {
         free(p->texts[t].ids);
+        free(p->texts[t].logits);
+    }
     free(p->texts);
     tokenizer_destroy(p->tokenizer);
     memset(p, 0, sizeof(*p));

@@ -54,6 +54,63 @@ for net in gpt llama; do
 done
 like "$said" '^megatron: note: 72 tokens generated; .* tokens/s' "the speed is printed on standard error"
 
+# The logits behind the texts: logits FILE [TARGET...] prints type and tokens of each prompt, type, size of the vocabulary and the
+# most likely token after each, and the loss of the first prompt whose next tokens are TARGET.
+logits() {
+    perl -e 'use strict; use warnings;
+        local $/; my $all = <STDIN>; my $n = unpack("Q<", $all); my $head = substr($all, 8, $n);
+        while ($head =~ /"(\w+)\.(\d+)":\{"dtype":"(\w+)","shape":\[([\d,]+)\],"data_offsets":\[(\d+),(\d+)\]\}/g) {
+            my ($name, $i, $type, $shape, $part) = ($1, $2, $3, $4, substr($all, 8 + $n + $5, $6 - $5));
+            my @shape = split /,/, $shape;
+            if ($name eq "tokens") { print "$type tokens $i ", join(" ", unpack("l<*", $part)), "\n"; next }
+            my ($rows, $cols) = @shape; my @all = unpack("f<*", $part); my @best; my $loss = 0;
+            for my $r (0 .. $rows - 1) {
+                my @row = @all[$r * $cols .. ($r + 1) * $cols - 1]; my $best = 0; my $sum = 0;
+                for my $c (0 .. $cols - 1) { $best = $c if $row[$c] > $row[$best]; $sum += exp($row[$c]) }
+                push @best, $best;
+                $loss += log($sum) - $row[$ARGV[$r]] if defined $ARGV[$r];
+            }
+            print "$type $cols best $i @best\n"; printf("loss %.6f\n", $loss / @ARGV) if @ARGV && $i == 0;
+        }' "${@:2}" <"$1"
+}
+for net in gpt llama; do
+    generate 1 --load $net "${numbers[@]}" "${texts[@]}" --logits one.safetensors
+    is "$rc $(tokens | tr -cd , | wc -c)" "0 69" "$net: --logits" || diag "$said"
+    expected=$out
+    got=$(logits one.safetensors)
+    is "$(grep -c '^F32 300 best' <<<"$got") $(grep -c '^I32 tokens' <<<"$got")" "3 3" "  has logits and tokens of three prompts"
+    wrong=0
+    for i in 0 1 2; do
+        read -ra read_ < <(sed -n "s/^I32 tokens $i //p" <<<"$got")
+        read -ra best < <(sed -n "s/^F32 300 best $i //p" <<<"$got")
+        read -ra prompt < <(sed -n "$((i + 1))s/.*\"prompt_tokens\": \[\([^]]*\)\].*/\1/p" <<<"$out" | tr -d ,)
+        read -ra new < <(tokens | sed -n "$((i + 1))p" | tr -d ,)
+        [ "${read_[*]} ${best[*]: -1}" = "${prompt[*]} ${new[*]}" ] || wrong=$((wrong + 1))
+        [ "${best[*]:${#prompt[@]}-1}" = "${new[*]}" ] || wrong=$((wrong + 1))
+    done
+    is "$wrong" 0 "  the tokens of the text, each the most likely one" || diag "$got" "$out"
+    for layout in "2 $t 2" "4 $t 2 $p 2" "2"; do
+        generate $layout --load $net "${numbers[@]}" "${texts[@]}" --logits many.safetensors
+        is "$out" "$expected" "  the same texts on ranks $layout" || diag "$said"
+        is "$(logits many.safetensors)" "$got" "  and the same most likely tokens"
+    done
+done
+# `megatron evaluate` has the loss of the same tokens.
+seq -s ' ' 7 38 >text
+"$megatron" preprocess --input text --input-format lines --output-prefix text "${numbers[@]}" --vocab-size 300 >log 2>&1
+try "$megatron" evaluate --load gpt --valid-data-path text_text_document --seq-length 31 --micro-batch-size 1 --eval-iters 1 \
+    --device cpu --cpu-threads 1
+loss=$(sed -nE 's/.*validation loss at .* \| lm loss value: ([^ ]+) .*/\1/p' <<<"$out")
+generate 1 --load gpt "${numbers[@]}" --prompt "$(seq -s ' ' 7 37)" --num-tokens 1 --ignore-eod --logits one.safetensors
+# shellcheck disable=SC2046
+mine=$(logits one.safetensors $(seq 8 38) | sed -n 's/^loss //p')
+awk -v a="$loss" -v b="$mine" 'BEGIN { d = a - b; exit !(a > 0 && d < 2e-6 * a && d > -2e-6 * a) }'
+ok "the logits have the loss of megatron evaluate" || diag "$loss, $mine"
+generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --logits nowhere/x
+is "$rc" 2 "--logits in a directory that does not exist"
+mkdir folder && generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --logits folder
+is "$rc $(ls folder | wc -l)" "2 0" "  or as a directory"
+
 # Where texts end.
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --json --ignore-eod
 is "$(tokens | tr -cd , | wc -c)" 29 "30 tokens by default"
