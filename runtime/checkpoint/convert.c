@@ -74,10 +74,13 @@ static int import_stage(const struct source *source, const struct layout *layout
                     : error_set(err, "out of memory");
     }
     for (int i = 0; i < pieces.count && rc == 0; i++) {
+        errno = 0;
         rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
                           err);
-        if (rc < 0)
+        if (rc < 0) {
+            file_path_error(err);
             error_prefix(err, "%s", source->path);
+        }
     }
     if (rc == 0)
         rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
@@ -155,8 +158,10 @@ static int import(const struct source *source, const char *from, const char *dir
     struct layout layout = {1, 1, 1, source->model->shape.layers};
     int rc;
 
-    if (index_check_sizes(source->model, err) < 0)
+    if (index_check_sizes(source->model, err) < 0) {
+        err->code = ERROR_USAGE;
         return error_prefix(err, "%s", from);
+    }
     rc = index_create(&index, source->model, &layout, err);
     if (rc == 0)
         rc = import_to(directory, source, &index, err);
@@ -179,9 +184,12 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
 
     if (rc < 0)
         return import_failed(err);
+    errno = 0;
     if (hf_map_of(&model, &source.map, err) == 0)
         source.tensors = tensors = safetensors_open(from, err);
     rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
+    if (rc < 0)
+        file_path_error(err);
     if (rc == 0)
         rc = import(&source, from, directory, err);
     else if (tensors)
@@ -196,9 +204,12 @@ int convert_import_megatron(const char *from, const char *directory,
     struct source source = {.path = from, .load = load_megatron};
     int rc;
 
+    errno = 0;
     source.megatron = megatron_source_open(from, hints, err);
-    if (!source.megatron)
+    if (!source.megatron) {
+        file_path_error(err);
         return import_failed(err);
+    }
     source.model = megatron_source_model(source.megatron);
     snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
     rc = import(&source, from, directory, err);
@@ -212,9 +223,12 @@ int convert_import_fairseq(const char *from, const char *directory, int64_t head
     struct source source = {.path = from, .load = load_fairseq};
     int rc;
 
+    errno = 0;
     source.fairseq = fairseq_source_open(from, heads, err);
-    if (!source.fairseq)
+    if (!source.fairseq) {
+        file_path_error(err);
         return import_failed(err);
+    }
     source.model = fairseq_source_model(source.fairseq);
     rc = import(&source, from, directory, err);
     fairseq_source_destroy(source.fairseq);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_config.h"
 #include "directory.h"
+#include "file.h"
 #include "hf_masked.h"
 #include "hf_private.h"
 #include "json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -622,6 +624,8 @@ static int read_any(struct json_value root, struct model_config *c, struct error
     } else {
         c->architecture = family->architecture;
         rc = readers[family->architecture](root, c, err);
+        if (rc == 0)
+            rc = hf_family_check(c, err);
     }
     if (rc == 0 && (c->shape.heads == 0 || c->shape.heads % c->shape.query_groups != 0))
         rc = error_set(
@@ -646,9 +650,10 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     c->rope_scaling = (struct rope_scaling){ROPE_PLAIN, 8, 1, 4, 8192, 0};
     if (directory_path(path, err, "%s/config.json", directory) < 0)
         return -1;
+    errno = 0;
     json = json_read_file(path, CONFIG_LIMIT, err);
     if (!json)
-        return -1;
+        return file_path_error(err);
     rc = read_any(json_root(json), c, err);
     json_destroy(json);
     c->shape.name = "the model";
@@ -656,6 +661,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     c->padded_vocabulary = c->shape.vocabulary;
     c->chunks = c->micro_batch = 1;
     if (rc < 0) {
+        err->code = ERROR_USAGE;
         error_prefix(err, "%s", path);
         error_advise(err, "correct config.json, or copy the folder again from its source");
     }

@@ -136,6 +136,52 @@ static int fits(const struct hf_family *family, unsigned features)
            (features & ~(family->required | family->allowed)) == 0;
 }
 
+/* The setting of config.json that a feature comes from, as far as the readers do not check it. */
+static const char *setting_of(const struct hf_family *family, unsigned feature)
+{
+    static const struct {
+        unsigned feature;
+        const char *setting;
+    } rows[] = {
+        {TIED, "tie_word_embeddings"},
+        {GROUPED, "num_key_value_heads"},
+        {WINDOW, "sliding_window"},
+        {SOME_WINDOWS, "layer_types"},
+        {LOCAL_BASE, "rope_local_base_freq"},
+        {SCORES_CAPPED, "attn_logit_softcapping"},
+        {LOGITS_CAPPED, "final_logit_softcapping"},
+        {SCORES_SCALED, "query_pre_attn_scalar"},
+        {PARALLEL, "use_parallel_residual"},
+        {GELU_ERF, "hidden_act"},
+        {PARTIAL_ROTARY, "partial_rotary_factor"},
+        {CLIPPED, "clip_qkv"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (feature & rows[i].feature)
+            return rows[i].setting;
+    if (feature & WIDE)
+        return family->architecture == ARCHITECTURE_GPT2       ? "n_head"
+               : family->architecture == ARCHITECTURE_GPT_NEOX ? "num_attention_heads"
+                                                               : "head_dim";
+    return "a setting";
+}
+
+int hf_family_check(const struct model_config *c, struct error *err)
+{
+    unsigned features = features_of(c);
+
+    for (size_t i = 0; i < FAMILIES; i++) {
+        unsigned wrong = (families[i].required & ~features) |
+                         (features & ~(families[i].required | families[i].allowed));
+
+        if (families[i].architecture == c->architecture && wrong)
+            return error_set(err, "%s has a value that is not supported for %s; use another model",
+                             setting_of(&families[i], wrong), families[i].name);
+    }
+    return 0;
+}
+
 int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *err)
 {
     const struct model_shape *s = &c->shape;
@@ -160,7 +206,7 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
         return error_set(
             err, "Hugging Face has no such model: only GPT-2, Llama, Mistral, Qwen 2 and 3, Phi-3, "
                  "GPT-NeoX, OLMo 1, 2 and 3, Gemma 1, 2 and 3, RoBERTa and BERT with their usual "
-                 "layers can be exported; export it in the Megatron-LM format");
+                 "layers are supported");
     *map = (struct hf_map){found,
                            found->names,
                            found->name,

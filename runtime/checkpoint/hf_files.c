@@ -141,7 +141,7 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
 
     memset(files, 0, sizeof(*files));
     if (hf_map_of(config, &files->map, err) < 0)
-        return -1;
+        return error_advise(err, "export the model in the Megatron-LM format");
     whole.chunks = 1;
     rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
+#include "file.h"
 #include "hf_masked.h"
 #include "hf_private.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -210,11 +212,13 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     int rc = 0;
 
     if (hf_map_of(config, &map, err) < 0)
-        return -1;
+        return error_advise(err, "use the model options of the weights");
+    errno = 0;
     tensors = safetensors_open(path, err);
     if (!tensors)
-        return -1;
+        return file_path_error(err);
     if (hf_check_tensors(&map, tensors, config, err) < 0) {
+        file_path_error(err);
         safetensors_destroy(tensors);
         error_prefix(err, "%s", path);
         return error_advise(err, COPY_AGAIN);
@@ -231,6 +235,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
         device_copy(model_stream(model), model_start_weights(model), host, bytes, COPY_TO_DEVICE);
         rc = device_stream_wait(model_stream(model), 600, err);
     } else {
+        file_path_error(err);
         error_prefix(err, "%s", path);
         error_advise(err, COPY_AGAIN);
     }

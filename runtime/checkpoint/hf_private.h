@@ -48,6 +48,10 @@ struct hf_family {
 const struct hf_family *hf_family_at(size_t index);
 const struct hf_family *hf_family_of_type(const char *model_type);
 
+/* Has the model, read from config.json, layers that its architecture cannot have? Returns 0, or -1
+ * with the setting that is wrong. */
+int hf_family_check(const struct model_config *config, struct error *err);
+
 /* Hugging Face's names for the tensors of a model, and the sizes that decide where they are. */
 struct hf_map {
     const struct hf_family *family; /* NULL: a model of hf_masked.h */

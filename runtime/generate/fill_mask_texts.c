@@ -82,6 +82,11 @@ static int add_part(struct masked_text *t, struct encoder *encoder,
     struct token_buffer ids = {0};
     int rc = 0;
 
+    /* Numbers do not begin with the space after a mask, other texts do. */
+    while (length > 0 && *text == ' ' && !tokenizer_accepts(tokenizer, text, length)) {
+        text++;
+        length--;
+    }
     if (length > 0)
         rc = tokenizer_encode(encoder, text, length, &ids, err);
     if (rc == 0)

@@ -85,7 +85,7 @@ refused() {
     local name=$1 text=$2
     rm -rf bad
     check import broken bad --format torch_dist
-    is "$rc $(wc -l <<<"$out")" "1 1" "$name is an error"
+    is "$rc $(wc -l <<<"$out")" "2 1" "$name is an error"
     like "$out" "$text" "  and named"
     [ ! -e bad/iter_0000000 ]
     ok "  and leaves nothing"

@@ -106,6 +106,12 @@ generate 1 --load gpt "${numbers[@]}" --prompt "$(seq -s ' ' 7 37)" --num-tokens
 mine=$(logits one.safetensors $(seq 8 38) | sed -n 's/^loss //p')
 awk -v a="$loss" -v b="$mine" 'BEGIN { d = a - b; exit !(a > 0 && d < 2e-6 * a && d > -2e-6 * a) }'
 ok "the logits have the loss of megatron evaluate" || diag "$loss, $mine"
+mkdir odd
+for config in '{"model_type": "t5"}' '{"model_type": "gpt2", "n_layer": 1, "n_head": 3, "n_embd": 4, "vocab_size": 5, "n_positions": 8}' '{'; do
+    echo "$config" >odd/config.json
+    generate 1 --load odd "${numbers[@]}" --prompt '5 6'
+    is "$rc $(grep -c odd/config.json <<<"$said")" "2 1" "a model that can never work: $config" || diag "$said"
+done
 generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --logits nowhere/x
 is "$rc" 2 "--logits in a directory that does not exist"
 mkdir folder && generate 1 --load gpt "${numbers[@]}" --prompt '5 6' --logits folder
@@ -254,7 +260,7 @@ generate 1 --load gpt "${numbers[@]}" --prompt 1 --bf16
 is "$rc $said" "2 megatron generate: the cpu device supports fp32 only; drop --bf16 or --fp16" "a type that the device does not support"
 refused 'unexpected argument hello; use --prompt to pass a prompt' "a word" --load gpt hello
 rm gpt-hf/model.safetensors
-code=1 refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
+refused 'gpt-hf' "a folder without its tensors" --load gpt-hf "${numbers[@]}" --prompt 1
 
 # The newest checkpoint is damaged: the one before it is used.
 truncate -s 100 gpt/iter_0000008/index.json

@@ -56,7 +56,7 @@ for form in new old; do
     close "$(numbers out | cut -d ' ' -f 1,3)" "$(cut -d ' ' -f 1,3 "$models/roberta/expected")" "  loss and logits"
 done
 try "$megatron" checkpoint import "$models/roberta/batch" none --format fairseq
-is "$rc" 1 "a file that is not a model of fairseq"
+is "$rc" 2 "a file that is not a model of fairseq"
 
 # --- fill-mask
 words=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$models/bert-pairs/vocab.txt" --device cpu --cpu-threads 1)
@@ -67,6 +67,11 @@ is "$(tr '{' '\n' <<<"$out" | sed -n 's/.*"score": \([^,]*\), "token": \([0-9]*\
 like "$out" '"sequence": "w10 w11 w24 w12"' "  and the text with each"
 try "$megatron" fill-mask --load "$models/bert-pairs" "${words[@]}" --prompt '[MASK] w5[MASK]' --top-k 2
 is "$(grep -c '^mask [12]:$' <<<"$out") $(grep -c '^  0\.' <<<"$out")" "2 4" "several masks, a Hugging Face folder"
+texts=()
+for text in '3 <mask> 4' '3<mask>4' '<mask> <mask> 4 5' '3 4 <mask> '; do texts+=(--prompt "$text"); done
+try "$megatron" fill-mask --load "$models/roberta" --tokenizer-type NullTokenizer --mask-id 60 "${texts[@]}" --json --device cpu --cpu-threads 1
+is "$rc $(wc -l <<<"$out")" "0 4" "fill-mask: masks between the numbers of NullTokenizer" || diag "$out"
+is "$(sed -n 1p <<<"$out")" "$(sed -n 2p <<<"$out")" "  with and without spaces"
 try "$megatron" fill-mask --load bert-pairs "${words[@]}" --prompt 'w10 w11 w9 w12' --pseudo-perplexity --json
 close "$(sed -n 's/.*"pseudo_perplexity": \(.*\)}/\1/p' <<<"$out")" "$(cat "$models/bert-pairs/pseudo-perplexity")" \
     "pseudo-perplexity"
