@@ -340,8 +340,8 @@ static void warn_memory(const struct plugin *plugin, const struct counts *counts
                         (long long)advice.better.cp);
 }
 
-/* For --megatron-check. */
-static void print_plan(const struct plugin *plugin, const struct counts *counts)
+/* For --megatron-check. Returns whether the model is known not to fit. */
+static bool print_plan(const struct plugin *plugin, const struct counts *counts)
 {
     const char *source, *kind = node_kind(plugin, &source);
     struct advice advice;
@@ -351,7 +351,7 @@ static void print_plan(const struct plugin *plugin, const struct counts *counts)
     if (!advice.fits && advice.problem[0])
         printf("  plan         %s%s\n", advice.known ? "" : "not made: ", advice.problem);
     if (!advice.known)
-        return;
+        return false;
     if (!advice.fits && advice.better.tp > 0)
         printf("  plan         --megatron-tp=%lld --megatron-pp=%lld --megatron-cp=%lld fits\n",
                (long long)advice.better.tp, (long long)advice.better.pp,
@@ -359,6 +359,7 @@ static void print_plan(const struct plugin *plugin, const struct counts *counts)
     while (advice.fits && (line = strsep(&rest, "\n")))
         if (line[0])
             printf("  plan         %s\n", line);
+    return !advice.fits;
 }
 
 /* The client of a het job component only knows that component's counts; tasks are checked on the
@@ -482,7 +483,9 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
         int rc = report_check(stdout, plugin_version_text(), plugin_slurm_text(), settings,
                               &plugin->config, &counts);
 
-        print_plan(plugin, &counts);
+        bool too_large = print_plan(plugin, &counts);
+
+        report_verdict(stdout, rc, too_large, settings, &counts);
         client_leave(rc);
     }
     if (!(plugin->config.off & PART_CHECKS) && complete && check_counts(settings, &counts, err)) {

@@ -49,6 +49,21 @@ static void print_counts(FILE *stream, const struct settings *settings, const st
     fprintf(stream, " x pp %" PRId64 "\n", layout->pp);
 }
 
+/* A task uses one GPU, so the others have nothing to do. */
+static void print_idle(FILE *stream, const struct counts *counts)
+{
+    int64_t gpus;
+
+    if (counts->gpus_per_node <= 0 || counts->nodes <= 0 || counts->tasks <= 0 ||
+        __builtin_mul_overflow(counts->gpus_per_node, counts->nodes, &gpus) ||
+        gpus <= counts->tasks)
+        return;
+    fprintf(stream,
+            "  note         %" PRId64 " of %" PRId64 " GPUs stay idle: %" PRId64
+            " tasks use one each; use --ntasks-per-node=%" PRId64 " to use all\n",
+            gpus - counts->tasks, gpus, counts->tasks, counts->gpus_per_node);
+}
+
 static int print_checks(FILE *stream, struct settings *settings, const struct counts *counts)
 {
     const char *what;
@@ -109,10 +124,34 @@ int report_check(FILE *stream, const char *version, const char *slurm, struct se
     if (settings->image.used)
         fprintf(stream, "  image        %s, %zu mounts%s\n", settings->image.reference.text,
                 settings->image.mounts.count, settings->image.readonly ? ", read-only" : "");
+    print_idle(stream, counts);
     rc = print_checks(stream, settings, counts);
     if (rc == 0)
         print_environment(stream, settings, counts);
     return rc;
+}
+
+void report_verdict(FILE *stream, int rc, bool too_large, struct settings *settings,
+                    const struct counts *counts)
+{
+    const char *what;
+    struct error ignored;
+    int status, unknown = 0;
+
+    for (size_t i = 0; (status = check_one(i, settings, counts, &what, &ignored)) >= 0; i++)
+        unknown += status == CHECK_UNKNOWN;
+    if (!settings->model && unknown > 0)
+        unknown--; /* there is nothing to check */
+    fprintf(stream, "  verdict      ");
+    if (rc)
+        fprintf(stream, "rejected: see FAILED above\n");
+    else if (too_large)
+        fprintf(stream, "accepted, but the model does not fit: see plan above\n");
+    else if (unknown > 0)
+        fprintf(stream, "accepted; %d check%s not possible before the job runs\n", unknown,
+                unknown == 1 ? " is" : "s are");
+    else
+        fprintf(stream, "ok: accepted\n");
 }
 
 /* --- --megatron-show ------------------------------------------------------------------------ */

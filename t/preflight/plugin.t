@@ -87,6 +87,7 @@ like "$out" '^megatron: warning: 39.1B with tp 8, pp 1, cp 1: no layout fits: th
 like "$out" '^Submitted batch job' "  which is still possible"
 try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=39.1B --megatron-tp=8 --megatron-check --wrap true
 like "$out" '^  plan         no layout fits: ' "--megatron-check prints that"
+like "$(tail -n 1 <<<"$out")" '^  verdict +accepted, but the model does not fit' "  as its verdict, too"
 like "$out" '^  plan         --megatron-tp=[0-9]+ --megatron-pp=[0-9]+ --megatron-cp=[0-9]+ fits$' "  and a layout that fits"
 try_plan as_user sbatch -N4 --ntasks-per-node=8 --megatron-model=7.5B --megatron-tp=8 --megatron-check --wrap true
 like "$out" '^  plan         memory of the fullest rank \(GiB\): weights' "  or the plan"

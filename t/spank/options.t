@@ -68,12 +68,20 @@ is "$rc" 0 "--megatron-check: rc 0"
 like "$out" "layout +tp 4 x cp 1 x dp 2 x pp 1" "it prints the layout"
 like "$out" "every task of a node has a GPU: ok" "and the checks"
 like "$out" "environment +MEGATRON_DP=2" "and the environment"
+is "$(tail -n 1 <<<"$out" | xargs)" "verdict ok: accepted" "and a verdict at the end"
+unlike "$out" "stay idle" "and no idle GPUs"
 like "$out" "^megatron [0-9.]+ for Slurm [0-9.]+: check only" "and the versions"
 try as_user srun -N2 -n6 --megatron-tp=4 --megatron-check sleep 1
 is "$rc" 1 "--megatron-check of a layout that cannot work: rc 1"
 like "$out" "FAILED: --megatron-tp=4 does not divide 6 tasks; use 4 or 8 tasks" "and why"
+like "$(tail -n 1 <<<"$out")" "^  verdict +rejected" "  with the verdict"
+try as_user srun -N2 -n6 --gpus-per-node=4 --megatron-tp=1 --megatron-check sleep 1
+like "$out" "note +2 of 8 GPUs stay idle" "idle GPUs of a placement are mentioned"
+try as_user srun -N2 -n7 --gpus-per-node=4 --megatron-tp=1 --megatron-check sleep 1
+like "$out" "note +1 of 8 GPUs stay idle" "  also of an uneven one"
 try as_user sbatch --megatron-check --megatron-tp=2 -n4 --wrap true
 is "$rc" 0 "sbatch --megatron-check"
+like "$(tail -n 1 <<<"$out")" "^  verdict +accepted; [1-9] check" "  with what is not known yet"
 unlike "$out" "Submitted" "submits nothing"
 try as_user salloc --megatron-check --megatron-tp=2 -n4 true
 is "$rc" 0 "salloc --megatron-check"
