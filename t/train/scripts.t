@@ -215,6 +215,12 @@ like "$out" ' --megatron-model gpt2-345M .*--train-iters 5 ' "a family and its s
 try env SIZE=7B MEGATRON="$scratch/shown" bash "$top/sbatch/train-llama2.sbatch" $mock
 like "$out" ' --megatron-model llama2-7b ' "  and so is a size of Llama 2"
 
+# Both steps of roberta.sbatch compute on the device that is asked for, although the job has GPUs.
+for option in "--device cpu" --device=cpu; do
+    out=$(SLURM_GPUS_ON_NODE=2 DATA_BIN=bin PATH="$scratch/print:$PATH" MEGATRON="$scratch/shown" bash "$top/sbatch/roberta.sbatch" $option)
+    is "$(grep -cE '^(comm-test|supervise) .*--device[ =]cpu' <<<"$out")" 2 "roberta.sbatch $option: in all steps"
+done
+
 # End-of-document tokens, however the input is named.
 while IFS='|' read -r variables options expected; do
     # shellcheck disable=SC2086
