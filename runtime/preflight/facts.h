@@ -62,8 +62,10 @@ struct facts {
 /* Read the node's part below 'root' ("" is the machine itself). 'nvml' may be NULL. */
 void facts_read_node(struct node_facts *node, const char *root, struct nvml_gpus *nvml);
 
-/* Facts of another rank may be anything: end the texts, and limit the counts to their arrays. */
+/* Facts of another rank may be anything: end the texts, and limit counts and other numbers so that
+ * they can be used. */
 void facts_limit(struct facts *facts);
+void facts_limit_number(int64_t *number);
 void facts_limit_counters(struct counter_facts *counters);
 void facts_limit_gpus(struct gpu_state gpus[FACTS_GPUS]);
 

@@ -336,8 +336,15 @@ void measures_limit(struct measures *m)
 {
     m->trouble[sizeof(m->trouble) - 1] = '\0';
     m->comm_trouble[sizeof(m->comm_trouble) - 1] = '\0';
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         m->pairs[i].reason[sizeof(m->pairs[i].reason) - 1] = '\0';
+        facts_limit_number(&m->pairs[i].segments);
+        facts_limit_number(&m->pairs[i].retransmitted);
+    }
+    facts_limit_number(&m->layer.steps);
+    facts_limit_number(&m->layer.unstable);
+    facts_limit_number(&m->disk_free);
+    facts_limit_number(&m->wrong_blocks);
     facts_limit_gpus(m->gpu);
     facts_limit_counters(&m->after);
 }

@@ -34,7 +34,7 @@ struct measures {
     double pair_reduce[2]; /* all-reduce over both; 0: not tested */
 };
 
-/* End the texts of another rank's measures, and limit their counts. */
+/* As facts_limit, for another rank's measures. */
 void measures_limit(struct measures *measures);
 
 struct job {

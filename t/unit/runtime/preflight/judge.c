@@ -371,6 +371,9 @@ static void test_hostile(void)
             strlen(f->measures[1].pairs[1].reason) == 127 &&
             strlen(f->facts[1].node.address.hosts) == 1023;
     ok(whole, "texts end and counts are limited");
+    ok(f->facts[1].node.gpu[0].links_up + f->facts[1].node.gpu[0].links_down > 0 &&
+           f->measures[1].gpu[0].link_errors - -1 > 0,
+       "sums of other numbers do not overflow");
     judge(&f->job, &findings);
     ok(findings.count > 0, "and are judged");
     findings_clear(&findings);
