@@ -478,6 +478,10 @@ int supervise(const struct supervise_options *given, const struct supervise_run 
         answer = find_newest(save, job, &signals, &newest, err);
         if (answer != CONTINUE)
             return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
+        if (!started && !run->is_launcher) {
+            setenv(TRAIN_SUPERVISED, "1", 1);
+            remove_file(save, TRAIN_ARGUMENTS);
+        }
         if (!started)
             read_stalled(save, &stalled);
         if (!run->is_launcher) {

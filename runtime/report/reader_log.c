@@ -136,14 +136,53 @@ static struct attempt *current(struct reader *r, struct error *err)
     return reader_attempt(r, &r->logged, 0, err);
 }
 
+static int set_argument(struct attempt *a, const char *name, const char *value, struct error *err)
+{
+    int64_t number = strtoll(value, NULL, 10);
+
+    if (strcmp(name, "seq_length") == 0 && number > 0)
+        a->seq_length = number;
+    if (strcmp(name, "train_iters") == 0 && number > 0)
+        a->total = number;
+    if (strcmp(name, "world_size") == 0 && number > 0)
+        a->world_size = number;
+    return attempt_argument(a, name, value, err);
+}
+
+/* Has the attempt an argument of this name? Its value may be None. */
+static int has_argument(const struct attempt *a, const char *name)
+{
+    for (size_t i = 0; i < a->argument_count; i++)
+        if (strcmp(a->arguments[i].name, name) == 0)
+            return 1;
+    return 0;
+}
+
+/* A later start prints only the arguments that differ from the first start: copy the others. */
+static int take_others(struct reader *r, struct error *err)
+{
+    const struct attempt *first = NULL;
+
+    for (size_t i = 0; i < r->attempts->count && r->attempts->items[i] != r->logged; i++)
+        if (r->attempts->items[i]->argument_count > 0 &&
+            strcmp(r->attempts->items[i]->file, r->logged->file) == 0)
+            first = r->attempts->items[i];
+    for (size_t i = 0; first && i < first->argument_count; i++)
+        if (!has_argument(r->logged, first->arguments[i].name) &&
+            set_argument(r->logged, first->arguments[i].name, first->arguments[i].value, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* "  hidden_size ..................................... 4096" */
 static int take_argument(struct reader *r, const char *line, struct error *err)
 {
     const char *dots = strstr(line, " ..."), *value, *name;
     struct attempt *a = r->logged;
     char text[128];
-    int64_t number;
 
+    if (a && strstr(line, " others as at the first start"))
+        return take_others(r, err);
     if (!a || !dots)
         return 0;
     value = dots + 1 + strspn(dots + 1, ".");
@@ -154,14 +193,7 @@ static int take_argument(struct reader *r, const char *line, struct error *err)
         return 0;
     memcpy(text, name, (size_t)(dots - name));
     text[dots - name] = '\0';
-    number = strtoll(value + 1, NULL, 10);
-    if (strcmp(text, "seq_length") == 0 && number > 0)
-        a->seq_length = number;
-    if (strcmp(text, "train_iters") == 0 && number > 0)
-        a->total = number;
-    if (strcmp(text, "world_size") == 0 && number > 0)
-        a->world_size = number;
-    return attempt_argument(a, text, value + 1, err);
+    return set_argument(a, text, value + 1, err);
 }
 
 static int add_event(struct reader *r, enum event_kind kind, int64_t iteration, double seconds,

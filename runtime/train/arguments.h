@@ -171,6 +171,10 @@ int arguments_on_cpus(const struct arguments *arguments);
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 
+/* The same at the start of a run. If `megatron supervise` starts it again, only the lines that differ
+ * from the first start are printed. */
+void arguments_print_start(const struct arguments *arguments, FILE *stream);
+
 /* Print the value of one option: a space, the value, the end of the line. */
 void arguments_print_value(const struct arguments *arguments, const struct option *row,
                            FILE *stream);

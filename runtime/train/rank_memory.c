@@ -215,7 +215,7 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
         total += memory.copy + memory.sums + memory.offloaded + memory.workspace;
     }
     if (speaks) {
-        arguments_print(a, stdout);
+        arguments_print_start(a, stdout);
         rank_memory_print_run(a);
         if (rank_memory_print_ranks(a, err) < 0)
             return -1;

@@ -15,6 +15,11 @@
 #define TRAIN_BEGUN ".begun"
 #define TRAIN_DONE  ".done"
 
+/* Set by `megatron supervise`. With it, a run writes its arguments to the second in the --save
+ * directory unless it exists, and else prints only those that differ. */
+#define TRAIN_SUPERVISED "MEGATRON_SUPERVISED"
+#define TRAIN_ARGUMENTS  ".arguments"
+
 /* All ranks found that the options do not match the checkpoint or data: another attempt would fail,
  * too. Rank 0 has printed the error. */
 #define TRAIN_REFUSED CHECKPOINT_REFUSED

@@ -224,6 +224,15 @@ is "$rc" 0 "a run"
 try "$megatron" supervise --pause 0 -- "${small[@]}" --hidden-size 16 --train-iters 4
 is "$rc" 2 "a checkpoint of another model: the code for wrong options"
 is "$(grep -c 'the checkpoint belongs to another model: hidden-size (8, here 16)' <<<"$out")" 1 "is rejected once"
+# The arguments are printed whole once, and after a crash only those that differ; also a run of its own prints all.
+printf '#!/bin/bash\n"$@"\n[ -e crashed ] || { touch crashed; exit 1; }\n' >crashing
+chmod +x crashing
+try "$megatron" supervise --pause 0 -- ./crashing "${small[@]}" --hidden-size 8 --train-iters 2 --save once
+is "$rc $(grep -c '^  hidden_size \.' <<<"$out") $(grep '^  load \.' <<<"$out" | sed 's/.* //' | xargs)" "0 1 None once" \
+    "the arguments are printed whole once" || diag "$out"
+like "$out" 'restarting now: restart 1 of at most 3' "  and which restart follows"
+try "${small[@]}" --hidden-size 8 --train-iters 2 --save once --load once
+is "$(grep -c '^  hidden_size \.' <<<"$out")" 1 "  and by hand"
 # A run that started without another run's optimizer state and seed resumes with its own, if it has
 # saved.
 printf '#!/bin/bash\necho "words: $*"\nexec "$@"\n' >shown

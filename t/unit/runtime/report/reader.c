@@ -104,6 +104,8 @@ static void test_starts(void)
         "srun: error: n1: task 0: Killed",
         "megatron supervise: the run exited with code 137; its last checkpoint is iteration 41",
         "------------------------ arguments ------------------------",
+        "  save ........................................... b",
+        "  and 1 others as at the first start",
     };
     struct attempts attempts = {0};
     struct extras extras = {0};
@@ -128,6 +130,10 @@ static void test_starts(void)
         ok(a->event_count == 3 && a->events[0].kind == EVENT_SAVE && a->events[0].stalled == 0.25 &&
                a->events[1].kind == EVENT_FAULT && a->events[2].kind == EVENT_FAULT,
            "a save and two faults");
+        a = attempts.items[1];
+        is_int(a->seq_length, 2048, "an argument of the first start");
+        is_int((long long)a->argument_count, 2, "  with those that differ");
+        is(attempt_value(a, "save"), "b", "  which come first");
     }
     attempts_clear(&attempts);
 }
