@@ -66,6 +66,8 @@ static void *connect_to_rank(void *argument)
 
     if (s->how & RIGHT)
         hello.size = 2, hello.from = 1, hello.to = 0;
+    else if (hello.size == 2 && hello.from == 1 && hello.to == 0)
+        hello.to = 1; /* the input has the contents of a rank */
     if (s->how & SIGNED && handshake_sign_hello(&key, &hello) < 0)
         abort();
     if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
