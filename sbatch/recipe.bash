@@ -249,7 +249,10 @@ launch_options() {
     /*) [ -e "$IMAGE" ] || fail "IMAGE=$IMAGE does not exist on this node; correct the path" ;;
     esac
     program=$megatron
-    [ -z "${IMAGE:-}" ] || program=megatron # that of the image
+    case ${IMAGE:-$(job_option image)} in
+    '' | none) ;;
+    *) program=megatron ;; # that of the image
+    esac
 }
 
 # tokenize WORD...: `megatron preprocess` on all nodes of the job, with one task per node that has all its CPUs. The
@@ -273,10 +276,12 @@ job_option() {
 # test_nodes DEVICE: if MEGATRON_PREFLIGHT or MEGATRON_SPARES asks for it, test the nodes of the job. With spares,
 # 'launch' leaves out the nodes that failed.
 test_nodes() {
-    local spares=${MEGATRON_SPARES:-0} bad=$PWD/preflight-${SLURM_JOB_ID:-0}.exclude nodes
+    local spares=${MEGATRON_SPARES:-0} bad=$PWD/preflight-${SLURM_JOB_ID:-0}.exclude nodes host=()
     [ -n "${MEGATRON_PREFLIGHT:-}" ] || [ "$spares" -gt 0 ] || return 0
     rm -f "$bad"
-    srun --overlap --kill-on-bad-exit=0 --wait=0 --megatron-tp=1 --megatron-pp=1 --megatron-cp=1 \
+    # The nodes are tested, not the image of the job.
+    [ -z "$(job_option image)" ] || host=(--megatron-image=none)
+    srun --overlap --kill-on-bad-exit=0 --wait=0 --megatron-tp=1 --megatron-pp=1 --megatron-cp=1 "${host[@]}" \
         "$megatron" preflight "${MEGATRON_PREFLIGHT:-quick}" ${1:+--device "$1"} --spares "$spares" \
         --exclude-file "$bad" --records "$PWD/preflight-${SLURM_JOB_ID:-0}.jsonl"
     # srun's exit code is that of a dead task, if there is one: count the nodes that failed.

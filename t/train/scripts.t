@@ -48,6 +48,11 @@ SLURM_MPI_TYPE=pmix_v4||
 TENSOR_PARALLEL=4 PIPELINE_PARALLEL=2 SLURM_GPUS_ON_NODE=2|| --megatron-tp=4 --megatron-pp=2
 IMAGE=a.sqsh FSX_MOUNT=/fsx:/fsx SLURM_GPUS_ON_NODE=2|| --megatron-image=a.sqsh --megatron-mounts=/fsx:/fsx
 EOT
+    # An image that sbatch has is srun's, too, and its program is used.
+    out=$(SLURM_SPANK__SLURM_SPANK_OPTION_spank_megatron_megatron_image=docker://x MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data)
+    like "$out" '-- srun [^/]* megatron train ' "$script with an image of sbatch: how it is started"
+    out=$(SLURM_SPANK__SLURM_SPANK_OPTION_spank_megatron_megatron_image=none MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data)
+    like "$out" "-- srun [^/]* $scratch/shown train " "  and with --megatron-image=none"
     # The environment variables of older recipes, which options override; others with such names are rejected.
     try env NUM_LAYERS=36 HIDDEN_SIZE=4096 NUM_ATTENTION_HEADS=32 SEQ_LENGTH=2048 MAX_POSITION_EMBEDDINGS=2048 \
         MICRO_BATCH_SIZE=1 GLOBAL_BATCH_SIZE=288 MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data --num-layers 40
