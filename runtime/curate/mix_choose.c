@@ -65,6 +65,8 @@ static int read_sizes(struct choosing *choosing, size_t chunk, int64_t next, str
             choosing->bins[key >> (64 - BIN_BITS)].documents++;
             choosing->bins[key >> (64 - BIN_BITS)].bytes += (int64_t)bytes;
         } else if (key >> (64 - BIN_BITS) == choosing->bin) {
+            if (choosing->count >= (size_t)choosing->bins[choosing->bin].documents)
+                break; /* the file has changed since they were counted */
             choosing->items[choosing->count++] = (struct candidate){key, (int64_t)bytes};
         }
     }

@@ -27,7 +27,7 @@ struct generate {
     int64_t texts; /* texts per round on each data-parallel rank */
     struct output output;
     struct logits *logits; /* of --logits; on rank 0 */
-    struct error trouble; /* an output error during a round */
+    struct error trouble;  /* an output error during a round */
 };
 
 void generate_default(struct generate_options *o)
@@ -169,6 +169,12 @@ static int collect(struct generate *g, int64_t round, struct error *err)
                     row[1] = (int32_t)texts[t].finish;
                     memcpy(row + 2, texts[t].ids, (size_t)texts[t].length * sizeof(*row));
                 } else if (pass == 1) {
+                    if (row[0] < 0 || row[0] > texts[t].limit) {
+                        error_bug(err, "rank %lld sent a text of %d tokens", (long long)rank,
+                                  (int)row[0]);
+                        free(mine);
+                        return -1;
+                    }
                     texts[t].length = row[0];
                     texts[t].finish = (enum finish)row[1];
                     memcpy(texts[t].ids, row + 2, (size_t)row[0] * sizeof(*row));

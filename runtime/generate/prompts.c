@@ -395,20 +395,28 @@ static void pack(const struct prompts *p, int32_t *out)
     }
 }
 
-static int unpack(struct prompts *p, const int32_t *in, int64_t count, struct error *err)
+static int unpack(struct prompts *p, const int32_t *in, int64_t ids, int64_t count,
+                  struct error *err)
 {
+    if (count < 0 || count > ids / 2)
+        return error_bug(err, "rank 0 sent %lld prompts as %lld numbers", (long long)count,
+                         (long long)ids);
     p->texts = calloc((size_t)count, sizeof(*p->texts));
     if (!p->texts)
         return error_set(err, "out of memory");
     for (; p->count < count; p->count++) {
         struct text *text = &p->texts[p->count];
 
+        if (ids < 2 || in[0] < 0 || in[0] > ids - 2 || in[1] < in[0])
+            return error_bug(err, "rank 0 sent prompt %lld with sizes that do not fit",
+                             (long long)p->count);
         *text = (struct text){.prompt = in[0], .limit = in[1], .number = (uint64_t)p->count};
         text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
         if (!text->ids)
             return error_set(err, "out of memory");
         memcpy(text->ids, in + 2, (size_t)text->prompt * sizeof(*in));
         in += 2 + text->prompt;
+        ids -= 2 + text->prompt;
     }
     return 0;
 }
@@ -425,7 +433,10 @@ static int share(struct prompts *p, struct comm *comm, struct error *err)
         head.ids += 2 + p->texts[t].prompt;
     if (comm_host_broadcast(comm, &head, sizeof(head), 0, err) < 0)
         return -1;
-    numbers = calloc((size_t)head.ids, sizeof(*numbers));
+    if (head.ids < 0 || head.stop_count < 0 || head.stop_count > STOPS)
+        return error_bug(err, "rank 0 sent prompts of %lld numbers and %lld stop tokens",
+                         (long long)head.ids, (long long)head.stop_count);
+    numbers = calloc((size_t)head.ids + 1, sizeof(*numbers));
     if (!numbers)
         return error_set(err, "out of memory");
     pack(p, numbers);
@@ -434,7 +445,7 @@ static int share(struct prompts *p, struct comm *comm, struct error *err)
         p->vocabulary = head.vocabulary;
         p->stop_count = (int)head.stop_count;
         memcpy(p->stops, head.stops, sizeof(head.stops));
-        rc = unpack(p, numbers, head.count, err);
+        rc = unpack(p, numbers, head.ids, head.count, err);
     }
     free(numbers);
     return rc;

@@ -153,6 +153,8 @@ static int spread(struct mover *m, char **text, struct error *err)
 
     if (comm_host_broadcast(comm, &size, sizeof(size), 0, err) < 0)
         return -1;
+    if (size < 0 || size > MOST_BYTES)
+        return error_bug(err, "rank 0 announced a text of %lld bytes", (long long)size);
     if (comm->rank != 0 || size == 0) {
         free(*text);
         *text = NULL;
@@ -163,7 +165,10 @@ static int spread(struct mover *m, char **text, struct error *err)
     *text = copy;
     if (!copy)
         return error_set(err, "out of memory");
-    return comm_host_broadcast(comm, copy, (size_t)size, 0, err);
+    if (comm_host_broadcast(comm, copy, (size_t)size, 0, err) < 0)
+        return -1;
+    copy[size - 1] = '\0';
+    return 0;
 }
 
 /* Merge the texts of the ranks of a group. */

@@ -212,6 +212,56 @@ static void test_new(struct parallel *parallel, struct device *device)
     }
 }
 
+/* What rank 0 sends: a size, then a text without an end. */
+static int64_t sent_size;
+
+static int broadcast(struct comm *comm, void *data, size_t bytes, int root, struct error *err)
+{
+    (void)comm, (void)root, (void)err;
+    if (bytes == sizeof(sent_size) && sent_size != sizeof(sent_size))
+        memcpy(data, &sent_size, sizeof(sent_size));
+    else
+        memset(data, 'x', bytes);
+    return 0;
+}
+
+static size_t chosen_length;
+
+static int measure(struct device *device, const char *text, int remember, struct error *err)
+{
+    (void)device, (void)remember, (void)err;
+    chosen_length = strlen(text);
+    return 0;
+}
+
+static void test_received(const struct parallel *own, struct device *device)
+{
+    static const struct {
+        int64_t size;
+        int rc;
+    } rows[] = {{-1, -1}, {INT64_MIN, -1}, {INT64_MAX, -1}, {(64 << 20) + 1, -1}, {0, 0}, {20, 0}};
+    struct parallel parallel = *own;
+    struct comm comm = *own->comm;
+
+    comm.rank = 1;
+    comm.host_broadcast = broadcast;
+    parallel.comm = &comm;
+    device->choose = measure;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct error err = {.text = ""};
+        char *restored = NULL;
+
+        sent_size = rows[i].size;
+        chosen_length = 0;
+        is_int(choices_restore(&parallel, device, directory, &restored, &err), rows[i].rc,
+               "a text of a size that rank 0 sends");
+        is_int((long long)chosen_length, rows[i].rc == 0 && rows[i].size > 0 ? rows[i].size - 1 : 0,
+               "  which has an end");
+        free(restored);
+    }
+    device->choose = choose;
+}
+
 int main(void)
 {
     struct device_options options = {.threads = 1};
@@ -232,6 +282,7 @@ int main(void)
             test_run(&parallel, world.device);
             test_others(&parallel, world.device);
             test_new(&parallel, world.device);
+            test_received(&parallel, world.device);
         }
         parallel_destroy(&parallel);
         comm_close(comm);
