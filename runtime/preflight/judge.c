@@ -186,7 +186,7 @@ static void judge_running(const struct job *job, double *scratch, struct finding
                   p->waiting > fmin(0.25 + 3 * waiting, 0.5) ? VERDICT_WARN : VERDICT_OK,
                   "its cores are free",
                   "look for other processes on this node (top), and give each rank cores of its "
-                  "own (srun --cpus-per-task, --cpu-bind=cores)",
+                  "own (srun --cpus-per-task --cpu-bind=cores)",
                   "rank %d waited for a core for %.0f %% of the time", r, 100 * p->waiting);
     }
 }
