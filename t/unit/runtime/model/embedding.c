@@ -101,7 +101,7 @@ static void fill(struct model *m)
     int32_t positions[LENGTH], starts[LENGTH] = {0}, ends[LENGTH], types[LENGTH];
     int32_t targets[MASKED] = {0}, selected[MASKED];
     int64_t rows[LENGTH];
-    float weights[MASKED] = {0};
+    float weights[MASKED] = {0}, logged = 1;
 
     for (int i = 0; i < MASKED; i++)
         selected[i] = i < LENGTH ? i : -1;
@@ -113,6 +113,7 @@ static void fill(struct model *m)
         targets[i] = tokens[i + 1];
         weights[i] = 1.0f / LENGTH;
     }
+    put(m, b->logged, &logged, sizeof(logged));
     put(m, b->tokens, tokens, sizeof(positions));
     put(m, b->targets, targets, (size_t)predicted * sizeof(*targets));
     put(m, b->positions, positions, sizeof(positions));
