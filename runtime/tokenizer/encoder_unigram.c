@@ -49,9 +49,11 @@ void encoder_sum(struct encoder *encoder, const struct token_buffer *out)
         score =
             (double)sum_single(encoder, ids, encoder->score_at, out->count, &encoder->near_reset);
     } else {
-        for (size_t i = encoder->score_at; i < out->count; i++)
-            score += unigram->added[encoder->wide ? ((const uint32_t *)ids)[i]
-                                                  : ((const uint16_t *)ids)[i]];
+        for (size_t i = encoder->score_at; i < out->count; i++) {
+            uint32_t id = encoder->wide ? ((const uint32_t *)ids)[i] : ((const uint16_t *)ids)[i];
+
+            score = (unigram_begins(unigram, id) ? 0 : score) + unigram->added[id];
+        }
     }
     encoder->score = score;
     encoder->score_at = out->count;
@@ -99,14 +101,15 @@ static const uint8_t *find(const struct encoder *encoder, size_t length, const u
 static int take_after(struct encoder *encoder, const uint8_t *word, size_t length,
                       const uint64_t *key, struct token_buffer *out)
 {
-    double score = encoder->score;
+    const struct unigram *unigram = &encoder->tokenizer->unigram;
+    double score = unigram->from_space && word[0] == ' ' ? 0 : encoder->score;
     size_t count;
     int even;
 
     if (encoder_reserve(encoder, length) < 0)
         return -1;
-    count = unigram_encode_after(&encoder->tokenizer->unigram, &encoder->scratch, word, length,
-                                 &score, encoder->ids, &even);
+    count =
+        unigram_encode_after(unigram, &encoder->scratch, word, length, &score, encoder->ids, &even);
     if (count == SIZE_MAX || encoder_put_ids(encoder, count, out) < 0)
         return -1;
     if (key && even)

@@ -58,10 +58,11 @@ int load_huggingface(struct tokenizer *tokenizer, struct error *err)
         return error_set(err, "the path of the tokenizer is too long; use a shorter one");
     snprintf(pipeline.path, sizeof(pipeline.path), "%s%s", model,
              stat(model, &status) == 0 && S_ISDIR(status.st_mode) ? "/tokenizer.json" : "");
-    json = json_read_file(pipeline.path, HUGGINGFACE_FILE_LIMIT, err);
-    if (!json)
+    if (file_read(pipeline.path, HUGGINGFACE_FILE_LIMIT, &pipeline.text, err) < 0)
         return -1;
-    rc = read_root(&pipeline, json_root(json), err);
+    json = json_read(pipeline.text.data, pipeline.text.length, err);
+    rc = json ? read_root(&pipeline, json_root(json), err) : error_prefix(err, "%s", pipeline.path);
     json_destroy(json);
+    file_bytes_clear(&pipeline.text);
     return rc;
 }

@@ -4,6 +4,7 @@
 #define MEGATRON_HUGGINGFACE_H
 
 #include "tokenizer_private.h"
+#include "file.h"
 #include "json.h"
 
 #define HUGGINGFACE_FILE_LIMIT (UINT64_C(1) << 30)
@@ -13,6 +14,7 @@
 struct pipeline {
     struct tokenizer *tokenizer;
     char path[4096];
+    struct file_bytes text;           /* of the file */
     int byte_level;                   /* there was a ByteLevel component */
     int normalizes;                   /* there was a normalizer */
     int split_found;                  /* the words are cut by tokenizer->split */
@@ -75,6 +77,8 @@ enum vocabulary_kind huggingface_token_entry(const struct pipeline *pipeline, co
 int huggingface_read_wordpiece(struct pipeline *pipeline, struct json_value model,
                                struct error *err);
 int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model, struct error *err);
+/* The first 'count' scores of the model. Returns -1 if they are not where they should be. */
+int huggingface_read_scores(const struct pipeline *pipeline, double *scores, size_t count);
 int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t length, int64_t id,
                             struct error *err);
 

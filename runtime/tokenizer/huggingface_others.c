@@ -158,10 +158,20 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         error_memory(err, "the vocabulary");
         goto out;
     }
+    if (huggingface_read_scores(pipeline, scores, (size_t)count) < 0) {
+        error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                         "%s: \"model\" or \"vocab\" written with escapes is not supported",
+                         pipeline->path);
+        goto out;
+    }
     for (int64_t id = 0; id < count; id++)
         lowest = scores[id] < lowest ? scores[id] : lowest;
     tokenizer->unigram.unknown_score = lowest - 10;
-    tokenizer->unigram.whole = !tokenizer->cut_spaces;
+    /* A sum extends over a word and what follows it up to the next space. */
+    tokenizer->unigram.from_space =
+        tokenizer->cut_spaces &&
+        trie_find(&tokenizer->bpe.trie, (const uint8_t *)" ", 1) != TRIE_NONE;
+    tokenizer->unigram.whole = !tokenizer->cut_spaces || tokenizer->unigram.from_space;
     rc = model_set_unigram(tokenizer, scores, err);
 out:
     free(scores);

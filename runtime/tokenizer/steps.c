@@ -98,12 +98,13 @@ static int next_raw(struct stepping *stepping, size_t level, struct piece *piece
     return 1;
 }
 
-/* Does a piece belong to the one before it? */
+/* Does a piece belong to the one before it? In an inverted step, adjacent matches are not
+ * 'matched', but they are contiguous, too. */
 static int joins(enum step_behavior behavior, const struct piece *before, const struct piece *piece)
 {
     switch (behavior) {
     case STEP_CONTIGUOUS:
-        return before->matched && piece->matched;
+        return before->matched == piece->matched;
     case STEP_WITH_PREVIOUS:
         return !before->matched && piece->matched;
     case STEP_WITH_NEXT:
@@ -131,7 +132,7 @@ static int next_joined(struct stepping *stepping, size_t level, struct piece *pi
         }
         piece->end = next.end;
         /* A match that has joined its neighbor does not take another one. */
-        piece->matched = behavior != STEP_WITH_NEXT;
+        piece->matched = next.matched;
     }
     return 1;
 }

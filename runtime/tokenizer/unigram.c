@@ -252,7 +252,8 @@ size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch
         search(unigram, SEARCH_SINGLE, nodes, word, length, 0, &even);
     else
         search(unigram, SEARCH_FULL, nodes, word, length, 0, &even);
-    *sure = !unigram->whole || (length <= UNIGRAM_SURE && is_sure(unigram, nodes, length));
+    *sure = !unigram->whole || (unigram->from_space && word[0] == ' ') ||
+            (length <= UNIGRAM_SURE && is_sure(unigram, nodes, length));
     return write_ids(unigram, nodes, word, length, ids);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Unigram, the model of T5, ALBERT and XLNet: of all ways to write a text as pieces, the one with
  * the highest sum of scores (Viterbi). Sums are rounded as in the reference: sentencepiece adds in
- * float over the whole text, Hugging Face in double over a word or the whole text.
+ * float over the whole text, Hugging Face in double over the whole text or from a space to the next.
  *
  * Words are encoded one by one although the sum extends over the text, so its size decides how
  * scores are rounded. Nearly always a word has the same pieces after any text ("sure"): its best
@@ -31,7 +31,8 @@ struct unigram {
     double largest; /* no piece changes a sum by more than this */
     double lead;    /* of each path, for each rounding, that makes a word sure */
     int single;     /* sums are floats */
-    int whole;      /* sums extend over the whole text, not over a word */
+    int whole;      /* sums extend beyond a word */
+    int from_space; /* they begin anew with each piece that begins with a space */
     int positive;   /* there are scores above 0 */
 };
 
@@ -40,6 +41,18 @@ void unigram_clear(struct unigram *unigram);
 /* Build what encoding needs, when 'bpe' is finished and the scores are set. Returns 0, or -1
  * with 'err'. */
 int unigram_finish(struct unigram *unigram, struct error *err);
+
+/* Does a sum begin with this id? */
+static inline int unigram_begins(const struct unigram *unigram, uint32_t id)
+{
+    size_t length;
+    const uint8_t *text;
+
+    if (!unigram->from_space || id >= unigram->bpe->token_count)
+        return 0;
+    text = bpe_text(unigram->bpe, id, &length);
+    return length > 0 && text[0] == ' ';
+}
 
 /* sentencepiece subtracts the sum from all sums at the first character where it is further from 0
  * than this. */

@@ -102,6 +102,9 @@ static void test_combinations(void)
 #define DIGITS                                                                                 \
     "{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"'s|'t|'re|'ve|'m|" \
     "'ll|'d| ?\\\\p{L}+| ?\\\\p{N}+| ?[^\\\\s\\\\p{L}\\\\p{N}]+|\\\\s+(?!\\\\S)|\\\\s+\"}}"
+#define SPLIT(pattern, behavior, invert)                                   \
+    "{\"type\":\"Split\",\"behavior\":\"" behavior "\",\"invert\":" invert \
+    ",\"pattern\":{\"Regex\":\"" pattern "\"}}"
 #define ADDED(list) "\"added_tokens\":[" list "],"
 #define TOKEN(id, text, normalized) \
     "{\"id\":" #id ",\"content\":\"" text "\",\"normalized\":" #normalized "}"
@@ -129,6 +132,14 @@ static void test_combinations(void)
         {PRE(LEVEL "," LEVEL), "", "a",
          "tokenizer.json: pre_tokenizer ByteLevel for the second time is not supported" OTHER},
         {PRE(LEVEL "," DIGITS), "", "a b", "1 2"},
+        {PRE(SPLIT("b", "Contiguous", "false") "," LEVEL), "", "bbabbbb", "4 1 4 4"},
+        {PRE(SPLIT("b", "Contiguous", "true") "," LEVEL), "", "bbabbbb", "4 1 4 4"},
+        {PRE(SPLIT("a", "Contiguous", "true") "," LEVEL), "", "bbabbbb", "4 1 4 4"},
+        {PRE(SPLIT("b", "Isolated", "true") "," LEVEL), "", "bbabbbb", "2 2 1 2 2 2 2"},
+        {PRE(SPLIT("b", "MergedWithPrevious", "false") "," LEVEL), "", "bbabb", "2 2 1 2 2"},
+        {PRE(SPLIT("bb", "MergedWithPrevious", "true") "," LEVEL), "", "bbabbb", "4 1 4 2"},
+        {PRE(SPLIT("ab", "MergedWithNext", "false") "," LEVEL), "", "abbab", "1 4 1 2"},
+        {PRE(SPLIT("ab", "MergedWithNext", "true") "," LEVEL), "", "abbab", "1 2 2 1 2"},
         /* Tokens that are not normalised are found before those that are. */
         {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "abab", "1 6 2"},
         {PRE(NEVER) ADDED(TOKEN(5, "ab", true) "," TOKEN(6, "ba", false)), "", "aabbaab",

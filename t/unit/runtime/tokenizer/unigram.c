@@ -84,6 +84,39 @@ static void test_json(void)
     }
 }
 
+/* Scores as serde_json reads them: correctly rounded, "ab" would be as good as "a" and "b" in the
+ * first rows, and be chosen. */
+static void test_scores(void)
+{
+    static const struct {
+        const char *a, *b, *ab, *ids;
+    } rows[] = {
+        {"-7.6839910250355965", "-6.887759912548186", "-14.571750937583783", "1 2"},
+        {"-5.8475533254276995", "-5.854413869126703", "-11.701967194554403", "1 2"},
+        {"-7.110196951812912", "-3.0405522059153736", "-10.150749157728285", "3"},
+        {"-1e0", "-2E+0", "-3.0000000000000000000000001", "3"},
+        {"-1", "-20e-1", "-3", "3"},
+        {"-12345678901234567890123.25", "-1.5", "-12345678901234567890130.5", "3"},
+        {"-0.00000000000000000000000000000000001", "-0.3", "-3e-1", "3"},
+        {"-1e-320", "-2e-320", "-3e-320", "3"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct tokenizer_config config = {.type = TOKENIZER_HUGGINGFACE, .model = directory};
+        char text[4096];
+
+        snprintf(text, sizeof(text),
+                 "{ \"x\" : [ \"vocab]\", { \"vocab\" : [1] } , 2 ],\"model\" :{\"y\":\"\\\"\", "
+                 "\"type\":"
+                 "\"Unigram\",\"vocab\":[ [\"<unk>\",0.0], [\"a\" , %s ],[\"b\",%s],[\"ab\",\t%s]],"
+                 "\"unk_id\":0},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"" MARK
+                 "\",\"prepend_scheme\":\"never\",\"split\":false}}",
+                 rows[i].a, rows[i].b, rows[i].ab);
+        write_text("tokenizer.json", text);
+        is(ids_of(config, "ab"), rows[i].ids, rows[i].ab);
+    }
+}
+
 /* Append one piece of a SentencePiece model. */
 static size_t put_piece(char *out, const char *piece, float score, int type)
 {
@@ -358,6 +391,7 @@ int main(void)
     if (!mkdtemp(directory))
         return skip_all("no directory for files");
     test_json();
+    test_scores();
     test_model();
     test_sums();
     remove_files();
