@@ -11,7 +11,7 @@
 
 /* `megatron image get` enforces the timeout itself but may exceed it by this much: each phase
  * (import, copy, extraction) gets a minimum time even if the earlier ones used it all up. */
-enum { MARGIN_SECONDS = 240, RELEASE_SECONDS = 60, STOP_GRACE_SECONDS = 3 };
+enum { MARGIN_SECONDS = 240, STOP_GRACE_SECONDS = 3 };
 
 enum { WORDS = 40, NUMBERS = 6 };
 
@@ -205,17 +205,4 @@ int importer_get(const struct importer *importer, char *path, size_t size, struc
     rc = run_get(importer, &request, &relay, result, path, size, err);
     free(result);
     return rc;
-}
-
-void importer_release(const struct importer *importer)
-{
-    const char *const own[] = {MEGATRON_PROGRAM, "image", "release", NULL};
-    const char *const other[] = {importer->program, "release", NULL};
-    const struct process_request request = {.argv = importer->program ? other : own,
-                                            .environment = importer->environment,
-                                            .timeout = RELEASE_SECONDS};
-    struct process_result result;
-    struct error ignored;
-
-    process_run(&request, &result, &ignored);
 }

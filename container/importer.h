@@ -42,7 +42,4 @@ struct importer {
  * the container instead, and 'path' is not changed. Returns 0 or -1. */
 int importer_get(const struct importer *importer, char *path, size_t size, struct error *err);
 
-/* Run `release`. Failures are ignored: the step is over and nobody would read them. */
-void importer_release(const struct importer *importer);
-
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cache_root.h"
 #include "enroot.h"
 #include "host.h"
 #include "importer.h"
@@ -187,21 +188,22 @@ static int start_image(const struct image_node *node, pid_t *holder, struct erro
 
 /* --- after the step ------------------------------------------------------------------------- */
 
-/* Save the variables that `release` needs; slurmstepd, which runs it, does not have them. */
+/* The variables that `release` and the sweep of the cache need; slurmstepd, which runs them, does
+ * not have them. PATH is the administrator's. */
+static const char *const release_names[] = {
+    "HOME",         "USER",          "TMPDIR",        "XDG_CACHE_HOME",  "MEGATRON_IMAGE_CACHE",
+    "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_JOB_UID", "SLURMD_NODENAME", "ENROOT_TEMP_PATH"};
+
+enum { RELEASE_NAMES = sizeof(release_names) / sizeof(release_names[0]) };
+
 static void record_environment(const struct image_node *node)
 {
-    static const char *const names[] = {"HOME",           "USER",
-                                        "PATH",           "TMPDIR",
-                                        "XDG_CACHE_HOME", "MEGATRON_IMAGE_CACHE",
-                                        "SLURM_JOB_ID",   "ENROOT_TEMP_PATH",
-                                        "SLURM_STEP_ID",  "SLURM_JOB_UID",
-                                        "SLURMD_NODENAME"};
     char *list = node->leftovers->environment;
     size_t used = 0, size = sizeof(node->leftovers->environment);
 
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        const char *text = value(node->environment, names[i]);
-        int length = text ? snprintf(list + used, size - used, "%s=%s", names[i], text) : 0;
+    for (size_t i = 0; i < RELEASE_NAMES; i++) {
+        const char *text = value(node->environment, release_names[i]);
+        int length = text ? snprintf(list + used, size - used, "%s=%s", release_names[i], text) : 0;
 
         /* The list ends with an empty string; strings that do not fit are dropped. */
         if (length > 0 && used + (size_t)length + 2 <= size)
@@ -224,49 +226,70 @@ static void record_leftovers(const struct image_node *node)
         record_environment(node);
 }
 
-/* The user's processes can write to this memory, so nothing in it is trusted. */
-static size_t split_environment(const struct image_leftovers *leftovers, const char **list,
-                                size_t size)
+/* A copy of the recorded variables. The user's processes can write to the shared memory at any
+ * time, so only the first variable of each expected name is taken: no LD_PRELOAD, no BASH_ENV. */
+struct release_environment {
+    char text[sizeof(((struct image_leftovers *)0)->environment) + 1], path[16384];
+    const char *list[RELEASE_NAMES + 2]; /* PATH, and the end */
+};
+
+static void read_environment(const struct image_leftovers *leftovers, const struct config *config,
+                             struct release_environment *environment)
 {
-    const char *at = leftovers->environment, *end = at + sizeof(leftovers->environment);
     size_t count = 0;
 
-    while (count + 1 < size && at < end && *at && memchr(at, '\0', (size_t)(end - at))) {
-        list[count++] = at;
-        at += strlen(at) + 1;
+    memcpy(environment->text, leftovers->environment, sizeof(leftovers->environment));
+    environment->text[sizeof(environment->text) - 1] = '\0';
+    snprintf(environment->path, sizeof(environment->path), "PATH=%s", enroot_path(config));
+    environment->list[count++] = environment->path;
+    for (size_t i = 0; i < RELEASE_NAMES; i++) {
+        size_t length = strlen(release_names[i]);
+
+        for (const char *at = environment->text; *at; at += strlen(at) + 1)
+            if (strncmp(at, release_names[i], length) == 0 && at[length] == '=') {
+                environment->list[count++] = at;
+                break;
+            }
     }
-    list[count] = NULL;
-    return count;
+    environment->list[count] = NULL;
 }
 
-static void release(const struct image_leftovers *leftovers, const struct config *config)
+bool image_needs_release(const struct image_leftovers *leftovers, const struct config *config)
 {
-    const char *environment[32];
-    const struct importer importer = {.program = config->importer, .environment = environment};
-
-    if (split_environment(leftovers, environment, sizeof(environment) / sizeof(environment[0])) > 0)
-        importer_release(&importer);
+    return leftovers->temporary[0] && config->importer && leftovers->environment[0];
 }
 
-bool image_needs_clean_up(const struct image_leftovers *leftovers, const struct config *config,
-                          bool killed)
+void image_release(const struct image_leftovers *leftovers, const struct config *config)
 {
-    return leftovers->temporary[0] && (killed || (config->importer && leftovers->environment[0]));
+    const char *const words[] = {config->importer, "release", NULL};
+    struct release_environment environment;
+
+    read_environment(leftovers, config, &environment);
+    execve(config->importer, (char *const *)words, (char *const *)environment.list);
 }
 
-void image_clean_up(const struct image_leftovers *leftovers, const struct config *config,
-                    bool killed)
+bool image_needs_clean_up(const struct image_leftovers *leftovers, bool killed)
 {
-    char temporary[sizeof(leftovers->temporary)];
+    return leftovers->temporary[0] && killed;
+}
+
+void image_clean_up(const struct image_leftovers *leftovers, const struct config *config)
+{
+    char temporary[sizeof(leftovers->temporary)], cache[2048] = "";
+    struct release_environment environment;
 
     snprintf(temporary, sizeof(temporary), "%.*s", (int)sizeof(temporary) - 1,
              leftovers->temporary);
-    if (config->importer)
-        release(leftovers, config);
+    read_environment(leftovers, config, &environment);
+    if (config->importer || !leftovers->environment[0] ||
+        image_cache_default(value(environment.list, "MEGATRON_IMAGE_CACHE"),
+                            value(environment.list, "XDG_CACHE_HOME"),
+                            value(environment.list, "HOME"), cache, sizeof(cache), NULL) < 0)
+        cache[0] = '\0';
     /* Try more than once: files held by a dying process of the step can be removed only later. */
-    for (unsigned i = 0; killed && i < RELEASE_TRIES; i++) {
-        if (!config->importer)
-            release(leftovers, config);
+    for (unsigned i = 0; i < RELEASE_TRIES; i++) {
+        if (cache[0])
+            cache_release(cache);
         scratch_sweep(temporary);
         if (i + 1 < RELEASE_TRIES)
             clock_sleep(1U << i);

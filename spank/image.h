@@ -59,14 +59,15 @@ struct image_node {
 /* Get the image and start the container. '*holder' gets the process to join. Returns 0 or -1. */
 int image_start(const struct image_node *node, pid_t *holder, struct error *err);
 
-/* When the step is over: is there anything for image_clean_up to do? 'killed': image_start did not
- * return. */
-bool image_needs_clean_up(const struct image_leftovers *leftovers, const struct config *config,
-                          bool killed);
+/* When the step is over, in a process of the user's: does the importer= of the administrator have
+ * to be told? image_release replaces the process by it, and returns only if that fails. */
+bool image_needs_release(const struct image_leftovers *leftovers, const struct config *config);
+void image_release(const struct image_leftovers *leftovers, const struct config *config);
 
-/* Remove what image_start left, as the user. May take a minute. */
-void image_clean_up(const struct image_leftovers *leftovers, const struct config *config,
-                    bool killed);
+/* Remove what image_start left, without running any program: needed if it was killed. May take
+ * a minute. */
+bool image_needs_clean_up(const struct image_leftovers *leftovers, bool killed);
+void image_clean_up(const struct image_leftovers *leftovers, const struct config *config);
 
 /* On the submit host: import an image from the local docker or podman into the cache. Returns 0 or
  * -1. */

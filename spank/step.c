@@ -10,7 +10,9 @@
 #include <grp.h>
 #include <signal.h>
 #include <slurm/slurm.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,10 +25,17 @@
 #include "old_socket.h"
 
 /* How often tasks that are starting and then programs are asked to end, with pauses that double
- * from a tenth of a second, before the step is killed; and the timeout of the process that does it,
- * which may hang after a fork in a threaded program. Removing the layers of a large image takes
+ * from a tenth of a second, before the step is killed; and the timeouts of the processes that do
+ * it, which may hang after a fork in a threaded program. Removing the layers of a large image takes
  * longer. */
-enum { START_TIMES = 3, ASK_TIMES = 6, KILL_TIMES = 3, STUCK_SECONDS = 60, CLEAN_UP_SECONDS = 600 };
+enum {
+    START_TIMES = 3,
+    ASK_TIMES = 6,
+    KILL_TIMES = 3,
+    STUCK_SECONDS = 60,
+    RELEASE_SECONDS = 60,
+    CLEAN_UP_SECONDS = 600
+};
 
 static uint16_t signal_of_try(int i)
 {
@@ -100,56 +109,138 @@ static void end_step(const struct plugin *plugin, uint32_t job, uint32_t step)
     }
 }
 
-/* Terminate this process after that time. slurmstepd blocks the signal, or catches and ignores it.
- */
-static void limit_time(unsigned seconds)
-{
-    sigset_t set;
+/* A process that works for a user when the step is over. It leaves the cgroups of the job, which
+ * Slurm removes with the step, so it must not become a way out of the job's limits: the user's
+ * processes could trace a process of the same user, and run their own code in it. Therefore the
+ * kernel forbids to trace it: it is not dumpable, or, as exec resets that, belongs to a group that
+ * is not the user's. A process of root, which the user cannot stop, ends it when its time is up. */
+struct errand {
+    const char *name; /* of the processes */
+    unsigned seconds;
+    bool execs;
+    void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step);
+};
 
-    signal(SIGALRM, SIG_DFL);
-    sigemptyset(&set);
-    sigaddset(&set, SIGALRM);
-    sigprocmask(SIG_UNBLOCK, &set, NULL);
-    alarm(seconds);
-}
-
-/* Run 'call' as the user in a separate process: it must not delay slurmstepd, since the step is not
- * over before slurmstepd exits, nor hold its cgroups, which Slurm tries to remove only once. */
-static void as_user(spank_t spank, const char *name, unsigned seconds,
-                    void (*call)(const struct plugin *plugin, uint32_t job, uint32_t step),
-                    const struct plugin *plugin)
-{
+/* Whom it is for. */
+struct owner {
     uint32_t job, step;
     uid_t uid;
-    gid_t gid, *groups = NULL;
-    int group_count = 0;
-    pid_t child;
+    gid_t gid, *groups;
+    int group_count;
+};
 
-    if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_UID, &uid) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_GID, &gid) != ESPANK_SUCCESS)
+/* The group of a process that execs: neither the user's own nor one that the user can change to. */
+static gid_t strange_group(const struct owner *owner)
+{
+    gid_t group = 65534;
+
+    for (int i = 0; i < owner->group_count; i++)
+        if (group == owner->gid || group == owner->groups[i]) {
+            group--;
+            i = -1;
+        }
+    return group == owner->gid ? group - 1 : group;
+}
+
+static bool set_groups(const struct owner *owner, bool execs)
+{
+    gid_t *groups = calloc((size_t)owner->group_count + 1, sizeof(*groups));
+    gid_t group = execs ? strange_group(owner) : owner->gid;
+
+    if (!groups)
+        return false;
+    for (int i = 0; i < owner->group_count; i++)
+        groups[i] = owner->groups[i];
+    /* Directories of the user's group remain accessible. */
+    groups[owner->group_count] = owner->gid;
+    return setgroups((size_t)owner->group_count + 1, groups) == 0 &&
+           setresgid(group, group, group) == 0;
+}
+
+/* While the saved user is root nobody else can trace this process; a change of the saved user alone
+ * leaves it not dumpable. */
+static bool become(const struct owner *owner, bool execs)
+{
+    const struct rlimit none = {0, 0};
+    bool is_root = geteuid() == 0;
+
+    if (is_root && (!set_groups(owner, execs) || setresuid(owner->uid, owner->uid, 0) < 0))
+        return false;
+    if (prctl(PR_SET_DUMPABLE, 0) < 0 ||
+        (is_root && setresuid(owner->uid, owner->uid, owner->uid) < 0) ||
+        prctl(PR_GET_DUMPABLE) != 0)
+        return false;
+    setrlimit(RLIMIT_CORE, &none);
+    return execs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+/* In the process that works. slurmstepd blocks and catches signals. */
+static void work(const struct errand *errand, const struct owner *owner,
+                 const struct plugin *plugin)
+{
+    sigset_t none;
+
+    for (int i = 1; i < NSIG; i++)
+        signal(i, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpriority(PRIO_PROCESS, 0, 19);
+    if (setsid() >= 0 && chdir("/") == 0 && become(owner, errand->execs))
+        errand->call(plugin, owner->job, owner->step);
+    _exit(0);
+}
+
+/* In root's process: wait for it, and end it and what it has started after its time. */
+static void supervise(pid_t worker, unsigned seconds)
+{
+    double end = clock_now() + seconds;
+    siginfo_t info = {.si_pid = 0};
+
+    /* Its number is not used again before waitpid. */
+    while (waitid(P_PID, (id_t)worker, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid == 0 && clock_now() < end)
+        clock_sleep(0.05);
+    kill(worker, SIGKILL);
+    kill(-worker, SIGKILL);
+    waitpid(worker, NULL, 0);
+}
+
+/* In separate processes: it must not delay slurmstepd, since the step is not over before slurmstepd
+ * exits, nor hold its cgroups, which Slurm tries to remove only once. */
+static void run(spank_t spank, const struct errand *errand, const struct plugin *plugin)
+{
+    struct owner owner = {.groups = NULL};
+    pid_t child, worker;
+
+    if (spank_get_item(spank, S_JOB_ID, &owner.job) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_STEPID, &owner.step) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_UID, &owner.uid) != ESPANK_SUCCESS ||
+        spank_get_item(spank, S_JOB_GID, &owner.gid) != ESPANK_SUCCESS)
         return;
     /* A cache may be in a directory that only a group can access. */
-    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &group_count) != ESPANK_SUCCESS ||
-        !groups || group_count < 0)
-        group_count = 0;
+    if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &owner.groups, &owner.group_count) !=
+            ESPANK_SUCCESS ||
+        !owner.groups || owner.group_count < 0)
+        owner.group_count = 0;
     child = fork();
     if (child == 0) {
         /* Before the second fork, since slurmstepd waits for this process only. */
         cgroup_leave_job("");
         if (fork() != 0)
             _exit(0);
-        limit_time(seconds);
         close_range(0, ~0U, 0);
         open("/dev/null", O_RDWR);
         dup2(0, 1);
         dup2(0, 2);
-        prctl(PR_SET_NAME, name);
-        if (setsid() >= 0 &&
-            (geteuid() != 0 || (setgroups((size_t)group_count, groups) == 0 &&
-                                setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0)))
-            call(plugin, job, step);
+        prctl(PR_SET_NAME, errand->name);
+        prctl(PR_SET_DUMPABLE, 0);
+        signal(SIGCHLD, SIG_DFL);
+        setsid();
+        worker = fork();
+        if (worker == 0)
+            work(errand, &owner, plugin);
+        if (worker > 0)
+            supervise(worker, errand->seconds);
         _exit(0);
     }
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
@@ -162,19 +253,33 @@ static bool was_killed(const struct plugin *plugin)
     return plugin->share->image_state == SHARE_PENDING;
 }
 
-static void clean_up(const struct plugin *plugin, uint32_t job, uint32_t step)
+static void release(const struct plugin *plugin, uint32_t job, uint32_t step)
 {
     (void)job, (void)step;
-    image_clean_up(&plugin->share->leftovers, &plugin->config, was_killed(plugin));
+    image_release(&plugin->share->leftovers, &plugin->config);
+}
+
+static void clean_up(const struct plugin *plugin, uint32_t job, uint32_t step)
+{
+    const struct rlimit none = {0, 0};
+
+    (void)job, (void)step;
+    setrlimit(RLIMIT_NPROC, &none);
+    image_clean_up(&plugin->share->leftovers, &plugin->config);
 }
 
 void step_exit(struct plugin *plugin, spank_t spank)
 {
+    static const struct errand end = {"megatron-end", STUCK_SECONDS, false, end_step};
+    static const struct errand tell = {"megatron-notify", RELEASE_SECONDS, true, release};
+    static const struct errand sweep = {"megatron-sweep", CLEAN_UP_SECONDS, false, clean_up};
     const struct share *share = plugin->used ? plugin->share : NULL;
 
     /* The user has the right to end the step. */
     if (share && share->end_step)
-        as_user(spank, "megatron-end", STUCK_SECONDS, end_step, plugin);
-    if (share && image_needs_clean_up(&share->leftovers, &plugin->config, was_killed(plugin)))
-        as_user(spank, "megatron-sweep", CLEAN_UP_SECONDS, clean_up, plugin);
+        run(spank, &end, plugin);
+    if (share && image_needs_release(&share->leftovers, &plugin->config))
+        run(spank, &tell, plugin);
+    if (share && image_needs_clean_up(&share->leftovers, was_killed(plugin)))
+        run(spank, &sweep, plugin);
 }

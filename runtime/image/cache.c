@@ -27,29 +27,6 @@ static int join(char *path, size_t size, const char *directory, const char *name
     return length < 0 || (size_t)length >= size ? -1 : 0;
 }
 
-int image_cache_default(const char *named, const char *cache_home, const char *home,
-                        char *directory, size_t size, struct error *err)
-{
-    int length;
-
-    if (named && named[0])
-        length = snprintf(directory, size, "%s", named);
-    else if (cache_home && cache_home[0] == '/')
-        length = snprintf(directory, size, "%s/megatron/images", cache_home);
-    else if (home && home[0] == '/')
-        length = snprintf(directory, size, "%s/.cache/megatron/images", home);
-    else
-        return error_set(err, "cannot choose an image cache: none of MEGATRON_IMAGE_CACHE, "
-                              "XDG_CACHE_HOME and HOME is an absolute path; set one of them");
-    if (length < 0 || (size_t)length >= size || directory[0] != '/')
-        return error_set(
-            err,
-            "the path of the image cache, %.100s, must be absolute and shorter than 2,000 "
-            "characters; name another directory, for example with MEGATRON_IMAGE_CACHE",
-            directory);
-    return 0;
-}
-
 /* A user's own cache, an administrator's cache, or a directory that contains the latter. */
 enum directory_kind { OWN_CACHE, SHARED_CACHE, PARENT };
 

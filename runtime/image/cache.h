@@ -17,6 +17,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <time.h>
+#include "cache_root.h"
 #include "error.h"
 #include "lease.h"
 #include "reference.h"
@@ -48,11 +49,6 @@ int image_cache_open_shared(struct image_cache *cache, const char *directory, ui
                             struct error *err);
 
 void image_cache_close(struct image_cache *cache);
-
-/* The default cache of a user: $MEGATRON_IMAGE_CACHE, else
- * $XDG_CACHE_HOME/megatron/images, else HOME/.cache/megatron/images. Returns 0 or -1. */
-int image_cache_default(const char *named, const char *cache_home, const char *home,
-                        char *directory, size_t size, struct error *err);
 
 /* Look up 'key'. Returns 1 with the image's path, 0 if it is not cached, -1 if it is damaged or
  * belongs to another user. Counts as a use. */

@@ -20,11 +20,7 @@ enum { DAY = 86400 };
 /* A directory itself, not what a symbolic link points to. */
 #define DIRECTORY (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
-#define MARKER      ".megatron-images"
-#define MARKER_TEXT "cache of container images, created by megatron\n"
-
 static const char *const records[] = {"%n", NULL};
-static const char *const leases[] = {"%k.lease", "%n.lease", "step-%w.lease", NULL};
 
 /* The names at one level of a cache. */
 struct level {
@@ -53,14 +49,6 @@ static bool is_of_file_system(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
            strcmp(name, ".snapshot") == 0 || strncmp(name, ".nfs", 4) == 0;
-}
-
-static bool has_marker(const struct image_cache *cache)
-{
-    char text[sizeof(MARKER_TEXT) + 1];
-
-    return shared_file_read(cache->at, MARKER, cache->owner, text, sizeof(text)) == 0 &&
-           strcmp(text, MARKER_TEXT) == 0;
 }
 
 static int check_level(const struct image_cache *cache, int fd, const char *place,
@@ -111,7 +99,8 @@ static int check_level(const struct image_cache *cache, int fd, const char *plac
     while (rc == 0 && (item = readdir(listed)))
         if (!is_of_file_system(item->d_name) &&
             /* Another process may adopt it at the same time. */
-            (level != &root_level || strcmp(item->d_name, MARKER) != 0 || !has_marker(cache)))
+            (level != &root_level || strcmp(item->d_name, CACHE_MARKER) != 0 ||
+             !cache_is_marked(cache->at, cache->owner)))
             rc = check_entry(cache, fd, place, item->d_name, level, err);
     closedir(listed);
     return rc;
@@ -125,12 +114,12 @@ int image_cache_part(const struct image_cache *cache, const char *part)
 int image_cache_adopt(const struct image_cache *cache, struct error *err)
 {
     static const char *const parts[] = {"names", "jobs", "work"};
-    bool marked = has_marker(cache);
+    bool marked = cache_is_marked(cache->at, cache->owner);
 
     if (!marked) {
         /* An NFS client may still think that there is none. */
         file_refresh_directory(cache->directory);
-        marked = has_marker(cache);
+        marked = cache_is_marked(cache->at, cache->owner);
     }
     if (!marked && check_level(cache, image_cache_part(cache, "."), "", &root_level, err) < 0)
         return -1;
@@ -140,7 +129,7 @@ int image_cache_adopt(const struct image_cache *cache, struct error *err)
             return image_cache_reject(cache, err);
     if (faccessat(cache->at, "work", W_OK, 0) < 0)
         return image_cache_reject(cache, err);
-    return marked ? 0 : image_cache_write(cache, MARKER, MARKER_TEXT, err);
+    return marked ? 0 : image_cache_write(cache, CACHE_MARKER, CACHE_MARKER_TEXT, err);
 }
 
 /* A record without an image. */
@@ -159,12 +148,7 @@ static bool is_orphan(const struct image_cache *cache, const char *name)
 
 void image_cache_sweep_unfinished(const struct image_cache *cache)
 {
-    int fd = image_cache_part(cache, "work");
-
-    if (fd < 0)
-        return;
-    sweep_unfinished(fd, leases);
-    close(fd);
+    cache_sweep_unfinished(cache->at);
 }
 
 void image_cache_sweep(const struct image_cache *cache)

@@ -81,6 +81,17 @@ delay=100 job_process srun -n1 -w n1 "$image" true >/dev/null 2>&1 &
 importing && t/cluster node n1 pkill -KILL megatron-image
 ok "a task that imports is killed"
 wait $!
+# What cleans up is outside the job's cgroups: the user must not be able to run code in it.
+wait_until 60 eval 't/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep >/dev/null'
+sweep=$(t/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep | head -n 1)
+traces n1 "$sweep"
+how=$?
+case $how in
+0 | 1) is "$how:$(t/cluster node n1 test -e "/proc/$sweep" && echo there)" 1:there "the sweep cannot be traced" ;;
+*) skip "the sweep cannot be traced" "this kernel does not let users trace their own processes" ;;
+esac
+is "$(t/cluster node n1 awk '/^NoNewPrivs/ {print $2}' "/proc/$sweep/status"):$(t/cluster node n1 awk '/^Max processes/ {print $3}' "/proc/$sweep/limits")" 1:0 \
+    "and starts nothing"
 clean "its death"
 job srun -n1 "$image" true
 is "$rc" 0 "the next import works"

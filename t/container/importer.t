@@ -11,6 +11,7 @@ mkdir -m 1777 "$images" "$registry_dir/log"
 mksquashfs "$registry_dir/registry/small/1" "$images/small.sqsh" -quiet -no-progress -all-root >/dev/null
 cat >"$program" <<S
 #!/bin/bash
+[ \$1 != release ] || [ ! -e "$registry_dir/log/hold" ] || { echo "\$\$ \$PATH" >"$registry_dir/log/held"; sleep 30; }
 echo "\$(id -u) \$(hostname) \$SLURM_JOB_ID.\$SLURM_STEP_ID \$*" >>"$registry_dir/log/\$1"
 case \$2 in
 *slow*)
@@ -46,6 +47,22 @@ job srun -n1 --megatron-image=docker://slow --megatron-import-timeout=1 true
 like "$out" 'took longer than 1 seconds; raise --megatron-import-timeout' "an importer that takes too long"
 ok "can undo its work" test -e "$registry_dir/log/undone"
 rm -f "$registry_dir/log/undone"
+
+# `release` runs outside the job's cgroups, with the administrator's PATH: the user must not be able to run code in it.
+touch "$registry_dir/log/hold"
+job env PATH="$home/bin:$PATH" srun -n1 -w n1 --megatron-image=docker://small true
+wait_until 60 test -s "$registry_dir/log/held"
+read -r pid path <"$registry_dir/log/held"
+rm -f "$registry_dir/log/hold"
+unlike "$path" "$home" "the user's PATH is not that of release"
+is "$(t/cluster node n1 awk '/^Uid/ {print $2}' "/proc/$pid/status")" "$uid" "which works as the user"
+traces n1 "$pid"
+how=$?
+case $how in
+0 | 1) is "$how" 1 "and cannot be traced by the user" ;;
+*) skip "and cannot be traced by the user" "this kernel does not let users trace their own processes" ;;
+esac
+t/cluster node n1 kill "$pid"
 
 job_process srun -N2 -n2 --megatron-image=docker://slow true >/dev/null 2>&1 &
 step=$!

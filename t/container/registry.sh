@@ -170,6 +170,18 @@ job() {
 
 imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
 
+# traces NODE PID: can a process of the user of the jobs attach to that process of the node, as a debugger does? 2: not
+# even to its own.
+traces() {
+    t/cluster node "$1" setpriv --reuid="$(as_user id -u)" --regid="$(as_user id -g)" --clear-groups perl -e '
+        my %trace = (x86_64 => 101, aarch64 => 117, ppc64le => 26);
+        sub attach { return syscall($trace{$ARGV[0]}, 16, $_[0] + 0, 0, 0) != -1 }
+        my $own = fork() // exit 2;
+        if (!$own) { sleep 600; exit }
+        my $can = attach($own);
+        kill 9, $own;
+        exit($can ? !attach($ARGV[1]) : 2);' "$(uname -m)" "$2"
+}
 ordinary() {
     "${user[@]}" env -i HOME="$home" TMPDIR="$registry_dir/tmp" PATH="$enroot_path:/usr/sbin:/usr/bin:/sbin:/bin" XDG_RUNTIME_DIR=/run/user/of-another-host ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" "$@"

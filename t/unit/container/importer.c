@@ -83,28 +83,11 @@ static void test_stop(void)
     unlink(program);
 }
 
-static void test_release(void)
-{
-    static const char script[] = "#!/bin/sh\necho \"$@:$NAME\" >\"${0%/*}/released\"\n";
-    const char *const environment[] = {"NAME=value", NULL};
-    char program[256], path[256], text[64];
-    const struct importer importer = {.program = program, .environment = environment};
-
-    snprintf(program, sizeof(program), "%s/importer", directory);
-    write_file(program, script, strlen(script));
-    chmod(program, 0700);
-    importer_release(&importer);
-    snprintf(path, sizeof(path), "%s/released", directory);
-    file_read_text(path, text, sizeof(text));
-    is(text, "release:value\n", "release gets no arguments, and the environment");
-}
-
 int main(void)
 {
     if (!mkdtemp(directory))
         return 1;
     test_get();
     test_stop();
-    test_release();
     return finish();
 }
