@@ -321,7 +321,7 @@ parameters() {
 # say_run DEFAULTS WORD...: how long, with which rate and in which precision the words train. With DEFAULTS, some of that
 # suits only the example: a model of a billion parameters would waste its nodes.
 say_run() {
-    local defaults=$1 length rate minimum kind=fp32 size
+    local defaults=${1// / and } length rate minimum kind=fp32 size
     shift
     for size in bf16 fp16; do ! given --$size "$@" || kind=$size; done
     ! given --fp8-format "$@" || kind+=' with fp8'
@@ -331,7 +331,7 @@ say_run() {
     echo "Training $length at a peak learning rate of $rate${minimum:+, decaying to $minimum}, in $kind${defaults:+ (by default: $defaults; large models need a learning rate of 1e-4 to 3e-4)}."
     [ -n "$defaults" ] && ! given --dry-run "$@" || return 0
     size=$(parameters "$@")
-    [ "${#size}" -lt 10 ] || fail "this model has $((size / 1000000000)) billion parameters, but $defaults would be those of a small example; add --train-iters and --lr"
+    [ "${#size}" -lt 10 ] || fail "this model has $((size / 1000000000)) billion parameters, but $defaults would be those of a small example; set $defaults"
 }
 
 # prepare_training WORD...: add to 'options' (the script's own) what follows from the environment, the job and the

@@ -102,8 +102,8 @@ EOT
         like "$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" $mock $options)" "^Training $expected" \
             "$script ${variables:-without GPUs} $options: what it trains"
     done <<'EOT'
-||40 steps .* 1e-3, decaying to 1e-4, in fp32 .*--train-iters --lr
-NUM_LAYERS=8 SLURM_GPUS_ON_NODE=2||40 steps .* 1e-3, decaying to 1e-4, in bf16 .*--train-iters --lr
+||40 steps .* 1e-3, decaying to 1e-4, in fp32 .*--train-iters and --lr
+NUM_LAYERS=8 SLURM_GPUS_ON_NODE=2||40 steps .* 1e-3, decaying to 1e-4, in bf16 .*--train-iters and --lr
 |--lr 5e-4 --train-iters=900|900 steps .* of 5e-4, in fp32\.$
 SLURM_GPUS_ON_NODE=2|--device cpu --train-samples 800|800 samples .* 1e-3, .* in fp32 .*--lr
 SLURM_GPUS_ON_NODE=2 LR=2e-4 TRAIN_ITERS=7|--fp16 --min-lr 3e-5|7 steps .* 2e-4, decaying to 3e-5, in fp16\.$
