@@ -135,8 +135,13 @@ static enum function function_of(const char *name)
 static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
+    static const char *const names[][2] = {{"num_hidden_layers", "n_layer"},
+                                           {"num_attention_heads", "n_head"},
+                                           {"hidden_size", "n_embd"},
+                                           {"max_position_embeddings", "n_positions"}};
+    const int64_t *values[] = {&s->layers, &s->heads, &s->hidden, &c->positions};
     const char *activation;
-    int tied, scaled, by_layer;
+    double embedding;
 
     if (whole(root, "n_layer", -1, &s->layers, err) < 0 ||
         whole(root, "n_head", -1, &s->heads, err) < 0 ||
@@ -145,22 +150,30 @@ static int read_gpt2(struct json_value root, struct model_config *c, struct erro
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
         whole(root, "n_positions", -1, &c->positions, err) < 0 ||
         text(root, "activation_function", "gelu_new", &activation, err) < 0 ||
-        flag(root, "tie_word_embeddings", 1, &tied, err) < 0 ||
-        flag(root, "scale_attn_weights", 1, &scaled, err) < 0 ||
-        flag(root, "scale_attn_by_inverse_layer_idx", 0, &by_layer, err) < 0 ||
         real(root, "layer_norm_epsilon", 1e-5, &c->epsilon, err) < 0 ||
         real(root, "resid_pdrop", 0.1, &c->hidden_dropout, err) < 0 ||
+        real(root, "embd_pdrop", 0.1, &embedding, err) < 0 ||
         real(root, "attn_pdrop", 0.1, &c->attention_dropout, err) < 0)
         return -1;
     if (function_of(activation) != FUNCTION_GELU_TANH)
         return error_set(
             err, "activation_function %.40s is not supported, only gelu_new is; use another model",
             activation);
-    if (!tied || !scaled || by_layer)
-        return error_set(err, "%s is not supported for GPT-2; use another model",
-                         !tied     ? "tie_word_embeddings=false"
-                         : !scaled ? "scale_attn_weights=false"
-                                   : "scale_attn_by_inverse_layer_idx=true");
+    if (embedding != c->hidden_dropout)
+        return error_set(err,
+                         "embd_pdrop %g differs from resid_pdrop %g, and only one dropout for both "
+                         "is supported; it is used in training only: give both the same value",
+                         embedding, c->hidden_dropout);
+    /* In transformers, these are other names of the same settings. */
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        int64_t other;
+
+        if (whole(root, names[i][0], *values[i], &other, err) < 0)
+            return -1;
+        if (other != *values[i])
+            return error_set(err, "%s differs from %s, which is another name for it", names[i][0],
+                             names[i][1]);
+    }
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
@@ -210,6 +223,9 @@ static int read_scaling(struct json_value object, struct model_config *c, struct
         return -1;
     if (strcmp(type, "default") == 0)
         return 0;
+    if (c->architecture == ARCHITECTURE_PHI3)
+        return error_set(
+            err, "rope_scaling of type %.40s is not supported for Phi-3; use another model", type);
     if (strcmp(type, "linear") != 0 && strcmp(type, "yarn") != 0 && strcmp(type, "llama3") != 0)
         return error_set(err,
                          "rope_scaling of type %.40s is not supported, only linear, llama3 and "
@@ -232,43 +248,100 @@ static int read_scaling(struct json_value object, struct model_config *c, struct
                : needed(object, "original_max_position_embeddings", &scaling->original, err);
 }
 
-/* The base of layers with a window, if it differs. */
+static const char *name_of(const struct model_config *c)
+{
+    size_t i = 0;
+
+    while (hf_family_at(i)->architecture != c->architecture)
+        i++;
+    return hf_family_at(i)->name;
+}
+
+/* Do layers with a sliding window have rotations of their own? */
+static int has_local_base(const struct model_config *c)
+{
+    return c->architecture == ARCHITECTURE_OLMO3 || c->architecture == ARCHITECTURE_GEMMA3;
+}
+
+/* The base of layers with a window, whose rotations are not scaled. */
 static int read_local(struct json_value root, struct json_value parameters, struct model_config *c,
                       struct error *err)
 {
-    struct json_value local;
+    int gemma = c->architecture == ARCHITECTURE_GEMMA3;
+    double usual = gemma ? 10000 : 500000;
+    struct json_value local, full;
     const char *type;
 
-    if (json_member(parameters, "sliding_attention", &local) < 0)
-        return real(root, "rope_local_base_freq", 10000, &c->local_rotary_base, err);
+    if (gemma && real(root, "rope_local_base_freq", usual, &usual, err) < 0)
+        return -1;
+    if (json_member(parameters, "sliding_attention", &local) < 0) {
+        c->local_rotary_base = usual;
+        /* Releases of transformers disagree on which layers have this base. */
+        return gemma || json_member(parameters, "full_attention", &full) == 0 ||
+                       c->shape.rotary_base == usual
+                   ? 0
+                   : error_set(err,
+                               "rope_theta %g must be in rope_parameters for OLMo3, once in "
+                               "full_attention and once in sliding_attention",
+                               c->shape.rotary_base);
+    }
     if (text(local, "rope_type", "default", &type, err) < 0)
         return -1;
     if (strcmp(type, "default") != 0)
         return error_set(
             err,
             "rope scaling of layers with a sliding window is not supported; use another model");
-    return real(local, "rope_theta", 10000, &c->local_rotary_base, err);
+    return real(local, "rope_theta", usual, &c->local_rotary_base, err);
 }
 
-/* 'local': layers with a sliding window have rotations of their own. */
-static int read_rope(struct json_value root, int local, struct model_config *c, struct error *err)
+/* A member that is an object with members. */
+static int object_of(struct json_value root, const char *name, struct json_value *object)
 {
-    struct json_value object = root, inner;
+    return json_member(root, name, object) == 0 && json_type(*object) == JSON_OBJECT &&
+           json_count(*object) > 0;
+}
+
+/* Has it an object for each kind of layers? */
+static int is_nested(struct json_value object)
+{
+    struct json_value inner;
+
+    return json_member(object, "full_attention", &inner) == 0 ||
+           json_member(object, "sliding_attention", &inner) == 0;
+}
+
+/* "rope_parameters" of newer folders have the base, too, and for models with rotations of their own
+ * in layers with a window one object for each kind of layers. */
+static int read_rope_objects(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct json_value scaling, parameters = root, full;
+    int local = has_local_base(c), scaled = object_of(root, "rope_scaling", &scaling);
+    int given = object_of(root, "rope_parameters", &parameters);
+
+    if ((scaled && is_nested(scaling)) || (given && is_nested(parameters) != local))
+        return error_set(
+            err, "rope_parameters %s full_attention and sliding_attention are not supported for %s",
+            local && !(scaled && is_nested(scaling)) ? "without" : "or rope_scaling with",
+            name_of(c));
+    if (given && local && json_member(parameters, "full_attention", &full) == 0 &&
+        read_scaling(full, c, err) < 0)
+        return -1;
+    if ((scaled || (given && !local)) && read_scaling(scaled ? scaling : parameters, c, err) < 0)
+        return -1;
+    return local ? read_local(root, given ? parameters : root, c, err) : 0;
+}
+
+static int read_rope(struct json_value root, struct model_config *c, struct error *err)
+{
+    int neox = c->architecture == ARCHITECTURE_GPT_NEOX;
     int64_t rotated;
-    int found;
 
     c->position = POSITION_ROPE;
-    if (real(root, "rope_theta", c->shape.rotary_base, &c->shape.rotary_base, err) < 0 ||
-        real(root, "partial_rotary_factor", c->rotary_percent, &c->rotary_percent, err) < 0)
-        return -1;
-    found =
-        (json_member(root, "rope_scaling", &object) == 0 && json_type(object) == JSON_OBJECT) ||
-        (json_member(root, "rope_parameters", &object) == 0 && json_type(object) == JSON_OBJECT);
-    if (local && read_local(root, found ? object : root, c, err) < 0)
-        return -1;
-    if (found && json_member(object, "full_attention", &inner) == 0)
-        object = inner;
-    if (found && read_scaling(object, c, err) < 0)
+    if (real(root, neox ? "rotary_emb_base" : "rope_theta", c->shape.rotary_base,
+             &c->shape.rotary_base, err) < 0 ||
+        real(root, neox ? "rotary_pct" : "partial_rotary_factor", c->rotary_percent,
+             &c->rotary_percent, err) < 0 ||
+        read_rope_objects(root, c, err) < 0)
         return -1;
     if (!(c->rotary_percent > 0) || c->rotary_percent > 1 ||
         (c->rotary_percent < 1 && c->architecture != ARCHITECTURE_PHI3 &&
@@ -346,16 +419,13 @@ static int read_width(struct json_value root, struct model_config *c, struct err
 
 static int read_window(struct json_value root, struct model_config *c, struct error *err)
 {
-    return read_width(root, c, err) < 0 ? -1 : read_layer_types(root, c, err);
-}
-
-static const char *name_of(const struct model_config *c)
-{
-    size_t i = 0;
-
-    while (hf_family_at(i)->architecture != c->architecture)
-        i++;
-    return hf_family_at(i)->name;
+    if (read_width(root, c, err) < 0 || read_layer_types(root, c, err) < 0)
+        return -1;
+    /* Nothing of its own that a layer would use. */
+    if (c->window == 0 ||
+        (c->rope_scaling.kind == ROPE_PLAIN && c->local_rotary_base == c->shape.rotary_base))
+        c->local_rotary_base = 0;
+    return 0;
 }
 
 /* What decoders with Llama's names have in common. */
@@ -364,7 +434,6 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
     const struct absent *usual = &absent[c->architecture];
     struct model_shape *s = &c->shape;
     const char *activation;
-    int attention_bias, mlp_bias;
 
     if (whole(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
         whole(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
@@ -378,17 +447,13 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
         whole(root, "max_position_embeddings", usual->positions, &c->positions, err) < 0 ||
         text(root, "hidden_act", "silu", &activation, err) < 0 ||
-        flag(root, "attention_bias", 0, &attention_bias, err) < 0 ||
-        flag(root, "mlp_bias", 0, &mlp_bias, err) < 0 ||
+        optional(root, "attention_dropout", 0, &c->attention_dropout, err) < 0 ||
         flag(root, "tie_word_embeddings", c->tied, &c->tied, err) < 0 ||
         real(root, "rms_norm_eps", usual->epsilon, &c->epsilon, err) < 0)
         return -1;
     if (c->gate == GATE_SILU && function_of(activation) != FUNCTION_SILU)
         return error_set(err, "hidden_act %.40s is not supported, only silu is; use another model",
                          activation);
-    if (attention_bias || mlp_bias)
-        return error_set(err, "%s with biases (%s) is not supported; use another model", name_of(c),
-                         attention_bias ? "attention_bias" : "mlp_bias");
     if (s->kv_channels % 2 != 0)
         return error_set(err,
                          "its head size of %lld is odd and cannot be used with rotary embeddings; "
@@ -402,7 +467,7 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
 
 static int read_llama(struct json_value root, struct model_config *c, struct error *err)
 {
-    return read_decoder(root, c, err) < 0 ? -1 : read_rope(root, 0, c, err);
+    return read_decoder(root, c, err) < 0 ? -1 : read_rope(root, c, err);
 }
 
 /* Mistral, Phi-3: transformers gives all layers the window, whatever layer_types has. */
@@ -469,18 +534,18 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
         whole(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
         whole(root, "max_position_embeddings", 2048, &c->positions, err) < 0 ||
         text(root, "hidden_act", "gelu", &activation, err) < 0 ||
-        flag(root, "attention_bias", 1, &c->linear_bias, err) < 0 ||
+        whole(root, "head_dim", s->hidden / s->heads, &s->kv_channels, err) < 0 ||
         flag(root, "use_parallel_residual", 1, &c->parallel_residual, err) < 0 ||
         flag(root, "tie_word_embeddings", 0, &c->tied, err) < 0 ||
-        real(root, "rotary_emb_base", 10000, &s->rotary_base, err) < 0 ||
-        real(root, "rotary_pct", 0.25, &c->rotary_percent, err) < 0 ||
         real(root, "layer_norm_eps", 1e-5, &c->epsilon, err) < 0 ||
         real(root, "hidden_dropout", 0, &c->hidden_dropout, err) < 0 ||
         real(root, "attention_dropout", 0, &c->attention_dropout, err) < 0)
         return -1;
-    if (!c->linear_bias)
-        return error_set(
-            err, "GPT-NeoX without biases (attention_bias) is not supported; use another model");
+    if (s->kv_channels != s->hidden / s->heads)
+        return error_set(err,
+                         "head_dim %lld is not supported for GPT-NeoX, only hidden_size / "
+                         "num_attention_heads is; use another model",
+                         (long long)s->kv_channels);
     c->gelu_erf = function_of(activation) == FUNCTION_GELU;
     if (!c->gelu_erf && function_of(activation) != FUNCTION_GELU_TANH)
         return error_set(
@@ -488,9 +553,9 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
             activation);
     s->family = MODEL_GPT;
     s->query_groups = s->heads;
-    s->kv_channels = s->hidden / s->heads;
+    c->linear_bias = 1;
     c->norm = NORM_LAYER;
-    return read_rope(root, 0, c, err);
+    return read_rope(root, c, err);
 }
 
 /* OLMo 1: its LayerNorm has no weights and a fixed epsilon. */
@@ -519,11 +584,8 @@ static int read_olmo(struct json_value root, struct model_config *c, struct erro
         c->shape.rotary_base = 500000;
         c->window_every = 4;
     }
-    if (read_decoder(root, c, err) < 0 || read_rope(root, 0, c, err) < 0)
+    if (read_decoder(root, c, err) < 0 || read_rope(root, c, err) < 0)
         return -1;
-    /* Rotations of layers with a window are not scaled. */
-    if (windows && c->rope_scaling.kind != ROPE_PLAIN)
-        c->local_rotary_base = c->shape.rotary_base;
     return windows ? read_window(root, c, err) : 0;
 }
 
@@ -542,7 +604,7 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
         c->shape.rotary_base = 1000000;
     /* The first release of Gemma says "gelu" and means the approximation. */
     activation = "gelu_pytorch_tanh";
-    if (read_decoder(root, c, err) < 0 || read_rope(root, third, c, err) < 0 ||
+    if (read_decoder(root, c, err) < 0 || read_rope(root, c, err) < 0 ||
         text(root, "hidden_act", activation, &old, err) < 0 ||
         (!is_null(root, "hidden_activation") &&
          text(root, "hidden_activation", activation, &activation, err) < 0))
@@ -562,7 +624,8 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
     if (first)
         return 0;
     c->window_every = third ? 6 : 2;
-    if (whole(root, "sliding_window_pattern", c->window_every, &c->window_every, err) < 0 ||
+    if ((third &&
+         whole(root, "sliding_window_pattern", c->window_every, &c->window_every, err) < 0) ||
         real(root, "query_pre_attn_scalar", 256, &scalar, err) < 0 ||
         /* transformers' Gemma 3 has this setting, too, and does not use it. */
         (!third && optional(root, "attn_logit_softcapping", 50, &c->attention_softcap, err) < 0) ||
@@ -617,6 +680,8 @@ static int read_any(struct json_value root, struct model_config *c, struct error
         json_type(quantized) != JSON_NULL)
         return error_set(err, "quantized weights (quantization_config) are not supported; get the "
                               "unquantized weights");
+    if (hf_keys_check(root, type, family ? family->name : type, err) < 0)
+        return -1;
     if (hf_masked_is_type(type)) {
         rc = hf_masked_read(root, type, c, err);
     } else if (!family) {

@@ -56,34 +56,54 @@ static void print_gpt2(const struct model_config *c, FILE *f)
             c->attention_dropout);
 }
 
-static void print_rope_scaling(const struct model_config *c, FILE *f)
+static void print_rope_members(const struct rope_scaling *s, FILE *f)
 {
-    const struct rope_scaling *s = &c->rope_scaling;
-
     switch (s->kind) {
     case ROPE_LLAMA3:
         fprintf(f,
-                "  \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %.9g, "
-                "\"low_freq_factor\": %.9g, \"high_freq_factor\": %.9g, "
-                "\"original_max_position_embeddings\": %.15g},\n",
+                "\"rope_type\": \"llama3\", \"factor\": %.9g, \"low_freq_factor\": %.9g, "
+                "\"high_freq_factor\": %.9g, \"original_max_position_embeddings\": %.15g",
                 s->factor, s->low, s->high, s->original);
         break;
     case ROPE_LINEAR:
-        fprintf(f, "  \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": %.9g},\n",
-                s->factor);
+        fprintf(f, "\"rope_type\": \"linear\", \"factor\": %.9g", s->factor);
         break;
     case ROPE_YARN:
         fprintf(f,
-                "  \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": %.9g, \"beta_slow\": "
-                "%.9g, \"beta_fast\": %.9g, \"original_max_position_embeddings\": %.15g",
+                "\"rope_type\": \"yarn\", \"factor\": %.9g, \"beta_slow\": %.9g, \"beta_fast\": "
+                "%.9g, \"original_max_position_embeddings\": %.15g",
                 s->factor, s->low, s->high, s->original);
         if (s->attention > 0)
             fprintf(f, ", \"attention_factor\": %.9g", s->attention);
-        fprintf(f, "},\n");
         break;
     default:
+        fprintf(f, "\"rope_type\": \"default\"");
         break;
     }
+}
+
+static void print_rope_scaling(const struct model_config *c, FILE *f)
+{
+    if (c->rope_scaling.kind == ROPE_PLAIN)
+        return;
+    fprintf(f, "  \"rope_scaling\": {");
+    print_rope_members(&c->rope_scaling, f);
+    fprintf(f, "},\n");
+}
+
+static double local_base(const struct model_config *c)
+{
+    return c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base;
+}
+
+/* The rotations of layers without and with a window. */
+static void print_rope_parameters(const struct model_config *c, FILE *f)
+{
+    fprintf(f, "  \"rope_parameters\": {\"full_attention\": {\"rope_theta\": %.9g, ",
+            c->shape.rotary_base);
+    print_rope_members(&c->rope_scaling, f);
+    fprintf(f, "}, \"sliding_attention\": {\"rope_theta\": %.9g, \"rope_type\": \"default\"}},\n",
+            local_base(c));
 }
 
 static void print_sizes(const struct model_config *c, FILE *f)
@@ -112,6 +132,7 @@ static void print_decoder(const struct model_config *c, FILE *f)
     print_size(f, "head_dim", s->kv_channels);
     print_real(f, "rms_norm_eps", c->epsilon);
     print_real(f, "rope_theta", s->rotary_base);
+    print_real(f, "attention_dropout", c->attention_dropout);
     fprintf(f, "  \"attention_bias\": false,\n  \"mlp_bias\": false,\n");
     print_rope_scaling(c, f);
 }
@@ -192,13 +213,14 @@ static void print_special(const struct model_config *c, enum architecture archit
         fprintf(f, "  \"pad_token_id\": null,\n");
         break;
     case ARCHITECTURE_GEMMA3:
-        print_real(f, "rope_local_base_freq",
-                   c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base);
+        print_real(f, "rope_local_base_freq", local_base(c));
         /* fall through */
     case ARCHITECTURE_GEMMA2:
         print_gemma_scores(c, architecture == ARCHITECTURE_GEMMA2, f);
         /* fall through */
     case ARCHITECTURE_OLMO3:
+        if (architecture == ARCHITECTURE_OLMO3)
+            print_rope_parameters(c, f);
         fprintf(f, "  \"pad_token_id\": null,\n");
         print_window_of_list(c, f);
         print_layer_types(c, f);

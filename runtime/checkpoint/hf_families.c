@@ -35,38 +35,43 @@ enum feature {
     PLAIN_NORM = 1 << 23,
     CLIPPED = 1 << 24,
     LOGITS_CAPPED = 1 << 25,
+    SCALED = 1 << 26,         /* rotations */
+    SCALED_WINDOWS = 1 << 27, /* those of layers with a window, too */
+    PLAIN_WINDOWS = 1 << 28,  /* or not */
 };
 
-#define ANY_HEADS (TIED | GROUPED | WIDE)
+#define ANY_HEADS (TIED | GROUPED | WIDE | SCALED)
 
 static const struct hf_family families[] = {
     {ARCHITECTURE_GPT2, "GPT-2", "gpt2", "GPT2LMHeadModel", hf_gpt2_names, 50257,
      LEARNED_POSITIONS | LAYER_NORM | NO_GATE | BIASES | TIED, 0},
     {ARCHITECTURE_LLAMA, "Llama", "llama", "LlamaForCausalLM", hf_llama_names, 32000, 0, ANY_HEADS},
     {ARCHITECTURE_MISTRAL, "Mistral", "mistral", "MistralForCausalLM", hf_llama_names, 32000, 0,
-     ANY_HEADS | WINDOW},
+     ANY_HEADS | WINDOW | SCALED_WINDOWS},
     {ARCHITECTURE_QWEN2, "Qwen2", "qwen2", "Qwen2ForCausalLM", hf_llama_names, 0, QKV_BIAS,
-     ANY_HEADS | WINDOW | SOME_WINDOWS},
+     ANY_HEADS | WINDOW | SCALED_WINDOWS | SOME_WINDOWS},
     {ARCHITECTURE_QWEN3, "Qwen3", "qwen3", "Qwen3ForCausalLM", hf_llama_names, 0, QK_NORM,
-     ANY_HEADS | WINDOW | SOME_WINDOWS},
+     ANY_HEADS | WINDOW | SCALED_WINDOWS | SOME_WINDOWS},
     {ARCHITECTURE_PHI3, "Phi-3", "phi3", "Phi3ForCausalLM", hf_phi3_names, 0, 0,
-     TIED | GROUPED | WINDOW | PARTIAL_ROTARY},
+     TIED | GROUPED | WIDE | WINDOW | PARTIAL_ROTARY},
     {ARCHITECTURE_GPT_NEOX, "GPT-NeoX", "gpt_neox", "GPTNeoXForCausalLM", hf_neox_names, 0,
-     LAYER_NORM | NO_GATE | BIASES, TIED | PARALLEL | GELU_ERF | PARTIAL_ROTARY},
+     LAYER_NORM | NO_GATE | BIASES, TIED | PARALLEL | GELU_ERF | PARTIAL_ROTARY | SCALED},
     {ARCHITECTURE_OLMO, "OLMo", "olmo", "OlmoForCausalLM", hf_llama_names, 50304,
-     LAYER_NORM | PLAIN_NORM, TIED | GROUPED | CLIPPED},
+     LAYER_NORM | PLAIN_NORM, ANY_HEADS | CLIPPED},
     {ARCHITECTURE_OLMO2, "OLMo2", "olmo2", "Olmo2ForCausalLM", hf_olmo_names, 0,
-     OUTPUT_NORM | QK_NORM_ALL, TIED | GROUPED},
+     OUTPUT_NORM | QK_NORM_ALL, ANY_HEADS},
     {ARCHITECTURE_OLMO3, "OLMo3", "olmo3", "Olmo3ForCausalLM", hf_olmo_names, 0,
-     OUTPUT_NORM | QK_NORM_ALL, TIED | GROUPED | WINDOW | SOME_WINDOWS | LOCAL_BASE},
+     OUTPUT_NORM | QK_NORM_ALL, ANY_HEADS | WINDOW | SOME_WINDOWS | LOCAL_BASE | PLAIN_WINDOWS},
     {ARCHITECTURE_GEMMA, "Gemma", "gemma", "GemmaForCausalLM", hf_gemma_names, 0,
-     GEGLU | SCALED_EMBEDDING | TIED, ANY_HEADS},
+     GEGLU | SCALED_EMBEDDING, ANY_HEADS},
     {ARCHITECTURE_GEMMA2, "Gemma 2", "gemma2", "Gemma2ForCausalLM", hf_gemma2_names, 0,
-     GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS,
-     ANY_HEADS | SCORES_CAPPED | LOGITS_CAPPED | WINDOW | SOME_WINDOWS | SCORES_SCALED},
+     GEGLU | SCALED_EMBEDDING | BOTH_NORMS,
+     ANY_HEADS | SCALED_WINDOWS | SCORES_CAPPED | LOGITS_CAPPED | WINDOW | SOME_WINDOWS |
+         SCORES_SCALED},
     {ARCHITECTURE_GEMMA3, "Gemma 3", "gemma3_text", "Gemma3ForCausalLM", hf_gemma2_names, 0,
-     GEGLU | SCALED_EMBEDDING | TIED | BOTH_NORMS | QK_NORM,
-     ANY_HEADS | LOGITS_CAPPED | WINDOW | SOME_WINDOWS | SCORES_SCALED | LOCAL_BASE},
+     GEGLU | SCALED_EMBEDDING | BOTH_NORMS | QK_NORM,
+     ANY_HEADS | PLAIN_WINDOWS | LOGITS_CAPPED | WINDOW | SOME_WINDOWS | SCORES_SCALED |
+         LOCAL_BASE},
 };
 
 enum { FAMILIES = sizeof(families) / sizeof(families[0]) };
@@ -84,12 +89,21 @@ const struct hf_family *hf_family_of_type(const char *model_type)
     return NULL;
 }
 
+static unsigned rotations_of(const struct model_config *c)
+{
+    int local = c->local_rotary_base > 0;
+    unsigned scaled = c->window == 0 ? 0 : local ? PLAIN_WINDOWS : SCALED_WINDOWS;
+
+    return (local && c->local_rotary_base != c->shape.rotary_base ? LOCAL_BASE : 0) |
+           (c->rope_scaling.kind != ROPE_PLAIN ? SCALED | scaled : 0);
+}
+
 static unsigned positions_and_norms(const struct model_config *c)
 {
     return (c->position == POSITION_LEARNED ? LEARNED_POSITIONS : 0) |
            (c->position == POSITION_NONE ? UNKNOWN : 0) |
            (c->position == POSITION_ROPE && c->rotary_percent < 1 ? PARTIAL_ROTARY : 0) |
-           (c->local_rotary_base > 0 ? LOCAL_BASE : 0) | (c->norm == NORM_LAYER ? LAYER_NORM : 0) |
+           rotations_of(c) | (c->norm == NORM_LAYER ? LAYER_NORM : 0) |
            (!c->plain_norm                  ? 0
             : c->epsilon == HF_OLMO_EPSILON ? PLAIN_NORM
                                             : UNKNOWN) |

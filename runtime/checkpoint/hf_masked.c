@@ -135,21 +135,6 @@ static int expect(struct json_value root, const char *name, const char *expected
                            text, expected);
 }
 
-/* Flags of which the models here have none, and the other way around. */
-static int expect_flag(struct json_value root, const char *name, int expected, struct error *err)
-{
-    struct json_value value;
-    int given;
-
-    if (json_member(root, name, &value) < 0 || json_type(value) == JSON_NULL)
-        return 0;
-    if (json_bool(value, &given) < 0)
-        return error_set(err, "%s must be true or false", name);
-    return given == expected ? 0
-                             : error_set(err, "%s %s is not supported; use another model", name,
-                                         given ? "true" : "false");
-}
-
 /* Is the class one with a binary head? */
 static int has_class(struct json_value root, const char *class)
 {
@@ -200,9 +185,6 @@ int hf_masked_read(struct json_value root, const char *type, struct model_config
     int64_t pad;
 
     if (read_sizes(root, c, err) < 0 || expect(root, "hidden_act", "gelu", err) < 0 ||
-        expect(root, "position_embedding_type", "absolute", err) < 0 ||
-        expect_flag(root, "is_decoder", 0, err) < 0 ||
-        expect_flag(root, "tie_word_embeddings", 1, err) < 0 ||
         size_of(root, "pad_token_id", kind->pad, &pad, err) < 0)
         return -1;
     c->shape.family = kind->family;

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
+#include "json.h"
 #include "model_config.h"
 #include "parameters.h"
 #include "safetensors.h"
@@ -51,6 +52,11 @@ const struct hf_family *hf_family_of_type(const char *model_type);
 /* Has the model, read from config.json, layers that its architecture cannot have? Returns 0, or -1
  * with the setting that is wrong. */
 int hf_family_check(const struct model_config *config, struct error *err);
+
+/* hf_keys.c: reject a config.json with settings of transformers that this program does not have.
+ * 'name' is that of the architecture. */
+int hf_keys_check(struct json_value root, const char *model_type, const char *name,
+                  struct error *err);
 
 /* Hugging Face's names for the tensors of a model, and the sizes that decide where they are. */
 struct hf_map {

@@ -190,8 +190,7 @@ static void test_configs(void)
          IN "rope_scaling of type longrope is not supported, only linear, llama3 and yarn are; use "
             "another model"},
         {LIKE("phi3", ROPE("\"rope_type\":\"longrope\",\"short_factor\":[1]")),
-         IN "rope_scaling of type longrope is not supported, only linear, llama3 and yarn are; use "
-            "another model"},
+         IN "rope_scaling of type longrope is not supported for Phi-3; use another model"},
         {LIKE("phi3", ",\"partial_rotary_factor\":0.5"),
          IN "with partial_rotary_factor 0.5, RoPE rotates 1 of the 2 channels of a head, and only "
             "an even number is supported; use another model"},
@@ -199,7 +198,7 @@ static void test_configs(void)
         {LIKE("mistral", ",\"sliding_window\":null"), "(accepted)"},
         {LIKE("mistral", ",\"sliding_window\":-3"), IN "sliding_window must be a positive integer"},
         {LIKE("qwen3", ",\"attention_bias\":true"),
-         IN "Qwen3 with biases (attention_bias) is not supported; use another model"},
+         IN "attention_bias=true is not supported for Qwen3; use another model"},
         {LIKE("qwen2", ",\"use_sliding_window\":true,\"sliding_window\":3,\"max_window_layers\":"
                        "-1"),
          IN "max_window_layers must be a non-negative integer"},
@@ -255,9 +254,10 @@ static void test_configs(void)
         {LLAMA(",\"rope_theta\":0"),
          IN "rope_theta must be greater than 0, and the norm epsilon must not be negative"},
         {LLAMA(",\"rms_norm_eps\":\"1e-5\""), IN "rms_norm_eps must be a number"},
-        {LLAMA(",\"attention_bias\":\"yes\""), IN "attention_bias must be true or false"},
+        {LLAMA(",\"attention_bias\":\"yes\""),
+         IN "attention_bias=\"yes\" is not supported for Llama; use another model"},
         {LLAMA(",\"attention_bias\":true"),
-         IN "Llama with biases (attention_bias) is not supported; use another model"},
+         IN "attention_bias=true is not supported for Llama; use another model"},
         {LIKE("roberta", ",\"type_vocab_size\":2147483648"),
          IN "type_vocab_size must be an integer from 0 to 2147483647"},
         {GPT2(",\"tie_word_embeddings\":false"),
@@ -359,6 +359,49 @@ static void test_equal_configs(void)
             !good)
             diag("%s", err.text);
     }
+}
+
+/* families/keys.txt: changes of a configuration ("base") that transformers computes differently are
+ * "refused" by this program or "carried" to its own configuration; changes that are "unused" must
+ * not change it. See t/peers/hf-keys.py. */
+static void test_keys(void)
+{
+    FILE *file = fopen(TOP_SRCDIR "/t/unit/runtime/checkpoint/families/keys.txt", "r");
+    char line[4096], base[2048] = "", config[8192];
+    struct model_config usual = {0}, c;
+    int count = 0, bad = 0;
+
+    while (file && fgets(line, sizeof(line), file)) {
+        char *verdict = strtok(line, "\t"), *type = strtok(NULL, "\t"), *text = strtok(NULL, "\n");
+        int rc;
+
+        if (!verdict || !type || !text)
+            break;
+        if (strcmp(verdict, "base") == 0) {
+            snprintf(base, sizeof(base), "%s", text);
+            ok(read_config(base, &usual) == 0, "%s", type);
+            continue;
+        }
+        /* Of two members with one name, the first counts. */
+        snprintf(config, sizeof(config), "{%s, %s", text, base + 1);
+        rc = read_config(config, &c);
+        if (strcmp(verdict, "refused by its weights") == 0)
+            continue;
+        c.init_std = usual.init_std;
+        if (strcmp(verdict, "unused") == 0)
+            c.positions = usual.positions, c.shape.sequence = usual.shape.sequence;
+        count++;
+        if (strcmp(verdict, "refused") == 0   ? rc < 0
+            : strcmp(verdict, "carried") == 0 ? rc == 0 && memcmp(&c, &usual, sizeof(c)) != 0
+                                              : rc < 0 || memcmp(&c, &usual, sizeof(c)) == 0)
+            continue;
+        bad++;
+        diag("%s with %s should be %s%s%s", type, text, verdict, rc < 0 ? ": " : "",
+             rc < 0 ? err.text : "");
+    }
+    if (file)
+        fclose(file);
+    ok(count > 300 && bad == 0, "%d changed settings, %d with another effect", count, bad);
 }
 
 static void test_tensors(void)
@@ -573,6 +616,7 @@ int main(void)
     mkdir(path_of("in"), 0777);
     test_configs();
     test_equal_configs();
+    test_keys();
     test_tensors();
     test_index();
     test_export();
