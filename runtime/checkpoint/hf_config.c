@@ -597,7 +597,7 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
     int third = c->architecture == ARCHITECTURE_GEMMA3;
 
     c->gate = GATE_GELU_TANH;
-    c->tied = 1;
+    c->tied = c->layernorm_1p = 1;
     c->branch_norm = first ? BRANCH_NORM_INPUT : BRANCH_NORM_BOTH;
     c->qk_norm = third ? QK_NORM_HEADS : QK_NORM_NONE;
     if (third)

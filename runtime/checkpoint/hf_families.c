@@ -169,6 +169,7 @@ static const char *setting_of(const struct hf_family *family, unsigned feature)
         {GELU_ERF, "hidden_act"},
         {PARTIAL_ROTARY, "partial_rotary_factor"},
         {CLIPPED, "clip_qkv"},
+        {SCALED | SCALED_WINDOWS | PLAIN_WINDOWS, "rope_scaling"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -227,6 +228,7 @@ int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *er
                            s->heads * s->kv_channels,
                            s->query_groups * s->kv_channels,
                            s->ffn_hidden,
-                           s->kv_channels};
+                           s->kv_channels,
+                           c->layernorm_1p};
     return 0;
 }

@@ -61,8 +61,8 @@ int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
         for (int64_t c = 0; c < p->cols; c += together)
             safetensor_read(tensor, hf_index(map, row, p, p->first_row + r, p->first_col + c), step,
                             p->cols - c < together ? p->cols - c : together, out + r * p->cols + c);
-    for (int64_t i = 0; i < hf_true_rows(p) * p->cols && row->how & HF_MINUS_ONE; i++)
-        out[i] += 1;
+    for (int64_t i = 0; i < hf_true_rows(p) * p->cols && hf_offset(map, row) != 0; i++)
+        out[i] -= (float)hf_offset(map, row);
     return 0;
 }
 
@@ -71,8 +71,8 @@ void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *va
     char theirs[HF_NAME];
     const struct hf_name *row = hf_find_name(map, p->name, theirs);
 
-    for (int64_t i = 0; i < count && row && row->how & HF_MINUS_ONE; i++)
-        values[i] -= 1;
+    for (int64_t i = 0; i < count && row && hf_offset(map, row) != 0; i++)
+        values[i] += (float)hf_offset(map, row);
 }
 
 /* --- Unexpected tensors ---------------------------------------------------------------------- */

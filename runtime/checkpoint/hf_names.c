@@ -196,6 +196,14 @@ const struct hf_name *hf_find_name(const struct hf_map *map, const char *ours, c
     return NULL;
 }
 
+int hf_offset(const struct hf_map *map, const struct hf_name *row)
+{
+    const char *end = strrchr(row->ours, '.');
+    int norm = strstr(row->ours, "norm") && end && strcmp(end, ".weight") == 0;
+
+    return (norm && map->layernorm_1p) - ((row->how & HF_MINUS_ONE) != 0);
+}
+
 /* The rows of a part in a fused tensor: its first row, and the rows of the whole. */
 struct fused_rows {
     int64_t first, all;

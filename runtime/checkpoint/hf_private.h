@@ -17,7 +17,7 @@ enum hf_part { PART_WHOLE, PART_QUERY, PART_KEY, PART_VALUE, PART_GATE, PART_UP 
 enum {
     HF_TRANSPOSED = 1,  /* (in, out), as GPT-2 stores it */
     HF_INTERLEAVED = 2, /* query, key and value of each head are adjacent, as in GPT-NeoX */
-    HF_MINUS_ONE = 4,   /* a weight w is stored as w - 1, as in Gemma */
+    HF_MINUS_ONE = 4,   /* a weight w is stored as w - 1, as in Gemma and with layernorm_1p */
 };
 
 /* The location of one of our tensors within Hugging Face's. '%d' is the layer. */
@@ -64,6 +64,7 @@ struct hf_map {
     const struct hf_name *names;
     const char *name;              /* of the architecture */
     int64_t query, key, ffn, head; /* rows of queries, of keys, of the MLP, of one head */
+    int layernorm_1p;              /* as of model_config */
 };
 
 /* The map of this model: that of the architecture that its weights came from, or else the first
@@ -96,6 +97,10 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
 /* Read this rank's part of one parameter from the Hugging Face tensors. */
 int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
+
+/* What is added to a value of ours to get theirs: 0 if both have norm weights minus 1, or neither.
+ */
+int hf_offset(const struct hf_map *map, const struct hf_name *row);
 
 /* Turn values of our parameter into theirs. */
 void hf_to_theirs(const struct hf_map *map, const struct parameter *p, float *values,

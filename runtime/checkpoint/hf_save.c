@@ -43,7 +43,7 @@ static void convert_weights(const struct hf_map *map, const struct parameter *p,
     char theirs[HF_NAME];
     const struct hf_name *row = hf_find_name(map, p->name, theirs);
 
-    for (int64_t i = 0; i < p->rows * p->cols && row && row->how & HF_MINUS_ONE; i++) {
+    for (int64_t i = 0; i < p->rows * p->cols && row && hf_offset(map, row) != 0; i++) {
         char *at = weights + (size_t)i * type_size(type);
         float value = value_at(at, type);
 

@@ -195,6 +195,7 @@ int index_check_blocks(const struct model_config *c, struct error *err)
         !in(c->parallel_residual, 2) || !in((int)c->activation, ACTIVATION_SQUARED_RELU + 1) ||
         !in((int)c->gate, GATE_QUICK_GELU + 1) || !in((int)c->rope_scaling.kind, ROPE_YARN + 1) ||
         !in((int)c->architecture, ARCHITECTURES) || !in(c->plain_norm, 2) ||
+        !in(c->layernorm_1p, 2) || (c->layernorm_1p && (c->plain_norm || c->masked)) ||
         (c->plain_norm && (c->parallel_residual || c->branch_norm != BRANCH_NORM_INPUT)) ||
         (c->qkv_clip > 0 && c->qk_norm != QK_NORM_NONE) || c->window < 0 || c->window_every < 0 ||
         c->window > INT32_MAX || c->window_every > INT32_MAX)

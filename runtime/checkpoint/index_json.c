@@ -124,6 +124,7 @@ const struct field index_block_fields[] = {
     MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
     MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
     MODEL("norm-without-weights", plain_norm, FIELD_INT),
+    MODEL("apply-layernorm-1p", layernorm_1p, FIELD_INT),
     MODEL("clip-qkv", qkv_clip, FIELD_DOUBLE),
     {0},
 };

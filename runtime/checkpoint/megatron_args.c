@@ -95,7 +95,6 @@ static int reject(const struct pickle_value *args, const char *name, const char 
 static int check_kind(const struct pickle_value *args, struct error *err)
 {
     static const char *const refused[] = {
-        "apply_layernorm_1p",
         "apply_residual_connection_post_layernorm",
         "squared_relu",
         "geglu",
@@ -249,6 +248,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
         return -1;
     rows *= s->tp;
     s->model.swiglu = flag(args, "swiglu", 0);
+    s->model.layernorm_1p = flag(args, "apply_layernorm_1p", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
     m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
     m->heads = heads_of(args, m->hidden);

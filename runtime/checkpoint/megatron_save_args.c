@@ -161,7 +161,7 @@ static void put_blocks(const struct model_config *m, struct pickle_writer *p)
 {
     put_words(p, "normalization", m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm");
     put_real(p, "norm_epsilon", m->epsilon);
-    put_flag(p, "apply_layernorm_1p", 0);
+    put_flag(p, "apply_layernorm_1p", m->layernorm_1p);
     put_flag(p, "swiglu", m->swiglu);
     put_flag(p, "squared_relu", 0);
     put_flag(p, "qk_layernorm", 0);

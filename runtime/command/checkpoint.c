@@ -179,11 +179,12 @@ static void print_blocks(const struct model_config *m)
         snprintf(window, sizeof(window), ", window of %" PRId64 " tokens", m->window);
     if (!m->gate && !m->branch_norm && !m->qk_norm && !m->window && !m->parallel_residual &&
         !m->activation && !m->attention_softcap && !m->logit_softcap && !m->embedding_scale &&
-        !m->plain_norm && !m->qkv_clip && (!m->qkv_bias || m->linear_bias))
+        !m->plain_norm && !m->layernorm_1p && !m->qkv_clip && (!m->qkv_bias || m->linear_bias))
         return;
-    printf("blocks:      attention and MLP %s%s%s%s%s%s%s%s%s%s%s%s\n",
+    printf("blocks:      attention and MLP %s%s%s%s%s%s%s%s%s%s%s%s%s\n",
            m->parallel_residual ? "in parallel" : "in sequence", norms[m->branch_norm],
-           m->plain_norm ? ", norms without weights" : "", heads[m->qk_norm],
+           m->plain_norm ? ", norms without weights" : "",
+           m->layernorm_1p ? ", norm weights minus 1" : "", heads[m->qk_norm],
            m->qkv_clip > 0 ? ", clipped queries, keys and values" : "", window,
            m->qkv_bias && !m->linear_bias ? ", QKV biases" : "", m->swiglu ? gates[m->gate] : "",
            m->activation == ACTIVATION_SQUARED_RELU ? ", squared ReLU"

@@ -238,9 +238,10 @@ struct activation_operands {
 /* One step of the residual stream, all of it optional:
  *     sum = residual + dropout(x + bias)        y = norm(sum) * weight (+ norm_bias)
  * Without 'input' there is no x: sum is 'residual', 'sum' is not written. Without 'residual' there
- * is no addend: sum = dropout(x + bias). With NORM_NONE there is no y, mean and rstd.
- * Row r, column c is dropped by element row_index[r] * cols + c of (seed, purpose, iteration).
- * If y is fp8, it is rounded to 'type' first: a cast of y in 'type' gives the same. */
+ * is no addend: sum = dropout(x + bias). With 'add_one' the factor is weight + 1. With NORM_NONE
+ * there is no y, mean and rstd. Row r, column c is dropped by element row_index[r] * cols + c of
+ * (seed, purpose, iteration). If y is fp8, it is rounded to 'type' first: a cast of y in 'type'
+ * gives the same. */
 enum norm { NORM_NONE, NORM_LAYER, NORM_RMS };
 
 struct residual_norm_shape {
@@ -250,6 +251,7 @@ struct residual_norm_shape {
     double epsilon;
     int input, bias, residual;
     double dropout;
+    int add_one;
 };
 
 struct residual_norm_operands {
@@ -588,6 +590,7 @@ struct head_norm_shape {
     enum device_type type;
     enum norm norm;
     double epsilon;
+    int add_one; /* the factor is weight + 1 */
 };
 
 struct head_norm_operands {

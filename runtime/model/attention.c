@@ -23,9 +23,10 @@ static void add_head_norms(struct builder *b, struct block *block)
     const int64_t heads[] = {c->shape.heads, c->shape.query_groups};
 
     for (int i = 0; i < (c->norm == NORM_LAYER ? 4 : 2) && c->qk_norm != QK_NORM_NONE; i++)
-        block->tensors[HEAD_NORMS + i] = builder_vector(
-            b, block, names[i],
-            (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels, i < 2 ? 1 : 0);
+        block->tensors[HEAD_NORMS + i] =
+            builder_vector(b, block, names[i],
+                           (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels,
+                           i < 2 && !c->layernorm_1p ? 1 : 0);
 }
 
 static void add_parameters(struct builder *b, struct block *block)
@@ -163,7 +164,8 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
                                          .rest = z->kv / 2,
                                          .type = c->type,
                                          .norm = c->norm,
-                                         .epsilon = c->epsilon}};
+                                         .epsilon = c->epsilon,
+                                         .add_one = c->layernorm_1p}};
 
     if (c->qk_norm == QK_NORM_NONE)
         return;

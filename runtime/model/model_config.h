@@ -77,8 +77,9 @@ struct model_config {
     double rotary_percent;
     struct rope_scaling rope_scaling;
     enum norm norm;
-    int plain_norm; /* norms have neither weights nor biases (OLMo 1); with BRANCH_NORM_INPUT only
-                     */
+    int plain_norm;   /* norms have neither weights nor biases (OLMo 1); with BRANCH_NORM_INPUT only
+                       */
+    int layernorm_1p; /* weights of norms are stored minus 1 (Gemma); not of masked models */
     double epsilon;
     int swiglu, tied;
     int linear_bias; /* of all linear layers */

@@ -66,7 +66,8 @@ void norm_add_parameters(struct builder *b, struct block *block)
         return;
     if (b->config->plain_norm)
         return;
-    block->tensors[NORM_WEIGHT] = builder_vector(b, block, "weight", h, 1);
+    block->tensors[NORM_WEIGHT] =
+        builder_vector(b, block, "weight", h, b->config->layernorm_1p ? 0 : 1);
     if (b->config->norm == NORM_LAYER)
         block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
 }
@@ -177,6 +178,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                .y_type = c->type,
                                .norm = block->variant & HAS_NORM ? c->norm : NORM_NONE,
                                .epsilon = c->epsilon,
+                               .add_one = c->layernorm_1p,
                                .input = (block->variant & HAS_INPUT) != 0,
                                .bias = (block->variant & HAS_BIAS) != 0,
                                .residual = (block->variant & HAS_RESIDUAL) != 0,

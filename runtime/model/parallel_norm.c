@@ -46,6 +46,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                                     .y_type = c->type,
                                                     .norm = c->norm,
                                                     .epsilon = c->epsilon,
+                                                    .add_one = c->layernorm_1p,
                                                     .residual = 1}};
 
     planner_make(&p, &common->normalize, &normalize);

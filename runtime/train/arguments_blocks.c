@@ -122,6 +122,9 @@ static int check_blocks(const struct arguments *a, const struct model_config *m,
     if (m->plain_norm && (m->parallel_residual || m->branch_norm != BRANCH_NORM_INPUT || a->masked))
         return error_set(err, "--norm-without-weights requires --norm-placement input, without "
                               "--use-parallel-residual and --masked-lm; change or drop the others");
+    if (m->layernorm_1p && (m->plain_norm || a->masked))
+        return error_set(err, "--apply-layernorm-1p cannot be used with %s; drop one",
+                         a->masked ? "--masked-lm" : "--norm-without-weights");
     if (m->qkv_clip > 0 && m->qk_norm != QK_NORM_NONE)
         return error_set(err, "--clip-qkv and --qk-layernorm cannot be used together; drop one");
     if (m->qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
@@ -158,6 +161,7 @@ int arguments_blocks(struct arguments *a, struct model_config *m, struct error *
     m->logit_softcap = b->logit_softcap;
     m->embedding_scale = b->embedding_scale;
     m->plain_norm = b->plain_norm;
+    m->layernorm_1p = b->layernorm_1p;
     m->qkv_clip = b->qkv_clip;
     m->architecture = b->architecture;
     return derive_rope(a, m, err) < 0 ? -1 : check_blocks(a, m, err);

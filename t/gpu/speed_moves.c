@@ -35,8 +35,8 @@ static void measure_norm(const struct model *m, int64_t rows, double dropout, in
 {
     int64_t cols = m->hidden;
     enum norm norm = m->llama ? NORM_RMS : NORM_LAYER;
-    struct residual_norm_shape shape = {rows, cols, TYPE_BF16, TYPE_BF16, norm,
-                                        1e-5, 1,    !m->llama, 1,         dropout};
+    struct residual_norm_shape shape = {rows, cols,      TYPE_BF16, TYPE_BF16, norm, 1e-5,
+                                        1,    !m->llama, 1,         dropout,   0};
     double bytes = (double)(rows * cols) * 2, times = dropout > 0 ? 0 : 2.0 * (double)m->layers;
     struct key key;
 

@@ -86,7 +86,7 @@ check "tp 2 x pp 2" 4 $t 2 $p 2
 modern=(--position-embedding-type rope --normalization RMSNorm --disable-bias-linear --group-query-attention
     --num-query-groups 2 --add-qkv-bias --qk-layernorm --geglu --norm-placement both --window-size 9,0
     --window-attn-skip-freq 2 --rotary-base-local 100 --attn-logit-softcapping 0.5 --final-logit-softcapping 0.5
-    --embedding-scale 5.6 --softmax-scale 0.3 --reset-attention-mask)
+    --embedding-scale 5.6 --softmax-scale 0.3 --apply-layernorm-1p --reset-attention-mask)
 parallel=(--position-embedding-type yarn --yarn-rotary-scaling-factor 4 --yarn-beta-fast 2 --use-parallel-residual
     --exact-gelu --qk-layernorm --untie-embeddings-and-output-weights)
 outputs=(--position-embedding-type rope --rotary-seq-len-interpolation-factor 2 --norm-placement output --squared-relu

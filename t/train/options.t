@@ -332,6 +332,7 @@ done <<'EOT'
 --geglu --exact-gelu|--geglu and --exact-gelu cannot be used together; drop one
 --use-parallel-residual --norm-placement both|--use-parallel-residual requires --norm-placement input
 --norm-without-weights --norm-placement output|--norm-without-weights requires --norm-placement input
+--apply-layernorm-1p --norm-without-weights|--apply-layernorm-1p cannot be used with --norm-without-weights; drop one
 --clip-qkv 8 --qk-layernorm|--clip-qkv and --qk-layernorm cannot be used together; drop one
 --position-embedding-type yarn|--position-embedding-type yarn requires --yarn-rotary-scaling-factor
 --position-embedding-type yarn --yarn-rotary-scaling-factor 2 --use-rope-scaling|cannot be used with other scalings of rotary embeddings

@@ -33,7 +33,7 @@ static void normalize(const struct job *job, int which, int64_t vector, const fl
     const struct head_norm_operands *o = job->forward;
     const float *weight = o->weight[which], *bias = o->bias[which];
     int64_t n = s->widths[which];
-    float mean = 0, squares = 0, rstd;
+    float mean = 0, squares = 0, rstd, one = s->add_one ? 1 : 0;
 
     if (s->norm == NORM_LAYER)
         mean = vector_sum(x, n) / (float)n;
@@ -41,7 +41,7 @@ static void normalize(const struct job *job, int which, int64_t vector, const fl
         squares += (x[i] - mean) * (x[i] - mean);
     rstd = 1.0f / sqrtf(squares / (float)n + (float)s->epsilon);
     for (int64_t i = 0; i < n; i++)
-        y[i] = (x[i] - mean) * rstd * weight[i] + (s->norm == NORM_LAYER ? bias[i] : 0.0f);
+        y[i] = (x[i] - mean) * rstd * (weight[i] + one) + (s->norm == NORM_LAYER ? bias[i] : 0.0f);
     o->rstd[vector] = rstd;
     if (s->norm == NORM_LAYER)
         o->mean[vector] = mean;
@@ -76,10 +76,10 @@ static void differentiate(const struct job *job, int which, int64_t vector, cons
     const float *weight = o->weight[which];
     int64_t n = s->widths[which];
     float rstd = o->rstd[vector], mean = s->norm == NORM_LAYER ? o->mean[vector] : 0;
-    float sum = 0, sum_x = 0;
+    float sum = 0, sum_x = 0, one = s->add_one ? 1 : 0;
 
     for (int64_t i = 0; i < n; i++) {
-        float normal = (x[i] - mean) * rstd, g = d[i] * weight[i];
+        float normal = (x[i] - mean) * rstd, g = d[i] * (weight[i] + one);
 
         dweight[i] += d[i] * normal;
         dbias[i] += d[i];
@@ -89,7 +89,7 @@ static void differentiate(const struct job *job, int which, int64_t vector, cons
     sum = s->norm == NORM_LAYER ? sum / (float)n : 0;
     sum_x /= (float)n;
     for (int64_t i = 0; i < n; i++)
-        d[i] = (d[i] * weight[i] - sum - (x[i] - mean) * rstd * sum_x) * rstd;
+        d[i] = (d[i] * (weight[i] + one) - sum - (x[i] - mean) * rstd * sum_x) * rstd;
 }
 
 CPU_CLONES static void backward_block(void *context, int64_t block)

@@ -101,7 +101,7 @@ CPU_CLONES static void forward_row(const struct forward *f, int64_t row)
 {
     int64_t n = f->shape->cols;
     const float *sum = forward_sum(f, row), *weight = f->o->weight, *bias = f->o->norm_bias;
-    float *y, mean = 0, variance = 0, rstd;
+    float *y, mean = 0, variance = 0, rstd, one = f->shape->add_one ? 1 : 0;
 
     if (f->shape->norm == NORM_NONE)
         return;
@@ -109,7 +109,7 @@ CPU_CLONES static void forward_row(const struct forward *f, int64_t row)
     if (f->shape->norm == NORM_RMS) {
         rstd = 1.0f / sqrtf(vector_dot(sum, sum, n) / (float)n + (float)f->shape->epsilon);
         for (int64_t i = 0; i < n; i++)
-            y[i] = sum[i] * rstd * weight[i];
+            y[i] = sum[i] * rstd * (weight[i] + one);
     } else {
         mean = vector_sum(sum, n) / (float)n;
         {
@@ -125,7 +125,7 @@ CPU_CLONES static void forward_row(const struct forward *f, int64_t row)
         }
         rstd = 1.0f / sqrtf(variance + (float)f->shape->epsilon);
         for (int64_t i = 0; i < n; i++)
-            y[i] = (sum[i] - mean) * rstd * weight[i] + bias[i];
+            y[i] = (sum[i] - mean) * rstd * (weight[i] + one) + bias[i];
         f->o->mean[row] = mean;
     }
     f->o->rstd[row] = rstd;
@@ -185,7 +185,8 @@ CPU_CLONES static void backward_norm_row(const struct backward *b, int64_t row, 
     const float *weight = b->o->weight;
     int layer = b->shape->norm == NORM_LAYER;
     float rstd = b->o->rstd[row], mean = layer ? b->o->mean[row] : 0;
-    float sum_g = 0, sum_gx = 0, lane_g[LANES] = {0}, lane_gx[LANES] = {0};
+    float sum_g = 0, sum_gx = 0, one = b->shape->add_one ? 1 : 0, lane_g[LANES] = {0},
+          lane_gx[LANES] = {0};
 
     if (b->o->dy_more) {
         const float *more = (const float *)b->o->dy_more + row * n;
@@ -196,13 +197,13 @@ CPU_CLONES static void backward_norm_row(const struct backward *b, int64_t row, 
     }
     for (; i + LANES <= n; i += LANES)
         for (int l = 0; l < LANES; l++) {
-            float g = dy[i + l] * weight[i + l], normal = (x[i + l] - mean) * rstd;
+            float g = dy[i + l] * (weight[i + l] + one), normal = (x[i + l] - mean) * rstd;
 
             lane_g[l] += g;
             lane_gx[l] += g * normal;
         }
     for (int l = 0; i < n; i++, l++) {
-        float g = dy[i] * weight[i];
+        float g = dy[i] * (weight[i] + one);
 
         lane_g[l] += g;
         lane_gx[l] += g * (x[i] - mean) * rstd;
@@ -214,7 +215,7 @@ CPU_CLONES static void backward_norm_row(const struct backward *b, int64_t row, 
 
         dweight[i] += g * normal;
         dbias[i] += g;
-        out[i] = (dsum ? dsum[i] : 0) + (g * weight[i] - sum_g - normal * sum_gx) * rstd;
+        out[i] = (dsum ? dsum[i] : 0) + (g * (weight[i] + one) - sum_g - normal * sum_gx) * rstd;
     }
 }
 

@@ -10,12 +10,13 @@ constexpr int THREADS = 256, WARPS = THREADS / WARP;
 /* A row and its vectors: queries first, then keys. */
 struct geometry {
     int64_t rows, counts[2], widths[2], rest;
-    float epsilon;
+    float epsilon, one; /* one: is added to weights */
     bool layer;
 
     explicit geometry(const head_norm_shape *s)
         : rows(s->rows), counts{s->counts[0], s->counts[1]}, widths{s->widths[0], s->widths[1]},
-          rest(s->rest), epsilon((float)s->epsilon), layer(s->norm == NORM_LAYER)
+          rest(s->rest), epsilon((float)s->epsilon), one(s->add_one ? 1.0f : 0.0f),
+          layer(s->norm == NORM_LAYER)
     {
     }
 
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(THREADS) head_norm(geometry g, head_norm_opera
     const float rstd = rsqrtf(warp_sum(squares) / (float)n + g.epsilon);
 
     for (int64_t c = lane; c < n; c += WARP)
-        y[c] = from_float<T>((to_float(x[c]) - mean) * rstd * to_float(weight[c]) +
+        y[c] = from_float<T>((to_float(x[c]) - mean) * rstd * (to_float(weight[c]) + g.one) +
                              (g.layer ? to_float(bias[c]) : 0.0f));
     if (lane == 0) {
         o.rstd[row * g.vectors() + vector] = rstd;
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(THREADS)
     float sum = 0, sum_x = 0;
 
     for (int64_t c = lane; c < n; c += WARP) {
-        const float share = to_float(d[c]) * to_float(weight[c]);
+        const float share = to_float(d[c]) * (to_float(weight[c]) + g.one);
 
         sum += share;
         sum_x += share * (to_float(x[c]) - mean) * rstd;
@@ -159,7 +160,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t c = lane; c < n; c += WARP) {
         const float normal = (to_float(x[c]) - mean) * rstd;
 
-        d[c] = from_float<T>((to_float(d[c]) * to_float(weight[c]) - sum - normal * sum_x) * rstd);
+        d[c] = from_float<T>(
+            (to_float(d[c]) * (to_float(weight[c]) + g.one) - sum - normal * sum_x) * rstd);
     }
 }
 

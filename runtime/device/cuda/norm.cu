@@ -62,12 +62,12 @@ __device__ inline void end_fp8(const operand_scale &y, uint32_t largest, bool fi
         *y.inverse = 1.0f / *y.scale;
 }
 
-/* FULL: every warp has WARP_COLS columns. FP8: y is e4m3. Without y (NORM_RMS) only the sum is
- * computed. */
+/* FULL: every warp has WARP_COLS columns. 'one' is added to weights. FP8: y is e4m3. Without y
+ * (NORM_RMS) only the sum is computed. */
 template <typename T, bool DROP, enum norm NORM, bool FULL, bool FP8>
 __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
     residual_norm(residual_norm_operands o, int64_t rows, int cols, row_split split, float epsilon,
-                  dropout drop)
+                  float one, dropout drop)
 {
     __shared__ moments slots[ROW_BLOCK];
     const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -174,8 +174,8 @@ __global__ void __launch_bounds__(BLOCK, sizeof(T) == 4 ? 2 : 3)
             unpack(load(o.norm_bias, column, k), bias);
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
-            v[k][i] =
-                (NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i]) * rstd * weight[i] + bias[i];
+            v[k][i] = (NORM == NORM_LAYER ? v[k][i] - m.mean : v[k][i]) * rstd * (weight[i] + one) +
+                      bias[i];
         if (FP8)
             largest =
                 max(largest, store_fp8<T>((uint8_t *)o.y + at + k * WARP * VECTOR, v[k], scale));
@@ -210,7 +210,7 @@ __device__ inline float block_sum(float x, float *slots)
 
 template <typename T, bool WIDE, bool FP8>
 __global__ void __launch_bounds__(ANY_BLOCK)
-    residual_norm_any(residual_norm_operands o, int cols, enum norm norm, float epsilon,
+    residual_norm_any(residual_norm_operands o, int cols, enum norm norm, float epsilon, float one,
                       dropout drop)
 {
     __shared__ float slots[ANY_BLOCK / WARP];
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
             unpack(load_part<WIDE>((const T *)o.norm_bias + c, cols - c), bias);
 #pragma unroll
         for (int i = 0; i < VECTOR; i++)
-            v[i] = (v[i] - mean) * rstd * weight[i] + bias[i];
+            v[i] = (v[i] - mean) * rstd * (weight[i] + one) + bias[i];
         if (FP8)
             largest = max(largest, store_fp8<T>((uint8_t *)o.y + base + c, v, scale));
         else
@@ -315,7 +315,8 @@ void launch(cudaStream_t stream, const residual_norm_shape *shape, const residua
                             : residual_norm<T, DROP, NORM, FULL, false>;
 
     kernel<<<(unsigned)blocks, split.warps * split.groups * WARP, 0, stream>>>(
-        *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon, drop);
+        *o, shape->rows, (int)shape->cols, split, (float)shape->epsilon,
+        shape->add_one ? 1.0f : 0.0f, drop);
 }
 
 template <typename T, enum norm NORM>
@@ -357,7 +358,8 @@ void launch_any(cudaStream_t stream, const residual_norm_shape *shape,
             : (wide ? residual_norm_any<T, true, false> : residual_norm_any<T, false, false>);
 
     kernel<<<(unsigned)shape->rows, threads, 0, stream>>>(*o, (int)shape->cols, shape->norm,
-                                                          (float)shape->epsilon, drop);
+                                                          (float)shape->epsilon,
+                                                          shape->add_one ? 1.0f : 0.0f, drop);
 }
 
 } // namespace

@@ -84,7 +84,7 @@ template <typename T> __device__ inline void add_rounded(const packed<T> &more, 
 template <typename T, bool DROP, enum norm NORM, bool FULL, bool SLIM>
 __global__ void __launch_bounds__((SLIM ? SLIM_WARPS : MAX_WARPS) * WARP, 1)
     residual_norm_backward(residual_norm_backward_operands o, int64_t rows, int cols,
-                           row_split split, writes write, dropout drop, sums out)
+                           row_split split, float one, writes write, dropout drop, sums out)
 {
     constexpr int SIZE = VECTOR * sizeof(T), LAST = STAGES<T> - 1;
     __shared__ float2 slots[2][SLIM_WARPS];
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__((SLIM ? SLIM_WARPS : MAX_WARPS) * WARP, 1)
         wait_for(rstd);
     }
     for (; row < rows; row += stride, at += step) {
-        float xhat[VECTORS][VECTOR], scaled[VECTORS][VECTOR]; /* scaled: dy * weight */
+        float xhat[VECTORS][VECTOR], scaled[VECTORS][VECTOR]; /* scaled: dy * factor */
         float c1 = 0, c2 = 0, next_rstd = 0, next_mean = 0;
         const float shift = NORM == NORM_LAYER ? -mean * rstd : 0.0f;
         int64_t next_number = 0;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__((SLIM ? SLIM_WARPS : MAX_WARPS) * WARP, 1)
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
                 xhat[k][i] = xhat[k][i] * rstd + shift;
-                scaled[k][i] *= g[i];
+                scaled[k][i] = (scaled[k][i] + one) * g[i];
                 sum_weight[k][i] += g[i] * xhat[k][i];
                 if (NORM == NORM_LAYER) {
                     sum_norm_bias[k][i] += g[i];
@@ -295,7 +295,7 @@ __device__ inline void load_gradient(const residual_norm_backward_operands &o, i
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(ANY_BLOCK)
     residual_norm_backward_any(residual_norm_backward_operands o, int64_t rows, int cols,
-                               enum norm norm, writes write, dropout drop, sums out)
+                               enum norm norm, float one, writes write, dropout drop, sums out)
 {
     __shared__ float2 slots[ANY_BLOCK / WARP];
     const int start = threadIdx.x * VECTOR, walk = blockDim.x * VECTOR;
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
                 add_sums<WIDE>(norm_biases + c, g, cols - c);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++) {
-                const float scaled = g[i] * weight[i], xhat = (x[i] - mean) * rstd;
+                const float scaled = g[i] * (weight[i] + one), xhat = (x[i] - mean) * rstd;
 
                 g[i] *= xhat; /* past the end g is 0 */
                 c1 += scaled;
@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(ANY_BLOCK)
             unpack(dsum, d);
 #pragma unroll
             for (int i = 0; i < VECTOR; i++)
-                d[i] += rstd * (g[i] * weight[i] - c1 - (x[i] - mean) * rstd * c2);
+                d[i] += rstd * (g[i] * (weight[i] + one) - c1 - (x[i] - mean) * rstd * c2);
             if (write.residual)
                 store_part<WIDE>((T *)o.dresidual + base + c, pack<T>(d), cols - c);
             if (write.x) {
@@ -439,6 +439,7 @@ struct call {
     writes write;
     sums out;
     row_split split;        /* of rows in vectors */
+    float one;              /* is added to weights */
     int processors, blocks; /* blocks: set by the launch */
 };
 
@@ -482,7 +483,7 @@ void launch(cudaStream_t stream, call *c)
     c->blocks = (int)smaller(divide_up(c->shape->rows, split.groups), c->processors);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
     kernel<<<c->blocks, threads, shared, stream>>>(c->o, c->shape->rows, (int)c->shape->cols, split,
-                                                   c->write, c->drop, c->out);
+                                                   c->one, c->write, c->drop, c->out);
 }
 
 template <typename T, enum norm NORM, bool FULL> void launch_full(cudaStream_t stream, call *c)
@@ -525,7 +526,7 @@ template <typename T> void launch_any(cudaStream_t stream, call *c)
 
     c->blocks = (int)smaller(c->shape->rows, c->processors * 2);
     kernel<<<c->blocks, threads, 0, stream>>>(c->o, c->shape->rows, (int)c->shape->cols,
-                                              c->shape->norm, c->write, c->drop, c->out);
+                                              c->shape->norm, c->one, c->write, c->drop, c->out);
 }
 
 template <typename T> void launch_plain(cudaStream_t stream, call *c)
@@ -559,6 +560,7 @@ extern "C" void kernel_residual_norm_backward(cudaStream_t stream, const residua
               {false, shape->input && shape->dropout > 0},
               {workspace, norm, shape->norm == NORM_LAYER, bias},
               {},
+              shape->add_one ? 1.0f : 0.0f,
               processors,
               0};
 

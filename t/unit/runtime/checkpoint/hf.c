@@ -234,13 +234,9 @@ static void test_configs(void)
          IN "hidden_act relu is not supported, only gelu and gelu_new are; use another model"},
         {LIKE("gemma3", ""), IN "model_type gemma3 has a vision tower, which is not supported; "
                                 "use a text model (gemma3_text)"},
-        {LIKE("gemma", ",\"tie_word_embeddings\":false"),
-         IN "tie_word_embeddings has a value that is not supported for Gemma; use another model"},
         {"{\"model_type\":\"gpt2\",\"n_layer\":1,\"n_head\":3,\"n_embd\":4,\"vocab_size\":5,"
          "\"n_positions\":8}",
          IN "n_head has a value that is not supported for GPT-2; use another model"},
-        {LIKE("phi3", ",\"head_dim\":8"),
-         IN "head_dim has a value that is not supported for Phi-3; use another model"},
         {LIKE("olmo", ",\"clip_qkv\":0"), IN "clip_qkv must be null or greater than 0"},
         {LIKE("olmo", ",\"clip_qkv\":\"8\""), IN "clip_qkv must be a number"},
         {LLAMA(ROPE("\"rope_type\":null,\"factor\":2")), IN "rope_type must be a string"},

@@ -5,7 +5,9 @@
  * gradients of a backward pass, the logits of generating token by token and the exported weights
  * must agree. */
 #include "tap.h"
+#include "convert.h"
 #include "directory.h"
+#include "half.h"
 #include "hf.h"
 #include "hf_config.h"
 #include "json.h"
@@ -119,9 +121,24 @@ static void write_config(const char *path, const char *text)
     fclose(f);
 }
 
-static void write_weights(const char *path, struct json_value root, int gemma)
+/* Finite numbers of all magnitudes, of both signs, and zeros of both. */
+static float any_number(const char *name, uint32_t i)
 {
-    struct safetensors_layout layout = {.type = TYPE_FP32};
+    union {
+        uint32_t bits;
+        float value;
+    } u = {(i + 1) * 2654435761u ^ (uint32_t)strlen(name) * 40503u};
+
+    if (i < 2)
+        return i ? -0.0f : 0.0f;
+    return isfinite(u.value) ? u.value : 1e-30f;
+}
+
+/* The weights that transformers had, or with 'any' numbers of all kinds. */
+static void write_weights(const char *path, struct json_value root, int gemma, int any,
+                          enum device_type type)
+{
+    struct safetensors_layout layout = {.type = type};
     struct json_value value;
     struct json_iterator i;
     struct error err;
@@ -141,9 +158,14 @@ static void write_weights(const char *path, struct json_value root, int gemma)
         const struct safetensors_entry *e = &layout.entries[t];
 
         for (int64_t n = 0; n < (e->rows ? e->rows : 1) * e->cols; n++) {
-            float v = weight_of(e->name, (uint32_t)n, gemma);
+            float v =
+                any ? any_number(e->name, (uint32_t)n) : weight_of(e->name, (uint32_t)n, gemma);
+            uint16_t half = float_to_bfloat(v);
 
-            fwrite(&v, sizeof(v), 1, f);
+            if (type == TYPE_BF16)
+                fwrite(&half, sizeof(half), 1, f);
+            else
+                fwrite(&v, sizeof(v), 1, f);
         }
     }
     fclose(f);
@@ -201,8 +223,7 @@ static int near(double a, double b, double tolerance)
 }
 
 /* Do the tensors of a directory, times 'number's, add up to the gradients? */
-static void check_gradients(const char *name, const char *directory, struct json_value root,
-                            int gemma)
+static void check_gradients(const char *name, const char *directory, struct json_value root)
 {
     struct error err;
     struct safetensors *tensors = safetensors_open(directory, &err);
@@ -222,9 +243,7 @@ static void check_gradients(const char *name, const char *directory, struct json
             float v;
 
             safetensor_read(tensor, n, 1, 1, &v);
-            /* An export subtracts 1 from Gemma's norms. */
-            sum += (double)(v + (gemma && strstr(e.name, "norm") ? 1.0f : 0.0f)) *
-                   (double)number(e.name, "!", (uint32_t)n);
+            sum += (double)v * (double)number(e.name, "!", (uint32_t)n);
         }
         if (!tensor || !near(sum, e.gradient, 5e-5)) {
             good = 0;
@@ -313,7 +332,34 @@ static void check_training(const char *name, struct model_config config, const c
            (size_t)model_parameters_of(m)->elements * sizeof(float));
     if (hf_save(out, &config, m, &parallel, device, &err) < 0)
         bail(&err);
-    check_gradients(name, out, root, gemma);
+    check_gradients(name, out, root);
+    model_destroy(m);
+}
+
+/* The same model with norm weights stored in the other way: older checkpoints of Gemma have them
+ * so.
+ */
+static void check_other_norms(const char *name, struct model_config config, const char *directory,
+                              struct json_value root, int gemma)
+{
+    double tokens[LENGTH + 1], losses[LENGTH], mean = 0;
+    char out[sizeof(scratch) + 16];
+    struct error err;
+    struct model *m;
+
+    config.layernorm_1p = !config.layernorm_1p;
+    config.shape.sequence = LENGTH;
+    m = create(&config, directory);
+    numbers_of(root, "tokens", tokens, LENGTH + 1);
+    numbers_of(root, "losses", losses, LENGTH);
+    for (int i = 0; i < LENGTH; i++)
+        mean += losses[i] / LENGTH;
+    ok(near(loss_of(m, tokens, -1), mean, 2e-5), "%s: loss with norms %s", name,
+       config.layernorm_1p ? "minus 1" : "as they are");
+    snprintf(out, sizeof(out), "%s/out", scratch);
+    if (hf_save(out, &config, m, &parallel, device, &err) < 0)
+        bail(&err);
+    check_export(name, out, root, gemma);
     model_destroy(m);
 }
 
@@ -351,6 +397,48 @@ static void check_generation(const char *name, struct model_config config, const
     model_destroy(m);
 }
 
+/* A model that is imported and exported again has the bits of the original. */
+static void check_bits(const char *name, const char *directory, enum device_type type)
+{
+    char checkpoint[sizeof(scratch) + 16], from[sizeof(scratch) + 32], back[sizeof(scratch) + 16];
+    struct safetensors *before, *after;
+    const struct safetensor *tensor;
+    struct error err;
+    int good = 1;
+
+    snprintf(checkpoint, sizeof(checkpoint), "%s/checkpoint", scratch);
+    snprintf(from, sizeof(from), "%s/iter_0000000", checkpoint);
+    snprintf(back, sizeof(back), "%s/back", scratch);
+    directory_remove(checkpoint, NULL, &err);
+    directory_remove(back, NULL, &err);
+    if (convert_import_hf(directory, checkpoint, &err) < 0 ||
+        convert_export_hf(from, back, type, INT64_MAX, &err) < 0)
+        bail(&err);
+    before = safetensors_open(directory, &err);
+    after = before ? safetensors_open(back, &err) : NULL;
+    if (!after)
+        bail(&err);
+    for (size_t i = 0; (tensor = safetensors_at(before, i)); i++) {
+        const struct safetensor *other = safetensors_find(after, tensor->name);
+        int same = other && strcmp(other->kind, tensor->kind) == 0 && other->rows == tensor->rows &&
+                   other->cols == tensor->cols;
+
+        for (int64_t n = 0; same && n < tensor->rows * tensor->cols; n++) {
+            float a, b;
+
+            safetensor_read(tensor, n, 1, 1, &a);
+            safetensor_read(other, n, 1, 1, &b);
+            same = memcmp(&a, &b, sizeof(a)) == 0;
+        }
+        if (!same)
+            diag("%s differs", tensor->name);
+        good &= same;
+    }
+    ok(good, "%s: the same bits in %s", name, type == TYPE_BF16 ? "bf16" : "fp32");
+    safetensors_destroy(before);
+    safetensors_destroy(after);
+}
+
 static void test_family(const char *folder, const char *file)
 {
     char path[512], directory[sizeof(scratch) + 16], name[64];
@@ -378,7 +466,7 @@ static void test_family(const char *folder, const char *file)
     snprintf(path, sizeof(path), "%s/config.json", directory);
     write_config(path, size ? text : "");
     snprintf(path, sizeof(path), "%s/model.safetensors", directory);
-    write_weights(path, json_root(json), gemma);
+    write_weights(path, json_root(json), gemma, 0, TYPE_FP32);
     free(text);
     if (hf_config_read(directory, &config, &err) < 0)
         bail(&err);
@@ -386,6 +474,12 @@ static void test_family(const char *folder, const char *file)
     config.bucket_elements = 1 << 20;
     check_training(name, config, directory, json_root(json), gemma);
     check_generation(name, config, directory, json_root(json));
+    if (!config.plain_norm)
+        check_other_norms(name, config, directory, json_root(json), gemma);
+    for (int half = 0; half < 2; half++) {
+        write_weights(path, json_root(json), gemma, 1, half ? TYPE_BF16 : TYPE_FP32);
+        check_bits(name, directory, half ? TYPE_BF16 : TYPE_FP32);
+    }
     json_destroy(json);
 }
 

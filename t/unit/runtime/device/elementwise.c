@@ -45,7 +45,7 @@ static void refused_types(void)
          .linear = {16, 16, 16, linear_types(TYPE_E5M2), 0, ACTIVATION_NONE, 0}},
         {.kind = OPERATION_ACTIVATION, .activation = {16, type, TYPE_E4M3, ACTIVATION_GELU_ERF}},
         {.kind = OPERATION_RESIDUAL_NORM,
-         .residual_norm = {16, 16, type, TYPE_E5M2, NORM_RMS, 1e-5, 1, 0, 0, 0}},
+         .residual_norm = {16, 16, type, TYPE_E5M2, NORM_RMS, 1e-5, 1, 0, 0, 0, 0}},
         {.kind = OPERATION_SWIGLU, .swiglu = {16, 16, type, TYPE_E4M3, GATE_SILU}},
     };
 

@@ -33,7 +33,8 @@ static void reference(void *context, double *y)
                 for (int64_t k = 0; k < n; k++)
                     squares += (x[k] - mean) * (x[k] - mean) / (double)n;
                 for (int64_t k = 0; k < n; k++)
-                    y[k] = (x[k] - mean) / sqrt(squares + s->epsilon) * c->weight[which][k] +
+                    y[k] = (x[k] - mean) / sqrt(squares + s->epsilon) *
+                               (c->weight[which][k] + s->add_one) +
                            (s->norm == NORM_LAYER ? c->bias[which][k] : 0);
                 x += n;
                 y += n;
@@ -149,13 +150,14 @@ static void test_clip(int64_t count, double limit)
 void head_norm_cases(void)
 {
     for (int norm = NORM_LAYER; norm <= NORM_RMS; norm++) {
-        struct head_norm_shape s = {3, {4, 2}, {8, 8}, 16, type, (enum norm)norm, 1e-5};
+        struct head_norm_shape s = {3, {4, 2}, {8, 8}, 16, type, (enum norm)norm, 1e-5, 0};
 
         test_head_norm(s, 0);
-        s.rows = 2, s.counts[0] = s.counts[1] = 1, s.widths[0] = 70, s.widths[1] = 13, s.rest = 5;
+        s.rows = 2, s.counts[0] = s.counts[1] = 1, s.widths[0] = 70, s.widths[1] = 13, s.rest = 5,
+        s.add_one = 1;
         test_head_norm(s, 1);
     }
-    test_head_norm((struct head_norm_shape){200, {1, 1}, {2, 2}, 1, type, NORM_RMS, 1e-6}, 0);
+    test_head_norm((struct head_norm_shape){200, {1, 1}, {2, 2}, 1, type, NORM_RMS, 1e-6, 1}, 0);
     test_clip(1003, 0.75);
     test_clip(50000, 0.5);
     test_scale(1003, 5.656854249492381);

@@ -38,7 +38,8 @@ static void norm_reference(void *context, double *out)
         for (int64_t i = 0; i < n; i++)
             y[i] = c->shape.norm == NORM_NONE
                        ? 0
-                       : (sum[i] - mean) / sqrt(square + c->shape.epsilon) * c->weight[i] +
+                       : (sum[i] - mean) / sqrt(square + c->shape.epsilon) *
+                                 (c->weight[i] + c->shape.add_one) +
                              (c->shape.norm == NORM_LAYER ? c->norm_bias[i] : 0);
     }
 }
@@ -68,11 +69,12 @@ static struct norm_gradients norm_gradient_reference(const struct norm_case *c, 
             square += (sum[i] - mean) * (sum[i] - mean) / (double)n;
         rstd = 1 / sqrt(square + c->shape.epsilon);
         for (int64_t i = 0; i < n; i++) {
-            part += dy[i] * c->weight[i] / (double)n;
-            along += dy[i] * c->weight[i] * (sum[i] - mean) * rstd / (double)n;
+            part += dy[i] * (c->weight[i] + c->shape.add_one) / (double)n;
+            along += dy[i] * (c->weight[i] + c->shape.add_one) * (sum[i] - mean) * rstd / (double)n;
         }
         for (int64_t i = 0; i < n; i++) {
-            double xhat = (sum[i] - mean) * rstd, all = dy[i] * c->weight[i] - xhat * along;
+            double xhat = (sum[i] - mean) * rstd,
+                   all = dy[i] * (c->weight[i] + c->shape.add_one) - xhat * along;
 
             if (c->shape.norm == NORM_LAYER)
                 all -= part;
@@ -211,7 +213,7 @@ static void same_values(const struct tensor *a, const struct tensor *b, const ch
 static void test_two_readers(int64_t rows, int64_t n, enum norm norm, int bias, double dropout)
 {
     int64_t all = rows * n;
-    struct residual_norm_shape shape = {rows, n, type, type, norm, 1e-5, 1, bias, 1, dropout};
+    struct residual_norm_shape shape = {rows, n, type, type, norm, 1e-5, 1, bias, 1, dropout, 0};
     struct operation op = {.kind = OPERATION_RESIDUAL_NORM_BACKWARD, .residual_norm = shape};
     struct operation addition = {.kind = OPERATION_ADD, .add = {all, type}};
     struct device_plan *backward = plan(&op), *add = plan(&addition);
@@ -273,7 +275,8 @@ void norm_cases(void)
     static const struct {
         int64_t rows, cols;
         int accumulate;
-    } plain[] = {{13000, 512, 0}, {6600, 1024, 1}, {2700, 2560, 0}, {2000, 2568, 1}, {1400, 5120, 0}};
+    } plain[] = {
+        {13000, 512, 0}, {6600, 1024, 1}, {2700, 2560, 0}, {2000, 2568, 1}, {1400, 5120, 0}};
 
     test_two_readers(5, 1024, NORM_LAYER, 1, 0);
     test_two_readers(gpu_rows(600), 776, NORM_RMS, 1, 0.1);
@@ -293,22 +296,23 @@ void norm_cases(void)
                                             .dropout = 0};
 
             test_residual_norm(s, flags & 1);
-            s.dropout = 0.3;
+            s.dropout = 0.3, s.add_one = 1;
             test_residual_norm(s, flags & 2);
         }
     test_residual_norm(
-        (struct residual_norm_shape){130, 40, type, type, NORM_LAYER, 1e-5, 1, 1, 1, 0}, 0);
+        (struct residual_norm_shape){130, 40, type, type, NORM_LAYER, 1e-5, 1, 1, 1, 0, 1}, 0);
     /* Odd lengths, and lengths around the limits of kernels that hold a row. */
     for (int norm = NORM_LAYER; norm <= NORM_RMS; norm++) {
-        struct residual_norm_shape s = {3, 37, type, type, norm, 1e-5, 1, 1, 1, 0.2};
+        struct residual_norm_shape s = {3, 37, type, type, norm, 1e-5, 1, 1, 1, 0.2, 0};
 
         test_residual_norm(s, 0);
-        s.cols = 264;
+        s.cols = 264, s.add_one = 1;
         test_residual_norm(s, 0);
         s.dropout = 0, s.rows = 1, s.cols = 2056;
         test_residual_norm(s, 0);
         s.cols = 2049;
         test_residual_norm(s, 0);
+        s.add_one = 0;
         /* Rows of one warp, of several, of whole and of partial ones; more rows than a GPU has
          * groups of threads. */
         s.rows = 3, s.cols = 1024;
@@ -335,7 +339,7 @@ void norm_cases(void)
         s.dropout = 0, s.rows = gpu_rows(1600), s.cols = 2056;
         test_residual_norm(s, 0);
         /* Wider than what a block holds. */
-        s.rows = 3, s.cols = 16384;
+        s.rows = 3, s.cols = 16384, s.add_one = 1;
         test_residual_norm(s, 1);
         s.dropout = 0.2, s.cols = 8203;
         test_residual_norm(s, 0);
@@ -347,11 +351,12 @@ void norm_cases(void)
      * is reused. */
     for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++)
         test_residual_norm((struct residual_norm_shape){gpu_rows(plain[i].rows), plain[i].cols,
-                                                        type, type, NORM_RMS, 1e-5, 1, 0, 1, 0},
+                                                        type, type, NORM_RMS, 1e-5, 1, 0, 1, 0,
+                                                        (int)i % 2},
                            plain[i].accumulate);
     for (int odd = 0; odd < 2; odd++) {
-        struct residual_norm_shape s = {gpu_rows(3000), 520 + odd, type, type, NORM_NONE,
-                                        1e-5,           1,         1,    1,    0};
+        struct residual_norm_shape s = {
+            gpu_rows(3000), 520 + odd, type, type, NORM_NONE, 1e-5, 1, 1, 1, 0, 0};
 
         test_residual_norm(s, 0);
         s.dropout = 0.2, s.rows = 41;
