@@ -146,6 +146,21 @@ hf=llama-hf
 make version=3 say=rotary_percent:real:0.4
 refused "a pair that is cut in two" 'rotary_percent of 0.4, RoPE rotates 3 of the 8 channels of a head' --vocab-size 300
 hf=gpt-hf
+make say=apply_layernorm_1p:bool:1
+rm -rf run back one
+check import --format megatron from run --vocab-size 300
+evaluate() { try "$megatron" evaluate --load "$1" --mock-data --eval-iters 1 --device cpu --cpu-threads 1; }
+evaluate run
+loss=$(grep -o 'lm loss.*' <<<"$out")
+check export run back
+evaluate back
+is "$(grep -o 'lm loss.*' <<<"$out")" "$loss" "norm weights minus 1: Hugging Face's files have the whole weights"
+ok "  which are others than the stored ones" test -n "$loss" -a -n "$(cmp gpt-hf/model.safetensors back/model.safetensors)"
+check export --format megatron run one
+rm -rf run
+check import --format megatron one run --vocab-size 300
+evaluate run
+is "$(grep -o 'lm loss.*' <<<"$out")" "$loss" "and Megatron-LM's the argument apply_layernorm_1p"
 make more=lm_head/dense.weight
 refused "a BERT" 'unknown tensor lm_head/dense.weight; only GPT and Llama models can be imported' --vocab-size 300
 make more=decoder.layers.0.self_attention.q_layernorm.weight names=core args=0 version=3

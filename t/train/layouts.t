@@ -98,6 +98,7 @@ for family in modern parallel outputs plain; do
     expected=$(losses 1 "${model[@]}")
     is "$(wc -l <<<"$expected")" 3 "$family on one rank" || diag "$(tail -n 3 "$scratch/out")"
     check "selective recomputation, random order" 1 --recompute-activations --random-order
+    case $family in parallel | outputs) check "norm weights minus 1" 1 --apply-layernorm-1p ;; esac
     check "pp 2 interleaved, full recomputation" 2 $p 2 $v 1 --recompute-granularity full
     if [ $family = outputs ]; then
         check "cp 2 x dp 2" 4 $c 2
