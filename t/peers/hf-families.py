@@ -18,6 +18,8 @@ decoder = dict(num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
                vocab_size=40, max_position_embeddings=32, pad_token_id=None, bos_token_id=None, eos_token_id=None)
 neox = {k: v for k, v in decoder.items() if k != "num_key_value_heads"}
 gemma = dict(decoder, head_dim=8)
+rotations = {"full_attention": {"rope_type": "linear", "rope_theta": 100.0, "factor": 4.0},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}
 families = {
     "llama3": ("llama", dict(decoder, tie_word_embeddings=True, rope_parameters={
         "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -41,11 +43,16 @@ families = {
     "olmo-clipped": ("olmo", dict(decoder, clip_qkv=0.8, tie_word_embeddings=True)),
     "olmo2": ("olmo2", decoder),
     "olmo3": ("olmo3", dict(decoder, sliding_window=4, layer_types=["sliding_attention", "full_attention"])),
+    "olmo3-rotations": ("olmo3", dict(decoder, sliding_window=4, layer_types=["sliding_attention", "full_attention"],
+                                      rope_parameters=rotations)),
     "gemma": ("gemma", gemma),
+    "gemma-untied": ("gemma", dict(gemma, tie_word_embeddings=False)),
     "gemma2": ("gemma2", dict(gemma, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=10,
                               attn_logit_softcapping=2.0, final_logit_softcapping=3.0)),
     "gemma3": ("gemma3_text", dict(gemma, num_hidden_layers=3, sliding_window=4, query_pre_attn_scalar=8,
                                    layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
+    "gemma3-rotations": ("gemma3_text", dict(gemma, sliding_window=4, rope_parameters=rotations, attn_logit_softcapping=0.5,
+                                             layer_types=["sliding_attention", "full_attention"])),
 }
 
 
