@@ -220,6 +220,7 @@ static void test_kept(void)
     } rows[] = {
         {"shared-data", "0", "none"},
         {"slow-removal", "4.5", "megatron_x.draft.0000000000000003"},
+        {"another-draft", "0", "megatron_x.draft.backup"},
     };
     enum { CASES = sizeof(rows) / sizeof(rows[0]) };
     char place[CASES][128], path[512], program[1024];
@@ -256,6 +257,9 @@ static void test_kept(void)
         is_int(count_lines(path), 1, "which is made once");
         snprintf(path, sizeof(path), "%s/data/megatron_x.draft.0000000000000003", place[i]);
         ok(access(path, F_OK) < 0, "and no draft is left");
+        snprintf(path, sizeof(path), "%s/data/%s", place[i], rows[i].draft);
+        ok((access(path, F_OK) == 0) == (strcmp(rows[i].name, "slow-removal") != 0),
+           "only what Enroot was asked to make is removed");
     }
 }
 

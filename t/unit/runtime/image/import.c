@@ -71,6 +71,14 @@ static void test_leases(void)
     is_int(taken, 1, "and loses it when the file stands still");
     lease_release(&mine);
     ok(access(path, F_OK) < 0, "nothing is left");
+
+    write_file(path, "a user's notes\n", 15);
+    memset(&watch, 0, sizeof(watch));
+    for (int i = 0; i < 2; i++)
+        is_int(lease_take(&mine, path, 0, &watch, &err), -1, "a file that is not a lease");
+    ok(strstr(err.text, "is not a lease; move it away") && access(path, F_OK) == 0,
+       "is reported, and stays: %s", err.text);
+    unlink(path);
 }
 
 /* The name of a process that has exited. */
@@ -182,6 +190,11 @@ static void test_download(void)
     download_watch(&download, cache);
     is_int(download_bytes(&download), 0, "layers from before the download do not count");
     ok(access(file, F_OK) < 0, "leftovers of a killed import are removed");
+    snprintf(file, sizeof(file), "%s/c" SAME_63 ".of-mine.gz", cache);
+    write_file(file, layer, 0);
+    utimensat(AT_FDCWD, file, yesterday, 0);
+    download_watch(&download, cache);
+    ok(access(file, F_OK) == 0, "but not what Enroot does not name so");
     snprintf(file, sizeof(file), "%s/b" SAME_63 ".0123456789", cache);
     write_file(file, layer, 2500);
     snprintf(file, sizeof(file), "%s/other", cache);
