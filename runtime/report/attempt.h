@@ -52,6 +52,7 @@ struct attempt {
     int64_t world_size; /* -1 if unknown */
     double memory;      /* GiB on the fullest rank, NAN if unknown */
     int finished;       /* it reached the last iteration */
+    int differs;        /* it printed only arguments that differ from the first start's */
     char *command, *program, *device, *host, *job, *memory_text;
     struct argument *arguments;
     size_t argument_count;

@@ -158,13 +158,15 @@ static int has_argument(const struct attempt *a, const char *name)
     return 0;
 }
 
-/* A later start prints only the arguments that differ from the first start: copy the others. */
+/* A later start prints only the arguments that differ from the first start, which is the last one
+ * that printed all: copy the others. */
 static int take_others(struct reader *r, struct error *err)
 {
     const struct attempt *first = NULL;
 
+    r->logged->differs = 1;
     for (size_t i = 0; i < r->attempts->count && r->attempts->items[i] != r->logged; i++)
-        if (r->attempts->items[i]->argument_count > 0 &&
+        if (r->attempts->items[i]->argument_count > 0 && !r->attempts->items[i]->differs &&
             strcmp(r->attempts->items[i]->file, r->logged->file) == 0)
             first = r->attempts->items[i];
     for (size_t i = 0; first && i < first->argument_count; i++)

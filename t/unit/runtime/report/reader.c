@@ -106,6 +106,8 @@ static void test_starts(void)
         "------------------------ arguments ------------------------",
         "  save ........................................... b",
         "  and 1 others as at the first start",
+        "------------------------ arguments ------------------------",
+        "  and 2 others as at the first start",
     };
     struct attempts attempts = {0};
     struct extras extras = {0};
@@ -115,7 +117,7 @@ static void test_starts(void)
 
     for (size_t i = 0; i < sizeof(log) / sizeof(log[0]); i++)
         take(&r, log[i]);
-    if (is_int((long long)attempts.count, 2, "two starts")) {
+    if (is_int((long long)attempts.count, 3, "three starts")) {
         a = attempts.items[0];
         is(a->command, "megatron train --save 'a b'", "command line");
         is(a->program, "megatron 0.1.0; built with: mpi", "version");
@@ -134,6 +136,9 @@ static void test_starts(void)
         is_int(a->seq_length, 2048, "an argument of the first start");
         is_int((long long)a->argument_count, 2, "  with those that differ");
         is(attempt_value(a, "save"), "b", "  which come first");
+        a = attempts.items[2];
+        is_int((long long)a->argument_count, 2, "all arguments of the first start");
+        ok(!attempt_value(a, "save"), "  not those of the second");
     }
     attempts_clear(&attempts);
 }
