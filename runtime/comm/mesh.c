@@ -102,6 +102,7 @@ static int connect_all(struct mesh *mesh, struct rendezvous_address *addresses, 
 
     for (int i = 0; i < mesh->rank; i++) {
         addresses[i].key = *key;
+        addresses[i].key.known = 0; /* rank 0 has checked that rank's host */
         mesh->peers[i].fd =
             rendezvous_connect(mesh->rank, i, mesh->size, &addresses[i], until - clock_now(), err);
         if (mesh->peers[i].fd < 0)

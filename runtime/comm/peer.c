@@ -84,23 +84,38 @@ static void add_host(struct peer_nodes *nodes, const char *host)
     freeaddrinfo(found);
 }
 
-/* Slurm's variables for the nodes of the step, of the job and of each component of a het job. */
-static void look_up(struct peer_nodes *nodes)
+/* One of Slurm's lists of nodes: of the step, of the job and of each component of a het job. NULL
+ * after the last one. */
+static const char *find_list(size_t number)
 {
     static const char *const prefixes[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"};
-    char host[256];
 
-    nodes->known = 1;
     for (char **variable = environ; *variable; variable++)
         for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
             const char *list = strchr(*variable, '=');
 
-            if (!list || strncmp(*variable, prefixes[i], strlen(prefixes[i])) != 0)
-                continue;
-            for (int k = 0; k < MOST_NODES && hostlist_at(list + 1, k, host, sizeof(host)) == 0;
-                 k++)
-                add_host(nodes, host);
+            if (list && strncmp(*variable, prefixes[i], strlen(prefixes[i])) == 0 && number-- == 0)
+                return list + 1;
         }
+    return NULL;
+}
+
+/* Returns 0 if there are no more. */
+static int look_up_next(struct peer_nodes *nodes)
+{
+    const char *list;
+    char host[256];
+
+    while ((list = find_list(nodes->lists))) {
+        if (nodes->hosts < MOST_NODES && hostlist_at(list, nodes->hosts, host, sizeof(host)) == 0) {
+            nodes->hosts++;
+            add_host(nodes, host);
+            return 1;
+        }
+        nodes->lists++;
+        nodes->hosts = 0;
+    }
+    return 0;
 }
 
 int peer_is_expected(struct peer_nodes *nodes, int fd)
@@ -114,12 +129,13 @@ int peer_is_expected(struct peer_nodes *nodes, int fd)
         return 0;
     if (is_local(fd, &peer))
         return 1;
-    if (!nodes->known)
-        look_up(nodes);
-    for (size_t i = 0; i < nodes->count; i++)
+    for (size_t i = 0;; i++) {
+        while (i == nodes->count)
+            if (!look_up_next(nodes))
+                return 0;
         if (same(&nodes->addresses[i], &peer))
             return 1;
-    return 0;
+    }
 }
 
 void peer_nodes_clear(struct peer_nodes *nodes)

@@ -7,10 +7,12 @@
 #include <netinet/in.h>
 #include <stddef.h>
 
-/* The addresses of the job's nodes, which are looked up when the first peer of another host
- * connects. All zero at first. */
+/* The addresses of the job's nodes. They are looked up one after the other until that of the peer
+ * is found: if each of thousands of ranks looked up thousands of nodes, name servers would fail.
+ * All zero at first. */
 struct peer_nodes {
-    int known;
+    size_t lists; /* looked up to their ends */
+    int hosts;    /* of the next list */
     size_t count;
     struct in6_addr *addresses;
 };

@@ -51,11 +51,14 @@ static int connect_from(const char *from, int port)
     return -1;
 }
 
+static size_t looked_up;
+
 static int expected(int fd)
 {
     struct peer_nodes nodes = {0};
     int result = peer_is_expected(&nodes, fd);
 
+    looked_up = nodes.count;
     peer_nodes_clear(&nodes);
     return result;
 }
@@ -88,6 +91,9 @@ int main(void)
     setenv("SLURM_JOB_NODELIST_HET_GROUP_1", "10.213.7.[7-9]", 1);
     ok(expected(accepted[1]), "a node of the job is expected");
     unsetenv("SLURM_JOB_NODELIST_HET_GROUP_1");
+    setenv("SLURM_JOB_NODELIST", "10.213.7.[9-200]", 1);
+    ok(expected(accepted[1]) && looked_up == 1, "no node is looked up after the one that connects");
+    setenv("SLURM_JOB_NODELIST", "10.213.7.[1-8]", 1);
 
     secret_derive(NULL, &key, &err);
     ok(rendezvous_accept(listener, 0, 2, &key, 0.3, fds, NULL, &err) < 0 &&
