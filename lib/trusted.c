@@ -31,9 +31,16 @@ static int check(const char *path, const struct stat *info, enum trusted_kind ki
     return 0;
 }
 
+int trusted_descriptor(int at, const char *path)
+{
+    int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    return fd < 0 ? openat(at, path, O_PATH | O_NOFOLLOW | O_CLOEXEC) : fd;
+}
+
 int trusted_directory_open(int at, const char *path, enum trusted_kind kind, struct error *err)
 {
-    int fd = openat(at, path, O_PATH | O_NOFOLLOW | O_CLOEXEC), number;
+    int fd = trusted_descriptor(at, path), number;
     struct stat info;
 
     if (fd >= 0 && fstat(fd, &info) == 0) {

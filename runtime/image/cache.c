@@ -50,7 +50,7 @@ static int reject_owner(const char *what, enum directory_kind kind, uid_t owner,
 static int open_directory(const char *path, enum directory_kind kind, uid_t owner,
                           struct error *err)
 {
-    int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC), rc = -1;
+    int fd = trusted_descriptor(AT_FDCWD, path), rc = -1;
     char what[400];
     struct stat info;
 

@@ -301,6 +301,9 @@ static void test_cache(void)
     memcpy(image, small_image, sizeof(image));
     snprintf(cache_directory, sizeof(cache_directory), "%s/a/b/images", directory);
     ok(image_cache_open(&cache, cache_directory, &err) == 0, "a cache is made");
+    /* An automounter mounts what is opened to be read, but not for O_PATH. */
+    ok(fcntl(cache.at, F_GETFL) >= 0 && !(fcntl(cache.at, F_GETFL) & O_PATH),
+       "and opened where an automounter notices");
     is_int(image_cache_find(&cache, "sha256-" HEX, path, sizeof(path), &err), 0, "it is empty");
     image_cache_unfinished(&cache, "x.draft", draft, sizeof(draft));
     write_file(draft, image, sizeof(image));
