@@ -174,6 +174,17 @@ static bool become(const struct owner *owner, bool execs)
     return execs || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
+/* slurmstepd exempts itself from the kernel's killer of processes when memory runs out. */
+static void allow_oom_kill(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    (void)!write(fd, "0", 1);
+    close(fd);
+}
+
 /* In the process that works. slurmstepd blocks and catches signals. */
 static void work(const struct errand *errand, const struct owner *owner,
                  const struct plugin *plugin)
@@ -185,6 +196,7 @@ static void work(const struct errand *errand, const struct owner *owner,
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setpriority(PRIO_PROCESS, 0, 19);
+    allow_oom_kill();
     if (setsid() >= 0 && chdir("/") == 0 && become(owner, errand->execs))
         errand->call(plugin, owner->job, owner->step);
     _exit(0);

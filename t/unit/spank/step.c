@@ -166,6 +166,7 @@ static bool is_gone(pid_t pid)
  * neither traced nor kept beyond its time. */
 static void test_worker(struct plugin *plugin, bool traces, const char *name)
 {
+    char path[64], score[16];
     int status = 0;
 
     shared->worker = 0;
@@ -180,6 +181,9 @@ static void test_worker(struct plugin *plugin, bool traces, const char *name)
     if (geteuid() == 0) {
         is_int(shared->user, USER, "as the user");
         ok(!traces || !as_user(attach, shared->worker), "whom another process cannot trace");
+        snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)shared->worker);
+        ok(file_read_line(path, score, sizeof(score)) >= 0 && strcmp(score, "0") == 0,
+           "and which is killed like others when memory runs out");
     }
     ok(as_user(stop, shared->worker), "it can be stopped");
     shared->passed = 1000;
@@ -198,7 +202,12 @@ static void test_outside(void)
     struct plugin plugin = {.used = true};
     struct error err = {.text = ""};
     bool traces = can_trace();
-    FILE *file;
+    FILE *file = fopen("/proc/self/oom_score_adj", "w");
+
+    if (file) {
+        fputs("100", file);
+        fclose(file);
+    }
 
     plugin.share = share_create(1, &err);
     if (!plugin.share || prctl(PR_SET_CHILD_SUBREAPER, 1) || !mkdtemp(directory)) {
