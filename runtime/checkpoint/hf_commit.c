@@ -53,14 +53,20 @@ static int is_ours(const char *name)
 
 /* --- The check ------------------------------------------------------------------------------- */
 
-/* Is it what an export of this model writes, in whichever type? */
-static int is_our_config(const struct file_bytes *found, const struct model_config *config,
-                         struct error *err)
+/* Is it what an export of this model writes, in whichever type? Dropout is a setting of training:
+ * the steps since an earlier export may have been trained with another one. */
+static int is_our_config(const char *directory, const struct file_bytes *found,
+                         const struct model_config *config, struct error *err)
 {
     static const enum device_type types[] = {TYPE_FP32, TYPE_BF16, TYPE_FP16};
-    struct model_config other = *config;
+    struct model_config other = *config, theirs;
+    struct error ignored;
     int same = 0;
 
+    if (hf_config_read(directory, &theirs, &ignored) == 0) {
+        other.hidden_dropout = theirs.hidden_dropout;
+        other.attention_dropout = theirs.attention_dropout;
+    }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !same; i++) {
         size_t size;
         char *text;
@@ -100,7 +106,7 @@ int hf_files_check(const char *directory, const struct model_config *config, str
     if (access(path, F_OK) == 0) {
         if (file_read(path, CONFIG_LIMIT, &found, err) < 0)
             return -1;
-        ours = is_our_config(&found, config, err);
+        ours = is_our_config(directory, &found, config, err);
         file_bytes_clear(&found);
     } else {
         ours = !has_weights(directory);

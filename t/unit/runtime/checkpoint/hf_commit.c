@@ -304,6 +304,8 @@ static void test_foreign(void)
     is_int(save(1, 300), 0, "an export");
     config.type = TYPE_BF16;
     is_int(hf_files_check(path_of("out"), &config, &err), 0, "may be replaced by another type");
+    config.attention_dropout = 0.1;
+    is_int(hf_files_check(path_of("out"), &config, &err), 0, "or after training with dropout");
     config.shape.rotary_base = 500000;
     ok(hf_files_check(path_of("out"), &config, &err) < 0 && err.code == ERROR_USAGE,
        "but not by another model");
