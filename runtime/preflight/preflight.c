@@ -316,16 +316,19 @@ static int by_name(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Nodes of the job, also those that did not answer. A rank without a known host counts as one.
- * Sorts 'hosts'. */
+/* Nodes of the job, also those that did not answer; if the launcher does not say how many, the
+ * hosts: it and the host itself may have different names for one. A rank without a known host
+ * counts as one. Sorts 'hosts'. */
 static int count_nodes(const struct world *world, char (*hosts)[64])
 {
     int64_t count = 0;
 
+    if (world->nodes > 1)
+        return (int)world->nodes;
     qsort(hosts, (size_t)world->size, sizeof(*hosts), by_name);
     for (int64_t r = 0; r < world->size; r++)
         count += r == 0 || !hosts[r][0] || strcmp(hosts[r], hosts[r - 1]) != 0;
-    return (int)(count > world->nodes ? count : world->nodes);
+    return (int)count;
 }
 
 static int conclude(struct run *run, struct findings *findings, int *nodes, struct error *err)

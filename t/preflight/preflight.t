@@ -63,6 +63,12 @@ try env RANK=0 WORLD_SIZE=4 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 GROUP_RANK=0 GROUP_W
 is "$rc" 3 "ranks that do not answer are a failure"
 is "$(grep -o '"ranks":.*"failed":\[[^]]*\]' <<<"$out")" '"ranks":4,"nodes":4,"failed":["rank 1","rank 2","rank 3"]' \
     "  of nodes of the job, and they are named"
+# Hosts may have other names than Slurm's nodes, such as with a domain: rank 1 is on the node of rank 0.
+try env SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NNODES=2 SLURM_STEP_NUM_NODES=2 \
+    SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE='2(x2)' SLURM_STEP_NODELIST='node[1-2]' MASTER_ADDR=127.0.0.1 \
+    MASTER_PORT=$((21000 + $$ % 5000)) "$megatron" preflight --device cpu --timeout-seconds 1 --history none --json
+is "$(grep -o '"ranks":.*"failed":\[[^]]*\]' <<<"$out")" '"ranks":4,"nodes":2,"failed":["node1","node2"]' \
+    "a node with two names is one"
 
 # --- Records of a run ----------------------------------------------------------------------------
 # One rank trains, and the report shows its time, its placement, and the verdicts from before.
