@@ -56,8 +56,8 @@ int layout_divide(struct layout *layout, int64_t world, const struct layout_name
         else
             snprintf(use, sizeof(use), "%" PRId64, more);
         return error_set(err,
-                         "%s does not divide %" PRId64 " tasks; use %s tasks, or another layout",
-                         what, world, use);
+                         "%s does not divide %" PRId64 " task%s; use %s tasks, or another layout",
+                         what, world, world == 1 ? "" : "s", use);
     }
     layout->dp = world / part;
     return 0;
