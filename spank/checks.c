@@ -11,7 +11,7 @@ static enum check_status check_model(struct settings *settings, const struct cou
 {
     (void)counts;
     if (!settings->model)
-        return CHECK_UNKNOWN;
+        return CHECK_NOTHING;
     return layout_check_model(&settings->layout, settings->model, 1, &layout_names_plugin, err)
                ? CHECK_FAILED
                : CHECK_OK;

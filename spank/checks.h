@@ -22,7 +22,8 @@ struct counts {
     } component[REQUEST_COMPONENTS];
 };
 
-enum check_status { CHECK_OK, CHECK_UNKNOWN, CHECK_FAILED };
+/* CHECK_NOTHING: no model is given, so there is nothing to check. */
+enum check_status { CHECK_OK, CHECK_NOTHING, CHECK_UNKNOWN, CHECK_FAILED };
 
 /* Run check number 'index' on resolved settings. Sets '*what' to the subject of the check, and
  * settings->layout.dp if the number of tasks is known. With CHECK_FAILED, 'err' has the reason.

@@ -82,6 +82,7 @@ like "$out" "note +1 of 8 GPUs stay idle" "  also of an uneven one"
 try as_user sbatch --megatron-check --megatron-tp=2 -n4 --wrap true
 is "$rc" 0 "sbatch --megatron-check"
 like "$(tail -n 1 <<<"$out")" "^  verdict +accepted; [1-9] check" "  with what is not known yet"
+is "$(grep -c '^  check .*: not known' <<<"$out")" "$(sed -n 's/^  verdict .*; \([0-9]*\) check.*/\1/p' <<<"$out")" "  as many checks as lines say so"
 unlike "$out" "Submitted" "submits nothing"
 try as_user salloc --megatron-check --megatron-tp=2 -n4 true
 is "$rc" 0 "salloc --megatron-check"
