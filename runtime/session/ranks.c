@@ -121,10 +121,11 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     };
     const char *name = ranks_device(config->device);
     const int allocated = ranks_allocated_gpus(), cuda = strcmp(name, "cuda") == 0;
+    const int missing = cuda && allocated > 0 && !has_gpu();
     struct device *device = NULL;
     char node[HOST_NAME_MAX + 1];
 
-    if (cuda && allocated > 0 && !has_gpu())
+    if (missing)
         error_set(err,
                   "Slurm allocated %d GPU%s here (SLURM_GPUS_ON_NODE), but the NVIDIA driver shows "
                   "none; ask an administrator to check or drain the node",
@@ -135,6 +136,8 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
         error_prefix(err, "node %s", node_name(node));
     if (!device && cuda)
         error_remedy(err, REMEDY_CPU);
+    if (missing)
+        world_say_once(1, err); /* no rank of this node finds a GPU */
     return device;
 }
 

@@ -49,6 +49,9 @@ if "${machine[@]}" none none true 2>/dev/null; then
         is "$rc" 1 "${command%% *} fails without the GPUs of its job"
         like "$out" "$(uname -n).*SLURM_GPUS_ON_NODE.*--device cpu" "  and names the node and how to use CPUs"
     done
+    try "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2 MEGATRON_LIBRARY_DIR="$module" \
+        "$megatron" launch --nproc-per-node 4 --max-restarts 0 -- "$megatron" train "${small[@]}"
+    is "$(grep -c SLURM_GPUS_ON_NODE <<<"$out")" 1 "  once per node" || diag "$out"
     try "${machine[@]}" none none env SLURM_GPUS_ON_NODE=2 MEGATRON_LIBRARY_DIR="$module" "$megatron" preflight --history none
     is "$rc" 3 "so does preflight"
     like "$out" "^fail  $(uname -n)  gpus: 0 .*: 2" "  which counts them"
