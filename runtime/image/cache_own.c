@@ -47,8 +47,12 @@ static const struct level root_level = {.files = NAMES("%k.sqsh", "%k.info"),
 /* Entries that a file system makes by itself. They are not removed. */
 static bool is_of_file_system(const char *name)
 {
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, "lost+found") == 0 ||
-           strcmp(name, ".snapshot") == 0 || strncmp(name, ".nfs", 4) == 0;
+    static const char *const names[] = {".", "..", "lost+found", ".snapshot", ".snapshots", ".zfs"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return strncmp(name, ".nfs", 4) == 0;
 }
 
 static int check_level(const struct image_cache *cache, int fd, const char *place,

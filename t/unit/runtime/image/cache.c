@@ -187,7 +187,7 @@ static void test_foreign(void)
           "work/step-c-1-0-0-5.lease"},
          "one with leftovers",
          1},
-        {{"lost+found/x", ".nfs0001", NULL}, "what a file system makes", 1},
+        {{"lost+found/x", ".nfs0001", ".snapshots/x"}, "what a file system makes", 1},
         {{"work/report.txt"}, "a user's work/", 0},
         {{"work/jobs.new"}, "one with a name that is nearly ours", 0},
         {{"work/a@b.draft"}, "one with an address", 0},
