@@ -268,21 +268,23 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
     return 0;
 }
 
-/* The first sequence of each document; of the first entry of all, which is 0, there is one only. */
+/* The first sequence of each document; of the first entry of all, which is 0, there is one only.
+ * Entries are compared within a call of indexed_documents: each begins with the last entry of the
+ * one before it, which is not written again. */
 static int write_documents(const struct merge *merge, const struct part *part,
                            struct curate_job *job, int fd, int64_t *documents, struct error *err)
 {
     int64_t documents_at = IDX_HEADER_SIZE + 12 * merge->total.sequences;
 
-    for (int64_t at = 1; at <= part->info.documents; at += ENTRIES) {
+    for (int64_t at = 0; at < part->info.documents; at += ENTRIES - 1) {
         int64_t left = part->info.documents + 1 - at, count = left < ENTRIES ? left : ENTRIES;
 
         if (indexed_documents(part->indexed, at, count, documents, err) < 0)
             return -1;
         for (int64_t i = 0; i < count; i++)
             documents[i] += part->sequences;
-        if (disk_pwrite(fd, documents, (size_t)count * 8, documents_at + 8 * (part->documents + at),
-                        merge->made[1], err) < 0)
+        if (disk_pwrite(fd, documents + 1, (size_t)(count - 1) * 8,
+                        documents_at + 8 * (part->documents + at + 1), merge->made[1], err) < 0)
             return -1;
         curate_touch(job);
     }

@@ -88,6 +88,12 @@ run merge --input pairs --output-prefix pairs/x_text_document --overwrite
 is "$rc $out" "2 megatron data: merge: pairs/x_text_document is both input and output; choose another output" "output over input"
 run merge --input pairs --output-prefix m3
 is "$rc $out" "2 megatron data: merge: m3.bin exists; use --overwrite to replace it" "existing output"
+# More documents than are read at once; the first one of the second piece begins before the last one of the first.
+perl -e '$n = 262150; @d = (0 .. $n); $d[262145] -= 5;
+    open F, ">", "bent.bin"; print F "\1\0" x $n; close F; open F, ">", "bent.idx";
+    print F "MMIDIDX\0\0", pack("QCQQ", 1, 8, $n, $n + 1), pack("l*", (1) x $n), pack("q*", map { 2 * $_ } 0 .. $n - 1), pack("q*", @d)'
+run merge --input bent --output-prefix straight
+is "$rc" 1 "a document that begins before another"
 "$megatron" preprocess --tokenizer-type NullTokenizer --vocab-size 70000 --input y.jsonl --output-prefix wide >/dev/null 2>&1
 run merge --input pairs/x_text_document wide_text_document --output-prefix m4
 is "$rc $out" "2 megatron data: merge: wide_text_document has int32 ids and pairs/x_text_document has uint16; tokenize them with one tokenizer" "different ids"
