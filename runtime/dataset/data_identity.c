@@ -24,10 +24,12 @@ size_t data_identity_text(const struct data_identity *identity, int64_t bin_byte
         snprintf(eod, sizeof(eod), "%" PRId64, tokenizer->eod);
     return (size_t)snprintf(text, DATA_IDENTITY_TEXT,
                             "{\"format\": %d, \"tokenizer\": \"%s\", \"vocab_size\": %" PRId64
-                            ", \"texts\": \"%016" PRIx64 "\", \"eod_id\": %s, \"append_eod\": %s, "
-                            "\"bin_bytes\": %" PRId64 ", \"idx_bytes\": %" PRId64 "}\n",
-                            FORMAT, tokenizer->type, tokenizer->vocab_size, tokenizer->texts, eod,
-                            identity->append_eod ? "true" : "false", bin_bytes, idx_bytes);
+                            ", \"texts\": \"%016" PRIx64 "\", \"own_texts\": \"%016" PRIx64
+                            "\", \"eod_id\": %s, \"append_eod\": %s, \"bin_bytes\": %" PRId64
+                            ", \"idx_bytes\": %" PRId64 "}\n",
+                            FORMAT, tokenizer->type, tokenizer->vocab_size, tokenizer->texts,
+                            tokenizer->own, eod, identity->append_eod ? "true" : "false", bin_bytes,
+                            idx_bytes);
 }
 
 static int integer_of(struct json_value root, const char *name, int64_t *number)
@@ -37,12 +39,25 @@ static int integer_of(struct json_value root, const char *name, int64_t *number)
     return json_member(root, name, &value) < 0 || json_integer(value, number) < 0 ? -1 : 0;
 }
 
+static int hash_of(struct json_value root, const char *name, uint64_t *hash)
+{
+    struct json_value value;
+    const char *text;
+    size_t length;
+    char *end;
+
+    if (json_member(root, name, &value) < 0 || json_string(value, &text, &length) < 0 ||
+        length != 16)
+        return -1;
+    *hash = strtoull(text, &end, 16);
+    return *end ? -1 : 0;
+}
+
 static int take(struct json_value root, struct data_identity *identity, int64_t sizes[2])
 {
     struct tokenizer_identity *tokenizer = &identity->tokenizer;
     struct json_value value;
     const char *text;
-    char *end;
     size_t length;
     int64_t format;
 
@@ -56,11 +71,8 @@ static int take(struct json_value root, struct data_identity *identity, int64_t 
         length == 0 || length >= sizeof(tokenizer->type) || strlen(text) != length)
         return -1;
     memcpy(tokenizer->type, text, length + 1);
-    if (json_member(root, "texts", &value) < 0 || json_string(value, &text, &length) < 0 ||
-        length != 16)
-        return -1;
-    tokenizer->texts = strtoull(text, &end, 16);
-    if (*end)
+    if (hash_of(root, "texts", &tokenizer->texts) < 0 ||
+        hash_of(root, "own_texts", &tokenizer->own) < 0)
         return -1;
     tokenizer->eod = -1;
     if (json_member(root, "eod_id", &value) < 0)
@@ -131,7 +143,8 @@ static int both_fairseq(const struct tokenizer_identity *a, const struct tokeniz
 
 int data_identity_matches(const struct tokenizer_identity *a, const struct tokenizer_identity *b)
 {
-    return a->texts == 0 || b->texts == 0 || a->texts == b->texts || both_fairseq(a, b);
+    return a->texts == 0 || b->texts == 0 || a->texts == b->texts ||
+           (a->own != 0 && a->own == b->own) || both_fairseq(a, b);
 }
 
 void data_identity_words(const struct tokenizer_identity *identity, char words[DATA_IDENTITY_WORDS])

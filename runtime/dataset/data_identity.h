@@ -3,13 +3,14 @@
  * PREFIX.idx:
  *
  *     {"format": 1, "tokenizer": "GPT2BPETokenizer", "vocab_size": 50257,
- *      "texts": "b6f2a9d9f0ab1c07", "eod_id": 50256, "append_eod": true,
- *      "bin_bytes": 81920, "idx_bytes": 4130}
+ *      "texts": "b6f2a9d9f0ab1c07", "own_texts": "b6f2a9d9f0ab1c07", "eod_id": 50256,
+ *      "append_eod": true, "bin_bytes": 81920, "idx_bytes": 4130}
  *
- * "texts" is a hash of all ids and their texts (tokenizer.h), "eod_id" is null if the tokenizer has
- * no such token, and the sizes show whether the file belongs to this pair. Members that a reader
- * does not know are ignored. Megatron-LM ignores the file; with a second dot in its name,
- * merge_datasets.py would look for a pair of that name. */
+ * "texts" and "own_texts" are hashes of ids and their texts, of all and of those before added ones
+ * (tokenizer.h), "eod_id" is null if the tokenizer has no such token, and the sizes show whether
+ * the file belongs to this pair. Members that a reader does not know are ignored. Megatron-LM
+ * ignores the file; with a second dot in its name, merge_datasets.py would look for a pair of that
+ * name. */
 #ifndef MEGATRON_DATA_IDENTITY_H
 #define MEGATRON_DATA_IDENTITY_H
 

@@ -15,7 +15,8 @@ static int looks_special(const uint8_t *text, size_t length)
 void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_identity *identity)
 {
     const struct vocabulary *vocabulary = &tokenizer->vocabulary;
-    struct checksum sum;
+    struct checksum sum, own;
+    int ordinary = 0;
 
     *identity =
         (struct tokenizer_identity){.vocab_size = tokenizer->vocab_size, .eod = tokenizer->eod};
@@ -24,6 +25,7 @@ void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_iden
     if (tokenizer->config.type == TOKENIZER_NULL)
         return;
     checksum_begin(&sum);
+    checksum_begin(&own);
     for (size_t id = 0; id < vocabulary->count; id++) {
         enum vocabulary_kind kind = vocabulary->entries[id].kind;
         uint64_t head[2] = {id};
@@ -36,6 +38,11 @@ void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_iden
         head[1] = length;
         checksum_add(&sum, head, sizeof(head));
         checksum_add(&sum, text, length);
+        if (kind == VOCABULARY_TOKEN) {
+            own = sum;
+            ordinary = 1;
+        }
     }
     identity->texts = checksum_end(&sum);
+    identity->own = ordinary ? checksum_end(&own) : 0;
 }

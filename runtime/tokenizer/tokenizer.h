@@ -182,6 +182,7 @@ struct tokenizer_identity {
     char type[32]; /* "" if no tokenizer is known */
     int64_t vocab_size, eod;
     uint64_t texts; /* hash of ids and their texts; 0: no texts, as in a NullTokenizer */
+    uint64_t own;   /* the same without tokens that were added after all others; 0: not known */
 };
 void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_identity *identity);
 

@@ -82,7 +82,7 @@ same_pair() { cmp "$1.bin" "$2_text_document.bin" && cmp "$1.idx" "$2_text_docum
 
 # same NAME PREFIX: the same, and the file beside them tells which tokenizer made them.
 same() {
-    same_pair "$1" "$2" && grep -q '^{"format": 1, "tokenizer": "[A-Za-z0-9]*", "vocab_size": [0-9]*, "texts": "[0-9a-f]\{16\}",'" \
+    same_pair "$1" "$2" && grep -q '^{"format": 1, "tokenizer": "[A-Za-z0-9]*", "vocab_size": [0-9]*, "texts": "[0-9a-f]\{16\}", "own_texts": "[0-9a-f]\{16\}",'" \
 \"eod_id\": [0-9]*, \"append_eod\": true, \"bin_bytes\": $(stat -c %s "$1.bin"), \"idx_bytes\": $(stat -c %s "$1.idx")}\$" "$2_text_document.tokenizer"
 }
 

@@ -70,7 +70,7 @@ ok "the first of two keys" same c k || diag "$out"
 is "$(od -An -tu2 k_a.b_document.bin | head -n1 | xargs)" "1 2 60000 1 2 60000 1 2" "the second, a nested one"
 
 # --- The file that tells the tokenizer
-content='{"format": 1, "tokenizer": "NullTokenizer", "vocab_size": 60001, "texts": "0000000000000000", "eod_id": 60000, '
+content='{"format": 1, "tokenizer": "NullTokenizer", "vocab_size": 60001, "texts": "0000000000000000", "own_texts": "0000000000000000", "eod_id": 60000, '
 is "$(cat k_a.b_document.tokenizer)" \
     "$content\"append_eod\": true, \"bin_bytes\": $(stat -c %s k_a.b_document.bin), \"idx_bytes\": $(stat -c %s k_a.b_document.idx)}" \
     "the tokenizer is written beside each pair"

@@ -31,6 +31,7 @@ bpe=(--tokenizer-type GPT2BPETokenizer --vocab-file bpe/vocab.json --merge-file 
 "$megatron" tokenizer train --input text.jsonl --output bpe --vocab-size 300 >log 2>&1 || diag "$(cat log)"
 "$megatron" preprocess --input text.jsonl --output-prefix other --append-eod "${bpe[@]}" >log 2>&1 || diag "$(cat log)"
 "$megatron" preprocess --input text.jsonl --output-prefix endless >log 2>&1 || diag "$(cat log)"
+sed 's/"special": true}$/&, {"id": 300, "content": "newword", "special": false}/' bpe/tokenizer.json >more.json
 mkdir bare
 for name in data other endless; do cp ${name}_text_document.{bin,idx} bare; done
 sed 's/"bin_bytes": /&1/' data_text_document.tokenizer >stale
@@ -46,6 +47,8 @@ done <<'END'
 2|0|--data-path other_text_document --tokenizer-type GPT2BPETokenizer
 2|0|--data-path 0.9 data_text_document 0.1 other_text_document --tokenizer-type GPT2BPETokenizer
 2|0|--data-path data_text_document other_text_document --vocab-size 50257
+0|0|--data-path other_text_document --tokenizer-type HuggingFaceTokenizer --tokenizer-model more.json
+2|0|--data-path data_text_document --tokenizer-type HuggingFaceTokenizer --tokenizer-model more.json
 0|1|--data-path other_text_document --vocab-size 50257
 0|0|--data-path other_text_document --vocab-size 50257 --eod-id 0
 0|1|--data-path endless_text_document --tokenizer-type GPT2BPETokenizer
