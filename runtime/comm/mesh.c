@@ -322,20 +322,26 @@ static void send_to_self(struct mesh *mesh, struct mesh_message *message)
 {
     struct peer *p = &mesh->peers[mesh->rank];
     struct mesh_message *into = take_expected(p, message->channel);
-    struct stray *stray = NULL;
+    char *data = into ? into->data : NULL;
+    struct stray *stray;
 
     if (into && into->bytes != message->bytes) {
         disagree(mesh, mesh->rank, message->bytes, into->bytes);
         return;
     }
-    if (!into && (!(stray = add_stray(mesh, p, message->channel, message->bytes)) ||
-                  !(stray->data = malloc(message->bytes + 1)))) {
-        error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory",
-                  message->bytes);
-        return;
+    if (!into) {
+        data = malloc(message->bytes + 1);
+        stray = data ? add_stray(mesh, p, message->channel, message->bytes) : NULL;
+        if (!stray) {
+            free(data);
+            error_set(&mesh->trouble, "cannot allocate %zu bytes for a message: out of memory",
+                      message->bytes);
+            return;
+        }
+        stray->data = data;
     }
     if (message->bytes > 0)
-        memcpy(into ? into->data : stray->data, message->data, message->bytes);
+        memcpy(data, message->data, message->bytes);
     if (into)
         finish(into);
     finish(message);
