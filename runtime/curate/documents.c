@@ -124,10 +124,24 @@ void documents_warn(const struct curate *engine, const struct tally *tally)
                     tally_faults(tally) - tally->listed_count == 1 ? " was" : "s were");
 }
 
+const char *amount_words(double bytes, char words[AMOUNT_SIZE])
+{
+    const char *unit = bytes < 1e6 ? "kB" : bytes < 1e9 ? "MB" : "GB";
+
+    snprintf(words, AMOUNT_SIZE, "%.3f %s",
+             bytes / (bytes < 1e6   ? 1e3
+                      : bytes < 1e9 ? 1e6
+                                    : 1e9),
+             unit);
+    return words;
+}
+
 void tally_print(const struct tally *tally)
 {
-    printf("  documents read:  %" PRId64 " (%.3f GB of text)\n", tally->documents,
-           (double)tally->text_bytes / 1e9);
+    char amount[AMOUNT_SIZE];
+
+    printf("  documents read:  %" PRId64 " (%s of text)\n", tally->documents,
+           amount_words((double)tally->text_bytes, amount));
     if (tally_faults(tally) == 0)
         return;
     printf("  broken lines:    %" PRId64 "\n", tally_faults(tally));

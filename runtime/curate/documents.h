@@ -61,4 +61,8 @@ void documents_warn(const struct curate *engine, const struct tally *tally);
 /* Print what was read, and how many lines were broken and why, as part of a closing summary. */
 void tally_print(const struct tally *tally);
 
+/* An amount of data in the unit that suits it, such as 276.553 kB. */
+enum { AMOUNT_SIZE = 32 };
+const char *amount_words(double bytes, char words[AMOUNT_SIZE]);
+
 #endif

@@ -158,9 +158,10 @@ void kept_print(const struct curate *engine, const struct kept_result *sum,
                 const struct tally *tally)
 {
     double seconds = clock_now() - engine->begin + 1e-9;
+    char amount[AMOUNT_SIZE];
 
-    printf("  documents kept:  %" PRId64 " (%.3f GB of text, %.1f %% of the documents)\n",
-           sum->documents, (double)sum->text_bytes / 1e9,
+    printf("  documents kept:  %" PRId64 " (%s of text, %.1f %% of the documents)\n",
+           sum->documents, amount_words((double)sum->text_bytes, amount),
            tally->documents > 0 ? 100.0 * (double)sum->documents / (double)tally->documents : 0.0);
     printf("  time:            %.1f s, %.1f MB/s of text\n", seconds,
            (double)tally->text_bytes / 1e6 / seconds);

@@ -361,6 +361,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
 {
     const struct mix *mix = context;
     double bytes = 0, seconds = clock_now() - engine->begin + 1e-9;
+    char amount[AMOUNT_SIZE];
     int64_t documents = 0;
 
     if (parts_publish(engine, "mixed", engine->config->output, err) < 0)
@@ -383,7 +384,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
                bytes > 0 ? 100 * (double)source->taken.bytes / bytes : 0,
                engine->config->inputs[i]);
     }
-    printf("  documents:       %" PRId64 " (%.3f GB of text)\n", documents, bytes / 1e9);
+    printf("  documents:       %" PRId64 " (%s of text)\n", documents, amount_words(bytes, amount));
     printf("  time:            %.1f s, %.1f MB/s of text\n", seconds,
            (double)mix->tally.text_bytes / 1e6 / seconds);
     fflush(stdout);

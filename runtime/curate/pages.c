@@ -162,13 +162,14 @@ static int finish(struct curate *engine, void *context, struct error *err)
     const struct pages_config *config = context;
     struct wiki_counts sum = {0};
     double seconds = clock_now() - engine->begin + 1e-9;
+    char amount[AMOUNT_SIZE];
 
     if (collect(engine, &sum, err) < 0 || wiki_counts_check(&sum, err) < 0 ||
         kept_publish(engine, err) < 0)
         return -1;
     printf("Done: %s\n", config->base.output);
-    printf("  documents:       %" PRId64 " (from %.3f GB of XML)\n", sum.documents,
-           (double)sum.bytes / 1e9);
+    printf("  documents:       %" PRId64 " (from %s of XML)\n", sum.documents,
+           amount_words((double)sum.bytes, amount));
     printf("  skipped:         %" PRId64 "\n", wiki_counts_skipped(&sum));
     print_faults(&sum, 1, FAULT_BROKEN_END);
     printf("  left out:        %" PRId64 "\n", wiki_counts_left_out(&sum));

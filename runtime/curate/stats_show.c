@@ -74,8 +74,9 @@ void stats_print(const struct stats *stats)
                kinds[i].lengths->longest, mean(stats, kinds[i].lengths));
     if (stats->has_duplicates)
         printf("  duplicates:      %" PRId64 " of %" PRId64
-               " texts; the most frequent text is there %" PRId64 " times\n",
-               stats->duplicates.duplicates, stats->duplicates.clusters, stats->duplicates.largest);
+               " texts; the most frequent text occurs %" PRId64 " time%s\n",
+               stats->duplicates.duplicates, stats->duplicates.clusters, stats->duplicates.largest,
+               stats->duplicates.largest == 1 ? "" : "s");
     print_bins(&kinds[count - 1]);
     if (stats->language_count > 0)
         printf("  languages:\n");
