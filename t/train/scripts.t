@@ -182,6 +182,7 @@ for script in train.sbatch train-llama2.sbatch wikipedia.sbatch pile.sbatch robe
         [ "$script $option" != "preprocess.sbatch --dry-run" ] || continue
         try env MEGATRON_PREFLIGHT=quick PATH="$scratch/print:$PATH" MEGATRON="$megatron" bash "$top/sbatch/$script" $option
         is "$rc $(grep -c '^STEP' <<<"$out")" "0 $steps" "$script $option: nothing but that" || diag "$(tail -n 5 <<<"$out")"
+        unlike "$out" "ignored options" "  of options that have a meaning"
     done <<'EOT'
 --dry-run 1
 --help 0
@@ -237,6 +238,9 @@ X=|--input a --output-prefix b|--append-eod
 INPUT=a OUTPUT_PREFIX=b|--no-append-eod|--no-append-eod
 X=|--input a --output-prefix b --no-append-eod|--no-append-eod
 EOT
+try env SLURM_JOB_ID=7 PATH="$scratch/print:$PATH" MEGATRON="$scratch/shown" bash "$top/sbatch/preprocess.sbatch"
+unlike "$out" "environment variables used" "without any variable none is used"
+like "$out" " --input /.* --output-prefix $scratch/preprocess-7 " "  but the example"
 
 # The documented commands, on the number of ranks that they request, without the files that they
 # name. told FILE: its sbatch training commands, one per line.
