@@ -52,6 +52,11 @@ int record_check_content(enum record_mode mode, const char *path, const char *da
     const char *encoding = wide_encoding((const unsigned char *)data, size);
 
     /* Among the files of a directory, one may be anything: as a document it is only invalid. */
+    if (mode != RECORD_FILE && size >= 4 && memcmp(data, "PK\3\4", 4) == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "%s is a zip archive; unpack it first and name the files that were "
+                              "in it",
+                              name);
     if (encoding && mode != RECORD_FILE)
         return error_set_code(err, ERROR_USAGE, "%s is %s; convert it first: iconv -f %s -t UTF-8",
                               name, encoding, encoding);

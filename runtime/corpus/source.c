@@ -81,7 +81,6 @@ static const struct format {
 } formats[] = {
     {257, 8, "ustar\00000", "a tar archive", "unpack it first and name the files that were in it"},
     {257, 8, "ustar  \0", "a tar archive", "unpack it first and name the files that were in it"},
-    {0, 4, "PK\3\4", "a zip archive", "unpack it first and name the files that were in it"},
     {0, 5, "PAR1\x15", "a Parquet file",
      "convert it to JSON lines first, for example with pandas: read_parquet(...).to_json(..., "
      "orient='records', lines=True)"},

@@ -232,6 +232,8 @@ for row in "${rows[@]}"; do
     ls no_* >/dev/null 2>&1
     is $? 2 "and without output"
 done
+try "$megatron" preprocess --tokenizer-type GPT2BPETokenizer --input c.jsonl c.zip plain16.jsonl --input-format files --output-prefix "$scratch/any"
+is "$rc" 0 "where each file is a document, any is one" || diag "$out"
 try bash -c '"$@" <gnu.tar.gz' - "${pre[@]}" --input - --output-prefix no
 is "$rc $(grep "^megatron [a-z]" <<<"$out")" "2 megatron preprocess: standard input is a tar archive; unpack it first and name the files that were in it" \
     "an archive on standard input"
