@@ -29,7 +29,7 @@ for kind in p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5
 done
 
 # What the README says: with days and cost
-readme=$(tr '\n' ' ' <"$top/README.md" | grep -o '`megatron plan [^`]*`' | tr -d '`')
+readme=$(tr '\n' ' ' <"$top/README.md" | grep -o '`megatron plan [^`]*--nodes [^`]*`' | tr -d '`')
 is "$(wc -l <<<"$readme")" 1 "README.md has a plan"
 # shellcheck disable=SC2086
 plan ${readme#megatron plan }
