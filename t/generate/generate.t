@@ -242,7 +242,7 @@ printf '1 2\n3\0 4\n5 6\n' >binary
 refused 'binary is not a text file: line 2 contains a NUL byte; prompts must be UTF-8' "prompts with a NUL byte" --load gpt \
     "${numbers[@]}" --prompt-file binary
 refused '--greedy cannot be used with' "greedy and not" --load gpt "${numbers[@]}" --prompt 1 --greedy --top-k 3
-refused '--tensor-model-parallel-size=2 does not divide 1 tasks' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
+refused '--tensor-model-parallel-size=2 does not divide 1 task;' "a layout of more ranks than there are" --load gpt "${numbers[@]}" --prompt 1 $t 2
 # An error on all ranks is reported once.
 while IFS='|' read -r words text; do
     # shellcheck disable=SC2086
