@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cache_root.h"
-#include "file.h"
+#include "lib/file.h"
 #include "sweep.h"
-#include "trusted.h"
+#include "lib/trusted.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a user's image cache is (runtime/image/cache.h), how it is recognized, and how unfinished
+/* Where a user's image cache is (runtime/run/image/cache.h), how it is recognized, and how unfinished
  * work in it is removed. Slurm's processes do only the last. */
 #ifndef MEGATRON_CACHE_ROOT_H
 #define MEGATRON_CACHE_ROOT_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
-#include "error.h"
+#include "lib/error.h"
 
 /* In the root of a cache: this program created it, and may clean up in it. */
 #define CACHE_MARKER      ".megatron-images"

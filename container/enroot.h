@@ -4,7 +4,7 @@
 #define MEGATRON_ENROOT_H
 
 #include <stddef.h>
-#include "error.h"
+#include "lib/error.h"
 #include "stop.h"
 
 enum { ENROOT_INFO_SIZE = 4096 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "host.h"
-#include "file.h"
+#include "lib/file.h"
 #include "process.h"
 
 #include <errno.h>

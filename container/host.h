@@ -3,7 +3,7 @@
 #ifndef MEGATRON_HOST_H
 #define MEGATRON_HOST_H
 
-#include "error.h"
+#include "lib/error.h"
 
 /* Check the prerequisites before anything is imported: enroot in the directories of 'path', user
  * namespaces and, unless 'fuse' is NULL, squashfuse and the device 'fuse'. Returns 0, or -1 with

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-#include "error.h"
+#include "lib/error.h"
 #include "stop.h"
 
 struct importer {

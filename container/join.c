@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "start.h"
-#include "file.h"
+#include "lib/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #define MEGATRON_MOUNTS_H
 
 #include <stddef.h>
-#include "error.h"
+#include "lib/error.h"
 
 struct container_mount {
     char *source; /* on the host, absolute */

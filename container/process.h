@@ -4,7 +4,7 @@
 #define MEGATRON_PROCESS_H
 
 #include <stddef.h>
-#include "error.h"
+#include "lib/error.h"
 #include "stop.h"
 
 struct process_request {

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_REFERENCE_H
 #define MEGATRON_REFERENCE_H
 
-#include "error.h"
+#include "lib/error.h"
 
 enum image_scheme { IMAGE_FILE, IMAGE_DOCKER, IMAGE_DOCKERD, IMAGE_PODMAN };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scratch.h"
-#include "file.h"
+#include "lib/file.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 #ifndef MEGATRON_SCRATCH_H
 #define MEGATRON_SCRATCH_H
 
-#include "error.h"
+#include "lib/error.h"
 
 struct scratch {
     char path[2048];

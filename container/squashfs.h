@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "error.h"
+#include "lib/error.h"
 
 /* Read the superblock of the open file 'fd' and compare it with the file size. 'path' is for the
  * error. '*size' (may be NULL) gets the file size. Returns 0, or -1 if the file is not squashfs 4.0

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "start.h"
-#include "clock.h"
+#include "lib/clock.h"
 #include "enroot.h"
 #include "holder.h"
 #include "process.h"

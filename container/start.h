@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <sys/types.h>
-#include "error.h"
+#include "lib/error.h"
 #include "mounts.h"
 #include "stop.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep.h"
-#include "file.h"
-#include "lease.h"
-#include "owner.h"
+#include "lib/file.h"
+#include "lib/lease.h"
+#include "lib/owner.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "clock.h"
-#include "commands.h"
-#include "log.h"
-#include "nearest.h"
-#include "remedies.h"
-#include "world.h"
+#include "lib/clock.h"
+#include "run/command/commands.h"
+#include "base/core/log.h"
+#include "lib/nearest.h"
+#include "run/command/remedies.h"
+#include "base/core/world.h"
 
 #include <errno.h>
 #include <signal.h>

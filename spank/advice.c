@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "process.h"
+#include "container/process.h"
 
 /* Nobody wants to wait for advice. */
 #define PLAN_SECONDS 10

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cgroup.h"
-#include "file.h"
+#include "lib/file.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_CGROUP_H
 #define MEGATRON_CGROUP_H
 
-#include "cpuset.h"
+#include "lib/cpuset.h"
 
 /* Read them into 'cpus'; 'root' is the directory of /proc and /sys ("" except in tests). Returns 1,
  * or 0 if no step cgroup limits the CPUs. */

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdbool.h>
 
-#include "placement.h"
+#include "lib/placement.h"
 
 static enum check_status check_model(struct settings *settings, const struct counts *counts,
                                      struct error *err)

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "error.h"
+#include "lib/error.h"
 #include "request.h"
 #include "settings.h"
 

@@ -17,18 +17,18 @@
 
 #include "advice.h"
 #include "checks.h"
-#include "contract.h"
+#include "lib/contract.h"
 #include "controller.h"
-#include "file.h"
+#include "lib/file.h"
 #include "image.h"
 #include "handoff.h"
-#include "port.h"
+#include "lib/port.h"
 #include "preflight.h"
 #include "rendezvous_port.h"
 #include "report.h"
 #include "request.h"
-#include "squashfs.h"
-#include "token.h"
+#include "container/squashfs.h"
+#include "lib/token.h"
 
 extern char **environ;
 

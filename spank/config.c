@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nearest.h"
-#include "parse.h"
+#include "lib/nearest.h"
+#include "lib/parse.h"
 
 static const struct {
     const char *name;

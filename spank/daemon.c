@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "file.h"
+#include "lib/file.h"
 #include "place.h"
-#include "topology.h"
-#include "trusted.h"
+#include "lib/topology.h"
+#include "lib/trusted.h"
 
 /* The name of this node: from `slurmd -N NAME`, else the host name. Several slurmd may share a
  * host. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "deadline.h"
-#include "clock.h"
+#include "lib/clock.h"
 
 #include <signal.h>
 #include <sys/wait.h>

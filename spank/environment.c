@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "contract.h"
+#include "lib/contract.h"
 
 struct exporter {
     spank_t spank;

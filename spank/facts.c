@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "contract.h"
-#include "parse.h"
+#include "lib/contract.h"
+#include "lib/parse.h"
 
 const char *facts_variable(spank_t spank, const char *name, char *buffer, size_t size)
 {

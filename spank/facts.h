@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "error.h"
+#include "lib/error.h"
 #include "handoff.h"
 
 struct facts {

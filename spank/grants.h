@@ -5,10 +5,10 @@
 #ifndef MEGATRON_GRANTS_H
 #define MEGATRON_GRANTS_H
 
-#include "node.h"
-#include "placement.h"
+#include "lib/node.h"
+#include "lib/placement.h"
 #include "share.h"
-#include "topology.h"
+#include "lib/topology.h"
 
 enum { GRANTS_MAX = 256 };
 

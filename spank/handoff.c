@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parse.h"
+#include "lib/parse.h"
 
 void handoff_format_client(const struct handoff *handoff, char buffer[HANDOFF_TEXT])
 {

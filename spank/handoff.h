@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "token.h"
+#include "lib/token.h"
 
 /* The client's half is in CONTRACT_MARK_STEP, set when the options are known. */
 #define HANDOFF_STEP \

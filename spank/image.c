@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image.h"
-#include "clock.h"
+#include "lib/clock.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -8,15 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache_root.h"
-#include "enroot.h"
-#include "host.h"
-#include "importer.h"
-#include "scratch.h"
+#include "container/cache_root.h"
+#include "container/enroot.h"
+#include "container/host.h"
+#include "container/importer.h"
+#include "container/scratch.h"
 #include "settings.h"
 #include "share.h"
-#include "squashfs.h"
-#include "start.h"
+#include "container/squashfs.h"
+#include "container/start.h"
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 

@@ -10,7 +10,7 @@
  *                   be opened
  *     squashfs.h    for a file of the user's, unless a container is kept: it cannot be read, or is
  *                   not a squashfs file. It replaces the next step.
- *     importer.h    the importer cannot be run, fails (runtime/image/get.h lists why), is killed,
+ *     importer.h    the importer cannot be run, fails (runtime/run/image/get.h lists why), is killed,
  *                   prints something other than the path of a squashfs file, or takes longer than
  *                   --megatron-import-timeout. `megatron image get` has this timeout itself and
  *                   reports what it was doing, so the plugin waits 240 s longer for it
@@ -30,11 +30,11 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "cpuset.h"
-#include "error.h"
+#include "lib/cpuset.h"
+#include "lib/error.h"
 #include "image_leftovers.h"
 #include "image_settings.h"
-#include "stop.h"
+#include "container/stop.h"
 
 struct config;
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parse.h"
+#include "lib/parse.h"
 #include "settings.h"
 
 enum { TIMEOUT_DEFAULT = 3600, TIMEOUT_MAX = 7 * 86400, NAME_MAX_LENGTH = 64 };

@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include "error.h"
-#include "mounts.h"
-#include "reference.h"
+#include "lib/error.h"
+#include "container/mounts.h"
+#include "container/reference.h"
 
 struct config;
 struct settings;

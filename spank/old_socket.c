@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "parse.h"
+#include "lib/parse.h"
 
 /* slurmstepd has a socket SPOOL/NODE_JOB.STEP, or SPOOL/NODE_JOB.STEP.COMPONENT in a heterogeneous
  * job. If 'fd' is that one, put SPOOL/ into 'spool'. */

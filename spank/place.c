@@ -15,10 +15,10 @@
 #include "config.h"
 #include "hash.h"
 #include "grants.h"
-#include "parse.h"
-#include "placement.h"
+#include "lib/parse.h"
+#include "lib/placement.h"
 #include "request.h"
-#include "topology.h"
+#include "lib/topology.h"
 
 struct node {
     struct topology *topology;

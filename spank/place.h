@@ -4,7 +4,7 @@
 #ifndef MEGATRON_PLACE_H
 #define MEGATRON_PLACE_H
 
-#include "error.h"
+#include "lib/error.h"
 #include "settings.h"
 #include "share.h"
 

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "error.h"
+#include "lib/error.h"
 #include "settings.h"
 #include "share.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "process.h"
+#include "container/process.h"
 
 /* Three times what the form should take, and time to start, but not beyond the 120 s for which the
  * credential of the step that waits is valid (Slurm's cred_expire). */

@@ -9,8 +9,8 @@
 
 #include "controller.h"
 #include "deadline.h"
-#include "parse.h"
-#include "port.h"
+#include "lib/parse.h"
+#include "lib/port.h"
 #include "rendezvous_port.h"
 
 enum { CONTROLLER_SECONDS = 8 };

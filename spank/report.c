@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "contract.h"
+#include "lib/contract.h"
 
 /* "4 nodes", "1 GPU per node", or "unknown". */
 static void print_count(FILE *stream, int64_t count, const char *one, const char *per,

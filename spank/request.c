@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "parse.h"
+#include "lib/parse.h"
 #include "settings.h"
 
 enum field {

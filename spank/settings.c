@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "parse.h"
-#include "placement.h"
+#include "lib/parse.h"
+#include "lib/placement.h"
 
 #define PREFIX "--megatron-"
 

@@ -10,10 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "error.h"
+#include "lib/error.h"
 #include "image_settings.h"
-#include "layout.h"
-#include "preset.h"
+#include "lib/layout.h"
+#include "lib/preset.h"
 
 enum option_id {
     OPTION_TP,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "share.h"
-#include "clock.h"
+#include "lib/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>

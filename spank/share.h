@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "cpuset.h"
-#include "error.h"
+#include "lib/cpuset.h"
+#include "lib/error.h"
 #include "image_leftovers.h"
 
 enum { SHARE_TASKS_MAX = 8192, SHARE_LIST = 4096, SHARE_NUMA_MAX = 1024 };

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
-#include "clock.h"
+#include "lib/clock.h"
 #include "controller.h"
 #include "facts.h"
 #include "image.h"

@@ -41,10 +41,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "contract.h"
+#include "lib/contract.h"
 #include "controller.h"
 #include "environment.h"
-#include "node.h"
+#include "lib/node.h"
 #include "request.h"
 
 enum { MEET_SECONDS = 60 };

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "image.h"
-#include "start.h"
+#include "container/start.h"
 
 /* How much longer than an import may take the other tasks wait: starting the container takes time,
  * too. */

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "checks.h"
-#include "contract.h"
+#include "lib/contract.h"
 #include "grants.h"
-#include "node.h"
-#include "parse.h"
+#include "lib/node.h"
+#include "lib/parse.h"
 #include "rendezvous.h"
 #include "report.h"
 

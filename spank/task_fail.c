@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "clock.h"
+#include "lib/clock.h"
 #include "controller.h"
 #include "deadline.h"
 

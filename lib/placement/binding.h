@@ -4,7 +4,7 @@
 #ifndef MEGATRON_PLACEMENT_BINDING_H
 #define MEGATRON_PLACEMENT_BINDING_H
 
-#include "placement.h"
+#include "lib/placement.h"
 
 enum bind_policy { BIND_AUTO, BIND_NONE, BIND_GPU, BIND_NUMA, BIND_CORE, BIND_LIST };
 enum nic_policy { NICS_AUTO, NICS_NONE, NICS_ALL, NICS_LIST };

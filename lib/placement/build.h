@@ -4,7 +4,7 @@
 #define MEGATRON_PLACEMENT_BUILD_H
 
 #include <stdio.h>
-#include "topology.h"
+#include "lib/topology.h"
 
 /* Limits for any topology, so that no input file can make it use unbounded memory. */
 enum { BUILD_MAX_PLACES = 65536, BUILD_MAX_DEVICES = 4096 };

@@ -6,7 +6,7 @@
 #define MEGATRON_HWLOC_API_H
 
 #include <hwloc.h>
-#include "error.h"
+#include "lib/error.h"
 
 /* X(result, name without hwloc_, parameters) */
 #define HWLOC_FUNCTIONS(X)                                                              \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "build.h"
-#include "file.h"
+#include "lib/file.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
  * which is validated like any file. */
 #include "config.h"
 #include "build.h"
-#include "clock.h"
+#include "lib/clock.h"
 
 #ifdef HAVE_HWLOC
 #include "hwloc_api.h"

@@ -2,7 +2,7 @@
 /* Convert hwloc's tree to ours. */
 #include "config.h"
 #include "build.h"
-#include "node.h"
+#include "lib/node.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -10,7 +10,7 @@
  *
  * Places, NUMA nodes and cores are numbered in the order of their lines. */
 #include "build.h"
-#include "file.h"
+#include "lib/file.h"
 
 #include <errno.h>
 #include <stdio.h>

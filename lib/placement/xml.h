@@ -6,7 +6,7 @@
 #define MEGATRON_PLACEMENT_XML_H
 
 #include <stddef.h>
-#include "error.h"
+#include "lib/error.h"
 
 enum { XML_ATTRIBUTES = 32, XML_DEPTH = 64, XML_VALUE = 512 };
 

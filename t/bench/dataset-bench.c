@@ -5,9 +5,9 @@
  *     dataset-bench index PREFIX CACHE SAMPLES LENGTH THREADS
  *     dataset-bench load PREFIX CACHE SAMPLES LENGTH THREADS
  *     dataset-bench blend CORPORA SAMPLES */
-#include "blend.h"
-#include "clock.h"
-#include "dataset.h"
+#include "data/dataset/blend.h"
+#include "lib/clock.h"
+#include "data/dataset/dataset.h"
 
 #include <stdio.h>
 #include <stdlib.h>

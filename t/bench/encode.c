@@ -7,9 +7,9 @@
  * Prints for each pass the seconds and MB/s, and the processor time since the start of the process,
  * which include reading the model and the corpus; the first pass is cold. With COLD=1 all are: each
  * has an encoder of its own. */
-#include "file.h"
-#include "json.h"
-#include "tokenizer.h"
+#include "lib/file.h"
+#include "base/core/json.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The time to place 8 tasks, including everything that a task does for it: from hwloc's XML and
  * from the file of topology_save. Every run includes dlopen, because medians over one process would
  * hide it. */
-#include "placement.h"
+#include "lib/placement.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The GPU module contains code for each GPU generation: a missing one would only show on such a GPU.
 . "$(dirname "$0")/../tap.sh"
-kernels=$MEGATRON_BUILD/runtime/device/cuda
+kernels=$MEGATRON_BUILD/runtime/engine/device/cuda
 [ -f "$kernels/device_cuda.so" ] || skip_all "no device_cuda.so in $kernels: configured without CUDA"
 chosen=$("$MEGATRON_BUILD/config.status" --config | grep -o "NVCC_ARCHITECTURES=[0-9a-z ]*") &&
     skip_all "configured for other GPUs: $chosen"
@@ -18,7 +18,7 @@ else
     [ -n "$code" ] || skip_all "no cuobjdump in the CUDA toolkit, and the compiler left no notes"
 fi
 files=$(setting KERNELS | wc -w)
-hopper=$(grep -l __CUDA_ARCH_FEAT_SM90_ALL "$top"/runtime/device/cuda/*.cu | wc -l)
+hopper=$(grep -l __CUDA_ARCH_FEAT_SM90_ALL "$top"/runtime/engine/device/cuda/*.cu | wc -l)
 for expected in "sm_80 $files" "sm_90 $((files - hopper))" "sm_90a $hopper" "sm_100 $files"; do
     is "${expected% *} $(grep -cx "${expected% *}" <<<"$code")" "$expected" \
         "code for ${expected% *} in ${expected#* } files of kernels"

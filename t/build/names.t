@@ -10,7 +10,7 @@ lost=
 while read -r program; do
     folder=${program%/*} name=${program##*/}
     folders=("$folder")
-    [ "$folder" != runtime/device ] || folders+=(runtime/device/cpu)
+    [ "$folder" != runtime/engine/device ] || folders+=(runtime/engine/device/cpu)
     [ "$folder" != lib/placement ] || folders+=(lib)
     until [ -n "$(for place in "${folders[@]}"; do compgen -G "$place/$name.[ch]*"; done)" ]; do
         [[ $name == *_* ]] || { lost+="t/unit/$program.c "; break; }

@@ -10,7 +10,7 @@ sources() {
     else
         find . -type f -not -path './_*' -printf '%P\n'
     fi | grep -E '^(lib|spank|container|runtime|sbatch|etc|t|\.ci)/|^(quickstart|configure\.ac|Makefile\.am)$' |
-        grep -vE '\.(xml|txt|md|jsonl|svg|json|model|in|bin|ftz|csv|idx|pt|tab|safetensors|distcp|metadata)$|^t/train/(masked|roberta)/[^.]*$|/LICENSE$|/(vocab\.json|merges\.txt)|^runtime/tokenizer/gpt2/|^etc/tuning/'
+        grep -vE '\.(xml|txt|md|jsonl|svg|json|model|in|bin|ftz|csv|idx|pt|tab|safetensors|distcp|metadata)$|^t/train/(masked|roberta)/[^.]*$|/LICENSE$|/(vocab\.json|merges\.txt)|^runtime/data/tokenizer/gpt2/|^etc/tuning/'
 }
 count=$(sources | wc -l)
 [ "$count" -gt 500 ]

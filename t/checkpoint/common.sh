@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Small training runs for tests of checkpoints. Sourced after tap.sh.
 command -v mpirun >/dev/null || skip_all "no mpirun"
-[ -f "$MEGATRON_BUILD/runtime/comm/comm_mpi.so" ] || skip_all "built without MPI"
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+[ -f "$MEGATRON_BUILD/runtime/engine/comm/comm_mpi.so" ] || skip_all "built without MPI"
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -5,7 +5,7 @@ top=$(cd "$(dirname "$0")/../.." && pwd)
 build=${MEGATRON_BUILD:-$top/_build}
 megatron=$build/runtime/megatron
 [ -x "$megatron" ] || { echo "1..0 # SKIP no build in $build"; exit 0; }
-export MEGATRON_LIBRARY_DIR=$build/runtime/comm
+export MEGATRON_LIBRARY_DIR=$build/runtime/engine/comm
 n=0
 ok() { # status, name
     n=$((n + 1))
@@ -38,7 +38,7 @@ MEGATRON_COMM=gloo "$megatron" comm-test --device cpu --max-bytes 64 >"$out" 2>&
 [ $? -eq 2 ] && grep -q 'MEGATRON_COMM=gloo is invalid; use mpi, tcp or auto' "$out"
 ok $? "an unknown way to communicate is rejected"
 
-if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; then
+if command -v mpirun >/dev/null && [ -f "$build/runtime/engine/comm/comm_mpi.so" ]; then
     root=
     [ "$(id -u)" != 0 ] || root=--allow-run-as-root
     for ranks in 2 3; do
@@ -70,9 +70,9 @@ if command -v mpirun >/dev/null && [ -f "$build/runtime/comm/comm_mpi.so" ]; the
     ok $? "nothing is wrong with them"
 
     # wrong OPTION...: on two ranks that send and gather wrong data.
-    make -s -C "$build/t" unit/runtime/comm/fake_mpi.so >/dev/null
+    make -s -C "$build/t" unit/runtime/engine/comm/fake_mpi.so >/dev/null
     wrong() {
-        timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/runtime/comm/fake_mpi.so" "$megatron" comm-test \
+        timeout 120 mpirun $root --oversubscribe -n 2 env LD_PRELOAD="$build/t/unit/runtime/engine/comm/fake_mpi.so" "$megatron" comm-test \
             --device cpu --iterations 1 --warmup 0 "$@" >"$out" 2>&1
     }
     # Wrong results are detected: for sizes with at least two elements to swap, of each rank for

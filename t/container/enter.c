@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Start an image as a container and run a command in it, as the plugin does it for a task:
  *     enter [--mounts LIST] [--workdir DIR] [--entrypoint] [--rw] [--root] IMAGE COMMAND... */
-#include "host.h"
-#include "mounts.h"
-#include "start.h"
+#include "container/host.h"
+#include "container/mounts.h"
+#include "container/start.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -203,7 +203,7 @@ ok "mksquashfs takes the options of megatron.conf" mksquashfs "$registry_dir/reg
 compressor=$(unsquashfs -s "$registry_dir/set.sqsh" | sed -n 's/^Compression //p')
 like "$compressor" '^(gzip|xz|zstd)$' "with a compressor of every squashfs-tools" || diag "$compressor"
 # The man page has the options that --help has.
-page=$top/runtime/command/megatron-image.1
+page=$top/runtime/run/command/megatron-image.1
 is "$("$megatron" image --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
     "$(sed -n '/^\.It Fl/s/.*/&/p' "$page" | grep -oE 'Fl -[a-z-]+' | sed 's/Fl -/--/' | sort -u | xargs)" "the man page is complete"
 done_testing

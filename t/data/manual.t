@@ -3,7 +3,7 @@
 # The options that --help of each command shows are those of megatron-data(1).
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/common.sh"
-page=$top/runtime/command/megatron-data.1
+page=$top/runtime/run/command/megatron-data.1
 [ -r "$page" ] || page=$MEGATRON_INST/share/man/man1/megatron-data.1
 # Options of the tokenizer are those of another page.
 tokenizer='^(tokenizer-.*|vocab-file|merge-file|vocab-size|special-tokens-as-text)$'

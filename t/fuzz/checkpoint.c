@@ -4,13 +4,13 @@
  * them must return a result or an error with a sentence. The first byte selects the reader of the
  * rest. */
 #include "fuzz.h"
-#include "checksum.h"
-#include "hf_config.h"
-#include "index.h"
-#include "megatron_source.h"
-#include "reshard.h"
-#include "safetensors.h"
-#include "torch_file.h"
+#include "lib/checksum.h"
+#include "run/checkpoint/hf_config.h"
+#include "run/checkpoint/index.h"
+#include "run/checkpoint/megatron_source.h"
+#include "run/checkpoint/reshard.h"
+#include "run/checkpoint/safetensors.h"
+#include "run/checkpoint/torch_file.h"
 
 #include <inttypes.h>
 #include <string.h>

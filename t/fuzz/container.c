@@ -7,16 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "announce.h"
-#include "cache.h"
-#include "checksum.h"
-#include "enroot.h"
+#include "run/image/announce.h"
+#include "run/image/cache.h"
+#include "lib/checksum.h"
+#include "container/enroot.h"
 #include "fuzz.h"
-#include "lease.h"
-#include "mounts.h"
-#include "process.h"
-#include "reference.h"
-#include "squashfs.h"
+#include "lib/lease.h"
+#include "container/mounts.h"
+#include "container/process.h"
+#include "container/reference.h"
+#include "container/squashfs.h"
 
 enum { READERS = 7 };
 

@@ -2,12 +2,12 @@
 /* libFuzzer target: hostile lines of JSON, hostile files of every codec cut at hostile places, and
  * hostile files in a work directory. The first byte of an input chooses. */
 #include "fuzz.h"
-#include "tokenizer.h"
-#include "jsonl.h"
-#include "output_layout.h"
-#include "records.h"
-#include "wiki_site.h"
-#include "wikitext.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/corpus/jsonl.h"
+#include "data/preprocess/output_layout.h"
+#include "data/corpus/records.h"
+#include "data/corpus/wiki_site.h"
+#include "data/corpus/wikitext.h"
 
 #include <string.h>
 

@@ -2,11 +2,11 @@
 /* libFuzzer target: hostile fastText models, and hostile texts for what judges, cuts and masks
  * them. The first byte of an input chooses. */
 #include "fuzz.h"
-#include "fasttext.h"
-#include "ngrams.h"
-#include "pii.h"
-#include "rules.h"
-#include "shingle.h"
+#include "data/curate/fasttext.h"
+#include "data/curate/ngrams.h"
+#include "data/curate/pii.h"
+#include "data/curate/rules.h"
+#include "data/curate/shingle.h"
 
 #include <string.h>
 

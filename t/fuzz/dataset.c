@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* libFuzzer target: hostile .idx files and index cache files. Whatever they contain, opening,
  * verifying and reading them must return a result or an error with a sentence. */
-#include "bert.h"
+#include "data/dataset/bert.h"
 #include "fuzz.h"
-#include "gpt_index.h"
-#include "index_private.h"
-#include "indexed.h"
+#include "data/dataset/gpt_index.h"
+#include "data/dataset/index_private.h"
+#include "data/dataset/indexed.h"
 
 #include <string.h>
 #include <unistd.h>

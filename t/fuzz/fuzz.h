@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "error.h"
+#include "lib/error.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

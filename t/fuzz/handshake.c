@@ -3,10 +3,10 @@
  * to one that connects. The first byte selects the side, and how honest the process is; what an
  * honest one sends has the right codes. Only one that is honest to the end is taken for a rank. */
 #include "fuzz.h"
-#include "handshake.h"
-#include "rendezvous.h"
-#include "socket.h"
-#include "clock.h"
+#include "engine/comm/handshake.h"
+#include "engine/comm/rendezvous.h"
+#include "engine/comm/socket.h"
+#include "lib/clock.h"
 
 #include <arpa/inet.h>
 #include <poll.h>

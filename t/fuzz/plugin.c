@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checks.h"
-#include "handoff.h"
-#include "rendezvous.h"
-#include "request.h"
-#include "settings.h"
+#include "spank/checks.h"
+#include "spank/handoff.h"
+#include "spank/rendezvous.h"
+#include "spank/request.h"
+#include "spank/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,10 +8,10 @@
  * Whatever they hold, loading ends with a tokenizer or a sentence; with a tokenizer, texts become
  * ids below its size, the same with any cache, and bytes come back as they were; what is in form C
  * stays so. */
-#include "nfc.h"
-#include "punkt.h"
-#include "steps.h"
-#include "tokenizer.h"
+#include "data/tokenizer/nfc.h"
+#include "data/tokenizer/punkt.h"
+#include "data/tokenizer/steps.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

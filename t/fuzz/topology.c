@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: topology files and placement options. The first byte selects the reader; the result
  * must then be placed without leaving the grant. */
-#include "placement.h"
+#include "lib/placement.h"
 
 #include <stdint.h>
 #include <stdlib.h>

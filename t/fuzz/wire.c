@@ -4,10 +4,10 @@
  * replaced by socket pairs, whose other ends are the peer's. The first byte selects the protocol.
  */
 #include "fuzz.h"
-#include "hub.h"
-#include "judge.h"
-#include "mesh.h"
-#include "star.h"
+#include "run/preflight/hub.h"
+#include "run/preflight/judge.h"
+#include "engine/comm/mesh.h"
+#include "engine/comm/star.h"
 
 #include <limits.h>
 #include <string.h>

@@ -159,7 +159,7 @@ generate 1 --load gpt "${numbers[@]}" --prompts '1 2' '3 4' --num-tokens 3
 is "$out" "$lines" "and several after one option"
 
 # A tokenizer next to the weights.
-files=$top/runtime/tokenizer/gpt2
+files=$top/runtime/data/tokenizer/gpt2
 train 1 --vocab-size 50257 --num-layers 2 --train-iters 1 --lr-warmup-iters 0 --save gpt2 --save-hf gpt2-hf
 is "$rc" 0 "a model with GPT-2's vocabulary" || diag "$(tail -n 3 <<<"$out")"
 generate 1 --load gpt2 --prompt 'Call me Ishmael.' --num-tokens 5

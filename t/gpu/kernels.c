@@ -2,7 +2,7 @@
 /* The kernels used instead of a product's epilogue when that is not the fastest, and the softmax of
  * attention with its scores in memory: bandwidth relative to a plain copy, on tensors far larger
  * than the L2 cache. device.t tests their results. */
-#include "kernels.h"
+#include "engine/device/cuda/kernels.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
  * when a tile is missing, misplaced or never written. Also the check of an algorithm with them,
  * using the test's own algorithms. */
 #include "tap.h"
-#include "gemm_private.h"
-#include "kernels.h"
+#include "engine/device/cuda/gemm_private.h"
+#include "engine/device/cuda/kernels.h"
 
 #include <cuda_runtime_api.h>
 #include <math.h>

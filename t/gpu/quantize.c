@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that produce fp8 operands (runtime/device/cuda/quantize.cu, quantize_blocks.cu)
+/* The kernels that produce fp8 operands (runtime/engine/device/cuda/quantize.cu, quantize_blocks.cu)
  * against double precision and fp8.h: both layouts, scales of blocks, the largest magnitude, column
  * sums; then their bandwidth. */
-#include "fp8.h"
-#include "quantize.h"
+#include "engine/device/fp8.h"
+#include "engine/device/cuda/quantize.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sort of runtime/device/cuda/runs.cuh against CUB's radix sort, on the rows of an embedding's gradient: both
+/* The sort of runtime/engine/device/cuda/runs.cuh against CUB's radix sort, on the rows of an embedding's gradient: both
  * give the rows in the order of their token and where each token's rows start. Checks that they agree, then prints
  * the time of both in microseconds.
  *
  * usage: sort      exit code 1 if they differ */
-#include "kernels.h"
-#include "runs.cuh"
+#include "engine/device/cuda/kernels.h"
+#include "engine/device/cuda/runs.cuh"
 
 #include <algorithm>
 #include <cmath>

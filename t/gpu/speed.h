@@ -4,7 +4,7 @@
 #ifndef MEGATRON_SPEED_H
 #define MEGATRON_SPEED_H
 
-#include "device.h"
+#include "engine/device/device.h"
 
 struct model {
     const char *name;

@@ -4,7 +4,7 @@
  * that training can be timed with it. */
 #include "speed.h"
 
-#include "clock.h"
+#include "lib/clock.h"
 
 #include <limits.h>
 #include <stdio.h>

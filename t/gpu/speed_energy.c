@@ -3,7 +3,7 @@
  * takes its energy divided by that limit, whatever its parts take by themselves. */
 #include "speed.h"
 
-#include "clock.h"
+#include "lib/clock.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

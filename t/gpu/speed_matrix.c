@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Linear layers and attention: the compute-bound operations. */
 #include "speed.h"
-#include "rng.h"
+#include "base/core/rng.h"
 
 #include <math.h>
 #include <stdio.h>

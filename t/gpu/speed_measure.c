@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors on the GPU, operations on them in bf16 and in fp32, and their times. */
 #include "speed.h"
-#include "rng.h"
+#include "base/core/rng.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bandwidth-bound operations: norms, rotations, embeddings, losses, the optimizer. */
 #include "speed.h"
-#include "rng.h"
+#include "base/core/rng.h"
 
 #include <math.h>
 #include <stdlib.h>

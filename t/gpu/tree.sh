@@ -8,7 +8,7 @@ find_tree() {
         megatron=$tree/bin/megatron
     elif [ -x "$tree/runtime/megatron" ]; then
         megatron=$tree/runtime/megatron
-        export MEGATRON_LIBRARY_DIR=${MEGATRON_LIBRARY_DIR:-$tree/runtime/device/cuda}
+        export MEGATRON_LIBRARY_DIR=${MEGATRON_LIBRARY_DIR:-$tree/runtime/engine/device/cuda}
         export MEGATRON_MACHINES=${MEGATRON_MACHINES:-$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../../etc/machines")}
     else
         echo "$0: $1 is neither an installed tree nor a build tree" >&2

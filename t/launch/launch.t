@@ -4,12 +4,12 @@
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 [ -x "$megatron" ] || skip_all "no $megatron; build first"
-[ -f "$MEGATRON_BUILD/runtime/comm/comm_tcp.so" ] || skip_all "built without OpenSSL"
+[ -f "$MEGATRON_BUILD/runtime/engine/comm/comm_tcp.so" ] || skip_all "built without OpenSSL"
 # Only TCP is there: a build without MPI behaves the same.
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/modules"
-ln -s "$MEGATRON_BUILD/runtime/comm/comm_tcp.so" "$scratch/modules/"
+ln -s "$MEGATRON_BUILD/runtime/engine/comm/comm_tcp.so" "$scratch/modules/"
 export MEGATRON_LIBRARY_DIR=$scratch/modules
 for name in $(compgen -e | grep -E '^(SLURM|OMPI|PMI|PET_|MEGATRON_(RANK|COMM|SECRET))|^(RANK|WORLD_SIZE|MASTER_|NNODES)'); do unset "$name"; done
 secret=0123456789abcdef0123456789abcdef

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-dump OUT OPTIONS: write the text of every sample of each split, (samples, S + 1) int32,
  * to OUT.train, OUT.valid and OUT.test, for t/peers/data-order to compare. */
-#include "dataset.h"
-#include "parse.h"
+#include "data/dataset/dataset.h"
+#include "lib/parse.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,10 +8,10 @@
  * types, (samples, sequence) each; the length of each sample; the label of each sample's pair. OUT
  * gets the loss as a line of text, then the logits of the masked tokens and the gradients of all
  * parameters: a line "name rows cols" and as many floats. */
-#include "half.h"
-#include "hf.h"
-#include "hf_config.h"
-#include "hf_private.h"
+#include "base/core/half.h"
+#include "run/checkpoint/hf.h"
+#include "run/checkpoint/hf_config.h"
+#include "run/checkpoint/hf_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
  * OUT is int32: samples, sequence length, 1 if there are token types, 1 if there are pairs; then
  * for each micro-batch: tokens, labels (-1: not predicted), token types, all (samples, sequence
  * length), and the label of each sample's pair. */
-#include "arguments.h"
-#include "data_files.h"
-#include "masked_words.h"
-#include "configure.h"
+#include "run/train/arguments.h"
+#include "run/train/data_files.h"
+#include "run/train/masked_words.h"
+#include "run/train/configure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,8 @@
  * name, rows, columns and values. Value i of parameter p is ((31 i + 17 p) mod 1009 - 504) / 5040
  * at first, its gradient in step s = 1, 2, 3 is ((7919 i + 13 i^2 + 104729 p + 15485863 s) mod 2003
  * - 1001) / 1001. */
-#include "optimizer.h"
-#include "ranks.h"
+#include "engine/schedule/optimizer.h"
+#include "engine/session/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

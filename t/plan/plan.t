@@ -73,7 +73,7 @@ done
 plan --megatron-model 39.1B --nodes 64 --node p4d --global-batch-size 1536 --csv --top 10
 is "$(cut -d, -f1,4 <<<"$out" | grep -m1 fits)" "4,fits" "the fourth layout is the first that is not tight"
 is "$(cut -d, -f4 <<<"$out" | sort -u | xargs)" "fit fits tight" "--csv tells which are"
-manual=$(sed -n '/^\.It Fl -csv/,/^\.It Fl -svg/p' "$top/runtime/command/megatron-plan.1")
+manual=$(sed -n '/^\.It Fl -csv/,/^\.It Fl -svg/p' "$top/runtime/run/command/megatron-plan.1")
 for column in $(head -1 <<<"$out" | tr , ' '); do
     grep -qw -e "^\.It Li.* $column" <<<"$manual" || echo "$column"
 done >"$work/unknown"
@@ -249,7 +249,7 @@ plan "${small[@]}" --node p5x
 like "$out" 'unknown node kind p5x; did you mean p5[ ,?]' "short names of nodes are suggested, too"
 
 # The man page has the options that --help has.
-page=$top/runtime/command/megatron-plan.1
+page=$top/runtime/run/command/megatron-plan.1
 is "$("$megatron" plan --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | sort | xargs)" \
     "$(sed -n 's/^\.It Fl -\([a-z-]*\).*/--\1/p' "$page" | sort | xargs)" "the man page is complete"
 if command -v mandoc >/dev/null; then

@@ -174,7 +174,7 @@ like "$(cat hosts.html)" \
     "  and a longer one is cut"
 
 # --- Numbers that no run has: the page is written, small, and its script ends
-script=$top/runtime/report/page.js
+script=$top/runtime/run/report/page.js
 for lines in '{"iteration":18014398509481984,"lm_loss":5,"time":1e9}' \
     '{"iteration":9e18,"lm_loss":5}' '{"iteration":9000000000000000000,"lm_loss":1e300}' \
     '{"iteration":1,"lm_loss":1e38,"time":-1e300}\n{"iteration":18014398509481984,"lm_loss":-1e38,"time":1e300}' \

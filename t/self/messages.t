@@ -4,7 +4,7 @@
 # that users read, as t/self/strings lists it.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
-pages=$top/runtime/command
+pages=$top/runtime/run/command
 commands=$("$megatron" --help | sed -n 's/^  \([a-z-]*\)  *[a-z].*/\1/p')
 is "$("$megatron" --help | grep -c '^  [a-z]')" "$(wc -w <<<"$commands")" "--help lists the commands"
 
@@ -109,12 +109,12 @@ list=$("$top/t/self/strings")
 for kind in error warning note print part text man script; do
     like "$list" "^[^:]+:[0-9]+: $kind: " "the list has texts of kind $kind"
 done
-like "$list" '^runtime/command/checkpoint\.c:[0-9]+: error: prune needs to know how many checkpoints to keep; use --keep-last N$' "an error with its place"
-like "$list" '^runtime/train/arguments\.c:[0-9]+: part: valid$' "what is inserted into an error is a part"
-like "$list" '^runtime/dataset/indexed\.c:[0-9]+: part: ; give the prefix without' "what follows an error is a part"
+like "$list" '^runtime/run/command/checkpoint\.c:[0-9]+: error: prune needs to know how many checkpoints to keep; use --keep-last N$' "an error with its place"
+like "$list" '^runtime/run/train/arguments\.c:[0-9]+: part: valid$' "what is inserted into an error is a part"
+like "$list" '^runtime/data/dataset/indexed\.c:[0-9]+: part: ; give the prefix without' "what follows an error is a part"
 unlike "$list" ': error: (valid|; give the prefix)' "  and no error"
-like "$list" '^runtime/train/options\.c:[0-9]+: text: peak learning rate$' "the help text of an option"
-like "$list" '^runtime/command/megatron\.1:[0-9]+: man: .*one process per GPU' "a sentence of a man page"
+like "$list" '^runtime/run/train/options\.c:[0-9]+: text: peak learning rate$' "the help text of an option"
+like "$list" '^runtime/run/command/megatron\.1:[0-9]+: man: .*one process per GPU' "a sentence of a man page"
 
 # --- Phrases that an English-speaking administrator would not use or search for. Spaces count.
 while IFS= read -r phrase; do

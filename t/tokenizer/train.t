@@ -79,7 +79,7 @@ text_hash() { # OPTION...
     is "$(text_hash --vocab-file bpe/vocab.json --merge-file bpe/merges.txt)" "$bpe" "vocab.json and tokenizer.json are one tokenizer"
     is "$(text_hash "${sentencepiece[@]}")" "$(text_hash $(json unigram))" "  tokenizer.model and tokenizer.json"
     is "$(text_hash "${bert[@]}")" "$(text_hash $(json wordpiece))" "  vocab.txt and tokenizer.json"
-    is "$(text_hash --vocab-file "$top/runtime/tokenizer/gpt2/vocab.json" --merge-file "$top/runtime/tokenizer/gpt2/merges.txt")" \
+    is "$(text_hash --vocab-file "$top/runtime/data/tokenizer/gpt2/vocab.json" --merge-file "$top/runtime/data/tokenizer/gpt2/merges.txt")" \
         "$(text_hash)" "  GPT-2's vocab.json and the installed one"
     unlike "$(text_hash $(json llama3))" "$bpe" "another vocabulary is another one"
 }

@@ -98,7 +98,7 @@ ok "doc/p5.48xlarge.svg is current" cmp "$top/doc/p5.48xlarge.svg" "$scratch/p5.
     diag "update it: megatron topo --topology t/topologies/p5.48xlarge.xml --tasks 8 --svg doc/p5.48xlarge.svg"
 
 # The man page has the options that --help has.
-page=$top/runtime/command/megatron-topo.1
+page=$top/runtime/run/command/megatron-topo.1
 is "$("$megatron" topo --help | grep -oE '^ +--[a-z-]+' | tr -d ' ' | grep -v -e --help | sort | xargs)" \
     "$(sed -n 's/^\.It Fl -\([a-z-]*\).*/--\1/p' "$page" | sort | xargs)" "the man page is complete"
 # What was done for a GPU that is far from the tasks.

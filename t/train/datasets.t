@@ -7,7 +7,7 @@ megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 command -v mpirun >/dev/null || skip_all "no mpirun"
 tokenizer=(--tokenizer-type NullTokenizer --vocab-size 99)
 # dataset NAME DOCUMENTS: PREFIX is NAME_text_document.

@@ -3,7 +3,7 @@
 # Which device `megatron train` uses, and the errors if driver, library or GPU is missing.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
-module=$MEGATRON_BUILD/runtime/device/cuda
+module=$MEGATRON_BUILD/runtime/engine/device/cuda
 [ ! -e /dev/nvidiactl ] || skip_all "this machine has a GPU"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -90,9 +90,9 @@ fi
 
 options=(--device cuda)
 if [ -f "$module/device_cuda.so" ]; then
-    make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_cuda.so >/dev/null
+    make -s -C "$MEGATRON_BUILD/t" unit/runtime/engine/device/cuda/fake_cuda.so >/dev/null
     mkdir "$scratch/driver"
-    ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/driver/libcuda.so.1"
+    ln -s "$MEGATRON_BUILD/t/unit/runtime/engine/device/cuda/fake_cuda.so" "$scratch/driver/libcuda.so.1"
     driver=(env LD_LIBRARY_PATH="$scratch/driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
     train "${driver[@]}"
     is "$rc $out" "1 megatron train: no GPU can be used on this node: no CUDA-capable device is detected; run nvidia-smi here, and request GPUs (srun --gpus); or compute on the CPUs with --device cpu" \
@@ -103,10 +103,10 @@ if [ -f "$module/device_cuda.so" ]; then
     train "${driver[@]}" FAKE_INIT=802
     like "$out" 'no GPU can be used on this node: system not yet initialized' "the driver's own message"
     # A GPU that the program was not built for, one whose memory runs out, and unhealthy ones.
-    if make -s -C "$MEGATRON_BUILD/t" unit/runtime/device/cuda/fake_gpu.so unit/runtime/device/cuda/fake_nvml.so >/dev/null; then
+    if make -s -C "$MEGATRON_BUILD/t" unit/runtime/engine/device/cuda/fake_gpu.so unit/runtime/engine/device/cuda/fake_nvml.so >/dev/null; then
         mkdir "$scratch/health"
-        ln -s "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
-        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
+        ln -s "$MEGATRON_BUILD/t/unit/runtime/engine/device/cuda/fake_nvml.so" "$scratch/health/libnvidia-ml.so.1"
+        gpu=(env LD_PRELOAD="$MEGATRON_BUILD/t/unit/runtime/engine/device/cuda/fake_gpu.so" MEGATRON_CACHE_DIR="$scratch/cache"
             LD_LIBRARY_PATH="$scratch/health${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
         for code in 209 98; do
             train "${gpu[@]}" FAKE_CODE=$code FAKE_CAPABILITY=123
@@ -165,7 +165,7 @@ if [ -f "$module/device_cuda.so" ]; then
             "its health is not checked: $scratch/health/libnvidia-ml.so.1: file too short; install the driver package with this library, or make it available in the container (NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
         options=(--device cuda)
     else
-        skip "a GPU without code, and one without memory" "t/unit/runtime/device/cuda/fake_gpu.so cannot be built here"
+        skip "a GPU without code, and one without memory" "t/unit/runtime/engine/device/cuda/fake_gpu.so cannot be built here"
     fi
     # A library that exists, but is invalid.
     mkdir "$scratch/libraries"
@@ -173,7 +173,7 @@ if [ -f "$module/device_cuda.so" ]; then
     train env LD_LIBRARY_PATH="$scratch/libraries"
     is "$rc $(wc -l <<<"$out")" "1 1" "a library that cannot be opened: one line"
     like "$out" 'training on GPUs: cannot open .*libcudnn\.so\.9.*; or compute on the CPUs with --device cpu$' "  which names it"
-    ln -sf "$MEGATRON_BUILD/t/unit/runtime/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
+    ln -sf "$MEGATRON_BUILD/t/unit/runtime/engine/device/cuda/fake_cuda.so" "$scratch/libraries/libcudnn.so.9"
     train env LD_LIBRARY_PATH="$scratch/libraries"
     like "$out" 'libcudnn\.so\.9.*; that library is not of the version that this program was built with: reinstall megatron, or build it on this system; or compute on the CPUs with --device cpu$' \
         "one of another version"

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
 command -v mpirun >/dev/null || skip_all "no mpirun"
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1

@@ -38,7 +38,7 @@ for name in tp2 tp2-sp dp2 dp4 pp2 cp2 dp2-pp2 tp2-pp2 evaluated interleaved rec
     train ${layout[$name]} "${gpt[@]}" --train-iters 4 --grad-reduce-in-bf16
     near "$name: the losses of one rank" 1e-4
 done
-if command -v mpirun >/dev/null && [ -e "$MEGATRON_BUILD/runtime/comm/comm_mpi.so" ]; then
+if command -v mpirun >/dev/null && [ -e "$MEGATRON_BUILD/runtime/engine/comm/comm_mpi.so" ]; then
     timeout 120 mpirun --allow-run-as-root --oversubscribe -n 2 "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 4 \
         --grad-reduce-in-bf16 >"$scratch/out" 2>&1
     read_losses

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by tests that compare the losses of runs on CPUs, after tap.sh. Sets $megatron, $scratch (a directory that is removed
 # at the end), the models gpt and llama, and common: options that all runs have.
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm
 megatron=$MEGATRON_BUILD/runtime/megatron
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -6,7 +6,7 @@
 #   ROUNDS: kills of each run (2); RANKS (1); KINDS: names in the table below; SEED of the kills
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 rounds=${ROUNDS:-2} ranks=${RANKS:-1} steps=${STEPS:-30} RANDOM=${SEED:-1}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -4,7 +4,7 @@
 # on every layout of ranks and after a resume; and the errors for data that does not fit.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron golden=$top/t/train/roberta
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99

@@ -12,7 +12,7 @@ for name in $(compgen -e | grep -E '^(SLURM|OMPI|PMI|PET)_|^MEGATRON_(MODEL|PREF
 mkdir bin
 printf '#!/bin/bash\necho "srun $*" >>"%s/calls"\nwhile [[ $1 == -* ]]; do shift; done\nexec "$@"\n' "$scratch" >bin/srun
 chmod +x bin/srun
-export PATH=$scratch/bin:$PATH MEGATRON=$megatron MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/comm
+export PATH=$scratch/bin:$PATH MEGATRON=$megatron MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm
 
 # job NAME SCRIPT [VARIABLE=VALUE...] [-- OPTION...]
 job() {

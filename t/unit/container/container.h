@@ -4,7 +4,7 @@
 #define MEGATRON_TEST_CONTAINER_H
 
 #include "tap.h"
-#include "error.h"
+#include "lib/error.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How Enroot is run, and what is said when it fails. */
 #include "container.h"
-#include "enroot.h"
-#include "process.h"
+#include "container/enroot.h"
+#include "container/process.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The importer as a program: what it prints, and how that is handled. */
 #include "container.h"
-#include "file.h"
-#include "importer.h"
+#include "lib/file.h"
+#include "container/importer.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work of container/ that may be killed: processes, scratch directories, containers that exit. */
 #include "container.h"
-#include "file.h"
-#include "process.h"
-#include "scratch.h"
-#include "start.h"
+#include "lib/file.h"
+#include "container/process.h"
+#include "container/scratch.h"
+#include "container/start.h"
 
 #include <dirent.h>
 #include <signal.h>

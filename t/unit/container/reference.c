@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What container/ parses: image names and mounts. */
 #include "container.h"
-#include "mounts.h"
-#include "reference.h"
+#include "container/mounts.h"
+#include "container/reference.h"
 
 static void test_references(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cpuset.h"
+#include "lib/cpuset.h"
 #include "tap.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How errors are formatted, their remedies, and which ones another process prints. */
-#include "error.h"
+#include "lib/error.h"
 #include "tap.h"
 
 #include <errno.h>

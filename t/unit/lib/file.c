@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whole files, directories and locks (lib/file.h), and loops over threads (core/threads.h). */
 #include "tap.h"
-#include "../runtime/dataset/corpus.h"
-#include "file.h"
-#include "threads.h"
+#include "../runtime/data/dataset/corpus.h"
+#include "lib/file.h"
+#include "base/core/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tap.h"
-#include "layout.h"
+#include "lib/layout.h"
 
 static struct error err;
 

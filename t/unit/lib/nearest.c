@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Suggestions for misspelled names. */
-#include "nearest.h"
+#include "lib/nearest.h"
 #include "tap.h"
 
 static const struct {

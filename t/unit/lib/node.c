@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is read from /proc, /sys and /dev, on nodes that consist of files. */
 #include "config.h"
-#include "node.h"
+#include "lib/node.h"
 #include "tap.h"
 
 #include <errno.h>

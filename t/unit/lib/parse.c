@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers and sizes. */
-#include "parse.h"
+#include "lib/parse.h"
 #include "tap.h"
 
 #include <stdlib.h>

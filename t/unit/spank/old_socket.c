@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The PMIx socket of a killed slurmstepd is removed; nothing else is. */
-#include "old_socket.h"
+#include "spank/old_socket.h"
 
 #include <fcntl.h>
 #include <stdio.h>

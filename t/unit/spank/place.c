@@ -9,14 +9,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cgroup.h"
-#include "deadline.h"
-#include "handoff.h"
-#include "place.h"
-#include "port.h"
-#include "rendezvous_port.h"
-#include "request.h"
-#include "share.h"
+#include "spank/cgroup.h"
+#include "spank/deadline.h"
+#include "spank/handoff.h"
+#include "spank/place.h"
+#include "lib/port.h"
+#include "spank/rendezvous_port.h"
+#include "spank/request.h"
+#include "spank/share.h"
 #include "tap.h"
 
 static char root[] = "/tmp/megatron-step.XXXXXX";

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What command lines, variables and scripts request. */
-#include "request.h"
+#include "spank/request.h"
 
 #include <stdlib.h>
 
-#include "settings.h"
+#include "spank/settings.h"
 #include "tap.h"
 
 static enum program program_of(const char *name)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Options and plugstack.conf arguments: the resulting settings, and the errors. */
-#include "settings.h"
+#include "spank/settings.h"
 
 #include <stdlib.h>
 
-#include "checks.h"
+#include "spank/checks.h"
 #include "tap.h"
 
 static void configure(struct config *config, const char *line)

@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "controller.h"
-#include "facts.h"
-#include "file.h"
-#include "plugin.h"
+#include "spank/controller.h"
+#include "spank/facts.h"
+#include "lib/file.h"
+#include "spank/plugin.h"
 #include "tap.h"
 
 static int forks, questions;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every allocation of a placement fails once: the result is an error, never a crash, and nothing
  * leaks (the sanitizers check that). */
-#include "node.h"
-#include "placement.h"
+#include "lib/node.h"
+#include "lib/placement.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What must hold for every placement, on every node, for any number of tasks and any part of a
  * node. */
-#include "placement.h"
+#include "lib/placement.h"
 #include "topologies.h"
 #include "tap.h"
 

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_PLACEMENT_TEST_H
 #define MEGATRON_PLACEMENT_TEST_H
 
-#include "placement.h"
+#include "lib/placement.h"
 
 /* A task as text: "gpus | nics | cpus | numa". */
 void format_task(const struct placement_task *task, char *text, size_t size);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "tap.h"
-#include "topology.h"
+#include "lib/topology.h"
 
 /* Our own, in t/topologies. */
 static const char *const own_nodes[] = {"amd",

@@ -4,7 +4,7 @@
 #include "tap.h"
 
 #ifdef HAVE_HWLOC
-#include "placement/hwloc_api.h"
+#include "lib/placement/hwloc_api.h"
 #endif
 
 static const struct {

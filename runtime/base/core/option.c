@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "option.h"
+#include "lib/nearest.h"
+#include "lib/parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct cursor {
+    int argc, at;
+    const char *const *argv;
+};
+
+/* Do the first 'length' characters match? '_' and '-' are equivalent. */
+static int same_letters(const char *name, const char *word, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        char a = name[i] == '_' ? '-' : name[i], b = word[i] == '_' ? '-' : word[i];
+
+        if (a != b || a == '\0')
+            return 0;
+    }
+    return 1;
+}
+
+static int same_name(const char *name, const char *word, size_t length)
+{
+    return same_letters(name, word, length) && name[length] == '\0';
+}
+
+const char *option_after(const char *word, const char *option)
+{
+    size_t length = strlen(option);
+
+    if (strncmp(word, "--", 2) != 0 || !same_letters(option, word, length))
+        return NULL;
+    return word[length] == '\0' || word[length] == '=' ? word + length : NULL;
+}
+
+/* "wandb-*" matches all names that start with "wandb-". */
+static int has_prefix(const char *name, const char *word, size_t length)
+{
+    size_t size = strlen(name) - 1;
+
+    return name[size] == '*' && length > size && same_letters(name, word, size);
+}
+
+static const struct option *find_option(const struct option *table, const char *word, size_t length)
+{
+    for (const struct option *row = table; row->name; row++)
+        if (row->type != OPTION_HEADING &&
+            (same_name(row->name, word, length) ||
+             ((row->type == OPTION_IGNORED || row->type == OPTION_ABSENT) &&
+              has_prefix(row->name, word, length))))
+            return row;
+    return NULL;
+}
+
+/* Prefix each of "a, b or c" except the first with dashes. */
+static void add_dashes(const char *names, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (const char *at = names; *at && used + 4 < size; at++) {
+        out[used++] = *at;
+        if (*at == ' ' && strncmp(at + 1, "or ", 3) != 0) {
+            out[used++] = '-';
+            out[used++] = '-';
+        }
+    }
+    out[used] = '\0';
+}
+
+/* Are all words of 'part', at least two, words of 'whole'? Words are separated by dashes. */
+static int has_words(const char *whole, const char *part)
+{
+    int words = 0;
+
+    while (*part) {
+        size_t length = strcspn(part, "-_");
+        const char *at = whole;
+
+        while (*at && (strcspn(at, "-_") != length || strncmp(at, part, length) != 0)) {
+            at += strcspn(at, "-_");
+            at += *at != '\0';
+        }
+        if (!*at)
+            return 0;
+        words++;
+        part += length;
+        part += *part != '\0';
+    }
+    return words > 1;
+}
+
+/* Is 'name' probably a misspelled 'known'? Names that only look alike mean something else
+ * (fp8-format, ckpt-format). */
+static int means_same(const char *name, const char *known)
+{
+    size_t length = strlen(name);
+
+    return nearest_distance(name, known) <= (length < 5 ? 1 : 2) || has_words(known, name) ||
+           has_words(name, known) || (length >= 3 && strncmp(known, name, length) == 0);
+}
+
+static int unknown_option(const struct option *table, const char *word, size_t length,
+                          struct error *err)
+{
+    const char *names[1024];
+    char name[128], near[256], dashed[288];
+    size_t count = 0;
+
+    snprintf(name, sizeof(name), "%.*s", (int)length, word);
+    for (const struct option *row = table; row->name && count < 1024; row++)
+        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED &&
+            row->type != OPTION_ABSENT && !strchr(row->name, '*') && means_same(name, row->name))
+            names[count++] = row->name;
+    if (nearest_names(name, names, count, near, sizeof(near)) > 0) {
+        add_dashes(near, dashed, sizeof(dashed));
+        return error_set(err, "unknown option --%s; did you mean --%s?", name, dashed);
+    }
+    return error_set(err, "unknown option --%s; --help lists all", name);
+}
+
+static int read_choice(const struct option *row, const char *text, int *value, struct error *err)
+{
+    size_t length = strlen(text);
+    int number = 0;
+
+    for (const char *word = row->choices; word; number++) {
+        const char *end = strchr(word, '|');
+        size_t size = end ? (size_t)(end - word) : strlen(word);
+
+        if (size == length && strncmp(word, text, size) == 0) {
+            *value = number;
+            return 0;
+        }
+        word = end ? end + 1 : NULL;
+    }
+    return error_set(err, "--%s=%.100s is unknown; use %s", row->name, text, row->choices);
+}
+
+static int read_list(const char *first, struct cursor *cursor, struct option_list *list,
+                     struct error *err)
+{
+    size_t room = (size_t)(cursor->argc - cursor->at) + 1;
+    const char **items = malloc(room * sizeof(*items));
+
+    if (!items)
+        return error_set(err, "out of memory");
+    free(list->items);
+    list->items = items;
+    list->count = 0;
+    if (first)
+        items[list->count++] = first;
+    while (cursor->at < cursor->argc && strncmp(cursor->argv[cursor->at], "--", 2) != 0)
+        items[list->count++] = cursor->argv[cursor->at++];
+    return 0;
+}
+
+static int add_text(struct option_list *list, const char *text, struct error *err)
+{
+    const char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
+
+    if (!items)
+        return error_set(err, "out of memory");
+    list->items = items;
+    items[list->count++] = text;
+    return 0;
+}
+
+static int is_path(const char *argument)
+{
+    return strcmp(argument, "DIR") == 0 || strcmp(argument, "FILE") == 0;
+}
+
+static int read_value(const struct option *row, void *target, const char *text, struct error *err)
+{
+    char *slot = (char *)target + row->offset;
+    char what[128];
+
+    snprintf(what, sizeof(what), "--%s", row->name);
+    switch (row->type) {
+    case OPTION_INT: {
+        int any = row->min == 0 && row->max == 0;
+
+        return parse_int64(what, text, any ? INT64_MIN : row->min, any ? INT64_MAX : row->max,
+                           (int64_t *)slot, err);
+    }
+    case OPTION_BYTES:
+        return parse_size(what, text, 1024, row->min, row->max, (int64_t *)slot, err);
+    case OPTION_REAL:
+        return parse_double(what, text, (double *)slot, err);
+    case OPTION_CHOICE:
+        return read_choice(row, text, (int *)slot, err);
+    case OPTION_TEXTS:
+        return add_text((struct option_list *)slot, text, err);
+    default:
+        /* Probably an unset shell variable: "" would become the root directory when a name is
+         * appended. */
+        if (!text[0] && row->argument && is_path(row->argument))
+            return error_set(err, "--%s is empty; give a path, or drop it", row->name);
+        *(const char **)slot = text;
+        return 0;
+    }
+}
+
+static int take_option(const struct option *row, void *target, const char *inline_value,
+                       struct cursor *cursor, struct options_result *result, struct error *err)
+{
+    struct option_list words = {NULL, 0};
+
+    switch (row->type) {
+    case OPTION_FLAG:
+    case OPTION_UNFLAG:
+        if (inline_value)
+            return error_set(err, "--%s takes no value; drop the = and what follows it", row->name);
+        *(int *)((char *)target + row->offset) = row->type == OPTION_FLAG;
+        return 0;
+    case OPTION_LIST: {
+        struct option_list *list = (struct option_list *)((char *)target + row->offset);
+
+        if (read_list(inline_value, cursor, list, err) < 0)
+            return -1;
+        if (list->count == 0)
+            return error_set(err, "--%s needs a value; write it after the option", row->name);
+        return 0;
+    }
+    case OPTION_IGNORED:
+        result->ignored[result->ignored_count++] = cursor->argv[cursor->at - 1];
+        if (read_list(inline_value, cursor, &words, err) < 0)
+            return -1;
+        free(words.items);
+        return 0;
+    case OPTION_RENAMED:
+        return error_set(err, "--%s was renamed; use --%s", row->name, row->help);
+    case OPTION_ABSENT: {
+        const char *word = cursor->argv[cursor->at - 1];
+
+        return error_set(err, "%.*s is an option of Megatron-LM that does not exist here; %s",
+                         (int)strcspn(word, "="), word, row->help);
+    }
+    default:
+        break;
+    }
+    if (!inline_value) {
+        if (cursor->at >= cursor->argc)
+            return error_set(err, "--%s needs a value; write it after the option", row->name);
+        inline_value = cursor->argv[cursor->at++];
+    }
+    return read_value(row, target, inline_value, err);
+}
+
+static size_t count_rows(const struct option *table)
+{
+    size_t rows = 0;
+
+    while (table[rows].name)
+        rows++;
+    return rows;
+}
+
+static int parse_words(const struct option *table, void *target, int argc, const char *const *argv,
+                       struct options_result *result, struct error *err)
+{
+    struct cursor cursor = {argc, 0, argv};
+    int only_words = 0;
+
+    while (cursor.at < argc) {
+        const char *word = argv[cursor.at++];
+        const char *equals;
+        const struct option *row;
+        size_t length;
+
+        if (only_words || word[0] != '-' || word[1] == '\0') {
+            result->words[result->word_count++] = word;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            only_words = 1;
+            continue;
+        }
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+            result->help = 1;
+            return 0;
+        }
+        if (word[1] != '-')
+            return error_set(err, "unknown option %.100s; options begin with two dashes", word);
+        equals = strchr(word, '=');
+        length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
+        row = find_option(table, word + 2, length);
+        if (!row)
+            return unknown_option(table, word + 2, length, err);
+        if (take_option(row, target, equals ? equals + 1 : NULL, &cursor, result, err) < 0)
+            return -1;
+        result->given[row - table] = 1;
+    }
+    return 0;
+}
+
+int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
+                  struct options_result *result, struct error *err)
+{
+    memset(result, 0, sizeof(*result));
+    result->table = table;
+    result->rows = count_rows(table);
+    result->given = calloc(result->rows + 1, 1);
+    result->words = calloc((size_t)argc + 1, sizeof(*result->words));
+    result->ignored = calloc((size_t)argc + 1, sizeof(*result->ignored));
+    if (!result->given || !result->words || !result->ignored)
+        return error_set(err, "out of memory");
+    if (parse_words(table, target, argc, argv, result, err) == 0)
+        return 0;
+    if (err)
+        err->code = ERROR_USAGE;
+    return -1;
+}
+
+int options_given(const struct options_result *result, const char *name)
+{
+    const struct option *row = find_option(result->table, name, strlen(name));
+
+    return row && result->given[row - result->table];
+}
+
+void options_result_clear(struct options_result *result)
+{
+    free(result->words);
+    free(result->ignored);
+    free(result->given);
+    memset(result, 0, sizeof(*result));
+}
+
+static void print_row(const struct option *row, FILE *stream)
+{
+    const char *argument = row->argument ? row->argument : row->choices ? row->choices : "VALUE";
+    int width;
+
+    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG)
+        width = fprintf(stream, "  --%s", row->name);
+    else
+        width = fprintf(stream, "  --%s %s", row->name, argument);
+    if (width > 33)
+        fprintf(stream, "\n%34s", "");
+    else
+        fprintf(stream, "%*s", 34 - width, "");
+    fprintf(stream, "%s\n", row->help ? row->help : "");
+}
+
+void options_print(const struct option *table, FILE *stream)
+{
+    for (const struct option *row = table; row->name; row++) {
+        if (row->type == OPTION_HEADING)
+            fprintf(stream, "\n%s:\n", row->name);
+        else if (row->type != OPTION_IGNORED && row->type != OPTION_RENAMED &&
+                 row->type != OPTION_ABSENT)
+            print_row(row, stream);
+    }
+}

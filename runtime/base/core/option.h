@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Table-driven command lines: one row per option; the parser and the --help text use the same rows.
+ */
+#ifndef MEGATRON_OPTION_H
+#define MEGATRON_OPTION_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "lib/error.h"
+
+enum option_type {
+    OPTION_HEADING, /* not an option: 'name' is a heading in the help text */
+    OPTION_FLAG,    /* int, set to 1 */
+    OPTION_UNFLAG,  /* int, set to 0: for --no-... */
+    OPTION_INT,     /* int64_t in [min, max] (any value if both are 0) */
+    OPTION_BYTES,   /* int64_t in [min, max], also written as 64k, 128M or 1G, powers of 1024 */
+    OPTION_REAL,    /* double */
+    OPTION_TEXT,    /* const char *, pointing into argv */
+    OPTION_CHOICE,  /* int: index of the word within 'choices' ("a|b|c") */
+    OPTION_LIST,    /* struct option_list: all words up to the next option */
+    OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
+    OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
+                       matches every name with that prefix */
+    OPTION_RENAMED, /* rejected: 'help' is the name to use instead */
+    OPTION_ABSENT,  /* rejected: an option of Megatron-LM that does not exist here; 'help' says what
+                       to use instead. A name that ends in * matches like OPTION_IGNORED */
+};
+
+/* Words pointing into argv. Owned by the caller: free(items). */
+struct option_list {
+    const char **items;
+    size_t count;
+};
+
+struct option {
+    const char *name; /* without the leading "--" */
+    enum option_type type;
+    size_t offset;        /* offset of the value in the target struct */
+    const char *argument; /* placeholder for the value in the help text: "N", "FILE" */
+    const char *help;
+    const char *choices;
+    int64_t min, max;
+};
+
+/* What a command line contained besides the values in the target. options_result_clear frees it. */
+struct options_result {
+    const char **words; /* the words that do not belong to an option, in order */
+    size_t word_count;
+    const char *
+        *ignored; /* the words that gave OPTION_IGNORED options, in order: "--name[=value]" */
+    size_t ignored_count;
+    unsigned char *given; /* one per table row: was it on the command line */
+    const struct option *table;
+    size_t rows;
+    int help; /* --help or -h was given; the words after it were not read */
+};
+
+/* Parse 'argc' words of 'argv' (without the command's own name) by 'table', which ends with a row
+ * whose name is NULL, into the struct at 'target'. Accepts `--name value`, `--name=value`, and `--`
+ * before words that start with a dash; '_' and '-' in names are equivalent. If an option is given
+ * twice, the last value wins (but see OPTION_TEXTS). The error for an unknown name suggests known
+ * ones that are spelled almost the same or consist of the same words. Returns 0, or -1 with code
+ * ERROR_USAGE; the caller clears 'result' in both cases. */
+int options_parse(const struct option *table, void *target, int argc, const char *const *argv,
+                  struct options_result *result, struct error *err);
+
+/* For words that are not parsed: if 'word' is the option "--name", or "--name=value", return what
+ * follows the name, "" or "=value"; otherwise NULL. '_' and '-' are equivalent. */
+const char *option_after(const char *word, const char *option);
+
+/* Was option 'name' on the command line? */
+int options_given(const struct options_result *result, const char *name);
+
+void options_result_clear(struct options_result *result);
+
+/* Print the rows of 'table' as the option part of a --help text. */
+void options_print(const struct option *table, FILE *stream);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "lib/file.h"
+#include "files.h"
+#include "base/core/remedy.h"
+#include "wiki_site.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A link that leads back to a directory above it would be followed forever. */
+enum { DEEPEST = 64 };
+
+/* A file or directory, under any of its names. */
+struct inode {
+    dev_t device;
+    ino_t number;
+};
+
+/* The files found, and the files that the run itself writes, sorted by 'struct inode'. */
+struct search {
+    struct corpus_files *files;
+    struct inode *output;
+    size_t output_count;
+};
+
+static int compare_inodes(const void *a, const void *b)
+{
+    const struct inode *left = a, *right = b;
+
+    if (left->device != right->device)
+        return left->device < right->device ? -1 : 1;
+    return left->number < right->number ? -1 : left->number > right->number;
+}
+
+static int is_output(const struct search *search, const struct stat *status)
+{
+    struct inode wanted = {status->st_dev, status->st_ino};
+
+    return search->output_count > 0 && bsearch(&wanted, search->output, search->output_count,
+                                               sizeof(wanted), compare_inodes) != NULL;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), wanted = strlen(end);
+
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+/* Is 'name' one of PREFIX.work, PREFIX_*_document.bin and .idx? */
+static int is_output_name(const char *name, const char *prefix)
+{
+    size_t length = strlen(prefix);
+
+    if (strncmp(name, prefix, length) != 0)
+        return 0;
+    name += length;
+    return strcmp(name, ".work") == 0 || (name[0] == '_' && (ends_with(name, "_document.bin") ||
+                                                             ends_with(name, "_document.idx")));
+}
+
+static int add_output(struct search *search, const struct stat *status)
+{
+    size_t count = search->output_count;
+
+    if ((count & (count - 1)) == 0) {
+        struct inode *output = realloc(search->output, (count ? count * 2 : 16) * sizeof(*output));
+
+        if (!output)
+            return -1;
+        search->output = output;
+    }
+    search->output[search->output_count++] = (struct inode){status->st_dev, status->st_ino};
+    return 0;
+}
+
+/* Look up what earlier runs have left under the prefix. A directory that cannot be listed is
+ * reported by the code that writes there. */
+static int find_output(struct search *search, const char *prefix, struct error *err)
+{
+    const char *slash = strrchr(prefix, '/'), *base = slash ? slash + 1 : prefix;
+    char *path = slash ? strndup(prefix, (size_t)(slash - prefix) + 1) : strdup(".");
+    DIR *directory = path ? opendir(path) : NULL;
+    struct dirent *entry;
+    struct stat status;
+    int rc = path ? 0 : -1;
+
+    while (rc == 0 && directory && (entry = readdir(directory)))
+        if (is_output_name(entry->d_name, base) &&
+            fstatat(dirfd(directory), entry->d_name, &status, 0) == 0)
+            rc = add_output(search, &status);
+    if (directory)
+        closedir(directory);
+    free(path);
+    if (rc < 0)
+        return error_set(err, "out of memory");
+    if (search->output_count > 0)
+        qsort(search->output, search->output_count, sizeof(*search->output), compare_inodes);
+    return 0;
+}
+
+static int add_file(struct corpus_files *files, const char *path, const struct stat *status,
+                    struct error *err)
+{
+    struct corpus_file *items, *file;
+    int standard = strcmp(path, "-") == 0;
+
+    if ((files->count & (files->count - 1)) == 0) {
+        size_t room = files->count ? files->count * 2 : 16;
+
+        items = realloc(files->items, room * sizeof(*items));
+        if (!items)
+            return error_memory(err, "the list of %zu input files", files->count);
+        files->items = items;
+    }
+    file = &files->items[files->count];
+    memset(file, 0, sizeof(*file));
+    file->path = strdup(path);
+    if (!file->path)
+        return error_memory(err, "the list of %zu input files", files->count);
+    files->count++;
+    if (standard) {
+        file->codec = CODEC_UNKNOWN;
+        return 0;
+    }
+    file->size = status->st_size;
+    file->modified = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec;
+    return source_probe(path, &file->codec, err);
+}
+
+static int add_path(struct search *search, const char *path, int depth, struct error *err);
+
+static int visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int add_directory(struct search *search, const char *path, int depth, struct error *err)
+{
+    struct dirent **names;
+    int count, rc = 0;
+
+    if (depth > DEEPEST)
+        return error_set(err,
+                         "%s: directories nested deeper than %d; remove the symbolic link that "
+                         "makes a loop, or name the subdirectories",
+                         path, DEEPEST);
+    count = scandir(path, &names, visible, by_bytes);
+    if (count < 0)
+        return error_set_errno(err, errno, "cannot list directory %s", path);
+    for (int i = 0; i < count; i++) {
+        char *child = NULL;
+
+        if (rc == 0 && asprintf(&child, "%s/%s", path, names[i]->d_name) < 0) {
+            child = NULL;
+            rc = error_set(err, "out of memory");
+        }
+        if (rc == 0)
+            rc = add_path(search, child, depth + 1, err);
+        free(child);
+        free(names[i]);
+    }
+    free(names);
+    return rc;
+}
+
+static int add_path(struct search *search, const char *path, int depth, struct error *err)
+{
+    struct stat status;
+
+    if (stat(path, &status) < 0) {
+        int number = errno;
+
+        /* A dangling link is not a file of a directory. */
+        if (depth > 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
+            return 0;
+        return error_set_errno(err, number, "cannot read %s", path);
+    }
+    if (is_output(search, &status)) {
+        if (depth > 0)
+            return 0;
+        error_set(err, "%s is an output file of this run, but also its input", path);
+        return error_remedy(err, REMEDY_OUTPUT);
+    }
+    if (S_ISDIR(status.st_mode))
+        return add_directory(search, path, depth, err);
+    if (!S_ISREG(status.st_mode) && depth > 0)
+        return 0;
+    if (!S_ISREG(status.st_mode)) {
+        error_set(err, "%s is neither a file nor a directory", path);
+        return error_remedy(err, REMEDY_STANDARD_INPUT);
+    }
+    return add_file(search->files, path, &status, err);
+}
+
+static int add_word(struct search *search, const char *word, struct error *err)
+{
+    struct corpus_files *files = search->files;
+    glob_t found;
+    struct stat status;
+    size_t before = files->count;
+    int rc;
+
+    if (strcmp(word, "-") == 0)
+        return add_file(files, word, NULL, err);
+    /* A file name may contain brackets: an existing file is never taken for a pattern. */
+    if (stat(word, &status) == 0 || !strpbrk(word, "*?[")) {
+        rc = add_path(search, word, 0, err);
+        if (rc == 0 && files->count == before)
+            return error_set(err, "directory %s contains no files; name one with input files",
+                             word);
+        return rc;
+    }
+    rc = glob(word, 0, NULL, &found);
+    if (rc == GLOB_NOMATCH)
+        return error_set(err, "no file matches %s; check the pattern and its directories", word);
+    if (rc != 0)
+        return rc == GLOB_NOSPACE
+                   ? error_set(err, "out of memory")
+                   : error_set(err,
+                               "cannot read the directories that %s matches: %s; check permissions",
+                               word, strerror(errno));
+    for (size_t i = 0; i < found.gl_pathc && rc == 0; i++)
+        rc = add_path(search, found.gl_pathv[i], 1, err);
+    globfree(&found);
+    if (rc == 0 && files->count == before)
+        return error_set(err, "no file matches %s; check the pattern and its directories", word);
+    return rc;
+}
+
+int corpus_files_find(struct corpus_files *files, const char *const *words, size_t count,
+                      const char *output_prefix, struct error *err)
+{
+    struct search search = {.files = files};
+    int rc = 0;
+
+    memset(files, 0, sizeof(*files));
+    errno = 0;
+    if (output_prefix)
+        rc = find_output(&search, output_prefix, err);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = add_word(&search, words[i], err);
+    if (rc < 0)
+        file_path_error(err);
+    free(search.output);
+    if (rc < 0)
+        return -1;
+    for (size_t i = 0; i < files->count; i++)
+        if (strcmp(files->items[i].path, "-") == 0 && files->count > 1)
+            return error_set_code(
+                err, ERROR_USAGE,
+                "standard input must be the only input; drop the other files, or the -");
+    return 0;
+}
+
+void corpus_files_clear(struct corpus_files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        free(files->items[i].path);
+    free(files->items);
+    wiki_sites_destroy(files->sites);
+    memset(files, 0, sizeof(*files));
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which lines WikiExtractor keeps, and how it writes them. */
+#include "config.h"
+#include "data/tokenizer/unicode.h"
+#include "wiki_extractor.h"
+#include "wiki_passes.h"
+#include "wiki_vector.h"
+
+/* Is the character at 'at' not part of a word? '*length' becomes its length. */
+static int is_other(const char *at, const char *end, size_t *length)
+{
+    uint32_t point;
+    enum unicode_class class;
+
+    *length = utf8_decode((const uint8_t *)at, (const uint8_t *)end, &point);
+    class = point == UNICODE_INVALID ? UNICODE_OTHER : unicode_class(point);
+    return class != UNICODE_LETTER && class != UNICODE_NUMBER && *at != '_';
+}
+
+/* A line end, one or more characters that are not part of a word, and a line end count as one line
+ * end. Returns the position of the second one, or NULL. */
+static const char *odd_line(const char *at, const char *end)
+{
+    size_t length;
+
+    if (at + 1 >= end || !is_other(at + 1, end, &length))
+        return NULL;
+    for (at += 1 + length; at < end && *at != '\n'; at += length)
+        if (!is_other(at, end, &length))
+            return NULL;
+    return at < end ? at : NULL;
+}
+
+static void odd_lines(const struct wiki_buffer *in, struct wiki_buffer *out)
+{
+    const char *at = in->data, *end = at + in->size, *kept = at, *stop;
+
+    while (at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        stop = odd_line(at, end);
+        if (!stop) {
+            at++;
+            continue;
+        }
+        wiki_copy(out, kept, (size_t)(at - kept));
+        kept = stop;
+        at = stop + 1;
+    }
+    wiki_put(out, kept, (size_t)(end - kept));
+}
+
+#ifdef WIKI_VECTOR
+static inline wiki_bytes line_marks(wiki_bytes bytes)
+{
+    wiki_bytes commas = wiki_vector_or(wiki_vector_is(bytes, ','), wiki_vector_is(bytes, '&'));
+
+    return wiki_vector_or(commas,
+                          wiki_vector_or(wiki_vector_is(bytes, '<'), wiki_vector_is(bytes, '>')));
+}
+#endif
+
+/* The first character in [at, end) that put_line changes, or 'end'. */
+static const char *find_change(const char *at, const char *end)
+{
+#ifdef WIKI_VECTOR
+    at = wiki_vector_find(at, end, line_marks);
+#endif
+    while (at < end && *at != ',' && *at != '&' && *at != '<' && *at != '>')
+        at++;
+    return at;
+}
+
+/* A line of output: commas reduced, HTML's special characters escaped. */
+static void put_line(struct wiki_buffer *out, const char *line, size_t size)
+{
+    if (out->size > 0)
+        wiki_put_char(out, '\n');
+    for (const char *end = line + size; line < end;) {
+        const char *from = line;
+        size_t commas;
+
+        line = find_change(line, end);
+        wiki_copy(out, from, (size_t)(line - from));
+        if (line == end)
+            return;
+        if (*line != ',') {
+            wiki_put_text(out, *line == '&' ? "&amp;" : *line == '<' ? "&lt;" : "&gt;");
+            line++;
+            continue;
+        }
+        for (from = line; line < end && *line == ',';)
+            line++;
+        commas = (size_t)(line - from + 1) / 2 - (line < end && *line == '.');
+        for (; commas > 0; commas--)
+            wiki_put_char(out, ',');
+    }
+}
+
+struct heading {
+    const char *data;
+    size_t size;
+};
+
+/* Headings are written together with the first text that follows. */
+static void put_headings(struct wiki_buffer *out, struct heading *pending)
+{
+    for (int i = 0; i < WIKI_LEVELS; i++) {
+        size_t before = out->size;
+
+        if (!pending[i].data)
+            continue;
+        put_line(out, pending[i].data, pending[i].size);
+        if (out->size > before && out->data[out->size - 1] != '!' &&
+            out->data[out->size - 1] != '?')
+            wiki_put_char(out, '.');
+        pending[i].data = NULL;
+    }
+}
+
+static int is_dropped(const char *line, size_t size, int newer)
+{
+    char first = line[0], last = line[size - 1];
+
+    if (first == '*' || first == '#' || first == ';' || (first == ':' && !newer) || first == '{' ||
+        first == '|' || last == '}' || (first == '(' && last == ')'))
+        return 1;
+    for (size_t i = 0; i < size; i++)
+        if (line[i] != '.' && line[i] != '-')
+            return 0;
+    return 1;
+}
+
+static int is_white(const char *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (!wiki_is_space(line[i]))
+            return 0;
+    return 1;
+}
+
+static void compact(const struct wiki_buffer *in, struct wiki_buffer *out, int newer)
+{
+    const char *at = in->data, *end = at + in->size;
+    struct heading pending[WIKI_LEVELS] = {{NULL, 0}};
+
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at)), *line = at;
+        size_t size = (size_t)((stop ? stop : end) - at);
+        struct wiki_span heading;
+        int level = wiki_heading(wiki_span(line, size), &heading);
+
+        at += size + 1;
+        if (level > 0) {
+            for (int i = level; i < WIKI_LEVELS; i++)
+                pending[i].data = NULL;
+            if (heading.size > 0)
+                pending[level] = (struct heading){heading.data, heading.size};
+            continue;
+        }
+        if (is_white(line, size) || is_dropped(line, size, newer))
+            continue;
+        /* 3.1: an indented line is written without its headings. */
+        if (*line != ':')
+            put_headings(out, pending);
+        while (size > 0 && *line == ':') {
+            line++;
+            size--;
+        }
+        if (size == 0)
+            continue;
+        put_line(out, line, size);
+    }
+}
+
+void wiki_extractor_lines(const struct wiki_buffer *in, struct wiki_buffer *scratch,
+                          struct wiki_buffer *out, int newer)
+{
+    scratch->size = out->size = 0;
+    odd_lines(in, scratch);
+    compact(scratch, out, newer);
+}

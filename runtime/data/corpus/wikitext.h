@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A page of a MediaWiki dump -> a document of plain text. Time and memory are proportional to the
+ * size of the page, whatever it contains. */
+#ifndef MEGATRON_CORPUS_WIKITEXT_H
+#define MEGATRON_CORPUS_WIKITEXT_H
+
+#include "lib/error.h"
+#include "jsonl.h"
+#include "wiki_buffer.h"
+
+struct wiki_site;
+
+enum wiki_style { WIKI_CLEAN, WIKI_EXTRACTOR };
+enum wiki_math { WIKI_MATH_LATEX, WIKI_MATH_DROP };
+enum wiki_tables { WIKI_TABLES_DROP, WIKI_TABLES_TEXT };
+
+enum { WIKI_NAMESPACES = 32 };
+
+struct wiki_options {
+    int style, math, tables;        /* enum wiki_style, wiki_math, wiki_tables */
+    int extractor31;                /* WIKI_EXTRACTOR with the rules of 3.1.0 instead of 3.0.6 */
+    int no_title;                   /* WIKI_CLEAN without the title as the first line */
+    int redirects, disambiguations; /* keep them */
+    int64_t min_length;             /* minimum number of characters in a document */
+    int namespaces[WIKI_NAMESPACES];
+    size_t namespace_count;
+};
+
+/* Read a list of namespace numbers: "0,10,14". Returns 0 or -1. */
+int wiki_options_namespaces(struct wiki_options *options, const char *list, struct error *err);
+
+/* Markup that is never closed. It does not make a page invalid. */
+struct wiki_unclosed {
+    enum document_fault fault; /* MARKUP_COMMENT, ...; FAULT_NONE: everything is closed */
+    size_t place;              /* its byte, from <page> on */
+    unsigned tag;              /* MARKUP_TAG: which one */
+};
+/* For the user: "<ref> without </ref>". */
+void wiki_unclosed_text(const struct wiki_unclosed *unclosed, char *text, size_t size);
+
+struct wiki_document {
+    int64_t id, revision;
+    struct wiki_span title; /* of the page, also if the page is broken or left out */
+    struct wiki_span text;
+    struct wiki_unclosed unclosed;
+};
+
+struct wikitext;
+
+/* The converter of one thread. 'options' must stay valid. Caller must destroy. */
+struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err);
+void wikitext_destroy(struct wikitext *wikitext);
+
+/* Convert the page at 'data' (from <page> to </page>). Returns FAULT_NONE with the document, valid
+ * until the next call; a fault; or why the page is left out (DOCUMENT_REDIRECT, ...). 'site' may be
+ * NULL. FAULT_LENGTH if out of memory. */
+enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
+                                  const struct wiki_site *site, struct wiki_document *document);
+
+/* Only the text: wikitext of a page called 'title'. Returns 0, or -1 if out of memory. */
+int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct wiki_span source,
+                     const struct wiki_site *site, struct wiki_span *text);
+
+/* Free the memory that an unusually long page needed. */
+void wikitext_trim(struct wikitext *wikitext);
+
+#endif

@@ -1,0 +1,544 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "curate.h"
+#include "data/preprocess/board.h"
+#include "lib/clock.h"
+#include "data/preprocess/disk.h"
+#include "lib/file.h"
+#include "data/preprocess/step_guard.h"
+#include "base/core/log.h"
+#include "base/core/remedy.h"
+#include "data/preprocess/work_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RESULT_MAGIC 0x31534552544144ull /* "DATRES1" */
+
+/* How long a rank that failed waits for the others to see it, and between two notes of progress. */
+static const double failure_seconds = 60, note_seconds = 10;
+
+/* --- Jobs ------------------------------------------------------------------------------------- */
+
+/* What the threads of a rank share while they are at a phase. */
+struct crew {
+    struct curate *engine;
+    const struct curate_phase *phase;
+    struct board board;
+    struct work work; /* the run's, with the phase's directory as its base */
+    atomic_int stop;
+    pthread_mutex_t lock;
+    struct error err; /* of the first job that failed */
+    int failed;
+};
+
+int curate_path(const struct curate *engine, const char *phase, const char *name, size_t number,
+                char *path, struct error *err)
+{
+    return disk_path(path, err, "%.3800s/%s/%s-%zu", engine->work.base, phase, name, number);
+}
+
+int curate_draft(const struct curate_job *job, const char *name, char *path, struct error *err)
+{
+    char host[65] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    return disk_path(path, err, "%.3700s/draft-%s-%s-%zu-%s-%ld", job->work->base,
+                     job->work->launch, name, job->number, host, (long)getpid());
+}
+
+void curate_touch(struct curate_job *job)
+{
+    board_touch_often(job->work, job->board, job->number);
+}
+
+int curate_damaged(const char *path, struct error *err)
+{
+    return error_set(err, "%s is damaged; remove the work directory that it is in, and run again",
+                     path);
+}
+
+int curate_result(struct curate *engine, const char *phase, size_t number, struct bytes *bytes,
+                  struct error *err)
+{
+    char path[DISK_PATH];
+    int rc;
+
+    memset(bytes, 0, sizeof(*bytes));
+    if (curate_path(engine, phase, "result", number, path, err) < 0)
+        return -1;
+    rc = bytes_load(bytes, RESULT_MAGIC, path, err);
+    if (rc > 0)
+        return error_set(err, "%s is missing or damaged; remove %s and start again", path,
+                         engine->work.root);
+    return rc;
+}
+
+/* The mark that the board looks for. A name that begins like it counts as well, so it is created
+ * under its own; what the job has to say is on disk by then. */
+static int mark_done(const struct crew *crew, size_t number, struct error *err)
+{
+    char path[DISK_PATH];
+    int fd;
+
+    if (curate_path(crew->engine, crew->phase->name, "copied", number, path, err) < 0)
+        return -1;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", path);
+    close(fd);
+    return 0;
+}
+
+static int run_job(struct crew *crew, size_t number, struct error *err)
+{
+    struct curate_job job = {crew->engine, &crew->board, &crew->work, crew->phase->name, number};
+    struct bytes result;
+    char path[DISK_PATH];
+    int rc;
+
+    bytes_begin(&result, RESULT_MAGIC);
+    rc = crew->phase->job(crew->phase->context, &job, &result, err);
+    if (rc == 0)
+        rc = curate_path(crew->engine, crew->phase->name, "result", number, path, err);
+    if (rc < 0) {
+        bytes_clear(&result);
+        return -1;
+    }
+    if (bytes_save(&result, path, 0, err) < 0 || mark_done(crew, number, err) < 0)
+        return -1;
+    board_done(&crew->board, number, 0, 0);
+    if (crew->phase->after)
+        crew->phase->after(crew->phase->context, &job);
+    return 0;
+}
+
+static void note_progress(struct crew *crew)
+{
+    struct curate *engine = crew->engine;
+    size_t done = 0;
+
+    if (engine->world->rank != 0 || clock_now() - engine->noted < note_seconds)
+        return;
+    engine->noted = clock_now();
+    board_scan(&crew->work, &crew->board, NULL);
+    for (size_t i = 0; i < crew->board.count; i++)
+        done += (size_t)board_is_done(&crew->board, i);
+    log_note("%s: %s: %zu of %zu chunks done", engine->config->command, crew->phase->name, done,
+             crew->board.count);
+}
+
+static void fail(struct crew *crew, const struct error *err)
+{
+    pthread_mutex_lock(&crew->lock);
+    if (!crew->failed)
+        crew->err = *err;
+    crew->failed = 1;
+    pthread_mutex_unlock(&crew->lock);
+    atomic_store(&crew->stop, 1);
+}
+
+/* One thread: as long as there are jobs that nobody works at. */
+static void work_along(void *context, int64_t thread)
+{
+    struct crew *crew = context;
+    struct error err = {.text = ""};
+    size_t number;
+
+    (void)thread;
+    while (!atomic_load(&crew->stop)) {
+        int rc = board_claim(&crew->work, &crew->board, &number, &err);
+
+        if (rc == 0)
+            return;
+        if (rc < 0 || run_job(crew, number, &err) < 0) {
+            fail(crew, &err);
+            return;
+        }
+        pthread_mutex_lock(&crew->lock);
+        note_progress(crew);
+        pthread_mutex_unlock(&crew->lock);
+    }
+}
+
+static int is_over(struct curate *engine)
+{
+    if (!engine->ended)
+        engine->ended = work_ended(&engine->work, engine->ending, sizeof(engine->ending));
+    return engine->ended;
+}
+
+static int run_crew(struct crew *crew, struct error *err)
+{
+    struct curate *engine = crew->engine;
+    double pause = 0.01;
+
+    for (;;) {
+        size_t number;
+        int64_t left;
+        int rc;
+
+        threads_run(engine->threads, threads_count(engine->threads), work_along, crew);
+        if (crew->failed) {
+            *err = crew->err;
+            return -1;
+        }
+        if (is_over(engine))
+            return 1;
+        left = board_scan(&crew->work, &crew->board, err);
+        if (left <= 0)
+            return left < 0 ? -1 : 0;
+        rc = board_take_over(&crew->work, &crew->board, &number, err);
+        if (rc < 0 || (rc > 0 && run_job(crew, number, err) < 0))
+            return -1;
+        if (rc > 0)
+            continue;
+        clock_sleep(pause);
+        pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
+    }
+}
+
+/* What launches that were killed have left unfinished takes space, and means nothing any more. */
+static void remove_drafts(const struct work *work)
+{
+    DIR *directory = opendir(work->base);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory)))
+        if (work_files_is_leftover(entry->d_name, work->launch) &&
+            disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
+            unlink(path);
+    if (directory)
+        closedir(directory);
+}
+
+int curate_phase(struct curate *engine, const struct curate_phase *phase, struct error *err)
+{
+    struct crew crew = {.engine = engine, .phase = phase, .work = engine->work};
+    int rc;
+
+    if (is_over(engine))
+        return 1;
+    if (disk_path(crew.work.base, err, "%.3800s/%s", engine->work.base, phase->name) < 0)
+        return -1;
+    if (mkdir(crew.work.base, 0777) < 0 && errno != EEXIST)
+        return is_over(engine) ? 1
+                               : error_set_errno(err, errno, "cannot create %s", crew.work.base);
+    if (engine->world->rank == 0)
+        remove_drafts(&crew.work);
+    if (board_init(&crew.board, JOB_COPY, phase->count,
+                   phase->count * (size_t)engine->world->rank / (size_t)engine->world->size,
+                   err) < 0)
+        return -1;
+    pthread_mutex_init(&crew.lock, NULL);
+    rc = board_scan(&crew.work, &crew.board, err) < 0 ? -1 : run_crew(&crew, err);
+    pthread_mutex_destroy(&crew.lock);
+    board_clear(&crew.board);
+    return rc;
+}
+
+/* --- Begin and end ---------------------------------------------------------------------------- */
+
+struct ending {
+    struct curate *engine;
+    int (*finish)(struct curate *engine, void *context, struct error *err);
+    void *context;
+    int mine;
+};
+
+static int finish_job(void *context, struct curate_job *job, struct bytes *result,
+                      struct error *err)
+{
+    struct ending *ending = context;
+
+    (void)job;
+    bytes_put_u64(result, 1);
+    ending->mine = 1;
+    return ending->finish(ending->engine, ending->context, err);
+}
+
+/* The rank that finished speaks the last word; here the others wait for it. */
+static int await_end(struct curate *engine, struct error *err)
+{
+    double begin = clock_now(), pause = 0.01;
+
+    while (!is_over(engine)) {
+        if (disk_is_gone(engine->work.base) && work_was_removed(&engine->work))
+            return 1;
+        if (clock_now() - begin > (double)engine->config->lease + failure_seconds)
+            return error_set(err,
+                             "no rank has finished the run within %.0f s; start the command again, "
+                             "it continues where it stopped",
+                             clock_now() - begin);
+        clock_sleep(pause);
+        pause = pause * 1.5 < 0.5 ? pause * 1.5 : 0.5;
+    }
+    return 1;
+}
+
+static int say_goodbye(struct curate *engine, struct error *err)
+{
+    int rc = work_end(&engine->work, "", (double)engine->config->lease, err);
+
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    engine->finished = 1;
+    work_remove(&engine->work);
+    return 0;
+}
+
+int curate_finish(struct curate *engine,
+                  int (*finish)(struct curate *engine, void *context, struct error *err),
+                  void *context, struct error *err)
+{
+    struct ending ending = {engine, finish, context, 0};
+    struct curate_phase phase = {"finish", 1, &ending, finish_job, NULL};
+    int rc = curate_phase(engine, &phase, err);
+
+    if (rc != 0)
+        return rc;
+    /* Alone it is this rank's turn also where a launch before was killed right here. */
+    if (!ending.mine && engine->world->size > 1)
+        return await_end(engine, err);
+    if (work_mark_finished(&engine->work, err) < 0)
+        return -1;
+    return say_goodbye(engine, err);
+}
+
+static int check_directory(const char *path, struct error *err)
+{
+    char directory[DISK_PATH];
+    const char *slash = strrchr(path, '/');
+
+    if (disk_path(directory, err, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") <
+        0)
+        return -1;
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to directory %s", directory);
+    return file_path_error(err);
+}
+
+static int check_files(const struct curate *engine, struct error *err)
+{
+    const struct curate_config *config = engine->config;
+
+    for (size_t i = 0; i < engine->plan.files.count; i++) {
+        const char *path = engine->plan.files.items[i].path;
+
+        if (strcmp(path, "-") == 0 && (engine->world->size > 1 || config->reads_twice))
+            return error_set_code(err, ERROR_USAGE,
+                                  config->reads_twice
+                                      ? "%s reads its input more than once; give a file instead of "
+                                        "standard input"
+                                      : "%s: standard input can be read by one rank only; run it "
+                                        "without srun, or name a file",
+                                  config->command);
+        for (size_t k = 0; config->outputs[k]; k++)
+            if (file_is_same(path, config->outputs[k]))
+                return error_set_code(err, ERROR_USAGE,
+                                      "%s is both input and output; choose another output", path);
+    }
+    return 0;
+}
+
+/* Where every bucket reads something of every chunk, a large input must not have too many. */
+static int64_t chunk_bytes(const struct curate *engine)
+{
+    const struct curate_config *config = engine->config;
+    int64_t total = 0, size;
+
+    for (size_t i = 0; i < engine->plan.files.count; i++)
+        total += engine->plan.files.items[i].size;
+    size = config->most_chunks > 0 ? total / config->most_chunks : 0;
+    return config->chunk_bytes > 0 ? config->chunk_bytes : size > 16 << 20 ? size : 0;
+}
+
+static int make_plan(struct curate *engine, const struct bytes *identity, struct error *err)
+{
+    const struct curate_config *config = engine->config;
+    struct input_plan *plan = &engine->plan;
+    struct bytes bytes = {0};
+    int64_t target = 0;
+    int rc;
+
+    if (config->input_count > 0 &&
+        (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output, err) <
+             0 ||
+         check_files(engine, err) < 0 ||
+         input_plan_cut(plan, config->mode, chunk_bytes(engine), &target, err) < 0))
+        return -1;
+    input_plan_note(plan, config->chunk_bytes, target);
+    bytes_put_text(&bytes, PACKAGE_VERSION);
+    bytes_put_text(&bytes, config->command);
+    bytes_put_text(&bytes, config->key);
+    bytes_put_text(&bytes, config->keep_dropped);
+    for (size_t i = 0; config->outputs[i]; i++)
+        bytes_put_text(&bytes, config->outputs[i]);
+    bytes_put_u64(&bytes, (uint64_t)config->max_line);
+    bytes_put_u64(&bytes, (uint64_t)target);
+    bytes_put(&bytes, identity->data, identity->size);
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const struct corpus_file *file = &plan->files.items[i];
+
+        bytes_put_text(&bytes, file->path);
+        bytes_put_u64(&bytes, (uint64_t)file->size);
+        bytes_put_u64(&bytes, (uint64_t)file->modified);
+        /* What came through a pipe comes only once. */
+        if (strcmp(file->path, "-") == 0) {
+            bytes_put_u64(&bytes, (uint64_t)getpid());
+            bytes_put_u64(&bytes, (uint64_t)time(NULL));
+        }
+    }
+    plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
+    rc = bytes.failed ? error_set(err, "out of memory") : 0;
+    bytes_clear(&bytes);
+    return rc;
+}
+
+/* Rank 0: look at input and output, and let the others begin. Returns 0; 1 where all is done. */
+static int begin(struct curate *engine, const struct bytes *identity, struct error *err)
+{
+    const struct curate_config *config = engine->config;
+    const char *existing = NULL;
+    int resumed = 0;
+
+    if (work_files_check(engine->work.root, err) < 0 || make_plan(engine, identity, err) < 0)
+        return -1;
+    for (size_t i = 0; config->outputs[i]; i++) {
+        if (check_directory(config->outputs[i], err) < 0)
+            return -1;
+        if (!existing && disk_exists(config->outputs[i]))
+            existing = config->outputs[i];
+    }
+    /* Killed while it cleaned up. */
+    if (existing && work_was_finished(&engine->work, engine->plan.identity))
+        return 1;
+    if (existing && !config->overwrite) {
+        char path[DISK_PATH];
+        struct input_plan before;
+        int same;
+
+        /* Killed while the files got their names: go on. */
+        if (disk_path(path, err, "%.4000s/plan", engine->work.root) < 0)
+            return -1;
+        same =
+            input_plan_read(&before, path, NULL) == 0 && before.identity == engine->plan.identity;
+        input_plan_clear(&before);
+        if (!same) {
+            work_forget_words(&engine->work);
+            error_set_code(err, ERROR_USAGE, "%s exists", existing);
+            return error_remedy(err, REMEDY_OVERWRITE);
+        }
+    }
+    if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)
+        return -1;
+    if (resumed)
+        log_note("resuming the run in %s", engine->work.root);
+    return 0;
+}
+
+static int run_all(struct curate *engine, const struct bytes *identity,
+                   int (*body)(struct curate *engine, void *context, struct error *err),
+                   void *context, struct error *err)
+{
+    int rc;
+
+    if (engine->world->rank == 0) {
+        rc = begin(engine, identity, err);
+        if (rc > 0) {
+            log_note("%s is already complete", engine->config->output);
+            return say_goodbye(engine, err);
+        }
+    } else {
+        rc = work_await(&engine->work, &engine->plan, err);
+        if (rc > 0) {
+            engine->ended = 1;
+            snprintf(engine->ending, sizeof(engine->ending), "%.500s", err->text);
+        }
+    }
+    if (rc != 0)
+        return rc;
+    engine->threads = threads_create((int)engine->config->workers, err);
+    return engine->threads ? body(engine, context, err) : -1;
+}
+
+/* Tell the other ranks why this one fails, or end as they did. */
+static int close_run(struct curate *engine, int rc, struct error *err)
+{
+    char message[512];
+
+    if (rc < 0)
+        work_refresh(&engine->work);
+    if (!engine->finished && is_over(engine)) {
+        work_acknowledge(&engine->work, !engine->ending[0]);
+        return engine->ending[0]
+                   ? error_set(err, "stopped, because another rank failed: %s", engine->ending)
+                   : 0;
+    }
+    if (rc >= 0)
+        return 0;
+    if (work_lost(&engine->work)) {
+        error_set(err,
+                  "another run has taken over (or removed) %.900s, so this one ends; start only "
+                  "one run for an output",
+                  engine->work.root);
+        return -1;
+    }
+    /* What can never work is not resumed: the remedy is another command line or another input. */
+    if (err->code == ERROR_USAGE && engine->threads && engine->world->size == 1) {
+        work_remove(&engine->work);
+        return -1;
+    }
+    snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text,
+             (long long)engine->world->rank);
+    if (work_end(&engine->work, message, failure_seconds, NULL) > 0)
+        work_acknowledge(&engine->work, 0);
+    else if (engine->world->size > 1)
+        work_forget_launch(&engine->work);
+    return -1;
+}
+
+int curate_run(const struct curate_config *config, const struct bytes *identity,
+               int (*body)(struct curate *engine, void *context, struct error *err), void *context,
+               struct error *err)
+{
+    struct curate *engine = calloc(1, sizeof(*engine));
+    struct world world;
+    int rc;
+
+    /* A limit on file sizes must fail the write, not end the process. */
+    signal(SIGXFSZ, SIG_IGN);
+    if (!engine)
+        return error_set(err, "out of memory");
+    rc = world_read(&world, err);
+    /* Under a launcher a rank ends with it; by hand the shell may go. */
+    if (rc == 0 && strcmp(world.source, "default") != 0)
+        rc = world_die_with_parent(err);
+    if (rc == 0) {
+        engine->config = config;
+        engine->world = &world;
+        engine->begin = engine->noted = clock_now();
+        step_guard_start();
+        rc = work_init(&engine->work, config->output, &world, config->lease, err);
+    }
+    if (rc == 0) {
+        rc = run_all(engine, identity, body, context, err);
+        rc = close_run(engine, rc, err);
+    }
+    threads_destroy(engine->threads);
+    input_plan_clear(&engine->plan);
+    free(engine);
+    return rc;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `megatron data extract` to a file: the pages of MediaWiki dumps as JSON lines. */
+#ifndef MEGATRON_CURATE_PAGES_H
+#define MEGATRON_CURATE_PAGES_H
+
+#include "curate.h"
+#include "data/corpus/wikitext.h"
+
+struct pages_config {
+    struct curate_config base;
+    struct wiki_options wiki;
+};
+
+int pages_run(struct pages_config *config, struct error *err);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Serialization of small files with a checksum, which detects incomplete ones. */
+#ifndef MEGATRON_PREPROCESS_BYTES_H
+#define MEGATRON_PREPROCESS_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/checksum.h"
+#include "lib/error.h"
+
+/* A buffer to write to ('put') or read from ('take'). */
+struct bytes {
+    unsigned char *data;
+    size_t size, capacity, at;
+    int failed; /* out of memory in a put, or after the end in a take */
+};
+void bytes_put(struct bytes *bytes, const void *data, size_t size);
+void bytes_put_u64(struct bytes *bytes, uint64_t value);
+void bytes_put_text(struct bytes *bytes, const char *text);
+const void *bytes_take(struct bytes *bytes, size_t size);
+uint64_t bytes_take_u64(struct bytes *bytes);
+/* A copy that the caller frees; NULL on failure. */
+char *bytes_take_text(struct bytes *bytes);
+void bytes_clear(struct bytes *bytes);
+
+/* Files with a magic number, the bytes and a checksum. To write one: begin, put, save (which
+ * clears; 'first': an existing file stays). To read one: load, take, clear. Load returns 0; 1 if
+ * there is no complete file of this kind; or -1. */
+void bytes_begin(struct bytes *bytes, uint64_t magic);
+int bytes_save(struct bytes *bytes, const char *path, int first, struct error *err);
+int bytes_load(struct bytes *bytes, uint64_t magic, const char *path, struct error *err);
+
+#endif

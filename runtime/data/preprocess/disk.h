@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Small helpers around the file system, whose errors name the path. */
+#ifndef MEGATRON_PREPROCESS_DISK_H
+#define MEGATRON_PREPROCESS_DISK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+#include "lib/error.h"
+#include "lib/file.h"
+
+enum { DISK_PATH = 4096 };
+
+/* Format a path; fails if it is longer than DISK_PATH. */
+int disk_path(char *buffer, struct error *err, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Write all of it, at the current position or at 'offset'. 'path' is for the error. */
+int disk_writev(int fd, struct iovec *parts, int count, const char *path, struct error *err);
+int disk_pwrite(int fd, const void *data, size_t size, int64_t offset, const char *path,
+                struct error *err);
+
+/* Read exactly 'size' bytes at 'offset'. Returns 0; 1 if the file ends early; -1 on error. */
+int disk_pread(int fd, void *data, size_t size, int64_t offset, const char *path,
+               struct error *err);
+
+/* Read a file of at most 'limit' bytes. Returns 0; 1 if there is no such file; -1 on error. The
+ * caller clears 'bytes'. */
+int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
+
+/* Does it exist? Is it certainly gone, rather than just unreachable? */
+int disk_exists(const char *path);
+int disk_is_gone(const char *path);
+
+#endif

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "chunk.h"
+#include "base/core/log.h"
+#include "base/core/remedy.h"
+#include "base/core/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Decompressors with large windows: limit on their total memory. The same for blocks that a long
+ * line has made large. */
+static const size_t memory_limit = (size_t)192 << 20;
+/* The caches of all threads' encoders together, and the most that one can use. */
+static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
+/* At most this many threads work on one chunk of the front: they read and write one after the
+ * other. */
+enum { SHARING_THREADS = 8 };
+
+struct worker {
+    struct encode *encode;
+    struct block_encoder with;
+    struct chunk *mine;
+    struct error err;
+};
+
+/* In strict mode: the first fault of the input among those found so far. */
+struct first_fault {
+    size_t chunk;  /* SIZE_MAX: none */
+    int64_t block; /* of the chunk */
+    struct part_fault document;
+    struct error file; /* what is wrong with a file; otherwise it is a document */
+};
+
+struct encode_team {
+    pthread_mutex_t lock, long_lock;
+    pthread_cond_t changed;
+    struct worker *workers;
+    struct block *blocks, *free;
+    size_t block_count;
+    struct chunk *chunks; /* open ones */
+    size_t memory;        /* approximate memory of their readers */
+    size_t opening;       /* threads that are opening or closing a chunk */
+    size_t fronting;      /* chunks at the front that are open or being closed, in order */
+    size_t behind;        /* the chunk after the last of them */
+    struct chunk *newest; /* the last of them, if it is open */
+    int starting;         /* a thread is opening a chunk that may be at the front */
+    size_t held;          /* by blocks of long lines in flight */
+    size_t reading;       /* threads that are reading a block */
+    size_t expected;      /* memory of the next block, if long lines are expected; otherwise 0 */
+    int no_more, failed;
+    const size_t *first;
+    struct first_fault fault;
+    struct error err;
+};
+
+/* --- The team --------------------------------------------------------------------------------- */
+
+static int fail(struct encode_team *team, const struct error *err)
+{
+    pthread_mutex_lock(&team->lock);
+    if (!team->failed)
+        team->err = *err;
+    team->failed = 1;
+    pthread_cond_broadcast(&team->changed);
+    pthread_mutex_unlock(&team->lock);
+    return -1;
+}
+
+/* One block is always admitted; it completes without the help of others, because a chunk that waits
+ * for its position is opened only when the previous one has been read to its end (is_direct). */
+static int has_room(const struct encode_team *team)
+{
+    return (team->held == 0 && team->reading == 0) ||
+           team->held + (team->reading + 1) * team->expected <= memory_limit;
+}
+
+/* What comes after the first fault in strict mode is not needed. */
+static int is_needed(const struct encode_team *team, const struct chunk *chunk)
+{
+    return chunk->number < team->fault.chunk;
+}
+
+static int has_needed(const struct encode_team *team)
+{
+    for (const struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
+        if (is_needed(team, chunk))
+            return 1;
+    return 0;
+}
+
+static int can_read(const struct encode_team *team, const struct chunk *chunk)
+{
+    return is_needed(team, chunk) && !chunk->reading && !chunk->input_done && team->free &&
+           has_room(team) && chunk->next_read - chunk->next_write < (int64_t)team->block_count;
+}
+
+/* With the lock held: count the memory of a block that was read. Short ones let the expectation of
+ * long ones decay. */
+static void hold_block(struct encode_team *team, struct block *block)
+{
+    block->held = block->records.capacity > BLOCK_LONG_LINE ? block->records.capacity : 0;
+    team->held += block->held;
+    team->expected = block->held ? block->held : team->expected / 2;
+    if (team->expected < BLOCK_LONG_LINE)
+        team->expected = 0;
+}
+
+/* With the lock held: take back a list of blocks, and free the memory of huge documents. */
+static void free_blocks(struct encode_team *team, struct block *freed, size_t keys)
+{
+    while (freed) {
+        struct block *next = freed->next;
+
+        team->held -= freed->held;
+        if (freed->held)
+            record_block_clear(&freed->records);
+        freed->held = 0;
+        block_reset(freed, keys);
+        freed->next = team->free;
+        team->free = freed;
+        freed = next;
+    }
+}
+
+/* With the lock held: will the position of the chunk be known as soon as the blocks being encoded
+ * now are written? Then it is at the front. */
+static int is_direct(const struct encode *encode, size_t number)
+{
+    const struct encode_team *team = encode->team;
+
+    if (team->fronting > 0)
+        return number == team->behind && (!team->newest || team->newest->input_done);
+    return front_at(encode->front, number);
+}
+
+/* Open another chunk, with the lock held before and after. Returns the chunk, or NULL. */
+static struct chunk *open_another(struct worker *worker)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+    const size_t *first = team->first;
+    struct chunk *chunk = NULL;
+    size_t number = 0;
+    int rc = 1, direct = 0;
+
+    team->first = NULL;
+    team->opening++;
+    team->starting = encode->front->open;
+    pthread_mutex_unlock(&team->lock);
+    if (first)
+        number = *first;
+    else if (encode->config->max_documents > 0 && encode->work->world->size > 1 &&
+             board_scan(encode->work, encode->board, &worker->err) < 0)
+        rc = -1;
+    else
+        rc = board_claim(encode->work, encode->board, &number, &worker->err);
+    if (rc > 0) {
+        pthread_mutex_lock(&team->lock);
+        direct = is_direct(encode, number);
+        if (direct) {
+            team->fronting++;
+            team->behind = number + 1;
+        }
+        pthread_mutex_unlock(&team->lock);
+        chunk = chunk_open(encode, number, direct, &worker->err);
+    }
+    if (rc < 0 || (rc > 0 && !chunk))
+        fail(team, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    team->opening--;
+    team->starting = 0;
+    if (chunk) {
+        chunk->next = team->chunks;
+        team->chunks = chunk;
+        if (direct) {
+            chunk->placed = front_at(encode->front, number);
+            team->newest = chunk;
+        }
+    } else {
+        team->no_more = 1;
+    }
+    pthread_cond_broadcast(&team->changed);
+    return chunk;
+}
+
+/* With a maximum number of documents, chunks after the last one are not started. */
+static int enough(const struct encode *encode)
+{
+    return encode->config->max_documents > 0 &&
+           board_prefix(encode->board, encode->config->max_documents) > 0;
+}
+
+/* With the lock held: a chunk at the front that does not have many threads yet. */
+static struct chunk *find_shared(const struct encode *encode)
+{
+    const struct encode_team *team = encode->team;
+    struct chunk *chunk = team->newest;
+    size_t mates = 0;
+
+    if (!chunk || !chunk->shared || chunk->input_done)
+        return NULL;
+    for (size_t i = 0; i < encode->threads; i++)
+        mates += team->workers[i].mine == chunk;
+    return mates < SHARING_THREADS ? chunk : NULL;
+}
+
+/* The chunk to read from next: the thread's own, a new one, or any. Called and left with the lock
+ * held; NULL when there is nothing left to do. */
+static struct chunk *choose(struct worker *worker)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    while (!team->failed && !encode->stop) {
+        struct chunk *chunk;
+
+        if (worker->mine && can_read(team, worker->mine))
+            return worker->mine;
+        if (!worker->mine || worker->mine->input_done) {
+            worker->mine = find_shared(encode);
+            if (worker->mine)
+                continue;
+        }
+        if (!worker->mine && !team->no_more && !team->starting &&
+            (team->memory < memory_limit || !team->chunks) && !enough(encode)) {
+            worker->mine = open_another(worker);
+            continue;
+        }
+        for (chunk = team->chunks; chunk; chunk = chunk->next)
+            if (can_read(team, chunk))
+                return chunk;
+        if (!has_needed(team) && team->opening == 0 && (team->no_more || enough(encode)))
+            return NULL;
+        pthread_cond_wait(&team->changed, &team->lock);
+    }
+    return NULL;
+}
+
+static void forget_chunk(struct encode_team *team, struct chunk *chunk)
+{
+    for (struct chunk **at = &team->chunks; *at; at = &(*at)->next)
+        if (*at == chunk) {
+            *at = chunk->next;
+            break;
+        }
+    for (size_t i = 0; i < team->workers[0].encode->threads; i++)
+        if (team->workers[i].mine == chunk)
+            team->workers[i].mine = NULL;
+    if (team->newest == chunk)
+        team->newest = NULL;
+}
+
+/* Report what is wrong with the chunk's files. In strict mode it is an error: returns -1. */
+static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct error *err)
+{
+    const char *flaw;
+
+    while ((flaw = record_reader_flaw(chunk->reader))) {
+        if (encode->config->strict) {
+            error_set_code(err, ERROR_USAGE, "%s", flaw);
+            return error_remedy(err, REMEDY_STRICT);
+        }
+        log_warning("%s", flaw);
+    }
+    return 0;
+}
+
+/* With the lock held: a fault that ends the run. What comes before it is still read, so that the
+ * fault that is reported is the first one. */
+static void note_fault(struct encode_team *team, const struct first_fault *fault)
+{
+    struct first_fault *first = &team->fault;
+
+    if (fault->chunk < first->chunk ||
+        (fault->chunk == first->chunk && fault->block < first->block))
+        *first = *fault;
+    team->no_more = 1;
+}
+
+/* With the lock held: blocks after the first fault would wait forever. */
+static void drop_unneeded(struct encode_team *team, size_t keys)
+{
+    struct block *freed = NULL;
+
+    for (struct chunk *chunk = team->chunks; chunk; chunk = chunk->next)
+        if (!is_needed(team, chunk))
+            chunk_drop(chunk, &freed);
+    free_blocks(team, freed, keys);
+}
+
+/* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
+static int read_block(struct encode *encode, struct chunk *chunk, struct block *block,
+                      struct error *err)
+{
+    struct encode_team *team = encode->team;
+    size_t before = record_reader_memory(chunk->reader), after;
+    int64_t passed = record_reader_passed(chunk->reader);
+    struct first_fault flaw = {.chunk = chunk->number};
+    int rc, full, flawed;
+
+    pthread_mutex_unlock(&team->lock);
+    full = chunk->full;
+    rc = record_reader_next(chunk->reader, &block->records, err);
+    flawed = rc >= 0 && tell_flaws(encode, chunk, &flaw.file) < 0;
+    if (flawed && encode->config->max_documents > 0) {
+        *err = flaw.file;
+        rc = -1;
+    }
+    after = record_reader_memory(chunk->reader);
+    encode->counts.passed += record_reader_passed(chunk->reader) - passed;
+    pthread_mutex_lock(&team->lock);
+    team->memory += after - before;
+    team->reading--;
+    hold_block(team, block);
+    chunk->reading = 0;
+    if (rc > 0)
+        block->number = chunk->next_read++;
+    flaw.block = chunk->next_read;
+    if (flawed && rc >= 0)
+        note_fault(team, &flaw);
+    /* Whether other threads have read far enough to find it is random. */
+    if (rc < 0 && encode->config->max_documents > 0) {
+        chunk->broken = 1;
+        chunk->err = *err;
+        rc = 0;
+    }
+    /* No chunk needs more than all documents that are wanted. */
+    if (rc == 0 || full)
+        chunk->input_done = 1;
+    pthread_cond_broadcast(&team->changed);
+    return rc;
+}
+
+static void count_block(struct encode *encode, const struct block *block)
+{
+    int64_t skipped = 0, tokens = 0;
+
+    for (int i = 0; i < FAULT_BROKEN_END; i++)
+        skipped += block->faults[i];
+    for (size_t k = 0; k < encode->config->key_count; k++)
+        tokens += (int64_t)block->data.tokens[k].count;
+    encode->counts.documents += block->data.documents;
+    encode->counts.bytes += record_block_bytes(encode->config->mode, &block->records);
+    encode->counts.skipped += skipped;
+    encode->counts.tokens += tokens;
+}
+
+/* Encode a block that was read, and write what is due. */
+static int do_block(struct worker *worker, struct chunk *chunk, struct block *block,
+                    struct block **freed)
+{
+    struct encode *encode = worker->encode;
+
+    if (block_encode(&worker->with, block, &worker->err) < 0)
+        return chunk_place(encode, chunk->number, &block->failed, &worker->err);
+    /* With a limit on documents it is not known yet whether this one counts. */
+    if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0) {
+        struct first_fault fault = {chunk->number, block->number, block->listed[0], {.text = ""}};
+
+        pthread_mutex_lock(&encode->team->lock);
+        note_fault(encode->team, &fault);
+        pthread_mutex_unlock(&encode->team->lock);
+        block->next = *freed;
+        *freed = block;
+        return 0;
+    }
+    count_block(encode, block);
+    return chunk_commit(encode, chunk, block, freed, &worker->err);
+}
+
+/* Rename a complete chunk, or record why it is not complete. */
+static int end_chunk(struct worker *worker, struct chunk *chunk)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    if (!chunk->broken || chunk->full)
+        return chunk_finish(encode, chunk, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    if (chunk->number < encode->broken) {
+        encode->broken = chunk->number;
+        encode->broken_err = chunk->err;
+    }
+    team->no_more = 1;
+    pthread_mutex_unlock(&team->lock);
+    chunk_abandon(chunk);
+    return 0;
+}
+
+/* With the lock held: release a chunk, and close it if it is complete. Returns the chunk, now owned
+ * by this thread, that is to be written next, or NULL. One with a fault of its file stays
+ * incomplete in strict mode, although all of it is written: another run would take it as free of
+ * faults. */
+static struct chunk *leave_chunk(struct worker *worker, struct chunk *chunk)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+    size_t number = chunk->number, direct = chunk->direct;
+
+    if (--chunk->users > 0 || !chunk->input_done || !chunk->placed ||
+        chunk->next_write != chunk->next_read || !is_needed(team, chunk) || team->failed ||
+        encode->stop)
+        return NULL;
+    forget_chunk(team, chunk);
+    team->memory -= record_reader_memory(chunk->reader);
+    team->opening++;
+    pthread_mutex_unlock(&team->lock);
+    if (end_chunk(worker, chunk) < 0)
+        fail(team, &worker->err);
+    pthread_mutex_lock(&team->lock);
+    team->opening--;
+    pthread_cond_broadcast(&team->changed); /* signalled when the lock is released */
+    if (team->failed)
+        return NULL;
+    if (front_pass(encode->front, number, &worker->err) < 0) {
+        team->err = worker->err;
+        team->failed = 1;
+        return NULL;
+    }
+    team->fronting -= direct;
+    for (chunk = team->chunks; chunk; chunk = chunk->next)
+        if (!chunk->placed && front_at(encode->front, chunk->number)) {
+            chunk->placed = 1;
+            chunk->users++;
+            break;
+        }
+    return chunk;
+}
+
+/* With the lock held: the same, and write what waited for it. */
+static void leave_chunks(struct worker *worker, struct chunk *chunk)
+{
+    struct encode *encode = worker->encode;
+    struct encode_team *team = encode->team;
+
+    while ((chunk = leave_chunk(worker, chunk))) {
+        struct block *freed = NULL;
+
+        pthread_mutex_unlock(&team->lock);
+        if (chunk_commit(encode, chunk, NULL, &freed, &worker->err) < 0)
+            fail(team, &worker->err);
+        pthread_mutex_lock(&team->lock);
+        free_blocks(team, freed, encode->config->key_count);
+    }
+}
+
+/* What one thread does. Failures are kept in the team, whose threads wait for each other. */
+static int work(void *context, int64_t thread, struct error *err)
+{
+    struct encode *encode = context;
+    struct encode_team *team = encode->team;
+    struct worker *worker = &team->workers[thread];
+    struct chunk *chunk;
+    int failed;
+
+    pthread_mutex_lock(&team->lock);
+    while ((chunk = choose(worker))) {
+        struct block *block = team->free, *freed = NULL;
+        int rc;
+
+        team->free = block->next;
+        chunk->reading = 1;
+        chunk->users++;
+        team->reading++;
+        rc = read_block(encode, chunk, block, &worker->err);
+        if (rc > 0) {
+            pthread_mutex_unlock(&team->lock);
+            rc = do_block(worker, chunk, block, &freed);
+            if (rc < 0)
+                fail(team, &worker->err);
+            pthread_mutex_lock(&team->lock);
+        } else {
+            freed = block;
+            block->next = NULL;
+            if (rc < 0 && !team->failed) {
+                team->err = worker->err;
+                team->failed = 1;
+            }
+        }
+        free_blocks(team, freed, encode->config->key_count);
+        leave_chunks(worker, chunk);
+        if (team->fault.chunk != SIZE_MAX)
+            drop_unneeded(team, encode->config->key_count);
+        pthread_cond_broadcast(&team->changed);
+    }
+    pthread_cond_broadcast(&team->changed);
+    failed = team->failed;
+    if (failed)
+        *err = team->err;
+    pthread_mutex_unlock(&team->lock);
+    return failed ? -1 : 0;
+}
+
+int encode_open(struct encode *encode, struct error *err)
+{
+    struct encode_team *team = calloc(1, sizeof(*team));
+    size_t cache = caches_limit / encode->threads;
+
+    encode->team = team;
+    encode->broken = SIZE_MAX;
+    if (!team)
+        return error_set(err, "out of memory");
+    pthread_mutex_init(&team->lock, NULL);
+    pthread_mutex_init(&team->long_lock, NULL);
+    pthread_cond_init(&team->changed, NULL);
+    team->block_count = encode->threads * 2 + 2;
+    team->workers = calloc(encode->threads, sizeof(*team->workers));
+    team->blocks = calloc(team->block_count, sizeof(*team->blocks));
+    if (!team->workers || !team->blocks)
+        return error_set(err, "out of memory");
+    for (size_t i = 0; i < encode->threads; i++) {
+        struct worker *worker = &team->workers[i];
+
+        worker->encode = encode;
+        if (block_encoder_open(&worker->with, encode->config, encode->tokenizer, encode->punkt,
+                               cache < cache_limit ? cache : cache_limit, &team->long_lock,
+                               err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void encode_close(struct encode *encode)
+{
+    struct encode_team *team = encode->team;
+
+    if (!team)
+        return;
+    for (size_t i = 0; team->workers && i < encode->threads; i++)
+        block_encoder_close(&team->workers[i].with);
+    for (size_t i = 0; team->blocks && i < team->block_count; i++)
+        block_clear(&team->blocks[i]);
+    free(team->workers);
+    free(team->blocks);
+    pthread_mutex_destroy(&team->lock);
+    pthread_mutex_destroy(&team->long_lock);
+    pthread_cond_destroy(&team->changed);
+    free(team);
+    encode->team = NULL;
+}
+
+void encode_stop(struct encode *encode)
+{
+    pthread_mutex_lock(&encode->team->lock);
+    encode->stop = 1;
+    pthread_cond_broadcast(&encode->team->changed);
+    pthread_mutex_unlock(&encode->team->lock);
+}
+
+static int set_first_fault(struct encode *encode, struct error *err)
+{
+    const struct first_fault *fault = &encode->team->fault;
+
+    if (!fault->file.text[0])
+        return chunk_strict(encode, fault->chunk, &fault->document, err);
+    *err = fault->file;
+    return -1;
+}
+
+int encode_run(struct encode *encode, const size_t *first, struct error *err)
+{
+    struct encode_team *team = encode->team;
+    int rc;
+
+    team->first = first;
+    team->fault = (struct first_fault){.chunk = SIZE_MAX};
+    team->no_more = team->failed = 0;
+    team->memory = team->held = team->reading = 0;
+    /* Until the first blocks have been read, assume lines of the maximum length. */
+    team->expected = (size_t)encode->config->max_line;
+    team->free = NULL;
+    team->newest = NULL;
+    team->fronting = 0;
+    team->starting = 0;
+    for (size_t i = 0; i < team->block_count; i++) {
+        team->blocks[i].held = 0;
+        team->blocks[i].next = NULL;
+        free_blocks(team, &team->blocks[i], encode->config->key_count);
+    }
+    for (size_t i = 0; i < encode->threads; i++) /* threads look at each other's */
+        team->workers[i].mine = NULL;
+    rc = threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, err);
+    while (team->chunks) {
+        struct chunk *chunk = team->chunks;
+
+        team->chunks = chunk->next;
+        chunk_abandon(chunk);
+    }
+    return rc == 0 && team->fault.chunk != SIZE_MAX ? set_first_fault(encode, err) : rc;
+}

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "input_plan.h"
+#include "bytes.h"
+#include "disk.h"
+#include "lib/file.h"
+#include "base/core/log.h"
+#include "base/core/remedy.h"
+#include "data/corpus/wiki_site.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PLAN_MAGIC 0x314e414c5047454dull /* "MEGPLAN1" */
+
+/* Chunks are small enough that no rank waits long for the last one of a slow node, and few enough
+ * for a directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. Each costs a
+ * millisecond for its files, so a larger corpus has chunks of at least 16 MiB. */
+static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
+static const int64_t chunks_least = 16, chunks_most = 32768;
+
+static int add_segment(struct input_plan *plan, uint32_t file, int64_t begin, int64_t end)
+{
+    size_t count = plan->segment_count;
+
+    if ((count & (count - 1)) == 0) {
+        size_t room = count ? count * 2 : 64;
+        struct segment *segments = realloc(plan->segments, room * sizeof(*segments));
+
+        if (!segments)
+            return -1;
+        plan->segments = segments;
+    }
+    plan->segments[plan->segment_count++] = (struct segment){file, begin, end};
+    return 0;
+}
+
+static int64_t default_size(int64_t total)
+{
+    int64_t size = total / chunks_least;
+
+    if (size < smallest_chunk)
+        return smallest_chunk;
+    if (size < usual_chunk)
+        return size;
+    size = total / chunks_most;
+    if (size < usual_chunk)
+        return usual_chunk;
+    return size < largest_chunk ? size : largest_chunk;
+}
+
+/* A user may ask for smaller chunks than the default, but not for more than 'chunks_most'. */
+static int64_t chunk_size(int64_t total, int64_t asked)
+{
+    int64_t usual = default_size(total), least = (total + chunks_most - 1) / chunks_most;
+
+    if (asked == 0)
+        return usual;
+    if (least > usual)
+        least = usual;
+    return asked > least ? asked : least;
+}
+
+/* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
+ */
+static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
+{
+    return (int64_t)((__int128)size * number / pieces);
+}
+
+static int cut_files(struct input_plan *plan, enum record_mode mode, int64_t target)
+{
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const struct corpus_file *file = &plan->files.items[i];
+        int64_t pieces = 1;
+
+        if (file->size > target && record_mode_cuts(mode) &&
+            source_can_cut(file->path, file->codec, file->size))
+            pieces = (file->size + target - 1) / target;
+        for (int64_t k = 0; k < pieces; k++) {
+            int64_t begin = piece_begin(file->size, k, pieces);
+            int64_t end = k + 1 == pieces ? SOURCE_TO_END : piece_begin(file->size, k + 1, pieces);
+
+            if (add_segment(plan, (uint32_t)i, begin, end) < 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* Neighboring small files share a chunk. */
+static int group_segments(struct input_plan *plan, int64_t target)
+{
+    int64_t held = 0;
+
+    plan->chunks = calloc(plan->segment_count + 1, sizeof(*plan->chunks));
+    if (!plan->chunks)
+        return -1;
+    for (size_t i = 0; i < plan->segment_count; i++) {
+        const struct segment *segment = &plan->segments[i];
+        int64_t size = plan->files.items[segment->file].size;
+        int64_t end = segment->end < size ? segment->end : size;
+
+        if (plan->chunk_count == 0 || held + end - segment->begin > target) {
+            plan->chunks[plan->chunk_count++] = i;
+            held = 0;
+        }
+        held += end - segment->begin;
+    }
+    plan->chunks[plan->chunk_count] = plan->segment_count;
+    return 0;
+}
+
+/* The content of a tokenizer's file, as one number. */
+static int put_file(struct bytes *bytes, const char *path, struct error *err)
+{
+    struct file_bytes file;
+    int rc;
+
+    bytes_put_text(bytes, path);
+    if (!path)
+        return 0;
+    rc = disk_read_file(path, (size_t)1 << 30, &file, err);
+    if (rc > 0)
+        return 0; /* the name of a directory or of a built-in; the tokenizer reports it if it is
+                     wrong */
+    if (rc < 0)
+        return -1;
+    bytes_put_u64(bytes, checksum_seeded(file.data, file.length, 0));
+    file_bytes_clear(&file);
+    return 0;
+}
+
+static int is_directory(const char *path)
+{
+    struct stat status;
+
+    return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/* A directory's tokenizer.json, or the file itself, and the tokenizer_config.json beside it, which
+ * names the ends of a HuggingFaceTokenizer. */
+static int put_model(struct bytes *bytes, const char *model, struct error *err)
+{
+    char path[DISK_PATH], config[DISK_PATH];
+    const char *slash;
+
+    if (!model)
+        return put_file(bytes, NULL, err);
+    if (disk_path(path, err, "%s%s", model, is_directory(model) ? "/tokenizer.json" : "") < 0)
+        return -1;
+    slash = strrchr(path, '/');
+    if (disk_path(config, err, "%.*stokenizer_config.json", slash ? (int)(slash - path) + 1 : 0,
+                  path) < 0 ||
+        put_file(bytes, path, err) < 0)
+        return -1;
+    return put_file(bytes, config, err);
+}
+
+/* The files of the tokenizer, and the properties of the loaded one. */
+static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
+                         const struct tokenizer *loaded, struct error *err)
+{
+
+    bytes_put_u64(bytes, (uint64_t)tokenizer->type);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->vocab_size);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->special_as_text);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->add_bos);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->add_specials);
+    bytes_put_u64(bytes, (uint64_t)tokenizer->llama3_release);
+    if (put_file(bytes, tokenizer->vocab_file, err) < 0 ||
+        put_file(bytes, tokenizer->merge_file, err) < 0)
+        return -1;
+    bytes_put_u64(bytes, (uint64_t)tokenizer_vocab_size(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_bos(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_eos(loaded));
+    bytes_put_u64(bytes, (uint64_t)tokenizer_eod(loaded));
+    return put_model(bytes, tokenizer->model, err);
+}
+
+void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
+{
+    bytes_put_u64(bytes, (uint64_t)wiki->style);
+    bytes_put_u64(bytes, (uint64_t)wiki->math);
+    bytes_put_u64(bytes, (uint64_t)wiki->tables);
+    bytes_put_u64(bytes, (uint64_t)wiki->extractor31);
+    bytes_put_u64(bytes, (uint64_t)wiki->no_title);
+    bytes_put_u64(bytes, (uint64_t)wiki->redirects);
+    bytes_put_u64(bytes, (uint64_t)wiki->disambiguations);
+    bytes_put_u64(bytes, (uint64_t)wiki->min_length);
+    bytes_put_u64(bytes, wiki->namespace_count);
+    for (size_t i = 0; i < wiki->namespace_count; i++)
+        bytes_put_u64(bytes, (uint64_t)wiki->namespaces[i]);
+}
+
+/* How texts are split into sentences. */
+static int put_punkt(struct bytes *bytes, const struct preprocess_config *config, struct error *err)
+{
+    static const char *const names[] = {"abbrev_types.txt", "sent_starters.txt", "collocations.tab",
+                                        "ortho_context.tab"};
+    char path[DISK_PATH];
+
+    bytes_put_u64(bytes, config->punkt != NULL);
+    if (!config->punkt)
+        return 0;
+    bytes_put_u64(bytes, (uint64_t)config->punkt_options.keep_newlines);
+    bytes_put_u64(bytes, (uint64_t)config->punkt_options.curly_quotes);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (disk_path(path, err, "%s/%s", config->punkt, names[i]) < 0 ||
+            put_file(bytes, path, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* All that the output depends on. */
+static int put_identity(struct bytes *bytes, const struct input_plan *plan,
+                        const struct preprocess_config *config, const struct tokenizer *tokenizer,
+                        struct error *err)
+{
+    bytes_put_text(bytes, PACKAGE_VERSION);
+    bytes_put_u64(bytes, config->mode);
+    bytes_put_u64(bytes, (uint64_t)config->detokenize);
+    if (config->mode == RECORD_PAGE)
+        input_plan_put_wiki(bytes, &config->wiki);
+    bytes_put_u64(bytes, (uint64_t)config->append_eod);
+    bytes_put_u64(bytes, (uint64_t)config->fairseq);
+    if (put_punkt(bytes, config, err) < 0)
+        return -1;
+    bytes_put_u64(bytes, (uint64_t)config->max_line);
+    bytes_put_u64(bytes, (uint64_t)config->max_documents);
+    bytes_put_u64(bytes, (uint64_t)config->shards);
+    bytes_put_u64(bytes, config->key_count);
+    for (size_t i = 0; i < config->key_count; i++)
+        bytes_put_text(bytes, config->keys[i]);
+    if (put_tokenizer(bytes, &config->tokenizer, tokenizer, err) < 0)
+        return -1;
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const struct corpus_file *file = &plan->files.items[i];
+
+        bytes_put_text(bytes, file->path);
+        bytes_put_u64(bytes, (uint64_t)file->size);
+        bytes_put_u64(bytes, (uint64_t)file->modified);
+        /* Input from a pipe can be read only once: its chunks are of no use to another run. */
+        if (strcmp(file->path, "-") == 0) {
+            bytes_put_u64(bytes, (uint64_t)getpid());
+            bytes_put_u64(bytes, (uint64_t)time(NULL));
+        }
+    }
+    return bytes->failed ? error_set(err, "out of memory") : 0;
+}
+
+/* What dumps tell of their wikis is learned when they are read. */
+static int make_sites(struct input_plan *plan, struct error *err)
+{
+    plan->files.sites = wiki_sites_create(plan->files.count, err);
+    return plan->files.sites ? 0 : -1;
+}
+
+int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk_bytes,
+                   int64_t *target, struct error *err)
+{
+    plan->input_bytes = 0;
+    for (size_t i = 0; i < plan->files.count; i++)
+        plan->input_bytes += plan->files.items[i].size;
+    *target = chunk_size(plan->input_bytes, chunk_bytes);
+    if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
+        return error_memory(err, "the plan of %zu files", plan->files.count);
+    return make_sites(plan, err);
+}
+
+void input_plan_note(const struct input_plan *plan, int64_t chunk_bytes, int64_t target)
+{
+    if (chunk_bytes > 0 && target > chunk_bytes)
+        log_note("units of work are raised from %" PRId64 " to %" PRId64
+                 " bytes for this input of %" PRId64 " bytes",
+                 chunk_bytes, target, plan->input_bytes);
+}
+
+int input_plan_make(struct input_plan *plan, const struct preprocess_config *config,
+                    const struct tokenizer *tokenizer, struct error *err)
+{
+    struct bytes bytes = {0};
+    int64_t target;
+    int rc;
+
+    memset(plan, 0, sizeof(*plan));
+    if (corpus_files_find(&plan->files, config->inputs, config->input_count, config->output_prefix,
+                          err) < 0 ||
+        input_plan_cut(plan, config->mode, config->chunk_bytes, &target, err) < 0)
+        return -1;
+    input_plan_note(plan, config->chunk_bytes, target);
+    rc = put_identity(&bytes, plan, config, tokenizer, err);
+    bytes_put_u64(&bytes, (uint64_t)target);
+    plan->identity = checksum_seeded(bytes.data, bytes.size, 1);
+    bytes_clear(&bytes);
+    return rc;
+}
+
+void input_plan_clear(struct input_plan *plan)
+{
+    corpus_files_clear(&plan->files);
+    free(plan->segments);
+    free(plan->chunks);
+    memset(plan, 0, sizeof(*plan));
+}
+
+int input_plan_write(const struct input_plan *plan, const char *path, struct error *err)
+{
+    struct bytes bytes;
+
+    bytes_begin(&bytes, PLAN_MAGIC);
+    bytes_put_u64(&bytes, plan->identity);
+    bytes_put_u64(&bytes, (uint64_t)plan->input_bytes);
+    bytes_put_u64(&bytes, plan->files.count);
+    for (size_t i = 0; i < plan->files.count; i++) {
+        const struct corpus_file *file = &plan->files.items[i];
+
+        bytes_put_text(&bytes, file->path);
+        bytes_put_u64(&bytes, (uint64_t)file->size);
+        bytes_put_u64(&bytes, (uint64_t)file->modified);
+        bytes_put_u64(&bytes, file->codec);
+    }
+    bytes_put_u64(&bytes, plan->segment_count);
+    for (size_t i = 0; i < plan->segment_count; i++) {
+        bytes_put_u64(&bytes, plan->segments[i].file);
+        bytes_put_u64(&bytes, (uint64_t)plan->segments[i].begin);
+        bytes_put_u64(&bytes, (uint64_t)plan->segments[i].end);
+    }
+    bytes_put_u64(&bytes, plan->chunk_count);
+    for (size_t i = 0; i < plan->chunk_count; i++)
+        bytes_put_u64(&bytes, plan->chunks[i]);
+    return bytes_save(&bytes, path, 0, err);
+}
+
+static int take_files(struct input_plan *plan, struct bytes *bytes)
+{
+    uint64_t count = bytes_take_u64(bytes);
+
+    if (bytes->failed || count > bytes->size / 32)
+        return -1;
+    plan->files.items = calloc(count + 1, sizeof(*plan->files.items));
+    if (!plan->files.items)
+        return -1;
+    for (uint64_t i = 0; i < count; i++) {
+        struct corpus_file *file = &plan->files.items[i];
+
+        file->path = bytes_take_text(bytes);
+        plan->files.count++;
+        file->size = (int64_t)bytes_take_u64(bytes);
+        file->modified = (int64_t)bytes_take_u64(bytes);
+        file->codec = (enum codec)bytes_take_u64(bytes);
+        if (bytes->failed || file->codec > CODEC_UNKNOWN)
+            return -1;
+    }
+    return 0;
+}
+
+static int take_chunks(struct input_plan *plan, struct bytes *bytes)
+{
+    uint64_t count = bytes_take_u64(bytes);
+
+    if (bytes->failed || count > bytes->size / 24)
+        return -1;
+    plan->segments = calloc(count + 1, sizeof(*plan->segments));
+    if (!plan->segments)
+        return -1;
+    for (uint64_t i = 0; i < count; i++) {
+        struct segment *segment = &plan->segments[i];
+
+        segment->file = (uint32_t)bytes_take_u64(bytes);
+        segment->begin = (int64_t)bytes_take_u64(bytes);
+        segment->end = (int64_t)bytes_take_u64(bytes);
+        if (segment->file >= plan->files.count)
+            return -1;
+    }
+    plan->segment_count = count;
+    count = bytes_take_u64(bytes);
+    if (bytes->failed || count > plan->segment_count)
+        return -1;
+    plan->chunks = calloc(count + 1, sizeof(*plan->chunks));
+    if (!plan->chunks)
+        return -1;
+    for (uint64_t i = 0; i < count; i++) {
+        plan->chunks[i] = bytes_take_u64(bytes);
+        if (plan->chunks[i] > plan->segment_count || (i && plan->chunks[i] < plan->chunks[i - 1]))
+            return -1;
+    }
+    plan->chunk_count = count;
+    plan->chunks[count] = plan->segment_count;
+    return bytes->failed ? -1 : 0;
+}
+
+int input_plan_read(struct input_plan *plan, const char *path, struct error *err)
+{
+    struct bytes bytes;
+    int rc;
+
+    memset(plan, 0, sizeof(*plan));
+    rc = bytes_load(&bytes, PLAN_MAGIC, path, err);
+    if (rc != 0)
+        return rc;
+    plan->identity = bytes_take_u64(&bytes);
+    plan->input_bytes = (int64_t)bytes_take_u64(&bytes);
+    rc = take_files(plan, &bytes) < 0 || take_chunks(plan, &bytes) < 0;
+    bytes_clear(&bytes);
+    if (rc == 0)
+        rc = make_sites(plan, err);
+    if (rc != 0)
+        input_plan_clear(plan);
+    return rc;
+}
+
+int input_plan_is(const char *path, struct error *err)
+{
+    uint64_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC), same;
+
+    if (fd < 0 && errno == ENOENT)
+        return 1;
+    if (fd < 0) {
+        error_set_errno(err, errno, "cannot read %s", path);
+        return file_path_error(err);
+    }
+    same = disk_pread(fd, &magic, sizeof(magic), 0, path, NULL) == 0 && magic == PLAN_MAGIC;
+    close(fd);
+    return same;
+}
+
+struct large {
+    int64_t bytes;
+    size_t chunk;
+};
+
+static int larger_first(const void *a, const void *b)
+{
+    const struct large *left = a, *right = b;
+
+    if (left->bytes != right->bytes)
+        return left->bytes < right->bytes ? 1 : -1;
+    return left->chunk < right->chunk ? -1 : 1;
+}
+
+size_t input_plan_large_chunks(const struct input_plan *plan,
+                               const struct preprocess_config *config, size_t **list)
+{
+    int64_t target = chunk_size(plan->input_bytes, config->chunk_bytes);
+    struct large *all = malloc((plan->chunk_count + 1) * sizeof(*all));
+    size_t count = 0;
+
+    *list = NULL;
+    if (!all)
+        return SIZE_MAX;
+    for (size_t i = 0; i < plan->chunk_count; i++) {
+        int64_t bytes = input_plan_chunk_bytes(plan, i);
+
+        if (bytes > 2 * target)
+            all[count++] = (struct large){bytes, i};
+    }
+    qsort(all, count, sizeof(*all), larger_first);
+    *list = malloc((count + 1) * sizeof(**list));
+    for (size_t i = 0; *list && i < count; i++)
+        (*list)[i] = all[i].chunk;
+    free(all);
+    return *list ? count : SIZE_MAX;
+}
+
+int64_t input_plan_chunk_bytes(const struct input_plan *plan, size_t chunk)
+{
+    int64_t total = 0;
+
+    for (size_t i = plan->chunks[chunk]; i < plan->chunks[chunk + 1]; i++) {
+        const struct segment *segment = &plan->segments[i];
+        int64_t size = plan->files.items[segment->file].size;
+
+        total += (segment->end < size ? segment->end : size) - segment->begin;
+    }
+    return total;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "base/core/remedy.h"
+#include "run.h"
+#include "lib/clock.h"
+
+int run_is_over(struct run *run)
+{
+    int ended;
+
+    pthread_mutex_lock(&run->monitor_lock);
+    if (!run->ended)
+        run->ended = work_ended(&run->work, run->ending, sizeof(run->ending));
+    ended = run->ended;
+    pthread_mutex_unlock(&run->monitor_lock);
+    return ended;
+}
+
+void run_wait(const struct run *run, double *pause)
+{
+    double longest = run->work.world->size > 100 ? 2 : 0.5;
+
+    clock_sleep(*pause);
+    *pause = *pause * 1.5 < longest ? *pause * 1.5 : longest;
+}
+
+/* Are all chunks there that the output needs? */
+static int chunks_complete(struct run *run, int64_t left)
+{
+    return left == 0 || (run->config->max_documents > 0 &&
+                         board_prefix(&run->parts, run->config->max_documents) > 0);
+}
+
+/* Until all chunks are done, or another rank was so quick that there is a layout of them at
+ * 'layout' and some parts are copied and gone. */
+static int do_chunks(struct run *run, const char *layout, struct error *err)
+{
+    double pause = 0.02;
+
+    for (;;) {
+        size_t number;
+        int64_t left;
+        int rc;
+
+        /* If a chunk is broken, other ranks finish those before it; a single rank must do so
+         * itself, and a torn part may have to be made again. */
+        if ((run->encode.broken == SIZE_MAX || run->work.world->size == 1) &&
+            encode_run(&run->encode, NULL, err) < 0)
+            return -1;
+        left = board_scan(&run->work, &run->parts, err);
+        if (left < 0)
+            return -1;
+        if (chunks_complete(run, left) || disk_exists(layout) || run_is_over(run))
+            return 0;
+        if (board_done_up_to(&run->parts, run->encode.broken)) {
+            *err = run->encode.broken_err;
+            return -1;
+        }
+        rc = board_take_over(&run->work, &run->parts, &number, err);
+        if (rc < 0 || (rc > 0 && encode_run(&run->encode, &number, err) < 0))
+            return -1;
+        if (rc == 0)
+            run_wait(run, &pause);
+    }
+}
+
+static int strict_check(const struct run *run, struct error *err)
+{
+    int64_t faults = 0, markup = 0;
+
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        if (i < FAULT_BROKEN_END || i >= FAULT_LEFT_OUT_END)
+            faults += run->layout.faults[i];
+        if (i >= FAULT_LEFT_OUT_END)
+            markup += run->layout.faults[i];
+    }
+    if (!run->config->strict || faults == 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "%lld document%s invalid%s%s%s", (long long)faults,
+                   faults == 1 ? " is" : "s are",
+                   markup == 0   ? ""
+                   : faults == 1 ? " or has unclosed markup"
+                                 : " or have unclosed markup",
+                   run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
+    return error_remedy(err, REMEDY_STRICT);
+}
+
+static int init_assembly(struct run *run, struct error *err)
+{
+    run->assembly = (struct assembly){
+        .config = run->config, .work = &run->work, .parts = &run->parts, .layout = &run->layout};
+    tokenizer_identify(run->tokenizer, &run->assembly.made_by);
+    run->assembling = 1;
+    return assembly_init(&run->assembly, err);
+}
+
+void run_drop_layout(struct run *run)
+{
+    if (run->assembling)
+        assembly_clear(&run->assembly);
+    output_layout_clear(&run->layout);
+    run->assembling = 0;
+}
+
+/* Returns 0, 1 if chunks must be made again, -1. */
+static int make_layout(struct run *run, const char *path, struct error *err)
+{
+    int rc = output_layout_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
+                                &run->parts, &run->single, err);
+
+    if (rc == 0)
+        rc = strict_check(run, err);
+    if (rc == 0)
+        rc = init_assembly(run, err);
+    /* The files of a layout that is too late would take the space of the whole output again. */
+    if (rc == 0 && !disk_exists(path))
+        rc = assembly_create(&run->assembly, &run->single, err);
+    if (rc == 0)
+        rc = output_layout_write(&run->layout, path, err);
+    /* What counts is the file that exists now, perhaps written by another rank. */
+    run_drop_layout(run);
+    return rc;
+}
+
+/* Take the one job of a phase that one rank does for all, even from a rank that is gone. Returns 1,
+ * 0 or -1. */
+static int take_single(struct run *run, struct error *err)
+{
+    size_t number;
+    int rc = board_claim(&run->work, &run->single, &number, err);
+
+    return rc == 0 ? board_take_over(&run->work, &run->single, &number, err) : rc;
+}
+
+/* Get the layout, made by the first rank that gets here. Returns 0, 1 to go back to the chunks, or
+ * -1. */
+static int do_layout(struct run *run, const char *path, struct error *err)
+{
+    double pause = 0.01;
+
+    for (;;) {
+        int rc = output_layout_read(&run->layout, path, err);
+
+        if (rc < 0)
+            return -1;
+        /* It may be that of an earlier run without --strict. */
+        if (rc == 0 && strict_check(run, err) < 0)
+            return -1;
+        if (rc == 0)
+            /* Everything is done now: learn the names of all parts. */
+            return board_scan(&run->work, &run->parts, err) < 0 ? -1 : init_assembly(run, err);
+        if (run_is_over(run))
+            return 0;
+        rc = take_single(run, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0) {
+            report_pause(&run->report);
+            rc = make_layout(run, path, err);
+            if (rc < 0)
+                return -1;
+            if (rc == 0)
+                continue;
+            run->single.jobs[0].mine = 0; /* a torn part: all over again */
+            run->single.jobs[0].generation = -1;
+            return 1;
+        }
+        /* Chunks may have been given up by the rank that makes the layout. */
+        if (board_scan(&run->work, &run->parts, err) < 0)
+            return -1;
+        run_wait(run, &pause);
+    }
+}
+
+int run_goodbye(struct run *run, struct error *err)
+{
+    int rc;
+
+    run_stop_monitor(run); /* it writes to the directory that is being removed */
+    rc = work_end(&run->work, "", (double)run->config->lease, err);
+    if (rc < 0)
+        return -1;
+    /* Another rank, thought dead, has also finished, and waits for this one's acknowledgment. */
+    if (rc > 0 && run_is_over(run) && !run->ending[0])
+        return 0;
+    run->finished = 1;
+    work_remove(&run->work);
+    return 0;
+}
+
+/* The last step, by one rank; the others wait for it. */
+static int do_finish(struct run *run, struct error *err)
+{
+    double pause = 0.01;
+
+    for (;;) {
+        int rc;
+
+        if (run_is_over(run))
+            return 0;
+        /* The end message was written and removed before this rank saw it. */
+        if (disk_is_gone(run->work.base))
+            return error_set(
+                err, "%s is gone: another run has taken over; start only one run for an output",
+                run->work.base);
+        rc = take_single(run, err);
+        if (rc < 0)
+            return -1;
+        if (rc > 0) {
+            if (assembly_finish(&run->assembly, err) < 0 || work_mark_finished(&run->work, err) < 0)
+                return -1;
+            report_end(&run->report, &run->layout);
+            return run_goodbye(run, err);
+        }
+        run_wait(run, &pause);
+    }
+}
+
+static int reset_single(struct run *run, enum job_kind kind, struct error *err)
+{
+    board_clear(&run->single);
+    return board_init(&run->single, kind, 1, 0, err);
+}
+
+int run_phases(struct run *run, struct error *err)
+{
+    char path[DISK_PATH];
+    int rc;
+
+    if (disk_path(path, err, "%.4000s/layout", run->work.base) < 0)
+        return -1;
+    do {
+        /* With a layout all chunks are done, and some parts perhaps removed again. */
+        int complete = disk_exists(path);
+
+        if (board_scan(&run->work, &run->parts, err) < 0)
+            return -1;
+        if (!complete && (front_open(&run->front, run->config, &run->work, &run->parts,
+                                     tokenizer_id_size(run->tokenizer), err) < 0 ||
+                          do_chunks(run, path, err) < 0 || front_flush(&run->front, err) < 0))
+            return -1;
+        report_share(&run->report);
+        if (run_is_over(run))
+            return 0;
+        if (reset_single(run, JOB_LAYOUT, err) < 0)
+            return -1;
+        rc = do_layout(run, path, err);
+    } while (rc > 0);
+    /* Nothing of the directory may be open when it is removed: NFS keeps such files. */
+    front_close(&run->front);
+    if (rc < 0 || run_is_over(run))
+        return rc;
+    if (board_init(&run->copies, JOB_COPY, run->layout.copies,
+                   run->layout.copies * (size_t)run->work.world->rank /
+                       (size_t)run->work.world->size,
+                   err) < 0 ||
+        board_scan(&run->work, &run->copies, err) < 0 || run_copies(run, err) < 0)
+        return -1;
+    if (run_is_over(run))
+        return 0;
+    return reset_single(run, JOB_FINISH, err) < 0 ? -1 : do_finish(run, err);
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "preprocess.h"
+#include "lib/clock.h"
+#include "lib/cpuset.h"
+#include "data/dataset/data_identity.h"
+#include "dictionary.h"
+#include "lib/file.h"
+#include "step_guard.h"
+#include "base/core/remedy.h"
+#include "run.h"
+#include "work_files.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* How long a rank that failed waits for the others to see it. On many nodes some start late, and
+ * would wait in vain for a rank 0 that failed at once; that the directory is lost all see for
+ * themselves. */
+static const double failure_seconds = 60, lost_seconds = 5;
+
+/* --- Before the work -------------------------------------------------------------------------- */
+
+/* The first output file that exists, or that is missing; returns 1 and its name. */
+static int find_output(const struct preprocess_config *config, bool exists, char *path,
+                       struct error *err)
+{
+    for (size_t k = 0; k < config->key_count; k++)
+        for (size_t s = 0; s < (size_t)config->shards; s++)
+            for (int i = 0; i < 2; i++) {
+                if (output_path(config, k, s, i ? "idx" : "bin", path, err) < 0)
+                    return -1;
+                if (!disk_exists(path) == !exists)
+                    return 1;
+            }
+    return 0;
+}
+
+int preprocess_is_complete(const struct preprocess_config *config, struct error *err)
+{
+    char path[DISK_PATH];
+    int missing = find_output(config, false, path, err);
+
+    return missing < 0 ? -1 : !missing;
+}
+
+/* A file of a user's own that has the name of one that this run will write. */
+static int check_identities(const struct preprocess_config *config, struct error *err)
+{
+    char path[DISK_PATH];
+
+    for (size_t k = 0; k < config->key_count && !config->overwrite; k++)
+        for (size_t s = 0; s < (size_t)config->shards; s++) {
+            if (output_path(config, k, s, DATA_IDENTITY_ENDING, path, err) < 0)
+                return -1;
+            if (!data_identity_may_replace(path)) {
+                error_set_code(err, ERROR_USAGE, "%s exists, and no run has written it", path);
+                return error_remedy(err, REMEDY_OVERWRITE);
+            }
+        }
+    return 0;
+}
+
+static int check_directory(const char *prefix, struct error *err)
+{
+    char directory[DISK_PATH];
+    const char *slash = strrchr(prefix, '/');
+
+    if (disk_path(directory, err, "%.*s", slash ? (int)(slash - prefix) + 1 : 1,
+                  slash ? prefix : ".") < 0)
+        return -1;
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    error_set_errno(err, errno, "cannot write to directory %s", directory);
+    return file_path_error(err);
+}
+
+/* Rank 0: examine input and output, and let the others begin. */
+static int begin(struct run *run, struct error *err)
+{
+    const struct preprocess_config *config = run->config;
+    char path[DISK_PATH];
+    struct input_plan before;
+    int exists, resumed = 0;
+
+    if (work_files_check(run->work.root, err) < 0 ||
+        input_plan_make(&run->plan, config, run->tokenizer, err) < 0)
+        return -1;
+    if (run->work.world->size > 1 && strcmp(run->plan.files.items[0].path, "-") == 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "standard input can be read by one rank only; run without srun");
+    exists = find_output(config, true, path, err);
+    if (exists < 0)
+        return -1;
+    /* Killed while it cleaned up. */
+    if (exists && work_was_finished(&run->work, run->plan.identity)) {
+        run->complete = 1;
+        return 0;
+    }
+    if (exists && !config->overwrite) {
+        char plan_path[DISK_PATH];
+        int same = 0;
+
+        /* Killed while the files got their names: continue. */
+        if (disk_path(plan_path, err, "%.4000s/plan", run->work.root) < 0)
+            return -1;
+        same =
+            input_plan_read(&before, plan_path, NULL) == 0 && before.identity == run->plan.identity;
+        input_plan_clear(&before);
+        if (!same) {
+            work_forget_words(&run->work);
+            error_set_code(err, ERROR_USAGE, "%s exists", path);
+            return error_remedy(err, REMEDY_OVERWRITE);
+        }
+    }
+    if (check_identities(config, err) < 0 ||
+        work_set_plan(&run->work, &run->plan, &resumed, err) < 0)
+        return -1;
+    if (resumed)
+        printf("Resuming the run in %s\n", run->work.root);
+    return 0;
+}
+
+/* --- While it works --------------------------------------------------------------------------- */
+
+/* Watches from the side: shows progress, and stops the threads when another rank has ended all. */
+static void *monitor(void *argument)
+{
+    struct run *run = argument;
+    double looked = clock_now();
+
+    pthread_mutex_lock(&run->monitor_lock);
+    while (!run->monitor_stop) {
+        struct timespec until = clock_after(CLOCK_REALTIME, 0.05);
+
+        pthread_cond_timedwait(&run->monitor_wake, &run->monitor_lock, &until);
+        if (run->monitor_stop)
+            break;
+        report_tick(&run->report);
+        if (clock_now() - looked < 1 || run->work.world->size == 1)
+            continue;
+        looked = clock_now();
+        run->ended |= work_ended(&run->work, run->ending, sizeof(run->ending));
+        if (run->ended)
+            encode_stop(&run->encode);
+    }
+    pthread_mutex_unlock(&run->monitor_lock);
+    return NULL;
+}
+
+void run_stop_monitor(struct run *run)
+{
+    if (!run->monitoring)
+        return;
+    pthread_mutex_lock(&run->monitor_lock);
+    run->monitor_stop = 1;
+    pthread_cond_signal(&run->monitor_wake);
+    pthread_mutex_unlock(&run->monitor_lock);
+    pthread_join(run->monitor, NULL);
+    run->monitoring = 0;
+}
+
+/* --- The whole -------------------------------------------------------------------------------- */
+
+/* What an earlier run has done counts as done in the progress. */
+static void count_before(struct run *run)
+{
+    if (board_scan(&run->work, &run->parts, NULL) < 0)
+        return;
+    for (size_t i = 0; i < run->parts.count; i++)
+        if (run->parts.jobs[i].done) {
+            run->report.before_documents += run->parts.jobs[i].documents;
+            run->report.before_passed += input_plan_chunk_bytes(&run->plan, i);
+        }
+}
+
+static int prepare(struct run *run, struct error *err)
+{
+    const struct preprocess_config *config = run->config;
+    size_t start = 0;
+
+    /* With a limit on documents the first chunks are wanted first; else everyone begins elsewhere.
+     */
+    if (config->max_documents == 0)
+        start =
+            run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
+    if (board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start, err) < 0)
+        return -1;
+    /* A file that cannot be split must not be started when all others are done. */
+    if (config->max_documents == 0) {
+        size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
+
+        if (count == SIZE_MAX)
+            return error_memory(err, "%zu chunks", run->plan.chunk_count);
+        run->parts.early_count = count;
+    }
+    run->encode.config = config;
+    run->encode.plan = &run->plan;
+    run->encode.work = &run->work;
+    run->encode.board = &run->parts;
+    run->encode.front = &run->front;
+    run->encode.tokenizer = run->tokenizer;
+    run->encode.punkt = run->punkt;
+    run->encode.threads = config->threads > 0 ? (size_t)config->threads : (size_t)cpuset_usable();
+    if (encode_open(&run->encode, err) < 0)
+        return -1;
+    run->report.config = config;
+    run->report.work = &run->work;
+    run->report.encode = &run->encode;
+    run->report.plan = &run->plan;
+    if (run->work.world->rank == 0)
+        count_before(run);
+    return 0;
+}
+
+static int check_tokenizer(const struct run *run, struct error *err)
+{
+    if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
+        return 0;
+    error_set_code(err, ERROR_USAGE, "this tokenizer has no end-of-document token to append");
+    return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
+}
+
+static int open_punkt(struct run *run, struct error *err)
+{
+    if (!run->config->punkt)
+        return 0;
+    errno = 0;
+    run->punkt = punkt_open(run->config->punkt, err);
+    if (run->punkt)
+        return 0;
+    return file_path_error(err);
+}
+
+static int make_dictionary(const struct run *run, struct error *err)
+{
+    int made;
+
+    if (dictionary_make(run->config, &made, err) < 0)
+        return -1;
+    if (made)
+        printf("Wrote the dictionary %s\n", run->config->dictionary);
+    return 0;
+}
+
+static int run_all(struct run *run, struct error *err)
+{
+    double started = clock_now();
+    int rc;
+
+    if (check_directory(run->config->output_prefix, err) < 0)
+        return -1;
+    if (run->config->dictionary && make_dictionary(run, err) < 0)
+        return -1;
+    errno = 0;
+    run->tokenizer = tokenizer_create(&run->config->tokenizer, err);
+    if (!run->tokenizer)
+        return file_path_error(err);
+    if (check_tokenizer(run, err) < 0 || open_punkt(run, err) < 0)
+        return -1;
+    if (run->work.world->rank == 0) {
+        if (begin(run, err) < 0)
+            return -1;
+        if (run->complete) {
+            printf("Already complete: %s\n", run->config->output_prefix);
+            return run_goodbye(run, err);
+        }
+    } else {
+        rc = work_await(&run->work, &run->plan, err);
+        if (rc > 0) {
+            run->ended = 1;
+            snprintf(run->ending, sizeof(run->ending), "%.500s", err->text);
+        }
+        if (rc != 0)
+            return rc < 0 ? -1 : 0;
+    }
+    if (prepare(run, err) < 0)
+        return -1;
+    report_init(&run->report);
+    if (run->work.world->rank == 0) {
+        if (run->plan.files.count > INPUT_PLAN_NAMED_FILES)
+            printf("Opening %zu files\n", run->plan.files.count);
+        printf("Time to startup: %.6g\n", clock_now() - started);
+    }
+    fflush(stdout);
+    run->monitoring = pthread_create(&run->monitor, NULL, monitor, run) == 0;
+    return run_phases(run, err);
+}
+
+static void clean_up(struct run *run)
+{
+    run_drop_layout(run);
+    board_clear(&run->parts);
+    board_clear(&run->copies);
+    board_clear(&run->single);
+    encode_close(&run->encode);
+    front_close(&run->front);
+    input_plan_clear(&run->plan);
+    tokenizer_destroy(run->tokenizer);
+    punkt_close(run->punkt);
+    pthread_mutex_destroy(&run->redo_lock);
+    pthread_mutex_destroy(&run->monitor_lock);
+    pthread_cond_destroy(&run->monitor_wake);
+}
+
+/* Another rank ended the launch: end in the same way. */
+static int follow(struct run *run, struct error *err)
+{
+    work_acknowledge(&run->work, !run->ending[0]);
+    if (!run->ending[0])
+        return 0;
+    return error_set(err, "stopped because another rank failed: %s", run->ending);
+}
+
+/* Did the others finish without this rank, which was slow to write to disk or to see the end, and
+ * remove the directory it uses? Then the whole output exists, at its full size. */
+static int was_finished(struct run *run)
+{
+    struct error ignored;
+
+    return run->assembling && work_was_removed(&run->work) &&
+           assembly_finish(&run->assembly, &ignored) == 0;
+}
+
+/* Chunks, parts and shards are open at the same time, by many threads. */
+static void raise_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+int preprocess(const struct preprocess_config *config, const struct world *world, struct error *err)
+{
+    struct run run = {.config = config};
+    int rc;
+
+    step_guard_start();
+    raise_descriptors();
+    pthread_mutex_init(&run.redo_lock, NULL);
+    pthread_mutex_init(&run.monitor_lock, NULL);
+    pthread_cond_init(&run.monitor_wake, NULL);
+    if (work_init(&run.work, config->output_prefix, world, config->lease, err) < 0)
+        return -1;
+    rc = run_all(&run, err);
+    run_stop_monitor(&run);
+    report_pause(&run.report);
+    if (rc < 0)
+        work_refresh(&run.work);
+    if (!run.finished && run_is_over(&run)) {
+        rc = follow(&run, err);
+    } else if (rc < 0 && was_finished(&run)) {
+        work_acknowledge(&run.work, 1);
+        rc = 0;
+    } else if (rc < 0) {
+        int lost = work_lost(&run.work);
+        char message[512];
+
+        if (lost) {
+            error_set(err, "another run has taken over (or removed) %.700s, so this one ends",
+                      run.work.root);
+            error_remedy(err, REMEDY_OUTPUT);
+        }
+        snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
+        if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)
+            work_acknowledge(&run.work, 0);
+        /* Nothing of this run can be continued. Before it has begun, there may be parts of an
+         * earlier one, which a corrected command line continues; with --strict, a corrected input.
+         */
+        else if (err->code == ERROR_USAGE && run.work.base[0] && !config->strict && !lost)
+            work_remove(&run.work);
+        else if (world->size > 1)
+            work_forget_launch(&run.work);
+    }
+    clean_up(&run);
+    return rc;
+}

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "work.h"
+#include "lib/clock.h"
+#include "bytes.h"
+#include "work_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { START_SECONDS = 600 };
+
+/* What all processes of one launch have in common, and no others. */
+static void name_launch(struct work *work)
+{
+    static const char *const names[] = {
+        "SLURM_HET_JOB_ID",    "SLURM_JOB_ID",   "SLURM_STEP_ID",
+        "SLURM_RESTART_COUNT", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid",
+        "TORCHELASTIC_RUN_ID", "MASTER_PORT",    "MEGATRON_RESTARTS"};
+    struct bytes bytes = {0};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        /* A het job's components have ids of their own. */
+        if (i == 1 && getenv(names[0]))
+            continue;
+        bytes_put_text(&bytes, getenv(names[i]));
+    }
+    if (work->world->size == 1) {
+        struct timespec now = clock_after(CLOCK_REALTIME, 0);
+
+        bytes_put_u64(&bytes, (uint64_t)getpid());
+        bytes_put_u64(&bytes, (uint64_t)now.tv_sec);
+        bytes_put_u64(&bytes, (uint64_t)now.tv_nsec);
+    }
+    snprintf(work->launch, sizeof(work->launch), "%016" PRIx64,
+             checksum_seeded(bytes.data, bytes.size, 4));
+    bytes_clear(&bytes);
+}
+
+int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
+              struct error *err)
+{
+    memset(work, 0, sizeof(*work));
+    work->world = world;
+    work->lease = lease;
+    name_launch(work);
+    if (disk_path(work->prefix, err, "%s", prefix) < 0 ||
+        disk_path(work->root, err, "%s.work", prefix) < 0)
+        return -1;
+    return work_files_check_root(work->root, err);
+}
+
+int work_use(struct work *work, uint64_t identity, struct error *err)
+{
+    work->identity = identity;
+    return disk_path(work->base, err, "%.4000s/%016" PRIx64, work->root, identity);
+}
+
+static int root_path(const struct work *work, char *path, const char *what, struct error *err)
+{
+    return disk_path(path, err, "%.4000s/%s-%s", work->root, what, work->launch);
+}
+
+/* Remove a directory of a plan. It is renamed first: a rank that still works in it notices at its
+ * next step. */
+static void remove_plan(const struct work *work, const char *path, const char *name)
+{
+    char trash[DISK_PATH];
+
+    if (disk_path(trash, NULL, "%.2000s/.removed-%s-%s", work->root, name, work->launch) == 0 &&
+        rename(path, trash) == 0)
+        work_files_remove_plan(trash);
+}
+
+/* Remove an entry of the work directory, if a run has made it. */
+static void remove_entry(const struct work *work, const char *name)
+{
+    char path[DISK_PATH];
+
+    if (disk_path(path, NULL, "%.2000s/%s", work->root, name) < 0)
+        return;
+    if (work_files_is_file(name))
+        unlink(path);
+    else if (work_files_is_removed(name))
+        work_files_remove_plan(path);
+    else if (work_files_is_plan(name))
+        remove_plan(work, path, name);
+}
+
+/* Remove what other plans and launches have left. */
+static void remove_strangers(struct work *work)
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    const char *own = strrchr(work->base, '/') + 1;
+
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, own) != 0 && strcmp(entry->d_name, "plan") != 0)
+            remove_entry(work, entry->d_name);
+    if (directory)
+        closedir(directory);
+}
+
+/* Drafts of earlier launches may be large, and their claims no longer mean anything. */
+static void remove_leftovers(struct work *work)
+{
+    DIR *directory = opendir(work->base);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory)))
+        if (work_files_is_leftover(entry->d_name, work->launch) &&
+            disk_path(path, NULL, "%.3000s/%s", work->base, entry->d_name) == 0)
+            unlink(path);
+    if (directory)
+        closedir(directory);
+}
+
+int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed, struct error *err)
+{
+    char path[DISK_PATH], identity[24];
+    struct input_plan before;
+
+    if (work_use(work, plan->identity, err) < 0 ||
+        disk_path(path, err, "%.4000s/plan", work->root) < 0)
+        return -1;
+    *resumed = input_plan_read(&before, path, NULL) == 0 && before.identity == plan->identity &&
+               disk_exists(work->base);
+    input_plan_clear(&before);
+    if (mkdir(work->root, 0777) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot create directory %s", work->root);
+    remove_strangers(work);
+    if (*resumed)
+        remove_leftovers(work);
+    if (mkdir(work->base, 0777) < 0 && errno != EEXIST)
+        return error_set_errno(err, errno, "cannot create directory %s", work->base);
+    if (!*resumed && input_plan_write(plan, path, err) < 0)
+        return -1;
+    if (disk_path(path, err, "%.4000s/owner", work->root) < 0 ||
+        file_write_whole(path, work->launch, strlen(work->launch), 0, err) < 0)
+        return -1;
+    work->owned = 1;
+    snprintf(identity, sizeof(identity), "%016" PRIx64, plan->identity);
+    if (work->world->size == 1)
+        return 0;
+    if (root_path(work, path, "go", err) < 0)
+        return -1;
+    return file_write_whole(path, identity, strlen(identity), 0, err);
+}
+
+int work_lost(const struct work *work)
+{
+    char path[DISK_PATH];
+    struct file_bytes owner;
+    int lost;
+
+    if (!work->owned || disk_path(path, NULL, "%.4000s/owner", work->root) < 0)
+        return 0;
+    lost = disk_read_file(path, 64, &owner, NULL);
+    if (lost != 0)
+        return lost > 0;
+    lost = strcmp(owner.data, work->launch) != 0;
+    file_bytes_clear(&owner);
+    return lost;
+}
+
+/* Rank 0 said go: read its plan. */
+static int read_plan(struct work *work, struct input_plan *plan, const char *identity,
+                     struct error *err)
+{
+    char path[DISK_PATH];
+    int rc;
+
+    if (disk_path(path, err, "%.4000s/plan", work->root) < 0 ||
+        work_use(work, strtoull(identity, NULL, 16), err) < 0)
+        return -1;
+    rc = input_plan_read(plan, path, err);
+    if (rc == 0 && plan->identity != work->identity)
+        rc = 1;
+    if (rc > 0) {
+        input_plan_clear(plan);
+        return error_set(err, "another run has taken over %s; start only one run for an output",
+                         work->root);
+    }
+    work->owned = rc == 0;
+    return rc;
+}
+
+/* Has the rank that finished left, and only its end message remains for ranks that have not arrived
+ * yet? */
+static int is_left(const struct work *work)
+{
+    char owner[DISK_PATH], finished[DISK_PATH];
+
+    return disk_path(owner, NULL, "%.4000s/owner", work->root) == 0 &&
+           disk_path(finished, NULL, "%.4000s/finished", work->root) == 0 && disk_is_gone(owner) &&
+           disk_is_gone(finished);
+}
+
+int work_await(struct work *work, struct input_plan *plan, struct error *err)
+{
+    double begin = clock_now(), pause = 0.01;
+    char go[DISK_PATH], message[512];
+
+    memset(plan, 0, sizeof(*plan));
+    if (root_path(work, go, "go", err) < 0)
+        return -1;
+    for (;;) {
+        struct file_bytes identity;
+        int rc;
+
+        if (work_ended(work, message, sizeof(message))) {
+            error_set(err, "%s", message);
+            return 1;
+        }
+        rc = disk_read_file(go, 64, &identity, err);
+        if (rc < 0)
+            return -1;
+        if (rc == 0) {
+            rc = read_plan(work, plan, identity.data, err);
+            file_bytes_clear(&identity);
+            return rc;
+        }
+        if (clock_now() - begin > START_SECONDS)
+            return error_set(
+                err,
+                "rank %lld: rank 0 has not prepared the run within %d s; see the output of rank 0, "
+                "and check that %s is on a file system that all nodes share",
+                (long long)work->world->rank, START_SECONDS, work->root);
+        clock_sleep(pause);
+        pause = pause < 1 ? pause * 1.5 : 1;
+    }
+}
+
+/* Read how the launch ended from 'path'. Returns 1; 0 if there is nothing yet, or not all of it. */
+static int read_word(const char *path, char *message, size_t size)
+{
+    struct file_bytes text;
+    int whole;
+
+    if (disk_read_file(path, 4096, &text, NULL) != 0)
+        return 0;
+    whole = text.length > 0 && text.data[text.length - 1] == '\n';
+    if (whole)
+        snprintf(message, size, "%.*s", (int)text.length - 1, text.data);
+    file_bytes_clear(&text);
+    return whole;
+}
+
+/* If launches have the same name, an earlier one may have left its message of success for a rank
+ * that never arrived. It does not concern a launch that has not begun yet. */
+static int is_old_word(const struct work *work, const char *message)
+{
+    return !work->owned && !message[0] && is_left(work);
+}
+
+int work_ended(struct work *work, char *message, size_t size)
+{
+    char path[DISK_PATH], word[512];
+
+    if (work->world->size == 1 || root_path(work, path, "end", NULL) < 0 ||
+        !read_word(path, word, sizeof(word)) || is_old_word(work, word))
+        return 0;
+    snprintf(message, size, "%s", word);
+    return 1;
+}
+
+/* The number of ranks that know how the launch ended. */
+static int64_t count_acknowledged(const struct work *work)
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char prefix[64];
+    int64_t count = 0;
+
+    snprintf(prefix, sizeof(prefix), "ack-%s-", work->launch);
+    while (directory && (entry = readdir(directory)))
+        count += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    if (directory)
+        closedir(directory);
+    return count;
+}
+
+/* All but the one that ended it? */
+static int all_know(const struct work *work)
+{
+    return count_acknowledged(work) + 1 >= work->world->size;
+}
+
+int work_end(struct work *work, const char *message, double seconds, struct error *err)
+{
+    double begin = clock_now();
+    char path[DISK_PATH], word[512];
+    int fd;
+
+    if (work->world->size == 1)
+        return 0;
+    if (root_path(work, path, "end", err) < 0)
+        return -1;
+    if (read_word(path, word, sizeof(word)) && is_old_word(work, word))
+        work_forget_words(work);
+    mkdir(work->root, 0777);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return errno == EEXIST ? 1 : error_set_errno(err, errno, "cannot create %s", path);
+    /* One write with an end mark: a reader sees all of it or treats it as missing. */
+    if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
+        return error_set_errno(err, errno, "cannot write %s", path);
+    while (clock_now() - begin < seconds && !all_know(work))
+        clock_sleep(work->world->size > 64 ? 0.5 : 0.02);
+    return 0;
+}
+
+void work_refresh(const struct work *work)
+{
+    file_refresh_directory(work->root);
+}
+
+void work_acknowledge(struct work *work, int well)
+{
+    char path[DISK_PATH], end[DISK_PATH];
+    int fd;
+
+    if (root_path(work, end, "end", NULL) < 0 ||
+        disk_path(path, NULL, "%.4000s/ack-%s-%lld", work->root, work->launch,
+                  (long long)work->world->rank) < 0)
+        return;
+    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return;
+    close(fd);
+    /* No rank waits for it any more, nor removes it. */
+    if (disk_is_gone(end)) {
+        unlink(path);
+        rmdir(work->root);
+    } else if (well && is_left(work) && all_know(work)) {
+        work_forget_launch(work);
+    }
+}
+
+int work_mark_finished(struct work *work, struct error *err)
+{
+    char path[DISK_PATH];
+
+    if (disk_path(path, err, "%.4000s/finished", work->root) < 0)
+        return -1;
+    return file_write_whole(path, &work->identity, sizeof(work->identity), 0, err);
+}
+
+int work_was_finished(struct work *work, uint64_t identity)
+{
+    char path[DISK_PATH];
+    struct file_bytes data;
+    int same;
+
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) < 0 ||
+        disk_read_file(path, 64, &data, NULL) != 0)
+        return 0;
+    same = data.length == sizeof(identity) && memcmp(data.data, &identity, data.length) == 0;
+    file_bytes_clear(&data);
+    return same;
+}
+
+int work_was_removed(struct work *work)
+{
+    return work->base[0] && disk_is_gone(work->base) &&
+           (disk_is_gone(work->root) || work_was_finished(work, work->identity) || is_left(work));
+}
+
+/* Does it belong to this launch; is it a launch's end message, or a rank's answer to one? */
+static int is_of_launch(const struct work *work, const char *name)
+{
+    return strstr(name, work->launch) != NULL && work_files_is_file(name);
+}
+
+static int is_word(const struct work *work, const char *name)
+{
+    (void)work;
+    return (strncmp(name, "end-", 4) == 0 || strncmp(name, "ack-", 4) == 0) &&
+           work_files_is_file(name);
+}
+
+/* The completion mark is removed last: after a kill in here, the next launch only has to clean up.
+ * The directory of the parts is renamed first, so that a rank that is late, or thought dead, cannot
+ * create files in it while it is emptied. */
+void work_remove(struct work *work)
+{
+    int late = work->world->size > 1 && !all_know(work);
+    DIR *directory;
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    if (work->base[0] && disk_path(path, NULL, "%.2000s/.removed-%016" PRIx64 "-%s", work->root,
+                                   work->identity, work->launch) == 0)
+        rename(work->base, path);
+    directory = opendir(work->root);
+    while (directory && (entry = readdir(directory)))
+        if (strcmp(entry->d_name, "finished") != 0 &&
+            !(late && is_word(work, entry->d_name) && is_of_launch(work, entry->d_name)))
+            remove_entry(work, entry->d_name);
+    if (directory)
+        closedir(directory);
+    if (disk_path(path, NULL, "%.4000s/finished", work->root) == 0)
+        unlink(path);
+    if (late && !all_know(work))
+        return;
+    if (rmdir(work->root) < 0)
+        work_forget_launch(work); /* a late rank has acknowledged in the meantime */
+}
+
+/* Remove these files, and the directory if it is then empty: a run that failed before it had a plan
+ * leaves nothing. */
+static void remove_files(struct work *work, int (*which)(const struct work *, const char *))
+{
+    DIR *directory = opendir(work->root);
+    struct dirent *entry;
+    char path[DISK_PATH];
+
+    while (directory && (entry = readdir(directory)))
+        if (which(work, entry->d_name) &&
+            disk_path(path, NULL, "%.3000s/%s", work->root, entry->d_name) == 0)
+            unlink(path);
+    if (directory)
+        closedir(directory);
+    rmdir(work->root);
+}
+
+void work_forget_launch(struct work *work)
+{
+    remove_files(work, is_of_launch);
+}
+
+void work_forget_words(struct work *work)
+{
+    if (is_left(work))
+        remove_files(work, is_word);
+}
+
+int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
+                   char *path, struct error *err)
+{
+    return disk_path(path, err, "%.3900s/part-%zu-%" PRId64 "-%" PRId64, work->base, chunk,
+                     documents, bytes);
+}
+
+int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err)
+{
+    char host[65] = "";
+
+    gethostname(host, sizeof(host) - 1);
+    return disk_path(path, err, "%.3900s/draft-%s-%zu-%s-%ld", work->base, work->launch, chunk,
+                     host, (long)getpid());
+}

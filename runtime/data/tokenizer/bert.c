@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* BERT's vocab.txt: a token on each line, its number is the id. Megatron's BertWordPieceLowerCase
+ * and BertWordPieceCase, with the ids of Hugging Face's BertTokenizerFast. */
+#include "tokenizer_private.h"
+#include "lib/file.h"
+#include "base/core/remedy.h"
+
+#include <string.h>
+
+#define FILE_LIMIT (UINT64_C(1) << 28)
+#define LONGEST    100 /* characters; Hugging Face's max_input_chars_per_word */
+
+/* Length of a line without the white space at its end. */
+static size_t trimmed(const char *line, size_t length)
+{
+    while (length > 0 && strchr(" \t\r\n\v\f", line[length - 1]) && line[length - 1])
+        length--;
+    return length;
+}
+
+static int read_lines(struct tokenizer *tokenizer, const struct file_bytes *bytes,
+                      struct error *err)
+{
+    const char *line = bytes->data, *end = bytes->data + bytes->length;
+    struct vocabulary *vocabulary = &tokenizer->vocabulary;
+
+    for (int64_t id = 0; line < end; id++) {
+        const char *newline = memchr(line, '\n', (size_t)(end - line));
+        size_t length = trimmed(line, (size_t)((newline ? newline : end) - line));
+
+        if (vocabulary_set(vocabulary, id, line, length, VOCABULARY_TOKEN, err) < 0)
+            return error_prefix(err, "%s, line %lld", tokenizer->config.vocab_file,
+                                (long long)id + 1);
+        line = newline ? newline + 1 : end;
+    }
+    return 0;
+}
+
+/* The id of a token, or -1. */
+static int64_t find_token(const struct vocabulary *vocabulary, const char *name)
+{
+    for (size_t id = vocabulary->count; id-- > 0;) {
+        size_t length;
+        const uint8_t *text = vocabulary_text(vocabulary, id, &length);
+
+        if (length == strlen(name) && memcmp(text, name, length) == 0)
+            return (int64_t)id;
+    }
+    return -1;
+}
+
+static int add_specials(struct tokenizer *tokenizer, struct error *err)
+{
+    static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        int64_t id = find_token(&tokenizer->vocabulary, names[i]);
+
+        if (id < 0)
+            return error_set(err,
+                             "%s: the vocabulary has no token %s, which BERT's tokenizer needs",
+                             tokenizer->config.vocab_file, names[i]);
+        if (!tokenizer->config.special_as_text &&
+            specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),
+                         (uint32_t)id, 0) < 0)
+            return error_memory(err, "the vocabulary");
+    }
+    tokenizer->wordpiece.unknown = (uint32_t)find_token(&tokenizer->vocabulary, "[UNK]");
+    tokenizer->bos = find_token(&tokenizer->vocabulary, "[CLS]");
+    tokenizer->eos = tokenizer->eod = find_token(&tokenizer->vocabulary, "[SEP]");
+    return 0;
+}
+
+int load_bert(struct tokenizer *tokenizer, struct error *err)
+{
+    const char *path = tokenizer->config.vocab_file;
+    int lower = tokenizer->config.type == TOKENIZER_BERT_LOWER_CASE;
+    struct file_bytes bytes;
+    int rc;
+
+    if (!path) {
+        error_set_code(err, ERROR_USAGE, "%s needs a vocabulary file, BERT's vocab.txt",
+                       tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
+        return error_remedy(err, REMEDY_VOCAB_FILE);
+    }
+    if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
+        return -1;
+    rc = read_lines(tokenizer, &bytes, err);
+    file_bytes_clear(&bytes);
+    if (rc < 0)
+        return -1;
+    if (tokenizer->vocabulary.count == 0)
+        return error_set(err, "%s: the vocabulary is empty", path);
+    if (wordpiece_init(&tokenizer->wordpiece, &tokenizer->vocabulary, "##", 2, err) < 0)
+        return error_prefix(err, "%s", path);
+    tokenizer->wordpiece.longest = LONGEST;
+    tokenizer->model = MODEL_WORDPIECE;
+    tokenizer->split = (struct split_options){.rule = SPLIT_BERT};
+    tokenizer->decode = DECODE_WORDPIECE;
+    tokenizer->vocab_size = (int64_t)tokenizer->vocabulary.count;
+    tokenizer->rewrites.list[tokenizer->rewrites.count++] = (struct rewrite){
+        .kind = REWRITE_BERT, .clean = 1, .chinese = 1, .accents = lower, .lower = lower};
+    return add_specials(tokenizer, err);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The post-processor of a tokenizer.json; private to this folder. */
+#ifndef MEGATRON_TEMPLATE_H
+#define MEGATRON_TEMPLATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/error.h"
+#include "base/core/json.h"
+
+/* Ids before or after each text. */
+enum { AROUND_IDS = 16 };
+struct around {
+    uint32_t ids[AROUND_IDS];
+    size_t count;
+};
+
+/* Add what a post-processor adds around a single text; ids are below 'limit'. Returns 0, or -1 with
+ * the component's name in 'err' if it is unknown. */
+int template_read(struct json_value component, int64_t limit, struct around *before,
+                  struct around *after, struct error *err);
+
+/* Report a special token whose id has no token. Returns -1. */
+int template_unknown_id(int64_t id, struct error *err);
+
+#endif

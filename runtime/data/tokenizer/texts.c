@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A whole text: special tokens are found in it, the text between them passes through the normalizer
+ * to encoder.c, and the tokens around it are added. */
+#include "encoder.h"
+#include "base/core/remedy.h"
+
+#include <string.h>
+
+#define TEXT_LIMIT (UINT64_C(1) << 32) /* offsets within a text have 32 bits */
+#define MERGED     32                  /* ids at a time, where unknown ones are merged */
+
+static int out_of_memory(struct error *err)
+{
+    return error_memory(err, "token ids");
+}
+
+int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
+                     struct error *err)
+{
+    if (id < 0 || id >= encoder->tokenizer->vocab_size)
+        return error_set(err,
+                         "id %lld is not in the vocabulary; use the tokenizer that the id is from",
+                         (long long)id);
+    return encoder_put(encoder, (uint32_t)id, out) < 0 ? out_of_memory(err) : 0;
+}
+
+static inline uint32_t id_at(const void *ids, size_t at, int wide)
+{
+    return wide ? ((const uint32_t *)ids)[at] : ((const uint16_t *)ids)[at];
+}
+
+static inline void copy_id(void *ids, size_t to, size_t from, int wide)
+{
+    if (wide)
+        ((uint32_t *)ids)[to] = ((const uint32_t *)ids)[from];
+    else
+        ((uint16_t *)ids)[to] = ((const uint16_t *)ids)[from];
+}
+
+/* Are an id and the next one unknown? */
+static inline uint16_t is_pair(const void *ids, size_t at, uint32_t unknown, int wide)
+{
+    return ((id_at(ids, at, wide) ^ unknown) | (id_at(ids, at + 1, wide) ^ unknown)) == 0;
+}
+
+/* Of adjacent ids 'unknown' keep one. Most blocks contain no two of them, which is found out with
+ * vectors. Returns the new count. */
+static inline __attribute__((always_inline)) size_t merge(void *ids, size_t from, size_t count,
+                                                          uint32_t unknown, int wide)
+{
+    size_t kept = from, size = wide ? 4 : 2;
+
+    while (count - from > MERGED) {
+        uint16_t pairs = 0;
+
+        for (size_t i = from; i < from + MERGED; i++)
+            pairs |= is_pair(ids, i, unknown, wide);
+        if (!pairs) {
+            if (kept < from)
+                memmove((char *)ids + kept * size, (char *)ids + from * size, MERGED * size);
+            kept += MERGED;
+            from += MERGED;
+            continue;
+        }
+        for (size_t end = from + MERGED; from < end; from++) {
+            int drop = is_pair(ids, from, unknown, wide);
+
+            copy_id(ids, kept, from, wide);
+            kept += !drop;
+        }
+    }
+    for (; from < count; from++) {
+        copy_id(ids, kept, from, wide);
+        kept += from + 1 == count || !is_pair(ids, from, unknown, wide);
+    }
+    return kept;
+}
+
+/* Adjacent unknown characters become one id. */
+static void merge_unknown(const struct tokenizer *tokenizer, struct token_buffer *out, size_t from)
+{
+    uint32_t unknown = tokenizer->bpe.unknown_id;
+
+    out->count = tokenizer->id_size == 4 ? merge(out->ids, from, out->count, unknown, 1)
+                                         : merge(out->ids, from, out->count, unknown, 0);
+}
+
+/* ByteLevel with add_prefix_space. */
+static int encode_after_space(struct encoder *encoder, const uint8_t *text, size_t length,
+                              struct token_buffer *out)
+{
+    encoder->normal.length = 0;
+    if (text_buffer_put(&encoder->normal, " ", 1) < 0 ||
+        text_buffer_put(&encoder->normal, text, length) < 0)
+        return -1;
+    return encoder_span(encoder, (const uint8_t *)encoder->normal.data, length + 1, out);
+}
+
+static int encode_between(struct encoder *encoder, const uint8_t *text, size_t length, int first,
+                          struct token_buffer *out)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    size_t before = out->count;
+    int rc;
+
+    if (length == 0)
+        return 0;
+    encoder_begin(encoder, out);
+    if (tokenizer->prefix_space && *text != ' ')
+        rc = encode_after_space(encoder, text, length, out);
+    else
+        rc = tokenizer->normalizer.active ? encoder_normalized(encoder, text, length, first, out)
+                                          : encoder_span(encoder, text, length, out);
+    /* The unknown token may also be a special token: that one stays separate. */
+    if (rc == 0 && tokenizer->merge_unknown)
+        merge_unknown(tokenizer, out, before);
+    return rc;
+}
+
+/* Convert a text to form C if needed. */
+static int compose(struct encoder *encoder, const uint8_t **text, size_t *length)
+{
+    if (nfc_stays(*text, *length) == *length)
+        return 0;
+    if (nfc_compose(&encoder->nfc, *text, *length) < 0)
+        return -1;
+    *text = (const uint8_t *)encoder->nfc.text.data;
+    *length = encoder->nfc.text.length;
+    return 0;
+}
+
+/* 'specials' are searched for in the whole text; then 'more', after the normalizers, in the text
+ * between them. */
+static int encode_text(struct encoder *encoder, const struct specials *specials,
+                       const struct specials *more, const uint8_t *text, size_t length, int first,
+                       struct token_buffer *out)
+{
+    size_t at, size;
+    uint32_t id;
+
+    if (!specials)
+        return encode_between(encoder, text, length, first, out);
+    /* Between the first specials, once. */
+    if (!more && encoder->tokenizer->composes && compose(encoder, &text, &length) < 0)
+        return -1;
+    if (!more &&
+        rewrites_run(&encoder->tokenizer->rewrites, &encoder->rewriting, &text, &length) < 0)
+        return -1;
+    while ((id = specials_find(specials, text, length, &at, &size)) != TRIE_NONE) {
+        if (encode_text(encoder, more, NULL, text, at, first, out) < 0 ||
+            encoder_put(encoder, id, out) < 0)
+            return -1;
+        first = 0;
+        text += at + size;
+        length -= at + size;
+    }
+    return encode_text(encoder, more, NULL, text, length, first, out);
+}
+
+static int put_around(struct encoder *encoder, const struct around *around,
+                      struct token_buffer *out)
+{
+    for (size_t i = 0; i < around->count; i++)
+        if (encoder_put(encoder, around->ids[i], out) < 0)
+            return -1;
+    return 0;
+}
+
+void encoder_keep_spaces(struct encoder *encoder)
+{
+    encoder->keep_spaces = 1;
+}
+
+int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
+                     struct token_buffer *out, struct error *err)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    uint64_t limit = tokenizer->composes ? TEXT_LIMIT / NFC_GROWTH : TEXT_LIMIT;
+    size_t before = out->count;
+
+    /* As fairseq's encoder of lines does. */
+    if (tokenizer->map && !encoder->keep_spaces)
+        word_strip(&text, &length);
+    if (length >= limit)
+        return error_set(err,
+                         "a text has %zu bytes, and at most %llu can be encoded; split it into "
+                         "several documents",
+                         length, (unsigned long long)limit - 1);
+    if (tokenizer->config.type == TOKENIZER_NULL) {
+        if (null_encode(tokenizer, text, length, out, err) == 0)
+            return 0;
+    } else if (tokenizer->model == MODEL_WORDS) {
+        if (words_encode(tokenizer, text, length, out, err) == 0)
+            return 0;
+    } else if (put_around(encoder, &tokenizer->before, out) == 0 &&
+               encode_text(encoder, &tokenizer->specials, &tokenizer->late_specials,
+                           (const uint8_t *)text, length, 1, out) == 0) {
+        if (put_around(encoder, &tokenizer->after, out) == 0)
+            return 0;
+        out_of_memory(err);
+    } else {
+        out_of_memory(err);
+    }
+    encoder->job_count = 0;
+    out->count = before;
+    return -1;
+}

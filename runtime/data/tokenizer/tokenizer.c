@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tokenizer_private.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/core/remedy.h"
+
+#define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
+
+static const char *const type_names[] = {
+    "GPT2BPETokenizer",
+    "Llama2Tokenizer",
+    "SentencePieceTokenizer",
+    "GPTSentencePieceTokenizer",
+    "Llama3Tokenizer",
+    "TikTokenizer",
+    "HuggingFaceTokenizer",
+    "BertWordPieceLowerCase",
+    "BertWordPieceCase",
+    "FairseqWords",
+    "FairseqBPE",
+    "NullTokenizer",
+};
+
+const char *tokenizer_type_name(enum tokenizer_type type)
+{
+    return type_names[type];
+}
+
+int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
+{
+    const struct vocabulary *vocabulary = &tokenizer->vocabulary;
+    const uint8_t **texts = malloc((vocabulary->count + 1) * sizeof(*texts));
+    uint32_t *lengths = malloc((vocabulary->count + 1) * sizeof(*lengths));
+    int rc = -1;
+
+    if (!texts || !lengths) {
+        error_memory(err, "the vocabulary");
+    } else {
+        for (size_t id = 0; id < vocabulary->count; id++) {
+            const struct vocabulary_entry *entry = &vocabulary->entries[id];
+
+            texts[id] = vocabulary->bytes + entry->offset;
+            lengths[id] = entry->kind == VOCABULARY_TOKEN ? entry->length : 0;
+        }
+        rc = bpe_set_tokens(&tokenizer->bpe, texts, lengths, vocabulary->count, err);
+    }
+    free(texts);
+    free(lengths);
+    return rc;
+}
+
+int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct error *err)
+{
+    struct unigram *unigram = &tokenizer->unigram;
+    size_t count = tokenizer->vocabulary.count;
+
+    tokenizer->model = MODEL_UNIGRAM;
+    tokenizer->bpe.all_tokens = 1;
+    unigram->bpe = &tokenizer->bpe;
+    unigram->scores = malloc((count + 1) * sizeof(*scores));
+    unigram->added = calloc(count + 1, sizeof(*scores));
+    if (!unigram->scores || !unigram->added)
+        return error_memory(err, "the vocabulary");
+    memcpy(unigram->scores, scores, count * sizeof(*scores));
+    unigram->largest = fabs(unigram->unknown_score);
+    for (size_t id = 0; id < count; id++) {
+        unigram->added[id] = isnan(scores[id]) ? 0 : scores[id];
+        if (fabs(unigram->added[id]) > unigram->largest)
+            unigram->largest = fabs(unigram->added[id]);
+    }
+    /* An unknown character counts once, with its first byte. */
+    if (!tokenizer->bpe.unknown_bytes && tokenizer->bpe.unknown_id < count)
+        unigram->added[tokenizer->bpe.unknown_id] = unigram->unknown_score;
+    for (unsigned byte = 0; tokenizer->bpe.unknown_bytes && byte < 256; byte++)
+        if (tokenizer->bpe.byte_ids[byte] < count)
+            unigram->added[tokenizer->bpe.byte_ids[byte]] =
+                (byte & 0xC0) == 0x80 ? 0 : unigram->unknown_score;
+    return 0;
+}
+
+/* The cuts as one byte for two bytes. */
+static int set_cuts(struct tokenizer *tokenizer, struct error *err)
+{
+    tokenizer->cuts = malloc(65536);
+    if (!tokenizer->cuts)
+        return error_memory(err, "the vocabulary");
+    for (unsigned first = 0; first < 256; first++)
+        for (unsigned second = 0; second < 256; second++)
+            tokenizer->cuts[first | second << 8] =
+                bpe_joined(&tokenizer->bpe, (uint8_t)first, (uint8_t)second) ? 0 : SPLIT_HERE;
+    if (tokenizer->bpe.space_runs)
+        tokenizer->cuts[' ' | ' ' << 8] = SPLIT_SPACES;
+    return 0;
+}
+
+static int load_null(struct tokenizer *tokenizer, struct error *err)
+{
+    if (tokenizer->config.vocab_size < 1) {
+        error_set_code(err, ERROR_USAGE, "NullTokenizer needs a vocabulary size");
+        return error_remedy(err, REMEDY_VOCAB_SIZE);
+    }
+    tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
+    tokenizer->eod = tokenizer->config.vocab_size;
+    tokenizer->decode = DECODE_NUMBERS;
+    return 0;
+}
+
+static int load(struct tokenizer *tokenizer, struct error *err)
+{
+    switch (tokenizer->config.type) {
+    case TOKENIZER_GPT2_BPE:
+        return load_gpt2(tokenizer, err);
+    case TOKENIZER_LLAMA2:
+    case TOKENIZER_SENTENCEPIECE:
+    case TOKENIZER_GPT_SENTENCEPIECE:
+        return load_sentencepiece(tokenizer, err);
+    case TOKENIZER_LLAMA3:
+    case TOKENIZER_TIKTOKEN:
+        return load_tiktoken(tokenizer, err);
+    case TOKENIZER_BERT_LOWER_CASE:
+    case TOKENIZER_BERT_CASE:
+        return load_bert(tokenizer, err);
+    case TOKENIZER_FAIRSEQ_WORDS:
+        return load_fairseq_words(tokenizer, err);
+    case TOKENIZER_FAIRSEQ_BPE:
+        return load_fairseq_bpe(tokenizer, err);
+    case TOKENIZER_HUGGINGFACE:
+        return load_huggingface(tokenizer, err);
+    default:
+        return load_null(tokenizer, err);
+    }
+}
+
+/* The tokens before and after each text; those of the post-processor are already set. */
+static int set_around(struct tokenizer *tokenizer, struct error *err)
+{
+    const struct tokenizer_config *config = &tokenizer->config;
+
+    if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE) {
+        error_set_code(err, ERROR_USAGE,
+                       "only HuggingFaceTokenizer can add all special tokens of its model");
+        return error_remedy(err, REMEDY_ADD_BOS);
+    }
+    if (!config->add_bos)
+        return 0;
+    if (config->add_specials) {
+        error_set_code(err, ERROR_USAGE,
+                       "the beginning-of-sequence token and all special tokens cannot both be "
+                       "added");
+        return error_remedy(err, REMEDY_BOS_OR_SPECIALS);
+    }
+    if (tokenizer->bos < 0) {
+        error_set_code(err, ERROR_USAGE,
+                       "the vocabulary has no beginning-of-sequence token to add");
+        return error_remedy(err, REMEDY_NO_BOS);
+    }
+    tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
+    return 0;
+}
+
+struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err)
+{
+    struct tokenizer *tokenizer = calloc(1, sizeof(*tokenizer));
+
+    if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
+        specials_init(&tokenizer->late_specials) < 0 || specials_init(&tokenizer->kept) < 0) {
+        error_memory(err, "the vocabulary");
+        goto failed;
+    }
+    tokenizer->config = *config;
+    tokenizer->eod = tokenizer->bos = tokenizer->eos = -1;
+    if (load(tokenizer, err) < 0)
+        goto failed;
+    if (config->type != TOKENIZER_NULL && tokenizer->model != MODEL_WORDPIECE &&
+        tokenizer->model != MODEL_WORDS &&
+        (bpe_finish(&tokenizer->bpe, tokenizer->cut_spaces, err) < 0 ||
+         set_cuts(tokenizer, err) < 0))
+        goto failed;
+    if (tokenizer->model == MODEL_UNIGRAM && unigram_finish(&tokenizer->unigram, err) < 0)
+        goto failed;
+    if (set_around(tokenizer, err) < 0)
+        goto failed;
+    normalizer_find_plain(&tokenizer->normalizer);
+    tokenizer->id_size =
+        (tokenizer->written > 0 ? tokenizer->written : tokenizer->vocab_size) < NARROW_LIMIT ? 2
+                                                                                             : 4;
+    /* The caller's strings were needed for loading only. */
+    tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
+    return tokenizer;
+failed:
+    error_advise(err, remedy_words(REMEDY_TOKENIZER_FILES));
+    tokenizer_destroy(tokenizer);
+    return NULL;
+}
+
+void tokenizer_destroy(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    vocabulary_clear(&tokenizer->vocabulary);
+    bpe_clear(&tokenizer->bpe);
+    specials_clear(&tokenizer->specials);
+    specials_clear(&tokenizer->late_specials);
+    specials_clear(&tokenizer->kept);
+    normalizer_clear(&tokenizer->normalizer);
+    wordpiece_clear(&tokenizer->wordpiece);
+    unigram_clear(&tokenizer->unigram);
+    steps_clear(&tokenizer->steps);
+    rewrites_clear(&tokenizer->rewrites);
+    if (tokenizer->dict)
+        fairseq_dict_clear(tokenizer->dict);
+    free(tokenizer->dict);
+    free(tokenizer->map);
+    free(tokenizer->unknown_text);
+    free(tokenizer->cuts);
+    free(tokenizer);
+}
+
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->vocab_size;
+}
+
+int64_t tokenizer_eod(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eod;
+}
+
+int64_t tokenizer_bos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int64_t tokenizer_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text)
+{
+    for (size_t id = tokenizer->vocabulary.count; id-- > 0;) {
+        size_t length;
+        const uint8_t *here = vocabulary_text(&tokenizer->vocabulary, id, &length);
+
+        if (tokenizer->vocabulary.entries[id].kind != VOCABULARY_ABSENT && length == strlen(text) &&
+            memcmp(here, text, length) == 0)
+            return (int64_t)id;
+    }
+    return -1;
+}
+
+size_t tokenizer_id_size(const struct tokenizer *tokenizer)
+{
+    return tokenizer->id_size;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Text to token ids and back: byte-level BPE, SentencePiece (BPE and Unigram) and WordPiece, with
+ * the same ids as the programs that trained the vocabularies.
+ *
+ * A tokenizer is immutable once created and shared by threads. Each thread has an encoder of its
+ * own (a cache of words and scratch memory). Ids are written in the form of .bin files. */
+#ifndef MEGATRON_TOKENIZER_H
+#define MEGATRON_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include "lib/error.h"
+#include "base/core/option.h"
+
+/* Megatron-LM's names. */
+enum tokenizer_type {
+    TOKENIZER_GPT2_BPE,      /* vocab.json and merges.txt; without files, GPT-2's own */
+    TOKENIZER_LLAMA2,        /* a SentencePiece BPE model */
+    TOKENIZER_SENTENCEPIECE, /* the same under its general names */
+    TOKENIZER_GPT_SENTENCEPIECE,
+    TOKENIZER_LLAMA3,      /* ranks in tiktoken's text form, with Llama 3's split and specials */
+    TOKENIZER_TIKTOKEN,    /* the same, or Megatron's JSON list of ranks */
+    TOKENIZER_HUGGINGFACE, /* a tokenizer.json, or a directory that contains one */
+    TOKENIZER_BERT_LOWER_CASE, /* WordPiece: BERT's vocab.txt, uncased */
+    TOKENIZER_BERT_CASE,       /* the same, cased */
+    TOKENIZER_FAIRSEQ_WORDS,   /* fairseq's dict.txt: an id for each word */
+    TOKENIZER_FAIRSEQ_BPE,     /* GPT-2's BPE with RoBERTa's ids, which dict.txt lists */
+    TOKENIZER_NULL,            /* texts are already numbers */
+};
+#define TOKENIZER_TYPES                                                                  \
+    "GPT2BPETokenizer|Llama2Tokenizer|SentencePieceTokenizer|GPTSentencePieceTokenizer|" \
+    "Llama3Tokenizer|TikTokenizer|HuggingFaceTokenizer|BertWordPieceLowerCase|"          \
+    "BertWordPieceCase|FairseqWords|FairseqBPE|NullTokenizer"
+
+/* Releases of Llama 3 by the names of their special tokens, which tokenizer.model does not have. */
+enum llama3_release { LLAMA_3_0, LLAMA_3_1 };
+
+/* What to create. All zero is GPT-2. */
+struct tokenizer_config {
+    int type;               /* enum tokenizer_type */
+    const char *vocab_file; /* GPT-2: vocab.json */
+    const char *merge_file; /* GPT-2: merges.txt */
+    const char *model;      /* the model, rank or JSON file of the other types */
+    int64_t vocab_size;     /* NullTokenizer: number of ids without the end of document */
+    int special_as_text;    /* treat special tokens within a text as plain text */
+    int add_bos;            /* prepend the beginning-of-sequence token to each text */
+    int add_specials;       /* HuggingFaceTokenizer: add the special tokens of its post-processor */
+    int llama3_release;     /* Llama3Tokenizer: enum llama3_release */
+    int fast;               /* ids of fast tokenizers are asked for; others do not exist here */
+};
+
+/* Rows for an option table whose target struct holds a tokenizer_config as 'member'. */
+#define TOKENIZER_OPTION_AT(target, member, field) \
+    (offsetof(target, member) + offsetof(struct tokenizer_config, field))
+#define TOKENIZER_OPTIONS(target, member)                                                     \
+    {"Tokenizer", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},                                 \
+        {"tokenizer-type",                                                                    \
+         OPTION_CHOICE,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, type),                                           \
+         "TYPE",                                                                              \
+         "GPT2BPETokenizer (default), Llama2Tokenizer, Llama3Tokenizer, TikTokenizer, "       \
+         "[GPT]SentencePieceTokenizer, HuggingFaceTokenizer, BertWordPieceLowerCase, "        \
+         "BertWordPieceCase, FairseqWords, FairseqBPE or NullTokenizer",                      \
+         TOKENIZER_TYPES,                                                                     \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, vocab_file),                                     \
+         "FILE",                                                                              \
+         "vocab.json of a GPT2BPETokenizer (default: GPT-2's), vocab.txt of BertWordPiece*, " \
+         "dict.txt of Fairseq*",                                                              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"merge-file",                                                                        \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, merge_file),                                     \
+         "FILE",                                                                              \
+         "merges.txt of a GPT2BPETokenizer (default: GPT-2's)",                               \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-model",                                                                   \
+         OPTION_TEXT,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, model),                                          \
+         "FILE",                                                                              \
+         "SentencePiece model, tiktoken file or tokenizer.json of the other types",           \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"vocab-size",                                                                        \
+         OPTION_INT,                                                                          \
+         TOKENIZER_OPTION_AT(target, member, vocab_size),                                     \
+         "N",                                                                                 \
+         "number of ids of a NullTokenizer, without the end-of-document token",               \
+         NULL,                                                                                \
+         1,                                                                                   \
+         INT32_MAX - 1},                                                                      \
+        {"special-tokens-as-text",                                                            \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, special_as_text),                                \
+         NULL,                                                                                \
+         "treat special tokens in a text, such as <|endoftext|>, as plain text",              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-llama3-release",                                                          \
+         OPTION_CHOICE,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, llama3_release),                                 \
+         NULL,                                                                                \
+         "release that names the special tokens of a Llama3Tokenizer (default: 3)",           \
+         "3|3.1",                                                                             \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-include-special-tokens",                                               \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, add_specials),                                   \
+         NULL,                                                                                \
+         "add the special tokens of a HuggingFaceTokenizer's post-processor to each text",    \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-no-include-special-tokens",                                            \
+         OPTION_UNFLAG,                                                                       \
+         TOKENIZER_OPTION_AT(target, member, add_specials),                                   \
+         NULL,                                                                                \
+         "do not add them (the default)",                                                     \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-use-fast",                                                             \
+         OPTION_FLAG,                                                                         \
+         TOKENIZER_OPTION_AT(target, member, fast),                                           \
+         NULL,                                                                                \
+         "accepted: the ids are always those of Hugging Face's fast tokenizers",              \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+        {"tokenizer-hf-no-use-fast",                                                          \
+         OPTION_ABSENT,                                                                       \
+         0,                                                                                   \
+         NULL,                                                                                \
+         "the ids are always those of Hugging Face's fast tokenizers",                        \
+         NULL,                                                                                \
+         0,                                                                                   \
+         0},                                                                                  \
+    {                                                                                         \
+        "tokenizer-add-bos", OPTION_FLAG, TOKENIZER_OPTION_AT(target, member, add_bos), NULL, \
+            "prepend the beginning-of-sequence token to each text", NULL, 0, 0                \
+    }
+
+struct tokenizer;
+struct encoder;
+
+/* Load the vocabulary. Returns NULL with an error that names the file and the place in it. */
+struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct error *err);
+
+/* Destroy its encoders first. NULL is allowed. */
+void tokenizer_destroy(struct tokenizer *tokenizer);
+
+/* The name of a type as users write it. */
+const char *tokenizer_type_name(enum tokenizer_type type);
+
+/* Number of ids: one more than the largest. */
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);
+
+/* End of document, beginning and end of sequence; -1 if the vocabulary has none. */
+int64_t tokenizer_eod(const struct tokenizer *tokenizer);
+int64_t tokenizer_bos(const struct tokenizer *tokenizer);
+int64_t tokenizer_eos(const struct tokenizer *tokenizer);
+
+/* The id of a token such as <mask>; -1 where the vocabulary has none. */
+int64_t tokenizer_token(const struct tokenizer *tokenizer, const char *text);
+
+/* Bytes of one id in a .bin file: 2 (uint16) below 65500 entries, else 4 (int32). */
+size_t tokenizer_id_size(const struct tokenizer *tokenizer);
+
+/* What tells one tokenizer from another. It is the same whatever kind of file the tokenizer is read
+ * from: special tokens, which not all of them list, and the merges do not count. */
+struct tokenizer_identity {
+    char type[32]; /* "" if no tokenizer is known */
+    int64_t vocab_size, eod;
+    uint64_t texts; /* hash of ids and their texts; 0: no texts, as in a NullTokenizer */
+    uint64_t own;   /* the same without tokens that were added after all others; 0: not known */
+};
+void tokenizer_identify(const struct tokenizer *tokenizer, struct tokenizer_identity *identity);
+
+/* A growing list of ids in .bin form. All zero is empty; `count` may be reset to 0 to reuse the
+ * memory. token_buffer_clear frees it. */
+struct token_buffer {
+    void *ids;       /* uint16_t or int32_t by tokenizer_id_size */
+    size_t count;    /* ids, not bytes */
+    size_t capacity; /* ids */
+};
+
+/* Make room for 'more' further ids. Returns 0, or -1 if out of memory. */
+int token_buffer_reserve(struct token_buffer *buffer, size_t more, size_t id_size);
+void token_buffer_clear(struct token_buffer *buffer);
+
+/* One per thread. 'cache_bytes' bounds its cache of words (0: 24 MiB; 64 KiB to 1 GiB otherwise,
+ * rounded to a power of two); the ids do not depend on it. */
+struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_bytes,
+                               struct error *err);
+void encoder_destroy(struct encoder *encoder);
+
+/* The texts to come are parts of a line: FairseqBPE keeps spaces at their beginning and end, which
+ * it strips from whole lines. */
+void encoder_keep_spaces(struct encoder *encoder);
+
+/* Append the ids of one text (any bytes; it need not end with a NUL, and NULs within it are text)
+ * to 'out'. Bytes that are not UTF-8 keep their values in byte-level tokenizers and become U+FFFD
+ * in SentencePiece ones. An empty text has no ids (one with add_bos). Returns 0, or -1 with 'err'
+ * set and 'out' unchanged: out of memory, a text of 4 GiB or more (a third of that if it must be
+ * converted to form C), or, for NullTokenizer, one that is not numbers. */
+int tokenizer_encode(struct encoder *encoder, const char *text, size_t length,
+                     struct token_buffer *out, struct error *err);
+
+/* Would tokenizer_encode accept this text? Only a NullTokenizer rejects texts. */
+int tokenizer_accepts(const struct tokenizer *tokenizer, const char *text, size_t length);
+
+/* Append one id, such as the end of document. */
+int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,
+                     struct error *err);
+
+/* A growing list of bytes. All zero is empty. */
+struct text_buffer {
+    char *data;
+    size_t length, capacity;
+};
+void text_buffer_clear(struct text_buffer *buffer);
+
+/* Make room for this many more bytes. Returns -1 if out of memory. */
+int text_buffer_reserve(struct text_buffer *buffer, size_t more);
+
+/* Append. Returns -1 if out of memory. */
+int text_buffer_put(struct text_buffer *buffer, const void *text, size_t length);
+
+/* Append the text of 'count' ids. Special tokens are written as text, SentencePiece's control
+ * pieces are omitted. Returns 0, or -1 for an id outside the vocabulary. */
+int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size_t count,
+                     struct text_buffer *out, struct error *err);
+
+/* The text of one id as in the vocabulary, with spaces as spaces; NULL if it has none. */
+const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length);
+
+#endif

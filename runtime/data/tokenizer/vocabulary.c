@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vocabulary.h"
+#include "bpe.h"
+#include "base/core/remedy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_LIMIT (UINT64_C(1) << 28)
+
+void vocabulary_clear(struct vocabulary *vocabulary)
+{
+    free(vocabulary->entries);
+    free(vocabulary->bytes);
+    memset(vocabulary, 0, sizeof(*vocabulary));
+}
+
+static int grow(void **memory, size_t *capacity, size_t wanted, size_t size)
+{
+    size_t more = *capacity ? *capacity : 1024;
+    void *larger;
+
+    while (more < wanted)
+        more *= 2;
+    larger = realloc(*memory, more * size);
+    if (!larger)
+        return -1;
+    *memory = larger;
+    *capacity = more;
+    return 0;
+}
+
+int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, size_t length,
+                   enum vocabulary_kind kind, struct error *err)
+{
+    struct vocabulary_entry *entry;
+    size_t wanted = (size_t)id + 1;
+
+    if (id < 0)
+        return error_set(err, "its id is %lld, but token ids cannot be negative", (long long)id);
+    if (id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
+        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
+                                "id %lld is above %u, the largest that is supported", (long long)id,
+                                BPE_SYMBOL_LIMIT - 2);
+    if (length > BYTES_LIMIT - vocabulary->byte_count)
+        return error_set_remedy(
+            err, REMEDY_OTHER_TOKENIZER,
+            "the tokens have more than %llu bytes in all, the most that are supported",
+            (unsigned long long)BYTES_LIMIT);
+    if ((wanted > vocabulary->capacity && grow((void **)&vocabulary->entries, &vocabulary->capacity,
+                                               wanted, sizeof(*vocabulary->entries)) < 0) ||
+        (vocabulary->byte_count + length > vocabulary->byte_capacity &&
+         grow((void **)&vocabulary->bytes, &vocabulary->byte_capacity,
+              vocabulary->byte_count + length, 1) < 0))
+        return error_memory(err, "the vocabulary");
+    if (wanted > vocabulary->count) {
+        memset(vocabulary->entries + vocabulary->count, 0,
+               (wanted - vocabulary->count) * sizeof(*vocabulary->entries));
+        vocabulary->count = wanted;
+    }
+    entry = &vocabulary->entries[id];
+    if (entry->kind != VOCABULARY_ABSENT)
+        return error_set(err, "id %lld belongs to another token already", (long long)id);
+    entry->kind = kind;
+    entry->offset = vocabulary->byte_count;
+    entry->length = (uint32_t)length;
+    if (length > 0)
+        memcpy(vocabulary->bytes + vocabulary->byte_count, text, length);
+    vocabulary->byte_count += length;
+    return 0;
+}

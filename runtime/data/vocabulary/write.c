@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "write.h"
+#include "data/preprocess/disk.h"
+#include "lib/file.h"
+#include "data/curate/lines.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const *write_names(enum learn_type type)
+{
+    static const char *const names[][4] = {
+        [LEARN_BPE] = {"tokenizer.json", "vocab.json", "merges.txt", NULL},
+        [LEARN_UNIGRAM] = {"tokenizer.json", "tokenizer.model", NULL},
+        [LEARN_WORDPIECE] = {"tokenizer.json", "vocab.txt", NULL},
+    };
+
+    return names[type];
+}
+
+/* --- What was learned as bytes ---------------------------------------------------------------- */
+
+static void put_tokens(struct bytes *result, const struct tokens *tokens)
+{
+    bytes_put_u64(result, tokens->count);
+    for (size_t id = 0; id < tokens->count; id++) {
+        size_t size;
+        const char *text = token_text(tokens, id, &size);
+
+        bytes_put_u64(result, size);
+        bytes_put(result, text, size);
+    }
+}
+
+static int take_tokens(struct bytes *bytes, struct tokens *tokens, struct error *err)
+{
+    uint64_t count = bytes_take_u64(bytes);
+
+    for (uint64_t id = 0; id < count && !bytes->failed; id++) {
+        uint64_t size = bytes_take_u64(bytes);
+        const void *text = bytes_take(bytes, size);
+
+        if (text && tokens_add(tokens, text, size, err) < 0)
+            return -1;
+    }
+    return bytes->failed ? error_set(err, "the saved result in the work directory (next to the "
+                                          "output) is damaged; remove the directory and run again")
+                         : 0;
+}
+
+/* A copy of 'count' elements after the tokens. */
+static void *take_array(struct bytes *bytes, size_t count, size_t size, struct error *err)
+{
+    const void *data = bytes_take(bytes, count * size);
+    void *copy = data ? malloc(count * size + 1) : NULL;
+
+    if (copy)
+        memcpy(copy, data, count * size);
+    else
+        error_set(err, data ? "out of memory"
+                            : "the saved result in the work directory (next to the output) is "
+                              "damaged; remove the directory and run again");
+    return copy;
+}
+
+void write_put_bpe(struct bytes *result, const struct bpe_learned *learned)
+{
+    put_tokens(result, &learned->tokens);
+    bytes_put_u64(result, learned->merge_count);
+    bytes_put(result, learned->merges, learned->merge_count * sizeof(*learned->merges));
+}
+
+void write_put_unigram(struct bytes *result, const struct unigram_learned *learned)
+{
+    put_tokens(result, &learned->pieces);
+    bytes_put(result, learned->scores, learned->pieces.count * sizeof(*learned->scores));
+}
+
+static int write_bpe(const struct learn_config *config, struct bytes *bytes, int64_t *tokens,
+                     struct error *err)
+{
+    struct bpe_learned learned = {0};
+    int rc = take_tokens(bytes, &learned.tokens, err);
+
+    if (rc == 0) {
+        learned.merge_count = bytes_take_u64(bytes);
+        learned.merges = take_array(bytes, learned.merge_count, sizeof(*learned.merges), err);
+        rc = learned.merges ? write_bpe_files(config, &learned, err) : -1;
+    }
+    *tokens = (int64_t)learned.tokens.count;
+    bpe_learned_clear(&learned);
+    return rc;
+}
+
+static int write_unigram(const struct learn_config *config, struct bytes *bytes, int64_t *tokens,
+                         struct error *err)
+{
+    struct unigram_learned learned = {0};
+    int rc = take_tokens(bytes, &learned.pieces, err);
+
+    if (rc == 0) {
+        learned.scores = take_array(bytes, learned.pieces.count, sizeof(*learned.scores), err);
+        rc = learned.scores ? write_unigram_files(config, &learned, err) : -1;
+    }
+    *tokens = (int64_t)learned.pieces.count + write_unigram_fixed(config);
+    unigram_learned_clear(&learned);
+    return rc;
+}
+
+int write_files(const struct learn_config *config, struct bytes *learned, int64_t *tokens,
+                struct error *err)
+{
+    return (config->type == LEARN_UNIGRAM ? write_unigram : write_bpe)(config, learned, tokens,
+                                                                       err);
+}
+
+/* --- Files ------------------------------------------------------------------------------------ */
+
+void write_format(struct line_buffer *out, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    int length;
+
+    va_start(arguments, format);
+    length = vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    if (length < 0 || (size_t)length >= sizeof(text))
+        out->failed = 1;
+    else
+        line_put(out, text, (size_t)length);
+}
+
+int write_file(const struct learn_config *config, const char *name, struct line_buffer *out,
+               struct error *err)
+{
+    char path[DISK_PATH];
+    int rc = out->failed ? error_set(err, "out of memory")
+                         : disk_path(path, err, "%.3900s/%s", config->base.output, name);
+
+    if (rc == 0)
+        rc = file_write_whole(path, out->data, out->size, FILE_SYNC_DIRECTORY, err);
+    line_buffer_clear(out);
+    return rc;
+}
+
+void write_head(struct line_buffer *out, const char *const *specials, size_t count)
+{
+    line_put_word(out, "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n"
+                       "  \"added_tokens\": [");
+    for (size_t i = 0; i < count; i++) {
+        write_format(out, "%s\n    {\"id\": %zu, \"content\": ", i ? "," : "", i);
+        line_put_string(out, specials[i], strlen(specials[i]));
+        line_put_word(out, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                           "\"normalized\": false, \"special\": true}");
+    }
+    line_put_word(out, count > 0 ? "\n  ],\n" : "],\n");
+}

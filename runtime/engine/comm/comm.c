@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "comm.h"
+#include "base/core/log.h"
+#include "base/core/module.h"
+#include "base/core/remedy.h"
+#include "secret.h"
+#include "self.h"
+#include "base/core/world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Has srun --mpi=..., mpirun or another launcher of MPI started this process? */
+static int started_for_mpi(void)
+{
+    static const char *const signs[] = {"PMIX_RANK", "PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK",
+                                        "PALS_RANKID"};
+
+    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
+        if (getenv(signs[i]))
+            return 1;
+    return 0;
+}
+
+const char *comm_choose(int size, int gpu, struct error *err)
+{
+    const char *named = getenv("MEGATRON_COMM");
+
+    if (named && strcmp(named, "mpi") != 0 && strcmp(named, "tcp") != 0 &&
+        strcmp(named, "auto") != 0) {
+        error_set_code(err, ERROR_USAGE, "MEGATRON_COMM=%s is invalid; use mpi, tcp or auto",
+                       named);
+        return NULL;
+    }
+    if (size == 1)
+        return "self";
+    if (gpu)
+        return "nccl";
+    if (named && strcmp(named, "auto") != 0)
+        return strcmp(named, "mpi") == 0 ? "mpi" : "tcp";
+    return started_for_mpi() && module_exists("comm_mpi.so") ? "mpi" : "tcp";
+}
+
+struct comm_options comm_options_of(const struct world *world, struct device *device,
+                                    double deadline)
+{
+    return (struct comm_options){.rank = (int)world->rank,
+                                 .size = (int)world->size,
+                                 .master = world->master_addr,
+                                 .port = (int)world->master_port,
+                                 .secret = world->secret,
+                                 .deadline = deadline,
+                                 .device = device};
+}
+
+/* Over MPI the launcher tells the ranks where rank 0 is; other backends need its address. */
+static int check_address(const char *name, const struct comm_options *options, struct error *err)
+{
+    const char *pmix =
+        strcmp(name, "tcp") == 0 ? "; or start CPU ranks with `srun --mpi=pmix`" : "";
+
+    if (strcmp(name, "mpi") == 0 || options->port > 0)
+        return 0;
+    if (world_is_plain_srun())
+        return error_set_code(err, ERROR_USAGE,
+                              "cannot determine which node runs rank 0 of %d; %s, or set "
+                              "MASTER_ADDR and MASTER_PORT for all ranks%s",
+                              options->size, remedy_words(REMEDY_USE_PLUGIN), pmix);
+    return error_set_code(err, ERROR_USAGE,
+                          "cannot determine which node runs rank 0 of %d; start the ranks with "
+                          "srun and the plugin or with megatron launch, or set MASTER_ADDR and "
+                          "MASTER_PORT for all of them (mpirun -x MASTER_ADDR=HOST -x "
+                          "MASTER_PORT=29500)%s",
+                          options->size, pmix);
+}
+
+static void note_no_secret(const struct comm_options *options)
+{
+    if (!options->secret || !options->secret[0])
+        log_note("MEGATRON_SECRET is not set: any process on the hosts of this job may connect to "
+                 "port %d and claim to be a rank; set it to the same random text for all ranks",
+                 options->port);
+    else if (strcmp(options->secret, SECRET_NONE) == 0)
+        log_note("MEGATRON_SECRET=" SECRET_NONE
+                 ": any process that can connect to port %d may claim to be a rank",
+                 options->port);
+}
+
+struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err)
+{
+    int gpus = strcmp(name, "nccl") == 0;
+    comm_backend_open_function *open;
+    struct comm *comm;
+    char file[64];
+
+    if (strcmp(name, "self") == 0)
+        return self_comm_open(options, err);
+    if (strcmp(name, "mpi") != 0 && strcmp(name, "tcp") != 0 && !gpus) {
+        error_set(err, "unknown communication backend %s; use self, mpi, tcp or nccl", name);
+        return NULL;
+    }
+    if (check_address(name, options, err) < 0) {
+        if (options->rank > 0)
+            error_silence(err); /* rank 0 prints it */
+        return NULL;
+    }
+    snprintf(file, sizeof(file), "comm_%s.so", name);
+    open = (comm_backend_open_function *)module_symbol(
+        file, "comm_backend_open", gpus ? "several GPUs" : "several ranks on CPUs", err);
+    if (!open)
+        return NULL;
+    if (strcmp(name, "mpi") != 0 && options->rank == 0)
+        note_no_secret(options);
+    comm = open(options, err);
+    if (comm && comm->abi != COMM_ABI) {
+        error_set(err, "%s belongs to another version of megatron; install them together", file);
+        comm_close(comm);
+        return NULL;
+    }
+    if (comm && comm->warning.text[0])
+        log_warning("%s", comm->warning.text);
+    return comm;
+}

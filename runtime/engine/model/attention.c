@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The attention block: the column-parallel projection to queries, keys and values, norms of queries
+ * and keys or a limit of their size, rotary positions, softmax attention of this rank's heads, and
+ * the row-parallel output projection. */
+#include "attention.h"
+#include "builder.h"
+#include "base/core/rng.h"
+#include "rotary.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* The norms of queries come before those of keys. */
+enum { QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS, HEAD_NORMS, HEAD_NORM_BIASES = HEAD_NORMS + 2 };
+
+/* Norms of queries and keys are vectors that all tensor-parallel ranks hold: each adds the gradient
+ * of its own heads. */
+static void add_head_norms(struct builder *b, struct block *block)
+{
+    static const char *const names[] = {"query_norm.weight", "key_norm.weight", "query_norm.bias",
+                                        "key_norm.bias"};
+    const struct model_config *c = b->config;
+    const int64_t heads[] = {c->shape.heads, c->shape.query_groups};
+
+    for (int i = 0; i < (c->norm == NORM_LAYER ? 4 : 2) && c->qk_norm != QK_NORM_NONE; i++)
+        block->tensors[HEAD_NORMS + i] =
+            builder_vector(b, block, names[i],
+                           (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels,
+                           i < 2 && !c->layernorm_1p ? 1 : 0);
+}
+
+static void add_parameters(struct builder *b, struct block *block)
+{
+    const struct model_config *c = b->config;
+    int64_t h = c->shape.hidden, d = c->shape.kv_channels;
+    int64_t q = c->shape.heads * d, kv = c->shape.query_groups * d;
+    const struct parameter_spec weights[] = {
+        {"query.weight", q, h, SPLIT_ROWS, 0, c->init_std, 0},
+        {"key.weight", kv, h, SPLIT_ROWS, 1, c->init_std, 0},
+        {"value.weight", kv, h, SPLIT_ROWS, 2, c->init_std, 0},
+    };
+    const struct parameter_spec biases[] = {
+        {"query.bias", 1, q, SPLIT_COLS, 0, 0, 0},
+        {"key.bias", 1, kv, SPLIT_COLS, 0, 0, 0},
+        {"value.bias", 1, kv, SPLIT_COLS, 0, 0, 0},
+    };
+    const struct parameter_spec projection = {"projection.weight",         h, q, SPLIT_COLS, 3,
+                                              builder_output_deviation(b), 0};
+    int *t = block->tensors;
+
+    t[QKV] = builder_tensor(b, CLASS_DIVIDED);
+    for (int i = 0; i < 3; i++)
+        builder_add(b, block, &weights[i]);
+    if (c->linear_bias || c->qkv_bias) {
+        t[QKV_BIAS] = builder_tensor(b, CLASS_RAW);
+        for (int i = 0; i < 3; i++)
+            builder_add(b, block, &biases[i]);
+    }
+    add_head_norms(b, block);
+    t[PROJECTION] = builder_matrix(b, block, &projection);
+    if (c->linear_bias)
+        t[PROJECTION_BIAS] = builder_vector(b, block, "projection.bias", h, 0);
+    block->bias = t[PROJECTION_BIAS];
+    block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
+}
+
+static int variant(const struct block *block)
+{
+    return block->window + 2 * block->fp8;
+}
+
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
+{
+    const struct model_sizes *z = &m->sizes;
+    struct attention_memory *a = memory;
+    size_t size = type_size(m->config.type);
+
+    if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
+        return;
+    a->qkv = arena_take(arena, z->rows * z->qkv, size);
+    if (m->config.qk_norm != QK_NORM_NONE || m->config.qkv_clip > 0)
+        a->projected = arena_take(arena, z->rows * z->qkv, size);
+    if (m->config.qk_norm != QK_NORM_NONE) {
+        a->head_mean = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
+        a->head_rstd = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
+    }
+    a->out = arena_take(arena, z->rows * z->attention, size);
+    a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
+    if (keep != KEEP_ALL)
+        return;
+    if (block->before && block->before->passes)
+        fp8_input_keep(m, block, LINEAR_QKV, &a->in_input, arena);
+    if (!m->config.swiglu) /* then fp8 keeps less than bf16 elsewhere: see keeps_columns in mlp.c */
+        fp8_input_keep(m, block, LINEAR_PROJECTION, &a->out_input, arena);
+}
+
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
+{
+    const struct model_sizes *z = &m->sizes;
+    const struct model_config *c = &m->config;
+    struct attention_common *common = block->common;
+    const struct attention_common *base =
+        m->base ? model_common(m->base, &attention_block, block->variant) : NULL;
+
+    if (trains(m)) {
+        common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->type));
+        common->dout = arena_take(arena, z->rows * z->attention, type_size(c->type));
+    }
+    attention_softmax_lay_out(m, common, arena);
+    if (c->position != POSITION_ROPE)
+        return;
+    common->cosine =
+        base ? base->cosine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
+    common->sine =
+        base ? base->sine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
+}
+
+double attention_scale(const struct model_config *config)
+{
+    return config->attention_scale > 0 ? config->attention_scale
+                                       : 1 / sqrt((double)config->shape.kv_channels);
+}
+
+static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
+{
+    int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
+    double magnitude = rotary_magnitude(&m->config, common->window), *turn;
+    float *table;
+    int rc = 0;
+
+    if (m->config.position != POSITION_ROPE || m->base)
+        return 0;
+    table = malloc((size_t)count * sizeof(*table) + 1);
+    turn = malloc((size_t)half * sizeof(*turn) + 1);
+    if (!table || !turn)
+        rc = error_set(err, "out of memory");
+    for (int64_t i = 0; i < half && rc == 0; i++)
+        turn[i] = rotary_rotation(&m->config, common->window, m->sizes.rotary, i);
+    for (int which = 0; which < 2 && rc == 0; which++) {
+        for (int64_t i = 0; i < count; i++) {
+            double angle = (double)(i / half) * turn[i % half];
+
+            table[i] = (float)(magnitude * (which ? sin(angle) : cos(angle)));
+        }
+        rc = model_upload(m, which ? common->sine : common->cosine, table,
+                          (size_t)count * sizeof(*table), err);
+    }
+    free(table);
+    free(turn);
+    return rc;
+}
+
+static void plan_head_norm(struct planner *p, struct model *m, struct attention_common *common)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    int whole = c->qk_norm == QK_NORM_WHOLE;
+    struct operation op = {.kind = OPERATION_HEAD_NORM,
+                           .head_norm = {.rows = z->rows,
+                                         .counts = {whole ? 1 : z->heads, whole ? 1 : z->groups},
+                                         .widths = {(whole ? z->heads : 1) * z->head_size,
+                                                    (whole ? z->groups : 1) * z->head_size},
+                                         .rest = z->kv / 2,
+                                         .type = c->type,
+                                         .norm = c->norm,
+                                         .epsilon = c->epsilon,
+                                         .add_one = c->layernorm_1p}};
+
+    if (c->qk_norm == QK_NORM_NONE)
+        return;
+    planner_make(p, &common->head_norm, &op);
+    op.kind = OPERATION_HEAD_NORM_BACKWARD;
+    if (trains(m))
+        planner_make(p, &common->head_norm_backward, &op);
+}
+
+static void plan_clip(struct planner *p, struct model *m, struct attention_common *common)
+{
+    const struct model_config *c = &m->config;
+    struct operation op = {.kind = OPERATION_CLIP,
+                           .clip = {m->sizes.rows * m->sizes.qkv, c->type, c->qkv_clip, 0}};
+
+    if (!(c->qkv_clip > 0))
+        return;
+    planner_make(p, &common->clip, &op);
+    op.clip.backward = 1;
+    if (trains(m))
+        planner_make(p, &common->clip_backward, &op);
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    struct attention_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    int bias = c->linear_bias || c->qkv_bias;
+    const struct linear_spec qkv = {.rows = z->rows,
+                                    .in = z->hidden,
+                                    .out = z->qkv,
+                                    .bias = bias,
+                                    .wgrad_bias = bias,
+                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_QKV) : 0,
+                                    .input_cast = block->before && block->before->casts};
+    const struct linear_spec projection = {.rows = z->rows,
+                                           .in = z->attention,
+                                           .out = z->hidden,
+                                           .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_PROJECTION)
+                                                             : 0};
+    struct operation rope = {
+        .kind = OPERATION_ROPE,
+        .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
+
+    common->window = block->window;
+    /* First, because a device may make these plans while it makes the others. */
+    if ((trains(m) ? attention_softmax_prepare : attention_cache_prepare)(m, common, err) < 0)
+        return -1;
+    linear_plan(&p, m, &common->qkv, &qkv);
+    plan_head_norm(&p, m, common);
+    plan_clip(&p, m, common);
+    linear_plan(&p, m, &common->projection, &projection);
+    if (c->position == POSITION_ROPE)
+        planner_make(&p, &common->rope, &rope);
+    rope.rope.backward = 1;
+    if (c->position == POSITION_ROPE && trains(m))
+        planner_make(&p, &common->rope_backward, &rope);
+    return p.failed ? -1 : upload_rotations(m, common, err);
+}
+
+static void release(void *shared)
+{
+    struct attention_common *common = shared;
+
+    linear_release(&common->qkv);
+    linear_release(&common->projection);
+    plan_destroy(common->head_norm);
+    plan_destroy(common->head_norm_backward);
+    plan_destroy(common->clip);
+    plan_destroy(common->clip_backward);
+    plan_destroy(common->rope);
+    plan_destroy(common->rope_backward);
+    attention_softmax_release(common);
+    attention_cache_release(common);
+}
+
+static struct column_parallel qkv_of(struct pass *p, struct block *block)
+{
+    const struct attention_memory *a = memory_of(p, block);
+
+    return (struct column_parallel){.part = norm_output(p, block->before),
+                                    .weight = block->tensors[QKV],
+                                    .bias = block->tensors[QKV_BIAS],
+                                    .input = norm_cast(p, block->before, &a->in_input)};
+}
+
+/* qkv = projected with normalized queries and keys. */
+static void normalize_heads(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    const int *t = block->tensors;
+
+    run_head_norm(common->head_norm, compute(m),
+                  &(struct head_norm_operands){
+                      .x = a->projected,
+                      .y = a->qkv,
+                      .weight = {weight(m, t[HEAD_NORMS]), weight(m, t[HEAD_NORMS + 1])},
+                      .bias = {weight(m, t[HEAD_NORM_BIASES]), weight(m, t[HEAD_NORM_BIASES + 1])},
+                      .mean = a->head_mean,
+                      .rstd = a->head_rstd,
+                  });
+}
+
+/* dqkv: of the normalized queries and keys, then of the projection. */
+static void normalize_heads_backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    const struct attention_memory *a = memory_of(p, block);
+    const int *t = block->tensors;
+
+    run_head_norm_backward(
+        common->head_norm_backward, compute(m),
+        &(struct head_norm_backward_operands){
+            .d = common->dqkv,
+            .x = a->projected,
+            .weight = {weight(m, t[HEAD_NORMS]), weight(m, t[HEAD_NORMS + 1])},
+            .mean = a->head_mean,
+            .rstd = a->head_rstd,
+            .dweight = {gradient(m, t[HEAD_NORMS]), gradient(m, t[HEAD_NORMS + 1])},
+            .dbias = {gradient(m, t[HEAD_NORM_BIASES]), gradient(m, t[HEAD_NORM_BIASES + 1])},
+            .accumulate = p->accumulate,
+        });
+}
+
+static void forward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    struct column_parallel qkv = qkv_of(p, block);
+
+    column_parallel_forward(m, &common->qkv, &qkv, a->projected ? a->projected : a->qkv, NULL);
+    if (common->head_norm)
+        normalize_heads(p, block);
+    if (common->clip)
+        run_clip(common->clip, compute(m), &(struct clip_operands){a->projected, a->qkv});
+    if (common->rope)
+        run_rope(common->rope, compute(m),
+                 &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
+                                         common->sine});
+    common->attend(p, block);
+    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out, &a->out_input);
+}
+
+static void recompute(struct pass *p, struct block *block)
+{
+    if (p->m->config.recompute == RECOMPUTE_FULL)
+        forward(p, block);
+}
+
+static void backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    struct attention_common *common = block->common;
+    struct attention_memory *a = memory_of(p, block);
+    struct column_parallel qkv = qkv_of(p, block);
+    const struct row_parallel_gradient projection = {.weight = block->tensors[PROJECTION],
+                                                     .x = a->out,
+                                                     .dpart = p->dx,
+                                                     .dx = common->dout,
+                                                     .input = &a->out_input};
+
+    row_parallel_backward(m, &common->projection, &projection, p->accumulate);
+    attention_softmax_backward(p, block);
+    if (common->rope)
+        run_rope(common->rope_backward, compute(m),
+                 &(struct rope_operands){common->dqkv, p->slot->batch.positions, common->cosine,
+                                         common->sine});
+    if (common->head_norm)
+        normalize_heads_backward(p, block);
+    if (common->clip)
+        run_clip(common->clip_backward, compute(m),
+                 &(struct clip_operands){a->projected, common->dqkv});
+    column_parallel_backward(m, &common->qkv, &qkv, common->dqkv,
+                             gradient(m, block->tensors[QKV_BIAS]), p->accumulate);
+    p->dy = m->scratch.dy;
+}
+
+const struct block_kind attention_block = {
+    .name = "attention",
+    .memory_size = sizeof(struct attention_memory),
+    .common_size = sizeof(struct attention_common),
+    .linear_count = 2,
+    .linears = {QKV, PROJECTION},
+    .first_linear = LINEAR_QKV,
+    .add_parameters = add_parameters,
+    .variant = variant,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .recompute = recompute,
+    .backward = backward,
+};

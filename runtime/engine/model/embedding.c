@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The embedding block: the word table, split by vocabulary over the tensor-parallel ranks, and
+ * tables of learned positions and of token types, which all of them hold. */
+#include "builder.h"
+#include "linear.h"
+#include "base/core/rng.h"
+
+#include <math.h>
+
+enum { WORD, POSITION, TOKEN_TYPE };
+
+struct embedding_common {
+    struct device_plan *word, *word_backward;
+    struct device_plan *position, *position_backward;
+    struct device_plan *token_type, *token_type_backward;
+    struct device_plan *scale; /* of word embeddings and their gradients; NULL: none */
+};
+
+static void add_parameters(struct builder *b, struct block *block)
+{
+    const struct model_config *c = b->config;
+
+    block->tensors[WORD] = builder_vocabulary(b, block, "embedding.word.weight", 0, CLASS_DIVIDED);
+    b->p->word = block->tensors[WORD];
+    if (c->position == POSITION_LEARNED) {
+        block->tensors[POSITION] = builder_tensor(b, CLASS_SHARED);
+        builder_add(b, block,
+                    &(struct parameter_spec){"position.weight", c->positions, c->shape.hidden,
+                                             SPLIT_NONE, 1, c->init_std, 0});
+    }
+    if (c->token_types > 0) {
+        block->tensors[TOKEN_TYPE] = builder_tensor(b, CLASS_SHARED);
+        builder_add(b, block,
+                    &(struct parameter_spec){"token_type.weight", c->token_types, c->shape.hidden,
+                                             SPLIT_NONE, 3, c->init_std, 0});
+    }
+    block->dropout_purpose = RNG_EMBEDDING_DROPOUT;
+}
+
+/* With one tensor-parallel rank, one operation adds both tables. Otherwise the rows of words are
+ * reduced and scattered first. A scale is that of the words only, which it multiplies before. */
+static int prepare_tables(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    const struct model_sizes *z = &m->sizes;
+    const struct parallel *parallel = m->parallel;
+    struct embedding_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    int learned = block->tensors[POSITION] >= 0;
+    int fused = learned && parallel->layout.tp == 1 && !common->scale;
+    int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
+    struct operation word = {
+        .kind = OPERATION_EMBEDDING,
+        .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type, fused, 0, TYPE_FP32}};
+    struct operation position = {
+        .kind = OPERATION_EMBEDDING,
+        .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1, TYPE_FP32}};
+    struct operation token_type = {
+        .kind = OPERATION_EMBEDDING,
+        .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1, TYPE_FP32}};
+
+    planner_make(&p, &common->word, &word);
+    if (learned && !fused)
+        planner_make(&p, &common->position, &position);
+    if (c->token_types > 0)
+        planner_make(&p, &common->token_type, &token_type);
+    if (!trains(m))
+        return p.failed ? -1 : 0;
+    word.kind = position.kind = token_type.kind = OPERATION_EMBEDDING_BACKWARD;
+    word.embedding.gradient = position.embedding.gradient = token_type.embedding.gradient =
+        c->gradient_type;
+    planner_make(&p, &common->word_backward, &word);
+    if (learned)
+        planner_make(&p, &common->position_backward, &position);
+    if (c->token_types > 0)
+        planner_make(&p, &common->token_type_backward, &token_type);
+    return p.failed ? -1 : 0;
+}
+
+/* The scale in the precision of the embeddings, as models with a scale (Gemma) are trained. */
+static double scale_of(const struct model_config *c)
+{
+    int exponent;
+    double fraction = frexp(c->embedding_scale, &exponent);
+    double bits = c->type == TYPE_BF16 ? 256 : c->type == TYPE_FP16 ? 2048 : 16777216;
+
+    return ldexp(rint(fraction * bits) / bits, exponent);
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    const struct model_config *c = &m->config;
+    struct embedding_common *common = block->common;
+    struct planner p = {m->device, err, 0};
+    struct operation scale = {
+        .kind = OPERATION_SCALE,
+        .scale = {m->sizes.part_rows * m->sizes.hidden, c->type, scale_of(c)}};
+
+    if (c->embedding_scale > 0)
+        planner_make(&p, &common->scale, &scale);
+    return p.failed ? -1 : prepare_tables(m, block, err);
+}
+
+static void release(void *shared)
+{
+    struct embedding_common *common = shared;
+
+    plan_destroy(common->word);
+    plan_destroy(common->word_backward);
+    plan_destroy(common->position);
+    plan_destroy(common->position_backward);
+    plan_destroy(common->token_type);
+    plan_destroy(common->token_type_backward);
+    plan_destroy(common->scale);
+}
+
+/* scratch.x (P, h) = embeddings of this rank's rows. */
+static void forward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct embedding_common *common = block->common;
+    const struct model_batch *batch = &p->slot->batch;
+    struct sequence_rows rows = stream_rows(m);
+    void *out = sequence_unreduced(&m->overlap, m->scratch.x, m->scratch.whole2);
+    void *positions = weight(m, block->tensors[POSITION]);
+
+    run_embedding(common->word, compute(m),
+                  &(struct embedding_operands){batch->tokens, weight(m, block->tensors[WORD]),
+                                               batch->positions, positions, out});
+    sequence_scatter(&m->overlap, &rows, out, m->scratch.x);
+    overlap_end(&m->overlap);
+    if (common->scale)
+        run_scale(common->scale, compute(m), &(struct scale_operands){m->scratch.x});
+    if (common->position)
+        run_embedding(common->position, compute(m),
+                      &(struct embedding_operands){batch->positions + first_row(m), positions, NULL,
+                                                   NULL, m->scratch.x});
+    if (common->token_type)
+        run_embedding(common->token_type, compute(m),
+                      &(struct embedding_operands){batch->token_types + first_row(m),
+                                                   weight(m, block->tensors[TOKEN_TYPE]), NULL,
+                                                   NULL, m->scratch.x});
+}
+
+static void backward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct parameters *parameters = &m->parameters;
+    const struct embedding_common *common = block->common;
+    const struct model_batch *batch = &p->slot->batch;
+    struct sequence_rows rows = stream_rows(m);
+    void *whole = NULL;
+    /* A tied head on this rank has written its gradient to the table already. */
+    int added = p->accumulate || parameters->head == parameters->word;
+
+    if (!common->scale)
+        whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
+    if (common->position_backward)
+        run_embedding_backward(common->position_backward, compute(m),
+                               &(struct embedding_backward_operands){
+                                   batch->positions + first_row(m), p->dx,
+                                   gradient(m, block->tensors[POSITION]), p->accumulate});
+    if (common->token_type_backward)
+        run_embedding_backward(common->token_type_backward, compute(m),
+                               &(struct embedding_backward_operands){
+                                   batch->token_types + first_row(m), p->dx,
+                                   gradient(m, block->tensors[TOKEN_TYPE]), p->accumulate});
+    if (common->scale) {
+        run_scale(common->scale, compute(m), &(struct scale_operands){p->dx});
+        whole = sequence_gather(&m->overlap, &rows, p->dx, m->scratch.whole2);
+    }
+    overlap_end(&m->overlap);
+    run_embedding_backward(common->word_backward, compute(m),
+                           &(struct embedding_backward_operands){
+                               batch->tokens, whole, gradient(m, block->tensors[WORD]), added});
+}
+
+const struct block_kind embedding_block = {
+    .name = "embedding",
+    .common_size = sizeof(struct embedding_common),
+    .add_parameters = add_parameters,
+    .prepare = prepare,
+    .release = release,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert.h"
+#include "convert_private.h"
+#include "directory.h"
+#include "fairseq_source.h"
+#include "lib/file.h"
+#include "base/core/half.h"
+#include "hf_config.h"
+#include "hf_private.h"
+#include "megatron_save.h"
+#include "megatron_source.h"
+#include "base/core/remedy.h"
+#include "reshard.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A file next to the index: the absolute path of the Hugging Face folder that was imported. */
+#define SOURCE_NAME "imported_from"
+
+/* --- Import ---------------------------------------------------------------------------------- */
+
+/* The source of the weights. */
+struct source {
+    const char *path;
+    const struct model_config *model;
+    int (*load)(const struct source *source, const struct parameter *p, float *out,
+                struct error *err);
+    struct hf_map map;
+    const struct safetensors *tensors;
+    struct megatron_source *megatron;
+    struct fairseq_source *fairseq;
+};
+
+static int load_hf(const struct source *source, const struct parameter *p, float *out,
+                   struct error *err)
+{
+    return hf_load_one(&source->map, source->tensors, p, out, err);
+}
+
+static int load_megatron(const struct source *source, const struct parameter *p, float *out,
+                         struct error *err)
+{
+    return megatron_source_load(source->megatron, p, out, err);
+}
+
+static int load_fairseq(const struct source *source, const struct parameter *p, float *out,
+                        struct error *err)
+{
+    return fairseq_source_load(source->fairseq, p, out, err);
+}
+
+/* Write one layer as a pipeline rank would. */
+static int import_stage(const struct source *source, const struct layout *layout, int rank,
+                        const char *directory, struct index_file *file, struct error *err)
+{
+    struct layout_position at = layout_position(layout, rank);
+    struct parameters p;
+    struct pieces pieces = {0};
+    char path[PATH_MAX];
+    float *values = NULL;
+    int rc = parameters_create(&p, source->model, layout, &at, err);
+
+    if (rc == 0)
+        rc = pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN, err);
+    if (rc == 0) {
+        values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
+        rc = values ? directory_path(path, err, "%s/%s", directory, file->name)
+                    : error_set(err, "out of memory");
+    }
+    for (int i = 0; i < pieces.count && rc == 0; i++) {
+        errno = 0;
+        rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
+                          err);
+        if (rc < 0) {
+            file_path_error(err);
+            error_prefix(err, "%s", source->path);
+        }
+    }
+    if (rc == 0)
+        rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
+    free(values);
+    pieces_destroy(&pieces);
+    parameters_destroy(&p);
+    return rc;
+}
+
+static int import_all(const struct source *source, struct checkpoint_index *index,
+                      const char *temporary, struct error *err)
+{
+    size_t size;
+    char *text, path[PATH_MAX];
+    int rc = 0;
+
+    index->arrays = 1;
+    index->state.loss_scale = 1;
+    for (int i = 0; i < index->file_count && rc == 0; i++)
+        rc = import_stage(source, &index->layout, i, temporary, &index->files[i], err);
+    if (rc < 0)
+        return -1;
+    text = index_write(index, &size, err);
+    rc = text ? directory_write(temporary, INDEX_NAME, text, size, err) : -1;
+    free(text);
+    if (rc == 0 && source->load == load_hf && realpath(source->path, path))
+        rc = directory_write(temporary, SOURCE_NAME, path, strlen(path), err);
+    return rc;
+}
+
+static int import_into(const char *directory, const struct source *source,
+                       struct checkpoint_index *index, struct error *err)
+{
+    char temporary[PATH_MAX];
+    int64_t newest = -1;
+    struct error ignored;
+    int rc;
+
+    if (directory_prepare(directory, err) < 0 ||
+        directory_newest(directory, -1, &newest, err) < 0 ||
+        directory_path(temporary, err, "%s/iter_0000000.tmp-import-%ld", directory,
+                       (long)getpid()) < 0)
+        return -1;
+    if (newest >= 0 || directory_has(directory, LATEST))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s already contains checkpoints; choose another directory",
+                              directory);
+    if (mkdir(temporary, 0777) < 0)
+        return error_set_errno(err, errno, "cannot create %s", temporary);
+    rc = import_all(source, index, temporary, err);
+    if (rc == 0)
+        rc = directory_commit(directory, temporary, 0, NULL, err);
+    if (rc < 0)
+        directory_remove(temporary, NULL, &ignored);
+    return rc;
+}
+
+/* A failure leaves no empty directory. */
+static int import_to(const char *directory, const struct source *source,
+                     struct checkpoint_index *index, struct error *err)
+{
+    size_t existing = file_existing_length(directory);
+    int rc = import_into(directory, source, index, err);
+
+    if (rc < 0)
+        file_remove_created(directory, existing);
+    return rc;
+}
+
+static int import(const struct source *source, const char *from, const char *directory,
+                  struct error *err)
+{
+    struct checkpoint_index index = {0};
+    /* As if every layer were a pipeline stage: only one is in memory at a time. */
+    struct layout layout = {1, 1, 1, source->model->shape.layers};
+    int rc;
+
+    if (index_check_sizes(source->model, err) < 0) {
+        err->code = ERROR_USAGE;
+        return error_prefix(err, "%s", from);
+    }
+    rc = index_create(&index, source->model, &layout, err);
+    if (rc == 0)
+        rc = import_to(directory, source, &index, err);
+    index_clear(&index);
+    return rc;
+}
+
+/* What a source lacks or has twice, it usually lost on its way. */
+static int import_failed(struct error *err)
+{
+    return error_advise(err, "copy the checkpoint again from its source");
+}
+
+int convert_import_hf(const char *from, const char *directory, struct error *err)
+{
+    struct model_config model;
+    struct source source = {.path = from, .model = &model, .load = load_hf};
+    struct safetensors *tensors = NULL;
+    int rc = hf_config_read(from, &model, err);
+
+    if (rc < 0)
+        return import_failed(err);
+    errno = 0;
+    if (hf_map_of(&model, &source.map, err) == 0)
+        source.tensors = tensors = safetensors_open(from, err);
+    rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
+    if (rc < 0)
+        file_path_error(err);
+    if (rc == 0)
+        rc = import(&source, from, directory, err);
+    else if (tensors)
+        error_prefix(err, "%s", from);
+    safetensors_destroy(tensors);
+    return rc < 0 ? import_failed(err) : 0;
+}
+
+int convert_import_megatron(const char *from, const char *directory,
+                            const struct megatron_hints *hints, char said[200], struct error *err)
+{
+    struct source source = {.path = from, .load = load_megatron};
+    int rc;
+
+    errno = 0;
+    source.megatron = megatron_source_open(from, hints, err);
+    if (!source.megatron) {
+        file_path_error(err);
+        return import_failed(err);
+    }
+    source.model = megatron_source_model(source.megatron);
+    snprintf(said, 200, "%s", megatron_source_describe(source.megatron));
+    rc = import(&source, from, directory, err);
+    megatron_source_destroy(source.megatron);
+    return rc < 0 ? import_failed(err) : 0;
+}
+
+int convert_import_fairseq(const char *from, const char *directory, int64_t heads,
+                           struct error *err)
+{
+    struct source source = {.path = from, .load = load_fairseq};
+    int rc;
+
+    errno = 0;
+    source.fairseq = fairseq_source_open(from, heads, err);
+    if (!source.fairseq) {
+        file_path_error(err);
+        return import_failed(err);
+    }
+    source.model = fairseq_source_model(source.fairseq);
+    rc = import(&source, from, directory, err);
+    fairseq_source_destroy(source.fairseq);
+    return rc < 0 ? import_failed(err) : 0;
+}
+
+/* --- Export ---------------------------------------------------------------------------------- */
+
+int convert_round(enum device_type type, const char *name, float *values, int64_t count,
+                  struct error *err)
+{
+    uint16_t *out = (uint16_t *)(void *)values;
+    int bfloat = type == TYPE_BF16;
+
+    for (int64_t i = 0; i < count && type != TYPE_FP32; i++) {
+        uint16_t half = bfloat ? float_to_bfloat(values[i]) : float_to_half(values[i]);
+
+        if (isinf(bfloat ? bfloat_to_float(half) : half_to_float(half)) && !isinf(values[i])) {
+            error_set_code(err, ERROR_USAGE,
+                           "tensor %s contains %g, which overflows %s; export it as %s", name,
+                           (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
+                           bfloat ? "fp32" : "bf16 or fp32");
+            return error_remedy(err, REMEDY_EXPORT_TYPE);
+        }
+        memcpy(&out[i], &half, sizeof(half));
+    }
+    return 0;
+}
+
+float *convert_read(const char *from, const struct checkpoint_index *index,
+                    const struct parameters *p, int number, struct error *err)
+{
+    const struct parameter *q = &p->list[number];
+    struct piece piece = {number, 0, q->true_rows * q->cols, 0};
+    struct pieces pieces = {&piece, 1, piece.count};
+    float *values = calloc((size_t)piece.count + 1, sizeof(*values));
+
+    if (!values) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    if (reshard_read(from, index, p, &pieces, &values, 1, err) == 0)
+        return values;
+    free(values);
+    return NULL;
+}
+
+static int export_one(struct hf_files *files, const char *from,
+                      const struct checkpoint_index *index, const struct parameters *p, int number,
+                      struct error *err)
+{
+    const struct parameter *q = &p->list[number];
+    float *values = convert_read(from, index, p, number, err);
+    int64_t count = q->true_rows * q->cols;
+    int rc;
+
+    if (!values)
+        return -1;
+    hf_to_theirs(&files->map, q, values, count);
+    rc = convert_round(index->model.type, q->name, values, count, err);
+    if (rc == 0)
+        rc = hf_files_write(files, q, (const char *)values, err);
+    free(values);
+    return rc;
+}
+
+static int export_all(struct hf_files *files, const char *from,
+                      const struct checkpoint_index *index, struct error *err)
+{
+    struct layout one = {1, 1, 1, 1};
+    struct layout_position at = {0, 0, 0, 0};
+    struct parameters p;
+    int rc = parameters_create(&p, &index->model, &one, &at, err);
+
+    for (int i = 0; i < p.count && rc == 0; i++)
+        rc = export_one(files, from, index, &p, i, err);
+    parameters_destroy(&p);
+    return rc;
+}
+
+/* The weights that the checkpoint in 'from' was imported from are not replaced. */
+static int check_source(const char *from, const char *to, struct error *err)
+{
+    char path[PATH_MAX];
+    struct file_bytes source;
+    int same;
+
+    if (directory_path(path, err, "%s/" SOURCE_NAME, from) < 0)
+        return -1;
+    if (access(path, F_OK) < 0)
+        return 0;
+    if (file_read(path, PATH_MAX, &source, err) < 0)
+        return -1;
+    same = file_is_same(source.data, to);
+    file_bytes_clear(&source);
+    return same ? error_set_code(err, ERROR_USAGE,
+                                 "%s was imported from %s, whose weights are not replaced; choose "
+                                 "another directory",
+                                 from, to)
+                : 0;
+}
+
+static int export_to(const char *to, const char *from, const struct checkpoint_index *index,
+                     struct hf_files *files, struct error *err)
+{
+    size_t existing = file_existing_length(to);
+    struct error ignored;
+    int rc = directory_prepare(to, err);
+
+    if (rc == 0)
+        rc = hf_files_check(to, &index->model, err);
+    if (rc == 0)
+        rc = hf_files_open(files, to, 1, err);
+    if (rc == 0)
+        rc = export_all(files, from, index, err);
+    if (hf_files_close(files, rc == 0 ? err : &ignored) < 0)
+        rc = -1;
+    if (rc == 0)
+        rc = hf_files_commit(files, to, &index->model, err);
+    if (rc < 0) {
+        hf_files_abandon(files, to);
+        file_remove_created(to, existing);
+    }
+    return rc;
+}
+
+int convert_export_hf(const char *from, const char *to, enum device_type type, int64_t shard_bytes,
+                      struct error *err)
+{
+    struct checkpoint_index index;
+    struct hf_files files = {0};
+    int rc = index_load(&index, from, err);
+
+    if (rc == 0) {
+        index.model.type = type;
+        index.model.chunks = 1;
+        index.model.padded_vocabulary = index.model.shape.vocabulary;
+        rc = hf_files_plan(&files, &index.model, shard_bytes, err);
+    }
+    /* The model described by the index must match the tensors. */
+    if (rc == 0)
+        rc = index_check_model(&index, &index.model, err);
+    if (rc == 0)
+        rc = check_source(from, to, err);
+    if (rc == 0)
+        rc = export_to(to, from, &index, &files, err);
+    hf_files_clear(&files);
+    index_clear(&index);
+    return rc;
+}
+
+/* --- Export to Megatron-LM ------------------------------------------------------------------- */
+
+/* Iteration 0 is a model that was imported, which Megatron-LM calls a release. */
+static int commit_release(const char *to, const char *temporary, struct error *err)
+{
+    char final[PATH_MAX];
+
+    if (directory_path(final, err, "%s/release", to) < 0 || file_sync_directory(temporary, err) < 0)
+        return -1;
+    if (rename(temporary, final) < 0)
+        return error_set_errno(err, errno, "cannot rename %s", temporary);
+    return directory_write(to, LATEST, "release\n", strlen("release\n"), err);
+}
+
+static int export_megatron_into(const char *to, const char *from,
+                                const struct checkpoint_index *index,
+                                const struct megatron_target *target, struct error *err)
+{
+    char temporary[PATH_MAX];
+    int64_t iteration = index->progress.iteration, newest;
+    struct error ignored;
+    int rc;
+
+    if (directory_prepare(to, err) < 0 || directory_newest(to, -1, &newest, err) < 0 ||
+        directory_path(temporary, err, "%s/iter_%07lld.tmp-export-%ld", to, (long long)iteration,
+                       (long)getpid()) < 0)
+        return -1;
+    if (newest >= 0 || directory_has(to, LATEST) || directory_has(to, "release"))
+        return error_set_code(err, ERROR_USAGE,
+                              "%s already contains checkpoints; choose another directory", to);
+    if (mkdir(temporary, 0777) < 0)
+        return error_set_errno(err, errno, "cannot create %s", temporary);
+    rc = megatron_save(temporary, from, index, target, err);
+    if (rc == 0)
+        rc = iteration > 0 ? directory_commit(to, temporary, iteration, NULL, err)
+                           : commit_release(to, temporary, err);
+    if (rc < 0)
+        directory_remove(temporary, NULL, &ignored);
+    return rc;
+}
+
+/* A failure leaves no empty directory. */
+static int export_megatron_to(const char *to, const char *from,
+                              const struct checkpoint_index *index,
+                              const struct megatron_target *target, struct error *err)
+{
+    size_t existing = file_existing_length(to);
+    int rc = export_megatron_into(to, from, index, target, err);
+
+    if (rc < 0)
+        file_remove_created(to, existing);
+    return rc;
+}
+
+int convert_export_megatron(const char *from, const char *to, const struct megatron_target *target,
+                            struct error *err)
+{
+    struct checkpoint_index index;
+    int rc = index_load(&index, from, err);
+
+    if (rc == 0) {
+        index.model.type = target->type;
+        index.model.chunks = 1;
+        index.model.padded_vocabulary = index.model.shape.vocabulary;
+        rc = megatron_save_check(&index.model, target, err);
+    }
+    if (rc == 0)
+        rc = index_check_model(&index, &index.model, err);
+    if (rc == 0)
+        rc = export_megatron_to(to, from, &index, target, err);
+    index_clear(&index);
+    return rc < 0 ? -1 : 0;
+}

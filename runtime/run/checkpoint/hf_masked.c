@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "hf_masked.h"
+#include "base/core/log.h"
+#include "base/core/remedy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(ours, theirs)           \
+    {                               \
+        ours, theirs, PART_WHOLE, 0 \
+    }
+/* Weight and bias. */
+#define BOTH(ours, theirs) ROW(ours ".weight", theirs ".weight"), ROW(ours ".bias", theirs ".bias")
+#define TABLES(prefix)                                                                     \
+    ROW("embedding.word.weight", prefix ".embeddings.word_embeddings.weight"),             \
+        ROW("embedding.position.weight", prefix ".embeddings.position_embeddings.weight"), \
+        ROW("embedding.token_type.weight", prefix ".embeddings.token_type_embeddings.weight")
+#define SELF(prefix)                                                                        \
+    BOTH("layers.%d.attention.query", prefix ".encoder.layer.%d.attention.self.query"),     \
+        BOTH("layers.%d.attention.key", prefix ".encoder.layer.%d.attention.self.key"),     \
+        BOTH("layers.%d.attention.value", prefix ".encoder.layer.%d.attention.self.value"), \
+        BOTH("layers.%d.attention.projection", prefix ".encoder.layer.%d.attention.output.dense")
+#define MLP(prefix)                                                          \
+    BOTH("layers.%d.mlp.up", prefix ".encoder.layer.%d.intermediate.dense"), \
+        BOTH("layers.%d.mlp.down", prefix ".encoder.layer.%d.output.dense")
+#define POST_NORM(prefix)                                                                 \
+    TABLES(prefix), BOTH("embedding_norm", prefix ".embeddings.LayerNorm"), SELF(prefix), \
+        BOTH("layers.%d.norm1", prefix ".encoder.layer.%d.attention.output.LayerNorm"),   \
+        MLP(prefix), BOTH("layers.%d.norm2", prefix ".encoder.layer.%d.output.LayerNorm")
+#define BERT_HEAD                                                                       \
+    BOTH("head.pooler", "bert.pooler.dense"), ROW("head.bias", "cls.predictions.bias"), \
+        BOTH("head.dense", "cls.predictions.transform.dense"),                          \
+        BOTH("head.norm", "cls.predictions.transform.LayerNorm"),                       \
+        BOTH("head.binary", "cls.seq_relationship")
+
+static const struct hf_name roberta_names[] = {
+    POST_NORM("roberta"),
+    ROW("head.bias", "lm_head.bias"),
+    BOTH("head.dense", "lm_head.dense"),
+    BOTH("head.norm", "lm_head.layer_norm"),
+    {0, 0, 0, 0},
+};
+
+static const struct hf_name bert_names[] = {
+    POST_NORM("bert"),
+    BERT_HEAD,
+    {0, 0, 0, 0},
+};
+
+static const struct hf_name megatron_names[] = {
+    TABLES("bert"), BOTH("layers.%d.norm1", "bert.encoder.layer.%d.attention.ln"),
+    SELF("bert"),   BOTH("layers.%d.norm2", "bert.encoder.layer.%d.ln"),
+    MLP("bert"),    BOTH("final_norm", "bert.encoder.ln"),
+    BERT_HEAD,      {0, 0, 0, 0},
+};
+
+/* What differs between the three. */
+static const struct kind {
+    const char *type, *name, *one,
+        *two; /* model_type, name, classes without and with binary head */
+    const struct hf_name *table;
+    enum model_family family;
+    int64_t pad;
+} kinds[] = {
+    {"roberta", "RoBERTa", "RobertaForMaskedLM", NULL, roberta_names, MODEL_ROBERTA, 1},
+    {"bert", "BERT", "BertForMaskedLM", "BertForPreTraining", bert_names, MODEL_BERT, 0},
+    {"megatron-bert", "MegatronBert", "MegatronBertForMaskedLM", "MegatronBertForPreTraining",
+     megatron_names, MODEL_MEGATRON_BERT, 0},
+};
+
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+
+static const struct kind *kind_of_type(const char *type)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(kinds[i].type, type) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+static const struct kind *kind_of(const struct model_config *c)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].family == model_family(c))
+            return &kinds[i];
+    return NULL;
+}
+
+int hf_masked_is_type(const char *type)
+{
+    return kind_of_type(type) != NULL;
+}
+
+/* --- config.json ----------------------------------------------------------------------------- */
+
+static int size_of(struct json_value root, const char *name, int64_t other, int64_t *out,
+                   struct error *err)
+{
+    struct json_value value;
+
+    *out = other;
+    if (json_member(root, name, &value) < 0 || json_type(value) == JSON_NULL)
+        return other < 0 ? error_set(err, "%s is missing", name) : 0;
+    if (json_integer(value, out) < 0 || *out < 0 || *out > INT32_MAX)
+        return error_set(err, "%s must be an integer from 0 to %d", name, INT32_MAX);
+    return 0;
+}
+
+static int real_of(struct json_value root, const char *name, double other, double *out,
+                   struct error *err)
+{
+    struct json_value value;
+
+    *out = other;
+    return json_member(root, name, &value) < 0 || json_real(value, out) == 0
+               ? 0
+               : error_set(err, "%s must be a number", name);
+}
+
+/* A string member must have this value, or be absent. */
+static int expect(struct json_value root, const char *name, const char *expected, struct error *err)
+{
+    struct json_value value;
+    const char *text;
+    size_t length;
+
+    if (json_member(root, name, &value) < 0)
+        return 0;
+    if (json_string(value, &text, &length) < 0)
+        return error_set(err, "%s must be a string", name);
+    return strcmp(text, expected) == 0
+               ? 0
+               : error_set(err, "%s %.40s is not supported, only %s is; use another model", name,
+                           text, expected);
+}
+
+/* Is the class one with a binary head? */
+static int has_class(struct json_value root, const char *class)
+{
+    struct json_value list, value;
+    struct json_iterator i;
+    const char *text;
+    size_t length;
+
+    if (!class || json_member(root, "architectures", &list) < 0 || json_type(list) != JSON_ARRAY ||
+        json_iterate(list, &i) < 0)
+        return 0;
+    while (json_next(&i, NULL, NULL, &value))
+        if (json_string(value, &text, &length) == 0 && strcmp(text, class) == 0)
+            return 1;
+    return 0;
+}
+
+static int read_sizes(struct json_value root, struct model_config *c, struct error *err)
+{
+    struct model_shape *s = &c->shape;
+
+    if (size_of(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
+        size_of(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
+        size_of(root, "hidden_size", -1, &s->hidden, err) < 0 ||
+        size_of(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
+        size_of(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
+        size_of(root, "max_position_embeddings", 512, &c->positions, err) < 0 ||
+        size_of(root, "type_vocab_size", 2, &c->token_types, err) < 0 ||
+        real_of(root, "layer_norm_eps", 1e-12, &c->epsilon, err) < 0 ||
+        real_of(root, "hidden_dropout_prob", 0.1, &c->hidden_dropout, err) < 0 ||
+        real_of(root, "attention_probs_dropout_prob", 0.1, &c->attention_dropout, err) < 0)
+        return -1;
+    if (s->layers < 1 || s->heads < 1 || s->hidden < 1 || s->ffn_hidden < 1 || s->vocabulary < 1)
+        return error_set(err, "num_hidden_layers, num_attention_heads, hidden_size, "
+                              "intermediate_size and vocab_size must be greater than 0");
+    if (s->hidden % s->heads != 0)
+        return error_set(err, "hidden_size %lld must be a multiple of num_attention_heads %lld",
+                         (long long)s->hidden, (long long)s->heads);
+    s->query_groups = s->heads;
+    s->kv_channels = s->hidden / s->heads;
+    return 0;
+}
+
+int hf_masked_read(struct json_value root, const char *type, struct model_config *c,
+                   struct error *err)
+{
+    const struct kind *kind = kind_of_type(type);
+    int64_t pad;
+
+    if (read_sizes(root, c, err) < 0 || expect(root, "hidden_act", "gelu", err) < 0 ||
+        size_of(root, "pad_token_id", kind->pad, &pad, err) < 0)
+        return -1;
+    c->shape.family = kind->family;
+    c->position = POSITION_LEARNED;
+    c->norm = NORM_LAYER;
+    c->tied = c->linear_bias = c->masked = c->gelu_erf = 1;
+    c->post_norm = kind->family != MODEL_MEGATRON_BERT;
+    c->position_offset = kind->family == MODEL_ROBERTA ? pad + 1 : 0;
+    c->binary_head = has_class(root, kind->two);
+    c->masked_max = 1;
+    if (c->positions <= c->position_offset)
+        return error_set(err,
+                         "max_position_embeddings %lld must be greater than %lld, the number of "
+                         "positions before the first token",
+                         (long long)c->positions, (long long)c->position_offset);
+    return 0;
+}
+
+void hf_masked_print(const struct model_config *c, const char *dtype, FILE *f)
+{
+    const struct model_shape *s = &c->shape;
+    const struct kind *kind = kind_of(c);
+    int roberta = kind->family == MODEL_ROBERTA;
+
+    if (!c->gelu_erf)
+        log_note("the MLP of this model uses the tanh approximation of GELU and its head the exact "
+                 "GELU; Hugging Face's %s has one hidden_act for both (gelu_new), so its logits "
+                 "differ slightly from those of this model",
+                 kind->name);
+    fprintf(f,
+            "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n"
+            "  \"hidden_act\": \"%s\",\n  \"vocab_size\": %lld,\n"
+            "  \"max_position_embeddings\": %lld,\n  \"type_vocab_size\": %lld,\n"
+            "  \"hidden_size\": %lld,\n  \"intermediate_size\": %lld,\n"
+            "  \"num_hidden_layers\": %lld,\n  \"num_attention_heads\": %lld,\n"
+            "  \"layer_norm_eps\": %.9g,\n  \"hidden_dropout_prob\": %.9g,\n"
+            "  \"attention_probs_dropout_prob\": %.9g,\n  \"initializer_range\": %.9g,\n"
+            "  \"tie_word_embeddings\": true,\n",
+            c->binary_head ? kind->two : kind->one, kind->type, c->gelu_erf ? "gelu" : "gelu_new",
+            (long long)s->vocabulary, (long long)c->positions,
+            (long long)(c->token_types > 0 ? c->token_types : 1), (long long)s->hidden,
+            (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads, c->epsilon,
+            c->hidden_dropout, c->attention_dropout, c->init_std);
+    fprintf(f, "  \"pad_token_id\": %lld,\n%s", (long long)(roberta ? c->position_offset - 1 : 0),
+            roberta ? "  \"bos_token_id\": 0,\n  \"eos_token_id\": 2,\n" : "");
+    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
+}
+
+/* --- Tensors --------------------------------------------------------------------------------- */
+
+const struct hf_name *hf_masked_names(const struct model_config *c, struct error *err)
+{
+    const struct kind *kind = kind_of(c);
+
+    const struct {
+        int met;
+        const char *condition;
+    } rows[] = {
+        {kind != NULL, "a masked language model"},
+        {c->position == POSITION_LEARNED, "learned positions"},
+        {c->norm == NORM_LAYER, "LayerNorm"},
+        {!c->swiglu, "GELU"},
+        {c->gelu_erf || !c->post_norm, "exact GELU, which post-norm models use"},
+        {c->tied, "tied embeddings"},
+        {c->linear_bias, "biases"},
+        {c->shape.heads == c->shape.query_groups, "as many query groups as attention heads"},
+        {c->shape.heads * c->shape.kv_channels == c->shape.hidden,
+         "a hidden size that is the number of heads times their size"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!rows[i].met) {
+            error_set(err,
+                      "Hugging Face has no such model: its RoBERTa, BERT and MegatronBert need %s; "
+                      "export it in the Megatron-LM format",
+                      rows[i].condition);
+            return NULL;
+        }
+    if (c->binary_head && !kind->two) {
+        error_set(err, "the model has a binary head, which Hugging Face's RoBERTa does not have; "
+                       "export it in the Megatron-LM format");
+        return NULL;
+    }
+    return kind->table;
+}
+
+const char *hf_masked_architecture(const struct hf_name *table)
+{
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i].table == table)
+            return kinds[i].name;
+    return NULL;
+}
+
+static int begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static int ends(const char *text, const char *with)
+{
+    size_t length = strlen(text), tail = strlen(with);
+
+    return length >= tail && strcmp(text + length - tail, with) == 0;
+}
+
+const struct safetensor *hf_masked_find_old(const struct safetensors *tensors, const char *name)
+{
+    static const char *const endings[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                             {"LayerNorm.bias", "LayerNorm.beta"}};
+    char old[HF_NAME];
+
+    for (int i = 0; i < 2; i++)
+        if (ends(name, endings[i][0])) {
+            snprintf(old, sizeof(old), "%.*s%s", (int)(strlen(name) - strlen(endings[i][0])), name,
+                     endings[i][1]);
+            return safetensors_find(tensors, old);
+        }
+    return NULL;
+}
+
+/* Is it a tensor of the table, in a layer that the model has? */
+static int is_known(const struct hf_name *table, const char *name, int64_t layers)
+{
+    for (const struct hf_name *row = table; row->ours; row++) {
+        const char *number = strchr(row->theirs, '%');
+        size_t head = number ? (size_t)(number - row->theirs) : 0;
+        char *rest;
+
+        if (!number && strcmp(row->theirs, name) == 0)
+            return 1;
+        if (number && strncmp(row->theirs, name, head) == 0 && name[head] >= '0' &&
+            name[head] <= '9' && strtoll(name + head, &rest, 10) < layers &&
+            strcmp(rest, number + 2) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Two tensors that the model has once. */
+static int check_same(const struct safetensors *tensors, const char *first,
+                      const struct safetensor *second, struct error *err)
+{
+    const struct safetensor *one = safetensors_find(tensors, first);
+    enum { PART = 4096 };
+    float a[PART], b[PART];
+    int same =
+        one && one->data && second->data && one->rows * one->cols == second->rows * second->cols;
+
+    for (int64_t at = 0; same && at < one->rows * one->cols; at += PART) {
+        int64_t left = one->rows * one->cols - at, count = left < PART ? left : PART;
+
+        safetensor_read(one, at, 1, count, a);
+        safetensor_read(second, at, 1, count, b);
+        same = memcmp(a, b, (size_t)count * sizeof(*a)) == 0;
+    }
+    return same ? 0
+                : error_set(err,
+                            "%s differs from %s, but this model has one tensor for both; copy the "
+                            "weights again from their source",
+                            second->name, first);
+}
+
+/* A model without token types may have a table of zeros. */
+static int check_zeros(const struct safetensor *tensor, struct error *err)
+{
+    enum { PART = 4096 };
+    float a[PART];
+
+    for (int64_t at = 0; tensor->data && at < tensor->cols; at += PART) {
+        int64_t count = tensor->cols - at < PART ? tensor->cols - at : PART;
+
+        safetensor_read(tensor, at, 1, count, a);
+        for (int64_t i = 0; i < count; i++)
+            if (a[i] != 0) {
+                error_set(err, "%s is not zero, so this model needs its token types", tensor->name);
+                return error_remedy(err, REMEDY_TOKEN_TYPES);
+            }
+    }
+    return 0;
+}
+
+static int check_one(const struct hf_name *table, const struct safetensors *tensors,
+                     const struct safetensor *tensor, const struct model_config *c,
+                     struct error *err)
+{
+    static const char *const parts[] = {"roberta.", "bert.", "lm_head.", "cls."};
+    static const char *const idle[] = {".position_ids", "LayerNorm.gamma", "LayerNorm.beta"};
+    static const char *const binary[] = {".pooler.dense.weight", ".pooler.dense.bias",
+                                         "cls.seq_relationship.weight",
+                                         "cls.seq_relationship.bias"};
+    const char *name = tensor->name;
+    int of_network = 0;
+
+    if (ends(name, ".decoder.weight"))
+        return check_same(tensors, table->theirs, tensor, err);
+    if (ends(name, ".decoder.bias"))
+        return check_same(tensors, table == roberta_names ? "lm_head.bias" : "cls.predictions.bias",
+                          tensor, err);
+    if (c->token_types == 0 && ends(name, ".token_type_embeddings.weight"))
+        return check_zeros(tensor, err);
+    for (size_t i = 0; i < sizeof(idle) / sizeof(idle[0]); i++)
+        if (ends(name, idle[i]))
+            return 0;
+    for (size_t i = 0; i < sizeof(binary) / sizeof(binary[0]) && !c->binary_head; i++)
+        if (ends(name, binary[i]))
+            return 0;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        of_network |= begins(name, parts[i]);
+    if (!of_network || is_known(table, name, c->shape.layers))
+        return 0;
+    return error_set(err, "tensor %s does not belong to the model that config.json describes",
+                     name);
+}
+
+int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,
+                    const struct model_config *config, struct error *err)
+{
+    const struct safetensor *tensor;
+
+    for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++)
+        if (check_one(table, tensors, tensor, config, err) < 0)
+            return -1;
+    return 0;
+}
+
+const char *hf_masked_zeros(const struct model_config *c)
+{
+    if (!c->masked || c->token_types > 0)
+        return NULL;
+    return model_family(c) == MODEL_ROBERTA ? "roberta.embeddings.token_type_embeddings.weight"
+                                            : "bert.embeddings.token_type_embeddings.weight";
+}

@@ -1,0 +1,583 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/checksum.h"
+#include "directory.h"
+#include "lib/file.h"
+#include "index_private.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FORMAT      "megatron checkpoint"
+#define VERSION_1   "{\"format\": \"" FORMAT "\", \"version\": 1,"
+#define INDEX_LIMIT ((size_t)1 << 30)
+/* Upper limit for any size in an index, so that products fit into 128 bits. */
+#define NUMBER_MOST ((int64_t)1 << 48)
+
+static const struct field progress_fields[] = {
+    {"iteration", FIELD_INT64, offsetof(struct progress, iteration)},
+    {"consumed_samples", FIELD_INT64, offsetof(struct progress, consumed)},
+    {"consumed_valid_samples", FIELD_INT64, offsetof(struct progress, consumed_valid)},
+    {0},
+};
+
+#define STATE(name, type)                              \
+    {                                                  \
+#name, type, offsetof(struct step_state, name) \
+    }
+static const struct field state_fields[] = {
+    STATE(scheduled_samples, FIELD_INT64),
+    STATE(adam_step, FIELD_INT64),
+    STATE(seed, FIELD_INT64),
+    STATE(loss_scale, FIELD_FLOAT),
+    STATE(good_steps, FIELD_INT32),
+    STATE(hysteresis, FIELD_INT32),
+    STATE(loss_total, FIELD_DOUBLE),
+    STATE(taken, FIELD_INT64),
+    STATE(skipped, FIELD_INT64),
+    STATE(nans, FIELD_INT64),
+    {0},
+};
+
+/* Of the log line that comes next; checkpoints of older versions do not have all of them. */
+static const struct field log_fields[] = {
+    STATE(weight_total, FIELD_DOUBLE),
+    STATE(pair_total, FIELD_DOUBLE),
+    STATE(norm_total, FIELD_DOUBLE),
+    STATE(clipped, FIELD_INT64),
+    {0},
+};
+
+const struct field index_rule_fields[] = {
+    {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
+    {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
+    {"lr-decay-style", FIELD_INT, offsetof(struct step_rules, style)},
+    {"warm-up samples", FIELD_DOUBLE, offsetof(struct step_rules, warmup_samples)},
+    {"decay samples", FIELD_DOUBLE, offsetof(struct step_rules, decay_samples)},
+    {"weight-decay", FIELD_DOUBLE, offsetof(struct step_rules, weight_decay)},
+    {0},
+};
+
+#define RULE(name, member, type)                        \
+    {                                                   \
+        name, type, offsetof(struct step_rules, member) \
+    }
+/* Schedules beyond those: left out of the file where all of them are 0. */
+const struct field index_rule_more_fields[] = {
+    RULE("lr-warmup-init", warmup_init, FIELD_DOUBLE),
+    RULE("lr-wsd-decay-style", wsd_style, FIELD_INT),
+    RULE("lr-wsd-decay samples", wsd_samples, FIELD_DOUBLE),
+    RULE("weight-decay-incr-style", decay_style, FIELD_INT),
+    RULE("start-weight-decay", start_weight_decay, FIELD_DOUBLE),
+    RULE("weight-decay-incr samples", decay_growth_samples, FIELD_DOUBLE),
+    RULE("decoupled-lr", decoupled_lr, FIELD_DOUBLE),
+    RULE("decoupled-min-lr", decoupled_min_lr, FIELD_DOUBLE),
+    RULE("optimizer", optimizer, FIELD_INT),
+    {0},
+};
+
+#define MODEL(name, member, type)                         \
+    {                                                     \
+        name, type, offsetof(struct model_config, member) \
+    }
+/* Members that make two models different. */
+const struct field index_model_fields[] = {
+    MODEL("num-layers", shape.layers, FIELD_INT64),
+    MODEL("hidden-size", shape.hidden, FIELD_INT64),
+    MODEL("ffn-hidden-size", shape.ffn_hidden, FIELD_INT64),
+    MODEL("num-attention-heads", shape.heads, FIELD_INT64),
+    MODEL("num-query-groups", shape.query_groups, FIELD_INT64),
+    MODEL("kv-channels", shape.kv_channels, FIELD_INT64),
+    MODEL("vocab-size", shape.vocabulary, FIELD_INT64),
+    MODEL("position-embedding-type", position, FIELD_INT),
+    MODEL("rotary-base", shape.rotary_base, FIELD_DOUBLE),
+    MODEL("rotary-percent", rotary_percent, FIELD_DOUBLE),
+    MODEL("use-rope-scaling", rope_scaling.kind, FIELD_INT),
+    MODEL("rope-scaling-factor", rope_scaling.factor, FIELD_DOUBLE),
+    MODEL("rope-scaling-low", rope_scaling.low, FIELD_DOUBLE),
+    MODEL("rope-scaling-high", rope_scaling.high, FIELD_DOUBLE),
+    MODEL("rope-scaling-original", rope_scaling.original, FIELD_DOUBLE),
+    MODEL("normalization", norm, FIELD_INT),
+    MODEL("norm-epsilon", epsilon, FIELD_DOUBLE),
+    MODEL("swiglu", swiglu, FIELD_INT),
+    MODEL("tied", tied, FIELD_INT),
+    MODEL("bias", linear_bias, FIELD_INT),
+    MODEL("add-qkv-bias", qkv_bias, FIELD_INT),
+    {0},
+};
+
+/* The same for members that older checkpoints do not have; all are 0 there. */
+const struct field index_block_fields[] = {
+    MODEL("rope-attention-factor", rope_scaling.attention, FIELD_DOUBLE),
+    MODEL("qk-layernorm", qk_norm, FIELD_INT),
+    MODEL("norm-placement", branch_norm, FIELD_INT),
+    MODEL("use-parallel-residual", parallel_residual, FIELD_INT),
+    MODEL("activation", activation, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
+    MODEL("gate", gate, FIELD_INT),
+    MODEL("window", window, FIELD_INT64),
+    MODEL("window-attn-skip-freq", window_every, FIELD_INT64),
+    MODEL("rotary-base-local", local_rotary_base, FIELD_DOUBLE),
+    MODEL("softmax-scale", attention_scale, FIELD_DOUBLE),
+    MODEL("attn-logit-softcapping", attention_softcap, FIELD_DOUBLE),
+    MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
+    MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
+    MODEL("norm-without-weights", plain_norm, FIELD_INT),
+    MODEL("apply-layernorm-1p", layernorm_1p, FIELD_INT),
+    MODEL("clip-qkv", qkv_clip, FIELD_DOUBLE),
+    {0},
+};
+
+/* Where weights came from does not change what they compute. */
+static const struct field architecture_fields[] = {
+    MODEL("architecture", architecture, FIELD_INT),
+    {0},
+};
+
+/* The same of masked language models; an index of another model does not have them. */
+const struct field index_masked_fields[] = {
+    MODEL("masked-lm", masked, FIELD_INT),
+    MODEL("post-norm", post_norm, FIELD_INT),
+    MODEL("exact-gelu", gelu_erf, FIELD_INT),
+    MODEL("num-token-types", token_types, FIELD_INT64),
+    MODEL("position-offset", position_offset, FIELD_INT64),
+    MODEL("bert-binary-head", binary_head, FIELD_INT),
+    {0},
+};
+
+/* Members that are part of a model but may change between runs. */
+static const struct field loose_fields[] = {
+    MODEL("seq-length", shape.sequence, FIELD_INT64),
+    MODEL("max-position-embeddings", positions, FIELD_INT64),
+    MODEL("hidden-dropout", hidden_dropout, FIELD_DOUBLE),
+    MODEL("attention-dropout", attention_dropout, FIELD_DOUBLE),
+    MODEL("init-method-std", init_std, FIELD_DOUBLE),
+    {0},
+};
+
+static const struct field layout_fields[] = {
+    {"tp", FIELD_INT64, offsetof(struct layout, tp)},
+    {"cp", FIELD_INT64, offsetof(struct layout, cp)},
+    {"dp", FIELD_INT64, offsetof(struct layout, dp)},
+    {"pp", FIELD_INT64, offsetof(struct layout, pp)},
+    {0},
+};
+
+/* --- Writing --------------------------------------------------------------------------------- */
+
+static void write_file(const struct checkpoint_index *index, const struct index_file *file, FILE *f)
+{
+    fprintf(f,
+            "{\"name\": \"%s\", \"data\": %" PRId64 ", \"elements\": %" PRId64
+            ", \"bytes\": %" PRId64 ", \"checksum\": \"%016" PRIx64 "\", \"pieces\": [",
+            file->name, file->data, file->elements, file->bytes, file->checksum);
+    for (int i = 0; i < file->pieces; i++) {
+        const struct index_piece *p = &index->pieces[file->first + i];
+
+        fprintf(f,
+                "%s[%d, %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]",
+                i ? "," : "", p->tensor, p->first_row, p->first_col, p->rows, p->cols, p->start,
+                p->count);
+    }
+    fprintf(f, "]}");
+}
+
+static void write_body(const struct checkpoint_index *index, FILE *f)
+{
+    static const struct step_rules none = {0};
+    char text[600];
+
+    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
+    fields_write(progress_fields, &index->progress, f);
+    fprintf(f, ",\n\"state\": ");
+    fields_write(state_fields, &index->state, f);
+    fprintf(f, ",\n\"log\": ");
+    fields_write(log_fields, &index->state, f);
+    fprintf(f, ",\n\"schedule\": ");
+    fields_write(index_rule_fields, &index->rules, f);
+    if (fields_compare(index_rule_more_fields, &index->rules, &none, text, sizeof(text)) > 0) {
+        fprintf(f, ",\n\"schedule-more\": ");
+        fields_write(index_rule_more_fields, &index->rules, f);
+    }
+    fprintf(f, ",\n\"model\": ");
+    fields_write(index_model_fields, &index->model, f);
+    fprintf(f, ",\n\"blocks\": ");
+    fields_write(index_block_fields, &index->model, f);
+    fprintf(f, ",\n\"origin\": ");
+    fields_write(architecture_fields, &index->model, f);
+    if (index->model.masked) {
+        fprintf(f, ",\n\"masked model\": ");
+        fields_write(index_masked_fields, &index->model, f);
+    }
+    fprintf(f, ",\n\"training\": ");
+    fields_write(loose_fields, &index->model, f);
+    fprintf(f, ",\n\"layout\": ");
+    fields_write(layout_fields, &index->layout, f);
+    fprintf(f, ", \"arrays\": %d,\n\"tensors\": [", index->arrays);
+    for (int i = 0; i < index->tensor_count; i++)
+        fprintf(f, "%s[\"%s\", %" PRId64 ", %" PRId64 "]", i ? ",\n" : "", index->tensors[i].name,
+                index->tensors[i].rows, index->tensors[i].cols);
+    fprintf(f, "],\n\"files\": [");
+    for (int i = 0; i < index->file_count; i++) {
+        fprintf(f, i ? ",\n" : "");
+        write_file(index, &index->files[i], f);
+    }
+    fprintf(f, "],\n");
+    if (index->scales.bytes > 0)
+        fprintf(f, "\"fp8_scales\": {\"bytes\": %" PRId64 ", \"checksum\": \"%016" PRIx64 "\"},\n",
+                index->scales.bytes, index->scales.checksum);
+}
+
+char *index_write(const struct checkpoint_index *index, size_t *size, struct error *err)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, size);
+
+    if (f) {
+        write_body(index, f);
+        fflush(f);
+        fprintf(f, "\"checksum\": \"%016" PRIx64 "\"}\n", checksum_of(text, *size));
+        if (!ferror(f) && fclose(f) == 0)
+            return text;
+    }
+    free(text);
+    error_set(err, "out of memory");
+    return NULL;
+}
+
+/* --- Reading --------------------------------------------------------------------------------- */
+
+/* Read 'count' integers of an array, each in [0, NUMBER_MOST], from element 'skip' on. */
+static int read_numbers(struct json_value array, int skip, int64_t *numbers, int count)
+{
+    struct json_iterator i;
+    struct json_value value;
+    int at = -skip;
+
+    if (json_type(array) != JSON_ARRAY || json_iterate(array, &i) < 0)
+        return -1;
+    for (; json_next(&i, NULL, NULL, &value); at++)
+        if (at >= 0 && (at >= count || json_integer(value, &numbers[at]) < 0 || numbers[at] < 0 ||
+                        numbers[at] > NUMBER_MOST))
+            return -1;
+    return at == count ? 0 : -1;
+}
+
+static int read_tensor(struct checkpoint_index *index, struct json_value value, struct error *err)
+{
+    struct index_tensor *tensor = &index->tensors[index->tensor_count];
+    struct json_iterator i;
+    struct json_value name;
+    const char *text;
+    size_t length;
+    int64_t shape[2];
+
+    if (json_type(value) != JSON_ARRAY || json_iterate(value, &i) < 0 ||
+        !json_next(&i, NULL, NULL, &name) || json_string(name, &text, &length) < 0 ||
+        length >= sizeof(tensor->name) || strlen(text) != length ||
+        read_numbers(value, 1, shape, 2) < 0 || shape[0] == 0 || shape[1] == 0 ||
+        (__int128)shape[0] * shape[1] > NUMBER_MOST)
+        return error_set(
+            err, "entry %d of \"tensors\" is not a name, a number of rows and a number of columns",
+            index->tensor_count);
+    memcpy(tensor->name, text, length + 1);
+    tensor->rows = shape[0];
+    tensor->cols = shape[1];
+    tensor->first = -1;
+    index->tensor_count++;
+    return 0;
+}
+
+static int read_piece(struct checkpoint_index *index, struct index_file *file,
+                      struct json_value value, struct error *err)
+{
+    int64_t n[7];
+    struct index_piece piece;
+    const struct index_tensor *tensor;
+
+    if (read_numbers(value, 0, n, 7) < 0 || n[0] >= index->tensor_count)
+        return error_set(err,
+                         "piece %d of file %s is not seven numbers, or its tensor does not exist",
+                         file->pieces, file->name);
+    tensor = &index->tensors[n[0]];
+    piece = (struct index_piece){(int)n[0], -1, n[1], n[2], n[3], n[4], n[5], n[6], file->elements};
+    /* Rows may extend into the padding of a vocabulary, elements may not. */
+    if (piece.rows == 0 || piece.cols == 0 || piece.count == 0 || piece.first_row >= tensor->rows ||
+        piece.first_col + piece.cols > tensor->cols ||
+        (__int128)piece.start + piece.count > (__int128)piece.rows * piece.cols ||
+        (piece.start + piece.count - 1) / piece.cols + piece.first_row >= tensor->rows ||
+        file->elements + piece.count > NUMBER_MOST)
+        return error_set(err, "piece %d of file %s is outside tensor %s", file->pieces, file->name,
+                         tensor->name);
+    file->elements += piece.count;
+    file->pieces++;
+    return index_add_piece(index, &piece, err);
+}
+
+static int read_text(struct json_value object, const char *name, char *out, size_t size)
+{
+    struct json_value value;
+    const char *text;
+    size_t length;
+
+    if (json_member(object, name, &value) < 0 || json_string(value, &text, &length) < 0 ||
+        length == 0 || length >= size || strlen(text) != length || strchr(text, '/') ||
+        text[0] == '.')
+        return -1;
+    memcpy(out, text, length + 1);
+    return 0;
+}
+
+static int read_number(struct json_value object, const char *name, int64_t most, int64_t *number)
+{
+    struct json_value value;
+
+    return json_member(object, name, &value) < 0 || json_integer(value, number) < 0 ||
+                   *number < 0 || *number > most
+               ? -1
+               : 0;
+}
+
+static int read_checksum(struct json_value object, uint64_t *checksum)
+{
+    char text[20];
+
+    if (read_text(object, "checksum", text, sizeof(text)) < 0 || strlen(text) != 16)
+        return -1;
+    *checksum = strtoull(text, NULL, 16);
+    return 0;
+}
+
+static int read_file(struct checkpoint_index *index, struct json_value value, struct error *err)
+{
+    struct index_file *file = &index->files[index->file_count++];
+    struct json_value pieces, piece;
+    struct json_iterator i;
+    int64_t elements;
+    int rc = 0;
+
+    if (read_text(value, "name", file->name, sizeof(file->name)) < 0 ||
+        read_checksum(value, &file->checksum) < 0 ||
+        read_number(value, "data", NUMBER_MOST, &file->data) < 0 ||
+        read_number(value, "bytes", 16 * NUMBER_MOST, &file->bytes) < 0 ||
+        read_number(value, "elements", NUMBER_MOST, &elements) < 0 ||
+        json_member(value, "pieces", &pieces) < 0 || json_iterate(pieces, &i) < 0)
+        return error_set(
+            err,
+            "entry %d of \"files\" has no valid name, checksum, data, bytes, elements or pieces",
+            index->file_count - 1);
+    file->unverified = index->version == 1;
+    file->first = index->piece_count;
+    while (rc == 0 && json_next(&i, NULL, NULL, &piece))
+        rc = read_piece(index, file, piece, err);
+    if (rc == 0 && file->elements != elements)
+        rc = error_set(err,
+                       "the pieces of file %s have %" PRId64
+                       " elements, but its description says %" PRId64,
+                       file->name, file->elements, elements);
+    return rc;
+}
+
+static int read_lists(struct checkpoint_index *index, struct json_value root, struct error *err)
+{
+    struct json_value tensors, files, value;
+    struct json_iterator i;
+    int rc = 0;
+
+    if (json_member(root, "tensors", &tensors) < 0 || json_member(root, "files", &files) < 0)
+        return error_set(err, "the list \"tensors\" or \"files\" is missing");
+    index->tensors = calloc(json_count(tensors) + 1, sizeof(*index->tensors));
+    index->files = calloc(json_count(files) + 1, sizeof(*index->files));
+    if (!index->tensors || !index->files)
+        return error_set(err, "out of memory");
+    if (json_iterate(tensors, &i) < 0)
+        return error_set(err, "\"tensors\" is not a list");
+    while (rc == 0 && json_next(&i, NULL, NULL, &value))
+        rc = read_tensor(index, value, err);
+    if (rc == 0 && json_iterate(files, &i) < 0)
+        rc = error_set(err, "\"files\" is not a list");
+    while (rc == 0 && json_next(&i, NULL, NULL, &value))
+        rc = read_file(index, value, err);
+    return rc;
+}
+
+/* Only runs in fp8 write it. */
+static int read_scales(struct index_scales *scales, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "fp8_scales", &object) < 0)
+        return 0;
+    if (read_number(object, "bytes", NUMBER_MOST, &scales->bytes) < 0 || scales->bytes == 0 ||
+        read_checksum(object, &scales->checksum) < 0)
+        return error_set(err, "\"fp8_scales\" has no valid bytes or checksum");
+    return 0;
+}
+
+static int read_fields(struct json_value root, const char *name, const struct field *table,
+                       void *values, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, name, &object) < 0)
+        return error_set(err, "\"%s\" is missing", name);
+    return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
+}
+
+/* Sections that older checkpoints do not have. */
+static int read_new_sections(struct json_value root, struct model_config *model, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "blocks", &object) == 0 &&
+        fields_read_given(index_block_fields, object, model, err) < 0)
+        return error_prefix(err, "blocks");
+    if (json_member(root, "origin", &object) == 0 &&
+        fields_read_given(architecture_fields, object, model, err) < 0)
+        return error_prefix(err, "origin");
+    return index_check_blocks(model, err);
+}
+
+static int read_log(struct step_state *state, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "log", &object) < 0) {
+        state->weight_total = (double)state->taken; /* every step counted alike */
+        return 0;
+    }
+    return fields_read_given(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
+}
+
+/* A masked model has sizes that other models do not have. */
+static int read_masked(struct model_config *model, struct json_value root, struct error *err)
+{
+    struct json_value object;
+
+    if (json_member(root, "masked model", &object) < 0)
+        return 0;
+    if (fields_read(index_masked_fields, object, model, err) < 0)
+        return error_prefix(err, "masked model");
+    if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
+        model->position_offset < 0 || model->position_offset > INT32_MAX)
+        return error_set(err, "a value of \"masked model\" is out of range");
+    model->masked_max = 1;
+    return 0;
+}
+
+static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
+{
+    char format[32] = "";
+    int64_t version = 0, arrays = 0;
+    struct json_value more;
+
+    if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
+        return error_set(err, "the file is not the index of a checkpoint");
+    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != index->version)
+        return error_set(err,
+                         "it has format version %" PRId64
+                         ", but this program reads only versions 1 and 2; update this program",
+                         version);
+    if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
+        return error_set(err, "\"arrays\" must be 1 or 3");
+    index->arrays = (int)arrays;
+    if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
+        read_fields(root, "state", state_fields, &index->state, err) < 0 ||
+        read_log(&index->state, root, err) < 0 ||
+        read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
+        (json_member(root, "schedule-more", &more) == 0 &&
+         read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
+        read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
+        read_masked(&index->model, root, err) < 0 ||
+        read_new_sections(root, &index->model, err) < 0 ||
+        read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
+        read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
+        return -1;
+    if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
+        index->progress.consumed_valid < 0)
+        return error_set(err, "a number of \"progress\" is negative");
+    if (index_check_sizes(&index->model, err) < 0 || read_scales(&index->scales, root, err) < 0)
+        return -1;
+    return read_lists(index, root, err);
+}
+
+/* The text ends with its own checksum, in a fixed-length form. */
+static int check_sum(const char *text, size_t size, struct error *err)
+{
+    static const size_t tail = sizeof("\"checksum\": \"0123456789abcdef\"}\n") - 1;
+    char expected[48];
+
+    if (size > tail)
+        snprintf(expected, sizeof(expected), "\"checksum\": \"%016" PRIx64 "\"}\n",
+                 checksum_of(text, size - tail));
+    if (size <= tail || memcmp(text + size - tail, expected, tail) != 0)
+        return error_set(err, "wrong checksum: the file is damaged or truncated");
+    return 0;
+}
+
+int index_read(struct checkpoint_index *index, const char *text, size_t size, const char *name,
+               struct error *err)
+{
+    struct json *json = NULL;
+    int rc;
+
+    memset(index, 0, sizeof(*index));
+    /* Before parsing anything else: determine the type of the checksum. */
+    index->version = strncmp(text, VERSION_1, strlen(VERSION_1)) == 0 ? 1 : 2;
+    rc = index->version == 1 ? 0 : check_sum(text, size, err);
+    if (rc == 0) {
+        json = json_read(text, size, err);
+        rc = json ? read_root(index, json_root(json), err) : -1;
+    }
+    json_destroy(json);
+    if (rc < 0) {
+        error_prefix(err, "%s", name);
+        error_advise(err, CHECKPOINT_REMEDY);
+    }
+    return rc;
+}
+
+int index_damaged(struct error *err)
+{
+    size_t length = err ? strlen(err->text) : 0;
+
+    if (err) {
+        /* Not what errno suggests, such as to check the path. */
+        if (err->advice > 0 && (size_t)err->advice <= length)
+            err->text[length - (size_t)err->advice] = '\0';
+        err->advice = 0;
+        err->code = ERROR_DAMAGED;
+    }
+    error_advise(err, CHECKPOINT_REMEDY);
+    return CHECKPOINT_DAMAGED;
+}
+
+int index_fault(int number, struct error *err)
+{
+    /* Missing files, files that are not ours, and errors that a file system reports about its own
+     * data. */
+    static const int lost[] = {ENOENT, EISDIR, EFBIG, ENODATA, EBADMSG, EUCLEAN};
+
+    for (size_t i = 0; i < sizeof(lost) / sizeof(lost[0]); i++)
+        if (number == lost[i])
+            return index_damaged(err);
+    return number == EIO ? CHECKPOINT_UNREADABLE : -1;
+}
+
+int index_load(struct checkpoint_index *index, const char *directory, struct error *err)
+{
+    struct file_bytes bytes;
+    char path[PATH_MAX];
+    int rc;
+
+    memset(index, 0, sizeof(*index));
+    if (directory_path(path, err, "%s/" INDEX_NAME, directory) < 0)
+        return -1;
+    if (file_read(path, INDEX_LIMIT, &bytes, err) < 0)
+        return index_fault(errno, err);
+    rc = index_read(index, bytes.data, bytes.length, path, err);
+    file_bytes_clear(&bytes);
+    return rc < 0 ? index_damaged(err) : 0;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* `megatron data extract`: the documents of a MediaWiki dump as JSON lines, for people who want to
+ * look at them or to filter them. */
+#include "config.h"
+#include "lib/clock.h"
+#include "lib/cpuset.h"
+#include "data_common.h"
+#include "data/corpus/extract.h"
+#include "base/core/log.h"
+#include "data/curate/pages.h"
+#include "wiki_words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct words {
+    struct data_words common;
+    struct wiki_words wiki;
+};
+
+static const struct option table[] = {
+    {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"input", OPTION_LIST, DATA_AT(struct words, common, input), "FILE...",
+     "dumps: files, globs, directories, or - for standard input; .xml, also .bz2 .gz .xz .zst",
+     NULL, 0, 0},
+    {"max-page-bytes", OPTION_BYTES, DATA_AT(struct words, common, max_line), "SIZE",
+     "longer pages are skipped (default: 64M)", NULL, 1024, 1 << 30},
+    {"strict", OPTION_FLAG, DATA_AT(struct words, common, strict), NULL,
+     "stop at the first broken page or file, or unclosed markup", NULL, 0, 0},
+    {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "FILE",
+     "write FILE, compressed if it ends in .zst (default: standard output)", NULL, 0, 0},
+    {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
+     "replace output that exists", NULL, 0, 0},
+    WIKI_OPTIONS(struct words, wiki),
+    DATA_WORK_OPTIONS(struct words, common),
+    DATA_END,
+};
+
+static void init(void *context)
+{
+    struct words *words = context;
+
+    data_words_init(&words->common);
+    words->wiki = (struct wiki_words)WIKI_WORDS_DEFAULT;
+}
+
+static void clear(void *context)
+{
+    data_words_clear(&((struct words *)context)->common);
+}
+
+static void show_counts(const struct wiki_counts *counts, double seconds)
+{
+    log_note("%" PRId64 " document%s from %" PRId64
+             " bytes of XML in %.3f s (%.1f MB/s); skipped %" PRId64 ", left out %" PRId64
+             ", with unclosed markup %" PRId64,
+             counts->documents, counts->documents == 1 ? "" : "s", counts->bytes, seconds,
+             (double)counts->bytes / seconds / 1e6, wiki_counts_skipped(counts),
+             wiki_counts_left_out(counts), wiki_counts_unclosed(counts));
+    for (int i = 1; i < FAULT_COUNT; i++)
+        if (counts->faults[i] > 0)
+            log_note("%s: %" PRId64 " %s%s",
+                     i < FAULT_BROKEN_END     ? "skipped"
+                     : i < FAULT_LEFT_OUT_END ? "left out"
+                                              : "unclosed markup",
+                     counts->faults[i], document_fault_text((enum document_fault)i),
+                     i == FAULT_LENGTH ? "; raise --max-page-bytes" : "");
+}
+
+/* Several ranks would each write all of it. */
+static int check_alone(struct error *err)
+{
+    struct world world;
+
+    if (world_read(&world, err) < 0)
+        return -1;
+    if (world.size > 1)
+        return error_set_code(err, ERROR_USAGE,
+                              "%lld ranks cannot write to standard output; use --output to name a "
+                              "file, or start one task",
+                              (long long)world.size);
+    return 0;
+}
+
+static int write_standard(const struct words *words, const struct wiki_options *wiki,
+                          struct error *err)
+{
+    const struct data_words *common = &words->common;
+    struct corpus_files files = {0};
+    struct extract_config config = {.files = &files,
+                                    .wiki = *wiki,
+                                    .threads =
+                                        common->workers ? (int)common->workers : cpuset_usable(),
+                                    .strict = common->strict,
+                                    .max_page = common->max_line};
+    struct wiki_counts counts;
+    double begin = clock_now();
+    int rc = check_alone(err);
+
+    if (rc == 0)
+        rc = corpus_files_find(&files, common->input.items, common->input.count, NULL, err);
+    if (rc == 0)
+        rc = extract(&config, STDOUT_FILENO, "standard output", &counts, err);
+    if (rc == 0)
+        rc = wiki_counts_check(&counts, err);
+    if (rc == 0)
+        show_counts(&counts, clock_now() - begin + 1e-9);
+    corpus_files_clear(&files);
+    return rc;
+}
+
+static int run(void *context, const struct options_result *result, struct error *err)
+{
+    struct words *words = context;
+    struct pages_config config = {.wiki = {0}};
+
+    if (wiki_words_options(&words->wiki, &config.wiki, err) < 0)
+        return -1;
+    if (words->common.output && strcmp(words->common.output, "-") != 0)
+        return data_words_take(&words->common, result, "extract", &config.base, err) < 0
+                   ? -1
+                   : pages_run(&config, err);
+    if (data_words_check(&words->common, result, err) < 0)
+        return -1;
+    return write_standard(words, &config.wiki, err);
+}
+
+const struct data_command data_extract = {
+    .name = "extract",
+    .usage = "--input FILE... [--output FILE] [OPTION...]",
+    .summary = "Write the pages of MediaWiki dumps as JSON lines: id, revid, url, title, text.",
+    .table = table,
+    .size = sizeof(struct words),
+    .init = init,
+    .run = run,
+    .clear = clear,
+};

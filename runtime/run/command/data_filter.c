@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "data_common.h"
+#include "data/curate/filter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct words {
+    struct data_words common;
+    struct option_list rules, without, set, languages;
+    const char *model, *email, *address;
+    int list, add_language, mask;
+    double threshold;
+};
+
+#define AT(field) offsetof(struct words, field)
+
+static const struct option table[] = {
+    DATA_INPUT_OPTIONS(struct words, common),
+    DATA_OUTPUT_OPTIONS(struct words, common),
+    DATA_DROPPED_OPTION(struct words, common),
+    {"Rules", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"rules", OPTION_LIST, AT(rules), "NAME...",
+     "rules or groups: gopher, gopher-quality, gopher-repetition, c4, fineweb, all, none (default: "
+     "all but c4-line-end, as FineWeb)",
+     NULL, 0, 0},
+    {"without-rules", OPTION_LIST, AT(without), "NAME...", "rules or groups to switch off", NULL, 0,
+     0},
+    {"set", OPTION_LIST, AT(set), "RULE=NUMBER...", "change the threshold of a rule", NULL, 0, 0},
+    {"list-rules", OPTION_FLAG, AT(list), NULL, "print all rules with their thresholds, and exit",
+     NULL, 0, 0},
+    {"Language", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"language-model", OPTION_TEXT, AT(model), "FILE",
+     "fastText model that recognizes languages (lid.176.bin or .ftz)", NULL, 0, 0},
+    {"languages", OPTION_LIST, AT(languages), "LABEL...",
+     "keep texts in these languages (default: any that is recognized)", NULL, 0, 0},
+    {"language-threshold", OPTION_REAL, AT(threshold), "P",
+     "minimum probability of the language (default: 0.65)", NULL, 0, 0},
+    {"add-language", OPTION_FLAG, AT(add_language), NULL,
+     "add members language and language_score to the documents", NULL, 0, 0},
+    {"Personal data", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"mask-pii", OPTION_FLAG, AT(mask), NULL, "replace e-mail addresses and public IPv4 addresses",
+     NULL, 0, 0},
+    {"mask-email", OPTION_TEXT, AT(email), "TEXT",
+     "replace e-mail addresses by TEXT (with --mask-pii: email@example.com)", NULL, 0, 0},
+    {"mask-ip", OPTION_TEXT, AT(address), "TEXT",
+     "replace public IPv4 addresses by TEXT (with --mask-pii: 22.214.171.124)", NULL, 0, 0},
+    DATA_WORK_OPTIONS(struct words, common),
+    DATA_END,
+};
+
+static void init(void *context)
+{
+    struct words *words = context;
+
+    data_words_init(&words->common);
+    words->threshold = rule_table[RULE_LANGUAGE].value;
+}
+
+static void clear(void *context)
+{
+    struct words *words = context;
+
+    data_words_clear(&words->common);
+    free(words->rules.items);
+    free(words->without.items);
+    free(words->set.items);
+    free(words->languages.items);
+}
+
+static int take_rules(const struct words *words, const struct options_result *result,
+                      struct rules *rules, struct error *err)
+{
+    rules_default(rules);
+    if (options_given(result, "rules"))
+        rules_switch(rules, "all", 0, NULL);
+    for (size_t i = 0; i < words->rules.count; i++)
+        if (rules_switch(rules, words->rules.items[i], 1, err) < 0)
+            return -1;
+    for (size_t i = 0; i < words->without.count; i++)
+        if (rules_switch(rules, words->without.items[i], 0, err) < 0)
+            return -1;
+    for (size_t i = 0; i < words->set.count; i++)
+        if (rules_set(rules, words->set.items[i], err) < 0)
+            return error_prefix(err, "--set");
+    rules->value[RULE_LANGUAGE] = words->threshold;
+    if (!(words->threshold >= 0 && words->threshold <= 1))
+        return error_set_code(err, ERROR_USAGE, "--language-threshold=%g must be from 0 to 1",
+                              words->threshold);
+    if (!words->model && (words->languages.count > 0 || words->add_language))
+        return error_set_code(
+            err, ERROR_USAGE,
+            "%s needs a fastText model; name one, such as lid.176.bin, with --language-model",
+            words->languages.count > 0 ? "--languages" : "--add-language");
+    return 0;
+}
+
+static void list_rules(const struct rules *rules)
+{
+    for (int i = RULE_EMPTY + 1; i < RULE_COUNT; i++) {
+        printf("%-30s %-18s %-4s", rule_table[i].name, rule_table[i].group,
+               rules->on[i] ? "on" : "off");
+        printf(" drop: ");
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        printf(rule_table[i].help, rules->value[i]);
+#pragma GCC diagnostic pop
+        printf("\n");
+    }
+}
+
+static int run(void *context, const struct options_result *result, struct error *err)
+{
+    struct words *words = context;
+    struct filter_config config = {.model = words->model,
+                                   .languages = words->languages.items,
+                                   .language_count = words->languages.count,
+                                   .add_language = words->add_language};
+
+    if (take_rules(words, result, &config.rules, err) < 0)
+        return -1;
+    if (words->list) {
+        list_rules(&config.rules);
+        return 0;
+    }
+    config.pii.email = words->email ? words->email : words->mask ? "email@example.com" : NULL;
+    config.pii.address = words->address ? words->address : words->mask ? "22.214.171.124" : NULL;
+    if (data_words_take(&words->common, result, "filter", &config.base, err) < 0)
+        return -1;
+    return filter_run(&config, err);
+}
+
+const struct data_command data_filter = {
+    .name = "filter",
+    .usage = "--input FILE... --output FILE [OPTION...]",
+    .summary = "Keep the documents that pass the rules of Gopher, C4 and FineWeb, in the languages "
+               "you\nname; mask personal data.",
+    .table = table,
+    .size = sizeof(struct words),
+    .init = init,
+    .run = run,
+    .clear = clear,
+};

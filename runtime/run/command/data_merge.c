@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "data_common.h"
+#include "data/curate/merge.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct words {
+    struct option_list input;
+    const char *output;
+    int overwrite;
+    int64_t workers, lease;
+};
+
+#define AT(field) offsetof(struct words, field)
+
+static const struct option table[] = {
+    {"Input and output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"input", OPTION_LIST, AT(input), "PREFIX...",
+     "pairs without .bin and .idx, in this order; a directory is all pairs in it, by name", NULL, 0,
+     0},
+    {"output-prefix", OPTION_TEXT, AT(output), "PREFIX", "write PREFIX.bin and PREFIX.idx", NULL, 0,
+     0},
+    {"overwrite", OPTION_FLAG, AT(overwrite), NULL, "replace output that exists", NULL, 0, 0},
+    {"Work", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"workers", OPTION_INT, AT(workers), "N",
+     "threads per rank (default: the CPUs the rank may use)", NULL, 1, 4096},
+    {"lease", OPTION_INT, AT(lease), "SECONDS",
+     "take over work that another rank makes no progress with (default: 30)", NULL, 1, 86400},
+    DATA_END,
+};
+
+/* Prefixes, as they are found; owned. */
+struct prefixes {
+    char **items;
+    size_t count;
+};
+
+static int add_prefix(struct prefixes *prefixes, const char *directory, const char *name,
+                      size_t length, struct error *err)
+{
+    char **items = realloc(prefixes->items, (prefixes->count + 1) * sizeof(*items));
+    size_t size = strlen(directory) + length + 2;
+
+    if (items)
+        prefixes->items = items;
+    if (!items || !(items[prefixes->count] = malloc(size)))
+        return error_set(err, "out of memory");
+    snprintf(items[prefixes->count++], size, "%s%s%.*s", directory, directory[0] ? "/" : "",
+             (int)length, name);
+    return 0;
+}
+
+static int is_ending(const char *name, size_t length)
+{
+    return length > 4 &&
+           (strcmp(name + length - 4, ".idx") == 0 || strcmp(name + length - 4, ".bin") == 0);
+}
+
+static int is_idx(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return is_ending(entry->d_name, length) && entry->d_name[length - 3] == 'i';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int add_directory(struct prefixes *prefixes, const char *path, struct error *err)
+{
+    struct dirent **names;
+    int count = scandir(path, &names, is_idx, by_bytes), rc = 0;
+
+    if (count < 0)
+        return error_set_errno(err, errno, "cannot read directory %s", path);
+    for (int i = 0; i < count; i++) {
+        if (rc == 0)
+            rc = add_prefix(prefixes, path, names[i]->d_name, strlen(names[i]->d_name) - 4, err);
+        free(names[i]);
+    }
+    free(names);
+    return rc == 0 && count == 0
+               ? error_set_code(err, ERROR_USAGE,
+                                "%s contains no .idx file; name a directory of .bin and .idx pairs",
+                                path)
+               : rc;
+}
+
+static int is_pair(const char *word)
+{
+    char idx[PATH_MAX];
+
+    return snprintf(idx, sizeof(idx), "%s.idx", word) < (int)sizeof(idx) && access(idx, F_OK) == 0;
+}
+
+static int find_prefixes(struct prefixes *prefixes, const struct option_list *input,
+                         struct error *err)
+{
+    for (size_t i = 0; i < input->count; i++) {
+        const char *word = input->items[i];
+        size_t length = strlen(word);
+        struct stat status;
+        int rc;
+
+        /* Beside PREFIX.idx, a directory PREFIX is its cache of sample indices. */
+        if (!is_pair(word) && stat(word, &status) == 0 && S_ISDIR(status.st_mode))
+            rc = add_directory(prefixes, word, err);
+        else
+            rc = add_prefix(prefixes, "", word, is_ending(word, length) ? length - 4 : length, err);
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void init(void *context)
+{
+    ((struct words *)context)->lease = 30;
+}
+
+static void clear(void *context)
+{
+    free(((struct words *)context)->input.items);
+}
+
+static int run(void *context, const struct options_result *result, struct error *err)
+{
+    struct words *words = context;
+    struct prefixes prefixes = {NULL, 0};
+    struct merge_config config = {.base = {.command = "merge",
+                                           .output = words->output,
+                                           .overwrite = words->overwrite,
+                                           .workers = words->workers,
+                                           .lease = words->lease}};
+    int rc;
+
+    if (result->word_count > 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "unexpected argument %.100s; use --input to name pairs",
+                              result->words[0]);
+    if (words->input.count == 0)
+        return error_set_code(err, ERROR_USAGE, "--input is required: the pairs to merge");
+    if (!words->output || !words->output[0] || words->output[strlen(words->output) - 1] == '/')
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--output-prefix is required: a path and the beginning of a file name");
+    rc = find_prefixes(&prefixes, &words->input, err);
+    config.prefixes = (const char *const *)prefixes.items;
+    config.count = prefixes.count;
+    if (rc == 0)
+        rc = merge_run(&config, err);
+    for (size_t i = 0; i < prefixes.count; i++)
+        free(prefixes.items[i]);
+    free(prefixes.items);
+    return rc;
+}
+
+const struct data_command data_merge = {
+    .name = "merge",
+    .usage = "--input PREFIX... --output-prefix PREFIX [OPTION...]",
+    .summary = "Merge pairs of .bin and .idx files, as Megatron's merge_datasets.py does.",
+    .table = table,
+    .size = sizeof(struct words),
+    .init = init,
+    .run = run,
+    .clear = clear,
+};

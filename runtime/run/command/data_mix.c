@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "data_common.h"
+#include "data/curate/mix.h"
+#include "lib/parse.h"
+
+#include <stdlib.h>
+
+struct words {
+    struct data_words common;
+    struct option_list weights, epochs;
+    int unit;
+    int64_t size, documents, seed;
+};
+
+#define AT(field) offsetof(struct words, field)
+
+static const struct option table[] = {
+    DATA_INPUT_OPTIONS(struct words, common),
+    DATA_OUTPUT_OPTIONS(struct words, common),
+    {"Shares", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"weights", OPTION_LIST, AT(weights), "W...",
+     "one per word of --input: its share of the output; they need not add up to 1", NULL, 0, 0},
+    {"epochs", OPTION_LIST, AT(epochs), "E...",
+     "one per word of --input instead: how often it is read (2.5, 0.1; default: once)", NULL, 0, 0},
+    {"weight-by", OPTION_CHOICE, AT(unit), "UNIT",
+     "whether weights apply to bytes of text (default) or to documents", "bytes|documents", 0, 0},
+    {"size", OPTION_BYTES, AT(size), "SIZE",
+     "bytes of text in the output, with --weights (default: as much as in the input)", NULL, 1,
+     INT64_MAX},
+    {"documents", OPTION_INT, AT(documents), "N",
+     "number of documents in the output, with --weights and --weight-by documents", NULL, 1,
+     INT64_MAX},
+    {"seed", OPTION_INT, AT(seed), "N", "seed of the order (default: 1)", NULL, 0, INT64_MAX},
+    DATA_WORK_OPTIONS(struct words, common),
+    DATA_END,
+};
+
+static void init(void *context)
+{
+    struct words *words = context;
+
+    data_words_init(&words->common);
+    words->seed = 1;
+}
+
+static void clear(void *context)
+{
+    struct words *words = context;
+
+    data_words_clear(&words->common);
+    free(words->weights.items);
+    free(words->epochs.items);
+}
+
+/* One number per source; the caller frees. NULL where the option was not given, or with 'err' set.
+ */
+static double *take_numbers(const char *option, const struct option_list *list, size_t sources,
+                            struct error *err)
+{
+    double *numbers, sum = 0;
+
+    if (list->count != sources) {
+        error_set_code(
+            err, ERROR_USAGE,
+            "%s has %zu numbers, but --input names %zu sources; give one number per source", option,
+            list->count, sources);
+        return NULL;
+    }
+    numbers = calloc(sources + 1, sizeof(*numbers));
+    for (size_t i = 0; numbers && i < sources; i++) {
+        if (parse_double(option, list->items[i], &numbers[i], err) < 0 || numbers[i] < 0) {
+            error_set_code(err, ERROR_USAGE, "%s: %.50s is not a number of 0 or more; correct it",
+                           option, list->items[i]);
+            free(numbers);
+            return NULL;
+        }
+        sum += numbers[i];
+    }
+    if (numbers && sum <= 0) {
+        error_set_code(err, ERROR_USAGE, "%s: all numbers are 0; raise one of them", option);
+        free(numbers);
+        return NULL;
+    }
+    if (!numbers)
+        error_set(err, "out of memory");
+    return numbers;
+}
+
+static int check_words(const struct words *words, struct error *err)
+{
+    if (words->weights.count > 0 && words->epochs.count > 0)
+        return error_set_code(err, ERROR_USAGE,
+                              "--weights and --epochs cannot be used together; drop one");
+    if ((words->size > 0 || words->documents > 0) && words->weights.count == 0)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "--size and --documents need --weights; use --weights W... with one weight per input");
+    if (words->size > 0 && words->unit == MIX_DOCUMENTS)
+        return error_set_code(err, ERROR_USAGE,
+                              "--size is in bytes of text; use --documents with --weight-by "
+                              "documents");
+    if (words->documents > 0 && words->unit == MIX_BYTES)
+        return error_set_code(err, ERROR_USAGE,
+                              "--documents needs --weight-by documents; add it, or use --size");
+    if (words->common.input.count > MIX_SOURCES)
+        return error_set_code(err, ERROR_USAGE,
+                              "--input takes at most %d sources; merge some of them first",
+                              MIX_SOURCES);
+    return 0;
+}
+
+static int run(void *context, const struct options_result *result, struct error *err)
+{
+    struct words *words = context;
+    struct mix_config config = {.unit = (enum mix_unit)words->unit,
+                                .size = words->size + words->documents,
+                                .seed = (uint64_t)words->seed};
+    double *weights = NULL, *epochs = NULL;
+    int rc = data_words_take(&words->common, result, "mix", &config.base, err);
+
+    if (rc == 0)
+        rc = check_words(words, err);
+    if (rc == 0 && words->weights.count > 0) {
+        weights = take_numbers("--weights", &words->weights, config.base.input_count, err);
+        rc = weights ? 0 : -1;
+    }
+    if (rc == 0 && words->epochs.count > 0) {
+        epochs = take_numbers("--epochs", &words->epochs, config.base.input_count, err);
+        rc = epochs ? 0 : -1;
+    }
+    config.weights = weights;
+    config.epochs = epochs;
+    if (rc == 0)
+        rc = mix_run(&config, err);
+    free(weights);
+    free(epochs);
+    return rc;
+}
+
+const struct data_command data_mix = {
+    .name = "mix",
+    .usage = "--input FILE... --weights W... --output FILE [OPTION...]",
+    .summary = "Mix sources in given shares, up-sample the small ones, and shuffle all documents.",
+    .table = table,
+    .size = sizeof(struct words),
+    .init = init,
+    .run = run,
+    .clear = clear,
+};

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run/preflight/preflight.h"
+#include "commands.h"
+#include "lib/file.h"
+#include "run/preflight/history.h"
+#include "base/core/log.h"
+#include "base/core/option.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The exit code if a node failed. */
+#define EXIT_SICK 3
+
+struct settings {
+    const char *node, *machines, *shared, *scratch, *records, *history, *exclude, *root;
+    int json, all, device;
+    int64_t spares, timeout;
+};
+
+#define AT(field) offsetof(struct settings, field)
+static const struct option table[] = {
+    {"Tests", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"device", OPTION_CHOICE, AT(device), "auto|cpu|cuda",
+     "device to test (default: cuda if the node has a GPU)", "auto|cpu|cuda", 0, 0},
+    {"node", OPTION_TEXT, AT(node), "KIND",
+     "kind of the nodes, for limits and counts (default: by the machine's product name)", NULL, 0,
+     0},
+    {"machines", OPTION_TEXT, AT(machines), "DIR",
+     "directory of machine files (default: MEGATRON_MACHINES, or those installed)", NULL, 0, 0},
+    {"shared", OPTION_TEXT, AT(shared), "DIR",
+     "directory that all nodes must share (default: the current one)", NULL, 0, 0},
+    {"scratch", OPTION_TEXT, AT(scratch), "DIR",
+     "directory on the local disk (default: TMPDIR, or /tmp)", NULL, 0, 0},
+    {"timeout-seconds", OPTION_INT, AT(timeout), "N",
+     "treat a rank as dead if it does not answer for this long (default: 20)", NULL, 1, 3600},
+    {"sysroot", OPTION_TEXT, AT(root), "DIR",
+     "read /proc, /sys and /dev below DIR, as in a container that mounts the host's (default: /)",
+     NULL, 0, 0},
+    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"all", OPTION_FLAG, AT(all), NULL, "print the checks that passed, too", NULL, 0, 0},
+    {"json", OPTION_FLAG, AT(json), NULL, "print all verdicts as one JSON object", NULL, 0, 0},
+    {"records", OPTION_TEXT, AT(records), "FILE",
+     "append the verdicts to FILE (*.jsonl), which megatron report reads", NULL, 0, 0},
+    {"history", OPTION_TEXT, AT(history), "FILE",
+     "record failed nodes in FILE; \"none\" disables this (default: "
+     "~/.cache/megatron/preflight.jsonl)",
+     NULL, 0, 0},
+    {"After the test", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"spares", OPTION_INT, AT(spares), "N",
+     "succeed if at most N nodes failed, since the job can exclude them (default: 0)", NULL, 0,
+     1000000},
+    {"exclude-file", OPTION_TEXT, AT(exclude), "FILE",
+     "write the names of the failed nodes to FILE, as srun --exclude takes them", NULL, 0, 0},
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+#undef AT
+
+static void print_help(void)
+{
+    printf("Usage: megatron preflight [quick|full] [OPTION...]\n"
+           "Test all nodes of a job at once, started by srun, and name the faulty ones. The quick "
+           "form (default) "
+           "takes about\n"
+           "8 s, the full form about 30 s. Exit code: 0 no node failed, 1 the test could not run, "
+           "2 wrong usage,\n"
+           "3 a node failed.\n");
+    options_print(table, stdout);
+}
+
+/* Output -----------------------------------------------------------------------------------------
+ */
+
+/* The hosts with a failed check, in the order of the findings, separated by commas. */
+static void list_failed(const struct findings *findings, FILE *out, int *count)
+{
+    const char *last = "";
+
+    *count = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->items[i];
+
+        if (f->verdict != VERDICT_FAIL || strcmp(f->host, last) == 0)
+            continue;
+        last = f->host;
+        if (out)
+            fprintf(out, "%s%s", *count ? "," : "", f->host);
+        ++*count;
+    }
+}
+
+static void print_json(const struct findings *findings, int ranks, int nodes, int full)
+{
+    int failed;
+
+    list_failed(findings, NULL, &failed);
+    printf("{\"verdict\":\"%s\",\"form\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"failed\":[",
+           verdict_name(findings_worst(findings, NULL)), full ? "full" : "quick", ranks, nodes);
+    failed = 0;
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->items[i];
+
+        if (f->verdict != VERDICT_FAIL || (i > 0 && strcmp(f->host, f[-1].host) == 0))
+            continue;
+        printf("%s", failed++ ? "," : "");
+        findings_quote(f->host, stdout);
+    }
+    printf("],\"checks\":[");
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->items[i];
+
+        printf("%s{\"host\":", i ? "," : "");
+        findings_quote(f->host, stdout);
+        printf(",\"check\":");
+        findings_quote(f->check, stdout);
+        printf(",\"verdict\":\"%s\",\"value\":", verdict_name(f->verdict));
+        findings_quote(f->value, stdout);
+        printf(",\"expected\":");
+        findings_quote(f->expected, stdout);
+        printf(",\"advice\":");
+        findings_quote(f->advice, stdout);
+        printf("}");
+    }
+    printf("]}\n");
+}
+
+static void print_text(const struct settings *settings, const struct findings *findings, int ranks,
+                       int nodes)
+{
+    char *names = NULL;
+    size_t size = 0, warned = 0;
+    FILE *memory = open_memstream(&names, &size);
+    int failed;
+
+    for (size_t i = 0; i < findings->count; i++)
+        warned += findings->items[i].verdict == VERDICT_WARN;
+    findings_print(findings, settings->all, stdout);
+    list_failed(findings, memory, &failed);
+    if (memory)
+        fclose(memory);
+    if (failed)
+        printf("preflight: %d of %d nodes failed: %s\n", failed, nodes > failed ? nodes : failed,
+               names ? names : "");
+    else
+        printf("preflight: %d rank%s on %d node%s passed %zu checks%s\n", ranks,
+               ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", findings->count,
+               warned ? ", with warnings" : "");
+    free(names);
+}
+
+static int append_records(const char *path, const struct findings *findings, struct error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    int fd, rc = 0;
+
+    if (!memory)
+        return error_set(err, "out of memory");
+    findings_write_records(findings, (double)time(NULL), memory);
+    if (fclose(memory) != 0 || !text)
+        return error_set(err, "out of memory");
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0 || write(fd, text, size) != (ssize_t)size) {
+        error_set_errno(err, errno, "cannot append to %s", path);
+        rc = file_path_error(err);
+    }
+    if (fd >= 0 && close(fd) < 0 && rc == 0)
+        rc = error_set_errno(err, errno, "cannot append to %s", path);
+    free(text);
+    return rc;
+}
+
+static int write_excluded(const char *path, const struct findings *findings, struct error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    int failed, rc;
+
+    if (!memory)
+        return error_set(err, "out of memory");
+    list_failed(findings, memory, &failed);
+    if (failed)
+        fputc('\n', memory);
+    rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
+                             : error_set(err, "out of memory");
+    if (rc < 0)
+        file_path_error(err);
+    free(text);
+    return rc;
+}
+
+static const char *default_history(char *path, size_t size)
+{
+    const char *cache = getenv("MEGATRON_CACHE_DIR"), *home = getenv("HOME");
+
+    if (cache && cache[0])
+        snprintf(path, size, "%s/preflight.jsonl", cache);
+    else if (home && home[0])
+        snprintf(path, size, "%s/.cache/megatron/preflight.jsonl", home);
+    else
+        return NULL;
+    return path;
+}
+
+/* A history or record that cannot be written must not hide the verdicts. */
+static void remember(const struct settings *settings, struct findings *findings)
+{
+    const char *path = settings->history, *job = getenv("SLURM_JOB_ID");
+    char usual[PATH_MAX];
+    struct error err;
+
+    if (!path)
+        path = default_history(usual, sizeof(usual));
+    if (path && strcmp(path, "none") != 0) {
+        if (history_update(path, findings, (double)time(NULL), job ? job : "", &err) < 0)
+            log_warning("the history is not updated: %s", err.text);
+        findings_sort(findings);
+    }
+    if (settings->records && append_records(settings->records, findings, &err) < 0)
+        log_warning("%s", err.text);
+}
+
+static int report(const struct settings *settings, const struct world *world,
+                  struct findings *findings, int nodes, int full, struct error *err)
+{
+    int failed;
+
+    remember(settings, findings);
+    if (settings->json)
+        print_json(findings, (int)world->size, nodes, full);
+    else
+        print_text(settings, findings, (int)world->size, nodes);
+    fflush(stdout);
+    if (settings->exclude && write_excluded(settings->exclude, findings, err) < 0)
+        return -1;
+    list_failed(findings, NULL, &failed);
+    return failed > settings->spares ? EXIT_SICK : 0;
+}
+
+/* ------------------------------------------------------------------------------------------------
+ */
+
+static int run(const struct settings *settings, int full, struct error *err)
+{
+    const char *temporary = getenv("TMPDIR");
+    struct preflight_options options = {
+        .full = full,
+        .device = (enum device_choice)settings->device,
+        .root = settings->root ? settings->root : "",
+        .shared = settings->shared ? settings->shared : ".",
+        .scratch = settings->scratch         ? settings->scratch
+                   : temporary && *temporary ? temporary
+                                             : "/tmp",
+        .scratch_named = settings->scratch != NULL,
+        .kind = settings->node,
+        .timeout = (double)settings->timeout,
+    };
+    struct machines *machines = machines_open(settings->machines, err);
+    char shared[PATH_MAX];
+    struct findings findings = {0};
+    struct world world;
+    int rc = -1, nodes = 0;
+
+    if (!machines || (options.kind && !machines_find_any(machines, options.kind, err))) {
+        world_say_once(0, err);
+        goto out;
+    }
+    options.machines = machines;
+    if (!realpath(options.shared, shared)) {
+        error_set_errno(err, errno, "--shared %s", options.shared);
+        err->code = ERROR_USAGE;
+        world_say_once(0, err);
+        goto out;
+    }
+    options.shared = shared;
+    if (settings->root && access(settings->root, R_OK | X_OK) < 0) {
+        error_set_errno(err, errno, "--sysroot %s", settings->root);
+        err->code = ERROR_USAGE;
+        world_say_once(1, err);
+        goto out;
+    }
+    if (world_read(&world, err) < 0)
+        goto out;
+    rc = preflight_run(&options, &world, &findings, &nodes, err);
+    if (rc == 0 && world.rank == 0)
+        rc = report(settings, &world, &findings, nodes, full, err);
+out:
+    findings_clear(&findings);
+    machines_destroy(machines);
+    return rc;
+}
+
+static int run_preflight(int argc, const char *const *argv, struct error *err)
+{
+    struct settings settings = {.timeout = 20};
+    struct options_result result;
+    int rc = options_parse(table, &settings, argc, argv, &result, err), full = 0;
+
+    if (rc == 0 && result.help) {
+        print_help();
+        options_result_clear(&result);
+        return 0;
+    }
+    if (rc == 0 && result.word_count > 0) {
+        full = strcmp(result.words[0], "full") == 0;
+        if (result.word_count > 1)
+            rc = error_set_code(err, ERROR_USAGE,
+                                "more than one argument (%s %s); write either quick or full",
+                                result.words[0], result.words[1]);
+        else if (!full && strcmp(result.words[0], "quick") != 0)
+            rc = error_set_code(err, ERROR_USAGE, "unexpected argument %s; write quick or full",
+                                result.words[0]);
+    }
+    if (rc < 0)
+        world_say_once(0, err);
+    else
+        rc = run(&settings, full, err);
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_preflight = {
+    .name = "preflight",
+    .summary = "test the nodes of a job before it starts and name the faulty ones",
+    .run = run_preflight,
+};

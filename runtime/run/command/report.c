@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "commands.h"
+#include "lib/file.h"
+#include "base/core/log.h"
+#include "base/core/option.h"
+#include "run/report/page.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct report_options {
+    const char *output;
+    struct option_list names;
+    int separate;
+    double peak;
+};
+
+#define AT(field) offsetof(struct report_options, field)
+static const struct option table[] = {
+    {"output", OPTION_TEXT, AT(output), "FILE",
+     "HTML file to write, - for standard output (also -o)", NULL, 0, 0},
+    {"name", OPTION_TEXTS, AT(names), "NAME",
+     "name of a run in the report; give it once per run, in order (default: the directory's name)",
+     NULL, 0, 0},
+    {"separate", OPTION_FLAG, AT(separate), NULL,
+     "each FILE is a run of its own; otherwise all FILEs are starts of one run", NULL, 0, 0},
+    {"peak-tflops", OPTION_REAL, AT(peak), "N",
+     "peak TFLOP/s of a GPU, for MFU (default: dense bf16 peak of the GPU that the log names)",
+     NULL, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+static void print_usage(void)
+{
+    printf(
+        "Usage: megatron report DIR... -o FILE\n"
+        "       megatron report LOG... [METRICS...] -o FILE\n"
+        "Write a report of training runs as one HTML file, from the logs and metrics of each run "
+        "and\n"
+        "all its restarts. Logs of Megatron-LM work too.\n");
+    options_print(table, stdout);
+}
+
+static int write_page(const struct report_options *given, const struct options_result *result,
+                      struct error *err)
+{
+    struct input_options options = {
+        .words = result->words,
+        .word_count = result->word_count,
+        .names = given->names.items,
+        .name_count = given->names.count,
+        .separate = given->separate,
+        .peak = given->peak > 0 ? given->peak : NAN,
+        .output = strcmp(given->output, "-") == 0 ? NULL : given->output,
+    };
+    struct input input;
+    struct text html = {0};
+    int rc = input_read(&input, &options, err);
+
+    if (rc == 0)
+        rc = page_write(&input, &html, err);
+    for (size_t i = 0; rc == 0 && i < input.notes.count; i++)
+        log_warning("%s", input.notes.items[i]);
+    if (rc == 0 && strcmp(given->output, "-") == 0)
+        fwrite(html.data, 1, html.length, stdout);
+    else if (rc == 0 && file_write_whole(given->output, html.data, html.length, 0, err) < 0)
+        rc = file_path_error(err);
+    text_clear(&html);
+    input_clear(&input);
+    return rc;
+}
+
+static int run(const struct report_options *given, const struct options_result *result,
+               struct error *err)
+{
+    if (result->help) {
+        print_usage();
+        return 0;
+    }
+    if (result->word_count == 0)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "nothing to report on; name the directory of a run, or its logs and metrics files");
+    if (!given->output)
+        return error_set_code(err, ERROR_USAGE,
+                              "no output file; name the file to write with -o FILE");
+    if (options_given(result, "peak-tflops") && !(given->peak > 0))
+        return error_set_code(err, ERROR_USAGE, "--peak-tflops must be above 0");
+    return write_page(given, result, err);
+}
+
+/* The table knows long names only: -o stands for --output. */
+static int run_report(int argc, const char *const *argv, struct error *err)
+{
+    struct report_options given = {0};
+    struct options_result result = {0};
+    const char **words = calloc((size_t)argc + 1, sizeof(*words));
+    int rc;
+
+    if (!words)
+        return error_set(err, "out of memory");
+    for (int i = 0; i < argc; i++)
+        words[i] = strcmp(argv[i], "-o") == 0 ? "--output" : argv[i];
+    rc = options_parse(table, &given, argc, words, &result, err);
+    if (rc == 0)
+        rc = run(&given, &result, err);
+    options_result_clear(&result);
+    free(given.names.items);
+    free(words);
+    return rc;
+}
+
+const struct command command_report = {
+    .name = "report",
+    .summary = "write a report of training runs as one HTML file",
+    .run = run_report,
+};

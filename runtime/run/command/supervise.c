@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "lib/clock.h"
+#include "commands.h"
+#include "run/checkpoint/directory.h"
+#include "base/core/log.h"
+#include "base/core/option.h"
+#include "supervise.h"
+#include "run/train/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* File next to the checkpoints: how many consecutive starts stopped at which iteration. */
+#define STARTS ".starts"
+
+/* Consecutive failed launches before they count as starts, and consecutive launches that exit with
+ * 0 without a finished run before supervise gives up. */
+enum { MAX_LAUNCHES = 20, MAX_EMPTY = 8 };
+
+/* Maximum seconds between two starts without progress, and between two checks of a directory that
+ * is unavailable. */
+enum { LONGEST_PAUSE = 300, LONGEST_CHECK = 60 };
+
+/* Nothing is started if less than this many seconds (or a tenth of the time limit, if less) of the
+ * job remain. */
+enum { MARGIN = 300 };
+
+/* clang-format off */
+static const struct option options[] = {
+    {"starts", OPTION_INT, offsetof(struct supervise_options, starts), "N",
+     "give up after this many consecutive restarts without a new checkpoint (default: 3)", 0, 1, 1000000},
+    {"pause", OPTION_INT, offsetof(struct supervise_options, pause), "SECONDS",
+     "time between starts; four times longer after each start without a new checkpoint (default: 15)", 0, 0, LONGEST_PAUSE},
+    {"report", OPTION_TEXT, offsetof(struct supervise_options, report), "FILE",
+     "after each start, write a report of the run to this HTML file", 0, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+/* clang-format on */
+
+static void print_usage(void)
+{
+    printf("Usage: megatron supervise [--starts N] [--pause SECONDS] [--report FILE] --\n"
+           "           srun ... megatron train ...\n"
+           "Run a training command and restart it from its last checkpoint until training is "
+           "finished:\n"
+           "immediately after a crash, or by requeueing the job when its time limit is near.\n");
+    options_print(options, stdout);
+}
+
+/* Run a command and wait for it; returns its exit code as a shell reports it. If 'output' is not
+ * negative, it becomes the command's standard output. */
+static int run_command(const char *const *words, int output, struct supervise_signals *signals,
+                       struct error *err)
+{
+    pid_t pid = fork(), waited;
+    int status;
+
+    if (pid < 0)
+        return error_set_errno(err, errno, "cannot start %s", words[0]);
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &signals->before, NULL);
+        if (output >= 0)
+            dup2(output, STDOUT_FILENO);
+        execvp(words[0], (char *const *)(uintptr_t)words);
+        error_set_errno(err, errno, "cannot start %s", words[0]);
+        error_append(err, "; check its name and PATH");
+        fprintf(stderr, "megatron supervise: %s\n", err->text);
+        _exit(127);
+    }
+    while ((waited = waitpid(pid, &status, WNOHANG)) != pid) {
+        if (waited < 0 && errno != EINTR)
+            return error_set_errno(err, errno, "cannot wait for %s", words[0]);
+        supervise_signals_wait(signals, pid);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Seconds of a time in squeue's format, [[days-]hours:]minutes:seconds; -1 if it is not a number.
+ */
+static int64_t parse_squeue_time(const char *text)
+{
+    int64_t days = 0, parts[3] = {0}, count = 0;
+    const char *dash = strchr(text, '-');
+
+    if (text[0] < '0' || text[0] > '9')
+        return -1;
+    if (dash)
+        days = strtoll(text, NULL, 10);
+    for (text = dash ? dash + 1 : text; count < 3; text++) {
+        parts[count++] = strtoll(text, (char **)(uintptr_t)&text, 10);
+        if (*text != ':')
+            break;
+    }
+    if (count == 2)
+        return 60 * parts[0] + parts[1];
+    return 86400 * days + 3600 * parts[0] + 60 * parts[1] + parts[2];
+}
+
+enum answer { CONTINUE, END, REQUEUE };
+
+/* May something be started in the job 'seconds' from now? A job that was cancelled or preempted
+ * must not be requeued, only one that is still running. If little of its time remains, a start
+ * would achieve nothing and Slurm would end the job for good. */
+static enum answer ask_job(const char *job, int64_t seconds, struct supervise_signals *signals)
+{
+    const char *words[] = {"squeue", "-h", "-j", job, "-o", "%T %L %l", NULL};
+    char text[128] = "", state[32] = "", left_text[32] = "", limit_text[32] = "";
+    struct error ignored;
+    int64_t left, limit, margin;
+    ssize_t got;
+    int ends[2], code;
+
+    if (!job)
+        return CONTINUE;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return END;
+    /* The line fits into the pipe's buffer, so waiting before reading cannot block. */
+    code = run_command(words, ends[1], signals, &ignored);
+    close(ends[1]);
+    got = read(ends[0], text, sizeof(text) - 1);
+    close(ends[0]);
+    if (code != 0)
+        return CONTINUE;
+    if (got <= 0 || sscanf(text, "%31s %31s %31s", state, left_text, limit_text) < 1 ||
+        strcmp(state, "RUNNING") != 0)
+        return END;
+    left = parse_squeue_time(left_text);
+    limit = parse_squeue_time(limit_text);
+    margin = limit < 10 * MARGIN ? limit / 10 : MARGIN;
+    return left >= 0 && limit >= 0 && left - seconds < margin ? REQUEUE : CONTINUE;
+}
+
+/* Directory errors that will not go away; any other file system error may be temporary. */
+static int is_permanent(int number)
+{
+    return number == EACCES || number == ENOTDIR || number == ENAMETOOLONG || number == ELOOP;
+}
+
+/* Like directory_newest. 'iteration' is the result of the last call; if checkpoints that existed
+ * then are gone, their file system is not mounted now. */
+static int find_visible(const char *save, int64_t *iteration, struct error *err)
+{
+    int64_t found;
+
+    if (directory_newest(save, -1, &found, err) < 0)
+        return -1;
+    if (found < 0 && *iteration >= 0) {
+        error_set(err, "the checkpoints in %s have disappeared: its file system may not be mounted",
+                  save);
+        errno = ENOENT;
+        return -1;
+    }
+    *iteration = found;
+    return 0;
+}
+
+/* The iteration of the newest checkpoint, or -1 if there is none. If a file server is unavailable
+ * its checkpoints cannot be seen, and the run must not start from scratch: wait until it answers.
+ * Returns CONTINUE, the job's answer if the job ends first, or -1. */
+static int find_newest(const char *save, const char *job, struct supervise_signals *signals,
+                       int64_t *iteration, struct error *err)
+{
+    int64_t pause = 1;
+
+    while (find_visible(save, iteration, err) < 0) {
+        enum answer answer;
+
+        if (is_permanent(errno))
+            return error_prefix(err, "--save");
+        if (pause == 1) {
+            error_append(err, "; waiting for the file system");
+            log_warning("%s", err->text);
+        }
+        supervise_signals_sleep(signals, pause);
+        answer = signals->stopped ? END : ask_job(job, 0, signals);
+        if (answer != CONTINUE)
+            return (int)answer;
+        pause = pause < LONGEST_CHECK / 2 ? 2 * pause : LONGEST_CHECK;
+    }
+    return CONTINUE;
+}
+
+static int start_command(void *context, const char *const *words, struct supervise_signals *signals,
+                         struct error *err)
+{
+    (void)context;
+    return run_command(words, -1, signals, err);
+}
+
+/* A step that srun repeats by itself must name the directory where it will find its checkpoint from
+ * the first start on, unless it begins somewhere else. */
+static int run_once(const struct supervise_run *run, const char *const *words, size_t count,
+                    const char *save, int64_t newest, int repeated,
+                    struct supervise_signals *signals, struct error *err)
+{
+    const char **resumed, *step = NULL;
+    int code;
+
+    if (newest < 0 &&
+        (!repeated || words_value(words, "--load") || words_value(words, "--load-hf")))
+        return run->start(run->context, words, signals, err);
+    if (newest >= 0 && words_step(words, save, &step, err) < 0)
+        return -1;
+    resumed = words_resumed(words, count, save, step);
+    if (!resumed)
+        return error_set(err, "out of memory");
+    code = run->start(run->context, resumed, signals, err);
+    free(resumed);
+    return code;
+}
+
+/* Consecutive starts that stopped at the same iteration. */
+struct stalled {
+    int64_t iteration, starts;
+};
+
+/* The count is also kept next to the checkpoints, so that it survives a requeue. */
+static void read_stalled(const char *save, struct stalled *stalled)
+{
+    char path[PATH_MAX];
+    FILE *file;
+
+    *stalled = (struct stalled){-2, 0};
+    if (directory_path(path, NULL, "%s/" STARTS, save) < 0)
+        return;
+    file = fopen(path, "re");
+    if (!file)
+        return;
+    if (fscanf(file, "%18" SCNd64 " %18" SCNd64, &stalled->iteration, &stalled->starts) != 2)
+        *stalled = (struct stalled){-2, 0};
+    fclose(file);
+}
+
+static void count_start(const char *save, int64_t iteration, struct stalled *stalled)
+{
+    char text[64];
+    struct error ignored;
+
+    stalled->starts = stalled->iteration == iteration ? stalled->starts + 1 : 1;
+    stalled->iteration = iteration;
+    snprintf(text, sizeof(text), "%" PRId64 " %" PRId64 "\n", iteration, stalled->starts);
+    /* If the directory does not exist yet, no job has been requeued for it. */
+    directory_write(save, STARTS, text, strlen(text), &ignored);
+}
+
+static void remove_file(const char *save, const char *name)
+{
+    char path[PATH_MAX];
+
+    if (directory_path(path, NULL, "%s/%s", save, name) == 0)
+        unlink(path);
+}
+
+/* The words after `megatron train`, which writes TRAIN_BEGUN and TRAIN_DONE; NULL if the command
+ * runs something else, which may not. */
+static const char *const *train_words(const char *const *words)
+{
+    for (; words[0] && words[1]; words++) {
+        const char *slash = strrchr(words[0], '/');
+
+        if (strcmp(slash ? slash + 1 : words[0], "megatron") == 0 && strcmp(words[1], "train") == 0)
+            return words + 2;
+    }
+    return NULL;
+}
+
+/* Does the command only print something? */
+static int only_prints(const char *const *words)
+{
+    for (words = train_words(words); words && *words; words++)
+        if (strcmp(*words, "-h") == 0 || option_after(*words, "--help") ||
+            option_after(*words, "--dry-run"))
+            return 1;
+    return 0;
+}
+
+/* Did the command end with 'code' before all ranks had connected, through no fault of theirs? A
+ * slurmstepd that was lost leaves its PMIx socket on its node, and after a requeue Slurm cannot
+ * launch steps with the same numbers there. srun then kills the ranks on other nodes, or exits with
+ * 0. A rank that dies of another signal failed by itself. */
+static int is_unlaunched(const char *const *words, const char *save, const char *job, int code)
+{
+    if (!train_words(words))
+        return 0;
+    if (code == 0)
+        return !directory_has(save, TRAIN_DONE);
+    return job && (code == 128 + SIGKILL || code == 128 + SIGTERM) &&
+           !directory_has(save, TRAIN_BEGUN);
+}
+
+/* Requeue the job. Slurm then ends this process. */
+static int requeue(const char *job, int code, struct supervise_signals *signals, struct error *err)
+{
+    const char *words[] = {"scontrol", "requeue", job, NULL};
+    int rc;
+
+    printf("megatron supervise: requeueing job %s\n", job);
+    fflush(stdout);
+    signals->received = 0;
+    rc = run_command(words, -1, signals, err);
+    /* Slurm may also end scontrol before it gets its answer. */
+    if (rc != 0 && rc <= 128)
+        return rc < 0
+                   ? -1
+                   : error_set(
+                         err,
+                         "`scontrol requeue %s` failed with exit code %d; requeue the job by hand",
+                         job, rc);
+    for (int i = 0; i < 60 && !signals->received; i++)
+        supervise_signals_sleep(signals, 1);
+    return code;
+}
+
+/* The run was not launched: launch it again? The next step has another number, and this attempt
+ * does not count. A command that exits with 0 may be one that never trains: the pauses grow, and
+ * after a few of them this returns -1. */
+static int relaunch(const char *command, const char *job, int code,
+                    struct supervise_signals *signals, int *launches, struct error *err)
+{
+    printf("megatron supervise: %s exited with code %d, but the run did not %s\n", command, code,
+           code == 0 ? "finish" : "start");
+    fflush(stdout);
+    if (++*launches >= MAX_EMPTY && code == 0)
+        return error_set(err,
+                         "%s exited with code 0 %d times, but the run did not finish; see its "
+                         "messages above, and run a command that does not train without supervise",
+                         command, *launches);
+    if (*launches > MAX_LAUNCHES || ask_job(job, 0, signals) == END)
+        return 0;
+    supervise_signals_sleep(signals, code == 0 ? 1 << (*launches < 5 ? *launches - 1 : 4) : 1);
+    return !signals->stopped;
+}
+
+/* Report and count the end of a start; -1 if there were too many without a new checkpoint. */
+static int count_end(const char *save, int code, int64_t iteration, int64_t most,
+                     struct stalled *stalled, struct error *err)
+{
+    count_start(save, iteration, stalled);
+    if (iteration < 0)
+        printf("megatron supervise: the run exited with code %d before its first checkpoint\n",
+               code);
+    else
+        printf("megatron supervise: the run exited with code %d; its last checkpoint is iteration "
+               "%" PRId64 "\n",
+               code, iteration);
+    fflush(stdout);
+    if (stalled->starts <= most)
+        return 0;
+    remove_file(save, STARTS); /* a user who starts it again has changed something */
+    return error_set(
+        err,
+        "%" PRId64
+        " consecutive starts saved no new checkpoint in %s; see the run's error messages above",
+        stalled->starts, save);
+}
+
+/* Seconds until the next start; the last one began 'lived' seconds ago. Repeated failures may be
+ * caused by a file system or network that is down for minutes, so the pause grows. */
+static int64_t pause_after(const struct supervise_options *given, const struct stalled *stalled,
+                           double lived)
+{
+    int64_t pause = given->pause;
+
+    for (int64_t i = 1; i < stalled->starts && pause < LONGEST_PAUSE; i++)
+        pause *= 4;
+    if (pause > LONGEST_PAUSE)
+        pause = LONGEST_PAUSE;
+    pause -= (int64_t)lived;
+    return pause > 0 ? pause : given->pause > 0;
+}
+
+static void report_restart(int64_t pause, int64_t number, int64_t most)
+{
+    char when[40] = "now";
+
+    if (pause > 1)
+        snprintf(when, sizeof(when), "in %" PRId64 " s", pause);
+    printf("megatron supervise: restarting %s: restart %" PRId64 " of at most %" PRId64
+           " without a new checkpoint\n",
+           when, number, most);
+    fflush(stdout);
+}
+
+/* After Ctrl-C, and after an early end outside of a job. */
+static void report_stop(const char *save, const char *job)
+{
+    int64_t newest = -1;
+
+    if (directory_newest(save, -1, &newest, NULL) == 0 && newest >= 0)
+        printf("megatron supervise: stopped; to continue from iteration %" PRId64, newest);
+    else
+        printf("megatron supervise: stopped before the first checkpoint; to begin again");
+    if (job)
+        printf(", run `scontrol requeue %s` or", job);
+    else
+        printf(",");
+    printf(" start the same command again, with --save %s\n", save);
+    fflush(stdout);
+}
+
+/* End as the job's answer demands, with the run's exit code. */
+static int end_with(enum answer answer, const char *job, int code,
+                    struct supervise_signals *signals, struct error *err)
+{
+    return answer == REQUEUE ? requeue(job, code, signals, err) : code;
+}
+
+/* What to do after a run that stopped with 'code' after 'lived' seconds and is not finished:
+ * CONTINUE after a pause, another answer, or -1 to give up. */
+static int after_run(const struct supervise_options *given, const char *save, const char *job,
+                     int code, double lived, int64_t *newest, struct stalled *stalled,
+                     struct supervise_signals *signals, struct error *err)
+{
+    int64_t pause;
+    int answer = find_newest(save, job, signals, newest, err);
+
+    if (answer != CONTINUE)
+        return answer;
+    if (count_end(save, code, *newest, given->starts, stalled, err) < 0)
+        return -1;
+    if (code == TRAIN_ENDED_EARLY)
+        return job && ask_job(job, 0, signals) != END ? REQUEUE : END;
+    pause = pause_after(given, stalled, lived);
+    answer = (int)ask_job(job, pause, signals);
+    if (answer == REQUEUE)
+        printf("megatron supervise: not enough time left in this job for another start\n");
+    if (answer != CONTINUE)
+        return answer;
+    report_restart(pause, stalled->starts, given->starts);
+    supervise_signals_sleep(signals, pause);
+    return signals->stopped ? END : CONTINUE;
+}
+
+static void report_repeated(void)
+{
+    printf("megatron supervise: srun restarts the step itself (--auto-resume=1), so supervise does "
+           "not\n");
+    fflush(stdout);
+}
+
+int supervise(const struct supervise_options *given, const struct supervise_run *run,
+              const char *const *words, size_t count, struct error *err)
+{
+    const char *save = words_value(words, "--save");
+    const char *job = run->is_launcher ? NULL : getenv("SLURM_JOB_ID");
+    struct supervise_signals signals;
+    struct stalled stalled;
+    int64_t newest = -1;
+    int launches = 0, answer, code = 1;
+    int repeated =
+        !run->is_launcher && words_resume_themselves(words, (const char *const *)environ);
+
+    if (only_prints(words)) {
+        supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
+        return run->start(run->context, words, &signals, err);
+    }
+    if (!save)
+        return error_set_code(
+            err, ERROR_USAGE,
+            "the command does not save checkpoints to resume from; add --save DIR to it");
+    supervise_signals_open(&signals, !job, run->is_launcher ? NULL : words[0]);
+    if (repeated)
+        report_repeated();
+    for (int started = 0;; started = 1) {
+        double began;
+
+        answer = find_newest(save, job, &signals, &newest, err);
+        if (answer != CONTINUE)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
+        if (!started && !run->is_launcher) {
+            setenv(TRAIN_SUPERVISED, "1", 1);
+            remove_file(save, TRAIN_ARGUMENTS);
+        }
+        if (!started)
+            read_stalled(save, &stalled);
+        if (!run->is_launcher) {
+            remove_file(save, TRAIN_BEGUN);
+            remove_file(save, TRAIN_DONE);
+        }
+        began = clock_now();
+        code = run_once(run, words, count, save, newest, repeated, &signals, err);
+        if (given->report)
+            supervise_report(given->report, words, &signals.before);
+        if (repeated && code != TRAIN_ENDED_EARLY)
+            return code;
+        if (!signals.stopped && !run->is_launcher && is_unlaunched(words, save, job, code)) {
+            int again = relaunch(words[0], job, code, &signals, &launches, err);
+
+            if (again < 0)
+                return -1;
+            if (again)
+                continue;
+            code = code == 0 ? 1 : code;
+        } else {
+            launches = 0;
+        }
+        if (code > 0 && signals.stopped)
+            report_stop(save, job);
+        if (code <= 0 || code == EXIT_USAGE || code == 126 || code == 127 || signals.stopped)
+            return code;
+        answer = after_run(given, save, job, code, clock_now() - began, &newest, &stalled, &signals,
+                           err);
+        if (answer == END && (signals.stopped || (!job && code == TRAIN_ENDED_EARLY)))
+            report_stop(save, job);
+        if (answer != CONTINUE)
+            return answer < 0 ? -1 : end_with((enum answer)answer, job, code, &signals, err);
+    }
+}
+
+static int run_supervise(int argc, const char *const *argv, struct error *err)
+{
+    struct supervise_options given = {.starts = 3, .pause = 15};
+    const struct supervise_run run = {.start = start_command};
+    struct options_result result;
+    int rc = options_parse(options, &given, argc, argv, &result, err);
+
+    if (rc == 0 && result.help) {
+        print_usage();
+    } else if (rc == 0 && result.word_count == 0) {
+        rc = error_set_code(err, ERROR_USAGE,
+                            "no command to run; write it after --: megatron supervise -- srun ... "
+                            "megatron train ...");
+    } else if (rc == 0) {
+        const char **words = calloc(result.word_count + 1, sizeof(*words));
+
+        if (words)
+            memcpy(words, result.words, result.word_count * sizeof(*words));
+        rc = words ? supervise(&given, &run, words, result.word_count, err)
+                   : error_set(err, "out of memory");
+        free(words);
+    }
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_supervise = {
+    .name = "supervise",
+    .summary = "restart a training run from its last checkpoint until it is finished",
+    .run = run_supervise,
+};

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "commands.h"
+#include "data_common.h"
+#include "data/vocabulary/learn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct words {
+    struct data_words common;
+    struct option_list specials;
+    int type, split;
+    int64_t vocab_size, min_frequency, limit_alphabet, max_words;
+    int cased, split_scripts;
+};
+
+#define AT(field) offsetof(struct words, field)
+
+static const struct option table[] = {
+    DATA_INPUT_OPTIONS(struct words, common),
+    {"output", OPTION_TEXT, DATA_AT(struct words, common, output), "DIR",
+     "write the vocabulary's files to this directory", NULL, 0, 0},
+    {"overwrite", OPTION_FLAG, DATA_AT(struct words, common, overwrite), NULL,
+     "replace output that exists", NULL, 0, 0},
+    {"Vocabulary", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"type", OPTION_CHOICE, AT(type), "TYPE",
+     "bpe: byte-level BPE (default); unigram: SentencePiece; wordpiece: BERT", LEARN_TYPES, 0, 0},
+    {"vocab-size", OPTION_INT, AT(vocab_size), "N",
+     "number of tokens, special ones included (default: 32000)", NULL, 1, 1 << 24},
+    {"special-tokens", OPTION_LIST, AT(specials), "TOKEN...",
+     "special tokens (default: <|endoftext|> for bpe; BERT's for wordpiece)", NULL, 0, 0},
+    {"min-frequency", OPTION_INT, AT(min_frequency), "N",
+     "do not merge pairs that occur fewer than N times (default: 2); bpe and wordpiece", NULL, 0,
+     INT64_MAX},
+    {"split", OPTION_CHOICE, AT(split), "RULE",
+     "how bpe splits texts into words: gpt2 (default), llama3 or o200k", LEARN_SPLITS, 0, 0},
+    {"limit-alphabet", OPTION_INT, AT(limit_alphabet), "N",
+     "keep the N most frequent characters (default: 1000 for wordpiece; for unigram as many as "
+     "cover 99.95 % of the text)",
+     NULL, 1, 0x110000},
+    {"cased", OPTION_FLAG, AT(cased), NULL, "wordpiece: keep upper case and accents", NULL, 0, 0},
+    {"no-split-by-unicode-script", OPTION_UNFLAG, AT(split_scripts), NULL,
+     "unigram: allow pieces that mix letters with punctuation, digits or letters of other scripts",
+     NULL, 0, 0},
+    {"max-words", OPTION_INT, AT(max_words), "N",
+     "learn from the N most frequent words (default: 30000000); limits the memory", NULL, 1000,
+     UINT32_MAX - 1},
+    DATA_WORK_OPTIONS(struct words, common),
+    DATA_END,
+};
+
+static const char *const bert_specials[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+static const char *const gpt_specials[] = {"<|endoftext|>"};
+
+static void print_help(void)
+{
+    printf("Usage: megatron tokenizer train --input FILE... --output DIR [OPTION...]\n"
+           "Learn the vocabulary of a tokenizer from a corpus.\n");
+    options_print(table, stdout);
+    printf("\nSee megatron-tokenizer(1).\n");
+}
+
+static void choose_specials(const struct words *words, struct learn_config *config)
+{
+    config->specials = words->specials.items;
+    config->special_count = words->specials.count;
+    if (words->specials.count > 0 || words->type == LEARN_UNIGRAM)
+        return;
+    config->specials = words->type == LEARN_WORDPIECE ? bert_specials : gpt_specials;
+    config->special_count = words->type == LEARN_WORDPIECE
+                                ? sizeof(bert_specials) / sizeof(bert_specials[0])
+                                : sizeof(gpt_specials) / sizeof(gpt_specials[0]);
+}
+
+/* Options that the type does not know are not passed over. */
+static int check_type(const struct words *words, const struct options_result *result,
+                      struct error *err)
+{
+    static const struct {
+        const char *option;
+        unsigned types; /* that take it, as bits */
+    } rows[] = {
+        {"min-frequency", 1 << LEARN_BPE | 1 << LEARN_WORDPIECE},
+        {"split", 1 << LEARN_BPE},
+        {"limit-alphabet", 1 << LEARN_UNIGRAM | 1 << LEARN_WORDPIECE},
+        {"cased", 1 << LEARN_WORDPIECE},
+        {"no-split-by-unicode-script", 1 << LEARN_UNIGRAM},
+    };
+    static const char *const names[] = {"bpe", "unigram", "wordpiece"};
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (options_given(result, rows[i].option) && !(rows[i].types >> words->type & 1))
+            return error_set_code(err, ERROR_USAGE, "--%s has no effect with --type=%s; drop it",
+                                  rows[i].option, names[words->type]);
+    if (words->type != LEARN_WORDPIECE || words->specials.count == 0)
+        return 0;
+    for (size_t i = 0; i < words->specials.count; i++)
+        if (strcmp(words->specials.items[i], "[UNK]") == 0)
+            return 0;
+    return error_set_code(err, ERROR_USAGE,
+                          "--special-tokens of a wordpiece vocabulary must contain [UNK], the "
+                          "token for unknown words; add it");
+}
+
+static int train(struct words *words, const struct options_result *result, struct error *err)
+{
+    struct learn_config config = {
+        .type = (enum learn_type)words->type,
+        .split = (enum learn_split)words->split,
+        .vocab_size = words->vocab_size,
+        .min_frequency = words->min_frequency,
+        .limit_alphabet = words->type == LEARN_WORDPIECE && words->limit_alphabet == 0
+                              ? 1000
+                              : words->limit_alphabet,
+        .max_words = words->max_words,
+        .cased = words->cased,
+        .split_scripts = words->split_scripts,
+    };
+
+    if (!words->common.output || !words->common.output[0])
+        return error_set_code(err, ERROR_USAGE, "--output is required: the directory to write to");
+    if (check_type(words, result, err) < 0 ||
+        data_words_take(&words->common, result, "tokenizer train", &config.base, err) < 0)
+        return -1;
+    choose_specials(words, &config);
+    return learn_vocabulary(&config, err);
+}
+
+static int run(int argc, const char *const *argv, struct error *err)
+{
+    struct words words = {
+        .vocab_size = 32000, .min_frequency = 2, .max_words = 30000000, .split_scripts = 1};
+    struct options_result result;
+    const char *first = argc > 0 ? argv[0] : "", *verb = *first == '-' ? "" : first;
+    int rc;
+
+    if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0) {
+        print_help();
+        return 0;
+    }
+    if (strcmp(verb, "train") != 0)
+        return error_set_code(err, ERROR_USAGE, "%s%.100s; use train",
+                              *verb ? "unknown action " : "no action", verb);
+    data_words_init(&words.common);
+    rc = options_parse(table, &words, argc - 1, argv + 1, &result, err);
+    if (rc == 0 && result.help)
+        print_help();
+    else if (rc == 0)
+        rc = train(&words, &result, err);
+    options_result_clear(&result);
+    free(words.specials.items);
+    data_words_clear(&words.common);
+    return rc;
+}
+
+const struct command command_tokenizer = {
+    .name = "tokenizer",
+    .summary = "learn a tokenizer's vocabulary from a corpus",
+    .run = run,
+};

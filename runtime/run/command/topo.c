@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "commands.h"
+#include "lib/file.h"
+#include "base/core/log.h"
+#include "base/core/option.h"
+#include "lib/placement.h"
+#include "topo.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct topo_options {
+    const char *topology, *nccl_topology, *gpus, *cpus, *bind, *nics, *svg, *save;
+    int64_t tasks, gpus_per_task;
+    int json;
+};
+
+#define AT(field) offsetof(struct topo_options, field)
+static const struct option table[] = {
+    {"Node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"topology", OPTION_TEXT, AT(topology), "FILE",
+     "hwloc XML file of a node, or a file written by --save (default: this machine)", NULL, 0, 0},
+    {"nccl-topology", OPTION_TEXT, AT(nccl_topology), "FILE",
+     "NCCL topology XML to merge: adds PCIe switches that a virtual machine hides", NULL, 0, 0},
+    {"Allocation", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"tasks", OPTION_INT, AT(tasks), "N",
+     "number of tasks on the node (default: one per GPU, at least 1)", NULL, 1, 65536},
+    {"gpus", OPTION_TEXT, AT(gpus), "LIST",
+     "allocated GPUs: numbers in PCI order such as 0-3,6, PCI addresses, all or none (default: "
+     "all)",
+     NULL, 0, 0},
+    {"gpus-per-task", OPTION_INT, AT(gpus_per_task), "N", "number of GPUs per task", NULL, 1, 4096},
+    {"cpus", OPTION_TEXT, AT(cpus), "LIST",
+     "allocated CPUs, such as 0-11,96-107 (default: all; on this machine, those of this process)",
+     NULL, 0, 0},
+    {"Placement", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"bind", OPTION_TEXT, AT(bind), "POLICY",
+     "binding policy: auto, none, gpu, numa, core or lists of CPUs", NULL, 0, 0},
+    {"nics", OPTION_TEXT, AT(nics), "POLICY", "NIC policy: auto, none, all or lists of NICs", NULL,
+     0, 0},
+    {"Output", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+    {"json", OPTION_FLAG, AT(json), NULL, "print JSON: an array with one object per task", NULL, 0,
+     0},
+    {"svg", OPTION_TEXT, AT(svg), "FILE",
+     "draw the node, colored by task, as SVG (- writes to standard output)", NULL, 0, 0},
+    {"save", OPTION_TEXT, AT(save), "FILE", "save the node's topology as used for placement", NULL,
+     0, 0},
+    {NULL, OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
+};
+#undef AT
+
+enum { CPU_TEXT = 65536 }; /* twice the length of the longest possible CPU list */
+
+static void print_json_gpus(const struct placement_task *task)
+{
+    char pci[PCI_TEXT];
+
+    for (size_t i = 0; i < task->gpu_count; i++)
+        printf("%s{\"index\":%d,\"pci\":\"%s\"}", i ? "," : "", task->gpus[i].index,
+               pci_format(&task->gpus[i].pci, pci));
+}
+
+/* Device names come from a file: escape what JSON requires. */
+static void print_json_text(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else if (c < 0x20 || c > 0x7e)
+            printf("\\u%04x", c);
+        else
+            putchar(c);
+    }
+    putchar('"');
+}
+
+static void print_json(const struct placement *placement, char *cpus)
+{
+    char name[32];
+
+    printf("[");
+    for (size_t t = 0; t < placement->task_count; t++) {
+        const struct placement_task *task = &placement->tasks[t];
+
+        printf("%s\n"
+               "  {\"task\":%zu,\"gpus\":[",
+               t ? "," : "", t);
+        print_json_gpus(task);
+        printf("],\"nics\":[");
+        for (size_t i = 0; i < task->nic_count; i++) {
+            printf("%s", i ? "," : "");
+            print_json_text(topology_device_name(task->nics[i], name));
+        }
+        cpuset_format(&task->cpus, cpus, CPU_TEXT);
+        printf("],\"cpus\":\"%s\",\"numa\":[", cpus);
+        for (size_t i = 0; i < task->numa_count; i++)
+            printf("%s%d", i ? "," : "", task->numa[i]);
+        printf("]}");
+    }
+    printf("\n]\n");
+}
+
+/* Write one cell of the table to 'text'; row -1 is the heading. */
+enum column { COLUMN_TASK, COLUMN_GPU, COLUMN_NICS, COLUMN_NUMA, COLUMN_CPUS, COLUMNS };
+
+static void format_cell(const struct placement *placement, enum column column, long row, char *text)
+{
+    static const char *const headings[COLUMNS] = {"task", "GPU", "NICs", "NUMA", "CPUs"};
+    const struct placement_task *task = row < 0 ? NULL : &placement->tasks[row];
+    char name[32], pci[PCI_TEXT];
+    size_t used = 0;
+
+    strcpy(text, task ? "" : headings[column]);
+    if (task && column == COLUMN_TASK)
+        sprintf(text, "%ld", row);
+    for (size_t i = 0; task && column == COLUMN_GPU && i < task->gpu_count && used < CPU_TEXT; i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d %s", i ? ", " : "",
+                                 task->gpus[i].index, pci_format(&task->gpus[i].pci, pci));
+    for (size_t i = 0; task && column == COLUMN_NICS && i < task->nic_count && used < CPU_TEXT; i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%s", i ? "," : "",
+                                 topology_device_name(task->nics[i], name));
+    for (size_t i = 0; task && column == COLUMN_NUMA && i < task->numa_count && used < CPU_TEXT;
+         i++)
+        used += (size_t)snprintf(text + used, CPU_TEXT - used, "%s%d", i ? "," : "", task->numa[i]);
+    if (task && column == COLUMN_CPUS)
+        cpuset_format(&task->cpus, text, CPU_TEXT);
+    if (text[0] == '\0')
+        strcpy(text, "-");
+}
+
+void topo_summarize(const struct topology *topology, char *text, size_t size)
+{
+    const struct {
+        size_t count;
+        const char *name;
+    } parts[] = {{topology->core_count, "core"},
+                 {topology->cpu_count, "CPU"},
+                 {topology->numa_count, "NUMA node"},
+                 {topology->gpu_count, "GPU"},
+                 {topology->nic_count, "compute NIC"}};
+    size_t used = 0;
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%zu %s%s", i ? ", " : "",
+                                 parts[i].count, parts[i].name, parts[i].count == 1 ? "" : "s");
+}
+
+static void print_table(const char *title, const struct topology *topology,
+                        const struct placement *placement, char *text)
+{
+    size_t width[COLUMNS] = {0};
+    long rows = (long)placement->task_count;
+
+    for (long row = -1; row < rows; row++)
+        for (int column = 0; column < COLUMNS; column++) {
+            format_cell(placement, (enum column)column, row, text);
+            if (strlen(text) > width[column])
+                width[column] = strlen(text);
+        }
+    topo_summarize(topology, text, CPU_TEXT);
+    printf("%s: %s\n\n", title, text);
+    for (long row = -1; row < rows; row++)
+        for (int column = 0; column < COLUMNS; column++) {
+            int last = column == COLUMNS - 1;
+
+            format_cell(placement, (enum column)column, row, text);
+            if (column == COLUMN_TASK)
+                printf("%*s  ", (int)width[column], text);
+            else
+                printf("%-*s%s", last ? 0 : (int)width[column], text, last ? "\n" : "  ");
+        }
+    for (size_t i = 0; i < placement->warning_count; i++)
+        log_warning("%s", placement->warnings[i]);
+}
+
+static int write_svg(const char *path, const char *title, const struct topology *topology,
+                     const struct placement *placement, struct error *err)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    int rc;
+
+    if (!file) {
+        error_set_errno(err, errno, "cannot write %s", path);
+        return file_path_error(err);
+    }
+    rc = topo_draw(title, topology, placement, file, err);
+    if (file == stdout)
+        return rc;
+    if (fclose(file) != 0 && rc == 0)
+        rc = error_set_errno(err, errno, "cannot write %s", path);
+    return rc;
+}
+
+static int print_placement(const struct topo_options *options, const struct topology *topology,
+                           const struct placement *placement, struct error *err)
+{
+    const char *title = options->topology ? options->topology : "this machine";
+    char *text = malloc(CPU_TEXT);
+    int rc = text ? 0 : error_set(err, "out of memory");
+
+    if (strrchr(title, '/'))
+        title = strrchr(title, '/') + 1;
+    if (rc == 0 && options->svg)
+        rc = write_svg(options->svg, title, topology, placement, err);
+    if (rc == 0 && options->json)
+        print_json(placement, text);
+    else if (rc == 0 && !(options->svg && strcmp(options->svg, "-") == 0))
+        print_table(title, topology, placement, text);
+    free(text);
+    return rc;
+}
+
+static struct topology *read_node(const struct topo_options *options, struct error *err)
+{
+    struct topology *topology;
+
+    if (!options->topology && !options->nccl_topology)
+        return topology_discover(err);
+    errno = 0;
+    topology = options->topology ? topology_load(options->topology, err) : topology_discover(err);
+    if (topology && options->nccl_topology &&
+        topology_load_nccl(topology, options->nccl_topology, err) < 0) {
+        topology_destroy(topology);
+        topology = NULL;
+    }
+    if (!topology)
+        file_path_error(err);
+    return topology;
+}
+
+/* Read --cpus, of which the node must have some. */
+static int read_cpus(const struct topology *topology, const char *text, struct cpuset *cpus,
+                     struct error *err)
+{
+    struct cpuset all;
+    char has[128];
+
+    topology_cpus(topology, &all);
+    if (cpuset_parse("--cpus", text, cpus, err) < 0)
+        return -1;
+    if (cpuset_overlap(cpus, &all))
+        return 0;
+    cpuset_format(&all, has, sizeof(has));
+    return error_set(err, "--cpus=%.100s: the node has none of these CPUs; use some of %s", text,
+                     has);
+}
+
+static int place(const struct topo_options *options, const struct topology *topology,
+                 struct error *err)
+{
+    struct placement_request request = {.bind = options->bind,
+                                        .nics = options->nics,
+                                        .tasks = (size_t)options->tasks,
+                                        .gpus_per_task = (size_t)options->gpus_per_task};
+    struct placement_grant *gpus = NULL;
+    struct placement *placement;
+    struct cpuset cpus;
+    int rc;
+
+    if (options->cpus && read_cpus(topology, options->cpus, &cpus, err) < 0)
+        return COMMAND_USAGE;
+    if (!options->cpus && !options->topology && cpuset_of_thread(&cpus, err) < 0)
+        return -1;
+    if (options->cpus || !options->topology)
+        request.cpus = &cpus;
+    request.gpu_count = topology->gpu_count;
+    if (options->gpus) {
+        gpus = placement_parse_gpus("--gpus", options->gpus, topology, &request.gpu_count, err);
+        if (!gpus)
+            return COMMAND_USAGE;
+        request.gpus = gpus;
+    }
+    if (request.tasks == 0)
+        request.tasks = request.gpu_count > 0 ? request.gpu_count : 1;
+    placement = placement_create(topology, &request, err);
+    rc = placement ? print_placement(options, topology, placement, err) : COMMAND_USAGE;
+    placement_destroy(placement);
+    free(gpus);
+    return rc;
+}
+
+static int run_topo(int argc, const char *const *argv, struct error *err)
+{
+    struct topo_options options = {0};
+    struct options_result result;
+    struct topology *topology = NULL;
+    int rc = options_parse(table, &options, argc, argv, &result, err);
+
+    if (rc == 0 && result.help) {
+        printf("Usage: megatron topo [OPTION...]\n"
+               "Show which GPUs, NICs and CPUs each task of a node gets, as the plugin places "
+               "them.\n");
+        options_print(table, stdout);
+    } else if (rc == 0 && result.word_count > 0) {
+        rc = error_set_code(err, ERROR_USAGE,
+                            "unexpected argument %s; use --topology to name a file",
+                            result.words[0]);
+    } else if (rc == 0) {
+        topology = read_node(&options, err);
+        rc = topology ? 0 : -1;
+        if (rc == 0 && options.save && topology_save(topology, options.save, err) < 0)
+            rc = file_path_error(err);
+        if (rc == 0)
+            rc = place(&options, topology, err);
+    }
+    topology_destroy(topology);
+    options_result_clear(&result);
+    return rc;
+}
+
+const struct command command_topo = {
+    .name = "topo",
+    .summary = "show which GPUs, NICs and CPUs each task of a node gets",
+    .run = run_topo,
+};

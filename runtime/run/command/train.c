@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "commands.h"
+#include "run/train/data_files.h"
+#include "run/train/effects.h"
+#include "base/core/log.h"
+#include "run/train/train.h"
+#include "run/train/yaml_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void print_help(int evaluate)
+{
+    if (evaluate)
+        printf("Usage: megatron evaluate --load DIR [OPTION...]\n"
+               "Compute loss and perplexity of a checkpoint (--load) or of Hugging Face weights "
+               "(--load-hf) on\n"
+               "validation and test data; the same as `megatron train --skip-train`.\n"
+               "With --pseudo-perplexity, that of texts by a masked language model; the options "
+               "are those of\n"
+               "`megatron fill-mask`.\n");
+    else
+        printf("Usage: megatron train [OPTION...]\n"
+               "Train a GPT, Llama, RoBERTa or BERT model, with one process per rank started by "
+               "srun or "
+               "mpirun.\n");
+    options_print(arguments_table, stdout);
+}
+
+static void note_ignored(const struct options_result *result)
+{
+    char text[1024];
+    size_t used = 0;
+
+    for (size_t i = 0; i < result->ignored_count && used < sizeof(text); i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used, " %.*s",
+                                 (int)strcspn(result->ignored[i], "="), result->ignored[i]);
+    if (used > 0)
+        log_note("ignored options:%s", text);
+}
+
+/* Report wrong options once; of_node: the problem is on this node, so report it once per node. */
+static int refuse(int of_node, struct error *err)
+{
+    world_say_once(of_node, err);
+    return of_node ? -1 : COMMAND_USAGE;
+}
+
+static int run(struct arguments *arguments, const struct options_result *result,
+               const struct yaml_words *words, struct error *err)
+{
+    struct world world;
+    int known = world_read(&world, err) == 0, rc;
+
+    /* --help works in any environment. */
+    if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
+        if (!known || world.rank == 0)
+            result->help ? print_help(arguments->skip_train) : preset_print(stdout);
+        return 0;
+    }
+    if (!known)
+        return -1;
+    if (result->word_count > 0) {
+        error_set(err, "unexpected argument %s; options begin with two dashes", result->words[0]);
+        return refuse(0, err);
+    }
+    if (arguments_derive(arguments, result, &world, err) < 0)
+        return refuse(arguments->reads_files, err);
+    if (world.rank == 0) {
+        note_ignored(result);
+        if (words->unknown[0])
+            log_note("--yaml-cfg: these keys are not options here and are ignored:%s",
+                     words->unknown);
+        effects_check(arguments, result);
+    }
+    if (arguments->dry_run)
+        return world.rank == 0 ? train_dry_run(arguments, err) : 0;
+    if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
+        world_die_with_parent(err) < 0)
+        return -1;
+    rc = train_run(arguments, &world, err);
+    return rc == TRAIN_REFUSED ? EXIT_USAGE : rc;
+}
+
+static int run_parsed(int argc, const char *const *argv, int evaluate, struct error *err)
+{
+    struct arguments arguments;
+    struct options_result result = {0};
+    struct yaml_words words = {0};
+    const char **expanded;
+    int rc;
+
+    arguments_default(&arguments);
+    arguments.skip_train = evaluate;
+    rc = yaml_expand(arguments_table, effects_needs, &argc, &argv, &words, &expanded, err);
+    if (rc == 0)
+        rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
+    rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);
+    options_result_clear(&result);
+    free(arguments.rampup.items);
+    free(arguments.profile_ranks.items);
+    data_files_clear(&arguments);
+    free(expanded);
+    yaml_words_clear(&words);
+    return rc;
+}
+
+static int run_train(int argc, const char *const *argv, struct error *err)
+{
+    return run_parsed(argc, argv, 0, err);
+}
+
+/* Pseudo-perplexities are computed from texts, not from training data. */
+static int run_evaluate(int argc, const char *const *argv, struct error *err)
+{
+    for (int i = 0; i < argc; i++)
+        if (option_after(argv[i], "--pseudo-perplexity"))
+            return command_fill_mask.run(argc, argv, err);
+    return run_parsed(argc, argv, 1, err);
+}
+
+const struct command command_train = {
+    .name = "train",
+    .summary = "train a GPT, Llama, RoBERTa or BERT model",
+    .run = run_train,
+};
+
+const struct command command_evaluate = {
+    .name = "evaluate",
+    .summary = "compute loss and perplexity of a checkpoint",
+    .run = run_evaluate,
+};

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+#include "history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/file.h"
+#include "base/core/json.h"
+
+enum { FILE_LIMIT = 64 << 20, LOCK_SECONDS = 5 };
+
+#define DAY 86400.0
+
+/* A line's time and host. Returns 0 if it has both. */
+static int read_entry(const char *line, size_t length, double *time, char *host, size_t size)
+{
+    struct json *json = json_read(line, length, NULL);
+    struct json_value value;
+    const char *text;
+    size_t bytes;
+    int rc = -1;
+
+    if (json && json_member(json_root(json), "time", &value) == 0 && json_real(value, time) == 0 &&
+        json_member(json_root(json), "host", &value) == 0 &&
+        json_string(value, &text, &bytes) == 0) {
+        snprintf(host, size, "%s", text);
+        rc = 0;
+    }
+    json_destroy(json);
+    return rc;
+}
+
+/* How often 'host' failed in the week before 'now'. */
+static int count_failures(const char *text, const char *host, double now)
+{
+    int count = 0;
+
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        char name[64];
+        double time;
+
+        if (read_entry(line, length, &time, name, sizeof(name)) == 0 && strcmp(name, host) == 0 &&
+            time >= now - HISTORY_WEEK * DAY && time <= now)
+            count++;
+        line += length + (line[length] == '\n');
+    }
+    return count;
+}
+
+static void keep_recent(const char *text, double now, FILE *out)
+{
+    for (const char *line = text; *line;) {
+        size_t length = strcspn(line, "\n");
+        char name[64];
+        double time;
+
+        if (length > 0 && (read_entry(line, length, &time, name, sizeof(name)) < 0 ||
+                           time >= now - HISTORY_DAYS * DAY))
+            fprintf(out, "%.*s\n", (int)length, line);
+        line += length + (line[length] == '\n');
+    }
+}
+
+static int counts(const struct finding *finding)
+{
+    return finding->verdict == VERDICT_FAIL && !finding->in_doubt;
+}
+
+/* One line for a host with all its failed checks. */
+static void write_failure(const struct findings *findings, const char *host, double now,
+                          const char *job, FILE *out)
+{
+    const char *separator = "";
+
+    fprintf(out, "{\"time\":%.0f,\"host\":", now);
+    findings_quote(host, out);
+    fprintf(out, ",\"job\":");
+    findings_quote(job, out);
+    fprintf(out, ",\"checks\":[");
+    for (size_t i = 0; i < findings->count; i++) {
+        const struct finding *f = &findings->items[i];
+
+        if (!counts(f) || strcmp(f->host, host) != 0)
+            continue;
+        fprintf(out, "%s", separator);
+        findings_quote(f->check, out);
+        separator = ",";
+    }
+    fprintf(out, "]}\n");
+}
+
+/* Verdicts and lines for all failed hosts; findings are sorted, so equal hosts follow each other.
+ */
+static void add_failures(struct findings *findings, const char *old, double now, const char *job,
+                         FILE *out)
+{
+    size_t count = findings->count;
+    char last[64] = "";
+
+    for (size_t i = 0; i < count && findings->items[i].verdict == VERDICT_FAIL; i++) {
+        struct finding again = {.verdict = VERDICT_FAIL, .check = "history"};
+        int times;
+
+        if (!counts(&findings->items[i]) || strcmp(findings->items[i].host, last) == 0)
+            continue;
+        snprintf(last, sizeof(last), "%s", findings->items[i].host);
+        write_failure(findings, last, now, job, out);
+        times = count_failures(old, last, now) + 1;
+        if (times < 2)
+            continue;
+        snprintf(again.host, sizeof(again.host), "%s", last);
+        snprintf(again.value, sizeof(again.value), "failed %d times within %d days", times,
+                 HISTORY_WEEK);
+        snprintf(again.expected, sizeof(again.expected), "at most once");
+        snprintf(again.advice, sizeof(again.advice),
+                 "the fault recurs: drain the node and have it repaired");
+        findings_add(findings, &again);
+    }
+}
+
+static int rewrite(const char *path, struct findings *findings, double now, const char *job,
+                   struct error *err)
+{
+    struct file_bytes old = {0};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory;
+    int rc = 0;
+
+    if (file_read(path, FILE_LIMIT, &old, err) < 0 && errno != ENOENT)
+        return -1;
+    memory = open_memstream(&text, &size);
+    if (!memory) {
+        file_bytes_clear(&old);
+        return error_set(err, "out of memory");
+    }
+    keep_recent(old.data ? old.data : "", now, memory);
+    add_failures(findings, old.data ? old.data : "", now, job, memory);
+    if (fclose(memory) != 0)
+        rc = error_set(err, "out of memory");
+    if (rc == 0 && (size > 0 || old.data))
+        rc = file_write_whole(path, text, size, 0, err);
+    free(text);
+    file_bytes_clear(&old);
+    return rc;
+}
+
+int history_update(const char *path, struct findings *findings, double now, const char *job,
+                   struct error *err)
+{
+    char lock[PATH_MAX], *slash;
+    int fd, rc;
+
+    if (snprintf(lock, sizeof(lock), "%s.lock", path) >= (int)sizeof(lock))
+        return error_set_code(err, ERROR_USAGE,
+                              "the path of the history file is too long; use a shorter one");
+    slash = strrchr(lock, '/');
+    if (slash && slash != lock) {
+        *slash = '\0';
+        file_make_directories(lock, 0777);
+        *slash = '/';
+    }
+    fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return error_set_errno(err, errno, "cannot create %s", lock);
+    if (file_lock(fd, LOCK_SECONDS) > 0)
+        rc =
+            error_set_code(err, ERROR_BUSY, "another process has locked %s; try again later", lock);
+    else
+        rc = rewrite(path, findings, now, job, err);
+    close(fd);
+    return rc;
+}

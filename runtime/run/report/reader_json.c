@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON lines: log lines of --metrics-file, and records (see report_records.h). */
+#include "members.h"
+#include "reader.h"
+#include "base/core/report_records.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int take_step(struct reader *r, struct json_value root, int64_t iteration, struct error *err)
+{
+    struct step step = step_unknown(iteration);
+    struct attempt *a;
+    double number;
+
+    step.samples = member_real(root, "consumed_samples");
+    step.time = member_real(root, "time");
+    step.ms = (float)member_real(root, "milliseconds");
+    step.lr = (float)member_real(root, "learning_rate");
+    step.loss = (float)member_real(root, "lm_loss");
+    step.scale = (float)member_real(root, "loss_scale");
+    step.norm = (float)member_real(root, "grad_norm");
+    step.tflops = (float)member_real(root, "teraflops");
+    step.batch = (float)member_real(root, "global_batch_size");
+    number = member_real(root, "skipped");
+    step.skipped = isnan(number) ? 0 : (float)number;
+    number = member_real(root, "nan");
+    step.nans = isnan(number) ? 0 : (float)number;
+    a = reader_attempt(r, &r->metric, r->metric && iteration <= attempt_last(r->metric), err);
+    if (!a)
+        return -1;
+    a->from_metrics = 1;
+    return attempt_step(a, &step, err);
+}
+
+/* Words as a shell takes them. */
+static char *command_text(struct json_value root)
+{
+    struct json_value list, item;
+    struct json_iterator at;
+    size_t room = 1, used = 0, length;
+    const char *word;
+    char *text;
+
+    if (json_member(root, "command", &list) < 0 || json_iterate(list, &at) < 0)
+        return member_text(root, "command");
+    while (json_next(&at, NULL, NULL, &item))
+        if (json_string(item, &word, &length) == 0)
+            room += 4 * length + 3;
+    text = malloc(room);
+    if (!text)
+        return NULL;
+    for (json_iterate(list, &at); json_next(&at, NULL, NULL, &item);) {
+        int plain;
+
+        if (json_string(item, &word, &length) < 0)
+            continue;
+        plain = *word && word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                           "0123456789-_./=,:+@%")] == '\0';
+        if (used > 0)
+            text[used++] = ' ';
+        if (!plain)
+            text[used++] = '\'';
+        for (; *word; word++) {
+            if (*word == '\'') {
+                memcpy(text + used, "'\\''", 4);
+                used += 4;
+            } else {
+                text[used++] = *word;
+            }
+        }
+        if (!plain)
+            text[used++] = '\'';
+    }
+    text[used] = '\0';
+    return text;
+}
+
+/* Put an allocated text, NULL if memory ran out, into 'slot'. */
+static int own(char **slot, char *text)
+{
+    free(*slot);
+    *slot = text;
+    return text ? 0 : -1;
+}
+
+static int take_start(struct reader *r, struct json_value root, struct error *err)
+{
+    struct attempt *a = reader_attempt(r, &r->metric, 1, err);
+    double began = member_real(root, "began");
+
+    if (!a)
+        return -1;
+    a->from_metrics = 1;
+    a->time = isnan(began) ? member_real(root, "time") : began;
+    a->world_size = member_integer(root, "world_size", -1);
+    a->seq_length = member_integer(root, "seq_length", -1);
+    if (own(&a->command, command_text(root)) < 0 ||
+        own(&a->program, member_text(root, "program")) < 0 ||
+        own(&a->host, member_text(root, "host")) < 0 ||
+        own(&a->job, member_text(root, "job")) < 0 ||
+        own(&a->device, member_text(root, "device")) < 0)
+        return error_set(err, "out of memory");
+    return 0;
+}
+
+static int take_validation(struct reader *r, struct json_value root, struct error *err)
+{
+    struct validation v = {.iteration = member_integer(root, "iteration", -1),
+                           .loss = member_real(root, "lm_loss")};
+    struct attempt *a = reader_attempt(r, &r->metric, 0, err);
+    char *set = member_text(root, "set");
+
+    v.test = set && strcmp(set, "test") == 0;
+    free(set);
+    return a ? attempt_validation(a, &v, err) : -1;
+}
+
+static int take_fault(struct reader *r, struct json_value root, struct error *err)
+{
+    struct event event = {.kind = EVENT_FAULT,
+                          .iteration = member_integer(root, "iteration", -1),
+                          .seconds = NAN,
+                          .stalled = NAN,
+                          .time = member_real(root, "time"),
+                          .text = member_text(root, "text")};
+    struct attempt *a = reader_attempt(r, &r->metric, 0, err);
+    int rc = a ? attempt_event(a, &event, err) : -1;
+
+    free(event.text);
+    return rc;
+}
+
+static int take_record(struct reader *r, struct json_value root, struct json_value kind,
+                       struct error *err)
+{
+    int64_t version = member_integer(root, "version", -1);
+    const char *name;
+    size_t length;
+
+    if (json_string(kind, &name, &length) < 0)
+        return 0;
+    if (version != RECORDS_VERSION) {
+        r->foreign++;
+        r->foreign_version = version;
+        return 0;
+    }
+    if (strcmp(name, "start") == 0)
+        return take_start(r, root, err);
+    if (strcmp(name, "validation") == 0)
+        return take_validation(r, root, err);
+    if (strcmp(name, "fault") == 0)
+        return take_fault(r, root, err);
+    return extras_take(r->extras, name, root, err) < 0 ? -1 : 0;
+}
+
+int reader_json_line(struct reader *r, const char *line, size_t length, int whole,
+                     struct error *err)
+{
+    struct error trouble;
+    struct json *json = json_read(line, length, &trouble);
+    struct json_value root, kind;
+    int64_t iteration;
+    int rc = 0;
+
+    (void)whole; /* a cut text is not valid JSON */
+    if (!json) {
+        r->torn++;
+        return 0;
+    }
+    root = json_root(json);
+    iteration = member_integer(root, "iteration", -1);
+    if (json_member(root, "record", &kind) == 0)
+        rc = take_record(r, root, kind, err);
+    else if (iteration >= 0)
+        rc = take_step(r, root, iteration, err);
+    json_destroy(json);
+    return rc;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of `megatron train`, and everything derived from it. */
+#ifndef MEGATRON_ARGUMENTS_H
+#define MEGATRON_ARGUMENTS_H
+
+#include "engine/schedule/engine.h"
+#include "data/dataset/masked.h"
+#include "base/core/option.h"
+#include "data/tokenizer/tokenizer.h"
+#include "base/core/world.h"
+
+/* --recipe, --log-format, --masking */
+enum recipe { RECIPE_MEGATRON, RECIPE_FAIRSEQ };
+enum log_format { LOG_MEGATRON, LOG_JSON };
+
+/* --masked-data */
+enum masked_data { MASKED_AUTO, MASKED_FAIRSEQ, MASKED_BERT };
+
+/* Options of masked language models, with fairseq's names; and what follows from them. */
+struct recipe_arguments {
+    int data_kind, pack; /* enum masked_data */
+    double short_seq_prob;
+    int recipe, log_format, break_mode, masking, whole_words, frequency;
+    int decay_all, raw_epsilon, memory_efficient_fp16;
+    double mask_prob, leave_unmasked, random_token, power;
+    int64_t max_tokens, update_freq, multiple, mask_id;
+    const char *betas;
+    /* set by arguments_recipe */
+    char dict[4096]; /* dict.txt beside the data; "" if a tokenizer was given */
+    struct masked_config data;
+};
+
+/* Options of fp8, -1 if not given; enum fp8_format and the like follow from them. */
+struct fp8_arguments {
+    int format, recipe, algorithm; /* words of their options */
+    int wgrad, param_gather, first_last, bf16_fc2_input;
+    int64_t margin, history, start_layers, end_layers;
+};
+
+enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
+enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
+enum dataloader_type { DATALOADER_SINGLE, DATALOADER_CYCLIC };
+enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
+enum attention_backend {
+    ATTENTION_AUTO,
+    ATTENTION_FLASH,
+    ATTENTION_FUSED,
+    ATTENTION_UNFUSED,
+    ATTENTION_LOCAL
+};
+
+/* After the words of enum position_kind. */
+enum { POSITION_YARN = POSITION_NONE + 1 };
+
+/* The values of the options, named like the options; -1 (or another negative number, or NULL) means
+ * not given. */
+struct arguments {
+    /* network */
+    const char *model;
+    int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads, kv_channels;
+    int64_t num_query_groups, seq_length, max_position_embeddings, vocab_size;
+    int64_t make_vocab_size_divisible_by;
+    int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
+    int qkv_bias, rope_scaling, use_rotary, rotary_interleaved;
+    int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
+    double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
+    const char *window_size;
+    struct model_config blocks; /* only the fields that options set */
+    int masked, post_norm, gelu_erf, binary_head;
+    int64_t token_types, position_offset, masked_max;
+    double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
+    double hidden_dropout, attention_dropout;
+    /* training */
+    int64_t micro_batch_size, global_batch_size, train_iters, train_samples, seed;
+    struct option_list rampup;
+    int64_t exit_interval;
+    double exit_duration; /* minutes */
+    int exit_signal_handler;
+    int recompute_activations, recompute_granularity, recompute_method;
+    int64_t recompute_num_layers;
+    double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
+    double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
+    double sgd_momentum, offload_fraction;
+    int offload, overlap_offload;
+    struct {
+        int coefficients, scale_mode, tp_mode, precision, scalar_optimizer, split_qkv, nesterov;
+        int64_t steps;
+        double momentum, extra_scale;
+    } muon_options;
+    struct muon_config muon;
+    int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
+    int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
+    int fp16, bf16, gradients_bf16;
+    int main_gradients_bf16; /* --main-grads-dtype: implies gradients_bf16 */
+    int precision_aware, exp_avg_bf16, exp_avg_sq_bf16; /* the moments of Adam */
+    int main_params; /* the type of master weights: a single word */
+    struct fp8_arguments fp8;
+    double loss_scale, initial_loss_scale, min_loss_scale;
+    int64_t loss_scale_window, hysteresis;
+    /* layout */
+    int64_t tp, pp, cp, layers_per_virtual_stage, virtual_stages;
+    int64_t first_stage_layers, last_stage_layers;
+    int account_for_embedding, account_for_loss;
+    int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+    double timeout_minutes;
+    int64_t bucket_size;
+    /* data */
+    struct option_list data_path, train_data_path, valid_data_path, test_data_path;
+    const char *split, *data_cache_path, *data_args_path, *per_split_data_args_path;
+    const char *yaml_cfg; /* its options were already expanded */
+    int lists_owned;      /* the words of the lists were read from files */
+    int full_validation;
+    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, per_token_loss;
+    int64_t eod_id;
+    int64_t eval_iters, eval_interval;
+    int skip_train, dataloader_type;
+    struct tokenizer_config tokenizer;
+    struct recipe_arguments mlm;
+    /* weights */
+    const char *load_hf, *save_hf;
+    /* checkpoints */
+    const char *save, *load;
+    int64_t save_interval, keep_last, ckpt_step;
+    int save_optimizer, load_optimizer, load_rng, finetune, async_save;
+    int override_scheduler, use_checkpoint_scheduler;
+    int exit_on_missing, use_checkpoint_args;
+    /* output */
+    int64_t log_interval;
+    int64_t straggler_interval; /* 0: ranks are not compared */
+    int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
+    const char *tensorboard_dir, *metrics_file, *profile_dir;
+    const char *wandb_project, *wandb_name, *wandb_entity, *wandb_dir;
+    int64_t profile_start, profile_end; /* steps; -1: all after the first */
+    struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
+    int dry_run, verbose, profile, deterministic, nccl_ub;
+    /* device */
+    int device, attention_backend;
+    int64_t threads, world_size;
+    int random_order;
+    /* set by arguments_derive */
+    int tokenizer_named;           /* a tokenizer option was given */
+    int64_t tokenizer_size;        /* number of its tokens */
+    struct tokenizer_identity tokenizer_identity; /* if it was named; else type "" */
+    int network_taken;             /* the network is that of the checkpoint or of the HF weights */
+    const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
+    int reads_files; /* the error is about files or devices of this node, not about the options */
+    struct rope_scaling scaling; /* of the weights: what options do not set */
+    struct model_config model_config;
+    struct layout layout;
+    int64_t virtual_chunks;
+    int64_t total_iterations, total_samples;
+    int64_t eval_samples[2]; /* validation and test samples, counted as Megatron does */
+    struct step_rules rules;
+};
+
+extern const struct option arguments_table[];
+
+/* Set the defaults, before the options are parsed. */
+void arguments_default(struct arguments *arguments);
+
+/* Check the values against each other and derive model, layout and schedules. 'given' tells which
+ * options are on the command line, 'world' comes from the environment. Returns 0 or -1. */
+int arguments_derive(struct arguments *arguments, const struct options_result *given,
+                     const struct world *world, struct error *err);
+
+/* Does the run train on CPUs? A dry run is for GPUs, which this node may not have, unless --device
+ * is cpu. */
+int arguments_on_cpus(const struct arguments *arguments);
+
+/* Print all values as Megatron does at startup. */
+void arguments_print(const struct arguments *arguments, FILE *stream);
+
+/* The same at the start of a run. If `megatron supervise` starts it again, only the lines that differ
+ * from the first start are printed. */
+void arguments_print_start(const struct arguments *arguments, FILE *stream);
+
+/* Print the value of one option: a space, the value, the end of the line. */
+void arguments_print_value(const struct arguments *arguments, const struct option *row,
+                           FILE *stream);
+
+/* Print what is computed in fp8, one line each; nothing without --fp8-format. */
+void arguments_print_fp8(const struct arguments *arguments, FILE *stream);
+
+/* Global batch size of the step after 'consumed' samples. */
+int64_t batch_size_at(const struct arguments *arguments, int64_t consumed);
+
+/* Number of steps from 'consumed' samples to the end of --train-samples. */
+int64_t steps_left(const struct arguments *arguments, int64_t consumed);
+
+/* Floating-point operations of one sample, forward and backward. */
+double sample_flops(const struct arguments *arguments);
+
+#endif

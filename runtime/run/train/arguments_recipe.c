@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fairseq's recipe for masked language models, and what their data depends on. */
+#include "config.h"
+#include "arguments_private.h"
+#include "lib/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void arguments_recipe_default(struct arguments *a)
+{
+    a->mlm = (struct recipe_arguments){.break_mode = BREAK_COMPLETE,
+                                       .short_seq_prob = 0.1,
+                                       .mask_prob = 0.15,
+                                       .leave_unmasked = 0.1,
+                                       .random_token = 0.1,
+                                       .power = 1,
+                                       .update_freq = 1,
+                                       .multiple = 8,
+                                       .max_tokens = -1,
+                                       .mask_id = -1};
+}
+
+/* --- --recipe fairseq ------------------------------------------------------------------------ */
+
+static int given_any(const struct options_result *given, const char *one, const char *other)
+{
+    return options_given(given, one) || (other && options_given(given, other));
+}
+
+static void set_real(const struct options_result *given, const char *one, const char *other,
+                     double *value, double recipe)
+{
+    if (!given_any(given, one, other))
+        *value = recipe;
+}
+
+static void set_int(const struct options_result *given, const char *one, const char *other,
+                    int64_t *value, int64_t recipe)
+{
+    if (!given_any(given, one, other))
+        *value = recipe;
+}
+
+/* fairseq's defaults and those of its RoBERTa. The window of the loss scale is for one rank; it is
+ * divided when their number is known. */
+static void set_fairseq(struct arguments *a, const struct options_result *given)
+{
+    set_real(given, "adam-beta1", "adam-betas", &a->beta1, 0.9);
+    set_real(given, "adam-beta2", "adam-betas", &a->beta2, 0.98);
+    set_real(given, "adam-eps", NULL, &a->epsilon, 1e-6);
+    set_real(given, "weight-decay", NULL, &a->weight_decay, 0.01);
+    set_real(given, "clip-grad", "clip-norm", &a->clip_grad, 0);
+    set_real(given, "initial-loss-scale", "fp16-init-scale", &a->initial_loss_scale, 128);
+    set_real(given, "min-loss-scale", NULL, &a->min_loss_scale, 1e-4);
+    set_int(given, "hysteresis", NULL, &a->hysteresis, 1);
+    set_int(given, "loss-scale-window", "fp16-scale-window", &a->loss_scale_window, 0);
+    set_int(given, "seed", NULL, &a->seed, 1);
+    set_int(given, "make-vocab-size-divisible-by", NULL, &a->make_vocab_size_divisible_by, 1);
+    if (!options_given(given, "lr-decay-style"))
+        a->lr_decay_style = LR_POLYNOMIAL;
+    a->mlm.raw_epsilon = a->mlm.decay_all = a->per_token_loss = 1;
+}
+
+/* "(0.9, 0.98)" */
+static int read_betas(struct arguments *a, struct error *err)
+{
+    const char *text = a->mlm.betas;
+    char end;
+
+    if (!text || sscanf(text, " ( %lf , %lf %c", &a->beta1, &a->beta2, &end) == 3)
+        return 0;
+    return error_set(err, "--adam-betas=%.100s is not two numbers; write them like (0.9,0.98)",
+                     text);
+}
+
+/* --memory-efficient-fp16 */
+static int set_half(struct arguments *a, struct error *err)
+{
+    if (!a->mlm.memory_efficient_fp16)
+        return 0;
+    if (a->bf16)
+        return error_set(err, "--memory-efficient-fp16 and --bf16 cannot be used together; drop "
+                              "one");
+    if (a->optimizer != OPTIMIZER_ADAM)
+        return error_set(err,
+                         "--memory-efficient-fp16 requires --optimizer adam; change one of them");
+    a->fp16 = 1;
+    return 0;
+}
+
+int arguments_recipe_begin(struct arguments *a, const struct options_result *given,
+                           struct error *err)
+{
+    if (read_betas(a, err) < 0)
+        return -1;
+    if (options_given(given, "update-freq") && options_given(given, "global-batch-size"))
+        return error_set(err, "--update-freq and --global-batch-size cannot be used together; drop "
+                              "one");
+    if (a->mlm.recipe == RECIPE_FAIRSEQ)
+        set_fairseq(a, given);
+    return set_half(a, err);
+}
+
+/* --- Vocabulary ------------------------------------------------------------------------------ */
+
+/* The directory of the data may have a dict.txt. */
+static void find_dict(struct arguments *a)
+{
+    const struct option_list *list = a->data_path.count > 0         ? &a->data_path
+                                     : a->train_data_path.count > 0 ? &a->train_data_path
+                                                                    : &a->valid_data_path;
+    const char *path = list->count > 0 ? list->items[0] : "", *slash = strrchr(path, '/');
+    struct stat status;
+    int length;
+
+    if (!path[0])
+        return;
+    if (a->data_path.count > 0)
+        length = snprintf(a->mlm.dict, sizeof(a->mlm.dict), "%s/dict.txt", path);
+    else
+        length = snprintf(a->mlm.dict, sizeof(a->mlm.dict), "%.*sdict.txt",
+                          slash ? (int)(slash - path) + 1 : 0, path);
+    if (length >= (int)sizeof(a->mlm.dict) || stat(a->mlm.dict, &status) < 0)
+        a->mlm.dict[0] = '\0';
+}
+
+/* Without a tokenizer the directory of the data must tell what the mask token is. */
+static int explain_data(const struct arguments *a, struct error *err)
+{
+    const char *path = a->data_path.count > 0 ? a->data_path.items[0] : "";
+    char index[PATH_MAX];
+    struct stat status;
+
+    if (path[0] && stat(path, &status) < 0 && errno == ENOENT &&
+        snprintf(index, sizeof(index), "%s.idx", path) < (int)sizeof(index) &&
+        stat(index, &status) < 0)
+        return error_set(err, "--data-path=%.200s: there is no such directory; check the path",
+                         path);
+    return error_set(err,
+                     "the mask token is unknown: there is no dict.txt next to the data; give the "
+                     "tokenizer that made it (--tokenizer-type), or --mask-id");
+}
+
+int arguments_use_bert(const struct arguments *a)
+{
+    return a->mlm.data_kind == MASKED_BERT ||
+           (a->mlm.data_kind == MASKED_AUTO && a->binary_head && !a->mock_data);
+}
+
+/* The id of the first of the names that the vocabulary has, or -1. */
+static int64_t find_token(const struct tokenizer *tokenizer, const char *one, const char *other)
+{
+    int64_t id = tokenizer_token(tokenizer, one);
+
+    return id >= 0 ? id : tokenizer_token(tokenizer, other);
+}
+
+/* What Hugging Face's tokenizer tells its collator: RoBERTa's or BERT's special tokens, and how
+ * many ids there are. */
+static void find_specials(struct mask_config *mask, const struct tokenizer *tokenizer)
+{
+    static const char *const names[2][5] = {{"<s>", "<pad>", "</s>", "<unk>", "<mask>"},
+                                            {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"}};
+    int bert = tokenizer_token(tokenizer, "<pad>") < 0;
+
+    mask->special_count = 5;
+    for (size_t i = 0; i < mask->special_count; i++)
+        mask->specials[i] = (int32_t)tokenizer_token(tokenizer, names[bert][i]);
+    mask->tokenizer_ids = tokenizer_vocab_size(tokenizer);
+}
+
+static int take_tokens(struct arguments *a, const struct options_result *given,
+                       const struct tokenizer *tokenizer, struct error *err)
+{
+    int64_t size = tokenizer_vocab_size(tokenizer), pad, bos;
+    const char *what = a->mlm.dict[0] ? a->mlm.dict : "the tokenizer";
+
+    if (a->vocab_size < 0 || (!options_given(given, "vocab-size") && !a->load && !a->load_hf)) {
+        a->vocab_size = size;
+        a->vocabulary_origin = what;
+    }
+    if (size > a->vocab_size)
+        return error_set(err,
+                         "%s has %" PRId64 " ids, the model only %" PRId64
+                         "; use the tokenizer of the model, or correct --vocab-size",
+                         what, size, a->vocab_size);
+    if (a->mlm.mask_id < 0)
+        a->mlm.mask_id = find_token(tokenizer, "<mask>", "[MASK]");
+    if (a->mlm.mask_id < 0)
+        return error_set(err,
+                         "%s has no token <mask> or [MASK], which a masked language model needs; "
+                         "use another one, or give --mask-id",
+                         what);
+    a->mlm.data.sep = (int32_t)find_token(tokenizer, "[SEP]", "</s>");
+    pad = find_token(tokenizer, "<pad>", "[PAD]");
+    bos = find_token(tokenizer, "<s>", "[CLS]");
+    if (pad < 0 || bos < 0 || (a->mlm.data.sep < 0 && arguments_use_bert(a)))
+        return error_set(
+            err,
+            "%s has no token %s, which samples of a masked language model need; use another one",
+            what,
+            pad < 0   ? "<pad> or [PAD]"
+            : bos < 0 ? "<s> or [CLS]"
+                      : "</s> or [SEP]");
+    a->mlm.data.pad = (int32_t)pad;
+    a->mlm.data.bos = (int32_t)bos;
+    /* fairseq's specials come first; BERT's are spread over the first thousand ids. */
+    a->mlm.data.mask.first_random = pad == 1 ? 4 : 0;
+    find_specials(&a->mlm.data.mask, tokenizer);
+    return 0;
+}
+
+int arguments_recipe_files(struct arguments *a, const struct options_result *given,
+                           struct error *err)
+{
+    struct tokenizer *tokenizer;
+    int rc;
+
+    a->mlm.data.bos = 0;
+    a->mlm.data.pad = 1;
+    a->mlm.data.mask.first_random = 4;
+    if (!a->masked || a->dry_run)
+        return 0;
+    if (!a->tokenizer_named)
+        find_dict(a);
+    if (a->mlm.dict[0]) {
+        a->tokenizer.type = TOKENIZER_FAIRSEQ_WORDS;
+        a->tokenizer.vocab_file = a->mlm.dict;
+        a->tokenizer_named = 1;
+    }
+    if (!a->tokenizer_named) {
+        if (a->mock_data && a->mlm.mask_id < 0 && a->vocab_size > 5)
+            a->mlm.mask_id = a->vocab_size - 1;
+        if (a->mlm.mask_id >= 0)
+            return 0;
+        return explain_data(a, err);
+    }
+    tokenizer = tokenizer_create(&a->tokenizer, err);
+    if (!tokenizer)
+        return -1;
+    rc = take_tokens(a, given, tokenizer, err);
+    tokenizer_destroy(tokenizer);
+    return rc;
+}
+
+/* --- The rest -------------------------------------------------------------------------------- */
+
+/* Options that have no effect on a causal model. */
+static int check_causal(const struct options_result *given, struct error *err)
+{
+    static const char *const names[] = {
+        "sample-break-mode",
+        "max-tokens",
+        "mask-prob",
+        "masked-data",
+        "pack",
+        "short-seq-prob",
+        "masking",
+        "mask-whole-words",
+        "freq-weighted-replacement",
+        "random-token-prob",
+        "mask-id",
+        "leave-unmasked-prob",
+    };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (options_given(given, names[i]))
+            return error_set(err,
+                             "--%s requires a masked language model; add --masked-lm, or drop it",
+                             names[i]);
+    return 0;
+}
+
+/* fairseq's directory has no sentences. */
+static int check_prefix(const struct arguments *a, struct error *err)
+{
+    const char *path = a->data_path.count == 1 ? a->data_path.items[0] : "";
+    char index[PATH_MAX];
+    struct stat status;
+
+    if (!path[0] || stat(path, &status) < 0 || !S_ISDIR(status.st_mode) ||
+        snprintf(index, sizeof(index), "%s.idx", path) >= (int)sizeof(index) ||
+        stat(index, &status) == 0)
+        return 0;
+    return error_set(
+        err,
+        "--data-path=%.200s is a directory, but BERT's samples are made from sentences: "
+        "name the prefix of files that `megatron preprocess --split-sentences` wrote, "
+        "or use --bert-no-binary-head and --masked-data fairseq",
+        path);
+}
+
+static int check_bert(const struct arguments *a, const struct options_result *given,
+                      struct error *err)
+{
+    static const char *const names[] = {"sample-break-mode",
+                                        "pack",
+                                        "max-tokens",
+                                        "masking",
+                                        "freq-weighted-replacement",
+                                        "leave-unmasked-prob",
+                                        "random-token-prob"};
+
+    if (!arguments_use_bert(a)) {
+        /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
+        if (a->binary_head && a->mlm.data_kind != MASKED_AUTO)
+            return error_set(err, "the binary head needs pairs of sentences; use --masked-data "
+                                  "bert or --bert-no-binary-head");
+        return options_given(given, "short-seq-prob")
+                   ? error_set(err, "--short-seq-prob requires --masked-data bert; add it, or drop "
+                                    "--short-seq-prob")
+                   : 0;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (options_given(given, names[i]))
+            return error_set(err, "--%s cannot be used with --masked-data bert; drop it", names[i]);
+    if (a->binary_head && options_given(given, "calculate-per-token-loss"))
+        return error_set(
+            err, "--calculate-per-token-loss cannot be used with the binary head, whose "
+                 "loss is of pairs; drop it, or add --bert-no-binary-head --masked-data bert");
+    if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
+        return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
+    if (a->seq_length < 5)
+        return error_set(err,
+                         "--seq-length=%" PRId64 " is too short for pairs of sentences; raise it",
+                         a->seq_length);
+    if (a->mock_data)
+        return error_set(err, "--mock-data has no sentences; use --masked-data fairseq");
+    if (!a->tokenizer_named)
+        return error_set(err, "--masked-data bert needs to know words and special tokens; name the "
+                              "tokenizer that made the data (--tokenizer-type, --vocab-file)");
+    return check_prefix(a, err);
+}
+
+static int check_data(const struct arguments *a, struct error *err)
+{
+    if (!(a->mlm.mask_prob > 0 && a->mlm.mask_prob < 1))
+        return error_set(err, "--mask-prob=%g must be greater than 0 and less than 1",
+                         a->mlm.mask_prob);
+    if (!(a->mlm.leave_unmasked >= 0 && a->mlm.random_token >= 0 &&
+          a->mlm.leave_unmasked + a->mlm.random_token <= 1))
+        return error_set(err,
+                         "--leave-unmasked-prob=%g and --random-token-prob=%g must not be negative "
+                         "and not exceed 1 together",
+                         a->mlm.leave_unmasked, a->mlm.random_token);
+    if (a->mlm.pack && a->mlm.max_tokens > 0)
+        return error_set(err, "--pack fills all rows; drop --max-tokens");
+    if (a->rampup.count > 0)
+        return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
+                              "whose micro-batches are made before training; drop it");
+    if (a->reset_attention_mask || a->reset_position_ids || a->eod_mask_loss)
+        return error_set(err, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss "
+                              "are for causal models; drop them");
+    if (a->mlm.frequency && a->tokenizer.type != TOKENIZER_FAIRSEQ_WORDS &&
+        a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE)
+        return error_set(err, "--freq-weighted-replacement needs the counts of a dict.txt; use "
+                              "--tokenizer-type FairseqWords or FairseqBPE");
+    if (a->mlm.whole_words && (!a->tokenizer_named || a->mlm.dict[0]))
+        return error_set(err,
+                         "--mask-whole-words needs to know where words begin, which dict.txt does "
+                         "not tell; name the tokenizer that made the data (--tokenizer-type)");
+    return 0;
+}
+
+/* What Hugging Face's collator cannot do. It finds words by gaps between the tokens' places in the
+ * text, which ids tell only if spaces are parts of tokens; and it masks all tokens of a word. */
+static int check_collator(struct arguments *a, const struct options_result *given,
+                          struct error *err)
+{
+    if (a->mlm.masking != MASK_COLLATOR)
+        return 0;
+    if (a->mlm.frequency)
+        return error_set(err, "--freq-weighted-replacement cannot be used with --masking "
+                              "huggingface, whose random tokens are equally likely; drop one");
+    if (!a->mlm.whole_words)
+        return 0;
+    if (a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE && a->tokenizer.type != TOKENIZER_GPT2_BPE)
+        return error_set(err,
+                         "--mask-whole-words with --masking huggingface needs to know the spaces "
+                         "between words, which %s does not keep; use --tokenizer-type FairseqBPE, "
+                         "or --masking fairseq",
+                         tokenizer_type_name((enum tokenizer_type)a->tokenizer.type));
+    if ((options_given(given, "leave-unmasked-prob") && a->mlm.leave_unmasked > 0) ||
+        (options_given(given, "random-token-prob") && a->mlm.random_token > 0))
+        return error_set(err, "--leave-unmasked-prob and --random-token-prob must be 0 with "
+                              "--mask-whole-words and --masking huggingface, which masks all "
+                              "tokens of a word; drop them");
+    a->mlm.leave_unmasked = a->mlm.random_token = 0;
+    return 0;
+}
+
+int arguments_recipe_end(struct arguments *a, const struct options_result *given, struct error *err)
+{
+    struct masked_config *d = &a->mlm.data;
+    struct mask_config *m = &d->mask;
+    int64_t micros = a->global_batch_size / a->micro_batch_size;
+
+    if (a->loss_scale_window == 0) /* fairseq: 2^14 updates of one GPU */
+        a->loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
+    if (!a->masked)
+        return check_causal(given, err);
+    if (check_data(a, err) < 0 || check_bert(a, given, err) < 0 ||
+        check_collator(a, given, err) < 0)
+        return -1;
+    d->pack = a->mlm.pack;
+    d->most_selected = a->masked_max;
+    d->bert = arguments_use_bert(a);
+    d->binary = a->binary_head;
+    d->short_probability = a->mlm.short_seq_prob;
+    d->break_mode = (enum break_mode)a->mlm.break_mode;
+    d->max_sentences = a->micro_batch_size;
+    d->max_tokens = a->mlm.max_tokens > 0 ? a->mlm.max_tokens : 0;
+    d->multiple = a->mlm.multiple;
+    d->slots = micros;
+    d->per_token = a->per_token_loss;
+    d->evaluated = options_given(given, "eval-iters") ? a->eval_iters : 0;
+    d->position_offset = a->position_offset;
+    m->rule = (enum mask_rule)a->mlm.masking;
+    m->vocabulary = a->vocab_size;
+    m->mask = (int32_t)(a->mlm.mask_id < 0 ? a->vocab_size - 1 : a->mlm.mask_id);
+    m->probability = a->mlm.mask_prob;
+    m->leave_unmasked = a->mlm.leave_unmasked;
+    m->random_token = a->mlm.random_token;
+    return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "outputs.h"
+#include "lib/file.h"
+#include "base/core/log.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
+{
+    memset(outputs, 0, sizeof(*outputs));
+    outputs->bits = a->masked;
+    outputs->perplexity = a->log_validation_ppl;
+    if (a->log_world_size)
+        outputs->world_size = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
+    outputs->silent = a->mlm.log_format == LOG_JSON;
+    if (a->tensorboard_dir) {
+        outputs->events = event_file_create(a->tensorboard_dir, err);
+        if (!outputs->events)
+            return file_path_error(err);
+    }
+    if (a->wandb_project) {
+        const struct wandb_names names = {a->wandb_project, a->wandb_name, a->wandb_entity};
+        const char *directory = a->wandb_dir ? a->wandb_dir : a->save ? a->save : ".";
+
+        outputs->wandb = wandb_file_create(directory, &names, err);
+        if (!outputs->wandb)
+            return file_path_error(err);
+        log_note("Weights & Biases: `wandb sync %s` uploads this run",
+                 wandb_file_directory(outputs->wandb));
+    }
+    if (a->metrics_file) {
+        outputs->metrics = append_file_open(a->metrics_file, 0, err);
+        if (!outputs->metrics) {
+            file_path_error(err);
+            return error_prefix(err, "--metrics-file");
+        }
+    }
+    return 0;
+}
+
+void outputs_close(struct outputs *outputs)
+{
+    struct error trouble;
+
+    if (event_file_close(outputs->events, &trouble) < 0)
+        log_warning("%s", trouble.text);
+    if (wandb_file_close(outputs->wandb, &trouble) < 0)
+        log_warning("%s", trouble.text);
+    if (append_file_close(outputs->metrics, &trouble) < 0)
+        log_warning("%s", trouble.text);
+    memset(outputs, 0, sizeof(*outputs));
+}
+
+static void write_scalar(const struct outputs *outputs, const char *tag, int64_t iteration,
+                         double value)
+{
+    if (outputs->events)
+        event_file_scalar(outputs->events, tag, iteration, value);
+    if (outputs->wandb)
+        wandb_file_scalar(outputs->wandb, tag, iteration, value);
+}
+
+/* A scalar over the steps and, as Megatron has it in TensorBoard, over the samples. */
+static void write_both(const struct outputs *outputs, const char *tag, int64_t iteration,
+                       int64_t consumed, double value)
+{
+    char name[64];
+
+    write_scalar(outputs, tag, iteration, value);
+    if (!outputs->events)
+        return;
+    snprintf(name, sizeof(name), "%s vs samples", tag);
+    event_file_scalar(outputs->events, name, consumed, value);
+}
+
+static void write_steps(const struct outputs *outputs, const struct log_line *line)
+{
+    const struct {
+        const char *tag;
+        int written;
+        double value;
+    } rows[] = {
+        {"learning-rate", 1, line->lr},
+        {"batch-size", 1, (double)line->batch_size},
+        {"lm loss", line->taken > 0, line->loss},
+        {"sop loss", line->taken > 0 && !isnan(line->pair_loss), line->pair_loss},
+        {"grad-norm", line->taken > 0, line->grad_norm},
+        {"loss-scale", 1, line->loss_scale},
+        {"world-size", outputs->world_size > 0, (double)outputs->world_size},
+        {"params-norm", line->params_norm >= 0, line->params_norm},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].written)
+            write_both(outputs, rows[i].tag, line->iteration, line->consumed, rows[i].value);
+    if (line->memory >= 0)
+        write_scalar(outputs, "mem-allocated-bytes", line->iteration, line->memory);
+    write_scalar(outputs, "iteration-time", line->iteration, line->milliseconds / 1000);
+    if (line->teraflops >= 0)
+        write_scalar(outputs, "throughput", line->iteration, line->teraflops);
+}
+
+static void flush(struct outputs *outputs)
+{
+    struct error trouble;
+    int rc = outputs->events ? event_file_flush(outputs->events, &trouble) : 0;
+
+    if (outputs->wandb && wandb_file_flush(outputs->wandb, &trouble) < 0)
+        rc = -1;
+    if (outputs->metrics && append_file_flush(outputs->metrics, &trouble) < 0)
+        rc = -1;
+    if (rc < 0 && !outputs->warned)
+        log_warning("%s; training continues", trouble.text);
+    outputs->warned = rc < 0;
+}
+
+void outputs_steps(struct outputs *outputs, const struct log_line *line)
+{
+    char text[1024];
+
+    if (!outputs->silent) {
+        log_line_format(line, text, sizeof(text));
+        printf("%s\n", text);
+        fflush(stdout);
+    }
+    write_steps(outputs, line);
+    if (outputs->metrics) {
+        log_line_json(line, text, sizeof(text) - 1);
+        strcat(text, "\n");
+        append_file_add(outputs->metrics, text, strlen(text));
+    }
+    flush(outputs);
+}
+
+void outputs_line(struct outputs *outputs, const char *text)
+{
+    (void)outputs;
+    printf("%s\n", text);
+    fflush(stdout);
+}
+
+void outputs_records(struct outputs *outputs, const char *lines, size_t size)
+{
+    if (outputs->metrics && size > 0)
+        append_file_add(outputs->metrics, lines, size);
+}
+
+static void print_rule(int width)
+{
+    for (int i = 0; i < width; i++)
+        putchar('-');
+    printf("\n");
+}
+
+static void write_evaluation(const struct outputs *outputs, int64_t iteration, int64_t consumed,
+                             const char *set, double loss)
+{
+    const double values[] = {loss, exp(loss > 20 ? 20 : loss)};
+    static const char *const kinds[] = {"", " ppl"};
+
+    for (int i = 0; i < (outputs->perplexity ? 2 : 1); i++) {
+        char tag[48];
+
+        snprintf(tag, sizeof(tag), "lm loss %s%s", set, kinds[i]);
+        write_both(outputs, tag, iteration, consumed, values[i]);
+    }
+}
+
+void outputs_evaluation(struct outputs *outputs, int64_t iteration, int64_t consumed, int test,
+                        const char *what, double loss, double pair_loss)
+{
+    const char *set = test ? "test" : "validation";
+    char text[400], bits[48] = "", pair[48] = "", tag[48];
+    int width;
+
+    if (isnan(loss))
+        loss = NAN; /* print "nan", never "-nan" */
+    /* The loss of masked models is often given to base 2, as by fairseq; its perplexity is the
+     * same.
+     */
+    if (outputs->bits)
+        snprintf(bits, sizeof(bits), "lm loss in bits: %.6E | ", loss / M_LN2);
+    if (!isnan(pair_loss))
+        snprintf(pair, sizeof(pair), "sop loss value: %.6E | ", pair_loss);
+    width = snprintf(text, sizeof(text),
+                     " validation loss at %s | lm loss value: %.6E | lm loss PPL: %.6E | %s%s",
+                     what, loss, exp(loss > 20 ? 20 : loss), bits, pair);
+    if (!outputs->silent) {
+        print_rule(width);
+        printf("%s\n", text);
+        print_rule(width);
+        fflush(stdout);
+    }
+    write_evaluation(outputs, iteration, consumed, set, loss);
+    if (!isnan(pair_loss)) {
+        snprintf(tag, sizeof(tag), "sop loss %s", set);
+        write_both(outputs, tag, iteration, consumed, pair_loss);
+    }
+    if (outputs->metrics) {
+        log_line_evaluation_json(iteration, set, loss, pair_loss, text, sizeof(text));
+        append_file_add(outputs->metrics, text, strlen(text));
+    }
+    flush(outputs);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tap.h"
+#include "base/core/option.h"
+
+#include <stdlib.h>
+
+struct target {
+    int flag, dash, choice;
+    int64_t number;
+    double real;
+    const char *text;
+    struct option_list list;
+};
+
+#define AT(field) offsetof(struct target, field)
+static const struct option table[] = {
+    {"Group", OPTION_HEADING, 0, 0, 0, 0, 0, 0},
+    {"flag", OPTION_FLAG, AT(flag), 0, "a flag", 0, 0, 0},
+    {"no-dash", OPTION_UNFLAG, AT(dash), 0, "clear dash", 0, 0, 0},
+    {"number", OPTION_INT, AT(number), "N", "a number", 0, 1, 100},
+    {"bytes", OPTION_BYTES, AT(number), "SIZE", "a size", 0, 4, 1 << 20},
+    {"learning-rate", OPTION_REAL, AT(real), "X", "a real", 0, 0, 0},
+    {"opt_param", OPTION_TEXT, AT(text), "TEXT", "a text", 0, 0, 0},
+    {"save", OPTION_TEXT, AT(text), "DIR", "a directory", 0, 0, 0},
+    {"style", OPTION_CHOICE, AT(choice), 0, "a choice", "linear|cosine|constant", 0, 0},
+    {"data-path", OPTION_LIST, AT(list), "PATH...", "a list", 0, 0, 0},
+    {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
+    {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
+    {"wandb-*", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
+    {"batch-size", OPTION_RENAMED, 0, 0, "micro-batch-size", 0, 0, 0},
+    {0, 0, 0, 0, 0, 0, 0, 0},
+};
+
+static struct target target;
+static struct options_result result;
+static struct error err;
+
+static int parse(const char *const *argv)
+{
+    int argc = 0;
+
+    free(target.list.items);
+    options_result_clear(&result);
+    memset(&target, 0, sizeof(target));
+    target.dash = 1;
+    err = (struct error){.text = ""};
+    while (argv[argc])
+        argc++;
+    return options_parse(table, &target, argc, argv, &result, &err);
+}
+#define PARSE(...) parse((const char *const[]){__VA_ARGS__, NULL})
+
+static void test_values(void)
+{
+    ok(PARSE("--flag", "--number", "7", "--learning-rate=1.5e-4", "--no-dash", "word") == 0,
+       "parses");
+    ok(target.flag == 1 && target.dash == 0 && target.number == 7, "flags and a number");
+    ok(target.real == 1.5e-4, "a real number");
+    ok(result.word_count == 1 && strcmp(result.words[0], "word") == 0, "a word");
+    ok(options_given(&result, "number") && !options_given(&result, "style"), "what was given");
+    ok(PARSE("--opt-param=a=b", "--style", "cosine") == 0, "dash for underscore");
+    is(target.text, "a=b", "text keeps its equals sign");
+    is_int(target.choice, 1, "choice");
+    ok(PARSE("--opt-param", "") == 0 && target.text && !target.text[0], "a text may be empty");
+    ok(PARSE("--bytes", "64k") == 0 && target.number == 65536, "a size");
+    ok(PARSE("--number", "1", "--number", "2") == 0 && target.number == 2, "the last one wins");
+    ok(PARSE("--data-path", "0.3", "a", "0.7", "b", "--flag") == 0, "list");
+    ok(target.list.count == 4 && strcmp(target.list.items[3], "b") == 0 && target.flag,
+       "a list ends at the next option");
+    ok(PARSE("--prompt", "--a", "--flag", "--prompt=b") == 0 && target.list.count == 2 &&
+           strcmp(target.list.items[0], "--a") == 0 && strcmp(target.list.items[1], "b") == 0,
+       "one word each time");
+    ok(PARSE("--use-flash-attn", "--number", "3") == 0 && result.ignored_count == 1, "ignored");
+    ok(PARSE("--wandb-project", "x", "--wandb_entity=y", "--flag") == 0 &&
+           result.ignored_count == 2 && target.flag,
+       "all names that match a pattern are ignored, with _ for - too");
+    ok(PARSE("--", "--flag") == 0 && result.word_count == 1 && !target.flag, "words after --");
+    ok(PARSE("--help", "--nonsense") == 0 && result.help, "help ends the reading");
+}
+
+static void test_errors(void)
+{
+    static const struct {
+        const char *argv[3], *text;
+    } rows[] = {
+        {{"--numbr", "1"}, "unknown option --numbr; did you mean --number?"},
+        {{"--xyzzy"}, "unknown option --xyzzy; --help lists all"},
+        {{"--number", "7x"}, "--number=7x is not a whole number; write digits only, as in 16"},
+        {{"--number", "101"}, "--number=101 is out of range; use 1 to 100"},
+        {{"--number", "99999999999999999999"},
+         "--number=99999999999999999999 is out of range; use 1 to 100"},
+        {{"--bytes", "2M"}, "--bytes=2M is out of range; use 4 to 1048576"},
+        {{"--bytes", "2X"}, "--bytes=2X is not a size such as 500G, 1.5GB or 64MiB"},
+        {{"--number"}, "--number needs a value; write it after the option"},
+        {{"--learning-rate", "fast"},
+         "--learning-rate=fast is not a number; write it like 0.1 or 1e-4"},
+        {{"--learning-rate", "nan"},
+         "--learning-rate=nan is not a number; write it like 0.1 or 1e-4"},
+        {{"--style", "square"}, "--style=square is unknown; use linear|cosine|constant"},
+        {{"--flag=1"}, "--flag takes no value; drop the = and what follows it"},
+        {{"--data-path", "--flag"}, "--data-path needs a value; write it after the option"},
+        {{"--batch-size", "4"}, "--batch-size was renamed; use --micro-batch-size"},
+        {{"--save", ""}, "--save is empty; give a path, or drop it"},
+        {{"--save="}, "--save is empty; give a path, or drop it"},
+        {{"-n"}, "unknown option -n; options begin with two dashes"},
+        {{"--wandb"}, "unknown option --wandb; --help lists all"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ok(parse(rows[i].argv) == -1, "%s is rejected", rows[i].argv[0]);
+        is(err.text, rows[i].text, "with the sentence");
+        is_int(err.code, ERROR_USAGE, "as a usage error");
+    }
+}
+
+/* Words that are passed on. */
+static void test_words(void)
+{
+    static const struct {
+        const char *word, *after;
+    } rows[] = {
+        {"--load-hf", ""},    {"--load_hf", ""}, {"--load_hf=a_b", "=a_b"}, {"--load-hf=", "="},
+        {"--load-hfs", NULL}, {"--load", NULL},  {"__load_hf", NULL},       {"load-hf", NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *after = option_after(rows[i].word, "--load-hf");
+
+        is(after ? after : "(another)", rows[i].after ? rows[i].after : "(another)", rows[i].word);
+    }
+}
+
+int main(void)
+{
+    test_values();
+    test_words();
+    test_errors();
+    free(target.list.items);
+    options_result_clear(&result);
+    return done_testing();
+}
