@@ -18,7 +18,7 @@
 /* Marks of a job and of a step that asked for the plugin. sbatch and salloc set the first, srun
  * replaces it by the second, and the plugin on the node removes that one. So a task of srun that
  * finds one of them runs without the plugin, which srun or its node did not load. */
-#define CONTRACT_MARK_JOB "SLURM_SPANK_MEGATRON_JOB"
+#define CONTRACT_MARK_JOB  "SLURM_SPANK_MEGATRON_JOB"
 #define CONTRACT_MARK_STEP "SLURM_SPANK_MEGATRON_CLIENT"
 
 /* X(suffix, form, meaning): the variable is MEGATRON_<suffix>. */
@@ -59,9 +59,7 @@ enum contract_variable {
         CONTRACT_COUNT
 };
 
-/* Name ("MEGATRON_TP"), format and meaning of a variable. Static strings, never NULL. */
+/* The name of a variable, such as "MEGATRON_TP". A static string, never NULL. */
 const char *contract_name(enum contract_variable variable);
-const char *contract_form(enum contract_variable variable);
-const char *contract_meaning(enum contract_variable variable);
 
 #endif

@@ -11,15 +11,7 @@
 #define READ_SECONDS    2.0
 #define FORWARD_SECONDS 0.2
 
-static void (*current_handler)(void *context, enum log_level level, const char *text);
-static void *current_context;
-
-void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),
-                     void *context)
-{
-    current_handler = handler;
-    current_context = context;
-}
+enum log_level { LOG_LEVEL_NOTE, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 
 static void deliver(enum log_level level, const char *format, va_list args)
 {
@@ -28,10 +20,6 @@ static void deliver(enum log_level level, const char *format, va_list args)
     char text[2048];
 
     vsnprintf(text, sizeof(text), format, args);
-    if (current_handler) {
-        current_handler(current_context, level, text);
-        return;
-    }
     fflush(stdout); /* if both go to one file, the message must not split a line */
     /* On a terminal, there may be a progress line: replace it. */
     fprintf(stderr, "%smegatron: %s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", names[level],

@@ -9,13 +9,9 @@
 extern "C" {
 #endif
 
-enum log_level {
-    LOG_LEVEL_NOTE,    /* something the user may want to know; nothing is wrong */
-    LOG_LEVEL_WARNING, /* something is wrong or surprising; the work continues */
-    LOG_LEVEL_ERROR,   /* this process ends now, before main() could report the error */
-};
-
-/* One sentence, without newline and without the level's name. Safe to call from any thread. */
+/* One sentence, without newline and without the level's name: a note is something that the user may
+ * want to know; a warning says that something is wrong or surprising, but the work continues. Safe
+ * to call from any thread. */
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -28,11 +24,6 @@ void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * way when they end the other ranks. For a rank that is about to exit with an error. Returns at
  * once if standard error is a file or a terminal. */
 void log_drain(void);
-
-/* Deliver messages to 'handler'; NULL restores the default, which writes one line to stderr. Call
- * before other threads start. */
-void log_set_handler(void (*handler)(void *context, enum log_level level, const char *text),
-                     void *context);
 
 #ifdef __cplusplus
 }

@@ -32,16 +32,6 @@ static const struct {
     [CODEC_BZIP2] = {"bzip2", "", 1},          [CODEC_UNKNOWN] = {"unknown", "", 1},
 };
 
-const char *codec_name(enum codec codec)
-{
-    return codecs[codec].name;
-}
-
-int codec_built(enum codec codec)
-{
-    return codecs[codec].built;
-}
-
 enum codec codec_of_bytes(const void *bytes, size_t size)
 {
     static const struct {

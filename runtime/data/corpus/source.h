@@ -23,12 +23,6 @@ enum codec {
     CODEC_UNKNOWN, /* detected from the first bytes when the source is opened */
 };
 
-/* "plain", "gzip", "xz", ... */
-const char *codec_name(enum codec codec);
-
-/* Is the codec part of this build? */
-int codec_built(enum codec codec);
-
 /* The codec that 'size' first bytes of a file show. */
 enum codec codec_of_bytes(const void *bytes, size_t size);
 

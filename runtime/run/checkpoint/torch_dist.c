@@ -50,17 +50,6 @@ struct torch_dist *torch_dist_open(const char *directory, struct error *err)
     return NULL;
 }
 
-struct torch_dist *torch_dist_read_index(const char *directory, const void *bytes, size_t size,
-                                         struct error *err)
-{
-    struct torch_dist *d = create(directory, err);
-
-    if (d && list_tensors(d, bytes, size, err) == 0)
-        return d;
-    torch_dist_destroy(d);
-    return NULL;
-}
-
 void torch_dist_destroy(struct torch_dist *d)
 {
     if (!d)

@@ -22,10 +22,6 @@ struct torch_dist;
 /* Open the directory of a checkpoint; the chunks are read when they are needed. Returns NULL with
  * 'err' set. Caller must destroy. */
 struct torch_dist *torch_dist_open(const char *directory, struct error *err);
-
-/* The same for the index in 'bytes', which must outlive it. */
-struct torch_dist *torch_dist_read_index(const char *directory, const void *bytes, size_t size,
-                                         struct error *err);
 void torch_dist_destroy(struct torch_dist *dist);
 
 /* The tensors in alphabetical order; NULL after the last. Objects that are not tensors are not
