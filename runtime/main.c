@@ -3,7 +3,6 @@
 #include "run/command/commands.h"
 #include "base/core/log.h"
 #include "lib/nearest.h"
-#include "run/command/remedies.h"
 #include "base/core/world.h"
 
 #include <errno.h>
@@ -93,7 +92,6 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL;
 
-    remedy_set_table(command_remedies);
     if (!name) {
         fprintf(stderr, "megatron: no command; `megatron --help` lists all\n");
         return EXIT_USAGE;

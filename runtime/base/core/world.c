@@ -2,7 +2,6 @@
 #include "world.h"
 #include "lib/contract.h"
 #include "lib/parse.h"
-#include "remedy.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -126,14 +125,17 @@ int world_check_plugin(struct error *err)
                        "%s: srun asked for the plugin, but slurmd did not load spank_megatron.so "
                        "on this node (its log may have the reason)",
                        node ? node : "?");
-        return error_remedy(err, REMEDY_PLUGIN_ON_NODE);
+        return error_append(err, "; install the plugin for this Slurm there, leave the node out "
+                                 "with srun --exclude, or use srun --megatron-off");
     }
     if (getenv(CONTRACT_MARK_JOB)) {
         error_set_code(err, ERROR_USAGE,
                        "the job asked for the plugin, but srun did not load spank_megatron.so on "
                        "%s, where it was started",
                        launcher ? launcher : "its node");
-        return error_remedy(err, REMEDY_PLUGIN_OF_SRUN);
+        return error_append(
+            err,
+            "; install the plugin for this Slurm there, or submit the job without its options");
     }
     return 0;
 }

@@ -6,7 +6,6 @@
 #include "config.h"
 #include "bunzip.h"
 #include "codec.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -176,7 +175,7 @@ static int read_block(struct source *source, struct error *err)
 
     if (bzip2->count == bzip2->created) {
         if (bunzip_block_create(block) < 0)
-            return error_memory(err, "decompressing bzip2");
+            return error_set(err, "decompressing bzip2: out of memory");
         bzip2->created++;
         source->memory += BUNZIP_LIMIT * 6;
     }
@@ -227,7 +226,7 @@ static int finish_blocks(struct source *source, struct error *err)
         list[count++] = &bzip2->blocks[i];
     bad = bunzip_finish(list, count);
     if (bad == count && count > 0)
-        return error_memory(err, "decompressing bzip2");
+        return error_set(err, "decompressing bzip2: out of memory");
     return bad < 0 ? 0 : source_corrupt(source, "the checksum of a bzip2 block is wrong", err);
 }
 
@@ -331,7 +330,7 @@ int bzip2_start(struct source *source, struct error *err)
     if (bzip2)
         bzip2->window = malloc(WINDOW + BUNZIP_PADDING);
     if (!bzip2 || !bzip2->window)
-        return error_memory(err, "decompressing bzip2");
+        return error_set(err, "decompressing bzip2: out of memory");
     source->memory = WINDOW;
     bzip2->window_at = source->input.position;
     if (source->begin > 0) {

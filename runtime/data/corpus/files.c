@@ -2,7 +2,6 @@
 #include "config.h"
 #include "lib/file.h"
 #include "files.h"
-#include "base/core/remedy.h"
 #include "wiki_site.h"
 
 #include <dirent.h>
@@ -118,14 +117,14 @@ static int add_file(struct corpus_files *files, const char *path, const struct s
 
         items = realloc(files->items, room * sizeof(*items));
         if (!items)
-            return error_memory(err, "the list of %zu input files", files->count);
+            return error_set(err, "the list of %zu input files: out of memory", files->count);
         files->items = items;
     }
     file = &files->items[files->count];
     memset(file, 0, sizeof(*file));
     file->path = strdup(path);
     if (!file->path)
-        return error_memory(err, "the list of %zu input files", files->count);
+        return error_set(err, "the list of %zu input files: out of memory", files->count);
     files->count++;
     if (standard) {
         file->codec = CODEC_UNKNOWN;
@@ -193,7 +192,7 @@ static int add_path(struct search *search, const char *path, int depth, struct e
         if (depth > 0)
             return 0;
         error_set(err, "%s is an output file of this run, but also its input", path);
-        return error_remedy(err, REMEDY_OUTPUT);
+        return error_append(err, "; choose another --output-prefix or --output");
     }
     if (S_ISDIR(status.st_mode))
         return add_directory(search, path, depth, err);
@@ -201,7 +200,7 @@ static int add_path(struct search *search, const char *path, int depth, struct e
         return 0;
     if (!S_ISREG(status.st_mode)) {
         error_set(err, "%s is neither a file nor a directory", path);
-        return error_remedy(err, REMEDY_STANDARD_INPUT);
+        return error_append(err, "; use --input - for a pipe");
     }
     return add_file(search->files, path, &status, err);
 }

@@ -2,7 +2,6 @@
 /* gzip: one stream after the other. BGZF files (bgzip, htslib) can be split between members,
  * because the header of each contains its length. */
 #include "codec.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +151,7 @@ int gzip_start(struct source *source, struct error *err)
         return error_set(err, "out of memory");
     if (inflateInit2(&gzip->stream, 15 + 16) != Z_OK) {
         free(gzip);
-        return error_memory(err, "decompressing gzip");
+        return error_set(err, "decompressing gzip: out of memory");
     }
     source->state = gzip;
     source->read = gzip_read;

@@ -4,7 +4,6 @@
  * because Python's json does and a broken line must not become half a document. */
 #include "config.h"
 #include "jsonl.h"
-#include "base/core/remedy.h"
 #include "unescape.h"
 
 #include <simdjson.h>
@@ -410,7 +409,7 @@ struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *
     if (!state || state->usual.allocate(usual_line, JSONL_DEPTH + 2) ||
         !make_room(state->usual_room, usual_line)) {
         delete state;
-        error_memory(err, "JSON");
+        error_set(err, "JSON: out of memory");
         return nullptr;
     }
     for (size_t i = 0; i < count; i++)

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replaces jsonl.cpp if simdjson was missing at configure time. */
 #include "jsonl.h"
-#include "base/core/remedy.h"
 
 struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err)
 {
     (void)keys, (void)count;
     error_set(err, "this build cannot read JSON; install libsimdjson-dev and build again");
-    error_remedy(err, REMEDY_PLAIN_TEXT);
+    error_append(err, "; for plain text use --input-format lines, blank-lines, titles or files");
     return NULL;
 }
 

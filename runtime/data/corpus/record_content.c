@@ -3,7 +3,6 @@
 #include "record_content.h"
 #include "mediawiki.h"
 #include "record_split.h"
-#include "base/core/remedy.h"
 #include "wiki_site.h"
 
 #include <ctype.h>
@@ -63,17 +62,18 @@ int record_check_content(enum record_mode mode, const char *path, const char *da
     if (mode == RECORD_PAGE && size > 0 && !mediawiki_is_dump(data, size) &&
         !mediawiki_begin(data, data + size)) {
         error_set_code(err, ERROR_USAGE, "%s is not a MediaWiki XML dump in UTF-8", name);
-        return error_remedy(err, REMEDY_NO_DUMP);
+        return error_append(err, "; use a MediaWiki dump, or tokenize other text with `megatron "
+                                 "preprocess --input-format`");
     }
     if (mode != RECORD_JSON)
         return 0;
     if (mediawiki_is_dump(data, size)) {
         error_set_code(err, ERROR_USAGE, "%s is a MediaWiki dump, not JSON lines", name);
-        return error_remedy(err, REMEDY_MEDIAWIKI);
+        return error_append(err, "; use --input-format mediawiki");
     }
     if (is_markup(data, size)) {
         error_set_code(err, ERROR_USAGE, "%s is XML or HTML, not JSON lines", name);
-        return error_remedy(err, REMEDY_INPUT_FORMAT);
+        return error_append(err, "; choose its format with --input-format");
     }
     return 0;
 }

@@ -4,7 +4,6 @@
 #include "mediawiki.h"
 #include "record_content.h"
 #include "record_split.h"
-#include "base/core/remedy.h"
 #include "wiki_site.h"
 
 #include <ctype.h>
@@ -127,7 +126,7 @@ static int reserve(char **data, size_t *capacity, size_t want, struct error *err
         return 0;
     larger = realloc(*data, want + BLOCK_PADDING);
     if (!larger)
-        return error_memory(err, "a record of %zu bytes", want);
+        return error_set(err, "a record of %zu bytes: out of memory", want);
     *data = larger;
     *capacity = want + BLOCK_PADDING;
     return 0;

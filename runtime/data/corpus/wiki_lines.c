@@ -2,7 +2,6 @@
 #include "config.h"
 #include "wiki_lines.h"
 #include "mediawiki.h"
-#include "base/core/remedy.h"
 #include "wiki_site.h"
 #include "wiki_vector.h"
 
@@ -140,7 +139,7 @@ static void put_document(struct wiki_buffer *out, const struct wiki_document *do
 static int fail_strictly(const char *sentence, struct error *err)
 {
     error_set_code(err, ERROR_USAGE, "%s", sentence);
-    return error_remedy(err, REMEDY_STRICT);
+    return error_append(err, "; drop --strict to skip what is invalid");
 }
 
 /* A page: its file, title and place, what is wrong, and what becomes of it. */

@@ -2,7 +2,6 @@
 /* xz: as a stream; or, by the index at the end of the file, block by block, which is how a large
  * file made with several threads (xz -T, pixz) is split. */
 #include "codec.h"
-#include "base/core/remedy.h"
 
 #include <lzma.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@ static int lzma_failed(struct source *source, lzma_ret rc, struct error *err)
 {
     switch (rc) {
     case LZMA_MEM_ERROR:
-        return error_memory(err, "decompressing xz");
+        return error_set(err, "decompressing xz: out of memory");
     case LZMA_MEMLIMIT_ERROR:
         return error_set(err,
                          "%s needs more than 512 MiB to decompress; compress it with xz -9 "
@@ -257,7 +256,7 @@ int xz_start(struct source *source, struct error *err)
     source->read = xz_read_on;
     source->finish = xz_finish;
     if (!xz)
-        return error_memory(err, "decompressing xz");
+        return error_set(err, "decompressing xz: out of memory");
     xz->stream = fresh;
 #if WITH_BLOCKS
     if (source->begin > 0 || source->end < source->size)

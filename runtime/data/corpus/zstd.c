@@ -4,7 +4,6 @@
  * occur by chance once in 4 GB: a position is the start of a frame only if its blocks, followed
  * from header to header, end where another frame begins or the file ends. */
 #include "codec.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +172,7 @@ int zstd_start(struct source *source, struct error *err)
     source->read = zstd_read;
     source->finish = zstd_finish;
     if (!zstd || !(zstd->stream = ZSTD_createDStream()))
-        return error_memory(err, "decompressing zstd");
+        return error_set(err, "decompressing zstd: out of memory");
     /* 128 MiB, what `zstd --long` writes; more would need memory that a rank should not use. */
     ZSTD_DCtx_setParameter(zstd->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (source->begin > 0) {

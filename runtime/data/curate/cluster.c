@@ -5,7 +5,6 @@
 #include "data/preprocess/disk.h"
 #include "hash.h"
 #include "lines.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +112,7 @@ static int read_bucket(const struct dedup *dedup, struct curate_job *job, size_t
     if (bytes->size / sizeof(struct spread_entry) < UINT32_MAX)
         return 0;
     error_set(err, "bucket %zu has too many hashes", job->number);
-    return error_remedy(err, REMEDY_BUCKETS);
+    return error_append(err, "; use more --buckets");
 }
 
 static int pair_bucket(struct pairing *pairing, struct curate_job *job,
@@ -129,7 +128,7 @@ static int pair_bucket(struct pairing *pairing, struct curate_job *job,
     pairing->representatives = malloc((count + 1) * sizeof(*pairing->representatives));
     if (!pairing->slots || !pairing->representatives) {
         error_set(err, "out of memory for a bucket of %zu hashes", count);
-        return error_remedy(err, REMEDY_BUCKETS);
+        return error_append(err, "; use more --buckets");
     }
     for (size_t i = 0; i < count; i++) {
         while (i >= chunk_ends[chunk])
@@ -247,7 +246,7 @@ static int count_clusters(uint32_t *parents, int64_t total, struct dedup_counts 
     uint32_t *sizes = calloc((size_t)total + 1, sizeof(*sizes));
 
     if (!sizes)
-        return error_memory(err, "%" PRId64 " documents", total);
+        return error_set(err, "%" PRId64 " documents: out of memory", total);
     for (int64_t i = 0; i < total; i++) {
         parents[i] = find_root(parents, (uint32_t)i);
         sizes[parents[i]]++;
@@ -269,7 +268,7 @@ static int clusters_job(void *context, struct curate_job *job, struct bytes *res
     struct dedup_counts counts = {.documents = total};
     uint32_t *parents = malloc(((size_t)total + 1) * sizeof(*parents));
     struct lines *out = NULL;
-    int rc = parents ? 0 : error_memory(err, "%" PRId64 " documents", total);
+    int rc = parents ? 0 : error_set(err, "%" PRId64 " documents: out of memory", total);
 
     for (int64_t i = 0; rc == 0 && i < total; i++)
         parents[i] = (uint32_t)i;

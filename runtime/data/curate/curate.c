@@ -7,7 +7,6 @@
 #include "lib/file.h"
 #include "data/preprocess/step_guard.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "data/preprocess/work_files.h"
 
 #include <dirent.h>
@@ -439,7 +438,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         if (!same) {
             work_forget_words(&engine->work);
             error_set_code(err, ERROR_USAGE, "%s exists", existing);
-            return error_remedy(err, REMEDY_OVERWRITE);
+            return error_append(err, "; use --overwrite to replace it");
         }
     }
     if (work_set_plan(&engine->work, &engine->plan, &resumed, err) < 0)

@@ -4,7 +4,6 @@
 #include "kept.h"
 #include "ngrams.h"
 #include "data/corpus/records.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,7 +27,7 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
     if (run->config->plain_text) {
         run->tests++;
         return ngrams_add(&run->ngrams, scratch, record->data, record->size) < 0
-                   ? error_memory(err, "the n-grams of the test sets")
+                   ? error_set(err, "the n-grams of the test sets: out of memory")
                    : 1;
     }
     for (size_t k = 0; k < run->config->key_count; k++) {
@@ -42,7 +41,7 @@ static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
         for (size_t i = 0; i < count; i++) {
             run->tests++;
             if (ngrams_add(&run->ngrams, scratch, texts[i].data, texts[i].size) < 0)
-                return error_memory(err, "the n-grams of the test sets");
+                return error_set(err, "the n-grams of the test sets: out of memory");
         }
     }
     return found;
@@ -53,7 +52,7 @@ static int wrong_line(const struct decontaminate *run, const char *path, int64_t
 {
     error_set_code(err, ERROR_USAGE, "%s, line %" PRId64 ": no text under \"%s\"%s", path, line,
                    run->config->keys[0], run->config->key_count > 1 ? " or the other keys" : "");
-    return error_remedy(err, REMEDY_TEST_KEYS);
+    return error_append(err, "; name the keys of the test sets with --against-keys");
 }
 
 static int read_tests(struct decontaminate *run, const struct corpus_files *files,
@@ -106,7 +105,7 @@ static int load_tests(struct decontaminate *run, struct error *err)
     if (rc == 0 && run->ngrams.count == 0) {
         error_set_code(err, ERROR_USAGE,
                        "the test sets contain no text of %" PRId64 " words or more", config->least);
-        rc = error_remedy(err, REMEDY_TEST_SETS);
+        rc = error_append(err, "; choose other test sets with --against");
     }
     for (size_t i = 0; parsers && i < config->key_count; i++)
         jsonl_destroy(parsers[i]);

@@ -3,7 +3,6 @@
 #include "dedup.h"
 #include "hash.h"
 #include "kept.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +37,7 @@ static int hash_bands(struct hashing *hashing, const struct document *document, 
     struct shingles *shingles = &hashing->shingles;
 
     if (shingles_make(shingles, config->unit, config->ngram, document->text, document->size) < 0)
-        return error_memory(err, "a document of %zu bytes", document->size);
+        return error_set(err, "a document of %zu bytes: out of memory", document->size);
     if (shingles->count > 0) {
         minhash_minima(minhash, shingles->items, shingles->count, hashing->minima);
         for (size_t band = 0; band < minhash->bands; band++) {

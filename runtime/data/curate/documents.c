@@ -3,7 +3,6 @@
 #include "documents.h"
 #include "base/core/log.h"
 #include "data/corpus/records.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -99,9 +98,9 @@ int documents_check(const struct curate *engine, const struct tally *tally, stru
         error_set_code(err, ERROR_USAGE, "all %" PRId64 " lines are invalid; the first: %s",
                        tally_faults(tally), text);
     if (first->fault == FAULT_KEY || first->fault == FAULT_TYPE)
-        return error_remedy(err, REMEDY_KEY);
+        return error_append(err, "; name the key of the text with --key");
     if (first->fault == FAULT_LENGTH)
-        return error_remedy(err, REMEDY_LINE_BYTES);
+        return error_append(err, "; raise --max-line-bytes");
     return error_append(err, "; every line must be a JSON object such as {\"%.100s\": \"...\"}",
                         engine->config->key);
 }
@@ -149,7 +148,7 @@ void tally_print(const struct tally *tally)
         if (tally->faults[i] > 0)
             printf("    %-14" PRId64 " %s%s%s\n", tally->faults[i],
                    document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
-                   i == FAULT_LENGTH ? remedy_words(REMEDY_LINE_BYTES) : "");
+                   i == FAULT_LENGTH ? "raise --max-line-bytes" : "");
 }
 
 struct walk {
@@ -176,7 +175,7 @@ static int note_fault(struct walk *walk, const struct record_block *block, int64
         return 0;
     describe(engine, &place, text, sizeof(text));
     error_set_code(err, ERROR_USAGE, "%s", text);
-    return error_remedy(err, REMEDY_STRICT);
+    return error_append(err, "; drop --strict to skip what is invalid");
 }
 
 static int one_record(struct walk *walk, const struct record_block *block,

@@ -3,7 +3,6 @@
  * in it is believed before it is checked. */
 #include "config.h"
 #include "fasttext_private.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -310,7 +309,7 @@ static int read_model(struct fasttext *model, struct error *err)
     if (model->loss == LOSS_HIERARCHICAL && build_tree(model) < 0) {
         error_set(err, "cannot build its label tree: its label counts are damaged (download it "
                        "again), or there is not enough memory");
-        return error_remedy(err, REMEDY_MEMORY);
+        return error_append(err, "; raise the memory limit of the job (sbatch --mem)");
     }
     return 0;
 }

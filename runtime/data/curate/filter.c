@@ -3,7 +3,6 @@
 #include "filter.h"
 #include "fasttext.h"
 #include "kept.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,7 +75,7 @@ static int each(void *context, const struct document *document, struct error *er
     if (pii_mask(&config->pii, verdict.text, verdict.size, &filtering->masked,
                  &filtering->counts.pii) > 0) {
         if (filtering->masked.failed)
-            return error_memory(err, "a document of %zu bytes", document->size);
+            return error_set(err, "a document of %zu bytes: out of memory", document->size);
         verdict.text = filtering->masked.data;
         verdict.size = filtering->masked.size;
         verdict.edited = 1;
@@ -221,7 +220,7 @@ static int check_languages(const struct filter *filter, struct error *err)
         if (k == count) {
             error_set_code(err, ERROR_USAGE, "%s has no language \"%.50s\" among its %zu",
                            filter->config->model, filter->config->languages[i], count);
-            return error_remedy(err, REMEDY_LANGUAGES);
+            return error_append(err, "; correct --languages");
         }
     }
     return 0;

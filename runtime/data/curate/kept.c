@@ -2,7 +2,6 @@
 #include "config.h"
 #include "kept.h"
 #include "lib/clock.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,7 +31,7 @@ static int put_line(struct lines *lines, struct line_buffer *line, struct error 
 {
     line_put(line, "\n", 1);
     if (line->failed)
-        return error_memory(err, "a line of %zu bytes", line->size);
+        return error_set(err, "a line of %zu bytes: out of memory", line->size);
     return lines_put(lines, line->data, line->size, err);
 }
 

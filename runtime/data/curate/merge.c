@@ -7,7 +7,6 @@
 #include "lib/file.h"
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -85,7 +84,7 @@ static int join_identities(struct merge *merge, struct error *err)
 {
     if (!merge->config->base.overwrite && !data_identity_may_replace(merge->paths[2])) {
         error_set_code(err, ERROR_USAGE, "%s exists, and no run has written it", merge->paths[2]);
-        return error_remedy(err, REMEDY_OVERWRITE);
+        return error_append(err, "; use --overwrite to replace it");
     }
     for (size_t i = 0; i < merge->config->count; i++)
         if (join_identity(merge, &merge->parts[i], err) < 0)

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "minhash.h"
 #include "hash.h"
-#include "base/core/remedy.h"
 #include "base/core/rng.h"
 
 #include <math.h>
@@ -58,7 +57,7 @@ int minhash_init(struct minhash *minhash, size_t bands, size_t rows, uint64_t se
     minhash->a = malloc(minhash->count * sizeof(*minhash->a));
     minhash->b = malloc(minhash->count * sizeof(*minhash->b));
     if (!minhash->a || !minhash->b)
-        return error_memory(err, "%zu hash functions", minhash->count);
+        return error_set(err, "%zu hash functions: out of memory", minhash->count);
     for (size_t i = 0; i < minhash->count; i++) {
         uint64_t bits = rng_bits(seed, RNG_CURATE, 0, i);
 

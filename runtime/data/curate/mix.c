@@ -3,7 +3,6 @@
 #include "mix.h"
 #include "lib/clock.h"
 #include "lines.h"
-#include "base/core/remedy.h"
 #include "base/core/rng.h"
 #include "sections.h"
 
@@ -318,7 +317,7 @@ static int write_job(void *context, struct curate_job *job, struct bytes *result
                       "bucket %zu of the work directory is damaged (remove the directory and run "
                       "again), or out of memory",
                       job->number);
-            rc = error_remedy(err, REMEDY_MEMORY);
+            rc = error_append(err, "; raise the memory limit of the job (sbatch --mem)");
         }
     }
     if (rc == 0) {

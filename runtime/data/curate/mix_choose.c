@@ -3,7 +3,6 @@
 #include "config.h"
 #include "mix.h"
 #include "data/preprocess/disk.h"
-#include "base/core/remedy.h"
 #include "base/core/rng.h"
 
 #include <errno.h>
@@ -117,7 +116,7 @@ static int take_rest(struct choosing *choosing, double rest, struct source *sour
     }
     choosing->items = calloc((size_t)bins[choosing->bin].documents + 1, sizeof(*choosing->items));
     if (!choosing->items)
-        return error_memory(err, "the documents of a source");
+        return error_set(err, "the documents of a source: out of memory");
     if (read_all_sizes(choosing, err) < 0)
         return -1;
     qsort(choosing->items, choosing->count, sizeof(*choosing->items), by_candidate);

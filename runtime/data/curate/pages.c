@@ -4,7 +4,6 @@
 #include "lib/clock.h"
 #include "kept.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "data/corpus/wiki_lines.h"
 
 #include <inttypes.h>
@@ -154,7 +153,7 @@ static void print_faults(const struct wiki_counts *counts, int begin, int end)
         if (counts->faults[i] > 0)
             printf("    %-12" PRId64 " %s%s%s\n", counts->faults[i],
                    document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
-                   i == FAULT_LENGTH ? remedy_words(REMEDY_PAGE_BYTES) : "");
+                   i == FAULT_LENGTH ? "raise --max-page-bytes" : "");
 }
 
 static int finish(struct curate *engine, void *context, struct error *err)

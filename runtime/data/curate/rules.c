@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "rules.h"
 #include "lib/parse.h"
 
@@ -84,7 +83,7 @@ int rules_switch(struct rules *rules, const char *name, int on, struct error *er
     if (found)
         return 0;
     error_set_code(err, ERROR_USAGE, "there is no rule %.100s", name);
-    return error_remedy(err, REMEDY_RULES);
+    return error_append(err, "; `megatron data filter --list-rules` lists all rules");
 }
 
 int rules_set(struct rules *rules, const char *word, struct error *err)
@@ -99,7 +98,7 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
             continue;
         if (!strstr(entry->help, "%g")) {
             error_set_code(err, ERROR_USAGE, "rule %s has no threshold to set", entry->name);
-            return error_remedy(err, REMEDY_RULES);
+            return error_append(err, "; `megatron data filter --list-rules` lists all rules");
         }
         rules->on[i] = 1;
         if (parse_double(entry->name, equal + 1, &rules->value[i], err) == 0)
@@ -109,7 +108,7 @@ int rules_set(struct rules *rules, const char *word, struct error *err)
         return -1;
     }
     error_set_code(err, ERROR_USAGE, "%.100s is not RULE=NUMBER with a known rule", word);
-    return error_remedy(err, REMEDY_RULES);
+    return error_append(err, "; `megatron data filter --list-rules` lists all rules");
 }
 
 int counters_reset(struct counters *counters, size_t count)
@@ -161,7 +160,7 @@ int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const c
 
     *verdict = (struct verdict){-1, text, size, 0};
     if (wordlist_find(&scratch->words, text, size, WORDS_ALL) < 0)
-        return error_memory(err, "the words of a document of %zu bytes", size);
+        return error_set(err, "the words of a document of %zu bytes: out of memory", size);
     if (scratch->words.count == 0) {
         verdict->rule = RULE_EMPTY;
         return 0;
@@ -181,7 +180,7 @@ int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const c
     if (rule == -1 && group_on(rules, RULE_FINEWEB_LINE_END, RULE_FINEWEB_NEWLINES))
         rule = rules_fineweb(rules, scratch, verdict->text, verdict->size);
     if (rule == -2)
-        return error_memory(err, "the rules on a document of %zu bytes", size);
+        return error_set(err, "the rules on a document of %zu bytes: out of memory", size);
     verdict->rule = rule;
     return 0;
 }

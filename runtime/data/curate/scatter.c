@@ -2,7 +2,6 @@
 /* Lines in sections by bucket, as many in memory at once as run_bytes allows. */
 #include "config.h"
 #include "mix.h"
-#include "base/core/remedy.h"
 #include "sections.h"
 
 #include <stdlib.h>
@@ -51,7 +50,7 @@ static int write_run(struct scatter *scatter, struct error *err)
     size_t next = 0;
 
     if (scatter->data.failed)
-        return error_memory(err, "lines to shuffle");
+        return error_set(err, "lines to shuffle: out of memory");
     if (scatter->count > 0)
         qsort(scatter->items, scatter->count, sizeof(*scatter->items), by_bucket);
     for (size_t bucket = 0; bucket <= scatter->sections.buckets; bucket++) {
@@ -76,7 +75,7 @@ int scatter_add(struct scatter *scatter, const struct scatter_entry *entry, cons
         struct scattered *items = realloc(scatter->items, capacity * sizeof(*items));
 
         if (!items)
-            return error_memory(err, "lines to shuffle");
+            return error_set(err, "lines to shuffle: out of memory");
         scatter->items = items;
         scatter->capacity = capacity;
     }

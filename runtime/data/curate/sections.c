@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "sections.h"
 #include "data/preprocess/disk.h"
 
@@ -76,12 +75,12 @@ static int read_section(int fd, const char *path, int64_t table, size_t bucket, 
         return rc < 0 ? -1 : curate_damaged(path, err);
     room = malloc((size_t)(ends[1] - ends[0]) + 1);
     if (!room)
-        return error_memory(err, "bucket %zu", bucket);
+        return error_set(err, "bucket %zu: out of memory", bucket);
     rc = disk_pread(fd, room, (size_t)(ends[1] - ends[0]), (int64_t)ends[0], path, err);
     bytes_put(bytes, room, (size_t)(ends[1] - ends[0]));
     free(room);
     if (bytes->failed)
-        return error_memory(err, "bucket %zu", bucket);
+        return error_set(err, "bucket %zu: out of memory", bucket);
     return rc > 0 ? curate_damaged(path, err) : rc;
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "spread.h"
 
 #include <stdlib.h>
@@ -63,7 +62,7 @@ int spread_add(struct spread *spread, const struct spread_entry *entry, struct e
         struct spread_entry *entries = realloc(spread->entries, capacity * sizeof(*entries));
 
         if (!entries)
-            return error_memory(err, "%zu hashes", capacity);
+            return error_set(err, "%zu hashes: out of memory", capacity);
         spread->entries = entries;
         spread->capacity = capacity;
     }

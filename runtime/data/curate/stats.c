@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "stats.h"
 #include "data/preprocess/disk.h"
 
@@ -72,7 +71,7 @@ static int measure(void *context, const struct document *document, struct error 
     struct measuring *measuring = context;
 
     if (wordlist_find(&measuring->words, document->text, document->size, WORDS_ALL) < 0)
-        return error_memory(err, "a document of %zu bytes", document->size);
+        return error_set(err, "a document of %zu bytes: out of memory", document->size);
     add_length(&measuring->lengths[0], (int64_t)text_chars(document->text, document->size));
     add_length(&measuring->lengths[1], count_words(&measuring->words));
     if (measuring->encoder) {

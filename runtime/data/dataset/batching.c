@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blocks.h"
 #include "mt19937.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -27,7 +26,7 @@ static int sort_blocks(struct batching *b, const struct blocks *blocks,
         free(key);
         free(by_key);
         free(starts);
-        return error_memory(err, "the order of %" PRId64 " samples", n);
+        return error_set(err, "the order of %" PRId64 " samples: out of memory", n);
     }
     for (int64_t i = 0; i < n; i++)
         key[i] = (uint32_t)i;
@@ -112,13 +111,13 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
     if (config->max_tokens > 0 && config->max_tokens < config->longest) {
         error_set(err, "a batch of %" PRId64 " tokens cannot hold a sample of %" PRId64 " tokens",
                   config->max_tokens, config->longest);
-        return error_remedy(err, REMEDY_BATCH_TOKENS);
+        return error_append(err, "; raise --max-tokens");
     }
     if (sort_blocks(batching, blocks, config, err) < 0)
         return -1;
     batching->ends = malloc(((size_t)batching->blocks + 2) * sizeof(*batching->ends));
     if (!batching->ends)
-        return error_memory(err, "the order of %" PRId64 " samples", batching->blocks);
+        return error_set(err, "the order of %" PRId64 " samples: out of memory", batching->blocks);
     for (int64_t i = 0; i < batching->blocks; i++)
         cut_at(batching, &cut, i, blocks->lengths[batching->order[i]] + config->extra, config);
     if (cut.end > cut.start)

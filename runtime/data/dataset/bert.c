@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "bert.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +30,7 @@ static int no_samples(const struct building *b, struct error *err)
 {
     error_set_code(err, ERROR_USAGE, "%s: no document has %d sentences of at most 512 tokens",
                    indexed_prefix(b->corpus), b->request.least);
-    return error_remedy(err, REMEDY_SENTENCES);
+    return error_append(err, "; make it with `megatron preprocess --split-sentences`");
 }
 
 static int build(void *arg, struct index_writer *writer, struct error *err)
@@ -43,7 +42,7 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
     struct bert_range *ranges = NULL;
 
     if (!documents || !lengths)
-        error_memory(err, "the index of %s", indexed_prefix(b->corpus));
+        error_set(err, "the index of %s: out of memory", indexed_prefix(b->corpus));
     else if (indexed_documents(b->corpus, b->first, b->request.document_count + 1, documents,
                                err) == 0 &&
              indexed_lengths(b->corpus, 0, sentences, lengths, err) == 0) {
@@ -127,9 +126,9 @@ static int32_t *read_sentences(const struct indexed *corpus, const struct bert_r
             ends[i] = total += lengths[i];
         text = malloc((size_t)(total + 1) * sizeof(*text));
         if (!text)
-            error_memory(err, "a sample of %" PRId64 " tokens", total);
+            error_set(err, "a sample of %" PRId64 " tokens: out of memory", total);
     } else if (!lengths) {
-        error_memory(err, "a sample");
+        error_set(err, "a sample: out of memory");
     }
     for (int64_t i = 0; i < count && text; i++) {
         int64_t begin = i > 0 ? ends[i - 1] : 0;
@@ -162,7 +161,7 @@ int bert_fill(const struct masked_config *config, const struct index_file *index
     ends = malloc((size_t)(range.end - range.first) * sizeof(*ends));
     room = malloc(3 * (size_t)sequence_length * sizeof(*room));
     if (!ends || !room)
-        error_memory(err, "a sample");
+        error_set(err, "a sample: out of memory");
     else
         text = read_sentences(corpus, &range, ends, err);
     if (text) {

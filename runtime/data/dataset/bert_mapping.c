@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bert.h"
 #include "mt19937.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -76,7 +75,7 @@ static int add_range(struct mapping *m, int64_t first, int64_t end, uint32_t tar
         struct bert_range *ranges = realloc(m->ranges, (size_t)capacity * sizeof(*ranges));
 
         if (!ranges)
-            return error_memory(err, "%" PRId64 " samples", capacity);
+            return error_set(err, "%" PRId64 " samples: out of memory", capacity);
         m->ranges = ranges;
         m->capacity = capacity;
     }
@@ -142,7 +141,7 @@ int64_t bert_mapping(const struct bert_request *r, struct bert_range **ranges, s
     *ranges = NULL;
     if (r->target < 2) {
         error_set(err, "a pair of sentences needs a sequence length of 5 or more");
-        return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
+        return error_append(err, "; change --seq-length");
     }
     if (r->short_probability > 0)
         m.ratio = (uint32_t)round(1 / r->short_probability);

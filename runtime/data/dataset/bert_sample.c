@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bert.h"
 #include "mt19937.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -182,7 +181,7 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
     }
     words.places = malloc(4 * (size_t)sample->count * sizeof(*words.places));
     if (!words.places)
-        return error_memory(err, "a sample");
+        return error_set(err, "a sample: out of memory");
     words.begins = words.places + sample->count;
     words.lengths = words.begins + sample->count;
     words.order = (uint32_t *)(words.lengths + sample->count);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blend.h"
 #include "lib/parse.h"
-#include "base/core/remedy.h"
 
 #include <float.h>
 #include <inttypes.h>
@@ -19,7 +18,7 @@ static int is_number_part(char c)
 static int wrong_split(const char *text, const char *why, struct error *err)
 {
     error_set(err, "data split %s: %s", text, why);
-    return error_remedy(err, REMEDY_SPLIT);
+    return error_append(err, "; change --split");
 }
 
 int split_parse(const char *text, struct split_range ranges[SPLITS], struct error *err)
@@ -52,7 +51,7 @@ int split_parse(const char *text, struct split_range ranges[SPLITS], struct erro
         memcpy(number, at, size);
         number[size] = '\0';
         if (parse_double("data split", number, &values[count++], err) < 0)
-            return error_remedy(err, REMEDY_SPLIT);
+            return error_append(err, "; change --split");
         at += size;
     }
     if (!(blend_sum(values, SPLITS) > 0))
@@ -166,7 +165,7 @@ int blend_parse(const char *const *words, size_t count, struct blend *blend, str
     if (weights > 0)
         blend->weights = calloc(blend->count, sizeof(*blend->weights));
     if (!blend->prefixes || (weights > 0 && !blend->weights))
-        return error_memory(err, "%zu prefixes", blend->count);
+        return error_set(err, "%zu prefixes: out of memory", blend->count);
     if (weights > 0)
         return take_weights(words, blend, err);
     for (size_t i = 0; i < count; i++)
@@ -212,7 +211,7 @@ static int greedy_init(struct greedy *g, size_t count, struct error *err)
     if (g->taken && g->corpus && g->sample)
         return 0;
     greedy_clear(g);
-    return error_memory(err, "a blend of %zu corpora", count);
+    return error_set(err, "a blend of %zu corpora: out of memory", count);
 }
 
 /* The corpus furthest below its share at sample 'k'; the first one if several are equal. */
@@ -272,7 +271,7 @@ int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink,
     if (!weights || !taken || greedy_init(&g, count, err) < 0) {
         free(weights);
         free(taken);
-        return error_memory(err, "a blend of %zu corpora", count);
+        return error_set(err, "a blend of %zu corpora: out of memory", count);
     }
     for (int64_t first = 0; first < total && result == 0; first += BLEND_PIECE) {
         int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;

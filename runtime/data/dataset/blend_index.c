@@ -3,7 +3,6 @@
 #include "blend.h"
 #include "dataset_private.h"
 #include "lib/checksum.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,7 +111,7 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
                            "%s: its %s data is shorter than one sample; drop it from the blend",
                            indexed_prefix(work->dataset->members[i].corpus),
                            dataset_split_words(work->dataset->split));
-            return error_remedy(err, REMEDY_OR_SPLIT);
+            return error_append(err, "; or change --split");
         }
     }
     if (weights) {
@@ -151,11 +150,11 @@ int blend_index_get(struct dataset *dataset, const double *weights, int64_t want
 
     snprintf(kind, sizeof(kind), "BlendedDataset-%s", dataset_split_name(dataset->split));
     if (!work.weights || !work.sizes || !work.taken)
-        error_memory(err, "a blend of %zu corpora", count);
+        error_set(err, "a blend of %zu corpora: out of memory", count);
     else if (decide(&work, weights, wanted, err) == 0) {
         description = describe(&work);
         if (!description)
-            error_memory(err, "a blend of %zu corpora", count);
+            error_set(err, "a blend of %zu corpora: out of memory", count);
     }
     if (description) {
         struct index_request request = {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "blocks.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ static int add_block(struct blocks *b, int64_t begin, int64_t length, struct err
             b->begins = begins;
         lengths = begins ? realloc(b->lengths, (size_t)capacity * sizeof(*lengths)) : NULL;
         if (!lengths)
-            return error_memory(err, "%" PRId64 " samples", capacity);
+            return error_set(err, "%" PRId64 " samples: out of memory", capacity);
         b->lengths = lengths;
         b->capacity = capacity;
     }

@@ -4,7 +4,6 @@
  * these. Draws whose result is not used count, too. */
 #include "collator.h"
 #include "mt19937.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +74,7 @@ int64_t collator_apply(const struct mask_config *c, uint32_t seed, int32_t *toke
     int64_t predicted;
 
     if (!random)
-        return error_memory(err, "a sample of %" PRId64 " tokens", count);
+        return error_set(err, "a sample of %" PRId64 " tokens: out of memory", count);
     mt19937_seed(&rng, seed); /* torch.manual_seed is RandomState's, of the low 32 bits */
     predicted = select_tokens(c, &rng, tokens, count, labels);
     for (int64_t i = 0; i < count; i++) {

@@ -15,14 +15,13 @@
 #include "bert.h"
 #include "blend.h"
 #include "masked.h"
-#include "base/core/remedy.h"
 #include "base/core/threads.h"
 #include "lib/trusted.h"
 #include "vocabulary_check.h"
 
 /* For a wrong blend of each split, and of the data that is split. */
-static const enum remedy blend_remedies[DATASET_SPLITS + 1] = {REMEDY_TRAIN_DATA, REMEDY_VALID_DATA,
-                                                               REMEDY_TEST_DATA, REMEDY_ALL_DATA};
+static const char *const blend_options[DATASET_SPLITS + 1] = {
+    "--train-data-path", "--valid-data-path", "--test-data-path", "--data-path"};
 
 const char *dataset_split_name(enum dataset_split split)
 {
@@ -113,7 +112,7 @@ static int find_part(const struct indexed *corpus, enum dataset_split split, int
     error_set_code(err, ERROR_USAGE, "%s: none of its %" PRId64 " %s is training data",
                    indexed_prefix(corpus), bert ? info->documents : info->sequences,
                    bert ? "documents" : "sequences");
-    return error_remedy(err, REMEDY_SPLIT);
+    return error_append(err, "; change --split");
 }
 
 /* Have 'count' sequences more than 'most' tokens? Returns 1, 0 or -1. */
@@ -192,7 +191,7 @@ struct dataset *dataset_new(const struct dataset_config *config, enum dataset_sp
     if (!dataset ||
         (members > 0 && !(dataset->members = calloc(members, sizeof(*dataset->members))))) {
         free(dataset);
-        error_memory(err, "%s data", dataset_split_name(split));
+        error_set(err, "%s data: out of memory", dataset_split_name(split));
         return NULL;
     }
     dataset->split = split;
@@ -366,11 +365,12 @@ static int read_paths(struct builder *builder, struct error *err)
     if (apart && (config->data_path.count > 0 || config->split)) {
         error_set(err, "%s cannot be combined with separate train, valid or test data",
                   config->data_path.count > 0 ? "data for all splits" : "a data split");
-        return error_remedy(err, REMEDY_DATA_PATHS);
+        return error_append(err, "; use either --data-path and --split, or --train-data-path, "
+                                 "--valid-data-path and --test-data-path");
     }
     if (!apart && config->data_path.count == 0) {
         error_set(err, "no data to train on");
-        return error_remedy(err, REMEDY_DATA);
+        return error_append(err, "; use --data-path PREFIX, or --mock-data");
     }
     if (!apart && split_parse(config->split ? config->split : DATASET_DEFAULT_SPLIT,
                               builder->ranges, err) < 0)
@@ -383,7 +383,7 @@ static int read_paths(struct builder *builder, struct error *err)
         if (words->count == 0)
             continue;
         if (blend_parse(words->items, words->count, &builder->blends[i], err) < 0)
-            return error_remedy(err, blend_remedies[apart ? i : DATASET_SPLITS]);
+            return error_append(err, "; correct %s", blend_options[apart ? i : DATASET_SPLITS]);
         if (builder->blends[i].weights)
             blend_normalise(builder->blends[i].weights, builder->blends[i].count);
     }
@@ -419,7 +419,7 @@ static int build_all(struct builder *builder, struct error *err)
         most += builder->blends[i].count;
     builder->tasks = calloc(most, sizeof(*builder->tasks));
     if (!builder->tasks)
-        return error_memory(err, "%zu corpora", most);
+        return error_set(err, "%zu corpora: out of memory", most);
     for (int i = 0; i < DATASET_SPLITS; i++)
         if (plan_split(builder, (enum dataset_split)i, err) < 0)
             return -1;
@@ -450,7 +450,7 @@ static int create_mock(const struct dataset_config *config, struct dataset *spli
                   "mock data needs an end-of-document token; %" PRId32
                   " is not in a vocabulary of %" PRId64,
                   config->eod, config->vocabulary);
-        return error_remedy(err, REMEDY_MOCK_DATA);
+        return error_append(err, "; use --data-path PREFIX instead of --mock-data");
     }
     for (int i = 0; i < DATASET_SPLITS; i++) {
         if (config->samples[i] == 0)
@@ -471,7 +471,7 @@ static int create_from_files(const struct dataset_config *config,
     int status = -1;
 
     if (!builder)
-        return error_memory(err, "the data");
+        return error_set(err, "the data: out of memory");
     builder->config = config;
     builder->splits = splits;
     builder->deadline = config->deadline > 0 ? config->deadline : 600;
@@ -518,7 +518,7 @@ static int check_train(const struct builder *builder, struct error *err)
     if (config->samples[DATASET_TRAIN] == 0 || builder->ranges[DATASET_TRAIN].present)
         return 0;
     error_set_code(err, ERROR_USAGE, "no training data: the split assigns none to it");
-    return error_remedy(err, REMEDY_SPLIT);
+    return error_append(err, "; change --split");
 }
 
 int dataset_check(const struct dataset_config *config, struct error *err)
@@ -559,7 +559,7 @@ int dataset_create(const struct dataset_config *config, struct dataset *splits[D
     if (config->sequence_length < 1 || config->sequence_length > INT32_MAX / 8) {
         error_set(err, "a sequence length of %" PRId64 " is out of range (1 to %d)",
                   config->sequence_length, INT32_MAX / 8);
-        return error_remedy(err, REMEDY_SEQUENCE_LENGTH);
+        return error_append(err, "; change --seq-length");
     }
     status = config->masked && !config->masked->bert ? masked_create(config, splits, err)
              : config->mock                          ? create_mock(config, splits, err)

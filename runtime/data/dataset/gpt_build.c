@@ -5,7 +5,6 @@
  * and the shuffle array, are in memory; the rest is written to the file through small buffers. */
 #include "config.h"
 #include "gpt_build.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -44,7 +43,7 @@ static void *pages_get(int64_t count, size_t width, struct error *err)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (pages == MAP_FAILED) {
-        error_memory(err, "the index (%zu bytes)", size);
+        error_set(err, "the index (%zu bytes): out of memory", size);
         return NULL;
     }
     madvise(pages, size, MADV_HUGEPAGE);

@@ -4,7 +4,6 @@
 #include "config.h"
 #include "lib/clock.h"
 #include "dataset_private.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -81,7 +80,7 @@ static int check_config(const struct batch_loader_config *config, struct error *
                   "a micro-batch of %" PRId64 " sequences of length %" PRId64
                   " is too large for a batch buffer",
                   config->micro_batch, config->dataset->sequence_length);
-        return error_remedy(err, REMEDY_MICRO_BATCH);
+        return error_append(err, "; lower --micro-batch-size or --seq-length");
     }
     if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
         return error_bug(err, "there is no data-parallel rank %d of %d", config->rank,
@@ -129,7 +128,7 @@ struct batch_loader *batch_loader_create(const struct batch_loader_config *confi
         return NULL;
     loader = new_loader(config);
     if (!loader) {
-        error_memory(err, "%d batches", config->buffer_count);
+        error_set(err, "%d batches: out of memory", config->buffer_count);
         return NULL;
     }
     for (int i = 0; i < threads && i < MOST_THREADS; i++) {

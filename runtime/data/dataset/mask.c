@@ -3,7 +3,6 @@
 #include "collator.h"
 #include "mt19937.h"
 #include "pcg64.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -35,12 +34,12 @@ static int check_config(const struct mask_config *c, struct error *err)
         error_set_code(err, ERROR_USAGE,
                        "the mask token %" PRId32 " is not in the vocabulary of %" PRId64 " tokens",
                        c->mask, c->vocabulary);
-        return error_remedy(err, REMEDY_MASK_TOKEN);
+        return error_append(err, "; give the id of the mask token with --mask-id");
     }
     if (!(c->probability > 0 && c->probability < 1)) {
         error_set_code(err, ERROR_USAGE, "a masking probability of %g is not between 0 and 1",
                        c->probability);
-        return error_remedy(err, REMEDY_MASK_PROBABILITY);
+        return error_append(err, "; correct --mask-prob");
     }
     if (!(c->leave_unmasked >= 0 && c->random_token >= 0 &&
           c->leave_unmasked + c->random_token <= 1)) {
@@ -49,7 +48,7 @@ static int check_config(const struct mask_config *c, struct error *err)
             "the probabilities of unmasked tokens (%g) and random tokens (%g) must not be "
             "negative, nor exceed 1 together",
             c->leave_unmasked, c->random_token);
-        return error_remedy(err, REMEDY_MASK_SHARES);
+        return error_append(err, "; correct --leave-unmasked-prob and --random-token-prob");
     }
     return 0;
 }
@@ -79,7 +78,7 @@ struct masking *masking_create(const struct mask_config *config, struct error *e
     if (masking)
         masking->cumulated = malloc((size_t)config->vocabulary * sizeof(double));
     if (!masking || !masking->cumulated) {
-        error_memory(err, "a vocabulary of %" PRId64, config->vocabulary);
+        error_set(err, "a vocabulary of %" PRId64 ": out of memory", config->vocabulary);
         masking_destroy(masking);
         return NULL;
     }
@@ -298,7 +297,7 @@ int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tok
     if (!s.fate || !s.order) {
         free(s.fate);
         free(s.order);
-        return error_memory(err, "a sample of %" PRId64 " tokens", count);
+        return error_set(err, "a sample of %" PRId64 " tokens: out of memory", count);
     }
     for (int64_t i = 0; i < count; i++)
         s.words += starts_word(c, tokens, i);

@@ -2,7 +2,6 @@
 #include "masked.h"
 #include "dataset_private.h"
 #include "mt19937.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -92,7 +91,7 @@ static int pack_rows(struct masked *m, struct error *err)
     mt19937_shuffle_u32(&rng, b->order, b->blocks);
     m->row_ends = malloc((size_t)(b->blocks + 1) * sizeof(*m->row_ends));
     if (!m->row_ends)
-        return error_memory(err, "the order of %" PRId64 " samples", b->blocks);
+        return error_set(err, "the order of %" PRId64 " samples: out of memory", b->blocks);
     for (int64_t i = 0; i < b->blocks; i++) {
         int64_t length = m->blocks.lengths[b->order[i]] + 1, more = block_limit(m, b->order[i]);
 
@@ -130,19 +129,19 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
         error_set_code(err, ERROR_USAGE,
                        "%s: none of its %" PRId64 " samples fits into %" PRId64 " tokens", prefix,
                        m->blocks.count, m->sequence_length);
-        return error_remedy(err, REMEDY_SAMPLE_TOKENS);
+        return error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
     }
     if (m->batching.skipped > 0 && m->split != DATASET_TRAIN) {
         error_set(err,
                   "%s: %" PRId64 " samples are longer than %" PRId64
                   " tokens, the longest has %" PRId64 " tokens",
                   prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
-        return error_remedy(err, REMEDY_SAMPLE_TOKENS);
+        return error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
     }
     if (c->pack && pack_rows(m, err) < 0)
         return -1;
     m->order = malloc((size_t)m->batching.batches * sizeof(*m->order));
-    return m->order ? 0 : error_memory(err, "the order of the batches");
+    return m->order ? 0 : error_set(err, "the order of the batches: out of memory");
 }
 
 struct masked *masked_open(const char *prefix, const struct masked_config *config,
@@ -162,7 +161,7 @@ struct masked *masked_open(const char *prefix, const struct masked_config *confi
     m->seed = seed;
     if (sequence_length < 2) {
         error_set(err, "a sample needs 2 tokens or more, but has %" PRId64, sequence_length);
-        error_remedy(err, REMEDY_SAMPLE_TOKENS);
+        error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
     } else {
         m->masking = masking_create(&config->mask, err);
     }

@@ -4,7 +4,6 @@
 #include "config.h"
 #include "dataset_private.h"
 #include "masked.h"
-#include "base/core/remedy.h"
 #include "vocabulary_check.h"
 
 #include <errno.h>
@@ -34,7 +33,8 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
         (config->split_path[0].count | config->split_path[1].count | config->split_path[2].count)) {
         error_set(err, "data for all splits cannot be combined with separate train, valid or test "
                        "data");
-        return error_remedy(err, REMEDY_DATA_PATHS);
+        return error_append(err, "; use either --data-path and --split, or --train-data-path, "
+                                 "--valid-data-path and --test-data-path");
     }
     if (own->count > 1 || all->count > 1)
         return error_set(err, "the data of a masked language model is one directory or prefix, not "
@@ -48,7 +48,7 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
                   "%.200s is not a directory; a masked language model reads train.bin, valid.bin "
                   "and test.bin from one",
                   all->items[0]);
-        return error_remedy(err, REMEDY_TRAIN_PREFIX);
+        return error_append(err, "; or use --train-data-path PREFIX");
     }
     if (length >= PATH_MAX - 4)
         return error_set(err, "the path of the %s data is too long; use a shorter one", name);
@@ -85,7 +85,7 @@ static int check_causal(const struct indexed *corpus, struct error *err)
         "%s.bin: its documents end with token %d, GPT-2's <|endoftext|>: the data is for "
         "a causal model",
         indexed_prefix(corpus), GPT2_END);
-    return error_remedy(err, REMEDY_ROBERTA_TOKENS);
+    return error_append(err, "; make it with `megatron preprocess --tokenizer-type FairseqBPE`");
 }
 
 /* Data of another dict.txt or tokenizer shows in a few places of a file, before any rank starts. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vocabulary_check.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,10 +47,13 @@ static int check_range(struct vocabulary_check *check, const struct indexed *cor
         }
     }
     if (!known && looked >= FEWEST && largest < check->vocabulary / 2)
-        error_set_remedy(found(check, FOUND_UNUSED), REMEDY_DATA_TOKENIZER,
-                         "%s.bin: the largest of %" PRId64 " tokens that were looked at is %" PRId64
-                         ", but the vocabulary has %" PRId64 ": another tokenizer may have made it",
-                         indexed_prefix(corpus), looked, largest, check->vocabulary);
+        error_set(
+            found(check, FOUND_UNUSED),
+            "%s.bin: the largest of %" PRId64 " tokens that were looked at is %" PRId64
+            ", but the vocabulary has %" PRId64
+            ": another tokenizer may have made it; use the tokenizer that made the data "
+            "(--tokenizer-type and its files), or run `megatron preprocess` again with this one",
+            indexed_prefix(corpus), looked, largest, check->vocabulary);
     return 0;
 }
 
@@ -93,16 +95,19 @@ static int check_ends(struct vocabulary_check *check, const struct indexed *corp
         as_first += last == first;
     }
     if (looked > 1 && as_first == looked)
-        error_set_remedy(found(check, FOUND_OTHER_END), REMEDY_DATA_END,
-                         "%s.bin: documents end with token %" PRId32
-                         ", but the end-of-document token of this run is %" PRId64,
-                         indexed_prefix(corpus), first, check->eod);
+        error_set(found(check, FOUND_OTHER_END),
+                  "%s.bin: documents end with token %" PRId32
+                  ", but the end-of-document token of this run is %" PRId64
+                  "; use the tokenizer that made the data (--tokenizer-type and its files), or set "
+                  "--eod-id",
+                  indexed_prefix(corpus), first, check->eod);
     else if (looked > 0)
-        error_set_remedy(found(check, FOUND_NO_END), REMEDY_APPEND_EOD,
-                         "%s.bin: none of %" PRId64 " document%s that %s looked at ends with the "
-                         "end-of-document token %" PRId64,
-                         indexed_prefix(corpus), looked, looked == 1 ? "" : "s",
-                         looked == 1 ? "was" : "were", check->eod);
+        error_set(found(check, FOUND_NO_END),
+                  "%s.bin: none of %" PRId64 " document%s that %s looked at ends with the "
+                  "end-of-document token %" PRId64
+                  "; run `megatron preprocess` again with --append-eod",
+                  indexed_prefix(corpus), looked, looked == 1 ? "" : "s",
+                  looked == 1 ? "was" : "were", check->eod);
     return 0;
 }
 
@@ -117,7 +122,8 @@ static int differ(const char *prefix, const struct tokenizer_identity *here, con
     data_identity_words(there, words[1]);
     error_set_code(err, ERROR_USAGE, "%s was made by %s, but %s %s", prefix, words[0], other,
                    words[1]);
-    return error_remedy(err, REMEDY_DATA_TOKENIZER);
+    return error_append(err, "; use the tokenizer that made the data (--tokenizer-type and its "
+                             "files), or run `megatron preprocess` again with this one");
 }
 
 static int check_identity(struct vocabulary_check *check, const struct indexed *corpus,
@@ -140,21 +146,25 @@ static int check_identity(struct vocabulary_check *check, const struct indexed *
     }
     if (check->vocabulary > 0 && made->vocab_size > check->vocabulary &&
         (!check->tokenizer || check->tokenizer->texts != made->texts))
-        error_set_remedy(found(check, FOUND_LARGER), REMEDY_DATA_TOKENIZER,
-                         "%s was made by a %s of %" PRId64
-                         " tokens, but the vocabulary has %" PRId64,
-                         prefix, made->type, made->vocab_size, check->vocabulary);
+        error_set(found(check, FOUND_LARGER),
+                  "%s was made by a %s of %" PRId64 " tokens, but the vocabulary has %" PRId64
+                  "; use the tokenizer that made the data (--tokenizer-type and its files), or run "
+                  "`megatron preprocess` again with this one",
+                  prefix, made->type, made->vocab_size, check->vocabulary);
     if (check->eod < 0)
         return 0;
     if (!identity->append_eod)
-        error_set_remedy(found(check, FOUND_NO_END), REMEDY_APPEND_EOD,
-                         "%s was made without an end-of-document token after each document",
-                         prefix);
+        error_set(found(check, FOUND_NO_END),
+                  "%s was made without an end-of-document token after each document; run `megatron "
+                  "preprocess` again with --append-eod",
+                  prefix);
     else if (made->eod >= 0 && made->eod != check->eod)
-        error_set_remedy(found(check, FOUND_OTHER_END), REMEDY_DATA_END,
-                         "%s: documents end with token %" PRId64
-                         ", but the end-of-document token of this run is %" PRId64,
-                         prefix, made->eod, check->eod);
+        error_set(found(check, FOUND_OTHER_END),
+                  "%s: documents end with token %" PRId64
+                  ", but the end-of-document token of this run is %" PRId64
+                  "; use the tokenizer that made the data (--tokenizer-type and its files), or set "
+                  "--eod-id",
+                  prefix, made->eod, check->eod);
     return 0;
 }
 

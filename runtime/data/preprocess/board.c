@@ -2,7 +2,6 @@
 #include "config.h"
 #include "board.h"
 #include "lib/clock.h"
-#include "base/core/remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,7 +24,7 @@ int board_init(struct board *board, enum job_kind kind, size_t count, size_t sta
     board->cursor = count ? start % count : 0;
     board->jobs = calloc(count + 1, sizeof(*board->jobs));
     if (!board->jobs)
-        return error_memory(err, "%zu jobs", count);
+        return error_set(err, "%zu jobs: out of memory", count);
     for (size_t i = 0; i < count; i++)
         board->jobs[i].generation = -1;
     pthread_mutex_init(&board->lock, NULL);

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "bytes.h"
 #include "disk.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -101,7 +100,7 @@ int bytes_save(struct bytes *bytes, const char *path, int first, struct error *e
     if (!bytes->failed)
         bytes_put_u64(bytes, seal(bytes, bytes->size));
     if (bytes->failed)
-        rc = error_memory(err, "%s", path);
+        rc = error_set(err, "%s: out of memory", path);
     else
         rc = file_write_whole(path, bytes->data, bytes->size, first ? FILE_KEEP : 0, err);
     bytes_clear(bytes);

@@ -4,7 +4,6 @@
 #include "lib/clock.h"
 #include "base/core/log.h"
 #include "document.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -332,5 +331,5 @@ int chunk_strict(struct encode *encode, size_t number, const struct part_fault *
     part_fault_text(fault, encode->config->keys, text, sizeof(text));
     error_set_code(err, ERROR_USAGE, "%s", text);
     chunk_place(encode, number, fault, err);
-    return error_remedy(err, REMEDY_STRICT);
+    return error_append(err, "; drop --strict to skip what is invalid");
 }

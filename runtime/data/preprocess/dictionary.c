@@ -9,7 +9,6 @@
 #include "base/core/heartbeat.h"
 #include "lib/lease.h"
 #include "input_plan.h"
-#include "base/core/remedy.h"
 #include "base/core/threads.h"
 
 #include <errno.h>
@@ -35,7 +34,7 @@ static int count_text(struct word_table *words, const struct jsonl_text *text, s
 
     while ((size = word_next(text->data, text->size, &at, &word)) > 0)
         if (word_table_add(words, word, size, 1) == WORD_NONE)
-            return error_memory(err, "%zu different words", words->count);
+            return error_set(err, "%zu different words: out of memory", words->count);
     return 0;
 }
 
@@ -74,7 +73,7 @@ static int add_words(struct counting *counting, const struct word_table *words, 
     for (size_t i = 0; i < words->count && rc == 0; i++)
         if (word_table_add(&counting->words, word_table_text(words, i), words->entries[i].length,
                            words->entries[i].count) == WORD_NONE)
-            rc = error_memory(err, "%zu different words", counting->words.count);
+            rc = error_set(err, "%zu different words: out of memory", counting->words.count);
     pthread_mutex_unlock(&counting->lock);
     return rc;
 }
@@ -120,7 +119,7 @@ static int count_input(const struct preprocess_config *config, struct error *err
         error_set_code(err, ERROR_USAGE,
                        "a dictionary (dict.txt) is needed, since standard input can be read only "
                        "once");
-        rc = error_remedy(err, REMEDY_VOCAB_FILE);
+        rc = error_append(err, "; name it with --vocab-file");
     }
     if (rc == 0)
         rc = input_plan_cut(&plan, config->mode, config->chunk_bytes, &target, err);

@@ -3,7 +3,6 @@
 #include "document_block.h"
 #include "document.h"
 #include "data/corpus/mediawiki.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +64,7 @@ static int encode_text(struct block_encoder *with, struct block *block, size_t k
     if (tokens->count - before >= INT32_MAX) {
         error_set(err, "a text has %zu tokens, more than an .idx file can count",
                   tokens->count - before);
-        return error_remedy(err, REMEDY_SHORTER_LINES);
+        return error_append(err, "; lower --max-line-bytes");
     }
     if ((tokens->count > before || with->config->fairseq) &&
         entry_list_add(&block->data.entries[key], (int32_t)(tokens->count - before)) < 0)
@@ -78,7 +77,7 @@ static int encode_sentences(struct block_encoder *with, struct block *block, siz
 {
     if (punkt_split(with->punkt, &with->config->punkt_options, text->data, text->size,
                     &with->spans) < 0)
-        return error_memory(err, "sentences");
+        return error_set(err, "sentences: out of memory");
     for (size_t i = 0; i < with->spans.count; i++) {
         const struct punkt_span *span = &with->spans.items[i];
 

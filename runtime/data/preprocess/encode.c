@@ -2,7 +2,6 @@
 #include "config.h"
 #include "chunk.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "base/core/threads.h"
 
 #include <stdlib.h>
@@ -259,7 +258,7 @@ static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct e
     while ((flaw = record_reader_flaw(chunk->reader))) {
         if (encode->config->strict) {
             error_set_code(err, ERROR_USAGE, "%s", flaw);
-            return error_remedy(err, REMEDY_STRICT);
+            return error_append(err, "; drop --strict to skip what is invalid");
         }
         log_warning("%s", flaw);
     }

@@ -5,7 +5,6 @@
 #include "disk.h"
 #include "lib/file.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "data/corpus/wiki_site.h"
 
 #include <errno.h>
@@ -270,7 +269,7 @@ int input_plan_cut(struct input_plan *plan, enum record_mode mode, int64_t chunk
         plan->input_bytes += plan->files.items[i].size;
     *target = chunk_size(plan->input_bytes, chunk_bytes);
     if (cut_files(plan, mode, *target) < 0 || group_segments(plan, *target) < 0)
-        return error_memory(err, "the plan of %zu files", plan->files.count);
+        return error_set(err, "the plan of %zu files: out of memory", plan->files.count);
     return make_sites(plan, err);
 }
 

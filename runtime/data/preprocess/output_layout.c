@@ -4,7 +4,6 @@
 #include "bytes.h"
 #include "document.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "lib/clock.h"
 
 #include <inttypes.h>
@@ -180,13 +179,14 @@ static int check_taken(const struct output_layout *layout, const char *path, str
         document_fault_text((enum document_fault)most),
         most == FAULT_JSON || most == FAULT_OBJECT ? "; every line must be one JSON object" : "");
     if (most == FAULT_JSON || most == FAULT_OBJECT)
-        error_remedy(err, REMEDY_PLAIN_TEXT);
+        error_append(err,
+                     "; for plain text use --input-format lines, blank-lines, titles or files");
     else if (most == FAULT_TYPE)
-        error_remedy(err, REMEDY_KEYS);
+        error_append(err, "; name the key of the text with --json-keys");
     else if (most == FAULT_LENGTH)
-        error_remedy(err, REMEDY_LINE_BYTES);
+        error_append(err, "; raise --max-line-bytes");
     else
-        error_remedy(err, REMEDY_INPUT_FORMAT);
+        error_append(err, "; choose its format with --input-format");
     return -1;
 }
 

@@ -3,7 +3,6 @@
 #include "part.h"
 #include "bytes.h"
 #include "disk.h"
-#include "base/core/remedy.h"
 #include "data/corpus/wikitext.h"
 
 #include <errno.h>
@@ -119,7 +118,8 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
         error_set_code(err, ERROR_USAGE,
                        "%s: none of %lld texts consists of token ids, which NullTokenizer needs",
                        path, (long long)totals->faults[FAULT_IDS]);
-        return error_remedy(err, REMEDY_TOKENIZER);
+        return error_append(
+            err, "; choose a tokenizer with --tokenizer-type and the options for its files");
     }
     if (totals->leading < PART_JUDGED &&
         (!end || missing == 0 || totals->documents > 0 || others > missing))
@@ -132,7 +132,7 @@ int part_check_keys(const char *const *keys, const char *path, const struct part
                    path, totals->leading >= PART_JUDGED ? "the first " : "",
                    (long long)(totals->leading < PART_JUDGED ? missing : PART_JUDGED), keys[key],
                    totals->names);
-    return error_remedy(err, REMEDY_KEYS);
+    return error_append(err, "; name the key of the text with --json-keys");
 }
 
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,

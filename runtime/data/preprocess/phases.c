@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "run.h"
 #include "lib/clock.h"
 
@@ -82,7 +81,7 @@ static int strict_check(const struct run *run, struct error *err)
                    : faults == 1 ? " or has unclosed markup"
                                  : " or have unclosed markup",
                    run->layout.first_fault[0] ? "; the first: " : "", run->layout.first_fault);
-    return error_remedy(err, REMEDY_STRICT);
+    return error_append(err, "; drop --strict to skip what is invalid");
 }
 
 static int init_assembly(struct run *run, struct error *err)

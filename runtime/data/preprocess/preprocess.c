@@ -7,7 +7,6 @@
 #include "dictionary.h"
 #include "lib/file.h"
 #include "step_guard.h"
-#include "base/core/remedy.h"
 #include "run.h"
 #include "work_files.h"
 
@@ -62,7 +61,7 @@ static int check_identities(const struct preprocess_config *config, struct error
                 return -1;
             if (!data_identity_may_replace(path)) {
                 error_set_code(err, ERROR_USAGE, "%s exists, and no run has written it", path);
-                return error_remedy(err, REMEDY_OVERWRITE);
+                return error_append(err, "; use --overwrite to replace it");
             }
         }
     return 0;
@@ -117,7 +116,7 @@ static int begin(struct run *run, struct error *err)
         if (!same) {
             work_forget_words(&run->work);
             error_set_code(err, ERROR_USAGE, "%s exists", path);
-            return error_remedy(err, REMEDY_OVERWRITE);
+            return error_append(err, "; use --overwrite to replace it");
         }
     }
     if (check_identities(config, err) < 0 ||
@@ -198,7 +197,7 @@ static int prepare(struct run *run, struct error *err)
         size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
 
         if (count == SIZE_MAX)
-            return error_memory(err, "%zu chunks", run->plan.chunk_count);
+            return error_set(err, "%zu chunks: out of memory", run->plan.chunk_count);
         run->parts.early_count = count;
     }
     run->encode.config = config;
@@ -225,7 +224,7 @@ static int check_tokenizer(const struct run *run, struct error *err)
     if (!run->config->append_eod || tokenizer_eod(run->tokenizer) >= 0)
         return 0;
     error_set_code(err, ERROR_USAGE, "this tokenizer has no end-of-document token to append");
-    return error_remedy(err, REMEDY_NO_END_OF_DOCUMENT);
+    return error_append(err, "; use --no-append-eod");
 }
 
 static int open_punkt(struct run *run, struct error *err)
@@ -369,7 +368,7 @@ int preprocess(const struct preprocess_config *config, const struct world *world
         if (lost) {
             error_set(err, "another run has taken over (or removed) %.700s, so this one ends",
                       run.work.root);
-            error_remedy(err, REMEDY_OUTPUT);
+            error_append(err, "; choose another --output-prefix or --output");
         }
         snprintf(message, sizeof(message), "%.400s (rank %lld)", err->text, (long long)world->rank);
         if (work_end(&run.work, message, lost ? lost_seconds : failure_seconds, NULL) > 0)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "report.h"
 #include "lib/clock.h"
 
@@ -151,7 +150,7 @@ static void show_counts(const struct output_layout *layout, const char *word, in
         if (layout->faults[i] > 0)
             printf("    %-14" PRId64 " %s%s%s\n", layout->faults[i],
                    document_fault_text((enum document_fault)i), i == FAULT_LENGTH ? "; " : "",
-                   i == FAULT_LENGTH ? remedy_words(REMEDY_LINE_BYTES) : "");
+                   i == FAULT_LENGTH ? "raise --max-line-bytes" : "");
 }
 
 static void show_faults(const struct output_layout *layout)

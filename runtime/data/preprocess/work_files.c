@@ -3,7 +3,6 @@
 #include "work_files.h"
 #include "disk.h"
 #include "input_plan.h"
-#include "base/core/remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -188,7 +187,7 @@ static int set_foreign(struct error *err, const char *root, const char *what)
 {
     error_set_code(err, ERROR_USAGE, "%.300s is needed for intermediate results, but %s", root,
                    what);
-    return error_append(err, "; move it away, or %s", remedy_words(REMEDY_OUTPUT));
+    return error_append(err, "; move it away, or %s", "choose another --output-prefix or --output");
 }
 
 static int set_foreign_file(struct error *err, const char *root, const char *path)

@@ -3,7 +3,6 @@
  * and BertWordPieceCase, with the ids of Hugging Face's BertTokenizerFast. */
 #include "tokenizer_private.h"
 #include "lib/file.h"
-#include "base/core/remedy.h"
 
 #include <string.h>
 
@@ -63,7 +62,7 @@ static int add_specials(struct tokenizer *tokenizer, struct error *err)
         if (!tokenizer->config.special_as_text &&
             specials_add(&tokenizer->specials, (const uint8_t *)names[i], strlen(names[i]),
                          (uint32_t)id, 0) < 0)
-            return error_memory(err, "the vocabulary");
+            return error_set(err, "the vocabulary: out of memory");
     }
     tokenizer->wordpiece.unknown = (uint32_t)find_token(&tokenizer->vocabulary, "[UNK]");
     tokenizer->bos = find_token(&tokenizer->vocabulary, "[CLS]");
@@ -81,7 +80,7 @@ int load_bert(struct tokenizer *tokenizer, struct error *err)
     if (!path) {
         error_set_code(err, ERROR_USAGE, "%s needs a vocabulary file, BERT's vocab.txt",
                        tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_remedy(err, REMEDY_VOCAB_FILE);
+        return error_append(err, "; name it with --vocab-file");
     }
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;

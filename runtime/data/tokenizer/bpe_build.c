@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables of a vocabulary. */
 #include "bpe.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static int out_of_memory(struct error *err)
 {
-    return error_memory(err, "the vocabulary");
+    return error_set(err, "the vocabulary: out of memory");
 }
 
 int bpe_init(struct bpe *bpe, enum bpe_units units, struct error *err)
@@ -166,10 +166,10 @@ int bpe_set_tokens(struct bpe *bpe, const uint8_t *const *texts, const uint32_t 
     if (count == 0)
         return error_set(err, "the vocabulary is empty");
     if (count >= BPE_SYMBOL_LIMIT || total > TEXT_LIMIT)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "the vocabulary has %zu tokens of %zu bytes in all; at most %u "
-                                "tokens of %u bytes in all are supported",
-                                count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
+        return error_set(err,
+                         "the vocabulary has %zu tokens of %zu bytes in all; at most %u "
+                         "tokens of %u bytes in all are supported" OTHER_TOKENIZER,
+                         count, total, BPE_SYMBOL_LIMIT - 1, TEXT_LIMIT);
     capacity = total + 64;
     bpe->text = malloc(capacity);
     bpe->offsets = malloc((count + 1) * sizeof(*bpe->offsets));
@@ -243,9 +243,10 @@ static int enter_pair(struct bpe *bpe, uint32_t left, uint32_t right, uint32_t r
 static int next_rank(struct bpe *bpe, uint32_t symbol, struct error *err)
 {
     if (bpe->rank_count >= BPE_RANK_LIMIT)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "the tokenizer has more than %u merges, the most that are supported", BPE_RANK_LIMIT);
+        return error_set(
+            err,
+            "the tokenizer has more than %u merges, the most that are supported" OTHER_TOKENIZER,
+            BPE_RANK_LIMIT);
     if ((bpe->rank_count & (bpe->rank_count - 1)) == 0) {
         size_t capacity = bpe->rank_count ? (size_t)bpe->rank_count * 2 : 1;
         uint32_t *merged = realloc(bpe->merged, capacity * sizeof(*merged));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ids to text. */
 #include "tokenizer_private.h"
-#include "base/core/remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +127,7 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int64_t *ids, size
     if (rc == 0)
         return 0;
     out->length = before;
-    return error_memory(err, "text");
+    return error_set(err, "text: out of memory");
 }
 
 const char *tokenizer_piece(const struct tokenizer *tokenizer, int64_t id, size_t *length)

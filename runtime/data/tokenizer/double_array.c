@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "double_array.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -207,12 +207,12 @@ int double_array_build(struct double_array *array, const struct trie *trie, uint
     } else {
         free(builder.units);
         if (builder.full)
-            error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                             "the tokens of the vocabulary have %zu different prefixes, which do "
-                             "not fit into %u entries, the most that are supported",
-                             trie->node_count - 1, UNIT_LIMIT);
+            error_set(err,
+                      "the tokens of the vocabulary have %zu different prefixes, which do "
+                      "not fit into %u entries, the most that are supported" OTHER_TOKENIZER,
+                      trie->node_count - 1, UNIT_LIMIT);
         else
-            error_memory(err, "the vocabulary");
+            error_set(err, "the vocabulary: out of memory");
     }
     free(builder.first);
     free(builder.bases);

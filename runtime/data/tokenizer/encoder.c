@@ -4,7 +4,6 @@
  * encoded and stored. */
 #include "tokenizer_private.h"
 #include "encoder.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +27,14 @@ struct encoder *encoder_create(const struct tokenizer *tokenizer, size_t cache_b
         cache_bytes = CACHE_MOST;
     if (!encoder || words_init(&encoder->words, cache_bytes) < 0) {
         free(encoder);
-        error_memory(err, "a cache of %zu bytes", cache_bytes);
+        error_set(err, "a cache of %zu bytes: out of memory", cache_bytes);
         return NULL;
     }
     if (tokenizer->bpe.space_runs)
         encoder->runs = calloc(SPACE_RUNS, sizeof(*encoder->runs));
     if (tokenizer->bpe.space_runs && !encoder->runs) {
         encoder_destroy(encoder);
-        error_memory(err, "an encoder");
+        error_set(err, "an encoder: out of memory");
         return NULL;
     }
     encoder->tokenizer = tokenizer;

@@ -4,7 +4,6 @@
 #include "fairseq.h"
 #include "base/core/locate.h"
 #include "tokenizer_private.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +37,10 @@ int load_fairseq_words(struct tokenizer *tokenizer, struct error *err)
 
     tokenizer->dict = calloc(1, sizeof(*tokenizer->dict));
     if (!tokenizer->dict)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     if (!path) {
         error_set_code(err, ERROR_USAGE, "FairseqWords needs a dictionary, fairseq's dict.txt");
-        return error_remedy(err, REMEDY_VOCAB_FILE);
+        return error_append(err, "; name it with --vocab-file");
     }
     if (fairseq_dict_read(tokenizer->dict, path, err) < 0 ||
         set_vocabulary(tokenizer, tokenizer->dict, err) < 0)
@@ -75,7 +74,7 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
 
     tokenizer->map = malloc(count * sizeof(*tokenizer->map));
     if (!tokenizer->map)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     tokenizer->map_count = count;
     for (size_t i = 0; i < count; i++)
         tokenizer->map[i] = -1;
@@ -95,7 +94,8 @@ static int make_map(struct tokenizer *tokenizer, const struct fairseq_dict *dict
         else if (!made_up && id != dict->mask) {
             error_set(err, "%s, line %zu: \"%.*s\" is not one of GPT-2's ids", path,
                       id - FAIRSEQ_SPECIALS + 1, (int)(length < 40 ? length : 40), word);
-            return error_remedy(err, REMEDY_FAIRSEQ_WORDS);
+            return error_append(err,
+                                "; for a dictionary of words use --tokenizer-type FairseqWords");
         }
     }
     return 0;
@@ -126,7 +126,7 @@ int load_fairseq_bpe(struct tokenizer *tokenizer, struct error *err)
 
     if (tokenizer->config.merge_file) {
         error_set_code(err, ERROR_USAGE, "FairseqBPE always uses GPT-2's merges");
-        return error_remedy(err, REMEDY_NO_MERGES);
+        return error_append(err, "; drop --merge-file");
     }
     if (!path && locate_data("gpt2/dict.txt", own, sizeof(own), err) < 0)
         return -1;
@@ -159,7 +159,7 @@ int words_encode(const struct tokenizer *tokenizer, const char *text, size_t len
         size_t id = word_table_find(&tokenizer->dict->words, word, size);
 
         if (token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
-            return error_memory(err, "token ids");
+            return error_set(err, "token ids: out of memory");
         /* A <mask> that the file lists is a word; otherwise the training adds it, later. */
         if (id == WORD_NONE || id >= tokenizer->dict->written)
             id = FAIRSEQ_UNK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fairseq.h"
 #include "lib/file.h"
-#include "base/core/remedy.h"
 #include "tokenizer.h"
+#include "unsupported.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,7 +65,7 @@ static int add_line(struct fairseq_dict *dict, const char *line, size_t length, 
         return error_set(err, "\"%.*s\" with #fairseq:overwrite is not supported; remove the line",
                          (int)(word < 40 ? word : 40), line);
     if (word_table_add(&dict->words, line, word, count) == WORD_NONE)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     if (dict->words.count == before)
         return error_set(err, "\"%.*s\" is in the dictionary already; remove the line",
                          (int)(word < 40 ? word : 40), line);
@@ -95,7 +95,7 @@ int fairseq_dict_read(struct fairseq_dict *dict, const char *path, struct error 
     memset(dict, 0, sizeof(*dict));
     if (file_read(path, FILE_LIMIT, &bytes, err) < 0)
         return -1;
-    rc = add_specials(&dict->words) < 0 ? error_memory(err, "the vocabulary")
+    rc = add_specials(&dict->words) < 0 ? error_set(err, "the vocabulary: out of memory")
                                         : add_lines(dict, &bytes, path, err);
     file_bytes_clear(&bytes);
     if (rc < 0)
@@ -103,14 +103,14 @@ int fairseq_dict_read(struct fairseq_dict *dict, const char *path, struct error 
     if (dict->words.count == FAIRSEQ_SPECIALS)
         return error_set(err, "%s: the dictionary is empty", path);
     if (dict->words.count > INT32_MAX)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: the dictionary has %zu entries; at most %d are supported",
-                                path, (size_t)dict->words.count, INT32_MAX);
+        return error_set(
+            err, "%s: the dictionary has %zu entries; at most %d are supported" OTHER_TOKENIZER,
+            path, (size_t)dict->words.count, INT32_MAX);
     dict->written = dict->words.count;
     dict->mask = word_table_find(&dict->words, "<mask>", 6);
     if (dict->mask == WORD_NONE)
         dict->mask = word_table_add(&dict->words, "<mask>", 6, 1);
-    return dict->mask == WORD_NONE ? error_memory(err, "the vocabulary") : 0;
+    return dict->mask == WORD_NONE ? error_set(err, "the vocabulary: out of memory") : 0;
 }
 
 /* --- Writing --------------------------------------------------------------------------------- */
@@ -186,7 +186,7 @@ int fairseq_dict_write(const struct word_table *counts, const struct fairseq_rul
     int rc = 0;
 
     if (!list)
-        return error_memory(err, "%zu words", counts->count);
+        return error_set(err, "%zu words: out of memory", counts->count);
     for (size_t i = 0; i < counts->count; i++) {
         list[count] = (struct ranked){word_table_text(counts, i), counts->entries[i].length,
                                       counts->entries[i].count};
@@ -194,7 +194,7 @@ int fairseq_dict_write(const struct word_table *counts, const struct fairseq_rul
     }
     qsort(list, count, sizeof(*list), compare_words);
     if (put_lines(list, count, rules, &text) < 0)
-        rc = error_memory(err, "%zu words", counts->count);
+        rc = error_set(err, "%zu words: out of memory", counts->count);
     else
         rc = file_write_whole(path, text.data, text.length, 0, err);
     text_buffer_clear(&text);

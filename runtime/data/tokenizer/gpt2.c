@@ -4,8 +4,8 @@
 #include "lib/file.h"
 #include "base/core/json.h"
 #include "base/core/locate.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +61,7 @@ size_t byte_level_decode(const char *text, size_t length, uint8_t *out)
 static int set_token(struct tokenizer *tokenizer, int64_t id, const uint8_t *bytes, size_t count,
                      enum vocabulary_kind kind, struct error *err)
 {
-    if (tokenizer->map &&
-        (id < 0 || (size_t)id >= tokenizer->map_count || tokenizer->map[id] < 0))
+    if (tokenizer->map && (id < 0 || (size_t)id >= tokenizer->map_count || tokenizer->map[id] < 0))
         return error_set(err, "the dictionary has no line for GPT-2's id %lld", (long long)id);
     if (tokenizer->map)
         id = tokenizer->map[id];
@@ -158,9 +157,9 @@ static int add_merged(struct tokenizer *tokenizer, int64_t number, const char *l
     size_t left, right;
 
     if (first + second > sizeof(bytes))
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "the two tokens have %zu bytes; at most %zu are supported",
-                                first + second, sizeof(bytes));
+        return error_set(err,
+                         "the two tokens have %zu bytes; at most %zu are supported" OTHER_TOKENIZER,
+                         first + second, sizeof(bytes));
     left = byte_level_decode(line, first, bytes);
     right = left == SIZE_MAX ? left : byte_level_decode(line + first + 1, second, bytes + left);
     if (right == SIZE_MAX)
@@ -238,7 +237,7 @@ static int find_end_of_text(struct tokenizer *tokenizer, const char *path, struc
     if (tokenizer->config.special_as_text)
         return 0;
     if (specials_add(&tokenizer->specials, (const uint8_t *)name, sizeof(name) - 1, id, 0) < 0)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     return 0;
 }
 
@@ -251,7 +250,8 @@ int load_gpt2(struct tokenizer *tokenizer, struct error *err)
         error_set_code(err, ERROR_USAGE, "the %s must be used together with the %s",
                        vocabulary ? "vocabulary file" : "merge file",
                        vocabulary ? "merge file" : "vocabulary file");
-        return error_remedy(err, REMEDY_MERGE_FILE);
+        return error_append(
+            err, "; use both --vocab-file and --merge-file, or neither for GPT-2's files");
     }
     if (!vocabulary) {
         if (locate_data("gpt2/merges.txt", own, sizeof(own), err) < 0)

@@ -4,11 +4,11 @@
  * affect how text becomes ids and are ignored; so is the post-processor, unless requested, as in
  * Megatron (include_special_tokens is false by default). */
 #include "huggingface.h"
+#include "unsupported.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/core/remedy.h"
 
 static int read_root(struct pipeline *pipeline, struct json_value root, struct error *err)
 {
@@ -23,11 +23,10 @@ static int read_root(struct pipeline *pipeline, struct json_value root, struct e
         return -1;
     /* Cutting would create words that are not words. */
     if (tokenizer->bpe.whole_words && tokenizer->split.rule == SPLIT_CUTS)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: model BPE with ignore_merges is not supported without a pattern that "
-            "splits texts into words",
-            pipeline->path);
+        return error_set(err,
+                         "%s: model BPE with ignore_merges is not supported without a pattern that "
+                         "splits texts into words" OTHER_TOKENIZER,
+                         pipeline->path);
     if (tokenizer->model == MODEL_WORDPIECE) {
         tokenizer->decode = DECODE_WORDPIECE;
     } else if (!pipeline->byte_level) {
@@ -52,7 +51,7 @@ int load_huggingface(struct tokenizer *tokenizer, struct error *err)
     if (!model) {
         error_set_code(err, ERROR_USAGE,
                        "HuggingFaceTokenizer needs a tokenizer.json or its directory");
-        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+        return error_append(err, "; name it with --tokenizer-model");
     }
     if (strlen(model) + 32 > sizeof(pipeline.path))
         return error_set(err, "the path of the tokenizer is too long; use a shorter one");

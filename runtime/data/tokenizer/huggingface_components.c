@@ -2,7 +2,7 @@
 /* The pre-tokenizers of a tokenizer.json, and which model may follow them. An unknown one is
  * rejected by name, never skipped. */
 #include "huggingface.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,17 +26,16 @@ int huggingface_refuse(const struct pipeline *pipeline, const char *part,
 
     if (json_member(component, "type", &member) == 0)
         json_string(member, &type, &length);
-    return error_set_remedy(err, REMEDY_OTHER_TOKENIZER, "%s: %s %.60s%s is not supported",
-                            pipeline->path, part, type, what);
+    return error_set(err, "%s: %s %.60s%s is not supported" OTHER_TOKENIZER, pipeline->path, part,
+                     type, what);
 }
 
 int huggingface_refuse_pattern(const struct pipeline *pipeline, const char *part,
                                const struct error *why, struct error *err)
 {
     if (why->code == ERROR_USAGE)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: %s with %s in its pattern is not supported", pipeline->path,
-                                part, why->text);
+        return error_set(err, "%s: %s with %s in its pattern is not supported" OTHER_TOKENIZER,
+                         pipeline->path, part, why->text);
     *err = *why;
     return error_prefix(err, "%s", pipeline->path);
 }
@@ -123,7 +122,7 @@ static int read_split(struct pipeline *pipeline, struct json_value component, st
         return 0;
     escaped = regex_escape(text, length, &escaped_length);
     if (!escaped)
-        return error_memory(err, "a pattern");
+        return error_set(err, "a pattern: out of memory");
     rc = add_step(pipeline, component, escaped, escaped_length, 0, behavior, err);
     free(escaped);
     return rc;
@@ -274,32 +273,33 @@ static int check_pipeline(const struct pipeline *pipeline, struct error *err)
 
     if (tokenizer->model == MODEL_WORDPIECE)
         return pipeline->bert ? 0
-                              : error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                                 "%s: model WordPiece without pre_tokenizer "
-                                                 "BertPreTokenizer is not supported",
-                                                 pipeline->path);
+                              : error_set(err,
+                                          "%s: model WordPiece without pre_tokenizer "
+                                          "BertPreTokenizer is not supported" OTHER_TOKENIZER,
+                                          pipeline->path);
     if (pipeline->bert || (pipeline->words && !pipeline->metaspace))
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER, "%s: pre_tokenizer %s with this model is not supported",
-            pipeline->path, pipeline->bert ? "BertPreTokenizer" : "WhitespaceSplit");
+        return error_set(err,
+                         "%s: pre_tokenizer %s with this model is not supported" OTHER_TOKENIZER,
+                         pipeline->path, pipeline->bert ? "BertPreTokenizer" : "WhitespaceSplit");
     if (tokenizer->model == MODEL_UNIGRAM && !pipeline->metaspace)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: model Unigram without pre_tokenizer Metaspace is not supported", pipeline->path);
+        return error_set(
+            err,
+            "%s: model Unigram without pre_tokenizer Metaspace is not supported" OTHER_TOKENIZER,
+            pipeline->path);
     if (pipeline->byte_level && (pipeline->marks_spaces || tokenizer->normalizer.prefix))
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: ByteLevel together with " SPACE_MARK
-                                " for spaces (Metaspace or Prepend) is not supported",
-                                pipeline->path);
+        return error_set(err,
+                         "%s: ByteLevel together with " SPACE_MARK
+                         " for spaces (Metaspace or Prepend) is not supported" OTHER_TOKENIZER,
+                         pipeline->path);
     if (!pipeline->byte_level && !pipeline->marks_spaces)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: a tokenizer that has neither ByteLevel nor " SPACE_MARK
-                                " for spaces (Metaspace) is not supported",
-                                pipeline->path);
+        return error_set(err,
+                         "%s: a tokenizer that has neither ByteLevel nor " SPACE_MARK
+                         " for spaces (Metaspace) is not supported" OTHER_TOKENIZER,
+                         pipeline->path);
     if (!pipeline->byte_level && pipeline->split_found)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: pre_tokenizer Split without ByteLevel is not supported",
-                                pipeline->path);
+        return error_set(
+            err, "%s: pre_tokenizer Split without ByteLevel is not supported" OTHER_TOKENIZER,
+            pipeline->path);
     return 0;
 }
 

@@ -2,7 +2,7 @@
 /* The model of a tokenizer.json: byte-level BPE or SentencePiece-style BPE, as a vocabulary and
  * merges. */
 #include "huggingface.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ int huggingface_enter_token(struct pipeline *pipeline, const char *text, size_t 
     int rc;
 
     if (!bytes)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     kind = huggingface_token_entry(pipeline, text, length, bytes, &count);
     if (kind == VOCABULARY_BYTE)
         tokenizer->bpe.byte_ids[bytes[0]] = (uint32_t)id;
@@ -208,9 +208,8 @@ int huggingface_read_model(struct pipeline *pipeline, struct json_value root, st
         return huggingface_read_unigram(pipeline, model, err);
     for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++)
         if (is_set(model, unknown[i]))
-            return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                    "%s: model BPE with %s is not supported", pipeline->path,
-                                    unknown[i]);
+            return error_set(err, "%s: model BPE with %s is not supported" OTHER_TOKENIZER,
+                             pipeline->path, unknown[i]);
     if (bpe_init(&tokenizer->bpe, pipeline->byte_level ? BPE_BYTES : BPE_CHARACTERS, err) < 0)
         return -1;
     tokenizer->bpe.drops_missing = 1;

@@ -2,7 +2,6 @@
 /* The normalizers of a tokenizer.json. */
 #include "huggingface.h"
 #include "base64.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +56,7 @@ static int read_pattern(struct pipeline *pipeline, struct rewrite *rewrite,
     rewrite->regex = calloc(1, sizeof(*rewrite->regex));
     if (!rewrite->regex || !text) {
         free(escaped);
-        return error_memory(err, "a pattern");
+        return error_set(err, "a pattern: out of memory");
     }
     rc = regex_compile(rewrite->regex, text, length, 0, &why);
     free(escaped);

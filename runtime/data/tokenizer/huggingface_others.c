@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The models WordPiece and Unigram of a tokenizer.json. */
 #include "huggingface.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,7 +87,7 @@ static int64_t enter_pieces(struct pipeline *pipeline, struct json_value model, 
             double *more = realloc(*scores, capacity * sizeof(*more));
 
             if (!more)
-                return error_memory(err, "the vocabulary");
+                return error_set(err, "the vocabulary: out of memory");
             *scores = more;
         }
         if (enter_piece(pipeline, entry, count, *scores + count, err) < 0)
@@ -104,10 +104,10 @@ static int set_unknown(struct pipeline *pipeline, struct json_value model, int64
     int64_t unknown;
 
     if (json_member(model, "unk_id", &value) < 0 || json_integer(value, &unknown) < 0)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: a Unigram model without an unknown token (unk_id) is not supported",
-            pipeline->path);
+        return error_set(err,
+                         "%s: a Unigram model without an unknown token (unk_id) is not "
+                         "supported" OTHER_TOKENIZER,
+                         pipeline->path);
     if (unknown < 0 || unknown >= count)
         return error_set(err, "%s: unk_id %lld is not in the vocabulary of %lld tokens",
                          pipeline->path, (long long)unknown, (long long)count);
@@ -155,13 +155,13 @@ int huggingface_read_unigram(struct pipeline *pipeline, struct json_value model,
         goto out;
     }
     if (add_byte_texts(&tokenizer->bpe) < 0) {
-        error_memory(err, "the vocabulary");
+        error_set(err, "the vocabulary: out of memory");
         goto out;
     }
     if (huggingface_read_scores(pipeline, scores, (size_t)count) < 0) {
-        error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                         "%s: \"model\" or \"vocab\" written with escapes is not supported",
-                         pipeline->path);
+        error_set(
+            err, "%s: \"model\" or \"vocab\" written with escapes is not supported" OTHER_TOKENIZER,
+            pipeline->path);
         goto out;
     }
     for (int64_t id = 0; id < count; id++)

@@ -4,7 +4,7 @@
 #include "huggingface.h"
 #include "base/core/log.h"
 #include "nfc.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static int give_added_id(struct pipeline *pipeline, const char *text, size_t len
     int64_t there = id_in_vocabulary(pipeline, text, length, *id);
 
     if (there == -2)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     if (there < 0)
         there = pipeline->last_added >= pipeline->model_tokens ? pipeline->last_added + 1
                                                                : pipeline->model_tokens;
@@ -73,15 +73,15 @@ static int check_normalized(const struct pipeline *pipeline, const char *text, s
          (pipeline->metaspace || !pipeline->marks_spaces)))
         return 0;
     if (!pipeline->tokenizer->composes)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: added token %.60s with normalized is not supported if there is a normalizer",
-            pipeline->path, text);
+        return error_set(err,
+                         "%s: added token %.60s with normalized is not supported if there is a "
+                         "normalizer" OTHER_TOKENIZER,
+                         pipeline->path, text);
     if (nfc_stays((const uint8_t *)text, length) < length)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: added token %.60s with normalized is not supported: it is not in NFC",
-            pipeline->path, text);
+        return error_set(err,
+                         "%s: added token %.60s with normalized is not supported: it is not in "
+                         "NFC" OTHER_TOKENIZER,
+                         pipeline->path, text);
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int add_special(struct pipeline *pipeline, struct json_value token, const
         rc = specials_add(late ? &tokenizer->late_specials : &tokenizer->specials, written, length,
                           (uint32_t)id, strip);
     rewriting_clear(&rewriting);
-    return rc < 0 ? error_memory(err, "the vocabulary") : 0;
+    return rc < 0 ? error_set(err, "the vocabulary: out of memory") : 0;
 }
 
 /* One entry of added_tokens: found in texts as a whole. */
@@ -121,12 +121,13 @@ static int add_token(struct pipeline *pipeline, struct json_value token, struct 
         return error_set(err, "%s: an entry of \"added_tokens\" has no \"id\" or no \"content\"",
                          pipeline->path);
     if (id < 0)
-        return error_set(err, "%s: added token %.60s: its id is %lld, but token ids cannot be negative",
+        return error_set(err,
+                         "%s: added token %.60s: its id is %lld, but token ids cannot be negative",
                          pipeline->path, text, (long long)id);
     if (flag_is(token, "single_word", 0))
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: added token %.60s with single_word is not supported",
-                                pipeline->path, text);
+        return error_set(err,
+                         "%s: added token %.60s with single_word is not supported" OTHER_TOKENIZER,
+                         pipeline->path, text);
     late = flag_is(token, "normalized", 0);
     if (late && check_normalized(pipeline, text, length, err) < 0)
         return -1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "normalize.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,15 +45,15 @@ int normalizer_set_map(struct normalizer *normalizer, const uint8_t *data, size_
     for (size_t i = 4 + size; i < length; i++) {
         run = data[i] ? run + 1 : 0;
         if (run > NORMALIZER_LONGEST)
-            return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                    "the character map contains a text of more than %d bytes, the "
-                                    "most that are supported",
-                                    NORMALIZER_LONGEST);
+            return error_set(err,
+                             "the character map contains a text of more than %d bytes, the "
+                             "most that are supported" OTHER_TOKENIZER,
+                             NORMALIZER_LONGEST);
     }
     normalizer->map = malloc(size);
     normalizer->replacements = malloc(texts);
     if (!normalizer->map || !normalizer->replacements)
-        return error_memory(err, "the character map");
+        return error_set(err, "the character map: out of memory");
     memcpy(normalizer->map, data + 4, size);
     normalizer->map_size = size / 4;
     memcpy(normalizer->replacements, data + 4 + size, texts);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NullTokenizer: texts are numbers with single spaces between them. */
 #include "tokenizer_private.h"
-#include "base/core/remedy.h"
 
 static void put_id(const struct tokenizer *tokenizer, struct token_buffer *out, int64_t id)
 {
@@ -29,10 +28,11 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                                  at);
             id = id * 10 + (text[at] - '0');
             if (id >= tokenizer->vocab_size)
-                return error_set_remedy(err, REMEDY_MORE_IDS,
-                                        "NullTokenizer: the id at byte %zu of the text is too "
-                                        "large for the vocabulary, whose last id is %lld",
-                                        begin, (long long)tokenizer->vocab_size - 1);
+                return error_set(
+                    err,
+                    "NullTokenizer: the id at byte %zu of the text is too "
+                    "large for the vocabulary, whose last id is %lld; raise --vocab-size",
+                    begin, (long long)tokenizer->vocab_size - 1);
         }
         if (at == begin || at + 1 == length)
             return error_set(err,
@@ -40,7 +40,7 @@ int null_encode(const struct tokenizer *tokenizer, const char *text, size_t leng
                              "separated by single spaces",
                              at);
         if (out && token_buffer_reserve(out, 1, tokenizer->id_size) < 0)
-            return error_memory(err, "token ids");
+            return error_set(err, "token ids: out of memory");
         if (out)
             put_id(tokenizer, out, id);
         at += at < length;

@@ -2,7 +2,6 @@
 #include "config.h"
 #include "lib/file.h"
 #include "punkt_private.h"
-#include "base/core/remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,7 +138,7 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
 
     if (strchr(language, '/')) {
         error_set(err, "%.100s is not the name of a language", language);
-        return error_remedy(err, REMEDY_LANGUAGE);
+        return error_append(err, "; give --lang, such as english");
     }
     if (path) {
         if (look_in(path, strlen(path), language, directory, size))
@@ -147,7 +146,7 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
         if (snprintf(directory, size, "%s", path) < (int)size && is_there(directory))
             return 0;
         error_set(err, "%.1000s has no punkt_tab/%.100s", path, language);
-        return error_remedy(err, REMEDY_PUNKT);
+        return error_append(err, "; correct --lang, or give --punkt-data");
     }
     for (; list && *list; list += strcspn(list, ":") + (strchr(list, ':') != NULL))
         if (look_in(list, strcspn(list, ":"), language, directory, size))
@@ -162,5 +161,5 @@ int punkt_find(const char *path, const char *language, char *directory, size_t s
               "NLTK's punkt_tab/%.100s is in none of $NLTK_DATA, ~/nltk_data and "
               "/usr/share/nltk_data; download it (python3 -m nltk.downloader punkt_tab)",
               language);
-    return error_remedy(err, REMEDY_PUNKT);
+    return error_append(err, "; correct --lang, or give --punkt-data");
 }

@@ -4,7 +4,6 @@
  * seen when no transition is left is the one that a backtracking engine would find. Matches and
  * look-aheads are decided when the next character is known. */
 #include "regex.h"
-#include "base/core/remedy.h"
 #include "tokenizer_private.h"
 #include "property.h"
 
@@ -441,7 +440,7 @@ int regex_compile(struct regex *regex, const char *pattern, size_t length, int o
     }
     if (!compiler || !compiler->positions || !compiler->marks || !compiler->members ||
         !compiler->states || !regex->pages) {
-        error_memory(err, "a pattern");
+        error_set(err, "a pattern: out of memory");
     } else {
         rc = regex_parse(&compiler->tree, pattern, length, own, err);
         if (rc == 0 && compile(compiler) < 0)

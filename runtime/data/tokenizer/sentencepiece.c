@@ -4,8 +4,8 @@
 #include "tokenizer_private.h"
 #include "lib/file.h"
 #include "protobuf.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
+#include "unsupported.h"
 
 #include <float.h>
 #include <math.h>
@@ -88,15 +88,16 @@ static int add_user_piece(struct model *model, const uint8_t *raw, size_t raw_le
                           const uint8_t *text, size_t length, uint32_t id, struct error *err)
 {
     if (raw_length > NORMALIZER_LONGEST)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "%s: user-defined piece %u has %zu bytes; at most %d are supported",
-                                model->path, id, raw_length, NORMALIZER_LONGEST);
+        return error_set(
+            err,
+            "%s: user-defined piece %u has %zu bytes; at most %d are supported" OTHER_TOKENIZER,
+            model->path, id, raw_length, NORMALIZER_LONGEST);
     /* A piece with a plain space is kept by the normalizer, but then its spaces are marked, so it
      * is never matched. */
     if (normalizer_keep(&model->tokenizer->normalizer, raw, raw_length) < 0 ||
         (!memchr(raw, ' ', raw_length) && model->model_type != MODEL_TYPE_UNIGRAM &&
          specials_add(&model->tokenizer->kept, text, length, id, 0) < 0))
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     model->user_pieces = 1;
     return 0;
 }
@@ -130,8 +131,8 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
 
     if (type < PIECE_NORMAL || type > PIECE_BYTE ||
         (type == PIECE_UNUSED && model->model_type != MODEL_TYPE_UNIGRAM))
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER, "%s: piece %u has type %llu%s, which is not supported",
+        return error_set(
+            err, "%s: piece %u has type %llu%s, which is not supported" OTHER_TOKENIZER,
             model->path, id, (unsigned long long)type, type == PIECE_UNUSED ? " (UNUSED)" : "");
     if (raw_length == 0 || !utf8_valid(raw, raw_length))
         return error_set(err, "%s: piece %u is empty or not valid UTF-8", model->path, id);
@@ -139,7 +140,7 @@ static int enter_piece(struct model *model, const uint8_t *raw, size_t raw_lengt
         return error_set(err, "%s: the score of piece %u is NaN or infinite", model->path, id);
     text = malloc(raw_length);
     if (!text)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     length = piece_text(raw, raw_length, text);
     if (type == PIECE_BYTE) {
         byte = byte_of_piece(raw, raw_length);
@@ -210,7 +211,7 @@ static int read_piece(struct model *model, const struct protobuf_field *message,
         model->scores = scores ? scores : model->scores;
         model->lengths = lengths ? lengths : model->lengths;
         if (!scores || !lengths)
-            return error_memory(err, "the vocabulary");
+            return error_set(err, "the vocabulary: out of memory");
         model->score_capacity = capacity;
     }
     return enter_piece(model, text.data, text.length, score, type, err);
@@ -293,15 +294,15 @@ static int check_model(const struct model *model, struct error *err)
     const struct bpe *bpe = &model->tokenizer->bpe;
 
     if (model->model_type != MODEL_TYPE_BPE && model->model_type != MODEL_TYPE_UNIGRAM)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: this SentencePiece model has type %s; only BPE and UNIGRAM are supported",
-            model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
+        return error_set(err,
+                         "%s: this SentencePiece model has type %s; only BPE and UNIGRAM are "
+                         "supported" OTHER_TOKENIZER,
+                         model->path, model->model_type < 5 ? names[model->model_type] : "unknown");
     if (!model->escapes)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "%s: a SentencePiece model with escape_whitespaces=false is not supported",
-            model->path);
+        return error_set(err,
+                         "%s: a SentencePiece model with escape_whitespaces=false is not "
+                         "supported" OTHER_TOKENIZER,
+                         model->path);
     if (model->tokenizer->vocabulary.count == 0)
         return error_set(err,
                          "%s: the SentencePiece model has an empty vocabulary; use another file",
@@ -341,7 +342,7 @@ static int add_pairs(struct model *model, struct error *err)
     int rc = -1;
 
     if (!ranked || !order || !ties) {
-        error_memory(err, "the vocabulary");
+        error_set(err, "the vocabulary: out of memory");
         goto out;
     }
     for (uint32_t id = 0; id < vocabulary->count; id++)
@@ -371,7 +372,7 @@ static int set_unigram(struct model *model, struct error *err)
     int rc;
 
     if (!scores)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     for (size_t id = 0; id < vocabulary->count; id++) {
         scores[id] = vocabulary->entries[id].kind == VOCABULARY_TOKEN ? model->scores[id] : NAN;
         if (model->lengths[id] > 0 && !isnan(scores[id]))
@@ -396,7 +397,7 @@ static int build(struct model *model, struct error *err)
     if (model->unknown.data) {
         tokenizer->unknown_text = strndup((const char *)model->unknown.data, model->unknown.length);
         if (!tokenizer->unknown_text)
-            return error_memory(err, "the vocabulary");
+            return error_set(err, "the vocabulary: out of memory");
     }
     tokenizer->bpe.unknown_bytes = model->byte_fallback;
     tokenizer->merge_unknown = !model->byte_fallback;
@@ -422,7 +423,7 @@ int load_sentencepiece(struct tokenizer *tokenizer, struct error *err)
     if (!model.path) {
         error_set_code(err, ERROR_USAGE, "%s needs a SentencePiece model",
                        tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+        return error_append(err, "; name it with --tokenizer-model");
     }
     if (file_read(model.path, FILE_LIMIT, &bytes, err) < 0)
         return -1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "steps.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@ int steps_add(struct steps *steps, const char *pattern, size_t length, int own,
         return error_set_code(err, ERROR_USAGE, "more than %d steps", STEPS_MOST);
     step = calloc(1, sizeof(*step));
     if (!step)
-        return error_memory(err, "a pattern");
+        return error_set(err, "a pattern: out of memory");
     if (regex_compile(&step->regex, pattern, length, own, err) < 0) {
         free(step);
         return -1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The post-processor of a tokenizer.json: special tokens that it adds around a text. */
 #include "template.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,8 +23,9 @@ static int refuse(struct json_value component, const char *what, struct error *e
 
     if (json_member(component, "type", &type) == 0)
         json_string(type, &text, &length);
-    return error_set_remedy(err, REMEDY_NO_SPECIALS, "post_processor %.60s%s is not supported",
-                            text, what);
+    return error_set(
+        err, "post_processor %.60s%s is not supported; drop --tokenizer-hf-include-special-tokens",
+        text, what);
 }
 
 int template_unknown_id(int64_t id, struct error *err)
@@ -47,7 +47,7 @@ static int add_id(struct around *around, struct json_value value, int64_t limit,
         return template_unknown_id(id, err);
     if (around->count == AROUND_IDS) {
         error_set(err, "post_processor adds more than %d special tokens", AROUND_IDS);
-        return error_remedy(err, REMEDY_NO_SPECIALS);
+        return error_append(err, "; drop --tokenizer-hf-include-special-tokens");
     }
     around->ids[around->count++] = (uint32_t)id;
     return 0;

@@ -2,7 +2,6 @@
 /* A whole text: special tokens are found in it, the text between them passes through the normalizer
  * to encoder.c, and the tokens around it are added. */
 #include "encoder.h"
-#include "base/core/remedy.h"
 
 #include <string.h>
 
@@ -11,7 +10,7 @@
 
 static int out_of_memory(struct error *err)
 {
-    return error_memory(err, "token ids");
+    return error_set(err, "token ids: out of memory");
 }
 
 int tokenizer_append(struct encoder *encoder, int64_t id, struct token_buffer *out,

@@ -5,7 +5,6 @@
 #include "base64.h"
 #include "lib/file.h"
 #include "base/core/json.h"
-#include "base/core/remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static int enter_token(struct tokenizer *tokenizer, const char *text, size_t len
     int rc;
 
     if (!bytes)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     count = base64_decode(text, length, bytes);
     if (count == SIZE_MAX)
         rc = error_set(err, "\"%.*s\" is not valid base64", (int)(length < 40 ? length : 40), text);
@@ -76,7 +75,7 @@ static int add_special(struct tokenizer *tokenizer, const char *name, int64_t id
     if (!tokenizer->config.special_as_text &&
         specials_add(&tokenizer->specials, (const uint8_t *)name, strlen(name), (uint32_t)id, 0) <
             0)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     return 0;
 }
 
@@ -176,7 +175,7 @@ static int add_pairs(struct tokenizer *tokenizer, struct error *err)
     int rc;
 
     if (!order)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     for (uint32_t id = 0; id < vocabulary->count; id++)
         if (vocabulary->entries[id].kind == VOCABULARY_TOKEN)
             order[count++] = id;
@@ -216,7 +215,7 @@ int load_tiktoken(struct tokenizer *tokenizer, struct error *err)
     if (!path) {
         error_set_code(err, ERROR_USAGE, "%s needs a tiktoken vocabulary file",
                        tokenizer_type_name((enum tokenizer_type)tokenizer->config.type));
-        return error_remedy(err, REMEDY_TOKENIZER_MODEL);
+        return error_append(err, "; name it with --tokenizer-model");
     }
     tokenizer->split = (struct split_options){.rule = SPLIT_LLAMA3, .digits = 3};
     if (read_file(tokenizer, err) < 0 || bpe_init(&tokenizer->bpe, BPE_BYTES, err) < 0)

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/remedy.h"
 
 #define NARROW_LIMIT 65500 /* Megatron's: from here on ids are int32 */
 
@@ -37,7 +36,7 @@ int model_set_tokens(struct tokenizer *tokenizer, struct error *err)
     int rc = -1;
 
     if (!texts || !lengths) {
-        error_memory(err, "the vocabulary");
+        error_set(err, "the vocabulary: out of memory");
     } else {
         for (size_t id = 0; id < vocabulary->count; id++) {
             const struct vocabulary_entry *entry = &vocabulary->entries[id];
@@ -63,7 +62,7 @@ int model_set_unigram(struct tokenizer *tokenizer, const double *scores, struct 
     unigram->scores = malloc((count + 1) * sizeof(*scores));
     unigram->added = calloc(count + 1, sizeof(*scores));
     if (!unigram->scores || !unigram->added)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     memcpy(unigram->scores, scores, count * sizeof(*scores));
     unigram->largest = fabs(unigram->unknown_score);
     for (size_t id = 0; id < count; id++) {
@@ -86,7 +85,7 @@ static int set_cuts(struct tokenizer *tokenizer, struct error *err)
 {
     tokenizer->cuts = malloc(65536);
     if (!tokenizer->cuts)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     for (unsigned first = 0; first < 256; first++)
         for (unsigned second = 0; second < 256; second++)
             tokenizer->cuts[first | second << 8] =
@@ -100,7 +99,7 @@ static int load_null(struct tokenizer *tokenizer, struct error *err)
 {
     if (tokenizer->config.vocab_size < 1) {
         error_set_code(err, ERROR_USAGE, "NullTokenizer needs a vocabulary size");
-        return error_remedy(err, REMEDY_VOCAB_SIZE);
+        return error_append(err, "; set it with --vocab-size");
     }
     tokenizer->vocab_size = tokenizer->config.vocab_size + 1;
     tokenizer->eod = tokenizer->config.vocab_size;
@@ -142,7 +141,8 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
     if (config->add_specials && config->type != TOKENIZER_HUGGINGFACE) {
         error_set_code(err, ERROR_USAGE,
                        "only HuggingFaceTokenizer can add all special tokens of its model");
-        return error_remedy(err, REMEDY_ADD_BOS);
+        return error_append(
+            err, "; use --tokenizer-add-bos instead of --tokenizer-hf-include-special-tokens");
     }
     if (!config->add_bos)
         return 0;
@@ -150,12 +150,13 @@ static int set_around(struct tokenizer *tokenizer, struct error *err)
         error_set_code(err, ERROR_USAGE,
                        "the beginning-of-sequence token and all special tokens cannot both be "
                        "added");
-        return error_remedy(err, REMEDY_BOS_OR_SPECIALS);
+        return error_append(err,
+                            "; drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens");
     }
     if (tokenizer->bos < 0) {
         error_set_code(err, ERROR_USAGE,
                        "the vocabulary has no beginning-of-sequence token to add");
-        return error_remedy(err, REMEDY_NO_BOS);
+        return error_append(err, "; drop --tokenizer-add-bos");
     }
     tokenizer->before.ids[tokenizer->before.count++] = (uint32_t)tokenizer->bos;
     return 0;
@@ -167,7 +168,7 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
 
     if (!tokenizer || specials_init(&tokenizer->specials) < 0 ||
         specials_init(&tokenizer->late_specials) < 0 || specials_init(&tokenizer->kept) < 0) {
-        error_memory(err, "the vocabulary");
+        error_set(err, "the vocabulary: out of memory");
         goto failed;
     }
     tokenizer->config = *config;
@@ -191,7 +192,8 @@ struct tokenizer *tokenizer_create(const struct tokenizer_config *config, struct
     tokenizer->config.vocab_file = tokenizer->config.merge_file = tokenizer->config.model = NULL;
     return tokenizer;
 failed:
-    error_advise(err, remedy_words(REMEDY_TOKENIZER_FILES));
+    error_advise(err, "get its files again from their source if they are damaged, or choose "
+                      "another tokenizer (--tokenizer-type)");
     tokenizer_destroy(tokenizer);
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trie.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,11 +102,11 @@ int trie_insert(struct trie *trie, const uint8_t *text, size_t length, uint32_t 
 int trie_failed(const struct trie *trie, struct error *err)
 {
     if (trie->node_count < NODE_LIMIT)
-        return error_memory(err, "the vocabulary");
-    return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                            "the tokens of the vocabulary have more than %u different prefixes, "
-                            "the most that are supported",
-                            NODE_LIMIT - 1);
+        return error_set(err, "the vocabulary: out of memory");
+    return error_set(err,
+                     "the tokens of the vocabulary have more than %u different prefixes, "
+                     "the most that are supported" OTHER_TOKENIZER,
+                     NODE_LIMIT - 1);
 }
 
 uint32_t trie_find(const struct trie *trie, const uint8_t *text, size_t length)

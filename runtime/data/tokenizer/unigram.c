@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unigram.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
 
 #include <math.h>
@@ -219,7 +218,7 @@ int unigram_finish(struct unigram *unigram, struct error *err)
     unigram->scores_single = malloc((count + 1) * sizeof(*unigram->scores_single));
     unigram->added_single = malloc((count + 1) * sizeof(*unigram->added_single));
     if (!unigram->scores_single || !unigram->added_single)
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     for (uint32_t id = 0; id < count; id++) {
         unigram->scores_single[id] = (float)unigram->scores[id];
         unigram->added_single[id] = (float)unigram->added[id];
@@ -228,7 +227,7 @@ int unigram_finish(struct unigram *unigram, struct error *err)
     unigram->lead = largest_rounding(unigram);
     if (double_array_build(&unigram->pieces, &unigram->bpe->trie, count, unigram->scores, err) < 0)
         return -1;
-    return unigram_prepare_short(unigram) < 0 ? error_memory(err, "the vocabulary") : 0;
+    return unigram_prepare_short(unigram) < 0 ? error_set(err, "the vocabulary: out of memory") : 0;
 }
 
 size_t unigram_encode(const struct unigram *unigram, struct bpe_scratch *scratch,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vocabulary.h"
 #include "bpe.h"
-#include "base/core/remedy.h"
+#include "unsupported.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,20 +39,19 @@ int vocabulary_set(struct vocabulary *vocabulary, int64_t id, const void *text, 
     if (id < 0)
         return error_set(err, "its id is %lld, but token ids cannot be negative", (long long)id);
     if (id >= (int64_t)BPE_SYMBOL_LIMIT - 1)
-        return error_set_remedy(err, REMEDY_OTHER_TOKENIZER,
-                                "id %lld is above %u, the largest that is supported", (long long)id,
-                                BPE_SYMBOL_LIMIT - 2);
+        return error_set(err, "id %lld is above %u, the largest that is supported" OTHER_TOKENIZER,
+                         (long long)id, BPE_SYMBOL_LIMIT - 2);
     if (length > BYTES_LIMIT - vocabulary->byte_count)
-        return error_set_remedy(
-            err, REMEDY_OTHER_TOKENIZER,
-            "the tokens have more than %llu bytes in all, the most that are supported",
-            (unsigned long long)BYTES_LIMIT);
+        return error_set(err,
+                         "the tokens have more than %llu bytes in all, the most that are "
+                         "supported" OTHER_TOKENIZER,
+                         (unsigned long long)BYTES_LIMIT);
     if ((wanted > vocabulary->capacity && grow((void **)&vocabulary->entries, &vocabulary->capacity,
                                                wanted, sizeof(*vocabulary->entries)) < 0) ||
         (vocabulary->byte_count + length > vocabulary->byte_capacity &&
          grow((void **)&vocabulary->bytes, &vocabulary->byte_capacity,
               vocabulary->byte_count + length, 1) < 0))
-        return error_memory(err, "the vocabulary");
+        return error_set(err, "the vocabulary: out of memory");
     if (wanted > vocabulary->count) {
         memset(vocabulary->entries + vocabulary->count, 0,
                (wanted - vocabulary->count) * sizeof(*vocabulary->entries));

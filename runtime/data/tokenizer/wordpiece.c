@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "wordpiece.h"
-#include "base/core/remedy.h"
 #include "unicode.h"
 
 #include <string.h>
@@ -34,7 +33,7 @@ int wordpiece_init(struct wordpiece *wordpiece, const struct vocabulary *vocabul
 
     memset(wordpiece, 0, sizeof(*wordpiece));
     if (trie_init(&begins) < 0 || trie_init(&inner) < 0)
-        rc = error_memory(err, "the vocabulary");
+        rc = error_set(err, "the vocabulary: out of memory");
     else
         rc = insert_tokens(&begins, &inner, vocabulary, prefix, prefix_length, err);
     if (rc == 0)

@@ -3,7 +3,6 @@
 #include "config.h"
 #include "bpe_private.h"
 #include "data/tokenizer/byte_level.h"
-#include "base/core/remedy.h"
 #include "data/tokenizer/unicode.h"
 
 #include <stdlib.h>
@@ -161,7 +160,7 @@ int bpe_write_words(struct bpe_learning *l, const struct lexicon *lexicon, struc
     l->symbols = malloc((lexicon->text.size + 1) * sizeof(*l->symbols));
     if (!l->words || !l->symbols) {
         error_set(err, "out of memory for %zu words", lexicon->count);
-        return error_remedy(err, REMEDY_MAX_WORDS);
+        return error_append(err, "; lower --max-words");
     }
     find_bytes(l, bytes);
     l->word_count = lexicon->count;

@@ -5,7 +5,6 @@
  */
 #include "config.h"
 #include "bpe_private.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -333,7 +332,7 @@ int bpe_learn(const struct lexicon *lexicon, const struct bpe_rules *rules,
     memset(learned, 0, sizeof(*learned));
     if (lexicon->count >= UINT32_MAX) {
         error_set(err, "%zu different words are too many", lexicon->count);
-        return error_remedy(err, REMEDY_MAX_WORDS);
+        return error_append(err, "; lower --max-words");
     }
     rc = bpe_add_alphabet(&l, lexicon, err);
     if (rc == 0 && (int64_t)learned->tokens.count > rules->vocab_size)
@@ -345,7 +344,7 @@ int bpe_learn(const struct lexicon *lexicon, const struct bpe_rules *rules,
         rc = bpe_write_words(&l, lexicon, err);
     if (rc == 0 && (grow_pairs(&l) < 0 || count_pairs(&l) < 0)) {
         error_set(err, "out of memory for %zu words", lexicon->count);
-        rc = error_remedy(err, REMEDY_MAX_WORDS);
+        rc = error_append(err, "; lower --max-words");
     }
     if (rc == 0)
         rc = merge_all(&l, err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "cutter.h"
-#include "base/core/remedy.h"
 #include "script.h"
 #include "data/tokenizer/unicode.h"
 
@@ -135,7 +134,7 @@ int cutter_count(struct cutter *cutter, const char *text, size_t size, struct wo
     if (cutter->type == LEARN_UNIGRAM)
         return count_marked(cutter, data, size, counts, err);
     if (rewrites_run(&cutter->rewrites, &cutter->rewriting, &data, &size) < 0)
-        return error_memory(err, "a text of %zu bytes", size);
+        return error_set(err, "a text of %zu bytes: out of memory", size);
     split_begin(splitter, data, size);
     while (split_next(splitter))
         for (size_t i = 0; i < splitter->count; i++) {

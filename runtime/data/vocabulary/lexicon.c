@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "lexicon.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,13 @@ int lexicon_add(struct lexicon *lexicon, const void *text, size_t size, int64_t 
         struct lexicon_word *words = realloc(lexicon->words, capacity * sizeof(*words));
 
         if (!words)
-            return error_memory(err, "%zu words", capacity);
+            return error_set(err, "%zu words: out of memory", capacity);
         lexicon->words = words;
         lexicon->capacity = capacity;
     }
     lexicon->words[lexicon->count++] = (struct lexicon_word){lexicon->text.size, size, times};
     bytes_put(&lexicon->text, text, size);
-    return lexicon->text.failed ? error_memory(err, "%zu words", lexicon->count) : 0;
+    return lexicon->text.failed ? error_set(err, "%zu words: out of memory", lexicon->count) : 0;
 }
 
 static int by_frequency(const void *a, const void *b, void *context)

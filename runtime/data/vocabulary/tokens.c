@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "tokens.h"
 #include "data/curate/hash.h"
 
@@ -67,13 +66,13 @@ int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct 
 
     if ((tokens->count == tokens->capacity && grow_offsets(tokens) < 0) ||
         (tokens->count * 2 >= tokens->slot_count && grow_slots(tokens) < 0))
-        return error_memory(err, "%zu tokens", tokens->count + 1);
+        return error_set(err, "%zu tokens: out of memory", tokens->count + 1);
     at = find_slot(tokens, text, size);
     if (tokens->slots[at] != 0)
         return (int64_t)tokens->slots[at] - 1;
     bytes_put(&tokens->text, text, size);
     if (tokens->text.failed)
-        return error_memory(err, "%zu tokens", tokens->count + 1);
+        return error_set(err, "%zu tokens: out of memory", tokens->count + 1);
     tokens->slots[at] = (uint32_t)++tokens->count;
     tokens->offsets[tokens->count] = tokens->text.size;
     return (int64_t)tokens->count - 1;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "unigram_learn.h"
 #include "base/core/threads.h"
 #include "data/tokenizer/trie.h"
@@ -236,7 +235,7 @@ static int build_trie(struct unigram_learning *l, struct error *err)
         const char *text = token_text(&l->pieces->tokens, i, &size);
 
         if (trie_insert(&l->trie, (const uint8_t *)text, size, (uint32_t)i, &former) < 0)
-            return error_memory(err, "%zu pieces", l->pieces->tokens.count);
+            return error_set(err, "%zu pieces: out of memory", l->pieces->tokens.count);
     }
     return 0;
 }
@@ -460,13 +459,13 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
     for (int part = 0; rc == 0 && part < PARTS; part++) {
         l.expected[part] = malloc((pieces.tokens.count + 1) * sizeof(double));
         if (!l.expected[part])
-            rc = error_memory(err, "%zu pieces", pieces.tokens.count);
+            rc = error_set(err, "%zu pieces: out of memory", pieces.tokens.count);
     }
     for (size_t i = 0; i < spans.count; i++)
         l.bytes += (double)spans.words[i].times * (double)spans.words[i].size;
     if (rc == 0) {
         l.weights = malloc((pieces.tokens.count + 1) * sizeof(*l.weights));
-        rc = l.weights ? 0 : error_memory(err, "%zu pieces", pieces.tokens.count);
+        rc = l.weights ? 0 : error_set(err, "%zu pieces: out of memory", pieces.tokens.count);
     }
     if (rc == 0) {
         l.threads = threads_create(rules->threads, err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "data/curate/hash.h"
-#include "base/core/remedy.h"
 #include "data/tokenizer/unicode.h"
 #include "unigram_learn.h"
 
@@ -246,7 +245,7 @@ int unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rule
     parts.text = spans->text.data;
     for (size_t i = 0; rc == 0 && i < spans->count && i < SEED_WORDS; i++)
         if (count_parts(&parts, &spans->words[i]) < 0)
-            rc = error_memory(err, "the parts of %zu words", spans->count);
+            rc = error_set(err, "the parts of %zu words: out of memory", spans->count);
     if (rc == 0)
         rc = add_parts(&parts, pieces, err);
     free(parts.slots);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
-#include "base/core/remedy.h"
 #include "word_counts.h"
 #include "data/curate/hash.h"
 
@@ -87,7 +86,7 @@ int word_counts_add(struct word_counts *counts, const void *text, size_t size, i
     size_t at;
 
     if (counts->count * 2 >= counts->capacity && grow(counts) < 0)
-        return error_memory(err, "%zu different words", counts->count);
+        return error_set(err, "%zu different words: out of memory", counts->count);
     for (at = hash & (counts->capacity - 1); counts->slots[at].offset != 0;
          at = (at + 1) & (counts->capacity - 1)) {
         const struct word_slot *slot = &counts->slots[at];
@@ -101,7 +100,9 @@ int word_counts_add(struct word_counts *counts, const void *text, size_t size, i
     counts->count++;
     bytes_put(&counts->arena, &head, sizeof(head));
     bytes_put(&counts->arena, text, size);
-    return counts->arena.failed ? error_memory(err, "%zu different words", counts->count) : 0;
+    return counts->arena.failed
+               ? error_set(err, "%zu different words: out of memory", counts->count)
+               : 0;
 }
 
 void word_counts_clear(struct word_counts *counts)

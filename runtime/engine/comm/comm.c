@@ -2,7 +2,6 @@
 #include "comm.h"
 #include "base/core/log.h"
 #include "base/core/module.h"
-#include "base/core/remedy.h"
 #include "secret.h"
 #include "self.h"
 #include "base/core/world.h"
@@ -66,7 +65,8 @@ static int check_address(const char *name, const struct comm_options *options, s
         return error_set_code(err, ERROR_USAGE,
                               "cannot determine which node runs rank 0 of %d; %s, or set "
                               "MASTER_ADDR and MASTER_PORT for all ranks%s",
-                              options->size, remedy_words(REMEDY_USE_PLUGIN), pmix);
+                              options->size,
+                              "add a --megatron option to srun, such as --megatron-tp=1", pmix);
     return error_set_code(err, ERROR_USAGE,
                           "cannot determine which node runs rank 0 of %d; start the ranks with "
                           "srun and the plugin or with megatron launch, or set MASTER_ADDR and "

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batches.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 
@@ -243,13 +242,13 @@ static int finish_masked(const struct fill *f, struct error *err)
                        "a micro-batch has %lld tokens selected for prediction on this rank, but "
                        "memory was planned for %lld",
                        (long long)f->selected, (long long)z->masked);
-        return error_remedy(err, REMEDY_MASKED_TOKENS);
+        return error_append(err, "; raise --max-masked-tokens");
     }
     if (f->strange != 0) {
         error_set_code(err, ERROR_USAGE,
                        "the data has token type %d, but the model has %lld token types",
                        (int)f->strange, (long long)b->config->token_types);
-        return error_remedy(err, REMEDY_MORE_TOKEN_TYPES);
+        return error_append(err, "; raise --num-token-types");
     }
     for (int64_t i = f->selected; i < z->masked; i++) {
         out->selected[i] = -1;

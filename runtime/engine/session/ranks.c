@@ -4,7 +4,6 @@
 #include "base/core/locate.h"
 #include "base/core/log.h"
 #include "lib/parse.h"
-#include "base/core/remedy.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -135,7 +134,7 @@ struct device *ranks_open_device(const struct ranks_config *config, const struct
     if (!device && (world->nodes > 1 || (cuda && allocated > 0)))
         error_prefix(err, "node %s", node_name(node));
     if (!device && cuda)
-        error_remedy(err, REMEDY_CPU);
+        error_append(err, "; or compute on the CPUs with --device cpu");
     if (missing)
         world_say_once(1, err); /* no rank of this node finds a GPU */
     return device;
@@ -160,15 +159,16 @@ static int check_fp8(struct device *device, const struct ranks_config *config, s
         error_set_code(err, ERROR_USAGE,
                        "fp8 needs a Hopper GPU (H100, H200) or a later one, and this is %s",
                        device->model);
-        return error_remedy(err, REMEDY_NO_FP8);
+        return error_append(err, "; drop --fp8-format");
     }
     if (config->fp8_blocks && !device_supports_blocks(device)) {
-        error_set_code(err, ERROR_USAGE,
-                       "blockwise scales of fp8 need a Hopper GPU (H100, H200), and a megatron built "
-                       "and run with cuBLASLt of CUDA 12.9 or later; this is %s: see `megatron "
-                       "version`",
-                       device->model);
-        return error_remedy(err, REMEDY_NO_BLOCKS);
+        error_set_code(
+            err, ERROR_USAGE,
+            "blockwise scales of fp8 need a Hopper GPU (H100, H200), and a megatron built "
+            "and run with cuBLASLt of CUDA 12.9 or later; this is %s: see `megatron "
+            "version`",
+            device->model);
+        return error_append(err, "; use --fp8-recipe delayed or tensorwise");
     }
     return 0;
 }
@@ -181,7 +181,7 @@ static int open_device(struct ranks *r, const struct ranks_config *config,
         return -1;
     if (!device_supports(r->device, config->type)) {
         error_set_code(err, ERROR_USAGE, "the %s device supports fp32 only", r->device->name);
-        return error_remedy(err, REMEDY_PRECISION);
+        return error_append(err, "; drop --bf16 or --fp16");
     }
     return check_fp8(r->device, config, err);
 }
@@ -195,7 +195,7 @@ static int open_comm(struct ranks *r, const struct ranks_config *config, const s
     if (!name)
         return -1;
     options.deterministic = config->deterministic;
-    options.longer = remedy_words(REMEDY_LONGER);
+    options.longer = "raise --distributed-timeout-minutes";
     r->comm = comm_open(name, &options, err);
     return r->comm ? 0 : -1;
 }

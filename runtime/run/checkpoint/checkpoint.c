@@ -2,7 +2,6 @@
 #include "checkpoint_private.h"
 #include "directory.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -156,7 +155,7 @@ static int check_directory(struct checkpoint *c, struct error *err)
     if (rc == 0)
         return 0;
     error_prefix(err, "cannot save checkpoints");
-    return error_remedy(err, REMEDY_SAVE_DIRECTORY);
+    return error_append(err, "; choose another directory with --save");
 }
 
 static int create_save(struct checkpoint *c, struct error *err)
@@ -177,8 +176,9 @@ static int create_save(struct checkpoint *c, struct error *err)
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
     c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
     if (!c->snapshot || !c->state || !c->files)
-        return error_memory(err, "saving checkpoints: %.1f MiB of host memory are needed",
-                            (double)elements * 4 / (1 << 20));
+        return error_set(err,
+                         "saving checkpoints: %.1f MiB of host memory are needed: out of memory",
+                         (double)elements * 4 / (1 << 20));
     /* Touching memory for the first time is slow; no training step should wait for that. */
     memset(c->snapshot, 0, elements * sizeof(float));
     /* If RLIMIT_FSIZE is exceeded, the write fails with an error instead of killing the process. */

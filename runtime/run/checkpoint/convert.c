@@ -9,7 +9,6 @@
 #include "hf_private.h"
 #include "megatron_save.h"
 #include "megatron_source.h"
-#include "base/core/remedy.h"
 #include "reshard.h"
 
 #include <errno.h>
@@ -251,7 +250,7 @@ int convert_round(enum device_type type, const char *name, float *values, int64_
                            "tensor %s contains %g, which overflows %s; export it as %s", name,
                            (double)values[i], bfloat ? "bf16" : "fp16 (maximum 65504)",
                            bfloat ? "fp32" : "bf16 or fp32");
-            return error_remedy(err, REMEDY_EXPORT_TYPE);
+            return error_append(err, "; choose the type with --dtype");
         }
         memcpy(&out[i], &half, sizeof(half));
     }

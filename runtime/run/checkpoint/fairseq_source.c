@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fairseq_source.h"
-#include "base/core/remedy.h"
 #include "torch_file.h"
 
 #include <stdio.h>
@@ -117,12 +116,12 @@ static int read_heads(struct fairseq_source *s, int64_t hint, struct error *err)
     m->heads = hint > 0 ? hint : heads && heads->type == PICKLE_INTEGER ? heads->integer : 0;
     if (m->heads < 1) {
         error_set(err, "the file does not contain the number of attention heads");
-        return error_remedy(err, REMEDY_HEADS);
+        return error_append(err, "; add --num-attention-heads N");
     }
     if (m->hidden % m->heads != 0) {
         error_set(err, "%lld attention heads do not divide the hidden size %lld",
                   (long long)m->heads, (long long)m->hidden);
-        return error_remedy(err, REMEDY_HEADS);
+        return error_append(err, "; add --num-attention-heads N");
     }
     m->query_groups = m->heads;
     m->kv_channels = m->hidden / m->heads;

@@ -5,7 +5,6 @@
 #include "lib/file.h"
 #include "hf_masked.h"
 #include "hf_private.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -114,7 +113,7 @@ static int name_files(struct hf_files *files, struct error *err)
 {
     if (files->count > 99999) {
         error_set(err, "the export would need more than 99999 files");
-        return error_remedy(err, REMEDY_SHARD_SIZE);
+        return error_append(err, "; raise --max-shard-size");
     }
     for (size_t i = 0; i < files->count; i++) {
         struct hf_file *file = &files->list[i];
@@ -222,7 +221,7 @@ static int allow_files(size_t count, struct error *err)
     if (wanted >= limit.rlim_max) {
         error_set(err, "%zu files must be open at once, but the limit is %zu (ulimit -Hn)", count,
                   (size_t)limit.rlim_max);
-        return error_remedy(err, REMEDY_SHARD_SIZE);
+        return error_append(err, "; raise --max-shard-size");
     }
     wanted += limit.rlim_cur;
     limit.rlim_cur = wanted < limit.rlim_max ? wanted : limit.rlim_max;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_masked.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -361,7 +360,7 @@ static int check_zeros(const struct safetensor *tensor, struct error *err)
         for (int64_t i = 0; i < count; i++)
             if (a[i] != 0) {
                 error_set(err, "%s is not zero, so this model needs its token types", tensor->name);
-                return error_remedy(err, REMEDY_TOKEN_TYPES);
+                return error_append(err, "; drop --num-token-types");
             }
     }
     return 0;

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/remedy.h"
 
 #define SIZE_LIMIT  ((int64_t)1 << 23)
 #define LAYERS_MOST 4096
@@ -265,5 +264,7 @@ int index_check_rules(const struct checkpoint_index *index, const struct step_ru
         fields_compare(index_rule_more_fields, &index->rules, rules, text, sizeof(text)) == 0)
         return 0;
     error_set(err, "the learning-rate schedule differs from the checkpoint's: %s", text);
-    return error_remedy(err, REMEDY_SCHEDULE);
+    return error_append(err, "; use the same values (without --lr-decay-iters the decay ends with "
+                             "the run), --override-opt_param-scheduler to use these values, or "
+                             "--use-checkpoint-opt_param-scheduler to use the checkpoint's");
 }

@@ -5,7 +5,6 @@
 #include "lib/file.h"
 #include "base/core/half.h"
 #include "origin.h"
-#include "base/core/remedy.h"
 #include "reshard.h"
 #include "scaling_file.h"
 #include "base/core/threads.h"
@@ -75,14 +74,14 @@ static int check_index(struct checkpoint *c, const struct checkpoint_index *inde
         return 0;
     if (index->arrays < ARRAYS) {
         error_set(err, "it was saved without optimizer state");
-        error_remedy(err, REMEDY_NO_OPTIMIZER);
+        error_append(err, "; use --no-load-optim or --finetune");
         return REFUSED;
     }
     if (index->rules.optimizer != c->config.rules->optimizer) {
         error_set(err, "it was saved with optimizer %s, but this run uses optimizer %s",
                   optimizer_name(index->rules.optimizer),
                   optimizer_name(c->config.rules->optimizer));
-        error_remedy(err, REMEDY_NO_OPTIMIZER);
+        error_append(err, "; use --no-load-optim or --finetune");
         return REFUSED;
     }
     if (!c->config.override_scheduler && index_check_rules(index, c->config.rules, err) < 0)
@@ -260,7 +259,7 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
                         "use fp8; to continue in fp8, %s",
                         format_name(found->hybrid),
                         scaling_recipe_name(found->delayed, found->blocks),
-                        remedy_words(REMEDY_FP8));
+                        "use --fp8-format and --fp8-recipe as before");
     else if (c->scaling && !found->present)
         checkpoint_warn(c, "the checkpoint has no fp8 scales: it was trained without fp8; the "
                            "first step computes them, no action is needed");
@@ -314,10 +313,10 @@ static void fill_loaded(struct checkpoint *c, const struct checkpoint_index *ind
     if (c->config.load_rng && index->progress.consumed > 0)
         loaded->seed = index->state.seed;
     if (loaded->seed != c->config.model->seed)
-        checkpoint_warn(c,
-                        "the run continues with seed %" PRIu64
-                        " of its checkpoint, not with %" PRIu64 "; %s",
-                        loaded->seed, c->config.model->seed, remedy_words(REMEDY_NEW_SEED));
+        checkpoint_warn(
+            c,
+            "the run continues with seed %" PRIu64 " of its checkpoint, not with %" PRIu64 "; %s",
+            loaded->seed, c->config.model->seed, "add --no-load-rng to use the new seed");
     loaded->resumes = c->config.load_optimizer;
     loaded->state = index->state;
 }
@@ -377,15 +376,19 @@ static int found_other(const struct checkpoint *c, struct error *err)
     if (c->config.step >= 0 && count > 0) {
         error_set(err, "%s contains no checkpoint of iteration %" PRId64, c->config.load,
                   c->config.step);
-        error_remedy(err, REMEDY_ITERATION);
+        error_append(err, "; choose another iteration with --ckpt-step");
     } else if (directory_has(c->config.load, "config.json")) {
         error_set(err, "%s is a Hugging Face folder", c->config.load);
-        error_remedy(err, REMEDY_LOAD_HF);
+        error_append(err, "; use --load-hf instead of --load");
     } else if (directory_has(c->config.load, INDEX_NAME)) {
         error_set(err, "%s is a single checkpoint; use its parent directory", c->config.load);
     } else {
         error_set(err, "%s contains no checkpoint (no iter_* directory)", c->config.load);
-        error_remedy(err, c->config.must_find ? REMEDY_LOAD : REMEDY_SAVE_THERE);
+        error_append(
+            err, "; %s",
+            c->config.must_find
+                ? "correct --load"
+                : "to start a new run that can be resumed, use the same directory for --save");
     }
     free(list);
     return REFUSED;
@@ -432,13 +435,14 @@ static int found_damaged(const struct checkpoint *c, const struct error *last, s
     if (c->config.step >= 0) {
         error_prefix(err, "the checkpoint of iteration %" PRId64 " in %s is damaged",
                      c->config.step, c->config.load);
-        return error_remedy(err, REMEDY_ITERATION);
+        return error_append(err, "; choose another iteration with --ckpt-step");
     }
     error_prefix(err, "%s contains no intact checkpoint", c->config.load);
     /* Only training can start without one. */
     if (c->config.must_find || c->config.finetune)
         return error_advise(err, CHECKPOINT_REMEDY);
-    return error_remedy(err, REMEDY_START_AGAIN);
+    return error_append(err,
+                        "; to start from scratch, use another directory for --load and --save");
 }
 
 static void warn_damage(const struct checkpoint *c, int64_t iteration, struct error damage)
@@ -497,8 +501,9 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
             tried = 1;
             damage = *err;
             if (origin_check_megatron(c->config.load, err) < 0)
-                checkpoint_warn(c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM; %s",
-                                iteration, remedy_words(REMEDY_IMPORT));
+                checkpoint_warn(
+                    c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM; %s", iteration,
+                    "import it first: megatron checkpoint import SOURCE DIR --format megatron");
             else
                 warn_damage(c, iteration, damage);
         }

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include "base/core/remedy.h"
 
 #define GPT2_VOCABULARY 50257
 
@@ -255,7 +254,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
     if (hints->heads > 0 && m->heads > 0 && m->heads != hints->heads) {
         error_set_code(err, ERROR_USAGE, "its arguments have %lld attention heads, not %lld",
                        (long long)m->heads, (long long)hints->heads);
-        return error_remedy(err, REMEDY_NO_HEADS);
+        return error_append(err, "; drop --num-attention-heads");
     }
     if (hints->heads > 0)
         m->heads = hints->heads;
@@ -264,7 +263,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
                        "its number of attention heads is not stored in the checkpoint (hidden "
                        "size %lld)",
                        (long long)m->hidden);
-        return error_remedy(err, REMEDY_HEADS);
+        return error_append(err, "; add --num-attention-heads N");
     }
     m->query_groups =
         flag(args, "group_query_attention", 0) ? whole(args, "num_query_groups", 0) : m->heads;
@@ -284,7 +283,7 @@ static int read_sizes(struct megatron_source *s, const struct pickle_value *args
         error_set_code(err, ERROR_USAGE,
                        "its vocabulary has %lld entries, fewer than the %lld requested",
                        (long long)rows, (long long)m->vocabulary);
-        return error_remedy(err, REMEDY_VOCABULARY);
+        return error_append(err, "; correct --vocab-size");
     }
     if (whole(args, "num_layers", m->layers) != m->layers)
         return error_set(

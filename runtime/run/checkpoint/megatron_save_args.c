@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The arguments that Megatron-LM stores with a model and compares when it loads it. */
 #include "megatron_save_private.h"
-#include "base/core/remedy.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,6 @@
 #include "directory.h"
 #include "hf_config.h"
 #include "index.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -62,7 +61,8 @@ int origin_check_megatron(const char *directory, struct error *err)
         if (directory_has(directory, name)) {
             error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint%s", directory,
                            strcmp(mark, "metadata.json") == 0 ? " (torch_dist)" : "");
-            return error_remedy(err, REMEDY_IMPORT);
+            return error_append(
+                err, "; import it first: megatron checkpoint import SOURCE DIR --format megatron");
         }
     }
     return 0;

@@ -4,7 +4,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/remedy.h"
 
 /* One of our pieces, found by its tensor. */
 struct want {
@@ -265,7 +264,7 @@ int reshard_read(const char *directory, const struct checkpoint_index *index,
                  ? prepare(&r, parameters, pieces, err)
                  : error_set(err, "this checkpoint was saved without optimizer state");
     if (array_count > index->arrays)
-        error_remedy(err, REMEDY_NO_OPTIMIZER);
+        error_append(err, "; use --no-load-optim or --finetune");
 
     for (int i = 0; i < index->file_count && rc == 0; i++)
         rc = read_file(&r, &index->files[i], err);

@@ -3,7 +3,6 @@
 #include "lib/clock.h"
 #include "directory.h"
 #include "base/core/half.h"
-#include "base/core/remedy.h"
 #include "scaling_file.h"
 #include "shard_file.h"
 
@@ -333,7 +332,7 @@ static int wait_for_last(struct checkpoint *c, int64_t iteration, struct error *
         "training waited %.1f s at iteration %" PRId64 " for the checkpoint of iteration %" PRId64
         ", which took %.1f s to write; saving every %.0f iterations would avoid this; %s",
         waited, iteration, last, began + waited - c->began,
-        ceil((began + waited - c->began) / step), remedy_words(REMEDY_SAVE_INTERVAL));
+        ceil((began + waited - c->began) / step), "raise --save-interval, or use a faster disk");
     return 0;
 }
 
@@ -446,7 +445,7 @@ int checkpoint_poll(struct checkpoint *c, struct error *err)
 /* The thread makes no progress: give up. */
 static int give_up(struct checkpoint *c, enum phase job, double seconds, struct error *err)
 {
-    const char *remedy = remedy_words(REMEDY_TIMEOUT);
+    const char *remedy = "check its file system, or raise --distributed-timeout-minutes";
     int rank = c->parallel->comm->rank;
     int64_t iteration = c->progress.iteration;
 

@@ -3,7 +3,6 @@
 #include "directory.h"
 #include "lib/file.h"
 #include "base/core/json.h"
-#include "base/core/remedy.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -203,7 +202,8 @@ static int read_record(struct json_value root, const char *directory,
             known = i;
     if (known < 0) {
         error_set_code(err, ERROR_USAGE, "unknown tokenizer type %.50s", type);
-        return error_remedy(err, REMEDY_TOKENIZER);
+        return error_append(
+            err, "; choose a tokenizer with --tokenizer-type and the options for its files");
     }
     config->type = known;
     model = read_name(root, "model", directory, first, err);
@@ -250,7 +250,8 @@ int tokenizer_files_find(const char *directory, struct tokenizer_config *config,
     json_destroy(json);
     if (rc < 0) {
         error_prefix(err, "%s", path);
-        error_advise(err, remedy_words(REMEDY_TOKENIZER_FILES));
+        error_advise(err, "get its files again from their source if they are damaged, or choose "
+                          "another tokenizer (--tokenizer-type)");
     }
     return rc;
 }

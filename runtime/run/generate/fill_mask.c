@@ -2,7 +2,6 @@
 #include "fill_mask_private.h"
 #include "base/core/half.h"
 #include "prompts.h"
-#include "base/core/remedy.h"
 #include "weights.h"
 
 #include <inttypes.h>
@@ -97,7 +96,7 @@ static int read_texts(struct fill_mask *f, struct error *err)
         error_set_code(err, ERROR_USAGE,
                        "the mask token %" PRId64 " is not in the vocabulary of %lld tokens",
                        f->ids.mask, (long long)f->origin.model.shape.vocabulary);
-        rc = error_remedy(err, REMEDY_MASK_TOKEN);
+        rc = error_append(err, "; give the id of the mask token with --mask-id");
     }
     if (rc == 0)
         rc = make_texts(f, &lines, err);

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include "base/core/remedy.h"
 
 static int64_t find_piece(const struct tokenizer *tokenizer, const char *piece)
 {
@@ -37,7 +36,7 @@ int special_ids_find(struct special_ids *ids, const struct tokenizer *tokenizer,
         ids->mask = mask;
     if (ids->mask < 0) {
         error_set_code(err, ERROR_USAGE, "the tokenizer has no mask token (<mask> or [MASK])");
-        return error_remedy(err, REMEDY_MASK_TOKEN);
+        return error_append(err, "; give the id of the mask token with --mask-id");
     }
     if (ids->begin < 0)
         ids->begin = tokenizer_bos(tokenizer);

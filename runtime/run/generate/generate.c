@@ -4,7 +4,6 @@
 #include "logits.h"
 #include "output.h"
 #include "prompts.h"
-#include "base/core/remedy.h"
 #include "weights.h"
 
 #include <errno.h>
@@ -203,7 +202,8 @@ static int allocate_logits(struct generate *g, struct text *texts, int64_t count
     for (int64_t t = 0; t < count; t++) {
         texts[t].logits = calloc((size_t)texts[t].limit, row);
         if (!texts[t].logits)
-            return error_memory(err, "the logits of %" PRId64 " tokens", texts[t].limit);
+            return error_set(err, "the logits of %" PRId64 " tokens: out of memory",
+                             texts[t].limit);
     }
     return 0;
 }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generator.h"
-#include "base/core/remedy.h"
 #include "lib/clock.h"
 
 #include <math.h>
@@ -365,7 +364,7 @@ static int choose(struct generator *g, struct window *w, const struct text *text
             if (id < 0) {
                 error_set(err, "the model's logits are NaN for every token: its weights are "
                                "damaged or overflow their data type");
-                rc = error_remedy(err, REMEDY_LOAD_OR_PRECISION);
+                rc = error_append(err, "; use other weights (--load), or drop --bf16 or --fp16");
             }
         }
         g->host_picked[t] = (int32_t)id;

@@ -3,7 +3,6 @@
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "base/core/json.h"
-#include "base/core/remedy.h"
 #include "run/checkpoint/tokenizer_files.h"
 
 #include <errno.h>
@@ -57,7 +56,7 @@ static char *read_all(const char *name, struct error *err)
                   : file_read(name, MOST_PROMPT_BYTES, &bytes, err);
     if (rc < 0) {
         error_prefix(err, "cannot read the prompts");
-        error_remedy(err, REMEDY_PROMPT_FILE);
+        error_append(err, "; correct --prompt-file");
         err->code = ERROR_USAGE;
     } else {
         rc = check_text(bytes.data, bytes.length, called, err);
@@ -111,7 +110,8 @@ int prompts_lines(struct lines *lines, const struct generate_options *o, struct 
     if (lines->count > 0)
         return 0;
     error_set_code(err, ERROR_USAGE, "no prompt to continue");
-    return error_remedy(err, REMEDY_PROMPT);
+    return error_append(
+        err, "; use --prompt TEXT, --prompt-file FILE, or pass prompts on standard input");
 }
 
 /* --- The tokenizer --------------------------------------------------------------------------- */
@@ -149,14 +149,15 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
                        "%s contains no tokenizer (tokenizer.json, tokenizer.model, or vocab.json "
                        "and merges.txt)",
                        o->load);
-        error_remedy(err, REMEDY_TOKENIZER);
+        error_append(err,
+                     "; choose a tokenizer with --tokenizer-type and the options for its files");
         return NULL;
     }
     if (config.add_bos && config.add_specials) {
         error_set_code(
             err, ERROR_USAGE,
             "the beginning-of-sequence token and all special tokens cannot both be added");
-        error_remedy(err, REMEDY_BOS_OR_SPECIALS);
+        error_append(err, "; drop --tokenizer-add-bos or --tokenizer-hf-include-special-tokens");
         return NULL;
     }
     config.add_bos = 0; /* prepended to the prompt below */
@@ -168,7 +169,8 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
                        "the tokenizer has %" PRId64 " tokens, but the model in %s has only %" PRId64
                        ": it belongs to another model",
                        tokenizer_vocab_size(tokenizer), o->load, vocabulary);
-        error_remedy(err, REMEDY_TOKENIZER);
+        error_append(err,
+                     "; choose a tokenizer with --tokenizer-type and the options for its files");
         tokenizer_destroy(tokenizer);
         return NULL;
     }
@@ -259,7 +261,7 @@ static int find_stops(struct prompts *p, const struct generate_options *o,
                        "the end-of-document token %" PRId64
                        " is not in the vocabulary (0 to %" PRId64 "), so no text would end",
                        o->eod_id, p->vocabulary - 1);
-        return error_remedy(err, REMEDY_END_TOKEN);
+        return error_append(err, "; change --eod-id");
     }
     if (o->ignore_eod)
         return 0;
@@ -309,7 +311,7 @@ static int make_text(struct text *text, const struct generate_options *o, int64_
                        "a maximum length of %" PRId64
                        " tokens leaves no room for generated tokens: prompt %zu has %" PRId64,
                        o->out_seq_length, number + 1, count);
-        return error_remedy(err, REMEDY_TEXT_LENGTH);
+        return error_append(err, "; raise --out-seq-length");
     }
     text->ids = malloc((size_t)text->limit * sizeof(*text->ids));
     if (!text->ids)
@@ -333,7 +335,7 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
     if (rc == 0 && o->tokenizer.add_bos && bos < 0) {
         error_set_code(err, ERROR_USAGE,
                        "the vocabulary has no beginning-of-sequence token to add");
-        rc = error_remedy(err, REMEDY_NO_BOS);
+        rc = error_append(err, "; drop --tokenizer-add-bos");
     }
     p->texts = calloc(lines->count, sizeof(*p->texts));
     if (!p->texts)

@@ -7,7 +7,6 @@
 #include "base/core/log.h"
 #include "named.h"
 #include "progress.h"
-#include "base/core/remedy.h"
 #include "shared_file.h"
 #include "container/squashfs.h"
 #include "stage.h"
@@ -98,7 +97,7 @@ static int begin_import(struct getting *getting, struct error *err)
     if (begun == 0 && !any) {
         error_set(err, "another node is already importing the image for step %.100s",
                   getting->get->step);
-        return error_remedy(err, REMEDY_IMPORT_WAIT);
+        return error_append(err, "; pass --wait to `megatron image get` on all nodes but one");
     }
     return begun;
 }

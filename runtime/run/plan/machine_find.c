@@ -11,7 +11,6 @@
 
 #include "base/core/gib.h"
 #include "lib/nearest.h"
-#include "base/core/remedy.h"
 
 static int has_name(const struct machine *machine, const char *name)
 {
@@ -157,7 +156,7 @@ static void unknown(const struct machines *machines, int bare, const char *name,
         return;
     }
     error_set_code(err, ERROR_USAGE, "unknown node kind %s", name);
-    error_remedy(err, REMEDY_NODE_KINDS);
+    error_append(err, "; `megatron plan --node list` lists all");
 }
 
 const struct machine *machines_find(const struct machines *machines, const char *name,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
 #include "base/core/gib.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 
@@ -103,7 +102,7 @@ static void print_outlook(const struct show *show, const struct candidate *c, FI
         if (o.dollars > 0)
             fprintf(stream, ", $%.0f at $%.2f per node and hour", o.dollars, show->outlook.price);
         else
-            fprintf(stream, "; %s", remedy_words(REMEDY_PRICE));
+            fprintf(stream, "; %s", "set --price to see the cost");
         fprintf(stream, "\n");
     }
 }

@@ -3,7 +3,6 @@
 #include "config.h"
 #include "base/core/gib.h"
 #include "judge_private.h"
-#include "base/core/remedy.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -206,7 +205,8 @@ static void judge_files(const struct job *job, int r, double usual_rate, struct 
     if (m->sees_files >= 0)
         judge_say(findings, job->hosts[r], "shared files",
                   m->sees_files ? VERDICT_OK : VERDICT_FAIL, "sees a file that rank 0 created",
-                  remedy_words(REMEDY_SHARED_FILES), m->sees_files ? "seen" : "not seen");
+                  "mount the shared file system on this node, or name its directory with --shared",
+                  m->sees_files ? "seen" : "not seen");
     if (m->disk_free >= 0) {
         snprintf(expected, sizeof(expected), "at least %.3g GiB free", gib(limits->disk_bytes));
         judge_say(findings, job->hosts[r], "disk space",
@@ -241,7 +241,7 @@ void judge_nodes(const struct job *job, struct findings *findings)
         judge_version(job, &versions[i], findings);
     judge_count(job, "gpus", gpus, get_gpus, needed_gpus, scratch,
                 job->kind_in_doubt
-                    ? remedy_words(REMEDY_NODE_KIND)
+                    ? "correct --node; if the node should have GPUs, all are lost: drain it"
                     : "a GPU is missing: check lspci and the kernel log, then reboot or drain the "
                       "node",
                 findings);

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/core/remedy.h"
-
 /* Does this errno tell of a path, rather than of a disk? */
 static int is_of_path(int number)
 {
@@ -45,7 +43,7 @@ int mistakes_check(const struct preflight_options *options, const struct facts *
     if (options->scratch_named && scratch_is_wrong(facts, size, &number)) {
         error_set_code_errno(err, ERROR_USAGE, number, "cannot create a file in %s",
                              options->scratch);
-        return error_remedy(err, REMEDY_SCRATCH);
+        return error_append(err, "; use --scratch with a directory that you can write to");
     }
     if (options->device == DEVICE_CUDA && trouble[0] && machine->gpus == 0 && !any_gpu(facts, size))
         return error_set_code(err, ERROR_USAGE, "no node has an NVIDIA GPU: %s", trouble);

@@ -3,7 +3,6 @@
 
 #include "input.h"
 #include "reader.h"
-#include "base/core/remedy.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -198,7 +197,7 @@ static int set_names(struct input *input, const struct input_options *o, struct 
             return -1;
     if (o->name_count > input->runs.count)
         notes_add(&input->notes, "%zu names were given, but there are only %zu runs; %s",
-                  o->name_count, input->runs.count, remedy_words(REMEDY_RUN_NAMES));
+                  o->name_count, input->runs.count, "use --name once per run");
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include "lib/file.h"
 #include "run/checkpoint/index.h"
 #include "base/core/log.h"
-#include "base/core/remedy.h"
 #include "run/checkpoint/tokenizer_files.h"
 
 #include <inttypes.h>
@@ -87,7 +86,7 @@ int saving_check(const struct arguments *a, struct error *err)
 
     if (a->save && directory_prepare(a->save, err) < 0) {
         error_prefix(err, "cannot save checkpoints");
-        return error_remedy(err, REMEDY_SAVE_DIRECTORY);
+        return error_append(err, "; choose another directory with --save");
     }
     own = a->load && a->save && file_is_same(a->load, a->save);
     if (!a->save || (own && !a->finetune))

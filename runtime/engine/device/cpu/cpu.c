@@ -7,7 +7,6 @@
 #include "engine/device/fp8.h"
 #include "gemm.h"
 #include "base/core/gib.h"
-#include "base/core/remedy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +57,7 @@ static int cpu_memory(struct device *device, struct device_memory *memory, struc
 int cpu_refuse_type(struct error *err)
 {
     error_set_code(err, ERROR_USAGE, "the CPU device supports fp32 only");
-    return error_remedy(err, REMEDY_PRECISION);
+    return error_append(err, "; drop --bf16 or --fp16");
 }
 
 static int cpu_supports(struct device *device, enum device_type type)

@@ -129,7 +129,8 @@ int main(void)
          0,
          0,
          "n2: srun asked for the plugin, but slurmd did not load spank_megatron.so on this node "
-         "(its log may have the reason); see the manual"},
+         "(its log may have the reason); install the plugin for this Slurm there, leave the node "
+         "out with srun --exclude, or use srun --megatron-off"},
         {{"SLURM_PROCID=3", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
           "SLURM_SPANK_MEGATRON_CLIENT=version=0.1.0", "SLURMD_NODENAME=n2", "SLURM_LOCALID=1"},
          NULL,
@@ -143,7 +144,8 @@ int main(void)
          0,
          0,
          "the job asked for the plugin, but srun did not load spank_megatron.so on 10.0.3.17, "
-         "where it was started; see the manual"},
+         "where it was started; install the plugin for this Slurm there, or submit the job without "
+         "its options"},
         {{"SLURM_PROCID=2", "SLURM_NTASKS=4", "SLURM_STEP_ID=0", "SLURM_STEP_NODELIST=n[1-2]",
           "SLURM_SPANK_MEGATRON_JOB=1", "SLURM_LOCALID=0"},
          NULL,

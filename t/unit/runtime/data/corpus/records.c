@@ -544,7 +544,7 @@ static void test_files(void)
         {{"d/none"}, "cannot read d/none: No such file or directory; check the path"},
         {{"-", "d"}, "standard input must be the only input; drop the other files, or the -"},
         {{"empty"}, "directory empty contains no files; name one with input files"},
-        {{"/dev/null"}, "/dev/null is neither a file nor a directory; see the manual"},
+        {{"/dev/null"}, "/dev/null is neither a file nor a directory; use --input - for a pipe"},
     };
 
     mkdir("d", 0755);

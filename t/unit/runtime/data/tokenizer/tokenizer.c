@@ -177,7 +177,7 @@ static void test_null(void)
         {"1 x", "NullTokenizer: byte 2 of the text is not a digit; texts are ids separated by "
                 "single spaces"},
         {"100001", "NullTokenizer: the id at byte 0 of the text is too large for the vocabulary, "
-                   "whose last id is 100000; see the manual"},
+                   "whose last id is 100000; raise --vocab-size"},
     };
     struct tokenizer *tokenizer =
         create((struct tokenizer_config){.type = TOKENIZER_NULL, .vocab_size = 100000});

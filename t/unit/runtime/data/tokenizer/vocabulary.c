@@ -47,7 +47,10 @@ static void test_gpt2(void)
        "vocab.json: the file is not a JSON object of tokens and their ids, such as {\"the\": 0, "
        "...}",
        "no object");
-    is(err.text + strlen(err.text) - (size_t)err.advice, "; see the manual", "with a remedy");
+    is(err.text + strlen(err.text) - (size_t)err.advice,
+       "; get its files again from their source if they are damaged, or choose another tokenizer "
+       "(--tokenizer-type)",
+       "with a remedy");
     is(refusal((struct tokenizer_config){.vocab_file = path_of("nowhere"), .merge_file = "x"}),
        "cannot open nowhere: No such file or directory", "no file");
     ok(strstr(refusal((struct tokenizer_config){.vocab_file = write_text("vocab.json", "{\"a\":"),

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The remedy for what this program cannot read. refusal() would cut out that for damaged files. */
-#define OTHER "; see the manual"
+#include "data/tokenizer/unsupported.h"
+
+/* What this program cannot read. */
+#define OTHER OTHER_TOKENIZER
 
 static struct error err;
 static char directory[] = "/tmp/megatron-vocabulary-XXXXXX";

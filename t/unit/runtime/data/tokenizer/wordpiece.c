@@ -102,7 +102,8 @@ static void test_properties(void)
 static void test_refusals(void)
 {
     is(refusal((struct tokenizer_config){.type = TOKENIZER_BERT_CASE}),
-       "BertWordPieceCase needs a vocabulary file, BERT's vocab.txt; see the manual", "no file");
+       "BertWordPieceCase needs a vocabulary file, BERT's vocab.txt; name it with --vocab-file",
+       "no file");
     is(refusal((struct tokenizer_config){.type = TOKENIZER_BERT_CASE,
                                          .vocab_file = write_text("vocab.txt", "")}),
        "vocab.txt: the vocabulary is empty", "an empty file");

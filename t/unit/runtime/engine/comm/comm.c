@@ -36,9 +36,10 @@ static void test_plain_srun(void)
     ok(!comm_open("tcp", &(struct comm_options){.size = 2}, &err) && err.code == ERROR_USAGE,
        "ranks of srun without the plugin are rejected: the user must change the command");
     is(err.text,
-       "cannot determine which node runs rank 0 of 2; see the manual, or set MASTER_ADDR and "
+       "cannot determine which node runs rank 0 of 2; add a --megatron option to srun, such as "
+       "--megatron-tp=1, or set MASTER_ADDR and "
        "MASTER_PORT for all ranks; or start CPU ranks with `srun --mpi=pmix`",
-       "with a remedy, whose words the commands have");
+       "with a remedy");
 }
 
 /* These tests may run in a task of srun or of a launcher. */

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What to do about a tokenizer that is valid, but that this program cannot read. */
+#ifndef MEGATRON_UNSUPPORTED_H
+#define MEGATRON_UNSUPPORTED_H
+
+/* The end of the message. */
+#define OTHER_TOKENIZER \
+    "; choose another tokenizer (--tokenizer-type), or use a newer release of megatron"
+
+#endif
