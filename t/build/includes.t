@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Includes point down only: a folder uses its own headers, by their names, and those of the layers below it, by their
-# paths, in the order of runtime/Makefile.am. The wings data/ and engine/ meet only in tokenizer/ and dataset/. No header
-# includes itself through others.
+# paths, in the order of runtime/Makefile.am, and only those that the other folder's Makefile.am lists as public_headers.
+# The wings data/ and engine/ meet only in tokenizer/ and dataset/. No header includes itself through others.
 . "$(dirname "$0")/../tap.sh"
 
 # check TREE: print every include that points up, cannot be found or closes a cycle.
@@ -34,6 +34,13 @@ sub found {
     return $name =~ m{/} ? (grep { -e } $name, "runtime/$name")[0] : undef;
 }
 
+# The headers that a folder offers to others.
+my (%public, %used);
+for my $layer (grep { -e "$_/Makefile.am" } @layers) {
+    my ($headers) = contents("$layer/Makefile.am") =~ s/\\\n//gr =~ /^public_headers = (.*)/m;
+    $public{"$layer/$_"} = $layer for split ' ', $headers // '';
+}
+
 my (@files, %uses);
 find({ no_chdir => 1, wanted => sub { push @files, $_ if /\.(c|h|cpp|cu|cuh)$/ } }, qw(lib spank container runtime));
 for my $file (sort @files) {
@@ -50,8 +57,13 @@ for my $file (sort @files) {
         my $down = $level{$other} <= $level{$own} && !($other eq 'spank' && $own ne 'spank') &&
             !($own =~ m{^runtime/engine/} && $other =~ m{^runtime/data/} && $other !~ m{/(tokenizer|dataset)$});
         print "$file includes $found, which is above it or in the other wing\n" if !$down;
+        next if $other eq $own;
+        print "$file includes $found, which is private to its folder\n" if $down && !$public{$found};
+        $used{$found} = 1;
     }
 }
+
+print "$_ is public, but no other folder includes it\n" for grep { !$used{$_} && $_ !~ m{/base/} } sort keys %public;
 
 my %state;
 sub visit {
@@ -73,13 +85,17 @@ PERL
 
 found=$(check "$top")
 like "$found" '^[0-9]{3,} files, [0-9]{4,} includes$' "the includes of all sources are read"
-is "$(grep -v ' files, ' <<<"$found")" "" "every include points down, and none is in a cycle"
+is "$(grep -v ' files, ' <<<"$found")" "" "every include points down to a public header, and none is in a cycle"
 
 # What is forbidden is found.
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 mkdir -p "$tree"/{lib,spank,container,runtime/base/core,runtime/data/corpus,runtime/engine/model}
 echo 'SUBDIRS = base/core data/corpus engine/model .' >"$tree/runtime/Makefile.am"
+echo 'public_headers = core.h' >"$tree/runtime/base/core/Makefile.am"
+echo '#include "base/core/private.h"' >"$tree/runtime/engine/model/private.c"
+touch "$tree/runtime/base/core/private.h"
+echo 'public_headers = corpus.h unused.h' >"$tree/runtime/data/corpus/Makefile.am"
 echo '#include "engine/model/model.h"' >"$tree/runtime/base/core/core.h"
 echo '#include "base/core/core.h"' >"$tree/runtime/engine/model/model.h"
 echo '#include "data/corpus/corpus.h"' >"$tree/runtime/engine/model/model.c"
@@ -92,5 +108,7 @@ like "$found" '^runtime/base/core/core\.h includes runtime/engine/model/model\.h
 like "$found" '^runtime/base/core/a\.c includes spank/plugin\.h, which is above it or in the other wing$' "an include of the plugin is found"
 like "$found" '^runtime/engine/model/model\.c includes runtime/data/corpus/corpus\.h' "an include of the other wing is found"
 like "$found" '^a cycle: .*runtime/base/core/core\.h runtime/engine/model/model\.h runtime/base/core/core\.h$' "a cycle is found"
+like "$found" '^runtime/engine/model/private\.c includes runtime/base/core/private\.h, which is private to its folder$' "an include of a private header is found"
+like "$found" '^runtime/data/corpus/unused\.h is public, but no other folder includes it$' "a public header that nobody includes is found"
 like "$found" '^lib/b\.c: nothing\.h is not found$' "a header that does not exist is found"
 done_testing
