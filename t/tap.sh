@@ -72,7 +72,7 @@ try() {
         local how=()
         [ "$1" = in_cluster ] || how=(--user)
         shift
-        out=$(timeout -k 5 "$limit" "$top/t/cluster" run "${how[@]}" "$@" 2>&1 </dev/null) ;;
+        out=$(timeout -k 5 "$limit" "$top/tools/cluster" run "${how[@]}" "$@" 2>&1 </dev/null) ;;
     *) out=$(timeout -k 5 "$limit" "$@" 2>&1 </dev/null) ;;
     esac
     rc=$?
@@ -117,7 +117,7 @@ done_testing() {
     exit
 }
 
-# cluster_up [OPTION...]: start a cluster with these options of `t/cluster up`. Skips the whole file if no
+# cluster_up [OPTION...]: start a cluster with these options of `tools/cluster up`. Skips the whole file if no
 # cluster can run here.
 cluster_up() {
     local missing
@@ -125,7 +125,7 @@ cluster_up() {
     for missing in munged slurmctld slurmd srun; do
         PATH=${MEGATRON_TEST_SLURM:+$MEGATRON_TEST_SLURM/bin:$MEGATRON_TEST_SLURM/sbin:}$PATH:/usr/sbin command -v $missing >/dev/null || skip_all "$missing is not installed"
     done
-    if ! tap_env=$("$top/t/cluster" up --owner $$ "$@"); then
+    if ! tap_env=$("$top/tools/cluster" up --owner $$ "$@"); then
         ok "the private cluster starts" false
         done_testing
     fi
@@ -134,11 +134,11 @@ cluster_up() {
     trap 'exit 1' INT TERM HUP
 }
 
-cluster_down() { "$top/t/cluster" down --dir "$MEGATRON_CLUSTER"; }
+cluster_down() { "$top/tools/cluster" down --dir "$MEGATRON_CLUSTER"; }
 
-in_cluster() { "$top/t/cluster" run "$@"; }
+in_cluster() { "$top/tools/cluster" run "$@"; }
 
-as_user() { "$top/t/cluster" run --user "$@"; }
+as_user() { "$top/tools/cluster" run --user "$@"; }
 
 # cluster_processes PATTERN: like pgrep -f, but only the processes of this cluster's steps.
 cluster_processes() {
@@ -149,7 +149,7 @@ cluster_processes() {
     done
 }
 
-# Succeeds if `t/cluster up --cgroup` can work here.
+# Succeeds if `tools/cluster up --cgroup` can work here.
 cgroups_usable() {
     if [ -f /sys/fs/cgroup/cgroup.controllers ]; then
         grep -qw cpuset /sys/fs/cgroup/cgroup.subtree_control ||

@@ -23,6 +23,7 @@ if git -C "$top" rev-parse --is-inside-work-tree >/dev/null 2>&1; then
 else
     skip "every file of the repository is in it" "not a git checkout"
 fi
+is "$(readlink "$scratch/megatron/t/cluster")" ../tools/cluster "t/cluster is a link to tools/cluster"
 is "$(find "$scratch/megatron" -name '*.o' -o -name .deps -o -name '*.so' -o -name enter)" "" "nothing that was built is in it"
 
 # A libtool that must not be called.

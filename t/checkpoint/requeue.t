@@ -56,13 +56,13 @@ strike() {
     "a rank killed") kill -KILL "$(ranks | shuf -n 1)" ;;
     "a slurmstepd killed")
         victim=$(step)
-        [ -n "$victim" ] && "$top/t/cluster" kill-stepd "$(node "$2")" "$victim"
+        [ -n "$victim" ] && "$top/tools/cluster" kill-stepd "$(node "$2")" "$victim"
         ;;
     "a node lost")
         victim=$(node "$2")
-        "$top/t/cluster" kill-node "$victim" || return 1
+        "$top/tools/cluster" kill-node "$victim" || return 1
         sleep 1
-        "$top/t/cluster" start-node "$victim" || true
+        "$top/tools/cluster" start-node "$victim" || true
         ;;
     "SIGTERM for the job") as_user scancel --signal=TERM "$job" ;;
     esac >/dev/null 2>&1

@@ -12,13 +12,13 @@ image=--megatron-image=${registry}small:1
 containers() {
     local node
     for node in n1 n2 n3 n4; do
-        t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse'
+        tools/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep -E '[m]egatron-holder|[s]quashfuse'
     done
 }
 files() { ls "$cache/work"; ls -A "$MEGATRON_CLUSTER/tmp"; }
 processes() { # the sleeping programs of this test
     local node
-    for node in n1 n2 n3 n4; do t/cluster node $node pgrep -a sleep; done
+    for node in n1 n2 n3 n4; do tools/cluster node $node pgrep -a sleep; done
 }
 # clean WHAT: no container, process or file is left, and the nodes are healthy.
 clean() {
@@ -58,7 +58,7 @@ is "$rc" 7 "without -K the other tasks finish, and the exit code is that of the 
 clean "that"
 
 # One task of eight cannot be started in the image, on a node of its own: only there the directory is missing.
-for node in n1 n2 n3; do t/cluster node $node mkdir /dev/here; done
+for node in n1 n2 n3; do tools/cluster node $node mkdir /dev/here; done
 printf '%s\n' n1 n1 n1 n2 n2 n3 n3 n4 >"$home/hosts"
 job env SLURM_HOSTFILE="$home/hosts" srun -m arbitrary -n8 "$image" --megatron-workdir=/dev/here sh -c 'pwd; exec sleep 600'
 ok "one task of eight that does not start fails the step" test "$rc" -ne 0 -a "$rc" -ne 124
@@ -66,7 +66,7 @@ is "$(grep -c 'error: megatron: n4: cannot change to the directory /dev/here in 
 is "$(grep megatron <<<"$out" | wc -l)" 1 "and no more"
 unlike "$out" '[Mm]unge|[Aa]uth' "nor any trace of how the others are told"
 clean "a task that does not start"
-for node in n1 n2 n3; do t/cluster node $node rmdir /dev/here; done
+for node in n1 n2 n3; do tools/cluster node $node rmdir /dev/here; done
 
 # scancel in the middle of an import: nothing is left that the next one would wait for.
 rm -f "$cache"/*.sqsh
@@ -78,19 +78,19 @@ wait $!
 clean "scancel in an import"
 # SIGKILL lets the task clean up nothing; slurmstepd does.
 delay=100 job_process srun -n1 -w n1 "$image" true >/dev/null 2>&1 &
-importing && t/cluster node n1 pkill -KILL megatron-image
+importing && tools/cluster node n1 pkill -KILL megatron-image
 ok "a task that imports is killed"
 wait $!
 # What cleans up is outside the job's cgroups: the user must not be able to run code in it.
-wait_until 60 eval 't/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep >/dev/null'
-sweep=$(t/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep | head -n 1)
+wait_until 60 eval 'tools/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep >/dev/null'
+sweep=$(tools/cluster node n1 pgrep -u "$(as_user id -u)" -x megatron-sweep | head -n 1)
 traces n1 "$sweep"
 how=$?
 case $how in
-0 | 1) is "$how:$(t/cluster node n1 test -e "/proc/$sweep" && echo there)" 1:there "the sweep cannot be traced" ;;
+0 | 1) is "$how:$(tools/cluster node n1 test -e "/proc/$sweep" && echo there)" 1:there "the sweep cannot be traced" ;;
 *) skip "the sweep cannot be traced" "this kernel does not let users trace their own processes" ;;
 esac
-is "$(t/cluster node n1 awk '/^NoNewPrivs/ {print $2}' "/proc/$sweep/status"):$(t/cluster node n1 awk '/^Max processes/ {print $3}' "/proc/$sweep/limits")" 1:0 \
+is "$(tools/cluster node n1 awk '/^NoNewPrivs/ {print $2}' "/proc/$sweep/status"):$(tools/cluster node n1 awk '/^Max processes/ {print $3}' "/proc/$sweep/limits")" 1:0 \
     "and starts nothing"
 clean "its death"
 job srun -n1 "$image" true
@@ -104,8 +104,8 @@ for how in scancel kill-stepd; do
     is "$(containers | grep -c holder)" 2 "a container on each node"
     if [ $how = kill-stepd ]; then
         for node in n1 n2; do
-            t/cluster kill-stepd $node
-            t/cluster node $node pkill -KILL sleep
+            tools/cluster kill-stepd $node
+            tools/cluster node $node pkill -KILL sleep
         done
     fi
     as_user scancel --user="$(as_user id -un)"

@@ -55,14 +55,14 @@ wait_until 60 test -s "$registry_dir/log/held"
 read -r pid path <"$registry_dir/log/held"
 rm -f "$registry_dir/log/hold"
 unlike "$path" "$home" "the user's PATH is not that of release"
-is "$(t/cluster node n1 awk '/^Uid/ {print $2}' "/proc/$pid/status")" "$uid" "which works as the user"
+is "$(tools/cluster node n1 awk '/^Uid/ {print $2}' "/proc/$pid/status")" "$uid" "which works as the user"
 traces n1 "$pid"
 how=$?
 case $how in
 0 | 1) is "$how" 1 "and cannot be traced by the user" ;;
 *) skip "and cannot be traced by the user" "this kernel does not let users trace their own processes" ;;
 esac
-t/cluster node n1 kill "$pid"
+tools/cluster node n1 kill "$pid"
 
 job_process srun -N2 -n2 --megatron-image=docker://slow true >/dev/null 2>&1 &
 step=$!
@@ -82,6 +82,6 @@ ok "without the importer" test ! -e "$registry_dir/log/get"
 mv "$program" "$program.away"
 job srun -n1 --megatron-image=docker://small true
 like "$out" 'cannot run the image importer .*/importer; install' "no importer"
-wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"
+wait_until 60 sh -c "! '$top/tools/cluster' run sinfo -h -o %t | grep -q -v idle"
 is "$(in_cluster sinfo -h -o %D,%t)" 2,idle "no node was drained"
 done_testing

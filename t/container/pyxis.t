@@ -29,13 +29,13 @@ pyxis="required $MEGATRON_TEST_PYXIS runtime_path=$registry_dir/run/pyxis"
 TRY_LIMIT=300
 home=$registry_dir/home
 holders() {
-    for node in n1 n2; do t/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep '[m]egatron-holder'; done
+    for node in n1 n2; do tools/cluster node $node ps -eo stat=,args= | grep -v '^Z' | grep '[m]egatron-holder'; done
 }
 
 for order in before behind; do
     if [ $order = before ]; then printf '%s\n' "$ours" "$pyxis"; else printf '%s\n' "$pyxis" "$ours"; fi >"$plugstack"
-    for node in n1 n2; do t/cluster kill-node $node && t/cluster start-node $node; done
-    wait_until 60 sh -c "[ \"\$('$top/t/cluster' run sinfo -h -o %D,%t)\" = 2,idle ]"
+    for node in n1 n2; do tools/cluster kill-node $node && tools/cluster start-node $node; done
+    wait_until 60 sh -c "[ \"\$('$top/tools/cluster' run sinfo -h -o %D,%t)\" = 2,idle ]"
     # The containers are looked at while they are there.
     job_process srun -N2 --ntasks-per-node=2 -c2 --megatron-bind=auto --container-image="$image" --container-mounts="$registry_dir/run:/mnt" sh -c '
         read -r line </etc/environment
@@ -61,7 +61,7 @@ for order in before behind; do
     job srun -n1 -w n1 hostname
     is "$rc:$out" 0:n1 "$order Pyxis: no image at all"
 done
-wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
+wait_until 60 sh -c "! '$top/tools/cluster' run sinfo -h -o %t | grep -q comp"
 is "$(in_cluster sinfo -h -o %D,%t)" 2,idle "no node was drained"
 is "$(holders)" "" "nothing is left"
 done_testing

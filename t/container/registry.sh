@@ -158,7 +158,7 @@ image_cluster_up() {
 
 # The delay is that of the stand-in's imports.
 job_process() {
-    timeout -k 5 "$((TRY_LIMIT * patience))" "$top/t/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
+    timeout -k 5 "$((TRY_LIMIT * patience))" "$top/tools/cluster" run --user env HOME="$home" ENROOT_ALLOW_HTTP=yes \
         ENROOT_STANDIN_REGISTRY="$registry_dir/registry" ENROOT_STANDIN_DELAY="${delay:-0}" "$@"
 }
 
@@ -173,7 +173,7 @@ imports() { grep -c 'megatron: n[0-9]: importing docker[^ ]*$' <<<"$out"; }
 # traces NODE PID: can a process of the user of the jobs attach to that process of the node, as a debugger does? 2: not
 # even to its own.
 traces() {
-    t/cluster node "$1" setpriv --reuid="$(as_user id -u)" --regid="$(as_user id -g)" --clear-groups perl -e '
+    tools/cluster node "$1" setpriv --reuid="$(as_user id -u)" --regid="$(as_user id -g)" --clear-groups perl -e '
         my %trace = (x86_64 => 101, aarch64 => 117, ppc64le => 26);
         sub attach { return syscall($trace{$ARGV[0]}, 16, $_[0] + 0, 0, 0) != -1 }
         my $own = fork() // exit 2;

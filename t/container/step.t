@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 registry_up
 image_cluster_up --nodes 4 --gpus 0 --plugin-args "$image_arguments"
 idle() {
-    wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q comp"
+    wait_until 60 sh -c "! '$top/tools/cluster' run sinfo -h -o %t | grep -q comp"
     is "$(in_cluster sinfo -h -o %D,%t)" 4,idle "no node was drained${1:+ $1}"
 }
 
@@ -48,7 +48,7 @@ ln -s "$host/sys/drivers/efa" "$host/sys/device/driver"
 ln -s "$host/sys/device" "$host/sys/class/infiniband_verbs/uverbs0/device"
 echo "the device" >"$host/dev/infiniband/uverbs0"
 echo "the library" >"$host/opt/amazon/efa/lib/libfabric.so"
-t/cluster node n1 sh -c 'mkdir /dev/infiniband && touch /dev/infiniband/uverbs0 && chmod 666 /dev/infiniband/uverbs0'
+tools/cluster node n1 sh -c 'mkdir /dev/infiniband && touch /dev/infiniband/uverbs0 && chmod 666 /dev/infiniband/uverbs0'
 job env ENROOT_RUNTIME_PATH=/tmp "$enroot_path/enroot" info
 sysconf=$(sed -n 's/.*ENROOT_SYSCONF_PATH=//p' <<<"$out")
 mkdir "$registry_dir/sysconf"
@@ -68,7 +68,7 @@ is "$(head -n 1 <<<"$out"):$(grep -c 'the library' <<<"$out")" "the device:0" "M
 efa wrong
 like "$out" 'MEGATRON_EFA=wrong is neither auto, device nor none' "and the hook's output reaches the user"
 is "$rc" 1 "whose step fails"
-t/cluster node n1 rm -r /dev/infiniband
+tools/cluster node n1 rm -r /dev/infiniband
 
 # Slurm runs these programs after its plugins; since 24.11 with a slurmstepd, which the image does not have.
 printf '#!/bin/sh\necho export GREETING=prolog\n' >"$home/prolog"

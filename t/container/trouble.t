@@ -99,7 +99,7 @@ S
 chmod 755 "$programs/enroot"
 job_process srun -w n1,n2 -N2 -n2 --megatron-image="$home/whole.sqsh" true >"$registry_dir/said" 2>&1 &
 step=$!
-on_second() { timeout 300 t/cluster node n2 sh -c "$1"; }
+on_second() { timeout 300 tools/cluster node n2 sh -c "$1"; }
 on_second 'until pkill -STOP -x megatron-wait; do sleep 0.05; done'
 touch "$registry_dir/stopped"
 on_second 'until grep -qs "^ShdPnd:.*[4-7c-f]...$" /proc/$(pgrep -x megatron-wait)/status; do sleep 0.1; done'
@@ -110,11 +110,11 @@ is "$?:$(grep -o 'error: megatron: n[12]: .*out of order' "$registry_dir/said" |
 mv "$programs/away" "$programs/enroot"
 # An error on the second node alone is reported by that node, even if srun ends the step with the
 # first task that fails.
-t/cluster node n1 mkdir /dev/here
+tools/cluster node n1 mkdir /dev/here
 job srun -K -w n1,n2 -N2 --ntasks-per-node=2 "$image" --megatron-mounts=/dev/here:/mnt sleep 600
 ok "two tasks that fail on the second node alone" test "$rc" -ne 0 -a "$rc" -ne 124
 is "$(grep -c 'error: megatron: n2: --megatron-mounts: cannot mount /dev/here' <<<"$out"):$(grep -c 'error: megatron' <<<"$out")" 1:1 "the reason is reported once"
-t/cluster node n1 rmdir /dev/here
+tools/cluster node n1 rmdir /dev/here
 
 # What Slurm provides to tasks.
 job srun -n1 "$image" true
@@ -184,7 +184,7 @@ in_cluster scontrol requeue "$id"
 wait_until 180 sh -c "[ \$(grep -c ran '$home/requeued') = 4 ]"
 is "$(grep -c ran "$home/requeued")" 4 "a requeued job runs again" || diag "$(cat "$home/requeued")"
 as_user scancel "$id" 2>/dev/null
-wait_until 60 sh -c "! '$top/t/cluster' run sinfo -h -o %t | grep -q -v idle"
+wait_until 60 sh -c "! '$top/tools/cluster' run sinfo -h -o %t | grep -q -v idle"
 is "$(in_cluster sinfo -h -o %D,%t)" 2,idle "no node was drained"
 is "$(ls -A "$MEGATRON_CLUSTER/tmp")" "" "nothing is left in the temporary directory"
 done_testing

@@ -73,7 +73,7 @@ is "$rc:$(imports)" 0:0 "it is used the next time"
 rm -f "$lab"/ada/images/*.sqsh
 delay=100 job_process env MEGATRON_IMAGE_CACHE="$lab/ada/images" srun -n1 --megatron-image="${registry}bare:1" true >/dev/null 2>&1 &
 wait_until 60 sh -c "cd '$lab/ada/images/work' && ls sha*.lease && pgrep -f '[e]nroot import -o $lab'" >/dev/null
-ok "a task that imports into it is killed" t/cluster node n1 pkill -KILL megatron-image
+ok "a task that imports into it is killed" tools/cluster node n1 pkill -KILL megatron-image
 wait $!
 unfinished() { ls "$lab/ada/images/work"; ls -A "$MEGATRON_CLUSTER/tmp"; }
 wait_until 60 eval '[ -z "$(unfinished)" ]'

@@ -9,7 +9,7 @@ trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 make_faults "$dir" || skip_all "no C compiler"
 chmod 777 "$dir"
-# On a busy machine the test of the nodes may take longer than the 5 s that t/cluster gives a step to start.
+# On a busy machine the test of the nodes may take longer than the 5 s that tools/cluster gives a step to start.
 cluster_up --nodes 3 --gpus 0 --cpus 2 --cred-expire 120 --plugin-args "preflight_failure=fail node_kind=p4d.24xlarge"
 trap 'cluster_down; rm -rf "$dir"' EXIT
 
@@ -25,7 +25,7 @@ is "$(grep -x 'n[1-3]' <<<"$out" | sort | paste -sd' ')" "n1 n2 n3" "  on all no
 like "$out" '^megatron: preflight: 3 ranks on 3 nodes passed [0-9]+ checks(, with warnings)?$' "  after the test"
 
 # On n2 the shared directory is another one.
-"$top/t/cluster" node n2 mount -t tmpfs hidden "$dir"
+"$top/tools/cluster" node n2 mount -t tmpfs hidden "$dir"
 try as_user srun --chdir "$dir" -N3 -n3 --megatron-preflight uname -n
 is "$rc" 1 "a faulty node: the step fails, as plugstack.conf says"
 is "$(grep -cx 'n[1-3]' <<<"$out")" 0 "  before any task has started"

@@ -97,7 +97,7 @@ like "$out" 'straggler-interval=-1' "a negative interval is rejected"
 cluster_up --nodes 4 --gpus 0 --cpus 2
 trap 'cluster_down; rm -rf "$dir"' EXIT
 preflight() { # FAULT=NODE... -- ARG...: on four nodes, one rank each
-    out=$(timeout 180 "$top/t/cluster" run srun --chdir "$dir" -W 0 -K0 -N4 -n4 "$dir/node" nvml "$@" 2>err)
+    out=$(timeout 180 "$top/tools/cluster" run srun --chdir "$dir" -W 0 -K0 -N4 -n4 "$dir/node" nvml "$@" 2>err)
     rc=$?
 }
 on_failure() { [ ! -s err ] || diag "$(cat err)"; }

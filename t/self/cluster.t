@@ -8,7 +8,9 @@ chmod 755 "$scratch/end"
 cluster_up --nodes 3 --gpus 2,2,0 --plugin no --conf "Epilog=$scratch/end"
 trap 'cluster_down; rm -rf "$scratch"' EXIT
 first=$MEGATRON_CLUSTER
-cluster=$top/t/cluster
+cluster=$top/tools/cluster
+
+is "$("$top/t/cluster" env --dir "$first")" "$("$cluster" env --dir "$first")" "t/cluster is another name of it"
 
 # --- Nodes, users, GPUs
 try in_cluster srun -N3 --ntasks-per-node=1 hostname
@@ -37,7 +39,7 @@ is "$rc $(grep -cE '^==> .*/log/(slurmctld|n1|n2|n3) <==$' <<<"$out")" "0 4" "lo
 try "$cluster" log n1
 is "$rc $(grep -c '^==>' <<<"$out")" "0 0" "log n1 prints that one"
 try "$cluster" log n9
-like "$out" '^t/cluster: the cluster has no log n9; use one of munged n1 .* slurmctld' "a wrong name is answered with the right ones"
+like "$out" '^tools/cluster: the cluster has no log n9; use one of munged n1 .* slurmctld' "a wrong name is answered with the right ones"
 
 # --- CPUs: a node passes for a machine with more of them
 masks() { sed -n 's/.*mask \(0x[0-9a-f]*\) set.*/\1/p' <<<"$out" | sort | xargs; }
@@ -69,7 +71,7 @@ running() { [ "$(in_cluster squeue -h -j "$job" -o %T)" = RUNNING ]; }
 wait_until 60 running
 ok "a node dies" "$cluster" kill-node n2
 try "$cluster" node n2 true
-is "$rc $out" "1 t/cluster: node n2 is not running; start it with t/cluster start-node n2" "a command on it is refused with one line"
+is "$rc $out" "1 tools/cluster: node n2 is not running; start it with tools/cluster start-node n2" "a command on it is refused with one line"
 in_cluster scontrol update nodename=n2 state=down reason=test
 in_cluster scancel "$job"
 ok "it comes back" "$cluster" start-node n2
@@ -99,18 +101,18 @@ done
 is "$(sort -u "$scratch"/env? | grep -c MEGATRON_CLUSTER)" 3 "three clusters, three directories"
 # A cluster in another chroot does not see the claims of this one. Its first choice is a block of ports that was free a moment ago.
 other=$scratch/chroot
-mkdir -p "$other/t"
-cp "$top"/t/{pretend.c,reveal.sh} "$other/t/"
+mkdir -p "$other/tools"
+cp "$top"/tools/{pretend.c,reveal.sh} "$other/tools/"
 sed -e "s|^claims=.*|claims=$other/cluster|" \
     -e "/^claim() {/a [ -e '$other/raced' ] \|\| { touch '$other/raced'; dir=\$claims.${first##*.} port=$((30720 + ${first##*.} * 64)); mkdir \"\$dir\"; lock_claim \"\$dir\"; return; }" \
-    "$cluster" >"$other/t/cluster"
+    "$cluster" >"$other/tools/cluster"
 chmod -R a+rx "$scratch"
-try bash "$other/t/cluster" up --owner $$ --nodes 1 --plugin no --dir "$scratch/side4"
+try bash "$other/tools/cluster" up --owner $$ --nodes 1 --plugin no --dir "$scratch/side4"
 is "$rc $(grep -c "^export MEGATRON_CLUSTER=$other/cluster" <<<"$out") $(ls -d "$other/raced")" "0 1 $other/raced" \
     "a cluster whose ports were taken by another one uses others" || diag "$out"
 try in_cluster srun -N1 hostname
 is "$rc" 0 "and does not disturb that one" || diag "$out"
-bash "$other/t/cluster" down --dir "$scratch/side4"
+bash "$other/tools/cluster" down --dir "$scratch/side4"
 keeper=$(cat "$scratch/side1/run/keeper")
 ports=$(readlink -f "$scratch/side1")
 ok "down" "$cluster" down --dir "$scratch/side1"
@@ -139,7 +141,7 @@ ok "its directory is gone"
 
 # --- Its owner is killed
 bash -c '"$1" up --owner $$ --nodes 1 --plugin no --dir "$2/owned" >/dev/null && echo ready && exec sleep 1000' \
-    - "$top/t/cluster" "$scratch" >"$scratch/ready" &
+    - "$top/tools/cluster" "$scratch" >"$scratch/ready" &
 owner=$!
 wait_until 60 test -s "$scratch/ready"
 dir=$(readlink -f "$scratch/owned")
@@ -173,7 +175,7 @@ fi
 
 # --- Mistakes
 try "$cluster" up --nodes many
-is "$rc $out" "1 t/cluster: --nodes many is not a number; use a whole number, or several separated by commas" "a wrong number is named"
+is "$rc $out" "1 tools/cluster: --nodes many is not a number; use a whole number, or several separated by commas" "a wrong number is named"
 try "$cluster" up --plugin "$scratch/none.so"
 like "$out" "build first" "a missing plugin is reported"
 try "$cluster" run --dir "$scratch" true

@@ -6,8 +6,9 @@
 unshare -m true 2>/dev/null || skip_all "cannot create mount namespaces"
 scratch=$(mktemp -d) # entered by root alone, like /root
 trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$scratch/tree/t/some" "$scratch/build/t" "$scratch/secret"
-cp "$top/t/suite" "$top/t/reveal.sh" "$scratch/tree/t/"
+mkdir -p "$scratch/tree/t/some" "$scratch/tree/tools" "$scratch/build/t" "$scratch/secret"
+cp "$top/t/suite" "$scratch/tree/t/"
+cp "$top/tools/reveal.sh" "$scratch/tree/tools/"
 cat >"$scratch/tree/t/some/user.t" <<EOT
 #!/bin/sh
 setpriv --reuid=65534 --regid=65534 --clear-groups "$scratch/tree/t/some/program" 2>&1

@@ -36,11 +36,11 @@ daemon() { pgrep -f "slurmd -D -N n1 -f $SLURM_CONF" | sort | xargs; }
 
 # restart FILE: slurmd starts with this topology.
 restart() {
-    "$top/t/cluster" kill-node n1
+    "$top/tools/cluster" kill-node n1
     : >"$log"
     cp "$scratch/$1" "$scratch/node.xml"
     rm -f "$MEGATRON_CLUSTER"/run/megatron/*
-    "$top/t/cluster" start-node n1
+    "$top/tools/cluster" start-node n1
     wait_until 60 grep -q 'slurmd started on' "$log"
 }
 

@@ -73,7 +73,7 @@ plugstack fail=allocator:exit
 try as_user sbatch -W -N1 -n1 -o /dev/null --megatron-tp=1 --wrap true
 is "$rc" 0 "allocator:exit: too late to fail sbatch"
 plugstack fail=slurmd:init
-"$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
+"$top/tools/cluster" kill-node n2 && "$top/tools/cluster" start-node n2
 wait_until 60 grep -q "megatron: $(printf "$said" slurmd:init)" "$MEGATRON_CLUSTER/log/n2"
 ok "slurmd:init: slurmd logs why" || diag "$(tail -n 20 "$MEGATRON_CLUSTER/log/n2")"
 wait_until 60 eval '[ "$(sinfo -h -n n2 -o %T)" = idle ]'
@@ -83,7 +83,7 @@ try as_user srun -w n2 -n2 --megatron-tp=2 echo ran
 is "$(grep -c '^ran$' <<<"$out")" 2 "slurmd:init: steps find out for themselves"
 exported=$(ls "$MEGATRON_CLUSTER"/run/megatron/n2-*.topology)
 ln "$exported" "$exported.before"
-"$top/t/cluster" kill-node n2 && "$top/t/cluster" start-node n2
+"$top/tools/cluster" kill-node n2 && "$top/tools/cluster" start-node n2
 wait_until 60 eval '[ ! "$exported" -ef "$exported.before" ]'
 ok "slurmd discovers the node at each start: a driver may have been loaded since"
 rm "$exported.before"

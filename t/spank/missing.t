@@ -11,7 +11,7 @@ sed -i "s|^optional [^ ]*|optional $lib/spank_megatron.so|" "$conf"
 line=$(cat "$conf")
 megatron=$MEGATRON_INST/bin/megatron said=$MEGATRON_CLUSTER/home/said
 comm=(env MEGATRON_COMM=tcp "$megatron" comm-test --device cpu --max-bytes 64 --iterations 1)
-on() { "$top/t/cluster" node "$@"; }
+on() { "$top/tools/cluster" node "$@"; }
 
 # over NODE FILE SOURCE: on this node only, FILE has the contents of SOURCE.
 over() { on "$1" mount --bind "$3" "$2"; }
@@ -93,7 +93,7 @@ in_cluster scontrol reconfigure
 # --- the health check ------------------------------------------------------------------------------------
 printf '#!/bin/sh\n[ "$1" = show ] && exec scontrol "$@"; echo "scontrol $*"\n' >"$MEGATRON_CLUSTER/tmp/scontrol"
 chmod +x "$MEGATRON_CLUSTER/tmp/scontrol"
-check() { try "$top/t/cluster" node "$1" env SLURM_CONF="$SLURM_CONF" SCONTROL="$MEGATRON_CLUSTER/tmp/scontrol" MEGATRON=/bin/true SLURMD_NODENAME="$1" "$MEGATRON_INST/share/megatron/healthcheck"; }
+check() { try "$top/tools/cluster" node "$1" env SLURM_CONF="$SLURM_CONF" SCONTROL="$MEGATRON_CLUSTER/tmp/scontrol" MEGATRON=/bin/true SLURMD_NODENAME="$1" "$MEGATRON_INST/share/megatron/healthcheck"; }
 check n2
 is "$rc $out" "1 scontrol update nodename=n2 state=drain reason=plugin: Slurm cannot load spank_megatron.so" "the health check drains the node"
 check n1
@@ -119,7 +119,7 @@ check n1
 is "$rc $out" "0 " "required: and not the other one"
 for client in "srun true:Plug-in initialization failed" "sbatch --wrap=true:Failed to initialize plugin stack"; do
     command=${client%%:*} message=${client#*:}
-    try "$top/t/cluster" node n2 env SLURM_CONF="$SLURM_CONF" ${MEGATRON_TEST_SLURM:+PATH="$MEGATRON_TEST_SLURM/bin:$PATH"} $command
+    try "$top/tools/cluster" node n2 env SLURM_CONF="$SLURM_CONF" ${MEGATRON_TEST_SLURM:+PATH="$MEGATRON_TEST_SLURM/bin:$PATH"} $command
     is "$rc $(grep -c "error: $message" <<<"$out")" "1 1" "required: ${command%% *} on that node submits nothing" || diag "$out"
     manual "$message"
 done
@@ -141,9 +141,9 @@ refused "no line"
 on n2 umount -l "$conf"
 
 # --- slurmd starts without it ----------------------------------------------------------------------------
-"$top/t/cluster" kill-node n2
+"$top/tools/cluster" kill-node n2
 mv "$lib" "$lib.away"
-"$top/t/cluster" start-node n2
+"$top/tools/cluster" start-node n2
 mv "$lib.away" "$lib"
 nodes_well "slurmd starts without the plugin"
 try as_user srun -w n2 -n1 --megatron-tp=1 "${comm[@]}"

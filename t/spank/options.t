@@ -144,7 +144,7 @@ is "$(grep -c 'does not divide 4 tasks' <<<"$out")" 1 "an srun that is rejected 
 unlike "$out" "^ran$" "and runs nothing"
 like "$out" "^refused: 1$" "and ends with 1"
 like "$out" "^next: 0$" "and the next one has the job's CPUs" || diag "$out"
-job=$("$top/t/cluster" run --user salloc -n4 -N1 --no-shell 2>&1 | sed -n 's/.*job allocation //p')
+job=$("$top/tools/cluster" run --user salloc -n4 -N1 --no-shell 2>&1 | sed -n 's/.*job allocation //p')
 try as_user srun --jobid="$job" --megatron-tp=3 echo ran
 is "$rc" 1 "srun --jobid is rejected, too"
 try as_user timeout 120 srun --jobid="$job" -n4 --immediate=100 echo ran

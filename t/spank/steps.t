@@ -105,7 +105,7 @@ cluster_down
 cluster_up --nodes 4 --gpus 4 --conf PrologFlags=Contain --conf LaunchParameters=use_interactive_step
 # --- steps that are not srun's ----------------------------------------------------------------------
 out=$(echo 'echo "interactive $(env | grep -cE "^MEGATRON_(RANK|TP|CPUS)|^MASTER_")"; srun bash -c "echo inside \$MEGATRON_TP"; exit' |
-    timeout 120 "$top/t/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
+    timeout 120 "$top/tools/cluster" run --user salloc -n2 --megatron-tp=2 2>&1)
 like "$out" "^interactive 0" "an interactive step is not affected"
 is "$(grep -c '^inside 2' <<<"$out")" 2 "the steps inside are not"
 unlike "$(cat "$MEGATRON_CLUSTER/log/n1")" "extern.*megatron" "nor does the extern step see anything"

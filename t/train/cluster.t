@@ -160,10 +160,10 @@ like "$out" 'rank [0-9]+: .* in group [a-z]+ of [0-9]+ ranks timed out after (6|
 
 # Slurm does not notice this; the ranks do, long before the deadline of their waits. srun of newer Slurm ends
 # only with --wait.
-hit "$top/t/cluster" kill-stepd n2
+hit "$top/tools/cluster" kill-stepd n2
 ended "a killed slurmstepd ends the run"
 like "$out" 'at step [0-9]+: rank 0: rank [23] on n2 has ended; see the output of rank [23], and sacct' "with rank, node and step"
-hit "$top/t/cluster" kill-stepd n1
+hit "$top/tools/cluster" kill-stepd n1
 ended "and so does that of rank 0"
 like "$out" 'at step [0-9]+: rank [23]: rank 0 has ended' "which the others notice"
 done_testing
