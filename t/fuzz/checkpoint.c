@@ -5,12 +5,12 @@
  * rest. */
 #include "fuzz.h"
 #include "lib/checksum.h"
-#include "run/checkpoint/hf_config.h"
+#include "run/exchange/hf_config.h"
 #include "run/checkpoint/index.h"
-#include "run/checkpoint/megatron_source.h"
+#include "run/exchange/megatron_source.h"
 #include "run/checkpoint/reshard.h"
-#include "run/checkpoint/safetensors.h"
-#include "run/checkpoint/torch_file.h"
+#include "run/exchange/safetensors.h"
+#include "run/exchange/torch_file.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 For each family, each field of any family's configuration class (and each older name of one) gets other values. If
 transformers' logits change (with dropout, too), then `megatron checkpoint import` must refuse the model, or the model
 that `export` writes must have these logits. Keys that the code of a model reads and that are not tried are reported.
-With --write, the verdicts are stored in t/unit/runtime/run/checkpoint/families/keys.txt, which the unit test hf reads.
+With --write, the verdicts are stored in t/unit/runtime/run/exchange/families/keys.txt, which the unit test hf reads.
 usage: t/peers/hf-keys.py [--write] [FAMILY...]          a Python with torch, transformers and safetensors"""
 import concurrent.futures
 import dataclasses
@@ -245,7 +245,7 @@ def main():
             pins += rows
             failed += bad
     if "--write" in sys.argv:
-        path = top + "/t/unit/runtime/run/checkpoint/families/keys.txt"
+        path = top + "/t/unit/runtime/run/exchange/families/keys.txt"
         rows = [row.split("\t") for row in pins]
         if os.path.exists(path):
             with open(path) as f:

@@ -9,9 +9,9 @@
  * gets the loss as a line of text, then the logits of the masked tokens and the gradients of all
  * parameters: a line "name rows cols" and as many floats. */
 #include "base/core/half.h"
-#include "run/checkpoint/hf.h"
-#include "run/checkpoint/hf_config.h"
-#include "run/checkpoint/hf_private.h"
+#include "run/exchange/hf.h"
+#include "run/exchange/hf_config.h"
+#include "run/exchange/hf_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>

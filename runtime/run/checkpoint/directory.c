@@ -434,3 +434,26 @@ int directory_clean(const char *path, struct error *err)
     closedir(directory);
     return rc;
 }
+
+int directory_check_megatron(const char *directory, struct error *err)
+{
+    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000", "metadata.json"};
+    int64_t newest;
+    char step[32] = "release", name[64];
+    const char *const places[] = {step, "."}; /* 'directory' may be that of one iteration */
+
+    if (directory_newest(directory, -1, &newest, NULL) == 0 && newest >= 0)
+        snprintf(step, sizeof(step), "iter_%07" PRId64, newest);
+    for (size_t i = 0; i < 2 * sizeof(marks) / sizeof(marks[0]); i++) {
+        const char *mark = marks[i / 2];
+
+        snprintf(name, sizeof(name), "%s/%s", places[i % 2], mark);
+        if (directory_has(directory, name)) {
+            error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint%s", directory,
+                           strcmp(mark, "metadata.json") == 0 ? " (torch_dist)" : "");
+            return error_append(
+                err, "; import it first: megatron checkpoint import SOURCE DIR --format megatron");
+        }
+    }
+    return 0;
+}

@@ -74,4 +74,8 @@ int directory_restore(const char *path, struct error *err);
  * be removed are handled as above. */
 int directory_clean(const char *path, struct error *err);
 
+/* Does 'directory' contain a Megatron-LM checkpoint, or is it one? If so, returns -1 with the
+ * remedy, otherwise 0, and 'err' is unchanged. */
+int directory_check_megatron(const char *directory, struct error *err);
+
 #endif

@@ -4,7 +4,6 @@
 #include "directory.h"
 #include "lib/file.h"
 #include "base/core/half.h"
-#include "origin.h"
 #include "reshard.h"
 #include "scaling_file.h"
 #include "base/core/threads.h"
@@ -370,7 +369,7 @@ static int found_other(const struct checkpoint *c, struct error *err)
     int64_t *list = NULL;
     size_t count = 0;
 
-    if (origin_check_megatron(c->config.load, err) < 0)
+    if (directory_check_megatron(c->config.load, err) < 0)
         return REFUSED;
     directory_list(c->config.load, &list, &count, NULL);
     if (c->config.step >= 0 && count > 0) {
@@ -428,7 +427,7 @@ static int found_none(struct checkpoint *c, struct error *err)
 /* None of the checkpoints can be read; 'last' is the reason for the last one. */
 static int found_damaged(const struct checkpoint *c, const struct error *last, struct error *err)
 {
-    if (origin_check_megatron(c->config.load, err) < 0)
+    if (directory_check_megatron(c->config.load, err) < 0)
         return REFUSED;
     if (err)
         *err = *last;
@@ -500,7 +499,7 @@ int checkpoint_load(struct checkpoint *c, struct checkpoint_loaded *loaded, stru
         if (rc == DAMAGED) {
             tried = 1;
             damage = *err;
-            if (origin_check_megatron(c->config.load, err) < 0)
+            if (directory_check_megatron(c->config.load, err) < 0)
                 checkpoint_warn(
                     c, "checkpoint iter_%07" PRId64 " was written by Megatron-LM; %s", iteration,
                     "import it first: megatron checkpoint import SOURCE DIR --format megatron");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
-#include "run/checkpoint/convert.h"
+#include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
-#include "run/checkpoint/hf.h"
+#include "run/exchange/hf.h"
 #include "run/checkpoint/index.h"
 #include "base/core/option.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 #include "lib/parse.h"
 #include "run/checkpoint/scaling_file.h"
 #include "run/checkpoint/shard_file.h"
@@ -111,14 +111,14 @@ static int find_one(const struct checkpoint_options *given, const char *director
                        "%s is not a checkpoint directory: it contains neither " INDEX_NAME
                        " nor iter_* directories; name the --save directory of a run",
                        directory);
-        origin_check_megatron(directory, err);
+        directory_check_megatron(directory, err);
         return -1;
     }
     if (directory_path(path, err, "%s/iter_%07" PRId64, directory, iteration) < 0)
         return -1;
     if (access(path, F_OK) < 0 && errno == ENOENT)
         return report_missing(given, directory, iteration, err);
-    return directory_has(path, INDEX_NAME) ? 0 : origin_check_megatron(directory, err);
+    return directory_has(path, INDEX_NAME) ? 0 : directory_check_megatron(directory, err);
 }
 
 static int64_t elements_of(const struct checkpoint_index *index)

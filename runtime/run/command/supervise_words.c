@@ -3,7 +3,7 @@
 #include "lib/file.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 #include "supervise.h"
 
 #include <errno.h>

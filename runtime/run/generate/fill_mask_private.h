@@ -4,7 +4,7 @@
 #define MEGATRON_FILL_MASK_PRIVATE_H
 
 #include "fill_mask.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 
 #include <stdio.h>
 

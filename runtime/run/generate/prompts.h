@@ -5,7 +5,7 @@
 
 #include "generate.h"
 #include "generator.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 
 struct prompts {
     struct text *texts;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights.h"
 #include "run/checkpoint/checkpoint.h"
-#include "run/checkpoint/hf.h"
+#include "run/exchange/hf.h"
 #include "base/core/log.h"
 
 #include <string.h>

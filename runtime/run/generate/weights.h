@@ -4,7 +4,7 @@
 #define MEGATRON_WEIGHTS_H
 
 #include "engine/model/model.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 
 /* Read this rank's part of the weights in 'directory', which 'origin' describes, into
  * model_start_weights. Collective. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The length of a run, its batch-size ramp-up and its learning-rate schedule. */
 #include "arguments_private.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 #include "lib/parse.h"
 
 #include <inttypes.h>

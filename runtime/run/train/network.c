@@ -2,7 +2,7 @@
 #include "network.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/log.h"
-#include "run/checkpoint/origin.h"
+#include "run/exchange/origin.h"
 
 #include <inttypes.h>
 #include <string.h>

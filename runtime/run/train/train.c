@@ -6,7 +6,7 @@
 
 #include "lib/clock.h"
 #include "ending.h"
-#include "run/checkpoint/hf.h"
+#include "run/exchange/hf.h"
 #include "base/core/log.h"
 #include "rank_memory.h"
 #include "train_private.h"

@@ -11,7 +11,7 @@
 #include "data_record.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
-#include "run/checkpoint/hf.h"
+#include "run/exchange/hf.h"
 #include "base/core/log.h"
 #include "configure.h"
 #include "base/core/gib.h"

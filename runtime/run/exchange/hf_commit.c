@@ -3,7 +3,7 @@
  * otherwise the files that the index lists: either can be exchanged with one system call. */
 #include "config.h"
 
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "hf_config.h"
 #include "hf_private.h"

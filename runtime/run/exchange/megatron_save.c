@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "megatron_save_private.h"
 #include "convert_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "lib/file.h"
 
 #include <errno.h>

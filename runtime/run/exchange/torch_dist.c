@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_dist_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #ifndef MEGATRON_CONVERT_H
 #define MEGATRON_CONVERT_H
 
-#include "index.h"
+#include "run/checkpoint/index.h"
 #include "megatron_save.h"
 #include "megatron_source.h"
 

@@ -4,7 +4,7 @@
 #ifndef MEGATRON_MEGATRON_SAVE_H
 #define MEGATRON_MEGATRON_SAVE_H
 
-#include "index.h"
+#include "run/checkpoint/index.h"
 
 struct megatron_target {
     int dist;           /* a distributed checkpoint */

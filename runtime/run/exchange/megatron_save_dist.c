@@ -2,7 +2,7 @@
 /* Tensors of layers are stacked along a first dimension, a chunk per layer, as Megatron core does
  * without further metadata: every version can load them, with any layout. */
 #include "megatron_save_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * layers, stacked along a first dimension, or have the number of the layer in their names. Tensors
  * are those of the whole model, in the order that a single rank would have. */
 #include "megatron_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "base/core/json.h"
 
 #include <inttypes.h>

@@ -2,10 +2,10 @@
 /* Exports over earlier ones: killed or failing at any step, they leave the old weights or the new
  * ones. What is not an earlier export of the model is not replaced. */
 #include "tap.h"
-#include "run/checkpoint/convert.h"
+#include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
-#include "run/checkpoint/hf_private.h"
+#include "run/exchange/hf_private.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "megatron_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 
 #include <dirent.h>
 #include <errno.h>

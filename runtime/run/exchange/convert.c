@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert.h"
 #include "convert_private.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "fairseq_source.h"
 #include "lib/file.h"
 #include "base/core/half.h"
@@ -9,7 +9,7 @@
 #include "hf_private.h"
 #include "megatron_save.h"
 #include "megatron_source.h"
-#include "reshard.h"
+#include "run/checkpoint/reshard.h"
 
 #include <errno.h>
 #include <math.h>

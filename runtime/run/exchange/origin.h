@@ -18,10 +18,6 @@ struct origin {
  * Returns 0, or -1 with what is missing or damaged. */
 int origin_read(struct origin *origin, const char *directory, struct error *err);
 
-/* Does 'directory' contain a Megatron-LM checkpoint, or is it one? If so, returns -1 with the
- * remedy, otherwise 0, and 'err' is unchanged. */
-int origin_check_megatron(const char *directory, struct error *err);
-
 /* The schedule of learning rate and weight decay of the checkpoint of 'iteration' in 'directory',
  * or of the newest one if 'iteration' is negative. Returns 1; 0 if there is no checkpoint or it was
  * saved without the optimizer state; -1 if it cannot be read. */

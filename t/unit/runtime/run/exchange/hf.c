@@ -2,10 +2,10 @@
 /* Hugging Face directories: unsupported settings are rejected with a sentence, and an export never
  * leaves a mixture of two models behind. */
 #include "tap.h"
-#include "run/checkpoint/convert.h"
+#include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
-#include "run/checkpoint/hf_config.h"
-#include "run/checkpoint/hf_private.h"
+#include "run/exchange/hf_config.h"
+#include "run/exchange/hf_private.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -362,7 +362,7 @@ static void test_equal_configs(void)
  * not change it. See t/peers/hf-keys.py. */
 static void test_keys(void)
 {
-    FILE *file = fopen(TOP_SRCDIR "/t/unit/runtime/run/checkpoint/families/keys.txt", "r");
+    FILE *file = fopen(TOP_SRCDIR "/t/unit/runtime/run/exchange/families/keys.txt", "r");
     char line[4096], base[2048] = "", config[8192];
     struct model_config usual = {0}, c;
     int count = 0, bad = 0;

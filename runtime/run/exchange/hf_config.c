@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf_config.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "hf_masked.h"
 #include "hf_private.h"

@@ -5,13 +5,13 @@
  * gradients of a backward pass, the logits of generating token by token and the exported weights
  * must agree. */
 #include "tap.h"
-#include "run/checkpoint/convert.h"
+#include "run/exchange/convert.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/half.h"
-#include "run/checkpoint/hf.h"
-#include "run/checkpoint/hf_config.h"
+#include "run/exchange/hf.h"
+#include "run/exchange/hf_config.h"
 #include "base/core/json.h"
-#include "run/checkpoint/safetensors.h"
+#include "run/exchange/safetensors.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -497,7 +497,7 @@ static int is_json(const struct dirent *entry)
 
 int main(void)
 {
-    const char *folder = TOP_SRCDIR "/t/unit/runtime/run/checkpoint/families";
+    const char *folder = TOP_SRCDIR "/t/unit/runtime/run/exchange/families";
     struct device_options device_options = {.threads = 2};
     struct comm_options comm_options = {.size = 1, .deadline = 60};
     struct layout one = {1, 1, 1, 1};

@@ -3,7 +3,7 @@
 #ifndef MEGATRON_CONVERT_PRIVATE_H
 #define MEGATRON_CONVERT_PRIVATE_H
 
-#include "index.h"
+#include "run/checkpoint/index.h"
 
 /* Read parameter 'number' of the whole model, without the padding of a vocabulary, from the
  * checkpoint in 'from'. The caller frees it; NULL with 'err' set. */

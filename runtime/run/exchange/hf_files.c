@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "lib/file.h"
 #include "hf_masked.h"
 #include "hf_private.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "base/core/half.h"
 #include "hf_private.h"
 

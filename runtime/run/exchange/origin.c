@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "origin.h"
-#include "directory.h"
+#include "run/checkpoint/directory.h"
 #include "hf_config.h"
-#include "index.h"
+#include "run/checkpoint/index.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -45,29 +45,6 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
     return rc;
 }
 
-int origin_check_megatron(const char *directory, struct error *err)
-{
-    static const char *const marks[] = {"mp_rank_00", "mp_rank_00_000", "metadata.json"};
-    int64_t newest;
-    char step[32] = "release", name[64];
-    const char *const places[] = {step, "."}; /* 'directory' may be that of one iteration */
-
-    if (directory_newest(directory, -1, &newest, NULL) == 0 && newest >= 0)
-        snprintf(step, sizeof(step), "iter_%07" PRId64, newest);
-    for (size_t i = 0; i < 2 * sizeof(marks) / sizeof(marks[0]); i++) {
-        const char *mark = marks[i / 2];
-
-        snprintf(name, sizeof(name), "%s/%s", places[i % 2], mark);
-        if (directory_has(directory, name)) {
-            error_set_code(err, ERROR_USAGE, "%s contains a Megatron-LM checkpoint%s", directory,
-                           strcmp(mark, "metadata.json") == 0 ? " (torch_dist)" : "");
-            return error_append(
-                err, "; import it first: megatron checkpoint import SOURCE DIR --format megatron");
-        }
-    }
-    return 0;
-}
-
 /* The one that latest_checkpointed_iteration.txt names, otherwise the newest that can be read. */
 static int read_newest(struct origin *origin, const char *directory, const int64_t *list,
                        size_t count, struct error *err)
@@ -83,7 +60,7 @@ static int read_newest(struct origin *origin, const char *directory, const int64
             return 0;
     if (latest >= 0)
         *err = first;
-    origin_check_megatron(directory, err);
+    directory_check_megatron(directory, err);
     return -1;
 }
 
@@ -119,7 +96,7 @@ int origin_read(struct origin *origin, const char *directory, struct error *err)
                             "%s contains neither checkpoints (iter_*) nor Hugging Face weights "
                             "(config.json); name the directory that contains them",
                             directory);
-        origin_check_megatron(directory, err);
+        directory_check_megatron(directory, err);
     }
     free(list);
     return rc;
