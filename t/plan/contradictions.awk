@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Published rows that the model does not meet: contradictions.csv, then the outputs of `megatron plan --rows` for measured.csv
+# Published rows that the model does not meet: contradictions.csv, then the outputs of t/plan/rows for measured.csv
 # and memory.csv. Prints "KIND ROW" of every entry whose reason is not in the data.
 #
 # These are proofs: whatever is within 20 % of both step times, or 8 % of both figures of memory, breaks the rule.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Figures of `megatron plan --rows` against published runs. Input: its output. Prints one line:
+# Figures of t/plan/rows against published runs. Input: its output. Prints one line:
 #   rows N mean PERCENT over20 N worst PERCENT sweeps N within5 N missing N
 # With -v explained=FILE the rows named in it (contradictions.csv) count in the mean only.
 # A sweep is 3 or more rows of one source that differ in layout and micro-batch only.

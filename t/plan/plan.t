@@ -21,7 +21,7 @@ is "$(grep -m1 -o '"memory_bytes": *[0-9]*' <<<"$out")" "$mine" "with the memory
 
 plan --node list
 is "$rc" 0 "--node list"
-for kind in p3dn.24xlarge p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge p6-b200.48xlarge \
+for kind in p4d.24xlarge p4de.24xlarge p5.48xlarge p5e.48xlarge p5en.48xlarge p6-b200.48xlarge \
     p6-b300.48xlarge dgx-a100 dgx-h100 dgx-h200 dgx-b200; do
     like "$out" "^$kind " "has $kind"
     "$megatron" plan "${small[@]}" --node "$kind" >"$work/out" 2>&1
@@ -66,7 +66,7 @@ is "$planned" "$real" "memory is that of megatron train --dry-run"
 # Memory is what CUDA reports of a GPU, and this program's context counts on every kind of node.
 plan --node list
 like "$out" '^p6-b300.48xlarge +8 +B300 +267.6 ' "a B300 has 288 GB, of which CUDA reports 267.6 GiB"
-for kind in dgx-a100 jean-zay-a100 p5; do
+for kind in dgx-a100 p4d p5; do
     is "$("$megatron" plan "${small[@]}" --node "$kind" --json --top 1 | grep -o '"context_bytes": [0-9]*' | sort -u)" \
         '"context_bytes": 3221225472' "$kind: 3 GiB of context"
 done
@@ -132,8 +132,17 @@ like "$out" 'at \$10.00 per node' "--price"
 like "$out" '^megatron train .*--swiglu --disable-bias-linear' "are part of the command"
 plan --megatron-model llama3-8b --nodes 2048 --node p5 --global-batch-size 16384 --top 1
 is "$rc" 0 "16,384 GPUs"
-plan --megatron-model 1.7B --node p3dn --global-batch-size 64 --top 1
-like "$out" '^megatron train .*--fp16' "a V100 trains in fp16"
+plan --megatron-model 1.7B --node p5 --precision fp16 --global-batch-size 64 --top 1
+like "$out" '^megatron train .*--fp16' "--precision fp16"
+while IFS='|' read -r args text; do
+    # shellcheck disable=SC2086
+    plan $args
+    is "$rc $out" "2 megatron plan: $text" "plan ${args//$work\//}"
+done <<END
+--calibrate $work/c.json --tokens 1B|--calibrate measures this machine and plans nothing; drop --tokens
+--calibrate $work/c.json -- --swiglu|--calibrate measures this machine and plans nothing; drop --swiglu
+--node p5 --device cpu|--device is only used with --calibrate; drop it
+END
 
 # Memory
 plan --megatron-model 145.6B --nodes 1 --node p4d --global-batch-size 64

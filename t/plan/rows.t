@@ -1,14 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `megatron plan --rows`: how near the model is to published training runs, and what it does with bad rows.
+# The time model of `megatron plan`: how near it is to published training runs. t/plan/rows adds its predictions to a CSV file
+# of runs; what it does with bad rows.
 . "$(dirname "$0")/../tap.sh"
 here=$top/t/plan
-megatron=$MEGATRON_INST/bin/megatron
+predict=$MEGATRON_BUILD/t/plan/rows
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+[ -x "$predict" ] || make -s -C "$MEGATRON_BUILD/t" plan/rows >"$work/make.log" 2>&1
+[ -x "$predict" ] || skip_all "plan/rows cannot be built: $(tail -1 "$work/make.log")"
 
 # The figures may only get better: a change of the model or of a machine file that worsens one fails here.
-"$megatron" plan --rows "$here/measured.csv" >"$work/rows.csv" 2>"$work/log"
+"$predict" "$here/measured.csv" >"$work/rows.csv" 2>"$work/log"
 is "$?" 0 "published runs are predicted"
 is "$(cat "$work/log")" "" "without a warning"
 is "$(cut -d, -f1-25 "$work/rows.csv" | cmp - "$here/measured.csv" && echo same)" same "their own columns are unchanged"
@@ -21,7 +24,7 @@ ok "but for five rows, one of which contradicts another, no error is over 20 %" 
 is "$sweeps $within" "10 10" "layouts chosen within 5 % of the best measured one in all sweeps"
 
 # Small models on one node, where the host cannot launch kernels as fast as GPUs run them: every eighth row.
-"$megatron" plan --rows "$here/measured-single-node.csv" >"$work/single.csv" 2>"$work/log"
+"$predict" "$here/measured-single-node.csv" >"$work/single.csv" 2>"$work/log"
 is "$?" 0 "runs on one node are predicted"
 read -r _ rows _ mean _ over _ worst _ sweeps _ within _ \
     < <(awk -f "$here/figures.awk" "$work/single.csv")
@@ -48,14 +51,14 @@ is "$(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     "on one node every layer adds the same time within 0.1 %, and one of twice the width takes less"
 
 # The predictions do not follow them.
-"$megatron" plan --rows "$here/contradictions-single-node.csv" 2>"$work/log" >"$work/pairs.csv"
+"$predict" "$here/contradictions-single-node.csv" 2>"$work/log" >"$work/pairs.csv"
 is "$? $(awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
     { step[$at["gpus"] "/" $at["mbs"] "/" $at["layers"], $at["hidden"]] = $at["predicted_step_s"]; wide[$at["gpus"] "/" $at["mbs"] "/" $at["layers"]] }
     END { for (key in wide) if ((key, 1024) in step && (key, 2048) in step) longer += step[key, 2048] > step[key, 1024]; print longer + 0 }' \
     "$work/pairs.csv")" "0 6" "  and is predicted to take longer"
 
 # Memory of Megatron-LM, Megatron-DeepSpeed and NeMo; rows with "did not fit" must be over the GPU's memory.
-"$megatron" plan --rows "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
+"$predict" "$here/memory.csv" >"$work/memory.csv" 2>"$work/log"
 is "$?" 0 "published memory is predicted"
 read -r near far small \
     < <(awk -F, -v explained="$here/contradictions.csv" '
@@ -76,7 +79,7 @@ is "$(awk -f "$here/contradictions.awk" "$here/contradictions.csv" "$work/rows.c
 
 # Bad input
 head=source,gpu,gpus,layers,hidden,heads,vocab,seq,tp,gbs,precision
-try_row() { printf '%s\n%s\n' "$head" "$1" >"$work/one.csv"; try "$megatron" plan --rows "$work/one.csv"; }
+try_row() { printf '%s\n%s\n' "$head" "$1" >"$work/one.csv"; try "$predict" "$work/one.csv"; }
 while IFS='|' read -r row expected name; do
     try_row "$row"
     is "$rc" 0 "$name: the other rows are still predicted"
@@ -94,10 +97,10 @@ END
 try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16
 like "$out" '^x,H100,.*,bf16,[0-9.]+,[0-9.]+,[0-9.]+$' "a row without micro-batch is predicted"
 printf '%s,mbs\n%s\n' "$head" x,H100,8,24,2048,16,50304,2048,1,64,bf16,16 >"$work/one.csv"
-try "$megatron" plan --rows "$work/one.csv"
+try "$predict" "$work/one.csv"
 like "$out" 'a micro-batch of 16 is more than the 8 samples of a data-parallel rank' "a micro-batch that is too large"
 printf '%s\n%s\n' "$head" x,H100,8,24 >"$work/one.csv"
-try "$megatron" plan --rows "$work/one.csv"
+try "$predict" "$work/one.csv"
 like "$out" 'line 2: hidden is missing' "a row that ends early"
 like "$out" '^x,H100,8,24,,,,,,,,,,$' "  has empty fields up to the new columns"
 try_row x,H100,8,24,2048,16,50304,2048,1,64,bf16,more
@@ -110,7 +113,7 @@ like "$out" '^x,"H100,8,24,2048,16,50304,2048,1,64,bf16",,,,,,,,,,,,$' "  also i
 
 # What spreadsheets and other programs make of the same row
 row=x,H100,8,24,2048,16,50304,2048,1,64,bf16
-predicted() { "$megatron" plan --rows - 2>&1 | tail -1 | sed 's/.*bf16"*[,;]//I'; }
+predicted() { "$predict" - 2>&1 | tail -1 | sed 's/.*bf16"*[,;]//I'; }
 expected=$(printf '%s\n%s\n' "$head" "$row" | predicted)
 like "$expected" '^[0-9.]+,[0-9.]+,[0-9.]+$' "standard input is read"
 is "$(printf '%s\r\n%s\r\n' "$head" "$row" | predicted)" "$expected" "lines may end with CR LF"
@@ -126,7 +129,7 @@ is "$(printf '%s\n%s\n' "$head" "${row/,64,/,0000000000000000000000000000000064,
 try_row "${row/,64,/,64000000000000000000000000000000000000,}"
 like "$out" 'line 2: gbs=64000000000000000000000000000000000000 ' "  and one that is too large is named in full"
 more=$(printf ',note%s' {1..200})
-is "$(printf '%s\n%s\n' "$head$more" "$row${more//[!,]/}" | "$megatron" plan --rows - 2>&1 | tail -1 | grep -o '[^,]*,[^,]*,[^,]*$')" \
+is "$(printf '%s\n%s\n' "$head$more" "$row${more//[!,]/}" | "$predict" - 2>&1 | tail -1 | grep -o '[^,]*,[^,]*,[^,]*$')" \
     "$expected" "a file may have hundreds of columns"
 
 # Memory in the name of a GPU chooses the machine: what differs is the bandwidth of its memory.
@@ -142,35 +145,14 @@ try_row "${row/H100/Tesla V100-SXM2-16GB}"
 like "$out" 'line 2: no machine file has a GPU V100 with 16 GB; correct the row, or name the kind of node in a column "node"' \
     "one of 16 GB is not taken for it"
 
-# Options that would be ignored
-printf '%s\n%s\n' "$head" "$row" >"$work/one.csv"
-while IFS='|' read -r args text; do
-    # shellcheck disable=SC2086
-    try "$megatron" plan $args
-    is "$rc $out" "2 megatron plan: $text" "plan ${args//$work\//}"
-done <<END
---rows $work/one.csv --json|--rows takes everything from the file and prints CSV; drop --json
---rows $work/one.csv --top 3|--rows takes everything from the file and prints CSV; drop --top
---top=10 --rows $work/one.csv|--rows takes everything from the file and prints CSV; drop --top
---rows $work/one.csv --node p5|--rows takes everything from the file and prints CSV; drop --node
---rows $work/one.csv --layout tp=2|--rows takes everything from the file and prints CSV; drop --layout
---rows $work/one.csv --explain|--rows takes everything from the file and prints CSV; drop --explain
---rows $work/one.csv $work/two.csv|--rows takes everything from the file and prints CSV; drop $work/two.csv
---rows $work/one.csv -- --swiglu|--rows takes everything from the file and prints CSV; drop --swiglu
---calibrate $work/c.json --tokens 1B|--calibrate measures this machine and plans nothing; drop --tokens
---calibrate $work/c.json --rows $work/one.csv|--calibrate measures this machine and plans nothing; drop --rows
---node p5 --device cpu|--device is only used with --calibrate; drop it
-END
-try "$megatron" plan --rows "$work/one.csv" --csv
-is "$rc" 0 "--rows with --csv, which it prints anyway, is taken"
 printf 'gpu,gpus\n' >"$work/one.csv"
-try "$megatron" plan --rows "$work/one.csv"
+try "$predict" "$work/one.csv"
 is "$rc" 2 "a file without the columns is refused"
 like "$out" 'the first line has no column "layers"' "and the missing column is named"
 : >"$work/empty.csv"
-try "$megatron" plan --rows "$work/empty.csv"
+try "$predict" "$work/empty.csv"
 is "$rc" 2 "an empty file is refused"
 like "$out" 'empty.csv: the first line is empty; it must name the columns' "  and why"
-try "$megatron" plan --rows "$work/none.csv"
+try "$predict" "$work/none.csv"
 is "$rc" 2 "a missing file is refused"
 done_testing

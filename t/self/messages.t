@@ -66,7 +66,7 @@ checkpoint import /nowhere /nowhere/o --format megatron|cannot open /nowhere: No
 generate --load /nowhere --prompt x|directory /nowhere does not exist
 image import docker://|URI=docker:// has no image name
 report /nowhere -o /nowhere/o.html|cannot read /nowhere: No such file or directory; check the path$
-plan --rows /nowhere|cannot open /nowhere: No such file or directory; check the path$
+plan --machines /nowhere --node p5|cannot read the machine files in /nowhere: No such file or directory; check the path$
 train --yaml-cfg /nowhere|--yaml-cfg: cannot open /nowhere: No such file or directory; check the path$
 EOT
 

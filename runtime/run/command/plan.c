@@ -2,13 +2,13 @@
 #include "plan.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "commands.h"
 #include "base/core/gib.h"
 #include "lib/preset.h"
-#include "run/plan/rows.h"
 
 #define AT(field) offsetof(struct plan_options, field)
 /* clang-format off */
@@ -25,7 +25,7 @@ static const struct option table[] = {
     {"vocab-size", OPTION_TEXT, AT(vocabulary), "N", "vocabulary size, without padding", NULL, 0, 0},
     {"global-batch-size", OPTION_TEXT, AT(batch), "N", "global batch size, in samples", NULL, 0, 0},
     {"tokens", OPTION_TEXT, AT(tokens), "N", "number of tokens to train on, such as 300B; prints days and cost", NULL, 0, 0},
-    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations; fp8: in linear layers; all: compare bf16 and fp8 (default: bf16; fp16 on a V100)", "bf16|fp16|fp8|all", 0, 0},
+    {"precision", OPTION_CHOICE, AT(precision), NULL, "precision of weights and activations; fp8: in linear layers; all: compare bf16 and fp8 (default: bf16)", "bf16|fp16|fp8|all", 0, 0},
 
     {"The cluster", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"node", OPTION_TEXT, AT(node), "KIND", "kind of the nodes, such as p5.48xlarge; \"list\" prints all", NULL, 0, 0},
@@ -47,7 +47,6 @@ static const struct option table[] = {
     {"csv", OPTION_FLAG, AT(csv), NULL, "print CSV, one line per layout", NULL, 0, 0},
     {"svg", OPTION_TEXT, AT(svg), "FILE", "draw the step time of the best layouts by component (- writes to standard output)", NULL, 0, 0},
     {"record", OPTION_TEXT, AT(record), "FILE", "append the best layout to FILE (*.jsonl), for megatron report", NULL, 0, 0},
-    {"rows", OPTION_TEXT, AT(rows), "FILE", "add predictions to the rows of a CSV file of published runs", NULL, 0, 0},
 
     {"Measure this machine", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"calibrate", OPTION_TEXT, AT(calibrate), "FILE", "measure matrix products, attention, copies and training steps on this machine; write a machine file", NULL, 0, 0},
@@ -61,8 +60,8 @@ static void print_help(void)
 {
     printf("Usage: megatron plan --megatron-model NAME --node KIND --nodes N "
            "--global-batch-size N [OPTION...] [-- OPTION OF MEGATRON TRAIN...]\n"
-           "       megatron plan --rows FILE.csv [--machines DIR]\n"
-           "       megatron plan --calibrate FILE.json [--node KIND] [--machines DIR] [--device DEVICE]\n"
+           "       megatron plan --calibrate FILE.json [--node KIND] [--machines DIR] [--device "
+           "DEVICE]\n"
            "Rank all layouts of a model on a cluster by predicted step time, with memory and cost. "
            "Needs no GPU.\n");
     options_print(table, stdout);
@@ -82,33 +81,24 @@ static void list_nodes(const struct machines *machines)
     printf("NVLink and network: GB/s per GPU and direction\n");
 }
 
-/* What a command line asks for, and the options that have a meaning then. */
-struct mode {
-    const char *name; /* the option that chooses it */
-    const char *purpose;
-    const char *others[4];
-};
-
-static int has_meaning(const struct mode *mode, const char *name)
+/* Any other option would be ignored. */
+static int refuse_others(const struct options_result *result, struct error *err)
 {
-    if (strcmp(name, mode->name) == 0)
-        return 1;
-    for (size_t i = 0; i < sizeof(mode->others) / sizeof(mode->others[0]); i++)
-        if (mode->others[i] && strcmp(name, mode->others[i]) == 0)
-            return 1;
-    return 0;
-}
+    static const char *const used[] = {"calibrate", "node", "machines", "device"};
 
-/* An option that would be ignored is a misunderstanding. */
-static int refuse_others(const struct mode *mode, const struct options_result *result,
-                         struct error *err)
-{
-    for (size_t i = 0; table[i].name; i++)
-        if (options_given(result, table[i].name) && !has_meaning(mode, table[i].name))
-            return error_set_code(err, ERROR_USAGE, "--%s %s; drop --%s", mode->name, mode->purpose,
+    for (size_t i = 0; table[i].name; i++) {
+        bool is_used = !options_given(result, table[i].name);
+
+        for (size_t k = 0; k < sizeof(used) / sizeof(used[0]); k++)
+            is_used |= strcmp(table[i].name, used[k]) == 0;
+        if (!is_used)
+            return error_set_code(err, ERROR_USAGE,
+                                  "--calibrate measures this machine and plans nothing; drop --%s",
                                   table[i].name);
+    }
     if (result->word_count > 0)
-        return error_set_code(err, ERROR_USAGE, "--%s %s; drop %s", mode->name, mode->purpose,
+        return error_set_code(err, ERROR_USAGE,
+                              "--calibrate measures this machine and plans nothing; drop %s",
                               result->words[0]);
     return 0;
 }
@@ -116,19 +106,8 @@ static int refuse_others(const struct mode *mode, const struct options_result *r
 static int run_mode(const struct plan_options *options, const struct options_result *result,
                     const struct machines *machines, struct error *err)
 {
-    static const struct mode calibration = {
-        "calibrate", "measures this machine and plans nothing", {"node", "machines", "device"}};
-    static const struct mode rows = {
-        "rows", "takes everything from the file and prints CSV", {"machines", "csv"}};
-
     if (options->calibrate)
-        return refuse_others(&calibration, result, err) < 0
-                   ? -1
-                   : plan_calibrate(options, machines, err);
-    if (options->rows)
-        return refuse_others(&rows, result, err) < 0
-                   ? -1
-                   : rows_predict(options->rows, machines, stdout, err);
+        return refuse_others(result, err) < 0 ? -1 : plan_calibrate(options, machines, err);
     if (options_given(result, "device"))
         return error_set_code(err, ERROR_USAGE, "--device is only used with --calibrate; drop it");
     return plan_layouts(options, result, machines, err);

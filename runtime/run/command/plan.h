@@ -10,7 +10,7 @@
 struct plan_options {
     const char *model, *layers, *hidden, *ffn, *heads, *groups, *sequence, *vocabulary, *batch;
     int swiglu, precision, explain, json, csv;
-    const char *node, *machines, *tokens, *layout, *svg, *record, *rows, *calibrate;
+    const char *node, *machines, *tokens, *layout, *svg, *record, *calibrate;
     int device;
     int64_t nodes, gpus, top;
     double price, save_bandwidth, fault_hours, restart_minutes;

@@ -229,7 +229,7 @@ static void add_word(struct words *words, const char *name, const char *value)
     words->items[words->count++] = value;
 }
 
-static int make_words(const struct plan_options *o, const struct options_result *result, int fp16,
+static int make_words(const struct plan_options *o, const struct options_result *result,
                       struct words *words, struct error *err)
 {
     enum { OWN_WORDS = 32 };
@@ -251,7 +251,7 @@ static int make_words(const struct plan_options *o, const struct options_result 
     add_word(words, "--seq-length", o->sequence);
     add_word(words, "--max-position-embeddings", o->sequence);
     add_word(words, "--vocab-size", o->vocabulary);
-    words->items[words->count++] = o->precision == PRECISION_FP16 || fp16 ? "--fp16" : "--bf16";
+    words->items[words->count++] = o->precision == PRECISION_FP16 ? "--fp16" : "--bf16";
     if (o->precision == PRECISION_FP8)
         add_word(words, "--fp8-format", "hybrid");
     add_word(words, "--global-batch-size", o->batch);
@@ -379,7 +379,7 @@ int plan_layouts(const struct plan_options *options, const struct options_result
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))
         return -1;
-    rc = make_words(options, result, machine.gpu.only_classic, &words, err);
+    rc = make_words(options, result, &words, err);
     if (rc == 0)
         rc = search_and_print(options, &request, &words, err);
     free(words.items);

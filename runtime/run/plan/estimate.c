@@ -21,7 +21,7 @@ static struct setting make_setting(const struct plan_run *run, const struct mach
     const struct machine_gpu *gpu = &machine->gpu;
     struct setting s = {.run = run, .machine = machine};
 
-    s.rates = run->software == PLAN_CLASSIC ? &gpu->classic : run->own ? &gpu->own : &gpu->rates;
+    s.rates = run->own ? &gpu->own : &gpu->rates;
     s.rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
     s.batches = (double)run->global_batch / (double)(run->layout.dp * run->micro_batch);
     s.hidden = (double)run->shape.hidden;
@@ -114,7 +114,7 @@ static double attention_forward(const struct setting *s)
 
     if (shape->hidden / shape->heads % 8 != 0)
         share *= s->rates->unaligned;
-    if (s->run->software == PLAN_MODERN)
+    if (s->rates->classic == 0)
         return 2 * s->rows * sequence * s->hidden / s->tp / (peak * s->rates->flash) *
                (size < 128 ? 1.15 : 1);
     scores = s->rows * heads / s->tp * sequence;
@@ -124,12 +124,12 @@ static double attention_forward(const struct setting *s)
 
 static double attention_backward(const struct setting *s)
 {
-    return attention_forward(s) * (s->run->software == PLAN_MODERN ? 2.75 : 2);
+    return attention_forward(s) * (s->rates->classic == 0 ? 2.75 : 2);
 }
 
 static double elementwise_forward(const struct setting *s)
 {
-    int modern = s->run->software == PLAN_MODERN;
+    int modern = s->rates->classic == 0;
     double hidden = s->rows * s->hidden * 2 * s->rates->hidden_traffic;
     double ffn = s->rows * s->ffn / s->tp * 2 * s->rates->ffn_traffic;
 
@@ -241,16 +241,16 @@ struct plan_stage plan_stage(const struct plan_run *run, int64_t index)
 
 /* With bf16, Megatron-LM and DeepSpeed add the gradients of micro-batches and of ranks in fp32. The
  * rates of newer software include that. */
-static int keeps_fp32_gradients(const struct plan_run *run)
+static int keeps_fp32_gradients(const struct setting *s)
 {
-    return run->software == PLAN_CLASSIC && run->bf16;
+    return s->rates->classic > 0 && s->run->bf16;
 }
 
 /* Bytes per parameter to add the gradients of a micro-batch: the sum is read and written, with 2
  * bytes more each in fp32, and the gradients are converted by a kernel of its own. */
 static double accumulate_bytes(const struct setting *s)
 {
-    return s->rates->accumulate_bytes + (keeps_fp32_gradients(s->run) ? 6 : 0);
+    return s->rates->accumulate_bytes + (keeps_fp32_gradients(s) ? 6 : 0);
 }
 
 /* Gradients of all data-parallel ranks are summed. Ranks of one group that share a node send over
@@ -269,8 +269,8 @@ static double data_collective(const struct setting *s, double parameters, double
         return 0;
     seconds = 2 * (ranks - 1) / ranks * parameters * s->rates->gradient_bytes / bandwidth *
               (1 + s->rates->data_growth * log2(ranks));
-    seconds *= keeps_fp32_gradients(s->run) ? 2 : 1;
-    if (s->run->software == PLAN_CLASSIC)
+    seconds *= keeps_fp32_gradients(s) ? 2 : 1;
+    if (s->rates->classic > 0)
         return seconds * s->rates->data_exposed;
     return fmax(seconds * s->rates->data_exposed, seconds - micro_batch);
 }
@@ -279,9 +279,11 @@ static double data_collective(const struct setting *s, double parameters, double
 
 /* Megatron-LM's fused softmax takes matrices of scores by four; others are scaled, masked and
  * converted one kernel after the other. */
-static int softmax_is_fused(const struct plan_run *run)
+static int softmax_is_fused(const struct setting *s)
 {
-    return run->software == PLAN_MODERN ||
+    const struct plan_run *run = s->run;
+
+    return s->rates->classic == 0 ||
            run->micro_batch * (run->shape.heads / run->layout.tp) % 4 == 0;
 }
 
@@ -293,7 +295,7 @@ static double launch_delay(const struct setting *s, double passes, double collec
 {
     double host = passes * s->rates->host;
 
-    if (!softmax_is_fused(s->run))
+    if (!softmax_is_fused(s))
         host += passes * s->rates->host_softmax;
     if (s->tp > 1)
         host += collectives * (s->rates->host_collective + s->rates->host_late * log2(s->tp));
@@ -390,7 +392,7 @@ static struct correction correct(const struct setting *s)
     const struct machine_gpu *gpu = &s->machine->gpu;
     double weights = 0, layer = 0, head = 0;
 
-    if (s->run->software != PLAN_MODERN || !s->run->own)
+    if (!s->run->own)
         return (struct correction){1, 1};
     for (int i = 0; i < gpu->step_count; i++) {
         const struct machine_step *step = &gpu->steps[i];
@@ -416,9 +418,9 @@ static void correct_layer(struct plan_time *t, double by)
 }
 
 /* Among how many ranks the optimizer's state, and with it the update, is divided. */
-static int64_t shards(const struct plan_run *run, const struct machine *machine)
+static int64_t shards(const struct setting *s)
 {
-    return run->software == PLAN_MODERN || machine->memory.sharded_bytes > 0 ? run->layout.dp : 1;
+    return s->rates->classic == 0 || s->machine->memory.sharded_bytes > 0 ? s->run->layout.dp : 1;
 }
 
 /* Offloaded state: its bytes per parameter, and bytes per second in each direction between a GPU
@@ -454,7 +456,7 @@ struct plan_time plan_estimate(const struct plan_run *run, const struct machine 
     t.data = data_collective(&s, parameters, stage);
     /* The state is read and written. */
     t.optimizer = parameters * fmax(0, s.rates->optimizer_bytes - 2 * run->narrowed) / s.bandwidth /
-                  (double)shards(run, machine);
+                  (double)shards(&s);
     t.optimizer += run->offloaded * parameters * (STATE_BYTES - run->narrowed) / HOST_COPIES /
                    (double)run->layout.dp;
     t.fixed = s.rates->fixed;

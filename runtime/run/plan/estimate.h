@@ -11,26 +11,17 @@
 
 enum plan_recompute { PLAN_RECOMPUTE_NONE, PLAN_RECOMPUTE_SELECTIVE, PLAN_RECOMPUTE_FULL };
 
-/* Whose kernels and schedules are estimated. */
-enum plan_software {
-    PLAN_MODERN,  /* fused attention, sequence parallelism, communication under computation: this
-                     program, Megatron-core, NeMo */
-    PLAN_CLASSIC, /* none of these: Megatron-LM and Megatron-DeepSpeed until 2022 */
-};
-
 /* One way to train a model. */
 struct plan_run {
     struct model_shape shape;
-    int gated;             /* SwiGLU: the feed-forward layer has three matrices */
-    int tied;              /* the output layer uses the weights of the embedding */
-    int sequence_parallel; /* for memory; the time model takes it from 'software' */
-    int bf16;              /* rather than fp16 */
+    int gated; /* SwiGLU: the feed-forward layer has three matrices */
+    int tied;  /* the output layer uses the weights of the embedding */
+    int bf16;  /* rather than fp16 */
     struct layout layout;
     int64_t chunks; /* virtual stages per rank, 1 without */
     int64_t micro_batch, global_batch;
     enum plan_recompute recompute;
     enum machine_precision precision;
-    enum plan_software software;
     int own;          /* of this program, with its own rates and measured steps */
     double offloaded; /* fraction of the optimizer's state in host memory */
     double narrowed;  /* bytes per parameter that this state has less than in fp32 */

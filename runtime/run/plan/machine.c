@@ -177,20 +177,18 @@ static int read_steps(struct json_value list, struct machine_gpu *gpu, struct er
 
 static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct error *err)
 {
-    static const char *const others[] = {"name",      "multiprocessors", "rates", "classic_rates",
+    static const char *const others[] = {"name",      "multiprocessors", "rates",
                                          "own_rates", "steps",           NULL};
-    /* Files that older versions wrote have host_tensor. */
-    static const char *const none[] = {"comment", "host_tensor", NULL};
-    struct json_value rates, other;
+    static const char *const none[] = {"comment", NULL};
+    struct json_value other;
 
-    gpu->rates = gpu->classic = usual_rates;
-    gpu->classic.tensor_exposed = gpu->classic.data_exposed = 1;
+    gpu->rates = usual_rates;
     if (read_fields(object, machine_gpu_fields, others, gpu, err) < 0 ||
         read_text(object, "name", gpu->name, sizeof(gpu->name), err) < 0 ||
         read_count(object, "multiprocessors", 10000, &gpu->processors, err) < 0)
         return -1;
-    if (json_member(object, "rates", &rates) == 0 &&
-        read_fields(rates, machine_rate_fields, none, &gpu->rates, err) < 0)
+    if (json_member(object, "rates", &other) == 0 &&
+        read_fields(other, machine_rate_fields, none, &gpu->rates, err) < 0)
         return error_prefix(err, "\"rates\"");
     gpu->own = gpu->rates;
     if (json_member(object, "own_rates", &other) == 0 &&
@@ -198,10 +196,6 @@ static int read_gpu(struct json_value object, struct machine_gpu *gpu, struct er
         return error_prefix(err, "\"own_rates\"");
     if (json_member(object, "steps", &other) == 0 && read_steps(other, gpu, err) < 0)
         return error_prefix(err, "\"steps\"");
-    gpu->has_classic = json_member(object, "classic_rates", &rates) == 0;
-    gpu->only_classic = gpu->has_classic && json_member(object, "rates", &other) < 0;
-    if (gpu->has_classic && read_fields(rates, machine_rate_fields, none, &gpu->classic, err) < 0)
-        return error_prefix(err, "\"classic_rates\"");
     return 0;
 }
 
@@ -236,10 +230,7 @@ static void clear_machine(struct machine *machine)
 
 struct machine machine_usual(void)
 {
-    return (struct machine){.gpu = {.rates = usual_rates,
-                                    .own = usual_rates,
-                                    .classic = usual_rates,
-                                    .time_error = 0.2},
+    return (struct machine){.gpu = {.rates = usual_rates, .own = usual_rates, .time_error = 0.2},
                             .gpus = 1,
                             .nvlink_pair = 1,
                             .efficiency = 1,

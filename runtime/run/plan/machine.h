@@ -50,6 +50,8 @@ struct machine_rates {
     double optimizer_bytes;  /* memory traffic per parameter and step */
     double fixed;            /* of a step */
     double hbm;              /* share of the memory bandwidth that kernels reach */
+    double classic; /* 1: software without fused attention, sequence parallelism and overlap:
+                       Megatron-LM and Megatron-DeepSpeed until 2022 */
 };
 
 /* Memory of a rank by the published formulas, for software that does not plan its arenas. */
@@ -94,15 +96,11 @@ struct machine_gpu {
     int processors;                        /* streaming multiprocessors */
     double flops[MACHINE_PRECISIONS];      /* dense, per second; 0: not supported */
     double memory_bytes, memory_bandwidth; /* bytes, bytes per second */
-    struct machine_rates rates;            /* of Megatron-core and NeMo */
+    struct machine_rates rates;            /* of Megatron-core and NeMo, unless classic */
     struct machine_rates own;              /* of this program: the same if nothing else is known */
     struct machine_step steps[MACHINE_STEPS]; /* of this program */
     int step_count;
-    struct machine_rates classic; /* of software without fused attention, sequence parallelism and
-                                     overlap: Megatron-LM and Megatron-DeepSpeed until 2022 */
-    double time_error;            /* of the model, as a share: the range that is printed */
-    int has_classic;              /* published runs of that software exist */
-    int only_classic;             /* the GPU has no fused attention */
+    double time_error; /* of the model, as a share: the range that is printed */
 };
 
 struct machine {

@@ -46,6 +46,7 @@ const struct field machine_rate_fields[] = {
     RATE(optimizer_bytes, 1, 0, 128),
     RATE(fixed, 1e-3, 0, 10000),
     RATE(hbm, 1, 0.1, 1),
+    RATE(classic, 1, 0, 1),
     {NULL, 0, 0, 0, 0, 0},
 };
 

@@ -5,7 +5,7 @@
 #define MEGATRON_OWN_H
 
 #include "run/train/arguments.h"
-#include "formulas.h"
+#include "estimate.h"
 
 /* The command line of `megatron train` without its layout. */
 struct own {
@@ -13,6 +13,12 @@ struct own {
     struct options_result given;
     struct world world;
     int64_t ranks;
+};
+
+/* Bytes on the fullest rank, by kind. */
+struct plan_memory {
+    double weights, gradients, optimizer, activations, context;
+    double total;
 };
 
 /* How the ranks share the work. */

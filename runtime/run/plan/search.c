@@ -78,8 +78,6 @@ static int try_layout(struct state *s, const struct own_layout *layout, struct e
         return -1;
     candidate.memory.context = machine->context_bytes;
     candidate.memory.total += candidate.memory.context;
-    if (machine->gpu.only_classic)
-        candidate.run.software = PLAN_CLASSIC;
     candidate.time = plan_estimate(&candidate.run, machine);
     if (candidate.memory.total > machine->gpu.memory_bytes) {
         leave_for_memory(s->search, &candidate, machine->gpu.memory_bytes);

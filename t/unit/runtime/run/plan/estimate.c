@@ -151,15 +151,16 @@ static void test_host(void)
        "a host that waits for every kernel adds its time");
     slow.synchronous = 0;
     slow.gpu.rates.host = 1;
-    run.software = PLAN_CLASSIC;
-    slow.gpu.classic = slow.gpu.rates;
-    slow.gpu.classic.host_softmax = 1;
+    slow.gpu.rates.classic = 1;
+    slow.gpu.rates.host_softmax = 1;
     before = plan_estimate(&run, &slow).total;
     run.shape.heads = 36; /* 18 on a rank: not a multiple of 4 */
     run.shape.query_groups = 36;
     ok(plan_estimate(&run, &slow).total > 1.9 * before,
        "a softmax that is not fused is launched slowly");
     run = base;
+    slow.gpu.rates.classic = 0;
+    slow.gpu.rates.host_softmax = 0;
     slow.gpu.rates.host_collective = 0.25;
     slow.gpu.rates.host_late = 0.125;
     /* 4 collectives, for each of which tp 2 is one doubling, are 1.5 s more a layer. */
@@ -224,13 +225,11 @@ static void test_vocabulary(void)
 static void test_shards(void)
 {
     struct machine whole = machine, divided;
-    struct plan_run run = base;
 
-    whole.gpu.classic = whole.gpu.rates;
+    whole.gpu.rates.classic = 1;
     divided = whole;
     divided.memory.sharded_bytes = 12;
-    run.software = PLAN_CLASSIC;
-    ok(fabs(plan_estimate(&run, &whole).optimizer / plan_estimate(&run, &divided).optimizer - 4) <
+    ok(fabs(plan_estimate(&base, &whole).optimizer / plan_estimate(&base, &divided).optimizer - 4) <
            1e-9,
        "ranks that share the optimizer's state share its time");
 }
@@ -289,16 +288,14 @@ static void test_bf16(void)
     struct machine old = machine;
     struct plan_run fp16 = base, bf16;
 
-    old.gpu.classic = old.gpu.rates;
-    old.gpu.classic.data_exposed = 1;
-    fp16.software = PLAN_CLASSIC;
+    old.gpu.rates.classic = 1;
+    old.gpu.rates.data_exposed = 1;
     bf16 = fp16;
     bf16.bf16 = 1;
     ok(fabs(plan_estimate(&bf16, &old).data / plan_estimate(&fp16, &old).data - 2) < 1e-9,
        "old software sends gradients of bf16 in fp32");
     ok(plan_estimate(&bf16, &old).elementwise > plan_estimate(&fp16, &old).elementwise,
        "and adds them in fp32");
-    fp16.software = bf16.software = PLAN_MODERN;
     ok(plan_estimate(&bf16, &machine).total == plan_estimate(&fp16, &machine).total,
        "rates of new software include that");
 }
@@ -310,7 +307,7 @@ static void test_measured(void)
     struct plan_run run = base, near = base, narrow;
     struct plan_time t, without, with;
 
-    plain.gpu.classic = plain.gpu.own = plain.gpu.rates;
+    plain.gpu.own = plain.gpu.rates;
     measured = plain;
     measured.gpu.steps[0] = (struct machine_step){4096, 16384, 32, 32, 0, 2048, 4, 51200, .04, .01};
     measured.gpu.steps[1] = (struct machine_step){1024, 4096, 16, 16, 0, 2048, 4, 51200, .04, .01};
@@ -337,7 +334,7 @@ static void test_measured(void)
     ok(plan_estimate(&narrow, &plain).optimizer < 0.7 * plan_estimate(&near, &plain).optimizer,
        "also in host memory");
     near.offloaded = 0;
-    near.software = PLAN_CLASSIC;
+    near.own = 0;
     ok(plan_estimate(&near, &measured).total == plan_estimate(&near, &plain).total,
        "and not other software");
 }

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Published training runs as CSV: the same rows with the step time, rate and memory that the model
+ * of `megatron plan` predicts for them. Usage: rows FILE.csv
+ *
+ * Columns are found by the names in the first line (table "columns" below); their order does not
+ * matter, and columns of other names are copied. An empty micro-batch is chosen by the model. A row
+ * that cannot be predicted gets empty columns, and a warning says why. */
 #include "config.h"
-#include "rows.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
-#include "csv.h"
-#include "lib/file.h"
 #include "base/core/gib.h"
 #include "base/core/log.h"
+#include "csv.h"
+#include "lib/file.h"
 #include "lib/parse.h"
 #include "sources.h"
 
@@ -211,9 +215,11 @@ static int read_precision(const struct table *table, struct plan_run *run, struc
     return 0;
 }
 
-/* Who recomputed on these GPUs, or said that they did not, had no fused attention; FSDP did. */
-static void read_software(const struct table *table, const struct machine *machine, int sharded,
-                          struct plan_run *run)
+/* Runs that recomputed on A100 GPUs, or whose source says that they did not, had no fused
+ * attention; FSDP did. */
+static int read_software(const struct table *table, const struct machines *machines,
+                         struct machine *machine, struct plan_run *run,
+                         struct formulas_software *software, struct error *err)
 {
     const char *text = text_of(table, RECOMPUTE);
     int full = strncasecmp(text, "full", 4) == 0;
@@ -222,11 +228,15 @@ static void read_software(const struct table *table, const struct machine *machi
     run->recompute = full        ? PLAN_RECOMPUTE_FULL
                      : selective ? PLAN_RECOMPUTE_SELECTIVE
                                  : PLAN_RECOMPUTE_NONE;
-    run->software =
-        machine->gpu.only_classic || (machine->gpu.has_classic && text[0] != '\0' && !sharded)
-            ? PLAN_CLASSIC
-            : PLAN_MODERN;
-    run->sequence_parallel = run->software == PLAN_MODERN || strstr(text, "+sp") != NULL;
+    if (strncmp(machine->gpu.name, "A100", 4) == 0 && text[0] != '\0' && !software->sharded) {
+        const struct machine *old = machines_find(machines, "old-a100", err);
+
+        if (!old)
+            return -1;
+        machine->gpu.rates = old->gpu.rates;
+    }
+    software->sequence_parallel = machine->gpu.rates.classic == 0 || strstr(text, "+sp") != NULL;
+    return 0;
 }
 
 /* The machine of a row: its own column "node", that of its source, or the first with such GPUs. */
@@ -253,11 +263,11 @@ struct prediction {
     int64_t gpus;
 };
 
-static void consider(struct plan_run *run, const struct machine *machine, int sharded,
-                     struct prediction *best)
+static void consider(struct plan_run *run, const struct machine *machine,
+                     struct formulas_software software, struct prediction *best)
 {
     double seconds = plan_estimate(run, machine).total;
-    double memory = formulas_memory(run, machine, sharded).total;
+    double memory = formulas_memory(run, machine, software);
     int fits = memory <= machine->gpu.memory_bytes, better = seconds < best->seconds;
 
     /* The smallest one stays where none fits. */
@@ -269,8 +279,8 @@ static void consider(struct plan_run *run, const struct machine *machine, int sh
 
 /* The micro-batch of the row, or the fastest that fits. */
 static int choose_batch(const struct table *table, struct plan_run *run,
-                        const struct machine *machine, int sharded, struct prediction *best,
-                        struct error *err)
+                        const struct machine *machine, struct formulas_software software,
+                        struct prediction *best, struct error *err)
 {
     int64_t of_rank = run->global_batch / run->layout.dp;
 
@@ -282,12 +292,12 @@ static int choose_batch(const struct table *table, struct plan_run *run,
                              "a micro-batch of %lld is more than the %lld samples of a "
                              "data-parallel rank",
                              (long long)run->micro_batch, (long long)of_rank);
-        consider(run, machine, sharded, best);
+        consider(run, machine, software, best);
         return 0;
     }
     for (run->micro_batch = 1; run->micro_batch <= of_rank; run->micro_batch *= 2)
         if (of_rank % run->micro_batch == 0 && run->micro_batch <= LARGEST_MICRO_BATCH)
-            consider(run, machine, sharded, best);
+            consider(run, machine, software, best);
     return 0;
 }
 
@@ -295,29 +305,31 @@ static int predict(const struct table *table, const struct machines *machines,
                    struct prediction *out, struct error *err)
 {
     const struct source *source = source_find(text_of(table, SOURCE), text_of(table, GPU));
-    const struct machine *machine = find_machine(table, source, machines, err);
+    const struct machine *found = find_machine(table, source, machines, err);
+    struct formulas_software software = {.sharded = source->sharded ||
+                                                    strstr(text_of(table, SOURCE), "(FSDP)")};
     struct plan_run run = {.micro_batch = 1};
+    struct machine machine;
     double billions = 0;
-    int sharded;
 
     *out = (struct prediction){0};
-    if (!machine || number_of(table, GPUS, 0, &out->gpus, err) < 0 ||
+    if (!found || number_of(table, GPUS, 0, &out->gpus, err) < 0 ||
         read_shape(table, &run, err) < 0 ||
         read_layout(table, &run, out->gpus, source->chunks, err) < 0 ||
         read_precision(table, &run, err) < 0)
         return -1;
-    if (machine->gpu.flops[run.precision] <= 0)
-        return error_set(err, "%s has no rate for %s", machine->gpu.name,
-                         text_of(table, PRECISION));
+    machine = *found;
+    if (machine.gpu.flops[run.precision] <= 0)
+        return error_set(err, "%s has no rate for %s", machine.gpu.name, text_of(table, PRECISION));
     if (text_of(table, PARAMS)[0] &&
         parse_double("params_b", text_of(table, PARAMS), &billions, err) < 0)
         return -1;
     out->flops = formulas_flops(&run, source->flops, billions * 1e9);
     if (!source->unpadded)
         pad_vocabulary(&run);
-    sharded = source->sharded || strstr(text_of(table, SOURCE), "(FSDP)") != NULL;
-    read_software(table, machine, sharded, &run);
-    return choose_batch(table, &run, machine, sharded, out, err);
+    if (read_software(table, machines, &machine, &run, &software, err) < 0)
+        return -1;
+    return choose_batch(table, &run, &machine, software, out, err);
 }
 
 /* The line as it is, with a quote and empty fields if it lacks them, and the prediction. */
@@ -385,13 +397,13 @@ static int read_header(struct table *table, const char *line, FILE *stream, stru
         return 0;
     }
     error_prefix(err, "%s", table->path);
-    error_advise(err, "megatron-plan(1) lists the columns");
     return -1;
 }
 
-int rows_predict(const char *path, const struct machines *machines, FILE *stream, struct error *err)
+static int predict_file(const char *path, const struct machines *machines, FILE *stream,
+                        struct error *err)
 {
-    int standard = strcmp(path, "-") == 0;
+    bool standard = strcmp(path, "-") == 0;
     struct table table = {.path = standard ? "standard input" : path};
     struct file_bytes bytes;
     size_t number = 1;
@@ -399,10 +411,8 @@ int rows_predict(const char *path, const struct machines *machines, FILE *stream
     int rc = standard ? file_read_fd(STDIN_FILENO, table.path, ROWS_LIMIT, &bytes, err)
                       : file_read(path, ROWS_LIMIT, &bytes, err);
 
-    if (rc < 0) {
-        err->code = ERROR_USAGE;
+    if (rc < 0)
         return -1;
-    }
     next = bytes.data;
     rc = read_header(&table, csv_next(&next), stream, err);
     while (rc == 0 && (line = csv_next(&next))) {
@@ -413,4 +423,23 @@ int rows_predict(const char *path, const struct machines *machines, FILE *stream
     csv_line_clear(&table.line);
     file_bytes_clear(&bytes);
     return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct error err = {.text = ""};
+    struct machines *machines;
+    int rc = -1;
+
+    if (argc != 2) {
+        fprintf(stderr, "usage: rows FILE.csv (\"-\": standard input)\n");
+        return 2;
+    }
+    machines = machines_open(TOP_SRCDIR "/t/plan/machines", &err);
+    if (machines)
+        rc = predict_file(argv[1], machines, stdout, &err);
+    machines_destroy(machines);
+    if (rc < 0)
+        fprintf(stderr, "rows: %s\n", err.text);
+    return rc < 0 ? 2 : 0;
 }

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory and floating-point operations of other people's runs, by the formulas that they publish.
- * This program's own memory comes from its arenas instead (own.h). */
+/* Memory and floating-point operations of published runs, by the formulas of their authors. */
 #ifndef MEGATRON_FORMULAS_H
 #define MEGATRON_FORMULAS_H
 
-#include "estimate.h"
+#include <stdbool.h>
+#include "run/plan/estimate.h"
 
-/* Bytes on the fullest rank, by kind. */
-struct plan_memory {
-    double weights, gradients, optimizer, activations, context;
-    double total;
+/* How a run used memory, besides what struct plan_run says. */
+struct formulas_software {
+    bool sharded; /* parameters, too, are divided over the data-parallel ranks (FSDP, ZeRO-3) */
+    bool sequence_parallel; /* norms and residuals are divided over the tensor-parallel ranks */
 };
 
-/* By Korthikanti's formulas (arXiv 2205.05198) and the machine's bytes per parameter. Weights,
- * gradients and optimizer are in 'weights'. 'sharded': parameters, too, are divided over the
- * data-parallel ranks (FSDP, ZeRO-3). */
-struct plan_memory formulas_memory(const struct plan_run *run, const struct machine *machine,
-                                   int sharded);
+/* Bytes on the fullest rank, by Korthikanti's formulas (arXiv 2205.05198) and the machine's bytes
+ * per parameter. */
+double formulas_memory(const struct plan_run *run, const struct machine *machine,
+                       struct formulas_software software);
 
 /* How a publication counts the floating-point operations of a step. */
 enum flops_kind {

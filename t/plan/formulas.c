@@ -5,20 +5,13 @@
 
 /* Activations of one layer and micro-batch: with everything kept but the scores of attention, and
  * those scores. */
-static double layer_bytes(const struct plan_run *run, double rows)
+static double layer_bytes(const struct plan_run *run, double rows, bool sequence_parallel)
 {
     double hidden = (double)run->shape.hidden, tp = (double)run->layout.tp;
     double wide = 18 + 4 * (double)run->shape.ffn_hidden / hidden;
 
     /* Without sequence parallelism, norms, residuals and dropout (10 of 34) are on every rank. */
-    return rows * hidden * (run->sequence_parallel ? wide / tp : 10 + (wide - 10) / tp);
-}
-
-static double score_bytes(const struct plan_run *run, double rows)
-{
-    if (run->software != PLAN_CLASSIC)
-        return 0;
-    return 5 * rows * (double)(run->shape.heads * run->shape.sequence) / (double)run->layout.tp;
+    return rows * hidden * (sequence_parallel ? wide / tp : 10 + (wide - 10) / tp);
 }
 
 /* Micro-batches whose activations a stage keeps, in units of one stage. */
@@ -32,57 +25,49 @@ static double in_flight(const struct plan_run *run, int64_t stage)
     return fmin(batches, stages - (double)stage);
 }
 
-static double activation_bytes(const struct plan_run *run, int64_t stage)
+static double activation_bytes(const struct plan_run *run, int64_t stage, bool classic,
+                               bool sequence_parallel)
 {
     double rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
-    double layers = (double)plan_stage(run, stage).layers;
-    double layer = layer_bytes(run, rows), scores = score_bytes(run, rows);
+    double layers = (double)plan_stage(run, stage).layers, tp = (double)run->layout.tp;
+    double layer = layer_bytes(run, rows, sequence_parallel);
+    double scores = classic ? 5 * rows * (double)(run->shape.heads * run->shape.sequence) / tp : 0;
     double kept = layers * in_flight(run, stage);
-    double part = run->sequence_parallel ? (double)run->layout.tp : 1;
 
     if (run->recompute == PLAN_RECOMPUTE_FULL)
-        return kept * 2 * rows * (double)run->shape.hidden / part + layer + scores;
+        return kept * 2 * rows * (double)run->shape.hidden / (sequence_parallel ? tp : 1) + layer +
+               scores;
     return kept * (layer + (run->recompute == PLAN_RECOMPUTE_NONE ? scores : 0));
 }
 
-/* Without a pipeline the rank with the embedding has the logits, too, in fp32 and 16 bits. */
-static double logit_bytes(const struct plan_run *run)
-{
-    double rows = (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp;
-
-    if (run->layout.pp > 1 || run->software == PLAN_CLASSIC)
-        return 0;
-    return 10 * rows * (double)run->shape.vocabulary / (double)run->layout.tp;
-}
-
-static struct plan_memory stage_memory(const struct plan_run *run, int64_t stage,
-                                       const struct machine *machine, int sharded)
+static double stage_memory(const struct plan_run *run, int64_t stage, const struct machine *machine,
+                           struct formulas_software software)
 {
     const struct machine_memory *m = &machine->memory;
     double parameters = plan_stage(run, stage).parameters;
-    double ranks = (double)(run->layout.dp * run->layout.cp);
-    double state = m->state_bytes + (run->bf16 ? m->bf16_bytes : 0);
-    struct plan_memory memory = {.context = m->context_bytes};
+    double ranks = (double)(run->layout.dp * run->layout.cp), bytes, activations, logits = 0;
+    bool classic = machine->gpu.rates.classic > 0;
 
-    if (sharded)
-        memory.weights = parameters * 16 / ranks;
-    else
-        memory.weights = parameters * (state + m->sharded_bytes / ranks);
-    memory.activations = m->activations * (activation_bytes(run, stage) + logit_bytes(run));
-    memory.total = memory.weights + memory.activations + memory.context;
-    return memory;
+    bytes = m->state_bytes + (run->bf16 ? m->bf16_bytes : 0) + m->sharded_bytes / ranks;
+    if (software.sharded)
+        bytes = 16 / ranks;
+    activations = activation_bytes(run, stage, classic, software.sequence_parallel);
+    /* Without a pipeline the rank with the embedding has the logits, too, in fp32 and 16 bits. */
+    if (run->layout.pp == 1 && !classic)
+        logits = 10 * (double)(run->micro_batch * run->shape.sequence) / (double)run->layout.cp *
+                 (double)run->shape.vocabulary / (double)run->layout.tp;
+    return parameters * bytes + m->activations * (activations + logits) + m->context_bytes;
 }
 
-struct plan_memory formulas_memory(const struct plan_run *run, const struct machine *machine,
-                                   int sharded)
+double formulas_memory(const struct plan_run *run, const struct machine *machine,
+                       struct formulas_software software)
 {
-    struct plan_memory first = stage_memory(run, 0, machine, sharded), second;
+    double first = stage_memory(run, 0, machine, software);
 
     if (run->layout.pp == 1)
         return first;
     /* The second stage has no embedding, but may have one layer more. */
-    second = stage_memory(run, 1, machine, sharded);
-    return second.total > first.total ? second : first;
+    return fmax(first, stage_memory(run, 1, machine, software));
 }
 
 double formulas_flops(const struct plan_run *run, enum flops_kind kind, double parameters)
