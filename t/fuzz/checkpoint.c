@@ -60,9 +60,9 @@ static void try_tensors(struct checkpoint_index *index)
     struct pieces pieces;
     float *values;
 
-    index->model.chunks = 1;
-    index->model.padded_vocabulary = index->model.shape.vocabulary;
-    if (index->model.shape.layers < 1 || index->model.shape.layers > 8 ||
+    index->model.split.chunks = 1;
+    index->model.padded_vocabulary = index->model.network.shape.vocabulary;
+    if (index->model.network.shape.layers < 1 || index->model.network.shape.layers > 8 ||
         index_check_model(index, &index->model, &err) < 0)
         return;
     if (parameters_create(&p, &index->model, &one, &at, &err) == 0 && p.shard_elements < 1 << 20) {
@@ -230,9 +230,10 @@ static void read_megatron(const char *path)
     fuzz_check(!source, &err);
     if (!source)
         return;
-    const struct model_shape *s = &megatron_source_model(source)->shape;
+    const struct model_shape *s = &megatron_source_model(source)->network.shape;
     if (s->layers <= 8 && s->hidden <= 256 && s->ffn_hidden <= 1024 && s->vocabulary <= 4096 &&
-        s->heads * s->kv_channels <= 1024 && megatron_source_model(source)->positions <= 4096) {
+        s->heads * s->kv_channels <= 1024 &&
+        megatron_source_model(source)->network.positions <= 4096) {
         if (parameters_create(&p, megatron_source_model(source), &one, &at, &err) == 0)
             for (int i = 0; i < p.count; i++) {
                 values = malloc((size_t)(p.list[i].rows * p.list[i].cols) * sizeof(*values));

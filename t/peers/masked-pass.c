@@ -121,7 +121,7 @@ static void write_gradients(FILE *out, struct model *m, const struct model_confi
     char theirs[HF_NAME];
     struct error err;
 
-    if (hf_map_of(c, &map, &err) < 0)
+    if (hf_map_of(&c->network, &map, &err) < 0)
         stop("names", &err);
     for (int i = 0; i < p->count; i++) {
         const struct parameter *q = &p->list[i];
@@ -153,13 +153,15 @@ static void run(struct model *m, const struct model_config *c, const int32_t *ba
     give(m, model_batch(m, 0, 0)->tokens, memory, bytes);
     give(m, model_state(m), state, sizeof(*state));
     model_forward(m, 0, 0, 1, 0);
-    logits = fetch(m, model_logits(m), (size_t)(z->head_rows * z->vocabulary) * type_size(c->type));
+    logits = fetch(m, model_logits(m),
+                   (size_t)(z->head_rows * z->vocabulary) * type_size(c->numerics.type));
     after = fetch(m, model_state(m), sizeof(*after));
     fprintf(out, "%.17g\nlogits %lld %lld\n", after->loss, (long long)selected,
-            (long long)c->shape.vocabulary);
+            (long long)c->network.shape.vocabulary);
     for (int64_t i = 0; i < selected; i++)
-        write_as_float(out, (char *)logits + (size_t)(i * z->vocabulary) * type_size(c->type),
-                       c->type, c->shape.vocabulary);
+        write_as_float(out,
+                       (char *)logits + (size_t)(i * z->vocabulary) * type_size(c->numerics.type),
+                       c->numerics.type, c->network.shape.vocabulary);
     give(m, model_state(m), state, sizeof(*state));
     model_forward(m, 0, 0, 0, 0);
     model_backward(m, 0, 0, 0, NULL, NULL);
@@ -186,16 +188,16 @@ int main(int argc, char **argv)
         stop("config", argc < 4 ? &(struct error){.text = "wrong arguments"} : &err);
     batch = read_batch(argv[2], &samples, &sequence);
     c.micro_batch = samples;
-    c.shape.sequence = c.masked_max = sequence;
-    c.type = strcmp(type, "bf16") == 0   ? TYPE_BF16
-             : strcmp(type, "fp16") == 0 ? TYPE_FP16
-                                         : TYPE_FP32;
-    c.hidden_dropout = c.attention_dropout = 0;
-    c.padded_vocabulary = (c.shape.vocabulary + 127) / 128 * 128;
+    c.network.shape.sequence = c.masked_max = sequence;
+    c.numerics.type = strcmp(type, "bf16") == 0   ? TYPE_BF16
+                      : strcmp(type, "fp16") == 0 ? TYPE_FP16
+                                                  : TYPE_FP32;
+    c.network.hidden_dropout = c.network.attention_dropout = 0;
+    c.padded_vocabulary = (c.network.shape.vocabulary + 127) / 128 * 128;
     c.recompute = strcmp(again, "full") == 0        ? RECOMPUTE_FULL
                   : strcmp(again, "selective") == 0 ? RECOMPUTE_SELECTIVE
                                                     : RECOMPUTE_NONE;
-    c.recompute_layers = c.shape.layers;
+    c.recompute_layers = c.network.shape.layers;
     device = device_open(name, &(struct device_options){.threads = 1}, &err);
     if (!device)
         stop("device", &err);

@@ -20,24 +20,25 @@ static void add_head_norms(struct builder *b, struct block *block)
     static const char *const names[] = {"query_norm.weight", "key_norm.weight", "query_norm.bias",
                                         "key_norm.bias"};
     const struct model_config *c = b->config;
-    const int64_t heads[] = {c->shape.heads, c->shape.query_groups};
+    const int64_t heads[] = {c->network.shape.heads, c->network.shape.query_groups};
 
-    for (int i = 0; i < (c->norm == NORM_LAYER ? 4 : 2) && c->qk_norm != QK_NORM_NONE; i++)
-        block->tensors[HEAD_NORMS + i] =
-            builder_vector(b, block, names[i],
-                           (c->qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->shape.kv_channels,
-                           i < 2 && !c->layernorm_1p ? 1 : 0);
+    for (int i = 0;
+         i < (c->network.norm == NORM_LAYER ? 4 : 2) && c->network.qk_norm != QK_NORM_NONE; i++)
+        block->tensors[HEAD_NORMS + i] = builder_vector(
+            b, block, names[i],
+            (c->network.qk_norm == QK_NORM_WHOLE ? heads[i % 2] : 1) * c->network.shape.kv_channels,
+            i < 2 && !c->network.layernorm_1p ? 1 : 0);
 }
 
 static void add_parameters(struct builder *b, struct block *block)
 {
     const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden, d = c->shape.kv_channels;
-    int64_t q = c->shape.heads * d, kv = c->shape.query_groups * d;
+    int64_t h = c->network.shape.hidden, d = c->network.shape.kv_channels;
+    int64_t q = c->network.shape.heads * d, kv = c->network.shape.query_groups * d;
     const struct parameter_spec weights[] = {
-        {"query.weight", q, h, SPLIT_ROWS, 0, c->init_std, 0},
-        {"key.weight", kv, h, SPLIT_ROWS, 1, c->init_std, 0},
-        {"value.weight", kv, h, SPLIT_ROWS, 2, c->init_std, 0},
+        {"query.weight", q, h, SPLIT_ROWS, 0, c->network.init_std, 0},
+        {"key.weight", kv, h, SPLIT_ROWS, 1, c->network.init_std, 0},
+        {"value.weight", kv, h, SPLIT_ROWS, 2, c->network.init_std, 0},
     };
     const struct parameter_spec biases[] = {
         {"query.bias", 1, q, SPLIT_COLS, 0, 0, 0},
@@ -51,14 +52,14 @@ static void add_parameters(struct builder *b, struct block *block)
     t[QKV] = builder_tensor(b, CLASS_DIVIDED);
     for (int i = 0; i < 3; i++)
         builder_add(b, block, &weights[i]);
-    if (c->linear_bias || c->qkv_bias) {
+    if (c->network.linear_bias || c->network.qkv_bias) {
         t[QKV_BIAS] = builder_tensor(b, CLASS_RAW);
         for (int i = 0; i < 3; i++)
             builder_add(b, block, &biases[i]);
     }
     add_head_norms(b, block);
     t[PROJECTION] = builder_matrix(b, block, &projection);
-    if (c->linear_bias)
+    if (c->network.linear_bias)
         t[PROJECTION_BIAS] = builder_vector(b, block, "projection.bias", h, 0);
     block->bias = t[PROJECTION_BIAS];
     block->dropout_purpose = (uint32_t)(RNG_PROJECTION_DROPOUT + block->number);
@@ -74,14 +75,14 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
 {
     const struct model_sizes *z = &m->sizes;
     struct attention_memory *a = memory;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
 
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
     a->qkv = arena_take(arena, z->rows * z->qkv, size);
-    if (m->config.qk_norm != QK_NORM_NONE || m->config.qkv_clip > 0)
+    if (m->config.network.qk_norm != QK_NORM_NONE || m->config.network.qkv_clip > 0)
         a->projected = arena_take(arena, z->rows * z->qkv, size);
-    if (m->config.qk_norm != QK_NORM_NONE) {
+    if (m->config.network.qk_norm != QK_NORM_NONE) {
         a->head_mean = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
         a->head_rstd = arena_take(arena, z->rows * (z->heads + z->groups), sizeof(float));
     }
@@ -91,7 +92,8 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
         return;
     if (block->before && block->before->passes)
         fp8_input_keep(m, block, LINEAR_QKV, &a->in_input, arena);
-    if (!m->config.swiglu) /* then fp8 keeps less than bf16 elsewhere: see keeps_columns in mlp.c */
+    if (!m->config.network
+             .swiglu) /* then fp8 keeps less than bf16 elsewhere: see keeps_columns in mlp.c */
         fp8_input_keep(m, block, LINEAR_PROJECTION, &a->out_input, arena);
 }
 
@@ -104,39 +106,40 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
         m->base ? model_common(m->base, &attention_block, block->variant) : NULL;
 
     if (trains(m)) {
-        common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->type));
-        common->dout = arena_take(arena, z->rows * z->attention, type_size(c->type));
+        common->dqkv = arena_take(arena, z->rows * z->qkv, type_size(c->numerics.type));
+        common->dout = arena_take(arena, z->rows * z->attention, type_size(c->numerics.type));
     }
     attention_softmax_lay_out(m, common, arena);
-    if (c->position != POSITION_ROPE)
+    if (c->network.position != POSITION_ROPE)
         return;
-    common->cosine =
-        base ? base->cosine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
+    common->cosine = base ? base->cosine
+                          : arena_take(arena, c->network.positions * z->rotary / 2, sizeof(float));
     common->sine =
-        base ? base->sine : arena_take(arena, c->positions * z->rotary / 2, sizeof(float));
+        base ? base->sine : arena_take(arena, c->network.positions * z->rotary / 2, sizeof(float));
 }
 
 double attention_scale(const struct model_config *config)
 {
-    return config->attention_scale > 0 ? config->attention_scale
-                                       : 1 / sqrt((double)config->shape.kv_channels);
+    return config->network.attention_scale > 0
+               ? config->network.attention_scale
+               : 1 / sqrt((double)config->network.shape.kv_channels);
 }
 
 static int upload_rotations(struct model *m, struct attention_common *common, struct error *err)
 {
-    int64_t half = m->sizes.rotary / 2, count = m->config.positions * half;
-    double magnitude = rotary_magnitude(&m->config, common->window), *turn;
+    int64_t half = m->sizes.rotary / 2, count = m->config.network.positions * half;
+    double magnitude = rotary_magnitude(&m->config.network, common->window), *turn;
     float *table;
     int rc = 0;
 
-    if (m->config.position != POSITION_ROPE || m->base)
+    if (m->config.network.position != POSITION_ROPE || m->base)
         return 0;
     table = malloc((size_t)count * sizeof(*table) + 1);
     turn = malloc((size_t)half * sizeof(*turn) + 1);
     if (!table || !turn)
         rc = error_set(err, "out of memory");
     for (int64_t i = 0; i < half && rc == 0; i++)
-        turn[i] = rotary_rotation(&m->config, common->window, m->sizes.rotary, i);
+        turn[i] = rotary_rotation(&m->config.network, common->window, m->sizes.rotary, i);
     for (int which = 0; which < 2 && rc == 0; which++) {
         for (int64_t i = 0; i < count; i++) {
             double angle = (double)(i / half) * turn[i % half];
@@ -155,19 +158,19 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
 {
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
-    int whole = c->qk_norm == QK_NORM_WHOLE;
+    int whole = c->network.qk_norm == QK_NORM_WHOLE;
     struct operation op = {.kind = OPERATION_HEAD_NORM,
                            .head_norm = {.rows = z->rows,
                                          .counts = {whole ? 1 : z->heads, whole ? 1 : z->groups},
                                          .widths = {(whole ? z->heads : 1) * z->head_size,
                                                     (whole ? z->groups : 1) * z->head_size},
                                          .rest = z->kv / 2,
-                                         .type = c->type,
-                                         .norm = c->norm,
-                                         .epsilon = c->epsilon,
-                                         .add_one = c->layernorm_1p}};
+                                         .type = c->numerics.type,
+                                         .norm = c->network.norm,
+                                         .epsilon = c->network.epsilon,
+                                         .add_one = c->network.layernorm_1p}};
 
-    if (c->qk_norm == QK_NORM_NONE)
+    if (c->network.qk_norm == QK_NORM_NONE)
         return;
     planner_make(p, &common->head_norm, &op);
     op.kind = OPERATION_HEAD_NORM_BACKWARD;
@@ -178,10 +181,11 @@ static void plan_head_norm(struct planner *p, struct model *m, struct attention_
 static void plan_clip(struct planner *p, struct model *m, struct attention_common *common)
 {
     const struct model_config *c = &m->config;
-    struct operation op = {.kind = OPERATION_CLIP,
-                           .clip = {m->sizes.rows * m->sizes.qkv, c->type, c->qkv_clip, 0}};
+    struct operation op = {
+        .kind = OPERATION_CLIP,
+        .clip = {m->sizes.rows * m->sizes.qkv, c->numerics.type, c->network.qkv_clip, 0}};
 
-    if (!(c->qkv_clip > 0))
+    if (!(c->network.qkv_clip > 0))
         return;
     planner_make(p, &common->clip, &op);
     op.clip.backward = 1;
@@ -195,7 +199,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct attention_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    int bias = c->linear_bias || c->qkv_bias;
+    int bias = c->network.linear_bias || c->network.qkv_bias;
     const struct linear_spec qkv = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->qkv,
@@ -208,9 +212,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
                                            .out = z->hidden,
                                            .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_PROJECTION)
                                                              : 0};
-    struct operation rope = {
-        .kind = OPERATION_ROPE,
-        .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary, z->qkv, c->type, 0}};
+    struct operation rope = {.kind = OPERATION_ROPE,
+                             .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary,
+                                      z->qkv, c->numerics.type, 0}};
 
     common->window = block->window;
     /* First, because a device may make these plans while it makes the others. */
@@ -220,10 +224,10 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     plan_head_norm(&p, m, common);
     plan_clip(&p, m, common);
     linear_plan(&p, m, &common->projection, &projection);
-    if (c->position == POSITION_ROPE)
+    if (c->network.position == POSITION_ROPE)
         planner_make(&p, &common->rope, &rope);
     rope.rope.backward = 1;
-    if (c->position == POSITION_ROPE && trains(m))
+    if (c->network.position == POSITION_ROPE && trains(m))
         planner_make(&p, &common->rope_backward, &rope);
     return p.failed ? -1 : upload_rotations(m, common, err);
 }

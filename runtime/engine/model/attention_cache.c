@@ -39,7 +39,7 @@ int attention_cache_prepare(struct model *m, struct attention_common *common, st
     struct attention_cache *cache = &common->cache;
     struct planner p = {m->device, err, 0};
     struct operation put = {.kind = OPERATION_GATHER_ROWS,
-                            .gather_rows = {z->rows, z->kv, c->type, z->qkv, 0, 1}};
+                            .gather_rows = {z->rows, z->kv, c->numerics.type, z->qkv, 0, 1}};
     struct operation op = {
         .kind = OPERATION_ATTENTION,
         .attention = {
@@ -48,7 +48,7 @@ int attention_cache_prepare(struct model *m, struct attention_common *common, st
             .heads = z->heads,
             .kv_heads = z->groups,
             .head_size = z->head_size,
-            .type = c->type,
+            .type = c->numerics.type,
             .q = {z->sequence * z->qkv, z->qkv, z->head_size},
             .kv = {z->cache * z->kv, z->kv, z->head_size},
             .out = {z->sequence * z->attention, z->attention, z->head_size},
@@ -56,10 +56,11 @@ int attention_cache_prepare(struct model *m, struct attention_common *common, st
             .causal = 1,
             .documents = common->window,
             .cached = 1,
-            .all_heads = c->shape.heads,
-            .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
+            .all_heads = c->network.shape.heads,
+            .first_head =
+                range_tensor(&parallel->layout, &parallel->at, c->network.shape.heads).first,
             .sequence = z->cache,
-            .softcap = c->attention_softcap,
+            .softcap = c->network.attention_softcap,
         }};
     int64_t reach = FIRST_REACH;
 

@@ -14,7 +14,7 @@ void attention_softmax_lay_out(struct model *m, struct attention_common *common,
 {
     const struct model_sizes *z = &m->sizes;
     struct attention_context *c = &common->context;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
     int64_t all = z->rows * m->parallel->layout.cp;
 
     if (z->slices == 1)
@@ -32,7 +32,7 @@ void attention_softmax_lay_out(struct model *m, struct attention_common *common,
 static int upload_orders(struct model *m, struct attention_context *c, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
-    int64_t all = z->rows * m->parallel->layout.cp, sequence = m->config.shape.sequence;
+    int64_t all = z->rows * m->parallel->layout.cp, sequence = m->config.network.shape.sequence;
     struct zigzag split = zigzag_split(sequence, m->parallel->layout.cp);
     int32_t *order = malloc((size_t)all * 3 * sizeof(*order));
     int rc;
@@ -59,7 +59,7 @@ static int upload_orders(struct model *m, struct attention_context *c, struct er
 static int prepare_context(struct model *m, struct attention_context *c, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
-    enum device_type type = m->config.type;
+    enum device_type type = m->config.numerics.type;
     int64_t all = z->rows * m->parallel->layout.cp;
     struct planner p = {m->device, err, 0};
     struct operation pack = {.kind = OPERATION_GATHER_ROWS,
@@ -87,7 +87,7 @@ static struct attention_shape shape_of(const struct model *m, int window, int64_
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     const struct parallel *parallel = m->parallel;
-    struct zigzag split = zigzag_split(c->shape.sequence, parallel->layout.cp);
+    struct zigzag split = zigzag_split(c->network.shape.sequence, parallel->layout.cp);
     struct range rows = zigzag_slice(&split, parallel->at.cp, i);
     int64_t kv_width = z->slices == 1 ? z->qkv : z->kv;
 
@@ -95,23 +95,23 @@ static struct attention_shape shape_of(const struct model *m, int window, int64_
         .batch = c->micro_batch,
         .q_rows = rows.count,
         /* causal: the keys up to the last query */
-        .kv_rows = c->masked ? c->shape.sequence : rows.first + rows.count,
+        .kv_rows = c->network.masked ? c->network.shape.sequence : rows.first + rows.count,
         .heads = z->heads,
         .kv_heads = z->groups,
         .head_size = z->head_size,
-        .type = c->type,
+        .type = c->numerics.type,
         .q = {z->sequence * z->qkv, z->qkv, z->head_size},
-        .kv = {c->shape.sequence * kv_width, kv_width, z->head_size},
+        .kv = {c->network.shape.sequence * kv_width, kv_width, z->head_size},
         .out = {z->sequence * z->attention, z->attention, z->head_size},
         .scale = attention_scale(c),
-        .causal = !c->masked,
+        .causal = !c->network.masked,
         .documents = c->documents || window, /* a window is a document that moves */
-        .ends = c->masked,
-        .dropout = c->attention_dropout,
-        .all_heads = c->shape.heads,
-        .first_head = range_tensor(&parallel->layout, &parallel->at, c->shape.heads).first,
-        .sequence = c->shape.sequence,
-        .softcap = c->attention_softcap,
+        .ends = c->network.masked,
+        .dropout = c->network.attention_dropout,
+        .all_heads = c->network.shape.heads,
+        .first_head = range_tensor(&parallel->layout, &parallel->at, c->network.shape.heads).first,
+        .sequence = c->network.shape.sequence,
+        .softcap = c->network.attention_softcap,
     };
 }
 
@@ -125,7 +125,7 @@ static void gather_kv(struct model *m, const struct attention_context *c, void *
         &(struct gather_rows_operands){element(m, qkv, z->attention), c->identity, c->part});
     overlap_begin(&m->overlap);
     comm_all_gather(m->parallel->context, m->overlap.side, c->part, c->ranks,
-                    (size_t)(z->rows * z->kv), m->config.type);
+                    (size_t)(z->rows * z->kv), m->config.numerics.type);
     overlap_end(&m->overlap);
     run_gather_rows(c->order, compute(m),
                     &(struct gather_rows_operands){c->ranks, c->by_position, c->kv});
@@ -142,7 +142,7 @@ static void scatter_dkv(struct model *m, const struct attention_common *common)
                     &(struct gather_rows_operands){c->dkv[1], c->by_rank, c->ranks});
     overlap_begin(&m->overlap);
     comm_reduce_scatter(m->parallel->context, m->overlap.side, c->ranks, c->part,
-                        (size_t)(z->rows * z->kv), m->config.type);
+                        (size_t)(z->rows * z->kv), m->config.numerics.type);
     overlap_end(&m->overlap);
     run_gather_rows(c->unpack, compute(m),
                     &(struct gather_rows_operands){c->part, c->identity,
@@ -167,7 +167,7 @@ static struct attention_operands operands_of(struct pass *p, const struct block 
         .lse = a->lse + z->heads * rows,
         .document_start =
             (common->window ? batch->window_start : batch->slice_document_start) + rows,
-        .document_end = m->config.masked ? batch->slice_document_end + rows : NULL,
+        .document_end = m->config.network.masked ? batch->slice_document_end + rows : NULL,
         .row_index = p->slot->batch.slice_row_index + rows,
         .state = m->state,
         .purpose = (uint32_t)(RNG_ATTENTION_DROPOUT + block->number),

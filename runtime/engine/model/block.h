@@ -90,15 +90,15 @@ extern const struct block_kind embedding_block, norm_block, parallel_norm_block,
 extern const struct block_kind post_norm_block, embedding_norm_block, input_block, mlm_head_block;
 
 /* The blocks of a rank, chunk by chunk. */
-struct network {
+struct block_list {
     struct block *blocks;
     int count;
     int *first; /* chunks + 1 entries: where each chunk begins */
 };
 
 /* Lay out the blocks of the rank at 'at'. Returns NULL with 'err' set. Caller must destroy. */
-struct network *network_create(const struct model_config *config, const struct layout *layout,
-                               const struct layout_position *at, struct error *err);
-void network_destroy(struct network *network);
+struct block_list *block_list_create(const struct model_config *config, const struct layout *layout,
+                                     const struct layout_position *at, struct error *err);
+void block_list_destroy(struct block_list *list);
 
 #endif

@@ -64,7 +64,7 @@ static int share_memory(struct model *m, const struct block *block, struct error
 
 int model_create_commons(struct model *m, struct error *err)
 {
-    struct network *n = m->parameters.network;
+    struct block_list *n = m->parameters.blocks;
 
     m->commons = calloc((size_t)n->count, sizeof(*m->commons));
     m->shared = calloc((size_t)n->count, sizeof(*m->shared));

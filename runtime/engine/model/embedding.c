@@ -22,17 +22,19 @@ static void add_parameters(struct builder *b, struct block *block)
 
     block->tensors[WORD] = builder_vocabulary(b, block, "embedding.word.weight", 0, CLASS_DIVIDED);
     b->p->word = block->tensors[WORD];
-    if (c->position == POSITION_LEARNED) {
+    if (c->network.position == POSITION_LEARNED) {
         block->tensors[POSITION] = builder_tensor(b, CLASS_SHARED);
         builder_add(b, block,
-                    &(struct parameter_spec){"position.weight", c->positions, c->shape.hidden,
-                                             SPLIT_NONE, 1, c->init_std, 0});
+                    &(struct parameter_spec){"position.weight", c->network.positions,
+                                             c->network.shape.hidden, SPLIT_NONE, 1,
+                                             c->network.init_std, 0});
     }
-    if (c->token_types > 0) {
+    if (c->network.token_types > 0) {
         block->tensors[TOKEN_TYPE] = builder_tensor(b, CLASS_SHARED);
         builder_add(b, block,
-                    &(struct parameter_spec){"token_type.weight", c->token_types, c->shape.hidden,
-                                             SPLIT_NONE, 3, c->init_std, 0});
+                    &(struct parameter_spec){"token_type.weight", c->network.token_types,
+                                             c->network.shape.hidden, SPLIT_NONE, 3,
+                                             c->network.init_std, 0});
     }
     block->dropout_purpose = RNG_EMBEDDING_DROPOUT;
 }
@@ -49,30 +51,30 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
     int learned = block->tensors[POSITION] >= 0;
     int fused = learned && parallel->layout.tp == 1 && !common->scale;
     int64_t first = range_tensor(&parallel->layout, &parallel->at, c->padded_vocabulary).first;
-    struct operation word = {
-        .kind = OPERATION_EMBEDDING,
-        .embedding = {z->rows, z->hidden, first, z->vocabulary, c->type, fused, 0, TYPE_FP32}};
-    struct operation position = {
-        .kind = OPERATION_EMBEDDING,
-        .embedding = {z->part_rows, z->hidden, 0, c->positions, c->type, 0, 1, TYPE_FP32}};
-    struct operation token_type = {
-        .kind = OPERATION_EMBEDDING,
-        .embedding = {z->part_rows, z->hidden, 0, c->token_types, c->type, 0, 1, TYPE_FP32}};
+    struct operation word = {.kind = OPERATION_EMBEDDING,
+                             .embedding = {z->rows, z->hidden, first, z->vocabulary,
+                                           c->numerics.type, fused, 0, TYPE_FP32}};
+    struct operation position = {.kind = OPERATION_EMBEDDING,
+                                 .embedding = {z->part_rows, z->hidden, 0, c->network.positions,
+                                               c->numerics.type, 0, 1, TYPE_FP32}};
+    struct operation token_type = {.kind = OPERATION_EMBEDDING,
+                                   .embedding = {z->part_rows, z->hidden, 0, c->network.token_types,
+                                                 c->numerics.type, 0, 1, TYPE_FP32}};
 
     planner_make(&p, &common->word, &word);
     if (learned && !fused)
         planner_make(&p, &common->position, &position);
-    if (c->token_types > 0)
+    if (c->network.token_types > 0)
         planner_make(&p, &common->token_type, &token_type);
     if (!trains(m))
         return p.failed ? -1 : 0;
     word.kind = position.kind = token_type.kind = OPERATION_EMBEDDING_BACKWARD;
     word.embedding.gradient = position.embedding.gradient = token_type.embedding.gradient =
-        c->gradient_type;
+        c->numerics.gradient_type;
     planner_make(&p, &common->word_backward, &word);
     if (learned)
         planner_make(&p, &common->position_backward, &position);
-    if (c->token_types > 0)
+    if (c->network.token_types > 0)
         planner_make(&p, &common->token_type_backward, &token_type);
     return p.failed ? -1 : 0;
 }
@@ -81,8 +83,10 @@ static int prepare_tables(struct model *m, struct block *block, struct error *er
 static double scale_of(const struct model_config *c)
 {
     int exponent;
-    double fraction = frexp(c->embedding_scale, &exponent);
-    double bits = c->type == TYPE_BF16 ? 256 : c->type == TYPE_FP16 ? 2048 : 16777216;
+    double fraction = frexp(c->network.embedding_scale, &exponent);
+    double bits = c->numerics.type == TYPE_BF16   ? 256
+                  : c->numerics.type == TYPE_FP16 ? 2048
+                                                  : 16777216;
 
     return ldexp(rint(fraction * bits) / bits, exponent);
 }
@@ -94,9 +98,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct planner p = {m->device, err, 0};
     struct operation scale = {
         .kind = OPERATION_SCALE,
-        .scale = {m->sizes.part_rows * m->sizes.hidden, c->type, scale_of(c)}};
+        .scale = {m->sizes.part_rows * m->sizes.hidden, c->numerics.type, scale_of(c)}};
 
-    if (c->embedding_scale > 0)
+    if (c->network.embedding_scale > 0)
         planner_make(&p, &common->scale, &scale);
     return p.failed ? -1 : prepare_tables(m, block, err);
 }

@@ -16,7 +16,7 @@ void fp8_gather_lay_out(struct model *m, struct arena *arena)
     struct fp8_layers *f = &m->fp8;
     int64_t count = 0;
 
-    if (!m->config.fp8.gather)
+    if (!m->config.numerics.fp8.gather)
         return;
     if (!f->rules.blocks) {
         f->used = arena_take(arena, f->rules.count, sizeof(float));
@@ -69,7 +69,7 @@ int fp8_gather_prepare(struct model *m, struct error *err)
     struct operation op = {.kind = OPERATION_WEIGHT_SCALES,
                            .weight_scales = {f->rules.count, INVERSE_STRIDE, f->rules.margin}};
 
-    if (!m->config.fp8.gather)
+    if (!m->config.numerics.fp8.gather)
         return 0;
     if (f->rules.blocks)
         return prepare_squares(m, err);
@@ -89,7 +89,7 @@ void fp8_gather_destroy(struct model *m)
 
 int model_keeps_fp8(const struct model *m)
 {
-    return m->config.fp8.gather;
+    return m->config.numerics.fp8.gather;
 }
 
 int model_casts_late(const struct model *m)

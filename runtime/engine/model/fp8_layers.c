@@ -25,13 +25,13 @@ void linear_kind_sizes(const struct model_sizes *z, enum linear_kind kind, int64
 
 int fp8_in_layer(const struct model_config *config, int64_t number)
 {
-    return config->fp8.format != FP8_NONE && number >= config->fp8.first_bf16 &&
-           number < config->shape.layers - config->fp8.last_bf16;
+    return config->numerics.fp8.format != FP8_NONE && number >= config->numerics.fp8.first_bf16 &&
+           number < config->network.shape.layers - config->numerics.fp8.last_bf16;
 }
 
 int64_t fp8_unit(const struct model_config *config)
 {
-    return config->fp8.recipe == FP8_BLOCKWISE ? SCALING_BLOCK : UNIT;
+    return config->numerics.fp8.recipe == FP8_BLOCKWISE ? SCALING_BLOCK : UNIT;
 }
 
 int fp8_products(const struct model_config *config, const struct model_sizes *sizes,
@@ -43,10 +43,10 @@ int fp8_products(const struct model_config *config, const struct model_sizes *si
     linear_kind_sizes(sizes, kind, &in, &out);
     if (in % unit || out % unit || sizes->rows % unit)
         return 0;
-    if (config->fp8.bf16_wgrad)
+    if (config->numerics.fp8.bf16_wgrad)
         products &= ~PRODUCT_WGRAD;
     /* dgrad does not read fc2's input. */
-    if (kind == LINEAR_FC2 && config->fp8.bf16_fc2_input)
+    if (kind == LINEAR_FC2 && config->numerics.fp8.bf16_fc2_input)
         products &= PRODUCT_DGRAD;
     return products;
 }
@@ -56,7 +56,7 @@ size_t fp8_cpu_workspace(const struct model_config *config, const struct layout 
     struct model_sizes sizes = model_sizes(config, layout);
     size_t most = 0;
 
-    for (int kind = 0; kind < LINEAR_KINDS && config->fp8.format != FP8_NONE; kind++) {
+    for (int kind = 0; kind < LINEAR_KINDS && config->numerics.fp8.format != FP8_NONE; kind++) {
         int products = fp8_products(config, &sizes, (enum linear_kind)kind);
         int64_t in, out, rows = sizes.rows;
         size_t each[3] = {0};
@@ -77,17 +77,18 @@ size_t fp8_cpu_workspace(const struct model_config *config, const struct layout 
 int fp8_gathers(const struct model_config *config, const struct model_sizes *sizes,
                 enum linear_kind kind)
 {
-    return config->fp8.gather && fp8_products(config, sizes, kind) & PRODUCT_FORWARD;
+    return config->numerics.fp8.gather && fp8_products(config, sizes, kind) & PRODUCT_FORWARD;
 }
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
 struct scaling_rules fp8_rules(const struct model_config *config)
 {
-    const struct fp8_config *f = &config->fp8;
+    const struct fp8_config *f = &config->numerics.fp8;
     int delayed = f->recipe == FP8_DELAYED;
 
-    return (struct scaling_rules){.count = config->shape.layers * LINEAR_KINDS * SCALED_TENSORS,
+    return (struct scaling_rules){.count =
+                                      config->network.shape.layers * LINEAR_KINDS * SCALED_TENSORS,
                                   .length = delayed ? f->history : 1,
                                   .delayed = delayed,
                                   .most_recent = f->most_recent,
@@ -114,9 +115,9 @@ static void add_weights(struct model *m, const struct block *block)
 
 int fp8_layers_create(struct model *m, struct error *err)
 {
-    const struct network *n = m->parameters.network;
+    const struct block_list *n = m->parameters.blocks;
 
-    if (m->config.fp8.format == FP8_NONE)
+    if (m->config.numerics.fp8.format == FP8_NONE)
         return 0;
     m->fp8.rules = fp8_rules(&m->config);
     m->fp8.weights = calloc((size_t)m->parameters.tensor_count, sizeof(*m->fp8.weights));

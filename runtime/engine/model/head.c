@@ -22,7 +22,7 @@ static void add_parameters(struct builder *b, struct block *block)
 {
     int word = b->p->word;
 
-    if (!b->config->tied)
+    if (!b->config->network.tied)
         block->tensors[HEAD] = builder_vocabulary(b, block, "head.weight", 2, CLASS_DIVIDED);
     else if (word >= 0)
         block->tensors[HEAD] = word;
@@ -35,7 +35,7 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
 {
     const struct model_sizes *z = &m->sizes;
     struct head_common *common = block->common;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
 
     vocabulary_loss_lay_out(m, &common->loss, arena);
     if (!trains(m))
@@ -121,14 +121,14 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct linear_spec linear = {
         .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .head = 1};
     struct operation gather = {.kind = OPERATION_GATHER_ROWS,
-                               .gather_rows = {z->head_rows, z->hidden, c->type, 0, 0, 0}};
+                               .gather_rows = {z->head_rows, z->hidden, c->numerics.type, 0, 0, 0}};
     struct operation softcap = {
         .kind = OPERATION_SOFTCAP,
-        .softcap = {z->head_rows * z->vocabulary, c->type, c->logit_softcap}};
+        .softcap = {z->head_rows * z->vocabulary, c->numerics.type, c->network.logit_softcap}};
 
     common->run = trains(m) ? run_head : run_logits;
     linear_plan(&p, m, &common->linear, &linear);
-    if (c->logit_softcap > 0)
+    if (c->network.logit_softcap > 0)
         planner_make(&p, &common->softcap, &softcap);
     if (!trains(m)) {
         planner_make(&p, &common->gather, &gather);

@@ -9,17 +9,17 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
     struct operation op = {.kind = OPERATION_QUANTIZE,
                            .quantize = {.rows = spec->out,
                                         .cols = spec->in,
-                                        .from = m->config.type,
+                                        .from = m->config.numerics.type,
                                         .to = TYPE_E4M3,
                                         .margin = rules->margin,
                                         .part = rules->blocks ? SCALED_SQUARES : SCALED_WHOLE}};
 
-    if (m->config.fp8.gather && spec->fp8 & PRODUCT_FORWARD) { /* it is only transposed */
+    if (m->config.numerics.fp8.gather && spec->fp8 & PRODUCT_FORWARD) { /* it is only transposed */
         op.quantize.from = TYPE_E4M3;
         op.quantize.part = SCALED_WHOLE;
     }
     planner_make(planner, &linear->cast_weight, &op);
-    op.quantize.from = m->config.type;
+    op.quantize.from = m->config.numerics.type;
     op.quantize.rows = spec->rows;
     op.quantize.part = rules->blocks ? SCALED_VECTORS : SCALED_WHOLE;
     if (spec->input_cast)
@@ -28,7 +28,7 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
     op.quantize.activation = spec->source_activation;
     op.quantize.gate = spec->source_gate;
     planner_make(planner, &linear->cast_input, &op);
-    op.quantize.from = m->config.type;
+    op.quantize.from = m->config.numerics.type;
     op.quantize.cols = spec->out;
     op.quantize.to = rules->hybrid ? TYPE_E5M2 : TYPE_E4M3;
     op.quantize.source = linear->gradient = spec->gradient;
@@ -40,9 +40,9 @@ static void plan_casts(struct planner *planner, struct model *m, struct linear *
 static struct linear_types types_of(const struct model *m, const struct linear_spec *spec,
                                     int product)
 {
-    struct linear_types types = linear_types(m->config.type);
+    struct linear_types types = linear_types(m->config.numerics.type);
 
-    types.gradient = m->config.gradient_type;
+    types.gradient = m->config.numerics.gradient_type;
     if (!(spec->fp8 & product))
         return types;
     if (product != PRODUCT_DGRAD)
@@ -139,7 +139,7 @@ static void wgrad_product(struct model *m, const struct linear *linear, int tens
 
 struct sequence_rows stream_rows(const struct model *m)
 {
-    return (struct sequence_rows){m->sizes.part_rows, m->sizes.hidden, m->config.type};
+    return (struct sequence_rows){m->sizes.part_rows, m->sizes.hidden, m->config.numerics.type};
 }
 
 void column_parallel_forward(struct model *m, const struct linear *linear,

@@ -24,7 +24,7 @@ void *arena_take(struct arena *arena, int64_t elements, size_t size)
 
 struct model_sizes model_sizes(const struct model_config *config, const struct layout *layout)
 {
-    const struct model_shape *shape = &config->shape;
+    const struct model_shape *shape = &config->network.shape;
     int64_t d = shape->kv_channels;
     struct zigzag split = zigzag_split(shape->sequence, layout->cp);
     struct model_sizes z = {
@@ -36,13 +36,13 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
         .head_size = d,
         .ffn = shape->ffn_hidden / layout->tp,
         .vocabulary = config->padded_vocabulary / layout->tp,
-        .rotary = (int64_t)((double)d * config->rotary_percent) / 2 * 2,
-        .layers = shape->layers / (layout->pp * config->chunks),
+        .rotary = (int64_t)((double)d * config->network.rotary_percent) / 2 * 2,
+        .layers = shape->layers / (layout->pp * config->split.chunks),
         .samples = config->micro_batch,
-        .cache = config->cache,
-        .window = config->window,
-        .token_types = config->token_types > 0,
-        .binary = config->binary_head,
+        .cache = config->decoding.cache,
+        .window = config->network.window,
+        .token_types = config->network.token_types > 0,
+        .binary = config->network.binary_head,
     };
     int64_t unit = layout->tp * MASKED_UNIT, most = config->masked_max;
 
@@ -52,17 +52,20 @@ struct model_sizes model_sizes(const struct model_config *config, const struct l
     z.attention = z.heads * d;
     z.kv = 2 * z.groups * d;
     z.qkv = z.attention + z.kv;
-    z.fc1 = config->swiglu ? 2 * z.ffn : z.ffn;
+    z.fc1 = config->network.swiglu ? 2 * z.ffn : z.ffn;
     /* Logits of at most 1 GiB at a time, in equal parts of the rows: each part costs a pass over
      * the gradient of the head's weight, and small parts do not fill a GPU. */
     if (most > z.sequence)
         most = z.sequence;
-    if (config->masked)
+    if (config->network.masked)
         z.masked = (z.samples * most + unit - 1) / unit * unit;
     z.masked_part = z.masked / layout->tp;
-    z.head_rows = config->cache > 0 ? z.samples : config->masked ? z.masked : z.rows;
+    z.head_rows = config->decoding.cache > 0 ? z.samples
+                  : config->network.masked   ? z.masked
+                                             : z.rows;
     while (z.head_rows % 2 == 0 &&
-           z.head_rows * z.vocabulary * (int64_t)type_size(config->type) > (int64_t)1 << 30)
+           z.head_rows * z.vocabulary * (int64_t)type_size(config->numerics.type) > (int64_t)1
+                                                                                        << 30)
         z.head_rows /= 2;
     return z;
 }
@@ -155,14 +158,14 @@ static void lay_out_block(struct model *m, const struct block *block, void *memo
 static void lay_out_slot(struct model *m, struct arena *arena, int number)
 {
     const struct model_sizes *z = &m->sizes;
-    int64_t chunks = m->config.chunks;
+    int64_t chunks = m->config.split.chunks;
     struct arena begin = *arena;
     struct model_batch batch = {0};
     void *gradient = NULL;
 
     lay_out_batch(z, &begin, &batch);
     if (trains(m) && !m->chunks[chunks - 1].first)
-        gradient = arena_take(&begin, z->part_rows * z->hidden, type_size(m->config.type));
+        gradient = arena_take(&begin, z->part_rows * z->hidden, type_size(m->config.numerics.type));
     for (int64_t c = 0; c < chunks; c++) {
         struct chunk *chunk = &m->chunks[c];
         struct slot *slot = &chunk->slots[number];
@@ -181,7 +184,7 @@ static void lay_out_scratch(struct model *m, struct arena *arena)
     const struct model_sizes *z = &m->sizes;
     const struct layout *layout = &m->parallel->layout;
     struct scratch *s = &m->scratch;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
     int64_t part = z->part_rows * z->hidden;
 
     if (layout->tp > 1) {
@@ -197,7 +200,7 @@ static void lay_out_scratch(struct model *m, struct arena *arena)
     s->dy = arena_take(arena, part, size);
     if (layout->pp > 1)
         s->arrived_gradient = arena_take(arena, part, size);
-    if (m->config.hidden_dropout > 0)
+    if (m->config.network.hidden_dropout > 0)
         s->dx = arena_take(arena, part, size);
 }
 
@@ -240,12 +243,13 @@ static size_t lay_out_narrow_gradients(struct model *m, struct arena *arena)
 {
     struct arena start;
 
-    if (m->config.gradient_type == TYPE_FP32)
+    if (m->config.numerics.gradient_type == TYPE_FP32)
         return 0;
     m->vectors = arena_take(arena, m->parameters.vector_elements, sizeof(float));
     start = *arena;
     m->start_weights = arena_take(&start, m->parameters.elements, sizeof(float));
-    m->gradients = arena_take(arena, m->parameters.elements, type_size(m->config.gradient_type));
+    m->gradients =
+        arena_take(arena, m->parameters.elements, type_size(m->config.numerics.gradient_type));
     return start.used;
 }
 

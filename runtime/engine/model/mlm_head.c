@@ -37,7 +37,7 @@ struct mlm_head_common {
 static void add_parameters(struct builder *b, struct block *block)
 {
     const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden;
+    int64_t h = c->network.shape.hidden;
     int *t = block->tensors, word = b->p->word;
 
     t[WORD] =
@@ -47,14 +47,15 @@ static void add_parameters(struct builder *b, struct block *block)
     builder_add(b, block,
                 &(struct parameter_spec){"bias", c->padded_vocabulary, 1, SPLIT_ROWS, 0, 0, 0});
     if (!b->failed)
-        b->p->list[b->p->count - 1].true_rows = c->shape.vocabulary;
+        b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
     t[DENSE] = builder_tensor(b, CLASS_SHARED);
-    builder_add(b, block,
-                &(struct parameter_spec){"dense.weight", h, h, SPLIT_NONE, 4, c->init_std, 0});
+    builder_add(
+        b, block,
+        &(struct parameter_spec){"dense.weight", h, h, SPLIT_NONE, 4, c->network.init_std, 0});
     t[DENSE_BIAS] = builder_vector(b, block, "dense.bias", h, 0);
     t[NORM] = builder_vector(b, block, "norm.weight", h, 1);
     t[NORM_BIAS] = builder_vector(b, block, "norm.bias", h, 0);
-    if (c->binary_head)
+    if (c->network.binary_head)
         pooler_add_parameters(b, block, &t[POOLER]);
 }
 
@@ -63,7 +64,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
 {
     const struct model_sizes *z = &m->sizes;
     struct mlm_head_memory *a = memory;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
 
     (void)block;
     (void)keep;
@@ -76,7 +77,7 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
 {
     const struct model_sizes *z = &m->sizes;
     struct mlm_head_common *common = block->common;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
     int64_t part = z->masked_part * z->hidden, whole = z->masked * z->hidden;
     int several = m->parallel->layout.tp > 1;
 
@@ -96,7 +97,7 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
 static void plan_rows(struct planner *p, struct model *m, struct mlm_head_common *common)
 {
     const struct model_sizes *z = &m->sizes;
-    enum device_type type = m->config.type;
+    enum device_type type = m->config.numerics.type;
     struct operation select = {.kind = OPERATION_GATHER_ROWS,
                                .gather_rows = {z->masked, z->hidden, type, 0, 0, 0}};
     struct operation clear = {.kind = OPERATION_FILL, .fill = {z->part_rows * z->hidden, type, 0}};
@@ -122,15 +123,15 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
                              .head = 1,
                              .residual_norm = {.rows = z->masked_part,
                                                .cols = z->hidden,
-                                               .type = c->type,
-                                               .y_type = c->type,
+                                               .type = c->numerics.type,
+                                               .y_type = c->numerics.type,
                                                .norm = NORM_LAYER,
-                                               .epsilon = c->epsilon,
+                                               .epsilon = c->network.epsilon,
                                                .residual = 1}};
-    struct operation gelu = {
-        .kind = OPERATION_ACTIVATION,
-        .head = 1,
-        .activation = {z->masked_part * z->hidden, c->type, c->type, ACTIVATION_GELU_ERF, 1}};
+    struct operation gelu = {.kind = OPERATION_ACTIVATION,
+                             .head = 1,
+                             .activation = {z->masked_part * z->hidden, c->numerics.type,
+                                            c->numerics.type, ACTIVATION_GELU_ERF, 1}};
 
     linear_plan(p, m, &common->dense, &dense);
     planner_make(p, &common->norm, &norm);
@@ -185,7 +186,7 @@ static void release(void *shared)
 /* The selected rows, for the sequence-parallel collectives. */
 static struct sequence_rows selected_rows(const struct model *m)
 {
-    return (struct sequence_rows){m->sizes.masked_part, m->sizes.hidden, m->config.type};
+    return (struct sequence_rows){m->sizes.masked_part, m->sizes.hidden, m->config.numerics.type};
 }
 
 /* The output of the network -> 'all' (M, h), what the decoder takes. */

@@ -25,25 +25,26 @@ struct mlp_common {
 static void add_parameters(struct builder *b, struct block *block)
 {
     const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden, f = c->shape.ffn_hidden;
+    int64_t h = c->network.shape.hidden, f = c->network.shape.ffn_hidden;
     int *t = block->tensors;
 
     t[FC1] = builder_tensor(b, CLASS_DIVIDED);
-    if (c->swiglu)
-        builder_add(b, block,
-                    &(struct parameter_spec){"gate.weight", f, h, SPLIT_ROWS, 4, c->init_std, 0});
+    if (c->network.swiglu)
+        builder_add(
+            b, block,
+            &(struct parameter_spec){"gate.weight", f, h, SPLIT_ROWS, 4, c->network.init_std, 0});
     builder_add(b, block,
-                &(struct parameter_spec){"up.weight", f, h, SPLIT_ROWS, 5, c->init_std, 0});
-    if (c->linear_bias) {
+                &(struct parameter_spec){"up.weight", f, h, SPLIT_ROWS, 5, c->network.init_std, 0});
+    if (c->network.linear_bias) {
         t[FC1_BIAS] = builder_tensor(b, CLASS_RAW);
-        if (c->swiglu)
+        if (c->network.swiglu)
             builder_add(b, block, &(struct parameter_spec){"gate.bias", 1, f, SPLIT_COLS, 0, 0, 0});
         builder_add(b, block, &(struct parameter_spec){"up.bias", 1, f, SPLIT_COLS, 0, 0, 0});
     }
     t[FC2] = builder_matrix(b, block,
                             &(struct parameter_spec){"down.weight", h, f, SPLIT_COLS, 6,
                                                      builder_output_deviation(b), 0});
-    if (c->linear_bias)
+    if (c->network.linear_bias)
         t[FC2_BIAS] = builder_vector(b, block, "down.bias", h, 0);
     block->bias = t[FC2_BIAS];
     block->dropout_purpose = (uint32_t)(RNG_MLP_DROPOUT + block->number);
@@ -52,16 +53,16 @@ static void add_parameters(struct builder *b, struct block *block)
 /* The activation of an MLP without gate. */
 static enum activation activation_of(const struct model_config *c)
 {
-    return c->swiglu                          ? ACTIVATION_NONE
-           : c->activation != ACTIVATION_NONE ? c->activation
-           : c->gelu_erf                      ? ACTIVATION_GELU_ERF
-                                              : ACTIVATION_GELU_TANH;
+    return c->network.swiglu                          ? ACTIVATION_NONE
+           : c->network.activation != ACTIVATION_NONE ? c->network.activation
+           : c->network.gelu_erf                      ? ACTIVATION_GELU_ERF
+                                                      : ACTIVATION_GELU_TANH;
 }
 
 /* The activation that is fused into the products; with fp8 a gate is a separate operation. */
 static enum activation product_activation(const struct model_config *c, const struct block *block)
 {
-    return c->swiglu && !block->fp8 ? gate_activation(c->gate) : activation_of(c);
+    return c->network.swiglu && !block->fp8 ? gate_activation(c->network.gate) : activation_of(c);
 }
 
 /* With both layers in fp8, the activation and its gradient are computed where they are cast, from
@@ -74,7 +75,8 @@ static int is_fused(const struct model *m, const struct block *block)
 
     return block->fp8 && fp8_products(c, &m->sizes, LINEAR_FC1) == all &&
            fp8_products(c, &m->sizes, LINEAR_FC2) == all &&
-           (c->swiglu ? c->gate == GATE_SILU : activation_of(c) == ACTIVATION_GELU_TANH);
+           (c->network.swiglu ? c->network.gate == GATE_SILU
+                              : activation_of(c) == ACTIVATION_GELU_TANH);
 }
 
 /* The transposed activated values in fp8 are kept for the backward pass: with the value before the
@@ -82,7 +84,7 @@ static int is_fused(const struct model *m, const struct block *block)
  * not need: only its two inputs are kept. */
 static int keeps_columns(const struct model *m, const struct block *block)
 {
-    return is_fused(m, block) && !m->config.swiglu && trains(m);
+    return is_fused(m, block) && !m->config.network.swiglu && trains(m);
 }
 
 static int variant(const struct block *block)
@@ -94,7 +96,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
                     enum keep keep)
 {
     struct mlp_memory *a = memory;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
 
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
@@ -113,7 +115,7 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
 
     if (trains(m))
         common->dactivated =
-            arena_take(arena, m->sizes.rows * m->sizes.ffn, type_size(m->config.type));
+            arena_take(arena, m->sizes.rows * m->sizes.ffn, type_size(m->config.numerics.type));
 }
 
 /* Both layers with the activation in the casts; see is_fused. */
@@ -125,21 +127,22 @@ static void plan_fused(struct planner *p, struct model *m, const struct block *b
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
-                                    .bias = c->linear_bias,
-                                    .wgrad_bias = c->linear_bias,
+                                    .bias = c->network.linear_bias,
+                                    .wgrad_bias = c->network.linear_bias,
                                     .fp8 = fp8_products(c, z, LINEAR_FC1),
-                                    .gradient = c->swiglu ? QUANTIZE_GATE_GRADIENT
-                                                          : QUANTIZE_ACTIVATION_GRADIENT,
+                                    .gradient = c->network.swiglu ? QUANTIZE_GATE_GRADIENT
+                                                                  : QUANTIZE_ACTIVATION_GRADIENT,
                                     .source_activation = activation_of(c),
-                                    .source_gate = c->gate,
+                                    .source_gate = c->network.gate,
                                     .input_cast = block->before->casts};
     const struct linear_spec fc2 = {.rows = z->rows,
                                     .in = z->ffn,
                                     .out = z->hidden,
                                     .fp8 = fp8_products(c, z, LINEAR_FC2),
-                                    .input = c->swiglu ? QUANTIZE_GATE : QUANTIZE_ACTIVATION,
+                                    .input =
+                                        c->network.swiglu ? QUANTIZE_GATE : QUANTIZE_ACTIVATION,
                                     .source_activation = activation_of(c),
-                                    .source_gate = c->gate};
+                                    .source_gate = c->network.gate};
 
     linear_plan(p, m, &common->fc1, &fc1);
     linear_plan(p, m, &common->fc2, &fc2);
@@ -151,20 +154,21 @@ static void plan_gate(struct planner *p, struct model *m, const struct block *bl
     const struct model_config *c = &m->config;
     const struct model_sizes *z = &m->sizes;
     struct mlp_common *common = block->common;
-    int apart = c->swiglu && !is_gated(product_activation(c, block));
-    struct operation swiglu = {.kind = OPERATION_SWIGLU,
-                               .swiglu = {z->rows, z->ffn, c->type, c->type, c->gate}};
+    int apart = c->network.swiglu && !is_gated(product_activation(c, block));
+    struct operation swiglu = {
+        .kind = OPERATION_SWIGLU,
+        .swiglu = {z->rows, z->ffn, c->numerics.type, c->numerics.type, c->network.gate}};
     struct operation backward = {.kind = OPERATION_SWIGLU_BACKWARD, .swiglu = swiglu.swiglu};
     struct operation again = {
         .kind = OPERATION_ACTIVATION,
-        .activation = {z->rows * z->ffn, c->type, c->type, activation_of(c), 0}};
+        .activation = {z->rows * z->ffn, c->numerics.type, c->numerics.type, activation_of(c), 0}};
 
     if (apart)
         planner_make(p, &common->swiglu, &swiglu);
     if (apart && trains(m))
         planner_make(p, &common->swiglu_backward, &backward);
     if (c->recompute == RECOMPUTE_SELECTIVE)
-        planner_make(p, &common->again, c->swiglu ? &swiglu : &again);
+        planner_make(p, &common->again, c->network.swiglu ? &swiglu : &again);
 }
 
 /* The bias gradient of fc1 comes with the dgrad of fc2, except with SwiGLU. */
@@ -177,16 +181,16 @@ static void plan_apart(struct planner *p, struct model *m, const struct block *b
     const struct linear_spec fc1 = {.rows = z->rows,
                                     .in = z->hidden,
                                     .out = z->fc1,
-                                    .bias = c->linear_bias,
+                                    .bias = c->network.linear_bias,
                                     .activation = activation,
-                                    .wgrad_bias = c->linear_bias && c->swiglu,
+                                    .wgrad_bias = c->network.linear_bias && c->network.swiglu,
                                     .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_FC1) : 0,
                                     .input_cast = block->before->casts};
     const struct linear_spec fc2 = {.rows = z->rows,
                                     .in = z->ffn,
                                     .out = z->hidden,
                                     .before = activation,
-                                    .before_bias = c->linear_bias && !c->swiglu,
+                                    .before_bias = c->network.linear_bias && !c->network.swiglu,
                                     .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_FC2) : 0};
 
     linear_plan(p, m, &common->fc1, &fc1);
@@ -274,11 +278,11 @@ static void recompute(struct pass *p, struct block *block)
 
     /* With a norm after it, its output is needed too: it is what was normalized. */
     if (p->m->config.recompute == RECOMPUTE_FULL &&
-        (p->m->config.post_norm || p->m->config.branch_norm != BRANCH_NORM_INPUT))
+        (p->m->config.network.post_norm || p->m->config.network.branch_norm != BRANCH_NORM_INPUT))
         forward(p, block);
     else if (p->m->config.recompute == RECOMPUTE_FULL)
         expand(p, block);
-    else if (!common->fused && p->m->config.swiglu)
+    else if (!common->fused && p->m->config.network.swiglu)
         run_gate(p, block, common->again);
     else if (!common->fused)
         run_activation(common->again, compute(p->m),
@@ -292,7 +296,7 @@ static void backward(struct pass *p, struct block *block)
     struct mlp_memory *a = memory_of(p, block);
     struct column_parallel fc1 = fc1_of(p, block);
     float *dbias = gradient(m, block->tensors[FC1_BIAS]);
-    int gate = m->config.swiglu && !common->fused;
+    int gate = m->config.network.swiglu && !common->fused;
     void *dpre = gate ? a->pre : common->dactivated; /* pre is not needed any more */
     const struct row_parallel_gradient fc2 = {.weight = block->tensors[FC2],
                                               .x = fc2_input(p, block),

@@ -26,7 +26,7 @@ void *model_gradients(struct model *model)
 
 enum device_type model_gradient_type(const struct model *model)
 {
-    return model->config.gradient_type;
+    return model->config.numerics.gradient_type;
 }
 
 float *model_vectors(struct model *model)
@@ -64,7 +64,7 @@ static int create_slot(struct slot *slot, const struct chunk *chunk, struct erro
 
 static int create_chunk(struct model *m, int64_t number, struct error *err)
 {
-    const struct network *n = m->parameters.network;
+    const struct block_list *n = m->parameters.blocks;
     struct chunk *chunk = &m->chunks[number];
 
     chunk->first = model_chunk_first(m->parallel->at.pp, number);
@@ -82,10 +82,10 @@ static int create_chunk(struct model *m, int64_t number, struct error *err)
 
 static int create_chunks(struct model *m, struct error *err)
 {
-    m->chunks = calloc((size_t)m->config.chunks, sizeof(*m->chunks));
+    m->chunks = calloc((size_t)m->config.split.chunks, sizeof(*m->chunks));
     if (!m->chunks)
         return error_set(err, "out of memory");
-    for (int64_t c = 0; c < m->config.chunks; c++)
+    for (int64_t c = 0; c < m->config.split.chunks; c++)
         if (create_chunk(m, c, err) < 0)
             return -1;
     return 0;
@@ -93,7 +93,7 @@ static int create_chunks(struct model *m, struct error *err)
 
 static void destroy_chunks(struct model *m)
 {
-    for (int64_t c = 0; m->chunks && c < m->config.chunks; c++) {
+    for (int64_t c = 0; m->chunks && c < m->config.split.chunks; c++) {
         struct chunk *chunk = &m->chunks[c];
 
         for (int i = 0; chunk->slots && i < m->slots; i++) {
@@ -138,10 +138,10 @@ int model_plan_memory(const struct model_config *config, const struct layout *la
     if (!m)
         return -1;
     memory->weights = m->parameters.weight_bytes;
-    memory->gradients = (size_t)m->parameters.elements * type_size(config->gradient_type);
+    memory->gradients = (size_t)m->parameters.elements * type_size(config->numerics.gradient_type);
     memory->optimizer = 0;
     memory->activations = model_lay_out(m, NULL);
-    if (config->gradient_type != TYPE_FP32) /* they are among them */
+    if (config->numerics.gradient_type != TYPE_FP32) /* they are among them */
         memory->activations -= memory->gradients;
     model_destroy(m);
     return 0;
@@ -169,9 +169,9 @@ static int create_arenas(struct model *m, struct error *err)
     m->weights = device_allocate(m->device, p->weight_bytes, err);
     if (!m->weights)
         return error_prefix(err, "weights");
-    if (m->config.gradient_type == TYPE_FP32)
+    if (m->config.numerics.gradient_type == TYPE_FP32)
         m->gradients = device_allocate(m->device, (size_t)p->elements * sizeof(float), err);
-    if (m->config.gradient_type == TYPE_FP32 && !m->gradients)
+    if (m->config.numerics.gradient_type == TYPE_FP32 && !m->gradients)
         return error_prefix(err, "gradients");
     m->activations = device_allocate(m->device, bytes, err);
     if (!m->activations)
@@ -213,7 +213,7 @@ int model_start(struct model *m, struct error *err)
 {
     if (!m->start_weights)
         return 0;
-    return clear(m, m->gradients, m->parameters.elements, m->config.gradient_type, err);
+    return clear(m, m->gradients, m->parameters.elements, m->config.numerics.gradient_type, err);
 }
 
 struct model *model_create(const struct model_config *config, const struct parallel *parallel,
@@ -244,7 +244,7 @@ void model_destroy(struct model *m)
         overlap_destroy(&m->overlap);
     if (m->device && !m->base) {
         device_release(m->device, m->weights);
-        if (m->config.gradient_type == TYPE_FP32)
+        if (m->config.numerics.gradient_type == TYPE_FP32)
             device_release(m->device, m->gradients);
         device_release(m->device, m->cache);
     }
@@ -288,8 +288,9 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
 /* The weights of a bucket that is not in fp8. */
 static int adopt_bucket(struct model *m, const struct bucket *bucket, struct error *err)
 {
-    struct operation op = {.kind = OPERATION_CONVERT,
-                           .convert = {bucket->size, TYPE_FP32, m->config.type, m->config.half}};
+    struct operation op = {
+        .kind = OPERATION_CONVERT,
+        .convert = {bucket->size, TYPE_FP32, m->config.numerics.type, m->config.numerics.half}};
     struct device_plan *plan = plan_create(m->device, &op, err);
     int rc;
 
@@ -308,7 +309,8 @@ int model_adopt(struct model *m, struct error *err)
     const struct parameters *p = &m->parameters;
 
     for (int i = 0; i < p->bucket_count; i++)
-        if (p->buckets[i].type == m->config.type && adopt_bucket(m, &p->buckets[i], err) < 0)
+        if (p->buckets[i].type == m->config.numerics.type &&
+            adopt_bucket(m, &p->buckets[i], err) < 0)
             return -1;
     return fp8_gather_adopt(m, err);
 }

@@ -145,13 +145,13 @@ static inline void *gradient(struct model *m, int tensor)
         return NULL;
     if (m->vectors && class_has_vectors(t->class))
         return m->vectors + parameters_vector(&m->parameters, t);
-    return m->gradients + (size_t)t->offset * type_size(m->config.gradient_type);
+    return m->gradients + (size_t)t->offset * type_size(m->config.numerics.gradient_type);
 }
 
 /* Element 'elements' of a tensor of the config's type. */
 static inline void *element(struct model *m, void *base, int64_t elements)
 {
-    return (char *)base + (size_t)elements * type_size(m->config.type);
+    return (char *)base + (size_t)elements * type_size(m->config.numerics.type);
 }
 
 /* Memory of a block in the slot of the pass. */
@@ -168,7 +168,7 @@ static inline int64_t first_row(const struct model *m)
 
 static inline int trains(const struct model *m)
 {
-    return m->config.cache == 0;
+    return m->config.decoding.cache == 0;
 }
 
 static inline struct device_stream *compute(struct model *m)

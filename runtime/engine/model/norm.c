@@ -60,15 +60,15 @@ const struct block *norm_before(const struct block *block)
 
 void norm_add_parameters(struct builder *b, struct block *block)
 {
-    int64_t h = b->config->shape.hidden;
+    int64_t h = b->config->network.shape.hidden;
 
     if (!block->name)
         return;
-    if (b->config->plain_norm)
+    if (b->config->network.plain_norm)
         return;
     block->tensors[NORM_WEIGHT] =
-        builder_vector(b, block, "weight", h, b->config->layernorm_1p ? 0 : 1);
-    if (b->config->norm == NORM_LAYER)
+        builder_vector(b, block, "weight", h, b->config->network.layernorm_1p ? 0 : 1);
+    if (b->config->network.norm == NORM_LAYER)
         block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
 }
 
@@ -86,7 +86,7 @@ void norm_lay_out(struct model *m, const struct block *block, void *memory, stru
                   enum keep keep)
 {
     struct norm_memory *a = memory;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
 
     if (block->casts)
@@ -104,7 +104,7 @@ void norm_lay_out(struct model *m, const struct block *block, void *memory, stru
 
 static int has_constants(const struct model *m, const struct block *block)
 {
-    return m->config.plain_norm && block->variant & HAS_NORM;
+    return m->config.network.plain_norm && block->variant & HAS_NORM;
 }
 
 static void lay_out_constants(struct model *m, struct block *block, struct arena *arena)
@@ -114,8 +114,8 @@ static void lay_out_constants(struct model *m, struct block *block, struct arena
 
     if (!has_constants(m, block))
         return;
-    common->zeros = arena_take(arena, h, type_size(m->config.type));
-    common->ones = arena_take(arena, h, type_size(m->config.type));
+    common->zeros = arena_take(arena, h, type_size(m->config.numerics.type));
+    common->ones = arena_take(arena, h, type_size(m->config.numerics.type));
     for (int i = 0; i < 2 && trains(m); i++)
         common->unused[i] = arena_take(arena, h, sizeof(float));
 }
@@ -124,7 +124,7 @@ static void fill_constants(struct planner *p, struct model *m, struct norm_commo
 {
     for (int value = 0; value < 2; value++) {
         struct operation op = {.kind = OPERATION_FILL,
-                               .fill = {m->sizes.hidden, m->config.type, value}};
+                               .fill = {m->sizes.hidden, m->config.numerics.type, value}};
 
         planner_make(p, &common->fill[value], &op);
         if (!p->failed)
@@ -170,26 +170,27 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_config *c = &m->config;
     struct norm_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    struct operation op = {.kind = OPERATION_RESIDUAL_NORM,
-                           .residual_norm = {
-                               .rows = m->sizes.part_rows,
-                               .cols = m->sizes.hidden,
-                               .type = c->type,
-                               .y_type = c->type,
-                               .norm = block->variant & HAS_NORM ? c->norm : NORM_NONE,
-                               .epsilon = c->epsilon,
-                               .add_one = c->layernorm_1p,
-                               .input = (block->variant & HAS_INPUT) != 0,
-                               .bias = (block->variant & HAS_BIAS) != 0,
-                               .residual = (block->variant & HAS_RESIDUAL) != 0,
-                               .dropout = block->variant & HAS_INPUT ? c->hidden_dropout : 0,
-                           }};
+    struct operation op = {
+        .kind = OPERATION_RESIDUAL_NORM,
+        .residual_norm = {
+            .rows = m->sizes.part_rows,
+            .cols = m->sizes.hidden,
+            .type = c->numerics.type,
+            .y_type = c->numerics.type,
+            .norm = block->variant & HAS_NORM ? c->network.norm : NORM_NONE,
+            .epsilon = c->network.epsilon,
+            .add_one = c->network.layernorm_1p,
+            .input = (block->variant & HAS_INPUT) != 0,
+            .bias = (block->variant & HAS_BIAS) != 0,
+            .residual = (block->variant & HAS_RESIDUAL) != 0,
+            .dropout = block->variant & HAS_INPUT ? c->network.hidden_dropout : 0,
+        }};
     struct operation add = {.kind = OPERATION_ADD,
-                            .add = {m->sizes.part_rows * m->sizes.hidden, c->type}};
+                            .add = {m->sizes.part_rows * m->sizes.hidden, c->numerics.type}};
     struct operation cast = {.kind = OPERATION_QUANTIZE,
                              .quantize = {.rows = m->sizes.part_rows,
                                           .cols = m->sizes.hidden,
-                                          .from = c->type,
+                                          .from = c->numerics.type,
                                           .to = TYPE_E4M3,
                                           .margin = m->fp8.rules.margin}};
 
@@ -264,7 +265,8 @@ static void forward(struct pass *p, struct block *block)
 
     if (!branch) /* of a later chunk */
         device_copy(compute(m), a->sum, m->scratch.arrived,
-                    (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.type),
+                    (size_t)(m->sizes.part_rows * m->sizes.hidden) *
+                        type_size(m->config.numerics.type),
                     COPY_ON_DEVICE);
     if (!branch && !block->name)
         return;
@@ -339,7 +341,7 @@ static void backward(struct pass *p, struct block *block)
                                    .purpose = branch ? branch->dropout_purpose : 0,
                                });
     p->dsum = d;
-    p->dx = m->config.hidden_dropout > 0 ? m->scratch.dx : d;
+    p->dx = m->config.network.hidden_dropout > 0 ? m->scratch.dx : d;
 }
 
 const struct block_kind norm_block = {

@@ -33,7 +33,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     (void)block;
     if (keep == KEEP_INPUT || keep == KEEP_NOTHING)
         return;
-    a->x = arena_take(arena, rows * m->sizes.hidden, type_size(m->config.type));
+    a->x = arena_take(arena, rows * m->sizes.hidden, type_size(m->config.numerics.type));
     a->mean = arena_take(arena, rows, sizeof(float));
     a->rstd = arena_take(arena, rows, sizeof(float));
 }
@@ -43,8 +43,8 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
     struct output_norm_common *common = block->common;
 
     if (trains(m))
-        common->d =
-            arena_take(arena, m->sizes.part_rows * m->sizes.hidden, type_size(m->config.type));
+        common->d = arena_take(arena, m->sizes.part_rows * m->sizes.hidden,
+                               type_size(m->config.numerics.type));
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -55,11 +55,11 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation op = {.kind = OPERATION_RESIDUAL_NORM,
                            .residual_norm = {.rows = m->sizes.part_rows,
                                              .cols = m->sizes.hidden,
-                                             .type = c->type,
-                                             .y_type = c->type,
-                                             .norm = c->norm,
-                                             .epsilon = c->epsilon,
-                                             .add_one = c->layernorm_1p,
+                                             .type = c->numerics.type,
+                                             .y_type = c->numerics.type,
+                                             .norm = c->network.norm,
+                                             .epsilon = c->network.epsilon,
+                                             .add_one = c->network.layernorm_1p,
                                              .input = 1,
                                              .bias = block->variant}};
 

@@ -20,8 +20,8 @@ static void lay_out_common(struct model *m, struct block *block, struct arena *a
     struct parallel_norm_common *common = block->common;
 
     if (trains(m))
-        common->branch =
-            arena_take(arena, m->sizes.part_rows * m->sizes.hidden, type_size(m->config.type));
+        common->branch = arena_take(arena, m->sizes.part_rows * m->sizes.hidden,
+                                    type_size(m->config.numerics.type));
 }
 
 static int prepare(struct model *m, struct block *block, struct error *err)
@@ -32,21 +32,21 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     struct operation add = {.kind = OPERATION_RESIDUAL_NORM,
                             .residual_norm = {.rows = m->sizes.part_rows,
                                               .cols = m->sizes.hidden,
-                                              .type = c->type,
-                                              .y_type = c->type,
+                                              .type = c->numerics.type,
+                                              .y_type = c->numerics.type,
                                               .norm = NORM_NONE,
                                               .input = 1,
                                               .bias = block->variant,
                                               .residual = 1,
-                                              .dropout = c->hidden_dropout}};
+                                              .dropout = c->network.hidden_dropout}};
     struct operation normalize = {.kind = OPERATION_RESIDUAL_NORM,
                                   .residual_norm = {.rows = m->sizes.part_rows,
                                                     .cols = m->sizes.hidden,
-                                                    .type = c->type,
-                                                    .y_type = c->type,
-                                                    .norm = c->norm,
-                                                    .epsilon = c->epsilon,
-                                                    .add_one = c->layernorm_1p,
+                                                    .type = c->numerics.type,
+                                                    .y_type = c->numerics.type,
+                                                    .norm = c->network.norm,
+                                                    .epsilon = c->network.epsilon,
+                                                    .add_one = c->network.layernorm_1p,
                                                     .residual = 1}};
 
     planner_make(&p, &common->normalize, &normalize);
@@ -150,7 +150,7 @@ static void backward(struct pass *p, struct block *block)
                                    .state = m->state,
                                });
     p->dsum = m->scratch.d;
-    p->dx = m->config.hidden_dropout > 0 ? m->scratch.dx : common->branch;
+    p->dx = m->config.network.hidden_dropout > 0 ? m->scratch.dx : common->branch;
 }
 
 const struct block_kind parallel_norm_block = {

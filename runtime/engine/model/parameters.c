@@ -110,18 +110,18 @@ int builder_vocabulary(struct builder *b, const struct block *block, const char 
     int tensor = builder_tensor(b, class);
 
     add_named(b, block, name,
-              &(struct parameter_spec){name, c->padded_vocabulary, c->shape.hidden, SPLIT_ROWS,
-                                       draw, c->init_std, 0});
+              &(struct parameter_spec){name, c->padded_vocabulary, c->network.shape.hidden,
+                                       SPLIT_ROWS, draw, c->network.init_std, 0});
     if (!b->failed)
-        b->p->list[b->p->count - 1].true_rows = c->shape.vocabulary;
+        b->p->list[b->p->count - 1].true_rows = c->network.shape.vocabulary;
     return tensor;
 }
 
 double builder_output_deviation(const struct builder *b)
 {
-    if (b->config->post_norm) /* its norms bound the stream */
-        return b->config->init_std;
-    return b->config->init_std / sqrt(2.0 * (double)b->config->shape.layers);
+    if (b->config->network.post_norm) /* its norms bound the stream */
+        return b->config->network.init_std;
+    return b->config->network.init_std / sqrt(2.0 * (double)b->config->network.shape.layers);
 }
 
 static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
@@ -130,7 +130,7 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
 
     /* Room was made for one bucket per layer. */
     p->buckets[p->bucket_count] = (struct bucket){.group = SHARD_GROUP_DATA,
-                                                  .type = b->config->type,
+                                                  .type = b->config->numerics.type,
                                                   .shards = (int)shard_count(b->layout),
                                                   .chunk = (int)chunk,
                                                   .layer = layer};
@@ -140,7 +140,7 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
 
 /* Layers fill buckets from the first on. What is outside the layers goes to a chunk's first bucket,
  * which is complete last. One bucket is enough if nothing is reduced. */
-static void add_chunk(struct builder *b, struct network *n, int64_t chunk)
+static void add_chunk(struct builder *b, struct block_list *n, int64_t chunk)
 {
     struct parameters *p = b->p;
     int first_bucket;
@@ -200,8 +200,8 @@ static void divide_buckets(struct builder *b)
     struct bucket *after = calloc(2 * (size_t)count, sizeof(*after));
 
     if (fp8 && moved && after) {
-        for (int i = 0; i < p->network->count; i++)
-            mark_fp8(b, &p->network->blocks[i], fp8);
+        for (int i = 0; i < p->blocks->count; i++)
+            mark_fp8(b, &p->blocks->blocks[i], fp8);
         p->buckets = after;
         p->bucket_count = 0;
         for (int i = 0; i < 2 * count; i++)
@@ -270,21 +270,21 @@ int parameters_create(struct parameters *parameters, const struct model_config *
                       struct error *err)
 {
     struct builder b = {parameters, config, layout, at, 0, 0, 0};
-    size_t layers = (size_t)model_layers_before(config, layout, at->pp, config->chunks);
+    size_t layers = (size_t)model_layers_before(config, layout, at->pp, config->split.chunks);
 
     memset(parameters, 0, sizeof(*parameters));
     parameters->word = parameters->head = -1;
-    parameters->network = network_create(config, layout, at, err);
-    if (!parameters->network)
+    parameters->blocks = block_list_create(config, layout, at, err);
+    if (!parameters->blocks)
         return -1;
     parameters->buckets = calloc(layers, sizeof(*parameters->buckets));
     if (!parameters->buckets)
         return error_set(err, "out of memory");
-    for (int64_t chunk = 0; chunk < config->chunks; chunk++)
-        add_chunk(&b, parameters->network, chunk);
+    for (int64_t chunk = 0; chunk < config->split.chunks; chunk++)
+        add_chunk(&b, parameters->blocks, chunk);
     if (b.failed)
         return error_set(err, "out of memory");
-    if (config->fp8.gather)
+    if (config->numerics.fp8.gather)
         divide_buckets(&b);
     if (b.failed)
         return error_set(err, "out of memory");
@@ -297,6 +297,6 @@ void parameters_destroy(struct parameters *parameters)
     free(parameters->list);
     free(parameters->tensors);
     free(parameters->buckets);
-    network_destroy(parameters->network);
+    block_list_destroy(parameters->blocks);
     memset(parameters, 0, sizeof(*parameters));
 }

@@ -77,7 +77,7 @@ struct bucket {
     int64_t layer;       /* is through this layer of it */
 };
 
-struct network;
+struct block_list;
 
 struct parameters {
     struct parameter *list;
@@ -86,7 +86,7 @@ struct parameters {
     int tensor_count;
     struct bucket *buckets;
     int bucket_count;
-    struct network *network; /* the blocks that the tensors belong to */
+    struct block_list *blocks; /* the blocks that the tensors belong to */
     int word, head;          /* tensors of the word table and the head; -1 if another rank has it */
     int64_t elements;        /* of the arenas, with padding */
     size_t weight_bytes;     /* of the arena of weights */

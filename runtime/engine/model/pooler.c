@@ -8,15 +8,16 @@ enum { LABELS = 2 };
 void pooler_add_parameters(struct builder *b, struct block *block, int *t)
 {
     const struct model_config *c = b->config;
-    int64_t h = c->shape.hidden;
+    int64_t h = c->network.shape.hidden;
 
     t[DENSE] = builder_matrix(
-        b, block, &(struct parameter_spec){"pooler.weight", h, h, SPLIT_ROWS, 5, c->init_std, 0});
+        b, block,
+        &(struct parameter_spec){"pooler.weight", h, h, SPLIT_ROWS, 5, c->network.init_std, 0});
     t[DENSE_BIAS] = builder_tensor(b, CLASS_RAW);
     builder_add(b, block, &(struct parameter_spec){"pooler.bias", 1, h, SPLIT_COLS, 0, 0, 0});
-    t[CLASSIFIER] = builder_matrix(
-        b, block,
-        &(struct parameter_spec){"binary.weight", LABELS, h, SPLIT_COLS, 6, c->init_std, 0});
+    t[CLASSIFIER] = builder_matrix(b, block,
+                                   &(struct parameter_spec){"binary.weight", LABELS, h, SPLIT_COLS,
+                                                            6, c->network.init_std, 0});
     t[CLASSIFIER_BIAS] = builder_vector(b, block, "binary.bias", LABELS, 0);
 }
 
@@ -28,7 +29,7 @@ static int64_t part_of(const struct model *m)
 void pooler_lay_out(struct model *m, struct pooler *pooler, struct arena *arena)
 {
     const struct model_sizes *z = &m->sizes;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
 
     pooler->x = arena_take(arena, z->samples * z->hidden, size);
     pooler->pre = arena_take(arena, z->samples * part_of(m), size);
@@ -40,7 +41,7 @@ void pooler_lay_out(struct model *m, struct pooler *pooler, struct arena *arena)
 static void plan_elements(struct planner *p, struct model *m, struct pooler *pooler)
 {
     const struct model_sizes *z = &m->sizes;
-    enum device_type type = m->config.type;
+    enum device_type type = m->config.numerics.type;
     struct operation select = {.kind = OPERATION_GATHER_ROWS,
                                .gather_rows = {z->samples, z->hidden, type, 0, 0, 0}};
     struct operation add = {.kind = OPERATION_ADD, .add = {z->samples * z->hidden, type}};
@@ -69,7 +70,7 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
                              .cross_entropy = {.rows = z->samples,
                                                .cols = LABELS,
                                                .vocabulary = LABELS,
-                                               .type = m->config.type,
+                                               .type = m->config.numerics.type,
                                                .parts = 1,
                                                .backward = 1,
                                                .pair = 1}};
@@ -105,7 +106,7 @@ static void reduce(struct model *m, void *rows, int64_t cols)
         return;
     overlap_begin(&m->overlap);
     comm_all_reduce(m->parallel->tensor, m->overlap.side, rows, (size_t)(m->sizes.samples * cols),
-                    m->config.type, COMM_SUM);
+                    m->config.numerics.type, COMM_SUM);
     overlap_end(&m->overlap);
 }
 

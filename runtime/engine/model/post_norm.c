@@ -18,7 +18,7 @@ struct post_norm_common {
 
 static void add_parameters(struct builder *b, struct block *block)
 {
-    int64_t h = b->config->shape.hidden;
+    int64_t h = b->config->network.shape.hidden;
 
     block->tensors[NORM_WEIGHT] = builder_vector(b, block, "weight", h, 1);
     block->tensors[NORM_BIAS] = builder_vector(b, block, "bias", h, 0);
@@ -29,7 +29,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
                     enum keep keep)
 {
     struct norm_memory *a = memory;
-    size_t size = type_size(m->config.type);
+    size_t size = type_size(m->config.numerics.type);
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
 
     if (keep == KEEP_ALL || keep == KEEP_COSTLY) {
@@ -49,10 +49,10 @@ static struct operation step_of(const struct model *m, int bias, int residual, d
                               .residual_norm = {
                                   .rows = m->sizes.part_rows,
                                   .cols = m->sizes.hidden,
-                                  .type = c->type,
-                                  .y_type = c->type,
-                                  .norm = c->norm,
-                                  .epsilon = c->epsilon,
+                                  .type = c->numerics.type,
+                                  .y_type = c->numerics.type,
+                                  .norm = c->network.norm,
+                                  .epsilon = c->network.epsilon,
                                   .input = 1,
                                   .bias = bias,
                                   .residual = residual,
@@ -63,7 +63,7 @@ static struct operation step_of(const struct model *m, int bias, int residual, d
 static void plan_add(struct planner *p, struct model *m, struct device_plan **plan)
 {
     struct operation op = {.kind = OPERATION_ADD,
-                           .add = {m->sizes.part_rows * m->sizes.hidden, m->config.type}};
+                           .add = {m->sizes.part_rows * m->sizes.hidden, m->config.numerics.type}};
 
     planner_make(p, plan, &op);
 }
@@ -73,7 +73,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_config *c = &m->config;
     struct post_norm_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    struct operation op = step_of(m, c->linear_bias, 1, c->hidden_dropout);
+    struct operation op = step_of(m, c->network.linear_bias, 1, c->network.hidden_dropout);
 
     planner_make(&p, &common->forward[MODE_TRAIN], &op);
     op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
@@ -88,7 +88,7 @@ static int prepare(struct model *m, struct block *block, struct error *err)
 
 static int prepare_embedding(struct model *m, struct block *block, struct error *err)
 {
-    double dropout = m->config.hidden_dropout;
+    double dropout = m->config.network.hidden_dropout;
     struct post_norm_common *common = block->common;
     struct planner p = {m->device, err, 0};
     struct operation op = step_of(m, 0, 0, 0);
@@ -236,7 +236,7 @@ static void backward(struct pass *p, struct block *block)
 
     differentiate(p, block, p->dy ? p->dy : p->dsum, p->dy ? p->dsum : NULL);
     p->dsum = m->scratch.d;
-    p->dx = m->config.hidden_dropout > 0 ? m->scratch.dx : m->scratch.d;
+    p->dx = m->config.network.hidden_dropout > 0 ? m->scratch.dx : m->scratch.d;
 }
 
 static void backward_embedding(struct pass *p, struct block *block)
@@ -287,12 +287,12 @@ static void lay_out_input(struct model *m, const struct block *block, void *memo
     (void)block;
     (void)keep;
     a->y = a->stream =
-        arena_take(arena, m->sizes.part_rows * m->sizes.hidden, type_size(m->config.type));
+        arena_take(arena, m->sizes.part_rows * m->sizes.hidden, type_size(m->config.numerics.type));
 }
 
 static size_t stream_bytes(const struct model *m)
 {
-    return (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.type);
+    return (size_t)(m->sizes.part_rows * m->sizes.hidden) * type_size(m->config.numerics.type);
 }
 
 static void forward_input(struct pass *p, struct block *block)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static enum rope_kind kind_of(const struct model_config *c, int window)
+static enum rope_kind kind_of(const struct network *c, int window)
 {
     return window && c->local_rotary_base > 0 ? ROPE_PLAIN : c->rope_scaling.kind;
 }
@@ -40,7 +40,7 @@ static double yarn(const struct rope_scaling *s, double base, int64_t rotary, in
     return frequency / s->factor * share + frequency * (1 - share);
 }
 
-double rotary_rotation(const struct model_config *c, int window, int64_t rotary, int64_t i)
+double rotary_rotation(const struct network *c, int window, int64_t rotary, int64_t i)
 {
     const struct rope_scaling *s = &c->rope_scaling;
     double base = window && c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base;
@@ -58,7 +58,7 @@ double rotary_rotation(const struct model_config *c, int window, int64_t rotary,
     }
 }
 
-double rotary_magnitude(const struct model_config *c, int window)
+double rotary_magnitude(const struct network *c, int window)
 {
     const struct rope_scaling *s = &c->rope_scaling;
 

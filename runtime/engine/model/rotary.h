@@ -8,9 +8,9 @@
 
 /* The rotation of channel pair 'i' of 'rotary' / 2 per position, in radians; 'window': in a layer
  * with a window. */
-double rotary_rotation(const struct model_config *config, int window, int64_t rotary, int64_t i);
+double rotary_rotation(const struct network *config, int window, int64_t rotary, int64_t i);
 
 /* The factor of all sines and cosines. */
-double rotary_magnitude(const struct model_config *config, int window);
+double rotary_magnitude(const struct network *config, int window);
 
 #endif

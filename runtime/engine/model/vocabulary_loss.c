@@ -6,7 +6,7 @@ void vocabulary_loss_lay_out(struct model *m, struct vocabulary_loss *loss, stru
     const struct model_sizes *z = &m->sizes;
 
     loss->logits = m->logits =
-        arena_take(arena, z->head_rows * z->vocabulary, type_size(m->config.type));
+        arena_take(arena, z->head_rows * z->vocabulary, type_size(m->config.numerics.type));
     loss->partials[0] = arena_take(arena, 3 * z->head_rows, sizeof(float));
     loss->partials[1] = arena_take(arena, 3 * z->head_rows * m->parallel->layout.tp, sizeof(float));
 }
@@ -20,11 +20,11 @@ void vocabulary_loss_plan(struct planner *p, struct model *m, struct vocabulary_
                            .cross_entropy = {.rows = m->sizes.head_rows,
                                              .cols = m->sizes.vocabulary,
                                              .first = first,
-                                             .vocabulary = c->shape.vocabulary,
-                                             .type = c->type,
+                                             .vocabulary = c->network.shape.vocabulary,
+                                             .type = c->numerics.type,
                                              .parts = (int)parallel->layout.tp,
                                              .backward = 1,
-                                             .softcap = c->logit_softcap}};
+                                             .softcap = c->network.logit_softcap}};
 
     planner_make(p, &loss->partial, &op);
     op.kind = OPERATION_CROSS_ENTROPY_FINISH;

@@ -8,13 +8,14 @@ int model_create_cache(struct model *m, struct error *err)
 {
     const struct model_sizes *z = &m->sizes;
     int64_t elements = z->layers * z->samples * z->cache * z->kv;
-    struct operation op = {.kind = OPERATION_FILL, .fill = {elements, m->config.type, 0}};
+    struct operation op = {.kind = OPERATION_FILL, .fill = {elements, m->config.numerics.type, 0}};
     struct device_plan *plan;
     int rc;
 
     if (elements == 0)
         return 0;
-    m->cache = device_allocate(m->device, (size_t)elements * type_size(m->config.type), err);
+    m->cache =
+        device_allocate(m->device, (size_t)elements * type_size(m->config.numerics.type), err);
     if (!m->cache)
         return error_prefix(err, "KV cache");
     plan = plan_create(m->device, &op, err);
@@ -31,7 +32,7 @@ struct model *model_create_window(struct model *base, int64_t window, struct err
     struct model_config config = base->config;
     struct model *m;
 
-    config.shape.sequence = window;
+    config.network.shape.sequence = window;
     m = model_create_shell(&config, base->parallel, 1, err);
     if (!m)
         return NULL;

@@ -167,7 +167,7 @@ static int32_t window_start(int64_t window, int64_t position, int32_t document)
 static void fill_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
     const struct model_sizes *z = model_sizes_of(f->batches->model);
-    int64_t sequence = f->batches->config->shape.sequence;
+    int64_t sequence = f->batches->config->network.shape.sequence;
     int64_t samples = f->batches->config->micro_batch;
     int64_t from = sample * sequence + position, to = sample * z->sequence + row;
     int64_t slice = row / z->slice_rows;
@@ -205,7 +205,7 @@ static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t
 {
     const struct model_sizes *z = model_sizes_of(f->batches->model);
     const struct model_config *config = f->batches->config;
-    int64_t begin = sample * config->shape.sequence, from = begin + position;
+    int64_t begin = sample * config->network.shape.sequence, from = begin + position;
     int64_t to = sample * z->sequence + row, slice = row / z->slice_rows;
     int64_t by_slice = (slice * config->micro_batch + sample) * z->slice_rows + row % z->slice_rows;
     struct model_batch *out = f->out;
@@ -216,7 +216,7 @@ static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t
         int32_t type = f->batch->token_types ? f->batch->token_types[from] : 0;
 
         out->token_types[to] = type;
-        if (type < 0 || type >= config->token_types)
+        if (type < 0 || type >= config->network.token_types)
             f->strange = type;
     }
     if (f->batch->loss_mask[from] == 0)
@@ -247,7 +247,7 @@ static int finish_masked(const struct fill *f, struct error *err)
     if (f->strange != 0) {
         error_set_code(err, ERROR_USAGE,
                        "the data has token type %d, but the model has %lld token types",
-                       (int)f->strange, (long long)b->config->token_types);
+                       (int)f->strange, (long long)b->config->network.token_types);
         return error_append(err, "; raise --num-token-types");
     }
     for (int64_t i = f->selected; i < z->masked; i++) {
@@ -282,7 +282,7 @@ static double share_of_pairs(const struct batch *batch, int64_t samples, int64_t
 static double share_of_tokens(const struct batches *b, const struct batches_iteration *iteration,
                               const struct batch *batch, double *nominal, float *logged)
 {
-    int64_t total = b->config->micro_batch * b->config->shape.sequence;
+    int64_t total = b->config->micro_batch * b->config->network.shape.sequence;
     double micros = (double)(iteration->micros * b->parallel->layout.dp), trained = 0;
 
     *logged = 1;
@@ -301,7 +301,7 @@ static int fill_batch(struct batches *b, const struct batches_iteration *iterati
 {
     const struct model_sizes *z = model_sizes_of(b->model);
     const struct layout *layout = &b->parallel->layout;
-    int64_t samples = b->config->micro_batch, sequence = b->config->shape.sequence;
+    int64_t samples = b->config->micro_batch, sequence = b->config->network.shape.sequence;
     int64_t total = samples * sequence;
     struct zigzag split = zigzag_split(sequence, layout->cp);
     int32_t *start = calloc((size_t)total * 2, sizeof(*start)), *end = start + total;

@@ -56,7 +56,7 @@ int engine_slots(const struct engine_config *config, const struct layout *layout
 
     *slots = 0;
     for (int i = 0; i < 3; i++) {
-        struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->model.chunks,
+        struct pipeline_shape shape = {(int)layout->pp, (int)stage, (int)config->model.split.chunks,
                                        (int)runs[i].micros, runs[i].forward_only};
         int needed;
 
@@ -105,9 +105,9 @@ static int create_transfers(struct engine *e, struct error *err)
 
     e->batches =
         batches_create(e->model, config, e->parallel, e->device, e->slots, e->config.deadline, err);
-    e->messages =
-        e->batches ? messages_create(e->model, e->parallel, e->device, config->type, e->slots, err)
-                   : NULL;
+    e->messages = e->batches ? messages_create(e->model, e->parallel, e->device,
+                                               config->numerics.type, e->slots, err)
+                             : NULL;
     return e->messages ? create_numbers(e, err) : -1;
 }
 
@@ -139,7 +139,8 @@ static int create_recorder(struct engine *e, struct error *err)
 
     if (e->config.one_by_one || layout->tp > 1 || layout->cp > 1)
         return 0;
-    e->recorder = recorder_create(e->stream, (int)e->config.model.chunks * e->slots * PASSES, err);
+    e->recorder =
+        recorder_create(e->stream, (int)e->config.model.split.chunks * e->slots * PASSES, err);
     return e->recorder ? 0 : -1;
 }
 
@@ -202,7 +203,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
     if (e->model) {
         e->stream = model_stream(e->model);
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
-                                        config->model.type, err);
+                                        config->model.numerics.type, err);
     }
     if (!e->optimizer || create_timing(e, err) < 0 || create_transfers(e, err) < 0 ||
         create_recorder(e, err) < 0) {
@@ -309,7 +310,7 @@ static int make_pipeline(struct engine *e, struct pipeline *p, int64_t *made_for
                          int forward_only, struct error *err)
 {
     struct pipeline_shape shape = {(int)e->parallel->layout.pp, (int)e->parallel->at.pp,
-                                   (int)e->config.model.chunks, (int)micros, forward_only};
+                                   (int)e->config.model.split.chunks, (int)micros, forward_only};
 
     if (*made_for == micros)
         return 0;
@@ -328,10 +329,10 @@ static int run_micros(struct engine *e, const struct pipeline *p, struct batch_l
         e, p, {loader, micros, e->config.optimizer.rules.per_token}, evaluate, NULL};
     int rc;
 
-    iteration.left = calloc((size_t)e->config.model.chunks, sizeof(*iteration.left));
+    iteration.left = calloc((size_t)e->config.model.split.chunks, sizeof(*iteration.left));
     if (!iteration.left)
         return error_set(err, "out of memory");
-    for (int64_t c = 0; c < e->config.model.chunks; c++)
+    for (int64_t c = 0; c < e->config.model.split.chunks; c++)
         iteration.left[c] = (int)micros;
     batches_begin(e->batches);
     rc = run_pipeline(&iteration, err);

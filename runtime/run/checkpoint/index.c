@@ -47,7 +47,7 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
 
     memset(index, 0, sizeof(*index));
     index->model = *model;
-    whole.chunks = 1;
+    whole.split.chunks = 1;
     rc = parameters_create(&p, &whole, &one, &at, err);
     if (rc == 0) {
         index->tensors = calloc((size_t)p.count + 1, sizeof(*index->tensors));
@@ -145,7 +145,7 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
 
 /* --- Sizes ----------------------------------------------------------------------------------- */
 
-int index_check_sizes(const struct model_config *model, struct error *err)
+int index_check_sizes(const struct network *model, struct error *err)
 {
     const struct model_shape *s = &model->shape;
     const struct {
@@ -181,7 +181,7 @@ static int in(int value, int count)
     return value >= 0 && value < count;
 }
 
-int index_check_blocks(const struct model_config *c, struct error *err)
+int index_check_blocks(const struct network *c, struct error *err)
 {
     const double reals[] = {
         c->rope_scaling.attention, c->local_rotary_base, c->attention_scale, c->attention_softcap,
@@ -214,15 +214,18 @@ int index_check_model(const struct checkpoint_index *index, const struct model_c
     int differ = 0;
     size_t used;
 
-    if (fields_compare(index_model_fields, &index->model, model, text, sizeof(text)) > 0)
+    if (fields_compare(index_model_fields, &index->model.network, &model->network, text,
+                       sizeof(text)) > 0)
         differ = 1;
     used = strlen(text);
-    if (fields_compare(index_block_fields, &index->model, model, blocks, sizeof(blocks)) > 0) {
+    if (fields_compare(index_block_fields, &index->model.network, &model->network, blocks,
+                       sizeof(blocks)) > 0) {
         snprintf(text + used, sizeof(text) - used, "%s%s", used ? ", " : "", blocks);
         differ = 1;
     }
     used = strlen(text);
-    if (fields_compare(index_masked_fields, &index->model, model, other, sizeof(other)) > 0)
+    if (fields_compare(index_masked_fields, &index->model.network, &model->network, other,
+                       sizeof(other)) > 0)
         differ = 1;
     snprintf(text + used, sizeof(text) - used, "%s%s", used && other[0] ? ", " : "", other);
     used = strlen(text);

@@ -114,7 +114,7 @@ int index_find(const struct checkpoint_index *index, const char *name);
 
 /* Are these sizes valid? If so, their products fit into 64 bits, for all tensors of all layers
  * together. index_read has checked what it read. */
-int index_check_sizes(const struct model_config *model, struct error *err);
+int index_check_sizes(const struct network *model, struct error *err);
 
 /* Does the checkpoint match 'model'? If not, -1 with the differences. */
 int index_check_model(const struct checkpoint_index *index, const struct model_config *model,

@@ -77,9 +77,9 @@ const struct field index_rule_more_fields[] = {
     {0},
 };
 
-#define MODEL(name, member, type)                         \
-    {                                                     \
-        name, type, offsetof(struct model_config, member) \
+#define MODEL(name, member, type)                    \
+    {                                                \
+        name, type, offsetof(struct network, member) \
     }
 /* Members that make two models different. */
 const struct field index_model_fields[] = {
@@ -202,17 +202,17 @@ static void write_body(const struct checkpoint_index *index, FILE *f)
         fields_write(index_rule_more_fields, &index->rules, f);
     }
     fprintf(f, ",\n\"model\": ");
-    fields_write(index_model_fields, &index->model, f);
+    fields_write(index_model_fields, &index->model.network, f);
     fprintf(f, ",\n\"blocks\": ");
-    fields_write(index_block_fields, &index->model, f);
+    fields_write(index_block_fields, &index->model.network, f);
     fprintf(f, ",\n\"origin\": ");
-    fields_write(architecture_fields, &index->model, f);
-    if (index->model.masked) {
+    fields_write(architecture_fields, &index->model.network, f);
+    if (index->model.network.masked) {
         fprintf(f, ",\n\"masked model\": ");
-        fields_write(index_masked_fields, &index->model, f);
+        fields_write(index_masked_fields, &index->model.network, f);
     }
     fprintf(f, ",\n\"training\": ");
-    fields_write(loose_fields, &index->model, f);
+    fields_write(loose_fields, &index->model.network, f);
     fprintf(f, ",\n\"layout\": ");
     fields_write(layout_fields, &index->layout, f);
     fprintf(f, ", \"arrays\": %d,\n\"tensors\": [", index->arrays);
@@ -427,7 +427,7 @@ static int read_fields(struct json_value root, const char *name, const struct fi
 }
 
 /* Sections that older checkpoints do not have. */
-static int read_new_sections(struct json_value root, struct model_config *model, struct error *err)
+static int read_new_sections(struct json_value root, struct network *model, struct error *err)
 {
     struct json_value object;
 
@@ -452,7 +452,7 @@ static int read_log(struct step_state *state, struct json_value root, struct err
 }
 
 /* A masked model has sizes that other models do not have. */
-static int read_masked(struct model_config *model, struct json_value root, struct error *err)
+static int read_masked(struct network *model, struct json_value root, struct error *err)
 {
     struct json_value object;
 
@@ -463,7 +463,6 @@ static int read_masked(struct model_config *model, struct json_value root, struc
     if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
         model->position_offset < 0 || model->position_offset > INT32_MAX)
         return error_set(err, "a value of \"masked model\" is out of range");
-    model->masked_max = 1;
     return 0;
 }
 
@@ -489,16 +488,18 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
         (json_member(root, "schedule-more", &more) == 0 &&
          read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
-        read_fields(root, "model", index_model_fields, &index->model, err) < 0 ||
-        read_masked(&index->model, root, err) < 0 ||
-        read_new_sections(root, &index->model, err) < 0 ||
-        read_fields(root, "training", loose_fields, &index->model, err) < 0 ||
+        read_fields(root, "model", index_model_fields, &index->model.network, err) < 0 ||
+        read_masked(&index->model.network, root, err) < 0 ||
+        read_new_sections(root, &index->model.network, err) < 0 ||
+        read_fields(root, "training", loose_fields, &index->model.network, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
         index->progress.consumed_valid < 0)
         return error_set(err, "a number of \"progress\" is negative");
-    if (index_check_sizes(&index->model, err) < 0 || read_scales(&index->scales, root, err) < 0)
+    index->model.masked_max = index->model.network.masked;
+    if (index_check_sizes(&index->model.network, err) < 0 ||
+        read_scales(&index->scales, root, err) < 0)
         return -1;
     return read_lists(index, root, err);
 }

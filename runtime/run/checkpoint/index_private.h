@@ -11,7 +11,7 @@ extern const struct field index_model_fields[], index_block_fields[], index_mask
     index_rule_fields[], index_rule_more_fields[];
 
 /* Are these numbers ones that a model can have? */
-int index_check_blocks(const struct model_config *model, struct error *err);
+int index_check_blocks(const struct network *model, struct error *err);
 
 /* Append a piece to the list, and to the list of its tensor. */
 int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,

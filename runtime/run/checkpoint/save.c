@@ -26,7 +26,8 @@ static const double WORTH_A_WARNING = 0.5;
  */
 static int has_half(const struct checkpoint *c)
 {
-    return !c->arrays.master && !c->arrays.host_master && c->config.model->type == TYPE_FP16;
+    return !c->arrays.master && !c->arrays.host_master &&
+           c->config.model->numerics.type == TYPE_FP16;
 }
 
 static int write_share(struct checkpoint *c, struct index_file *file, struct error *err)
@@ -224,7 +225,7 @@ static void take_snapshot(struct checkpoint *c)
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
         struct range mine = bucket_shard(b, c->shard);
-        size_t size = type_size(c->config.model->type);
+        size_t size = type_size(c->config.model->numerics.type);
 
         /* 16-bit weights: see has_half. */
         device_copy(stream,

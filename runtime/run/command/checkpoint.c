@@ -139,7 +139,7 @@ static int64_t bytes_of(const struct checkpoint_index *index)
     return total;
 }
 
-static void print_model(const struct model_config *m)
+static void print_model(const struct network *m)
 {
     const struct model_shape *s = &m->shape;
 
@@ -163,7 +163,7 @@ static void print_model(const struct model_config *m)
 }
 
 /* What differs from GPT and Llama. */
-static void print_blocks(const struct model_config *m)
+static void print_blocks(const struct network *m)
 {
     static const char *const gates[] = {"", ", GeGLU", ", quick GeGLU"};
     static const char *const norms[] = {"", ", output norms", ", input and output norms"};
@@ -223,8 +223,8 @@ static int run_inspect(const struct checkpoint_options *given, const char *direc
     printf("checkpoint:  %s\n", path);
     printf("iteration:   %" PRId64 ", consumed samples %" PRId64 " (validation %" PRId64 ")\n",
            index.progress.iteration, index.progress.consumed, index.progress.consumed_valid);
-    print_model(&index.model);
-    print_blocks(&index.model);
+    print_model(&index.model.network);
+    print_blocks(&index.model.network);
     printf("parameters:  %" PRId64 " in %d tensors, %s\n", elements_of(&index), index.tensor_count,
            index.arrays > 1 ? "with optimizer state" : "without optimizer state");
     printf("written by:  tp %" PRId64 ", cp %" PRId64 ", dp %" PRId64 ", pp %" PRId64

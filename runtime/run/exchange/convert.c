@@ -154,10 +154,10 @@ static int import(const struct source *source, const char *from, const char *dir
 {
     struct checkpoint_index index = {0};
     /* As if every layer were a pipeline stage: only one is in memory at a time. */
-    struct layout layout = {1, 1, 1, source->model->shape.layers};
+    struct layout layout = {1, 1, 1, source->model->network.shape.layers};
     int rc;
 
-    if (index_check_sizes(source->model, err) < 0) {
+    if (index_check_sizes(&source->model->network, err) < 0) {
         err->code = ERROR_USAGE;
         return error_prefix(err, "%s", from);
     }
@@ -184,7 +184,7 @@ int convert_import_hf(const char *from, const char *directory, struct error *err
     if (rc < 0)
         return import_failed(err);
     errno = 0;
-    if (hf_map_of(&model, &source.map, err) == 0)
+    if (hf_map_of(&model.network, &source.map, err) == 0)
         source.tensors = tensors = safetensors_open(from, err);
     rc = tensors ? hf_check_tensors(&source.map, tensors, &model, err) : -1;
     if (rc < 0)
@@ -287,7 +287,7 @@ static int export_one(struct hf_files *files, const char *from,
     if (!values)
         return -1;
     hf_to_theirs(&files->map, q, values, count);
-    rc = convert_round(index->model.type, q->name, values, count, err);
+    rc = convert_round(index->model.numerics.type, q->name, values, count, err);
     if (rc == 0)
         rc = hf_files_write(files, q, (const char *)values, err);
     free(values);
@@ -362,9 +362,9 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
     int rc = index_load(&index, from, err);
 
     if (rc == 0) {
-        index.model.type = type;
-        index.model.chunks = 1;
-        index.model.padded_vocabulary = index.model.shape.vocabulary;
+        index.model.numerics.type = type;
+        index.model.split.chunks = 1;
+        index.model.padded_vocabulary = index.model.network.shape.vocabulary;
         rc = hf_files_plan(&files, &index.model, shard_bytes, err);
     }
     /* The model described by the index must match the tensors. */
@@ -440,10 +440,10 @@ int convert_export_megatron(const char *from, const char *to, const struct megat
     int rc = index_load(&index, from, err);
 
     if (rc == 0) {
-        index.model.type = target->type;
-        index.model.chunks = 1;
-        index.model.padded_vocabulary = index.model.shape.vocabulary;
-        rc = megatron_save_check(&index.model, target, err);
+        index.model.numerics.type = target->type;
+        index.model.split.chunks = 1;
+        index.model.padded_vocabulary = index.model.network.shape.vocabulary;
+        rc = megatron_save_check(&index.model.network, target, err);
     }
     if (rc == 0)
         rc = index_check_model(&index, &index.model, err);

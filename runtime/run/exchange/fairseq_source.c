@@ -110,7 +110,7 @@ static int check_arguments(const struct fairseq_source *s, struct error *err)
 
 static int read_heads(struct fairseq_source *s, int64_t hint, struct error *err)
 {
-    struct model_shape *m = &s->model.shape;
+    struct model_shape *m = &s->model.network.shape;
     const struct pickle_value *heads = argument(s, "encoder_attention_heads");
 
     m->heads = hint > 0 ? hint : heads && heads->type == PICKLE_INTEGER ? heads->integer : 0;
@@ -130,7 +130,7 @@ static int read_heads(struct fairseq_source *s, int64_t hint, struct error *err)
 
 static int read_model(struct fairseq_source *s, int64_t heads, struct error *err)
 {
-    struct model_config *c = &s->model;
+    struct network *c = &s->model.network;
     int64_t words[2], positions[2], fc1[2];
 
     if (matrix(s, "sentence_encoder.embed_tokens", words, err) < 0 ||
@@ -142,7 +142,7 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
         c->shape.layers++;
     c->shape.name = "the model";
     c->shape.hidden = words[1];
-    c->shape.vocabulary = c->padded_vocabulary = words[0];
+    c->shape.vocabulary = words[0];
     c->shape.ffn_hidden = fc1[0];
     c->positions = positions[0];
     c->position_offset = 2; /* after those of <s> and <pad>, which is token 1 */
@@ -153,11 +153,11 @@ static int read_model(struct fairseq_source *s, int64_t heads, struct error *err
     c->position = POSITION_LEARNED;
     c->norm = NORM_LAYER;
     c->epsilon = 1e-5;
-    c->tied = c->linear_bias = c->masked = c->masked_max = c->post_norm = c->gelu_erf = 1;
+    c->tied = c->linear_bias = c->masked = c->post_norm = c->gelu_erf = 1;
     c->hidden_dropout = c->attention_dropout = 0.1;
     c->init_std = 0.02;
-    c->chunks = c->micro_batch = 1;
-    c->shape.family = model_family(c);
+    model_config_whole(&s->model);
+    c->shape.family = network_family(c);
     if (c->shape.sequence < 1)
         return error_set(
             err,

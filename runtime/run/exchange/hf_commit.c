@@ -64,14 +64,14 @@ static int is_our_config(const char *directory, const struct file_bytes *found,
     int same = 0;
 
     if (hf_config_read(directory, &theirs, &ignored) == 0) {
-        other.hidden_dropout = theirs.hidden_dropout;
-        other.attention_dropout = theirs.attention_dropout;
+        other.network.hidden_dropout = theirs.network.hidden_dropout;
+        other.network.attention_dropout = theirs.network.attention_dropout;
     }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]) && !same; i++) {
         size_t size;
         char *text;
 
-        other.type = types[i];
+        other.numerics.type = types[i];
         text = hf_config_text(&other, &size, err);
         if (!text)
             return -1;

@@ -132,7 +132,7 @@ static enum function function_of(const char *name)
     return FUNCTION_OTHER;
 }
 
-static int read_gpt2(struct json_value root, struct model_config *c, struct error *err)
+static int read_gpt2(struct json_value root, struct network *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
     static const char *const names[][2] = {{"num_hidden_layers", "n_layer"},
@@ -210,7 +210,7 @@ static int read_yarn(struct json_value object, double positions, struct rope_sca
 }
 
 /* RoPE scaling: "rope_scaling", or in newer folders "rope_parameters" together with the base. */
-static int read_scaling(struct json_value object, struct model_config *c, struct error *err)
+static int read_scaling(struct json_value object, struct network *c, struct error *err)
 {
     struct rope_scaling *scaling = &c->rope_scaling;
     double original = (double)c->positions;
@@ -248,7 +248,7 @@ static int read_scaling(struct json_value object, struct model_config *c, struct
                : needed(object, "original_max_position_embeddings", &scaling->original, err);
 }
 
-static const char *name_of(const struct model_config *c)
+static const char *name_of(const struct network *c)
 {
     size_t i = 0;
 
@@ -258,13 +258,13 @@ static const char *name_of(const struct model_config *c)
 }
 
 /* Do layers with a sliding window have rotations of their own? */
-static int has_local_base(const struct model_config *c)
+static int has_local_base(const struct network *c)
 {
     return c->architecture == ARCHITECTURE_OLMO3 || c->architecture == ARCHITECTURE_GEMMA3;
 }
 
 /* The base of layers with a window, whose rotations are not scaled. */
-static int read_local(struct json_value root, struct json_value parameters, struct model_config *c,
+static int read_local(struct json_value root, struct json_value parameters, struct network *c,
                       struct error *err)
 {
     int gemma = c->architecture == ARCHITECTURE_GEMMA3;
@@ -312,7 +312,7 @@ static int is_nested(struct json_value object)
 
 /* "rope_parameters" of newer folders have the base, too, and for models with rotations of their own
  * in layers with a window one object for each kind of layers. */
-static int read_rope_objects(struct json_value root, struct model_config *c, struct error *err)
+static int read_rope_objects(struct json_value root, struct network *c, struct error *err)
 {
     struct json_value scaling, parameters = root, full;
     int local = has_local_base(c), scaled = object_of(root, "rope_scaling", &scaling);
@@ -331,7 +331,7 @@ static int read_rope_objects(struct json_value root, struct model_config *c, str
     return local ? read_local(root, given ? parameters : root, c, err) : 0;
 }
 
-static int read_rope(struct json_value root, struct model_config *c, struct error *err)
+static int read_rope(struct json_value root, struct network *c, struct error *err)
 {
     int neox = c->architecture == ARCHITECTURE_GPT_NEOX;
     int64_t rotated;
@@ -361,7 +361,7 @@ static int read_rope(struct json_value root, struct model_config *c, struct erro
 
 /* Which layers have the window. By default it is every layer but those whose number is a multiple
  * of window_every. */
-static int read_layer_types(struct json_value root, struct model_config *c, struct error *err)
+static int read_layer_types(struct json_value root, struct network *c, struct error *err)
 {
     struct json_value list, value;
     struct json_iterator i;
@@ -410,14 +410,14 @@ static int read_layer_types(struct json_value root, struct model_config *c, stru
 }
 
 /* "sliding_window"; null: none. Absent: transformers' default. */
-static int read_width(struct json_value root, struct model_config *c, struct error *err)
+static int read_width(struct json_value root, struct network *c, struct error *err)
 {
     int64_t usual = is_null(root, "sliding_window") ? 0 : absent[c->architecture].window;
 
     return whole(root, "sliding_window", usual, &c->window, err);
 }
 
-static int read_window(struct json_value root, struct model_config *c, struct error *err)
+static int read_window(struct json_value root, struct network *c, struct error *err)
 {
     if (read_width(root, c, err) < 0 || read_layer_types(root, c, err) < 0)
         return -1;
@@ -429,7 +429,7 @@ static int read_window(struct json_value root, struct model_config *c, struct er
 }
 
 /* What decoders with Llama's names have in common. */
-static int read_decoder(struct json_value root, struct model_config *c, struct error *err)
+static int read_decoder(struct json_value root, struct network *c, struct error *err)
 {
     const struct absent *usual = &absent[c->architecture];
     struct model_shape *s = &c->shape;
@@ -465,13 +465,13 @@ static int read_decoder(struct json_value root, struct model_config *c, struct e
     return 0;
 }
 
-static int read_llama(struct json_value root, struct model_config *c, struct error *err)
+static int read_llama(struct json_value root, struct network *c, struct error *err)
 {
     return read_decoder(root, c, err) < 0 ? -1 : read_rope(root, c, err);
 }
 
 /* Mistral, Phi-3: transformers gives all layers the window, whatever layer_types has. */
-static int read_mistral(struct json_value root, struct model_config *c, struct error *err)
+static int read_mistral(struct json_value root, struct network *c, struct error *err)
 {
     int64_t window;
 
@@ -490,7 +490,7 @@ static int read_mistral(struct json_value root, struct model_config *c, struct e
 
 /* Sliding windows of Qwen are off unless use_sliding_window; without layer_types, the first
  * max_window_layers layers have none. */
-static int read_qwen(struct json_value root, struct model_config *c, struct error *err)
+static int read_qwen(struct json_value root, struct network *c, struct error *err)
 {
     struct json_value value;
     int64_t first = 28;
@@ -521,7 +521,7 @@ static int read_qwen(struct json_value root, struct model_config *c, struct erro
     return 0;
 }
 
-static int read_neox(struct json_value root, struct model_config *c, struct error *err)
+static int read_neox(struct json_value root, struct network *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
     const char *activation;
@@ -559,7 +559,7 @@ static int read_neox(struct json_value root, struct model_config *c, struct erro
 }
 
 /* OLMo 1: its LayerNorm has no weights and a fixed epsilon. */
-static int read_first_olmo(struct json_value root, struct model_config *c, struct error *err)
+static int read_first_olmo(struct json_value root, struct network *c, struct error *err)
 {
     struct json_value clip;
 
@@ -574,7 +574,7 @@ static int read_first_olmo(struct json_value root, struct model_config *c, struc
     return 0;
 }
 
-static int read_olmo(struct json_value root, struct model_config *c, struct error *err)
+static int read_olmo(struct json_value root, struct network *c, struct error *err)
 {
     int windows = c->architecture == ARCHITECTURE_OLMO3;
 
@@ -589,7 +589,7 @@ static int read_olmo(struct json_value root, struct model_config *c, struct erro
     return windows ? read_window(root, c, err) : 0;
 }
 
-static int read_gemma(struct json_value root, struct model_config *c, struct error *err)
+static int read_gemma(struct json_value root, struct network *c, struct error *err)
 {
     const char *activation, *old;
     double scalar = 0;
@@ -638,7 +638,7 @@ static int read_gemma(struct json_value root, struct model_config *c, struct err
     return read_window(root, c, err);
 }
 
-static int (*const readers[ARCHITECTURES])(struct json_value root, struct model_config *c,
+static int (*const readers[ARCHITECTURES])(struct json_value root, struct network *c,
                                            struct error *err) = {
     [ARCHITECTURE_GPT2] = read_gpt2,       [ARCHITECTURE_LLAMA] = read_llama,
     [ARCHITECTURE_MISTRAL] = read_mistral, [ARCHITECTURE_QWEN2] = read_qwen,
@@ -666,7 +666,7 @@ static int refuse_type(const char *type, struct error *err)
                      type, known);
 }
 
-static int read_any(struct json_value root, struct model_config *c, struct error *err)
+static int read_any(struct json_value root, struct network *c, struct error *err)
 {
     struct json_value quantized;
     const struct hf_family *family;
@@ -702,13 +702,14 @@ static int read_any(struct json_value root, struct model_config *c, struct error
     return rc < 0 ? -1 : real(root, "initializer_range", 0.02, &c->init_std, err);
 }
 
-int hf_config_read(const char *directory, struct model_config *c, struct error *err)
+int hf_config_read(const char *directory, struct model_config *config, struct error *err)
 {
+    struct network *c = &config->network;
     char path[PATH_MAX];
     struct json *json;
     int rc;
 
-    memset(c, 0, sizeof(*c));
+    memset(config, 0, sizeof(*config));
     /* Options that do not apply to a model are set as `megatron train` sets them. */
     c->shape.rotary_base = 10000;
     c->rotary_percent = 1;
@@ -723,8 +724,7 @@ int hf_config_read(const char *directory, struct model_config *c, struct error *
     json_destroy(json);
     c->shape.name = "the model";
     c->shape.sequence = c->positions - c->position_offset;
-    c->padded_vocabulary = c->shape.vocabulary;
-    c->chunks = c->micro_batch = 1;
+    model_config_whole(config);
     if (rc < 0) {
         err->code = ERROR_USAGE;
         error_prefix(err, "%s", path);

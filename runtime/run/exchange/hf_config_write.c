@@ -9,7 +9,9 @@
 
 static const char *type_name(const struct model_config *c)
 {
-    return c->type == TYPE_FP32 ? "float32" : c->type == TYPE_BF16 ? "bfloat16" : "float16";
+    return c->numerics.type == TYPE_FP32   ? "float32"
+           : c->numerics.type == TYPE_BF16 ? "bfloat16"
+                                           : "float16";
 }
 
 static const char *word(int yes)
@@ -40,7 +42,7 @@ static void print_cap(FILE *f, const char *name, double value)
         fprintf(f, "  \"%s\": null,\n", name);
 }
 
-static void print_gpt2(const struct model_config *c, FILE *f)
+static void print_gpt2(const struct network *c, FILE *f)
 {
     const struct model_shape *s = &c->shape;
 
@@ -82,7 +84,7 @@ static void print_rope_members(const struct rope_scaling *s, FILE *f)
     }
 }
 
-static void print_rope_scaling(const struct model_config *c, FILE *f)
+static void print_rope_scaling(const struct network *c, FILE *f)
 {
     if (c->rope_scaling.kind == ROPE_PLAIN)
         return;
@@ -91,13 +93,13 @@ static void print_rope_scaling(const struct model_config *c, FILE *f)
     fprintf(f, "},\n");
 }
 
-static double local_base(const struct model_config *c)
+static double local_base(const struct network *c)
 {
     return c->local_rotary_base > 0 ? c->local_rotary_base : c->shape.rotary_base;
 }
 
 /* The rotations of layers without and with a window. */
-static void print_rope_parameters(const struct model_config *c, FILE *f)
+static void print_rope_parameters(const struct network *c, FILE *f)
 {
     fprintf(f, "  \"rope_parameters\": {\"full_attention\": {\"rope_theta\": %.9g, ",
             c->shape.rotary_base);
@@ -106,7 +108,7 @@ static void print_rope_parameters(const struct model_config *c, FILE *f)
             local_base(c));
 }
 
-static void print_sizes(const struct model_config *c, FILE *f)
+static void print_sizes(const struct network *c, FILE *f)
 {
     const struct model_shape *s = &c->shape;
 
@@ -118,7 +120,7 @@ static void print_sizes(const struct model_config *c, FILE *f)
     print_size(f, "num_attention_heads", s->heads);
 }
 
-static void print_decoder(const struct model_config *c, FILE *f)
+static void print_decoder(const struct network *c, FILE *f)
 {
     const struct model_shape *s = &c->shape;
 
@@ -137,7 +139,7 @@ static void print_decoder(const struct model_config *c, FILE *f)
     print_rope_scaling(c, f);
 }
 
-static void print_neox(const struct model_config *c, FILE *f)
+static void print_neox(const struct network *c, FILE *f)
 {
     fprintf(f, "  \"hidden_act\": \"%s\",\n", c->gelu_erf ? "gelu" : "gelu_new");
     print_sizes(c, f);
@@ -151,7 +153,7 @@ static void print_neox(const struct model_config *c, FILE *f)
     print_rope_scaling(c, f);
 }
 
-static void print_window(const struct model_config *c, FILE *f)
+static void print_window(const struct network *c, FILE *f)
 {
     if (c->window > 0)
         print_size(f, "sliding_window", c->window);
@@ -160,21 +162,21 @@ static void print_window(const struct model_config *c, FILE *f)
 }
 
 /* For families whose layers are listed: transformers needs a number even if no layer uses it. */
-static void print_window_of_list(const struct model_config *c, FILE *f)
+static void print_window_of_list(const struct network *c, FILE *f)
 {
     print_size(f, "sliding_window", c->window > 0 ? c->window : 4096);
 }
 
-static void print_layer_types(const struct model_config *c, FILE *f)
+static void print_layer_types(const struct network *c, FILE *f)
 {
     fprintf(f, "  \"layer_types\": [");
     for (int64_t i = 0; i < c->shape.layers; i++)
         fprintf(f, "%s\"%s_attention\"", i ? ", " : "",
-                model_has_window(c, i) ? "sliding" : "full");
+                network_has_window(c, i) ? "sliding" : "full");
     fprintf(f, "],\n");
 }
 
-static void print_gemma_scores(const struct model_config *c, int capped, FILE *f)
+static void print_gemma_scores(const struct network *c, int capped, FILE *f)
 {
     fprintf(f, "  \"query_pre_attn_scalar\": %.9g,\n",
             c->attention_scale > 0 ? 1 / (c->attention_scale * c->attention_scale)
@@ -185,7 +187,7 @@ static void print_gemma_scores(const struct model_config *c, int capped, FILE *f
 }
 
 /* What an architecture has beyond the common fields. */
-static void print_special(const struct model_config *c, enum architecture architecture, FILE *f)
+static void print_special(const struct network *c, enum architecture architecture, FILE *f)
 {
     switch (architecture) {
     case ARCHITECTURE_PHI3:
@@ -230,7 +232,8 @@ static void print_special(const struct model_config *c, enum architecture archit
     }
 }
 
-static void print_config(const struct model_config *c, const struct hf_family *family, FILE *f)
+static void print_config(const struct network *c, const char *type, const struct hf_family *family,
+                         FILE *f)
 {
     fprintf(f, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n", family->class,
             family->model_type);
@@ -247,7 +250,7 @@ static void print_config(const struct model_config *c, const struct hf_family *f
      * another vocabulary they are arbitrary tokens, and texts would end there. */
     if (c->shape.vocabulary != family->vocabulary)
         fprintf(f, "  \"bos_token_id\": null,\n  \"eos_token_id\": null,\n");
-    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type_name(c));
+    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", type);
 }
 
 char *hf_config_text(const struct model_config *config, size_t *size, struct error *err)
@@ -256,13 +259,13 @@ char *hf_config_text(const struct model_config *config, size_t *size, struct err
     char *text = NULL;
     FILE *f;
 
-    if (hf_map_of(config, &map, err) < 0)
+    if (hf_map_of(&config->network, &map, err) < 0)
         return NULL;
     f = open_memstream(&text, size);
-    if (f && config->masked)
-        hf_masked_print(config, type_name(config), f);
+    if (f && config->network.masked)
+        hf_masked_print(&config->network, type_name(config), f);
     else if (f)
-        print_config(config, map.family, f);
+        print_config(&config->network, type_name(config), map.family, f);
     if (f && fclose(f) == 0)
         return text;
     free(text);

@@ -89,7 +89,7 @@ const struct hf_family *hf_family_of_type(const char *model_type)
     return NULL;
 }
 
-static unsigned rotations_of(const struct model_config *c)
+static unsigned rotations_of(const struct network *c)
 {
     int local = c->local_rotary_base > 0;
     unsigned scaled = c->window == 0 ? 0 : local ? PLAIN_WINDOWS : SCALED_WINDOWS;
@@ -98,7 +98,7 @@ static unsigned rotations_of(const struct model_config *c)
            (c->rope_scaling.kind != ROPE_PLAIN ? SCALED | scaled : 0);
 }
 
-static unsigned positions_and_norms(const struct model_config *c)
+static unsigned positions_and_norms(const struct network *c)
 {
     return (c->position == POSITION_LEARNED ? LEARNED_POSITIONS : 0) |
            (c->position == POSITION_NONE ? UNKNOWN : 0) |
@@ -112,7 +112,7 @@ static unsigned positions_and_norms(const struct model_config *c)
            (c->parallel_residual ? PARALLEL : 0);
 }
 
-static unsigned attention_features(const struct model_config *c)
+static unsigned attention_features(const struct network *c)
 {
     const struct model_shape *s = &c->shape;
 
@@ -127,14 +127,14 @@ static unsigned attention_features(const struct model_config *c)
            (c->attention_scale > 0 ? SCORES_SCALED : 0) | (c->qkv_clip > 0 ? CLIPPED : 0);
 }
 
-static unsigned mlp_features(const struct model_config *c)
+static unsigned mlp_features(const struct network *c)
 {
     if (c->swiglu)
         return c->gate == GATE_SILU ? 0 : c->gate == GATE_GELU_TANH ? GEGLU : UNKNOWN;
     return NO_GATE | (c->activation != ACTIVATION_NONE ? UNKNOWN : c->gelu_erf ? GELU_ERF : 0);
 }
 
-static unsigned features_of(const struct model_config *c)
+static unsigned features_of(const struct network *c)
 {
     unsigned scaled = c->embedding_scale == sqrt((double)c->shape.hidden) ? SCALED_EMBEDDING
                       : c->embedding_scale > 0                            ? UNKNOWN
@@ -182,7 +182,7 @@ static const char *setting_of(const struct hf_family *family, unsigned feature)
     return "a setting";
 }
 
-int hf_family_check(const struct model_config *c, struct error *err)
+int hf_family_check(const struct network *c, struct error *err)
 {
     unsigned features = features_of(c);
 
@@ -197,7 +197,7 @@ int hf_family_check(const struct model_config *c, struct error *err)
     return 0;
 }
 
-int hf_map_of(const struct model_config *c, struct hf_map *map, struct error *err)
+int hf_map_of(const struct network *c, struct hf_map *map, struct error *err)
 {
     const struct model_shape *s = &c->shape;
     unsigned features = features_of(c);

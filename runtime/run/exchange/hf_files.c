@@ -129,9 +129,9 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
                   struct error *err)
 {
     struct planning plan = {.files = files,
-                            .type = config->type,
+                            .type = config->numerics.type,
                             .shard_bytes = shard_bytes,
-                            .open = {.layout.type = config->type, .fd = -1}};
+                            .open = {.layout.type = config->numerics.type, .fd = -1}};
     struct layout one = {1, 1, 1, 1};
     struct layout_position at = {0, 0, 0, 0};
     struct model_config whole = *config;
@@ -139,9 +139,9 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
     int rc;
 
     memset(files, 0, sizeof(*files));
-    if (hf_map_of(config, &files->map, err) < 0)
+    if (hf_map_of(&config->network, &files->map, err) < 0)
         return error_advise(err, "export the model in the Megatron-LM format");
-    whole.chunks = 1;
+    whole.split.chunks = 1;
     rc = parameters_create(&plan.parameters, &whole, &one, &at, err);
     for (int i = 0; i < plan.parameters.count && rc == 0; i++)
         if (!hf_find_name(&files->map, plan.parameters.list[i].name, theirs))
@@ -150,10 +150,10 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
                            "model in the Megatron-LM format",
                            files->map.name, plan.parameters.list[i].name);
     if (rc == 0)
-        rc = place_all(&plan, config->shape.layers, err);
+        rc = place_all(&plan, config->network.shape.layers, err);
     /* New files consist of zeros. */
-    if (rc == 0 && hf_masked_zeros(config))
-        rc = place(&plan, hf_masked_zeros(config), 1, config->shape.hidden, err);
+    if (rc == 0 && hf_masked_zeros(&config->network))
+        rc = place(&plan, hf_masked_zeros(&config->network), 1, config->network.shape.hidden, err);
     if (rc == 0)
         rc = add_file(files, &plan.open, err);
     safetensors_layout_clear(&plan.open.layout);

@@ -170,7 +170,7 @@ static int check_tensor(const struct hf_map *map, const struct safetensors *tens
         of_network |= begins(name, parts[k]);
     for (size_t k = 0; k < sizeof(idle) / sizeof(idle[0]); k++)
         harmless |= ends(name, idle[k]);
-    if (config->tied &&
+    if (config->network.tied &&
         (strcmp(name, "lm_head.weight") == 0 || strcmp(name, "embed_out.weight") == 0))
         return check_tied(table, tensors, tensor, err);
     if (table == hf_neox_names && strcmp(name, "lm_head.weight") == 0)
@@ -191,9 +191,9 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
     struct parameters p;
     int rc;
 
-    if (config->masked)
-        return hf_masked_check(map->names, tensors, config, err);
-    whole.chunks = 1;
+    if (config->network.masked)
+        return hf_masked_check(map->names, tensors, &config->network, err);
+    whole.split.chunks = 1;
     rc = parameters_create(&p, &whole, &one, &at, err);
     for (size_t i = 0; rc == 0 && (tensor = safetensors_at(tensors, i)); i++)
         rc = check_tensor(map, tensors, tensor, config, &p, err);
@@ -211,7 +211,7 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     float *host;
     int rc = 0;
 
-    if (hf_map_of(config, &map, err) < 0)
+    if (hf_map_of(&config->network, &map, err) < 0)
         return error_advise(err, "use the model options of the weights");
     errno = 0;
     tensors = safetensors_open(path, err);

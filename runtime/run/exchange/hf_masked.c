@@ -78,10 +78,10 @@ static const struct kind *kind_of_type(const char *type)
     return NULL;
 }
 
-static const struct kind *kind_of(const struct model_config *c)
+static const struct kind *kind_of(const struct network *c)
 {
     for (int i = 0; i < KINDS; i++)
-        if (kinds[i].family == model_family(c))
+        if (kinds[i].family == network_family(c))
             return &kinds[i];
     return NULL;
 }
@@ -151,7 +151,7 @@ static int has_class(struct json_value root, const char *class)
     return 0;
 }
 
-static int read_sizes(struct json_value root, struct model_config *c, struct error *err)
+static int read_sizes(struct json_value root, struct network *c, struct error *err)
 {
     struct model_shape *s = &c->shape;
 
@@ -177,8 +177,7 @@ static int read_sizes(struct json_value root, struct model_config *c, struct err
     return 0;
 }
 
-int hf_masked_read(struct json_value root, const char *type, struct model_config *c,
-                   struct error *err)
+int hf_masked_read(struct json_value root, const char *type, struct network *c, struct error *err)
 {
     const struct kind *kind = kind_of_type(type);
     int64_t pad;
@@ -193,7 +192,6 @@ int hf_masked_read(struct json_value root, const char *type, struct model_config
     c->post_norm = kind->family != MODEL_MEGATRON_BERT;
     c->position_offset = kind->family == MODEL_ROBERTA ? pad + 1 : 0;
     c->binary_head = has_class(root, kind->two);
-    c->masked_max = 1;
     if (c->positions <= c->position_offset)
         return error_set(err,
                          "max_position_embeddings %lld must be greater than %lld, the number of "
@@ -202,7 +200,7 @@ int hf_masked_read(struct json_value root, const char *type, struct model_config
     return 0;
 }
 
-void hf_masked_print(const struct model_config *c, const char *dtype, FILE *f)
+void hf_masked_print(const struct network *c, const char *dtype, FILE *f)
 {
     const struct model_shape *s = &c->shape;
     const struct kind *kind = kind_of(c);
@@ -234,7 +232,7 @@ void hf_masked_print(const struct model_config *c, const char *dtype, FILE *f)
 
 /* --- Tensors --------------------------------------------------------------------------------- */
 
-const struct hf_name *hf_masked_names(const struct model_config *c, struct error *err)
+const struct hf_name *hf_masked_names(const struct network *c, struct error *err)
 {
     const struct kind *kind = kind_of(c);
 
@@ -367,8 +365,7 @@ static int check_zeros(const struct safetensor *tensor, struct error *err)
 }
 
 static int check_one(const struct hf_name *table, const struct safetensors *tensors,
-                     const struct safetensor *tensor, const struct model_config *c,
-                     struct error *err)
+                     const struct safetensor *tensor, const struct network *c, struct error *err)
 {
     static const char *const parts[] = {"roberta.", "bert.", "lm_head.", "cls."};
     static const char *const idle[] = {".position_ids", "LayerNorm.gamma", "LayerNorm.beta"};
@@ -400,20 +397,20 @@ static int check_one(const struct hf_name *table, const struct safetensors *tens
 }
 
 int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,
-                    const struct model_config *config, struct error *err)
+                    const struct network *network, struct error *err)
 {
     const struct safetensor *tensor;
 
     for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++)
-        if (check_one(table, tensors, tensor, config, err) < 0)
+        if (check_one(table, tensors, tensor, network, err) < 0)
             return -1;
     return 0;
 }
 
-const char *hf_masked_zeros(const struct model_config *c)
+const char *hf_masked_zeros(const struct network *c)
 {
     if (!c->masked || c->token_types > 0)
         return NULL;
-    return model_family(c) == MODEL_ROBERTA ? "roberta.embeddings.token_type_embeddings.weight"
-                                            : "bert.embeddings.token_type_embeddings.weight";
+    return network_family(c) == MODEL_ROBERTA ? "roberta.embeddings.token_type_embeddings.weight"
+                                              : "bert.embeddings.token_type_embeddings.weight";
 }

@@ -12,25 +12,25 @@
 int hf_masked_is_type(const char *model_type);
 
 /* The model configuration of a config.json of that type. */
-int hf_masked_read(struct json_value root, const char *model_type, struct model_config *config,
+int hf_masked_read(struct json_value root, const char *model_type, struct network *network,
                    struct error *err);
 
 /* config.json, with every value that differs from the defaults of transformers' classes. 'dtype' is
  * the name of the type of the weights. */
-void hf_masked_print(const struct model_config *config, const char *dtype, FILE *stream);
+void hf_masked_print(const struct network *network, const char *dtype, FILE *stream);
 
 /* The table of names, the name of its architecture (NULL: not a masked model's), and
  * hf_check_tensors for masked models. */
-const struct hf_name *hf_masked_names(const struct model_config *config, struct error *err);
+const struct hf_name *hf_masked_names(const struct network *network, struct error *err);
 const char *hf_masked_architecture(const struct hf_name *table);
 int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,
-                    const struct model_config *config, struct error *err);
+                    const struct network *network, struct error *err);
 
 /* The tensor 'name' under the name that old files use for it, or NULL. */
 const struct safetensor *hf_masked_find_old(const struct safetensors *tensors, const char *name);
 
 /* Hugging Face's models always have a table of token types. A model without one is written with one
  * row of zeros: the name of that tensor, or NULL if the model has a table. */
-const char *hf_masked_zeros(const struct model_config *config);
+const char *hf_masked_zeros(const struct network *network);
 
 #endif

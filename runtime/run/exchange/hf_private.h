@@ -51,7 +51,7 @@ const struct hf_family *hf_family_of_type(const char *model_type);
 
 /* Has the model, read from config.json, layers that its architecture cannot have? Returns 0, or -1
  * with the setting that is wrong. */
-int hf_family_check(const struct model_config *config, struct error *err);
+int hf_family_check(const struct network *network, struct error *err);
 
 /* hf_keys.c: reject a config.json with settings of transformers that this program does not have.
  * 'name' is that of the architecture. */
@@ -69,7 +69,7 @@ struct hf_map {
 
 /* The map of this model: that of the architecture that its weights came from, or else the first
  * that fits. Returns -1 if there is none. */
-int hf_map_of(const struct model_config *config, struct hf_map *map, struct error *err);
+int hf_map_of(const struct network *network, struct hf_map *map, struct error *err);
 
 /* The table row for our tensor, and Hugging Face's name for it; NULL: there is none. */
 const struct hf_name *hf_find_name(const struct hf_map *map, const char *ours,

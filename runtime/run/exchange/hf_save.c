@@ -58,8 +58,8 @@ static char *copy_weights(const struct model_config *config, struct model *model
                           struct device *device, struct error *err)
 {
     const struct parameters *p = model_parameters_of(model);
-    int wide = config->fp8.gather;
-    size_t size = type_size(config->type), from = wide ? sizeof(float) : size;
+    int wide = config->numerics.fp8.gather;
+    size_t size = type_size(config->numerics.type), from = wide ? sizeof(float) : size;
     char *host = device_host_allocate(device, (size_t)p->elements * from, err);
 
     if (!host)
@@ -72,7 +72,7 @@ static char *copy_weights(const struct model_config *config, struct model *model
         return NULL;
     }
     for (int64_t i = 0; i < p->elements && wide; i++)
-        set_value(host + (size_t)i * size, config->type,
+        set_value(host + (size_t)i * size, config->numerics.type,
                   value_at(host + (size_t)i * from, TYPE_FP32));
     return host;
 }
@@ -82,7 +82,7 @@ static int save_parts(struct hf_files *files, const struct model_config *config,
                       struct error *err)
 {
     const struct parameters *p = model_parameters_of(model);
-    size_t size = type_size(config->type);
+    size_t size = type_size(config->numerics.type);
     int mine = 0, rc;
     char *host;
 
@@ -96,7 +96,7 @@ static int save_parts(struct hf_files *files, const struct model_config *config,
         if (is_mine(parallel, &p->list[i])) {
             char *weights = host + (size_t)p->list[i].offset * size;
 
-            convert_weights(&files->map, &p->list[i], weights, config->type);
+            convert_weights(&files->map, &p->list[i], weights, config->numerics.type);
             rc = hf_files_write(files, &p->list[i], weights, err);
         }
     if (host)

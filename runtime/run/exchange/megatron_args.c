@@ -186,7 +186,7 @@ static int64_t vocabulary_of(const struct megatron_source *s, const struct pickl
 static int read_positions(struct megatron_source *s, const struct pickle_value *args,
                           struct error *err)
 {
-    struct model_config *c = &s->model;
+    struct network *c = &s->model.network;
     int64_t cols, rotated;
 
     if (megatron_has_ours(s, "embedding.position.weight", 0)) {
@@ -239,17 +239,17 @@ static int64_t heads_of(const struct pickle_value *args, int64_t hidden)
 static int read_sizes(struct megatron_source *s, const struct pickle_value *args,
                       const struct megatron_hints *hints, struct error *err)
 {
-    struct model_shape *m = &s->model.shape;
+    struct model_shape *m = &s->model.network.shape;
     int64_t rows, cols, fc1;
 
     if (shape_of(s, "embedding.word.weight", &rows, &m->hidden, err) < 0 ||
         shape_of(s, "mlp.up.weight", &fc1, &cols, err) < 0)
         return -1;
     rows *= s->tp;
-    s->model.swiglu = flag(args, "swiglu", 0);
-    s->model.layernorm_1p = flag(args, "apply_layernorm_1p", 0);
+    s->model.network.swiglu = flag(args, "swiglu", 0);
+    s->model.network.layernorm_1p = flag(args, "apply_layernorm_1p", 0);
     m->layers = s->chunks * s->pp * s->chunk_layers;
-    m->ffn_hidden = fc1 * s->tp / (s->model.swiglu ? 2 : 1);
+    m->ffn_hidden = fc1 * s->tp / (s->model.network.swiglu ? 2 : 1);
     m->heads = heads_of(args, m->hidden);
     if (hints->heads > 0 && m->heads > 0 && m->heads != hints->heads) {
         error_set_code(err, ERROR_USAGE, "its arguments have %lld attention heads, not %lld",
@@ -300,7 +300,7 @@ static int read_version(struct megatron_source *s, struct error *err)
                          "its checkpoint_version is %g, but only 0, 1, 2 and 3 are supported; save "
                          "it with another release of Megatron-LM",
                          s->version);
-    if (s->version < 2 && s->model.shape.query_groups != s->model.shape.heads)
+    if (s->version < 2 && s->model.network.shape.query_groups != s->model.network.shape.heads)
         return error_set(
             err,
             "its checkpoint_version is %g, which is older than grouped-query attention, so its "
@@ -311,7 +311,7 @@ static int read_version(struct megatron_source *s, struct error *err)
 
 static void describe(struct megatron_source *s, const struct pickle_value *args)
 {
-    const struct model_shape *m = &s->model.shape;
+    const struct model_shape *m = &s->model.network.shape;
     char files[64] = "distributed checkpoint (torch_dist)";
 
     if (!s->dist)
@@ -330,7 +330,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
                         struct error *err)
 {
     const struct pickle_value *args = arguments_of(s);
-    struct model_config *c = &s->model;
+    struct network *c = &s->model.network;
 
     memset(c, 0, sizeof(*c));
     c->shape.rotary_base = 10000;
@@ -341,11 +341,10 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
         megatron_check_tensors(s, err) < 0)
         return -1;
     c->shape.name = "the model";
-    c->shape.family = model_family(c);
+    c->shape.family = network_family(c);
     c->shape.sequence = whole(args, "seq_length", c->positions);
     if (c->shape.sequence < 1 || c->shape.sequence > c->positions)
         c->shape.sequence = c->positions;
-    c->padded_vocabulary = c->shape.vocabulary;
     c->norm =
         pickle_is_text(pickle_member(args, "normalization"), "RMSNorm") ? NORM_RMS : NORM_LAYER;
     c->epsilon = real(args, "norm_epsilon", real(args, "layernorm_epsilon", 1e-5));
@@ -358,7 +357,7 @@ int megatron_read_model(struct megatron_source *s, const struct megatron_hints *
     c->hidden_dropout = real(args, "hidden_dropout", 0.1);
     c->attention_dropout = real(args, "attention_dropout", 0.1);
     c->init_std = real(args, "init_method_std", 0.02);
-    c->chunks = c->micro_batch = 1;
+    model_config_whole(&s->model);
     describe(s, args);
     return 0;
 }

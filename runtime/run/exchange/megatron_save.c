@@ -63,7 +63,7 @@ static const char *core_name(const struct saving *s, const struct megatron_name 
 static int is_first(const struct saving *s, const struct megatron_name *row)
 {
     if (row->cut == CUT_FC1)
-        return row->part == (s->index->model.swiglu ? 0 : 1);
+        return row->part == (s->index->model.network.swiglu ? 0 : 1);
     return row->part == 0;
 }
 
@@ -193,7 +193,7 @@ static int is_in_stage(const struct stage *stage, const struct saved *saved)
         return saved->layer / stage->layers == stage->number;
     if (strncmp(saved->row->ours, "embedding.", 10) != 0)
         return stage->number == last;
-    return stage->number == 0 || (stage->number == last && s->index->model.tied &&
+    return stage->number == 0 || (stage->number == last && s->index->model.network.tied &&
                                   strcmp(saved->row->ours, "embedding.word.weight") == 0);
 }
 
@@ -333,7 +333,7 @@ static int close_stage(struct stage *stage, int rc, struct error *err)
 
 static int save_stage(const struct saving *s, int64_t number, struct error *err)
 {
-    struct stage stage = {s, number, s->index->model.shape.layers / s->target->pp, NULL};
+    struct stage stage = {s, number, s->index->model.network.shape.layers / s->target->pp, NULL};
     int rc;
 
     stage.files = calloc((size_t)s->split.tp, sizeof(*stage.files));
@@ -358,9 +358,10 @@ int megatron_save(const char *to, const char *from, const struct checkpoint_inde
     int rc = parameters_create(&s.parameters, &index->model, &one, &at, err);
 
     if (target->interleaved)
-        s.split.pairs = (int64_t)((double)padded.shape.kv_channels * padded.rotary_percent) / 2;
+        s.split.pairs =
+            (int64_t)((double)padded.network.shape.kv_channels * padded.network.rotary_percent) / 2;
     padded.padded_vocabulary =
-        vocabulary_padded(index->model.shape.vocabulary, target->divisor, s.split.tp);
+        vocabulary_padded(index->model.network.shape.vocabulary, target->divisor, s.split.tp);
     if (rc == 0 && target->dist)
         rc = megatron_save_dist(&s, err);
     for (int64_t stage = 0; stage < target->pp && rc == 0 && !target->dist; stage++)

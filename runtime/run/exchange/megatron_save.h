@@ -17,7 +17,7 @@ struct megatron_target {
 };
 
 /* Does Megatron-LM have such a model, and can it be divided in this way? */
-int megatron_save_check(const struct model_config *model, const struct megatron_target *target,
+int megatron_save_check(const struct network *model, const struct megatron_target *target,
                         struct error *err);
 
 /* Write the checkpoint with index 'index' in 'from' to the empty directory 'to', one tensor at a

@@ -10,7 +10,7 @@
 /* --- Which models it has --------------------------------------------------------------------- */
 
 /* What a model has that Megatron-LM's GPT lacks, or what is not mapped to its names; NULL: none. */
-static const char *foreign_part(const struct model_config *m)
+static const char *foreign_part(const struct network *m)
 {
     if (m->masked)
         return "is a masked language model";
@@ -45,7 +45,7 @@ static int is_llama3_scaling(const struct rope_scaling *r)
     return r->low == 1 && r->high == 4 && r->original == 8192;
 }
 
-int megatron_save_check(const struct model_config *m, const struct megatron_target *target,
+int megatron_save_check(const struct network *m, const struct megatron_target *target,
                         struct error *err)
 {
     const char *part = foreign_part(m);
@@ -115,7 +115,7 @@ static void put_words(struct pickle_writer *p, const char *name, const char *tex
 
 static void put_sizes(const struct saving *s, struct pickle_writer *p)
 {
-    const struct model_config *m = &s->index->model;
+    const struct network *m = &s->index->model.network;
     const struct model_shape *shape = &m->shape;
 
     put_whole(p, "num_layers", shape->layers);
@@ -135,7 +135,7 @@ static void put_sizes(const struct saving *s, struct pickle_writer *p)
               shape->vocabulary == GPT2_VOCABULARY ? "GPT2BPETokenizer" : NULL);
 }
 
-static void put_positions(const struct model_config *m, int interleaved, struct pickle_writer *p)
+static void put_positions(const struct network *m, int interleaved, struct pickle_writer *p)
 {
     put_words(p, "position_embedding_type",
               m->position == POSITION_LEARNED ? "learned_absolute"
@@ -156,7 +156,7 @@ static void put_positions(const struct model_config *m, int interleaved, struct 
         pickle_put_none(p);
 }
 
-static void put_blocks(const struct model_config *m, struct pickle_writer *p)
+static void put_blocks(const struct network *m, struct pickle_writer *p)
 {
     put_words(p, "normalization", m->norm == NORM_RMS ? "RMSNorm" : "LayerNorm");
     put_real(p, "norm_epsilon", m->epsilon);
@@ -202,8 +202,8 @@ void saved_put_common(const struct saving *s, struct pickle_writer *p)
     pickle_put_text(p, "args");
     pickle_begin_object(p, "argparse", "Namespace");
     put_sizes(s, p);
-    put_positions(&s->index->model, s->target->interleaved, p);
-    put_blocks(&s->index->model, p);
+    put_positions(&s->index->model.network, s->target->interleaved, p);
+    put_blocks(&s->index->model.network, p);
     put_run(s, p);
     pickle_end_object(p);
     pickle_put_text(p, "checkpoint_version");

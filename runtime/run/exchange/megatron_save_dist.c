@@ -138,7 +138,7 @@ static void state_name(const struct saving *s, const char *module, int64_t layer
 {
     if (layer >= 0)
         snprintf(name, NAME, "decoder.layers.%s._extra_state/shard_%" PRId64 "_%" PRId64, module,
-                 layer, s->index->model.shape.layers);
+                 layer, s->index->model.network.shape.layers);
     else
         snprintf(name, NAME, "%s._extra_state/shard_0_1", module);
 }
@@ -156,7 +156,7 @@ static int each_state(struct dist *d,
         if (take(d, name, err) < 0)
             return -1;
     }
-    for (int64_t layer = 0; layer < d->saving->index->model.shape.layers; layer++)
+    for (int64_t layer = 0; layer < d->saving->index->model.network.shape.layers; layer++)
         for (int i = 0; of_layer[i]; i++) {
             state_name(d->saving, of_layer[i], layer, name);
             if (take(d, name, err) < 0)
@@ -200,7 +200,7 @@ static void put_properties(struct pickle_writer *p, enum device_type type)
 /* One tensor, with the chunks of all layers. */
 static void put_tensor(const struct saving *s, const struct saved *saved, struct pickle_writer *p)
 {
-    int64_t shape[3], whole[3], offset[3], layers = s->index->model.shape.layers;
+    int64_t shape[3], whole[3], offset[3], layers = s->index->model.network.shape.layers;
     char name[NAME];
     int dimensions = chunk_of(saved, name, shape, offset);
 

@@ -339,7 +339,7 @@ static int64_t channel_of(const struct megatron_split *split, const struct megat
 int64_t megatron_rank_of_row(const struct megatron_split *split, const struct megatron_name *name,
                              int64_t rows, int64_t row, int64_t *local)
 {
-    const struct model_shape *m = &split->model->shape;
+    const struct model_shape *m = &split->model->network.shape;
     int64_t part = rows / split->tp, d = m->kv_channels;
     int64_t heads, head, group, queries, slot, channel;
 
@@ -348,7 +348,7 @@ int64_t megatron_rank_of_row(const struct megatron_split *split, const struct me
         return 0;
     }
     *local = row % part;
-    if (name->cut == CUT_FC1 && split->model->swiglu)
+    if (name->cut == CUT_FC1 && split->model->network.swiglu)
         *local += name->part * part;
     if (name->cut != CUT_QKV)
         return row / part;
@@ -371,14 +371,14 @@ int64_t megatron_rank_of_row(const struct megatron_split *split, const struct me
 void megatron_part_shape(const struct megatron_split *split, const struct megatron_name *name,
                          int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
 {
-    const struct model_shape *m = &split->model->shape;
+    const struct model_shape *m = &split->model->network.shape;
 
     *part_rows = rows;
     *part_cols = cols;
     if (name->cut == CUT_QKV)
         *part_rows = (m->heads + 2 * m->query_groups) * m->kv_channels / split->tp;
     else if (name->cut == CUT_FC1)
-        *part_rows = rows / split->tp * (split->model->swiglu ? 2 : 1);
+        *part_rows = rows / split->tp * (split->model->network.swiglu ? 2 : 1);
     else if (name->cut == CUT_ROWS)
         *part_rows = (rows + split->tp - 1) / split->tp;
     else if (name->cut == CUT_COLS)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* An index may contain any values; nothing here may divide by zero. */
-static int check_model(const struct model_config *c, struct error *err)
+static int check_model(const struct network *c, struct error *err)
 {
     if (c->rotary_percent > 0 && c->rotary_percent <= 1 && c->epsilon >= 0 &&
         c->shape.rotary_base > 0)
@@ -30,16 +30,15 @@ static int read_index(struct origin *origin, const char *directory, int64_t iter
 
     if (rc == 0)
         rc = index_load(&index, path, err);
-    if (rc == 0 && check_model(&index.model, err) < 0) {
+    if (rc == 0 && check_model(&index.model.network, err) < 0) {
         rc = error_prefix(err, "%s", path);
         index_damaged(err);
     }
     if (rc == 0) {
         *origin = (struct origin){ORIGIN_CHECKPOINT, iteration, index.model};
-        origin->model.shape.name = "the model";
-        origin->model.shape.family = model_family(&index.model);
-        origin->model.padded_vocabulary = index.model.shape.vocabulary;
-        origin->model.chunks = origin->model.micro_batch = 1;
+        origin->model.network.shape.name = "the model";
+        origin->model.network.shape.family = network_family(&index.model.network);
+        model_config_whole(&origin->model);
     }
     index_clear(&index);
     return rc;

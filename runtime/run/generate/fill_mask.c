@@ -40,8 +40,9 @@ void fill_mask_default(struct fill_mask_options *o)
 static int check_text(const struct fill_mask *f, const struct masked_text *t, struct error *err)
 {
     const struct model_config *c = &f->origin.model;
-    int64_t places =
-        c->position == POSITION_LEARNED ? c->positions - c->position_offset : c->positions;
+    int64_t places = c->network.position == POSITION_LEARNED
+                         ? c->network.positions - c->network.position_offset
+                         : c->network.positions;
 
     if (t->mask_count == 0 && !f->o->pseudo_perplexity)
         return error_set_code(err, ERROR_USAGE,
@@ -92,10 +93,10 @@ static int read_texts(struct fill_mask *f, struct error *err)
         f->tokenizer = prompts_tokenizer(&f->o->base, &f->origin, err);
         rc = f->tokenizer ? special_ids_find(&f->ids, f->tokenizer, f->o->mask_id, err) : -1;
     }
-    if (rc == 0 && f->ids.mask >= f->origin.model.shape.vocabulary) {
+    if (rc == 0 && f->ids.mask >= f->origin.model.network.shape.vocabulary) {
         error_set_code(err, ERROR_USAGE,
                        "the mask token %" PRId64 " is not in the vocabulary of %lld tokens",
-                       f->ids.mask, (long long)f->origin.model.shape.vocabulary);
+                       f->ids.mask, (long long)f->origin.model.network.shape.vocabulary);
         rc = error_append(err, "; give the id of the mask token with --mask-id");
     }
     if (rc == 0)
@@ -112,11 +113,11 @@ static int open_model(struct fill_mask *f, struct error *err)
     const struct model_sizes *z;
 
     c->micro_batch = 1;
-    c->chunks = 1;
-    c->shape.sequence = f->longest;
+    c->split.chunks = 1;
+    c->network.shape.sequence = f->longest;
     c->masked_max = f->most > 0 ? f->most : 1;
-    c->hidden_dropout = c->attention_dropout = 0;
-    c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, 1);
+    c->network.hidden_dropout = c->network.attention_dropout = 0;
+    c->padded_vocabulary = vocabulary_padded(c->network.shape.vocabulary, 128, 1);
     f->model = model_create(c, &f->ranks.parallel, f->ranks.device, 1, err);
     if (!f->model ||
         weights_load(f->o->base.load, &f->origin, f->model, &f->ranks.parallel, f->ranks.device,
@@ -128,7 +129,7 @@ static int open_model(struct fill_mask *f, struct error *err)
     f->batch = device_host_allocate(f->ranks.device, f->bytes, err);
     f->state = device_host_allocate(f->ranks.device, sizeof(*f->state), err);
     f->logits = device_host_allocate(
-        f->ranks.device, (size_t)(z->head_rows * z->vocabulary) * type_size(c->type), err);
+        f->ranks.device, (size_t)(z->head_rows * z->vocabulary) * type_size(c->numerics.type), err);
     if (!f->batch || !f->state || !f->logits)
         return -1;
     if (z->head_rows < z->masked)
@@ -148,7 +149,7 @@ static void fill_batch(struct fill_mask *f, const struct masked_text *t, const i
     memset(f->batch, 0, f->bytes);
     for (int64_t i = 0; i < z->rows; i++) {
         b->tokens[i] = i < t->count ? ids[i] : 0;
-        b->positions[i] = i < t->count ? (int32_t)(i + c->position_offset) : 0;
+        b->positions[i] = i < t->count ? (int32_t)(i + c->network.position_offset) : 0;
         b->row_index[i] = i;
         b->document_end[i] = (int32_t)t->count;
     }
@@ -185,7 +186,7 @@ static double logit(const struct fill_mask *f, int64_t mask, int64_t token)
 {
     int64_t at = mask * model_sizes_of(f->model)->vocabulary + token;
 
-    switch (f->origin.model.type) {
+    switch (f->origin.model.numerics.type) {
     case TYPE_BF16:
         return bfloat_to_float(((const uint16_t *)(const void *)f->logits)[at]);
     case TYPE_FP16:
@@ -198,7 +199,7 @@ static double logit(const struct fill_mask *f, int64_t mask, int64_t token)
 /* The 'count' largest logits of a mask, then as probabilities. */
 static void choose(const struct fill_mask *f, int64_t mask, struct guess *best, int64_t count)
 {
-    int64_t vocabulary = f->origin.model.shape.vocabulary;
+    int64_t vocabulary = f->origin.model.network.shape.vocabulary;
     double sum = 0;
 
     for (int64_t i = 0; i < count; i++)
@@ -224,7 +225,7 @@ static int fill_one(struct fill_mask *f, const struct masked_text *t, struct err
 {
     const struct fill_mask_show show = {f->tokenizer, &f->ids, stdout, f->o->base.json};
     const struct model_sizes *z = model_sizes_of(f->model);
-    int64_t most = f->origin.model.shape.vocabulary;
+    int64_t most = f->origin.model.network.shape.vocabulary;
     int64_t count = f->o->base.top_k < most ? f->o->base.top_k : most;
     struct device_stream *stream = model_stream(f->model);
     struct guess *best;
@@ -233,7 +234,7 @@ static int fill_one(struct fill_mask *f, const struct masked_text *t, struct err
     if (forward(f, t, t->ids, t->masks, t->mask_count, err) < 0)
         return -1;
     device_copy(stream, f->logits, model_logits(f->model),
-                (size_t)(z->head_rows * z->vocabulary) * type_size(f->origin.model.type),
+                (size_t)(z->head_rows * z->vocabulary) * type_size(f->origin.model.numerics.type),
                 COPY_TO_HOST);
     if (device_stream_wait(stream, 60.0 * f->o->base.timeout_minutes, err) < 0)
         return -1;
@@ -305,7 +306,7 @@ static int run(struct fill_mask *f, const struct world *world, struct error *err
     };
     int rc = 0;
 
-    c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    c->numerics.type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
     if (read_texts(f, err) < 0 || ranks_open(&f->ranks, &config, world, err) < 0 ||
         open_model(f, err) < 0)
         return -1;
@@ -342,7 +343,7 @@ int fill_mask_run(const struct fill_mask_options *options, const struct world *w
     }
     if (origin_read(&f.origin, options->base.load, err) < 0)
         return -1;
-    if (!f.origin.model.masked)
+    if (!f.origin.model.network.masked)
         return error_set_code(err, ERROR_USAGE,
                               "%s contains a causal language model, which has no masks to fill; "
                               "use megatron generate",

@@ -61,7 +61,7 @@ static int divide(struct generate *g, const struct world *world, struct layout *
                   struct error *err)
 {
     const struct generate_options *o = g->o;
-    struct model_shape shape = g->origin.model.shape;
+    struct model_shape shape = g->origin.model.network.shape;
 
     *layout = (struct layout){
         .tp = o->tp > 0       ? o->tp
@@ -92,8 +92,8 @@ static int open_ranks(struct generate *g, const struct world *world, struct erro
         err->code = ERROR_USAGE;
         return world_say_once(0, err);
     }
-    c->type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
-    c->padded_vocabulary = vocabulary_padded(c->shape.vocabulary, 128, config.layout.tp);
+    c->numerics.type = config.type = o->bf16 ? TYPE_BF16 : o->fp16 ? TYPE_FP16 : TYPE_FP32;
+    c->padded_vocabulary = vocabulary_padded(c->network.shape.vocabulary, 128, config.layout.tp);
     return ranks_open(&g->ranks, &config, world, err);
 }
 
@@ -195,7 +195,7 @@ static int collect(struct generate *g, int64_t round, struct error *err)
 /* On the first tensor-parallel rank of the last stage: room for those of its texts. */
 static int allocate_logits(struct generate *g, struct text *texts, int64_t count, struct error *err)
 {
-    size_t row = (size_t)g->origin.model.shape.vocabulary * sizeof(float);
+    size_t row = (size_t)g->origin.model.network.shape.vocabulary * sizeof(float);
 
     if (!g->o->logits || g->ranks.parallel.at.tp != 0 || !parallel_last_stage(&g->ranks.parallel))
         return 0;
@@ -212,7 +212,7 @@ static int allocate_logits(struct generate *g, struct text *texts, int64_t count
 static int write_logits(struct generate *g, const struct text *text, int owner, struct error *err)
 {
     struct comm *comm = g->ranks.comm;
-    int64_t vocabulary = g->origin.model.shape.vocabulary, rows = text_rows(text);
+    int64_t vocabulary = g->origin.model.network.shape.vocabulary, rows = text_rows(text);
     int64_t most = 1 + LOGITS_AT_ONCE / vocabulary;
     float *part = malloc((size_t)(most * vocabulary) * sizeof(*part));
     int rc = part ? 0 : error_set(err, "out of memory");
@@ -324,8 +324,8 @@ static int run(struct generate *g, struct error *err)
     if (prompts_read(&g->prompts, g->o, &g->origin, g->ranks.comm, err) < 0)
         return -1;
     if (g->o->logits && g->ranks.comm->rank == 0) {
-        g->logits =
-            logits_create(g->o->logits, g->prompts.count, g->origin.model.shape.vocabulary, err);
+        g->logits = logits_create(g->o->logits, g->prompts.count,
+                                  g->origin.model.network.shape.vocabulary, err);
         if (!g->logits)
             return -1;
     }
@@ -348,7 +348,7 @@ int generate_run(const struct generate_options *options, const struct world *wor
     /* Wrong options are reported once, missing files once per node. */
     if (origin_read(&g.origin, options->load, err) < 0)
         return world_say_once(1, err);
-    if (g.origin.model.masked) {
+    if (g.origin.model.network.masked) {
         error_set_code(err, ERROR_USAGE,
                        "%s contains a masked language model, which cannot generate text; use "
                        "megatron fill-mask",

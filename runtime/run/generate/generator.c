@@ -81,12 +81,12 @@ static int create_model(struct generator *g, struct error *err)
     struct model_config *c = &g->config.model;
 
     c->micro_batch = g->config.texts;
-    c->shape.sequence = window_for(g, 1);
-    c->cache = round_up(window_for(g, g->config.longest), 64);
-    c->hidden_dropout = c->attention_dropout = 0;
+    c->network.shape.sequence = window_for(g, 1);
+    c->decoding.cache = round_up(window_for(g, g->config.longest), 64);
+    c->network.hidden_dropout = c->network.attention_dropout = 0;
     c->recompute = RECOMPUTE_NONE;
     c->documents = 0;
-    c->chunks = 1;
+    c->split.chunks = 1;
     if (c->bucket_elements == 0)
         c->bucket_elements = 40000000;
     g->step.model = model_create(c, g->parallel, g->device, 1, err);
@@ -104,7 +104,7 @@ static int create_buffers(struct generator *g, struct error *err)
     size_t tokens = (size_t)z->samples * sizeof(int32_t), offers;
     struct operation widen = {
         .kind = OPERATION_CONVERT,
-        .convert = {z->samples * z->vocabulary, g->config.model.type, TYPE_FP32, 0}};
+        .convert = {z->samples * z->vocabulary, g->config.model.numerics.type, TYPE_FP32, 0}};
 
     g->picked = device_allocate(g->device, tokens, err);
     g->host_picked = g->picked ? device_host_allocate(g->device, tokens, err) : NULL;
@@ -128,7 +128,7 @@ static int create_buffers(struct generator *g, struct error *err)
         if (!g->all_offers)
             return -1;
     }
-    if (g->config.model.type == TYPE_FP32)
+    if (g->config.model.numerics.type == TYPE_FP32)
         return 0;
     g->wide = device_allocate(g->device, logits, err);
     g->widen = g->wide ? plan_create(g->device, &widen, err) : NULL;
@@ -248,7 +248,7 @@ static void pass_on(struct generator *g, struct model *m, int send)
         .send = send,
         .buffer = send ? model_output(m, 0, 0) : model_input(m),
         .count = (size_t)(z->part_rows * z->hidden),
-        .type = g->config.model.type,
+        .type = g->config.model.numerics.type,
     };
 
     comm_exchange(g->parallel->pipeline, g->stream, &message, 1);
@@ -294,7 +294,7 @@ static int keep_logits(struct generator *g, const float *logits, const struct te
                        int64_t count, struct error *err)
 {
     const struct model_sizes *z = model_sizes_of(g->step.model);
-    int64_t tp = g->parallel->layout.tp, vocabulary = g->config.model.shape.vocabulary;
+    int64_t tp = g->parallel->layout.tp, vocabulary = g->config.model.network.shape.vocabulary;
     int64_t part = z->samples * z->vocabulary;
     const float *all = tp > 1 ? g->host_all_logits : g->logits;
 

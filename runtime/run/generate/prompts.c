@@ -130,7 +130,7 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
                                     struct error *err)
 {
     struct tokenizer_config config = o->tokenizer;
-    int64_t vocabulary = origin->model.shape.vocabulary;
+    int64_t vocabulary = origin->model.network.shape.vocabulary;
     char first[PATH_MAX], second[PATH_MAX];
     struct tokenizer *tokenizer;
     int known = 1;
@@ -140,7 +140,7 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
     if (known < 0)
         return NULL;
     /* A run without tokenizer files used the built-in GPT-2 tokenizer, or that of RoBERTa. */
-    if (!known && origin->model.masked && vocabulary == 50265) {
+    if (!known && origin->model.network.masked && vocabulary == 50265) {
         config.type = TOKENIZER_FAIRSEQ_BPE;
         known = 1;
     }
@@ -179,9 +179,9 @@ struct tokenizer *prompts_tokenizer(const struct generate_options *o, const stru
 
 static int has_bos(const struct model_config *model)
 {
-    switch (model->architecture) {
+    switch (model->network.architecture) {
     case ARCHITECTURE_ANY:
-        return model->shape.family == MODEL_LLAMA;
+        return model->network.shape.family == MODEL_LLAMA;
     case ARCHITECTURE_LLAMA:
     case ARCHITECTURE_MISTRAL:
     case ARCHITECTURE_GEMMA:
@@ -351,7 +351,7 @@ static int encode_lines(struct prompts *p, const struct generate_options *o,
         if (ids.count == 0 && bos < 0)
             first = tokenizer_eod(p->tokenizer);
         if (rc == 0)
-            rc = make_text(&p->texts[i], o, origin->model.positions, &ids,
+            rc = make_text(&p->texts[i], o, origin->model.network.positions, &ids,
                            tokenizer_id_size(p->tokenizer), first, i, err);
         p->count += rc == 0;
     }

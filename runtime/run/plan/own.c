@@ -92,16 +92,17 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
 {
     const struct model_config *m = &a->model_config;
 
-    *run = (struct plan_run){.shape = m->shape,
-                             .gated = m->swiglu,
-                             .tied = m->tied,
-                             .bf16 = m->type == TYPE_BF16,
+    *run = (struct plan_run){.shape = m->network.shape,
+                             .gated = m->network.swiglu,
+                             .tied = m->network.tied,
+                             .bf16 = m->numerics.type == TYPE_BF16,
                              .layout = a->layout,
-                             .chunks = m->chunks,
+                             .chunks = m->split.chunks,
                              .micro_batch = m->micro_batch,
                              .global_batch = a->global_batch_size,
                              .recompute = layout->recompute,
-                             .precision = m->fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
+                             .precision =
+                                 m->numerics.fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
                              .own = 1,
                              .offloaded = a->offload ? a->offload_fraction : 0,
                              .narrowed = 2 * (a->exp_avg_bf16 + a->exp_avg_sq_bf16)};

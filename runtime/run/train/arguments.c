@@ -347,51 +347,51 @@ static int derive_model(struct arguments *a, struct error *err)
         return error_set(err, "--rotary-percent=%g must be greater than 0 and at most 1",
                          a->rotary_percent);
     *m = (struct model_config){
-        .shape = {.name = a->model ? a->model : "the model",
-                  .layers = a->num_layers,
-                  .hidden = a->hidden_size,
-                  .ffn_hidden = a->ffn_hidden_size,
-                  .heads = a->num_attention_heads,
-                  .query_groups = a->num_query_groups,
-                  .kv_channels = a->kv_channels,
-                  .vocabulary = a->vocab_size,
-                  .sequence = a->seq_length,
-                  .rotary_base = a->rotary_base},
+        .network.shape = {.name = a->model ? a->model : "the model",
+                          .layers = a->num_layers,
+                          .hidden = a->hidden_size,
+                          .ffn_hidden = a->ffn_hidden_size,
+                          .heads = a->num_attention_heads,
+                          .query_groups = a->num_query_groups,
+                          .kv_channels = a->kv_channels,
+                          .vocabulary = a->vocab_size,
+                          .sequence = a->seq_length,
+                          .rotary_base = a->rotary_base},
         .padded_vocabulary =
             vocabulary_padded(a->vocab_size, a->make_vocab_size_divisible_by, a->layout.tp),
-        .positions = a->max_position_embeddings,
-        .position = a->position_embedding == POSITION_YARN
-                        ? POSITION_ROPE
-                        : (enum position_kind)a->position_embedding,
-        .rotary_percent = a->rotary_percent,
-        .norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
-        .epsilon = a->norm_epsilon,
-        .swiglu = a->swiglu,
-        .tied = !a->untie,
-        .linear_bias = a->linear_bias,
-        .qkv_bias = a->qkv_bias,
-        .hidden_dropout = a->hidden_dropout,
-        .attention_dropout = a->attention_dropout,
-        .init_std = a->init_method_std,
-        .type = a->bf16                   ? TYPE_BF16
-                : a->fp16 && !emulates(a) ? TYPE_FP16
-                                          : TYPE_FP32,
-        .gradient_type = a->gradients_bf16 ? TYPE_BF16 : TYPE_FP32,
-        .half = emulates(a),
+        .network.positions = a->max_position_embeddings,
+        .network.position = a->position_embedding == POSITION_YARN
+                                ? POSITION_ROPE
+                                : (enum position_kind)a->position_embedding,
+        .network.rotary_percent = a->rotary_percent,
+        .network.norm = a->normalization == NORMALIZATION_RMS ? NORM_RMS : NORM_LAYER,
+        .network.epsilon = a->norm_epsilon,
+        .network.swiglu = a->swiglu,
+        .network.tied = !a->untie,
+        .network.linear_bias = a->linear_bias,
+        .network.qkv_bias = a->qkv_bias,
+        .network.hidden_dropout = a->hidden_dropout,
+        .network.attention_dropout = a->attention_dropout,
+        .network.init_std = a->init_method_std,
+        .numerics.type = a->bf16                   ? TYPE_BF16
+                         : a->fp16 && !emulates(a) ? TYPE_FP16
+                                                   : TYPE_FP32,
+        .numerics.gradient_type = a->gradients_bf16 ? TYPE_BF16 : TYPE_FP32,
+        .numerics.half = emulates(a),
         .micro_batch = a->micro_batch_size,
         .documents = a->reset_attention_mask,
-        .masked = a->masked,
+        .network.masked = a->masked,
         .masked_max = a->masked_max,
-        .post_norm = a->post_norm,
-        .gelu_erf = a->gelu_erf,
-        .token_types = a->token_types,
-        .position_offset = a->position_offset,
-        .binary_head = a->binary_head,
-        .chunks = 1,
+        .network.post_norm = a->post_norm,
+        .network.gelu_erf = a->gelu_erf,
+        .network.token_types = a->token_types,
+        .network.position_offset = a->position_offset,
+        .network.binary_head = a->binary_head,
+        .split.chunks = 1,
         .bucket_elements = a->bucket_size,
         .seed = (uint64_t)a->seed,
     };
-    m->shape.family = model_family(m);
+    m->network.shape.family = network_family(&m->network);
     return arguments_blocks(a, m, err);
 }
 
@@ -405,7 +405,7 @@ static int derive_recompute(struct arguments *a, struct error *err)
         return 0;
     m->recompute =
         a->recompute_granularity == GRANULARITY_FULL ? RECOMPUTE_FULL : RECOMPUTE_SELECTIVE;
-    m->recompute_layers = m->shape.layers;
+    m->recompute_layers = m->network.shape.layers;
     if (a->recompute_method == METHOD_BLOCK) {
         if (a->recompute_num_layers < 0)
             return error_set(err,
@@ -442,7 +442,7 @@ static int derive_layout(struct arguments *a, const struct world *world, struct 
 static int check_layout(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
-    int64_t rows = m->micro_batch * (m->shape.sequence / a->layout.cp);
+    int64_t rows = m->micro_batch * (m->network.shape.sequence / a->layout.cp);
 
     if (arguments_pipeline(a, err) < 0)
         return -1;
@@ -579,7 +579,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
         arguments_schedule(a, err) < 0 || check_profile(a, err) < 0 ||
         arguments_recipe_end(a, given, err) < 0)
         return -1;
-    if (a->model_config.chunks > 1 &&
+    if (a->model_config.split.chunks > 1 &&
         a->global_batch_size / (a->micro_batch_size * a->layout.dp) % a->layout.pp != 0)
         return error_set(err,
                          "the interleaved pipeline schedule requires the number of micro-batches "
@@ -627,7 +627,7 @@ int arguments_derive(struct arguments *a, const struct options_result *given,
 
 double sample_flops(const struct arguments *a)
 {
-    const struct model_shape *s = &a->model_config.shape;
+    const struct model_shape *s = &a->model_config.network.shape;
     double h = (double)s->hidden, d = (double)s->kv_channels, tokens = (double)s->sequence;
     double q = (double)s->heads * d, kv = (double)s->query_groups * d, f = (double)s->ffn_hidden;
     double layer = h * (q + 2 * kv) + q * h + (a->swiglu ? 3 : 2) * h * f;

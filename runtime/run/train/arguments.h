@@ -65,7 +65,7 @@ struct arguments {
     int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
     double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
     const char *window_size;
-    struct model_config blocks; /* only the fields that options set */
+    struct network blocks; /* only the fields that options set */
     int masked, post_norm, gelu_erf, binary_head;
     int64_t token_types, position_offset, masked_max;
     double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
@@ -139,8 +139,8 @@ struct arguments {
     int64_t threads, world_size;
     int random_order;
     /* set by arguments_derive */
-    int tokenizer_named;           /* a tokenizer option was given */
-    int64_t tokenizer_size;        /* number of its tokens */
+    int tokenizer_named;                          /* a tokenizer option was given */
+    int64_t tokenizer_size;                       /* number of its tokens */
     struct tokenizer_identity tokenizer_identity; /* if it was named; else type "" */
     int network_taken;             /* the network is that of the checkpoint or of the HF weights */
     const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
@@ -171,8 +171,8 @@ int arguments_on_cpus(const struct arguments *arguments);
 /* Print all values as Megatron does at startup. */
 void arguments_print(const struct arguments *arguments, FILE *stream);
 
-/* The same at the start of a run. If `megatron supervise` starts it again, only the lines that differ
- * from the first start are printed. */
+/* The same at the start of a run. If `megatron supervise` starts it again, only the lines that
+ * differ from the first start are printed. */
 void arguments_print_start(const struct arguments *arguments, FILE *stream);
 
 /* Print the value of one option: a space, the value, the end of the line. */

@@ -70,7 +70,7 @@ static int check_rotated(const struct arguments *a, struct error *err)
 
 static int derive_rope(struct arguments *a, struct model_config *m, struct error *err)
 {
-    struct rope_scaling *s = &m->rope_scaling;
+    struct rope_scaling *s = &m->network.rope_scaling;
 
     if (check_rotated(a, err) < 0)
         return -1;
@@ -110,34 +110,37 @@ static int derive_rope(struct arguments *a, struct model_config *m, struct error
     s->factor = a->yarn_factor;
     s->low = a->yarn_beta_slow;
     s->high = a->yarn_beta_fast;
-    s->original = a->yarn_original > 0 ? a->yarn_original : (double)m->positions / a->yarn_factor;
+    s->original =
+        a->yarn_original > 0 ? a->yarn_original : (double)m->network.positions / a->yarn_factor;
     return 0;
 }
 
 static int check_blocks(const struct arguments *a, const struct model_config *m, struct error *err)
 {
-    if (m->parallel_residual && m->branch_norm != BRANCH_NORM_INPUT)
+    if (m->network.parallel_residual && m->network.branch_norm != BRANCH_NORM_INPUT)
         return error_set(
             err, "--use-parallel-residual requires --norm-placement input; change one of them");
-    if (m->plain_norm && (m->parallel_residual || m->branch_norm != BRANCH_NORM_INPUT || a->masked))
+    if (m->network.plain_norm &&
+        (m->network.parallel_residual || m->network.branch_norm != BRANCH_NORM_INPUT || a->masked))
         return error_set(err, "--norm-without-weights requires --norm-placement input, without "
                               "--use-parallel-residual and --masked-lm; change or drop the others");
-    if (m->layernorm_1p && (m->plain_norm || a->masked))
+    if (m->network.layernorm_1p && (m->network.plain_norm || a->masked))
         return error_set(err, "--apply-layernorm-1p cannot be used with %s; drop one",
                          a->masked ? "--masked-lm" : "--norm-without-weights");
-    if (m->qkv_clip > 0 && m->qk_norm != QK_NORM_NONE)
+    if (m->network.qkv_clip > 0 && m->network.qk_norm != QK_NORM_NONE)
         return error_set(err, "--clip-qkv and --qk-layernorm cannot be used together; drop one");
-    if (m->qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
+    if (m->network.qk_norm == QK_NORM_WHOLE && a->layout.tp > 1)
         return error_set(err,
                          "norms of all query heads together (--qk-layernorm-whole, OLMo 2) need "
                          "all heads on one rank; use --tensor-model-parallel-size 1 instead of "
                          "%" PRId64 ", with data, pipeline or context parallelism",
                          a->layout.tp);
-    if (m->window == 0 && (m->window_every > 0 || m->local_rotary_base > 0))
+    if (m->network.window == 0 && (m->network.window_every > 0 || m->network.local_rotary_base > 0))
         return error_set(err, "--window-attn-skip-freq and --rotary-base-local require "
                               "--window-size; add it, or drop them");
-    if (m->attention_softcap < 0 || m->logit_softcap < 0 || m->attention_scale < 0 ||
-        m->embedding_scale < 0 || m->local_rotary_base < 0 || m->qkv_clip < 0)
+    if (m->network.attention_softcap < 0 || m->network.logit_softcap < 0 ||
+        m->network.attention_scale < 0 || m->network.embedding_scale < 0 ||
+        m->network.local_rotary_base < 0 || m->network.qkv_clip < 0)
         return error_set(err, "--attn-logit-softcapping, --final-logit-softcapping, "
                               "--softmax-scale, --embedding-scale, --clip-qkv and "
                               "--rotary-base-local must not be negative; correct the one that is");
@@ -146,23 +149,23 @@ static int check_blocks(const struct arguments *a, const struct model_config *m,
 
 int arguments_blocks(struct arguments *a, struct model_config *m, struct error *err)
 {
-    const struct model_config *b = &a->blocks;
+    const struct network *b = &a->blocks;
 
-    m->qk_norm = a->qk_norm_whole ? QK_NORM_WHOLE : b->qk_norm;
-    m->branch_norm = b->branch_norm;
-    m->parallel_residual = b->parallel_residual;
-    m->activation = a->squared_relu ? ACTIVATION_SQUARED_RELU : ACTIVATION_NONE;
-    m->gate = a->geglu ? GATE_GELU_TANH : a->quick_geglu ? GATE_QUICK_GELU : GATE_SILU;
-    m->window = b->window;
-    m->window_every = b->window_every;
-    m->local_rotary_base = b->local_rotary_base;
-    m->attention_scale = b->attention_scale;
-    m->attention_softcap = b->attention_softcap;
-    m->logit_softcap = b->logit_softcap;
-    m->embedding_scale = b->embedding_scale;
-    m->plain_norm = b->plain_norm;
-    m->layernorm_1p = b->layernorm_1p;
-    m->qkv_clip = b->qkv_clip;
-    m->architecture = b->architecture;
+    m->network.qk_norm = a->qk_norm_whole ? QK_NORM_WHOLE : b->qk_norm;
+    m->network.branch_norm = b->branch_norm;
+    m->network.parallel_residual = b->parallel_residual;
+    m->network.activation = a->squared_relu ? ACTIVATION_SQUARED_RELU : ACTIVATION_NONE;
+    m->network.gate = a->geglu ? GATE_GELU_TANH : a->quick_geglu ? GATE_QUICK_GELU : GATE_SILU;
+    m->network.window = b->window;
+    m->network.window_every = b->window_every;
+    m->network.local_rotary_base = b->local_rotary_base;
+    m->network.attention_scale = b->attention_scale;
+    m->network.attention_softcap = b->attention_softcap;
+    m->network.logit_softcap = b->logit_softcap;
+    m->network.embedding_scale = b->embedding_scale;
+    m->network.plain_norm = b->plain_norm;
+    m->network.layernorm_1p = b->layernorm_1p;
+    m->network.qkv_clip = b->qkv_clip;
+    m->network.architecture = b->architecture;
     return derive_rope(a, m, err) < 0 ? -1 : check_blocks(a, m, err);
 }

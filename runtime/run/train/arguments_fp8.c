@@ -55,7 +55,7 @@ static int check_history(const struct model_config *config, struct error *err)
     return error_set(err,
                      "--fp8-amax-history-len=%" PRId64 " is too long: with %" PRId64
                      " layers a checkpoint holds up to %" PRId64 " steps; lower it",
-                     rules.length, config->shape.layers, most);
+                     rules.length, config->network.shape.layers, most);
 }
 
 static const char *blockwise_words(const struct fp8_config *f)
@@ -65,7 +65,7 @@ static const char *blockwise_words(const struct fp8_config *f)
 
 int arguments_fp8(struct arguments *a, struct error *err)
 {
-    struct fp8_config *f = &a->model_config.fp8;
+    struct fp8_config *f = &a->model_config.numerics.fp8;
     struct model_sizes sizes;
     int64_t unit;
     int any = 0;
@@ -117,7 +117,7 @@ int arguments_fp8(struct arguments *a, struct error *err)
 static void print_exceptions(const struct arguments *a, const struct model_sizes *sizes,
                              const char *other, FILE *stream)
 {
-    const struct fp8_config *f = &a->model_config.fp8;
+    const struct fp8_config *f = &a->model_config.numerics.fp8;
 
     for (int kind = 0; kind < LINEAR_KINDS; kind++) {
         int64_t in, out;
@@ -146,7 +146,7 @@ static void print_exceptions(const struct arguments *a, const struct model_sizes
 
 void arguments_print_fp8(const struct arguments *a, FILE *stream)
 {
-    const struct fp8_config *f = &a->model_config.fp8;
+    const struct fp8_config *f = &a->model_config.numerics.fp8;
     const char *other = a->bf16 ? "bf16" : "fp32";
     struct model_sizes sizes = model_sizes(&a->model_config, &a->layout);
 

@@ -25,7 +25,7 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
     static const char *const names[] = {"--rampup-batch-size START",
                                         "--rampup-batch-size INCREMENT",
                                         "--rampup-batch-size SAMPLES"};
-    int interleaved = a->model_config.chunks > 1;
+    int interleaved = a->model_config.split.chunks > 1;
 
     if (a->rampup.count == 0)
         return 0;

@@ -38,7 +38,7 @@ struct use {
  * scores, probabilities and their gradients of one sample are in memory. */
 static double attention_workspace(const struct arguments *a)
 {
-    const struct model_shape *s = &a->model_config.shape;
+    const struct model_shape *s = &a->model_config.network.shape;
     double heads = (double)s->heads / (double)a->layout.tp;
     double rows = (double)s->sequence / (double)a->layout.cp, type;
 
@@ -106,7 +106,7 @@ static int find_fullest(const struct arguments *a, struct use uses[USES], int64_
 /* Has the card what the run computes in? */
 static int has_type(const struct arguments *a, const struct card *card)
 {
-    const struct fp8_config *fp8 = &a->model_config.fp8;
+    const struct fp8_config *fp8 = &a->model_config.numerics.fp8;
 
     return fp8->format == FP8_NONE || (fp8->recipe == FP8_BLOCKWISE ? card->fp8_blocks : card->fp8);
 }

@@ -142,8 +142,9 @@ void effects_check(const struct arguments *a, const struct options_result *given
             log_warning("--%s has no effect without --optimizer %s; drop it",
                         of_optimizers[i].option, of_optimizers[i].optimizer);
     for (size_t i = 0; i < sizeof(of_delayed) / sizeof(of_delayed[0]); i++)
-        if (options_given(given, of_delayed[i]) && a->model_config.fp8.format != FP8_NONE &&
-            a->model_config.fp8.recipe != FP8_DELAYED)
+        if (options_given(given, of_delayed[i]) &&
+            a->model_config.numerics.fp8.format != FP8_NONE &&
+            a->model_config.numerics.fp8.recipe != FP8_DELAYED)
             log_warning("--%s has no effect without --fp8-recipe delayed; drop it", of_delayed[i]);
     if (a->exp_avg_sq_bf16 && a->beta2 > MOST_BETA2)
         log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "

@@ -108,9 +108,9 @@ static int take_rows(struct arguments *a, const struct options_result *given, st
 static int take(struct arguments *a, const struct options_result *given,
                 const struct model_config *c, const char *directory, struct error *err)
 {
-    const struct model_shape *s = &c->shape;
-    const struct rope_scaling *scaling = &c->rope_scaling;
-    int learned = c->position == POSITION_LEARNED, yarn = scaling->kind == ROPE_YARN;
+    const struct model_shape *s = &c->network.shape;
+    const struct rope_scaling *scaling = &c->network.rope_scaling;
+    int learned = c->network.position == POSITION_LEARNED, yarn = scaling->kind == ROPE_YARN;
     struct row rows[] = {
         {"num-layers", SIZE, &a->num_layers, (double)s->layers, 0},
         {"hidden-size", SIZE, &a->hidden_size, (double)s->hidden, 0},
@@ -119,38 +119,44 @@ static int take(struct arguments *a, const struct options_result *given,
         {"kv-channels", SIZE, &a->kv_channels, (double)s->kv_channels, 0},
         {"num-query-groups", SIZE, &a->num_query_groups, (double)s->query_groups, 0},
         {"vocab-size", SIZE, &a->vocab_size, (double)s->vocabulary, 0},
-        {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->positions,
+        {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->network.positions,
          !learned},
-        {"masked-lm", FLAG, &a->masked, c->masked, 0},
-        {"post-norm", FLAG, &a->post_norm, c->post_norm, 0},
-        {"exact-gelu", FLAG, &a->gelu_erf, c->gelu_erf, 0},
-        {"num-token-types", SIZE, &a->token_types, (double)c->token_types, c->token_types == 1},
-        {"position-offset", SIZE, &a->position_offset, (double)c->position_offset, 0},
+        {"masked-lm", FLAG, &a->masked, c->network.masked, 0},
+        {"post-norm", FLAG, &a->post_norm, c->network.post_norm, 0},
+        {"exact-gelu", FLAG, &a->gelu_erf, c->network.gelu_erf, 0},
+        {"num-token-types", SIZE, &a->token_types, (double)c->network.token_types,
+         c->network.token_types == 1},
+        {"position-offset", SIZE, &a->position_offset, (double)c->network.position_offset, 0},
         {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
         {"position-embedding-type", CHOICE, &a->position_embedding,
-         scaling->kind == ROPE_YARN ? POSITION_YARN : (double)c->position, 0},
+         scaling->kind == ROPE_YARN ? POSITION_YARN : (double)c->network.position, 0},
         {"normalization", CHOICE, &a->normalization,
-         c->norm == NORM_RMS ? NORMALIZATION_RMS : NORMALIZATION_LAYER, 0},
-        {"swiglu", FLAG, &a->swiglu, c->swiglu && c->gate == GATE_SILU, 0},
-        {"geglu", FLAG, &a->geglu, c->swiglu && c->gate == GATE_GELU_TANH, 0},
-        {"quick-geglu", FLAG, &a->quick_geglu, c->swiglu && c->gate == GATE_QUICK_GELU, 0},
-        {"squared-relu", FLAG, &a->squared_relu, c->activation == ACTIVATION_SQUARED_RELU, 0},
-        {"norm-placement", CHOICE, &a->blocks.branch_norm, c->branch_norm, 0},
-        {"apply-layernorm-1p", FLAG, &a->blocks.layernorm_1p, c->layernorm_1p, 0},
-        {"norm-without-weights", FLAG, &a->blocks.plain_norm, c->plain_norm, 0},
-        {"use-parallel-residual", FLAG, &a->blocks.parallel_residual, c->parallel_residual, 0},
-        {"qk-layernorm", FLAG, &a->blocks.qk_norm, c->qk_norm == QK_NORM_HEADS, 0},
-        {"qk-layernorm-whole", FLAG, &a->qk_norm_whole, c->qk_norm == QK_NORM_WHOLE, 0},
-        {"clip-qkv", REAL, &a->blocks.qkv_clip, c->qkv_clip, 0},
-        {"window-size", SIZE, &a->blocks.window, (double)c->window, 0},
-        {"window-attn-skip-freq", SIZE, &a->blocks.window_every, (double)c->window_every, 0},
-        {"softmax-scale", REAL, &a->blocks.attention_scale, c->attention_scale, 0},
-        {"attn-logit-softcapping", REAL, &a->blocks.attention_softcap, c->attention_softcap, 0},
-        {"final-logit-softcapping", REAL, &a->blocks.logit_softcap, c->logit_softcap, 0},
-        {"embedding-scale", REAL, &a->blocks.embedding_scale, c->embedding_scale, 0},
-        {"untie-embeddings-and-output-weights", FLAG, &a->untie, !c->tied, 0},
-        {"disable-bias-linear", FLAG, &a->linear_bias, c->linear_bias, 0},
-        {"add-qkv-bias", FLAG, &a->qkv_bias, c->qkv_bias, 0},
+         c->network.norm == NORM_RMS ? NORMALIZATION_RMS : NORMALIZATION_LAYER, 0},
+        {"swiglu", FLAG, &a->swiglu, c->network.swiglu && c->network.gate == GATE_SILU, 0},
+        {"geglu", FLAG, &a->geglu, c->network.swiglu && c->network.gate == GATE_GELU_TANH, 0},
+        {"quick-geglu", FLAG, &a->quick_geglu,
+         c->network.swiglu && c->network.gate == GATE_QUICK_GELU, 0},
+        {"squared-relu", FLAG, &a->squared_relu, c->network.activation == ACTIVATION_SQUARED_RELU,
+         0},
+        {"norm-placement", CHOICE, &a->blocks.branch_norm, c->network.branch_norm, 0},
+        {"apply-layernorm-1p", FLAG, &a->blocks.layernorm_1p, c->network.layernorm_1p, 0},
+        {"norm-without-weights", FLAG, &a->blocks.plain_norm, c->network.plain_norm, 0},
+        {"use-parallel-residual", FLAG, &a->blocks.parallel_residual, c->network.parallel_residual,
+         0},
+        {"qk-layernorm", FLAG, &a->blocks.qk_norm, c->network.qk_norm == QK_NORM_HEADS, 0},
+        {"qk-layernorm-whole", FLAG, &a->qk_norm_whole, c->network.qk_norm == QK_NORM_WHOLE, 0},
+        {"clip-qkv", REAL, &a->blocks.qkv_clip, c->network.qkv_clip, 0},
+        {"window-size", SIZE, &a->blocks.window, (double)c->network.window, 0},
+        {"window-attn-skip-freq", SIZE, &a->blocks.window_every, (double)c->network.window_every,
+         0},
+        {"softmax-scale", REAL, &a->blocks.attention_scale, c->network.attention_scale, 0},
+        {"attn-logit-softcapping", REAL, &a->blocks.attention_softcap, c->network.attention_softcap,
+         0},
+        {"final-logit-softcapping", REAL, &a->blocks.logit_softcap, c->network.logit_softcap, 0},
+        {"embedding-scale", REAL, &a->blocks.embedding_scale, c->network.embedding_scale, 0},
+        {"untie-embeddings-and-output-weights", FLAG, &a->untie, !c->network.tied, 0},
+        {"disable-bias-linear", FLAG, &a->linear_bias, c->network.linear_bias, 0},
+        {"add-qkv-bias", FLAG, &a->qkv_bias, c->network.qkv_bias, 0},
         {"use-rope-scaling", FLAG, &a->rope_scaling, scaling->kind == ROPE_LLAMA3, 0},
         {"rope-scaling-factor", REAL, &a->rope_scaling_factor,
          scaling->kind == ROPE_LLAMA3 ? scaling->factor : 8, 0},
@@ -161,23 +167,23 @@ static int take(struct arguments *a, const struct options_result *given,
          yarn ? scaling->original : 0, 0},
         {"yarn-beta-fast", REAL, &a->yarn_beta_fast, yarn ? scaling->high : 32, 0},
         {"yarn-beta-slow", REAL, &a->yarn_beta_slow, yarn ? scaling->low : 1, 0},
-        {"rotary-base-local", REAL, &a->blocks.local_rotary_base, c->local_rotary_base, 0},
+        {"rotary-base-local", REAL, &a->blocks.local_rotary_base, c->network.local_rotary_base, 0},
         {"rotary-base", REAL, &a->rotary_base, s->rotary_base, 0},
-        {"rotary-percent", REAL, &a->rotary_percent, c->rotary_percent, 0},
-        {"norm-epsilon", REAL, &a->norm_epsilon, c->epsilon, 0},
+        {"rotary-percent", REAL, &a->rotary_percent, c->network.rotary_percent, 0},
+        {"norm-epsilon", REAL, &a->norm_epsilon, c->network.epsilon, 0},
     };
 
     /* The ids of a NullTokenizer may be all that there is: these weights cannot end a document. */
     if (a->tokenizer_named && a->tokenizer.type == TOKENIZER_NULL &&
         s->vocabulary == a->vocab_size - 1)
         a->vocab_size = s->vocabulary;
-    if (a->use_rotary && c->position != POSITION_ROPE)
+    if (a->use_rotary && c->network.position != POSITION_ROPE)
         return error_set(err,
                          "--use-rotary-position-embeddings does not match the weights in %s, which "
                          "have no rotary embeddings; drop it",
                          directory);
     if (!options_given(given, "bert-no-binary-head") && !options_given(given, "bert-binary-head"))
-        a->binary_head = c->binary_head;
+        a->binary_head = c->network.binary_head;
     if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
         return -1;
     /* The maximum length of a Hugging Face model can be far too long to train or evaluate with. */
@@ -185,9 +191,9 @@ static int take(struct arguments *a, const struct options_result *given,
         a->seq_length > MOST_SEQUENCE)
         a->seq_length = MOST_SEQUENCE;
     a->group_query_attention = s->query_groups != s->heads;
-    a->swiglu = c->swiglu;
-    a->scaling = c->rope_scaling;
-    a->blocks.architecture = c->architecture;
+    a->swiglu = c->network.swiglu;
+    a->scaling = c->network.rope_scaling;
+    a->blocks.architecture = c->network.architecture;
     if (!a->skip_train)
         return 0;
     a->hidden_dropout = a->attention_dropout = 0;

@@ -46,7 +46,7 @@ static size_t copy_of(const struct arguments *a, const struct parameters *p)
 
     if (!a->save)
         return 0;
-    if (m->fp8.format != FP8_NONE)
+    if (m->numerics.fp8.format != FP8_NONE)
         elements += 2 * fp8_layers_kept(&rules);
     return sizeof(float) * (size_t)elements;
 }
@@ -59,7 +59,7 @@ static size_t workspace_of(const struct arguments *a)
     if (!arguments_on_cpus(a))
         return 0;
     return fp8_cpu_workspace(m, &a->layout) +
-           (m->gradient_type == TYPE_FP32 ? 0 : cpu_piece_bytes(threads));
+           (m->numerics.gradient_type == TYPE_FP32 ? 0 : cpu_piece_bytes(threads));
 }
 
 /* The type of Muon's products: see muon_create. */
@@ -72,7 +72,7 @@ int rank_memory_of(const struct arguments *a, const struct layout_position *at,
                    struct rank_memory *memory, struct error *err)
 {
     struct engine_config engine = configure_engine(a);
-    struct state_types types = optimizer_types(&engine.optimizer, a->model_config.type);
+    struct state_types types = optimizer_types(&engine.optimizer, a->model_config.numerics.type);
     struct parameters p;
     int rc, slots;
 
@@ -166,16 +166,17 @@ static void add_head(const struct arguments *a, struct error *lack)
     const struct model_config *m = &a->model_config;
     struct model_sizes z = model_sizes(m, &a->layout);
     const struct engine_config engine = configure_engine(a);
-    struct state_types types = optimizer_types(&engine.optimizer, m->type);
+    struct state_types types = optimizer_types(&engine.optimizer, m->numerics.type);
     /* Weights, gradients, and what the optimizer keeps. */
-    size_t each = type_size(m->type) + type_size(m->gradient_type) + state_bytes(&types);
+    size_t each =
+        type_size(m->numerics.type) + type_size(m->numerics.gradient_type) + state_bytes(&types);
 
     error_append(lack,
                  "; on the first and last stage the vocabulary of %" PRId64
                  " tokens takes %.2f GiB of it as a table, and %.2f GiB as the logits of up to "
                  "%" PRId64 " masked tokens (--max-masked-tokens)",
-                 m->shape.vocabulary, gib((size_t)(z.vocabulary * z.hidden) * each),
-                 gib((size_t)(z.head_rows * z.vocabulary) * type_size(m->type)), z.masked);
+                 m->network.shape.vocabulary, gib((size_t)(z.vocabulary * z.hidden) * each),
+                 gib((size_t)(z.head_rows * z.vocabulary) * type_size(m->numerics.type)), z.masked);
 }
 
 int rank_memory_advise(const struct arguments *a, struct error *err)

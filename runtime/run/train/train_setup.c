@@ -30,10 +30,10 @@ static int open_ranks(struct train *t, struct error *err)
     const struct arguments *a = t->a;
     struct ranks_config config = {
         .device = (enum device_choice)a->device,
-        .type = a->model_config.type,
-        .fp8 = a->model_config.fp8.format != FP8_NONE,
-        .fp8_blocks =
-            a->model_config.fp8.format != FP8_NONE && a->model_config.fp8.recipe == FP8_BLOCKWISE,
+        .type = a->model_config.numerics.type,
+        .fp8 = a->model_config.numerics.fp8.format != FP8_NONE,
+        .fp8_blocks = a->model_config.numerics.fp8.format != FP8_NONE &&
+                      a->model_config.numerics.fp8.recipe == FP8_BLOCKWISE,
         .threads = a->threads,
         .deterministic = a->deterministic,
         .unfused_attention = is_unfused(a),

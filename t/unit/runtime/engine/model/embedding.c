@@ -183,7 +183,7 @@ static void test_differences(const struct model_config *config, const char *name
     int good;
 
     loss_of(m);
-    for (int i = 0; i < (config->token_types > 0 ? PLACES : PLACES - TYPES); i++) {
+    for (int i = 0; i < (config->network.token_types > 0 ? PLACES : PLACES - TYPES); i++) {
         int64_t index = places[i].row * HIDDEN + i;
         float gradient = gradient_of(m, places[i].name, index);
         double difference = (loss_with(config, places[i].name, index, step) -
@@ -206,7 +206,7 @@ static void test_formula(const struct model_config *scaled)
     double losses[2];
     int good = 1;
 
-    plain.embedding_scale = 0;
+    plain.network.embedding_scale = 0;
     b = create(&plain, NULL, 0, 0, scale);
     losses[0] = loss_of(a);
     losses[1] = loss_of(b);
@@ -235,7 +235,7 @@ static void logits_of(struct model_config config, float words, float logits[VOCA
     const struct model_batch *b;
     struct model *m;
 
-    config.cache = POSITIONS;
+    config.decoding.cache = POSITIONS;
     m = create(&config, NULL, 0, 0, words);
     b = model_batch(m, 0, 0);
     put(m, b->tokens, tokens, LENGTH * sizeof(*tokens));
@@ -253,7 +253,7 @@ static void test_generation(struct model_config config)
     int good = 1;
 
     logits_of(config, 1, scaled);
-    config.embedding_scale = 0;
+    config.network.embedding_scale = 0;
     logits_of(config, scale, plain);
     for (int i = 0; i < VOCABULARY; i++)
         good &= near((double)scaled[i], (double)plain[i], 1e-5);
@@ -263,24 +263,24 @@ static void test_generation(struct model_config config)
 int main(void)
 {
     struct model_config config = {
-        .shape = {.layers = 1,
-                  .hidden = HIDDEN,
-                  .ffn_hidden = 32,
-                  .heads = 2,
-                  .query_groups = 2,
-                  .kv_channels = 8,
-                  .vocabulary = VOCABULARY,
-                  .sequence = LENGTH,
-                  .rotary_base = 10000},
+        .network.shape = {.layers = 1,
+                          .hidden = HIDDEN,
+                          .ffn_hidden = 32,
+                          .heads = 2,
+                          .query_groups = 2,
+                          .kv_channels = 8,
+                          .vocabulary = VOCABULARY,
+                          .sequence = LENGTH,
+                          .rotary_base = 10000},
         .padded_vocabulary = PADDED,
-        .positions = POSITIONS,
-        .position = POSITION_LEARNED,
-        .norm = NORM_LAYER,
-        .epsilon = 1e-5,
-        .linear_bias = 1,
-        .embedding_scale = (double)scale,
-        .init_std = 0.3,
-        .chunks = 1,
+        .network.positions = POSITIONS,
+        .network.position = POSITION_LEARNED,
+        .network.norm = NORM_LAYER,
+        .network.epsilon = 1e-5,
+        .network.linear_bias = 1,
+        .network.embedding_scale = (double)scale,
+        .network.init_std = 0.3,
+        .split.chunks = 1,
         .micro_batch = 1,
         .bucket_elements = 1 << 20,
         .seed = 5,
@@ -300,10 +300,10 @@ int main(void)
     test_formula(&config);
     test_differences(&config, "GPT");
     test_generation(config);
-    config.tied = 1;
+    config.network.tied = 1;
     test_differences(&config, "tied");
-    config.masked = config.post_norm = config.gelu_erf = 1;
-    config.token_types = TYPES;
+    config.network.masked = config.network.post_norm = config.network.gelu_erf = 1;
+    config.network.token_types = TYPES;
     config.masked_max = LENGTH;
     test_differences(&config, "BERT");
     parallel_destroy(&parallel);

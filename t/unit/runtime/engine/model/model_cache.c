@@ -34,16 +34,16 @@ static struct model *create(const struct model_config *config)
  */
 static struct model *create_writer(struct model_config config, int64_t cache)
 {
-    config.cache = cache;
+    config.decoding.cache = cache;
     config.micro_batch = TEXTS;
-    config.shape.sequence = 1;
+    config.network.shape.sequence = 1;
     return create(&config);
 }
 
 static struct model *create_trainer(struct model_config config, int64_t length)
 {
     config.micro_batch = 1;
-    config.shape.sequence = length;
+    config.network.shape.sequence = length;
     return create(&config);
 }
 
@@ -186,23 +186,23 @@ static void test_long(struct model_config config)
 int main(void)
 {
     struct model_config gpt = {
-        .shape = {.layers = 3,
-                  .hidden = 32,
-                  .ffn_hidden = 64,
-                  .heads = 4,
-                  .query_groups = 4,
-                  .kv_channels = 8,
-                  .vocabulary = VOCABULARY,
-                  .rotary_base = 10000},
+        .network.shape = {.layers = 3,
+                          .hidden = 32,
+                          .ffn_hidden = 64,
+                          .heads = 4,
+                          .query_groups = 4,
+                          .kv_channels = 8,
+                          .vocabulary = VOCABULARY,
+                          .rotary_base = 10000},
         .padded_vocabulary = PADDED,
-        .positions = 320,
-        .rotary_percent = 1,
-        .norm = NORM_LAYER,
-        .epsilon = 1e-5,
-        .tied = 1,
-        .linear_bias = 1,
-        .init_std = 0.3,
-        .chunks = 1,
+        .network.positions = 320,
+        .network.rotary_percent = 1,
+        .network.norm = NORM_LAYER,
+        .network.epsilon = 1e-5,
+        .network.tied = 1,
+        .network.linear_bias = 1,
+        .network.init_std = 0.3,
+        .split.chunks = 1,
         .bucket_elements = 1 << 20,
         .seed = 5,
     };
@@ -220,16 +220,16 @@ int main(void)
         bail(&err);
     for (int i = 0; i < TEXTS * (LENGTH + 1); i++)
         tokens[i / (LENGTH + 1)][i % (LENGTH + 1)] = (i * 31 + i / 7 * 11 + 3) % VOCABULARY;
-    llama.position = POSITION_ROPE;
-    llama.norm = NORM_RMS;
-    llama.swiglu = 1;
-    llama.tied = llama.linear_bias = 0;
-    llama.shape.query_groups = 2;
+    llama.network.position = POSITION_ROPE;
+    llama.network.norm = NORM_RMS;
+    llama.network.swiglu = 1;
+    llama.network.tied = llama.network.linear_bias = 0;
+    llama.network.shape.query_groups = 2;
     partial = scaled = llama;
-    partial.rotary_percent = 0.5;
-    partial.qkv_bias = 1;
-    scaled.shape.query_groups = 1;
-    scaled.rope_scaling = (struct rope_scaling){ROPE_LLAMA3, 8, 1, 4, 4, 0};
+    partial.network.rotary_percent = 0.5;
+    partial.network.qkv_bias = 1;
+    scaled.network.shape.query_groups = 1;
+    scaled.network.rope_scaling = (struct rope_scaling){ROPE_LLAMA3, 8, 1, 4, 4, 0};
     test_model(gpt, "GPT");
     test_model(llama, "Llama with grouped queries");
     test_model(partial, "Llama with partial rotations and biases of query, key and value");

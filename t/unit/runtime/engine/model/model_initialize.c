@@ -129,7 +129,7 @@ static int are_different(const struct parameters *p, const float *values)
 static void test_network(const struct model_config *config, const struct expected *table,
                          struct device *device, const struct parallel *parallel)
 {
-    const char *name = config->shape.name;
+    const char *name = config->network.shape.name;
     struct error err;
     struct model *m = model_create(config, parallel, device, 1, &err);
     int known = 0;
@@ -148,19 +148,19 @@ static void test_network(const struct model_config *config, const struct expecte
 int main(void)
 {
     struct model_config config = {
-        .shape = {"gpt", MODEL_GPT, LAYERS, HIDDEN, 4 * HIDDEN, 4, 4, HIDDEN / 4, VOCABULARY, 16,
-                  0},
+        .network.shape = {"gpt", MODEL_GPT, LAYERS, HIDDEN, 4 * HIDDEN, 4, 4, HIDDEN / 4,
+                          VOCABULARY, 16, 0},
         .padded_vocabulary = PADDED,
-        .positions = 16,
-        .position = POSITION_LEARNED,
-        .norm = NORM_LAYER,
-        .epsilon = 1e-5,
-        .tied = 1,
-        .linear_bias = 1,
-        .init_std = 0.02,
-        .type = TYPE_FP32,
+        .network.positions = 16,
+        .network.position = POSITION_LEARNED,
+        .network.norm = NORM_LAYER,
+        .network.epsilon = 1e-5,
+        .network.tied = 1,
+        .network.linear_bias = 1,
+        .network.init_std = 0.02,
+        .numerics.type = TYPE_FP32,
         .micro_batch = 1,
-        .chunks = 1,
+        .split.chunks = 1,
         .seed = 1234,
     };
     struct parallel parallel = {.layout = {1, 1, 1, 1}};
@@ -171,14 +171,14 @@ int main(void)
     if (!device)
         bail(&err);
     test_network(&config, gpt, device, &parallel);
-    config.shape =
+    config.network.shape =
         (struct model_shape){"llama",    MODEL_LLAMA, LAYERS, HIDDEN, 4 * HIDDEN, 4, 2, HIDDEN / 4,
                              VOCABULARY, 16,          10000,  NULL,   0,          0, 0};
-    config.position = POSITION_ROPE;
-    config.rotary_percent = 1;
-    config.norm = NORM_RMS;
-    config.swiglu = 1;
-    config.tied = config.linear_bias = 0;
+    config.network.position = POSITION_ROPE;
+    config.network.rotary_percent = 1;
+    config.network.norm = NORM_RMS;
+    config.network.swiglu = 1;
+    config.network.tied = config.network.linear_bias = 0;
     test_network(&config, llama, device, &parallel);
     device_close(device);
     return done_testing();

@@ -74,14 +74,14 @@ static void check_bytes(const struct parameters *p, const struct model_config *c
         int matrix = tensor->class == CLASS_DIVIDED && t != p->word && t != p->head;
 
         if (p->buckets[tensor->bucket].type != TYPE_E4M3) {
-            check(!config->fp8.gather || !matrix || tensor->elements % 256 != 0,
+            check(!config->numerics.fp8.gather || !matrix || tensor->elements % 256 != 0,
                   "a matrix that is not in fp8");
             continue;
         }
         check(matrix && tensor->elements % 256 == 0, "a tensor that must not be in fp8");
         in_fp8++;
     }
-    check(!in_fp8 == !config->fp8.gather, "fp8 without being asked for, or none");
+    check(!in_fp8 == !config->numerics.fp8.gather, "fp8 without being asked for, or none");
 }
 
 static void check_places(const struct parameters *p)
@@ -138,10 +138,10 @@ static void test(const struct model_config *config, struct layout layout, int64_
     struct error err;
 
     fault = NULL;
-    many.chunks = chunks;
+    many.split.chunks = chunks;
     many.bucket_elements = bucket_elements;
-    many.padded_vocabulary = vocabulary_padded(config->shape.vocabulary, 16, layout.tp);
-    one.padded_vocabulary = one.shape.vocabulary;
+    many.padded_vocabulary = vocabulary_padded(config->network.shape.vocabulary, 16, layout.tp);
+    one.padded_vocabulary = one.network.shape.vocabulary;
     check(parameters_create(&whole.p, &one, &alone, &origin, &err) == 0, "the whole model");
     whole.held = calloc((size_t)whole.p.count, sizeof(*whole.held));
     for (int i = 0; i < whole.p.count; i++)
@@ -164,40 +164,40 @@ static void test(const struct model_config *config, struct layout layout, int64_
     }
     free(whole.held);
     parameters_destroy(&whole.p);
-    if (!ok(!fault, "%s, tp %d, pp %d, dp %d, %d chunks, buckets of %d%s", config->shape.name,
-            (int)layout.tp, (int)layout.pp, (int)layout.dp, (int)chunks, (int)bucket_elements,
-            config->fp8.gather ? ", weights in fp8" : ""))
+    if (!ok(!fault, "%s, tp %d, pp %d, dp %d, %d chunks, buckets of %d%s",
+            config->network.shape.name, (int)layout.tp, (int)layout.pp, (int)layout.dp, (int)chunks,
+            (int)bucket_elements, config->numerics.fp8.gather ? ", weights in fp8" : ""))
         diag("%s", fault);
 }
 
 int main(void)
 {
     struct model_config gpt = {
-        .shape = {"gpt", MODEL_GPT, 8, 16, 64, 8, 8, 2, 90, 12, 0},
-        .positions = 12,
-        .position = POSITION_LEARNED,
-        .norm = NORM_LAYER,
-        .tied = 1,
-        .linear_bias = 1,
-        .init_std = 0.02,
+        .network.shape = {"gpt", MODEL_GPT, 8, 16, 64, 8, 8, 2, 90, 12, 0},
+        .network.positions = 12,
+        .network.position = POSITION_LEARNED,
+        .network.norm = NORM_LAYER,
+        .network.tied = 1,
+        .network.linear_bias = 1,
+        .network.init_std = 0.02,
         .micro_batch = 1,
-        .chunks = 1,
-        .type = TYPE_BF16,
+        .split.chunks = 1,
+        .numerics.type = TYPE_BF16,
     };
     struct model_config llama = gpt, in_fp8;
 
-    llama.shape = (struct model_shape){"llama", MODEL_LLAMA, 8,     16,   40, 8, 4, 2,
-                                       90,      12,          10000, NULL, 0,  0, 0};
-    llama.position = POSITION_ROPE;
-    llama.norm = NORM_RMS;
-    llama.swiglu = 1;
-    llama.tied = llama.linear_bias = 0;
+    llama.network.shape = (struct model_shape){"llama", MODEL_LLAMA, 8,     16,   40, 8, 4, 2,
+                                               90,      12,          10000, NULL, 0,  0, 0};
+    llama.network.position = POSITION_ROPE;
+    llama.network.norm = NORM_RMS;
+    llama.network.swiglu = 1;
+    llama.network.tied = llama.network.linear_bias = 0;
     in_fp8 = gpt;
-    in_fp8.shape.hidden = 64;
-    in_fp8.shape.ffn_hidden = 128;
-    in_fp8.shape.kv_channels = 16;
-    in_fp8.shape.sequence = 16;
-    in_fp8.fp8 = (struct fp8_config){.format = FP8_HYBRID, .gather = 1};
+    in_fp8.network.shape.hidden = 64;
+    in_fp8.network.shape.ffn_hidden = 128;
+    in_fp8.network.shape.kv_channels = 16;
+    in_fp8.network.shape.sequence = 16;
+    in_fp8.numerics.fp8 = (struct fp8_config){.format = FP8_HYBRID, .gather = 1};
     for (int64_t tp = 1; tp <= 4; tp *= 2)
         for (int64_t pp = 1; pp <= 4; pp *= 2)
             for (int64_t dp = 1; dp <= 3; dp++)

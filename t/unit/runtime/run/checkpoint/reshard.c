@@ -18,38 +18,38 @@
 enum { ARRAYS = 3 };
 
 static struct model_config gpt = {
-    .shape = {.name = "gpt",
-              .layers = 4,
-              .hidden = 16,
-              .ffn_hidden = 64,
-              .heads = 4,
-              .query_groups = 4,
-              .kv_channels = 4,
-              .vocabulary = 97,
-              .sequence = 8},
-    .positions = 8,
-    .position = POSITION_LEARNED,
-    .norm = NORM_LAYER,
-    .tied = 1,
-    .linear_bias = 1,
-    .chunks = 1,
+    .network.shape = {.name = "gpt",
+                      .layers = 4,
+                      .hidden = 16,
+                      .ffn_hidden = 64,
+                      .heads = 4,
+                      .query_groups = 4,
+                      .kv_channels = 4,
+                      .vocabulary = 97,
+                      .sequence = 8},
+    .network.positions = 8,
+    .network.position = POSITION_LEARNED,
+    .network.norm = NORM_LAYER,
+    .network.tied = 1,
+    .network.linear_bias = 1,
+    .split.chunks = 1,
 };
 static struct model_config llama = {
-    .shape = {.name = "llama",
-              .family = MODEL_LLAMA,
-              .layers = 4,
-              .hidden = 16,
-              .ffn_hidden = 48,
-              .heads = 4,
-              .query_groups = 2,
-              .kv_channels = 8,
-              .vocabulary = 61,
-              .sequence = 8},
-    .positions = 8,
-    .position = POSITION_ROPE,
-    .norm = NORM_RMS,
-    .swiglu = 1,
-    .chunks = 1,
+    .network.shape = {.name = "llama",
+                      .family = MODEL_LLAMA,
+                      .layers = 4,
+                      .hidden = 16,
+                      .ffn_hidden = 48,
+                      .heads = 4,
+                      .query_groups = 2,
+                      .kv_channels = 8,
+                      .vocabulary = 61,
+                      .sequence = 8},
+    .network.positions = 8,
+    .network.position = POSITION_ROPE,
+    .network.norm = NORM_RMS,
+    .network.swiglu = 1,
+    .split.chunks = 1,
 };
 
 static char scratch[] = "/tmp/reshard-XXXXXX";
@@ -74,8 +74,8 @@ static struct model_config fitted(const struct model_config *model, const struct
 {
     struct model_config fit = *model;
 
-    fit.padded_vocabulary = vocabulary_padded(model->shape.vocabulary, 8, l->tp);
-    fit.chunks = chunks;
+    fit.padded_vocabulary = vocabulary_padded(model->network.shape.vocabulary, 8, l->tp);
+    fit.split.chunks = chunks;
     return fit;
 }
 
@@ -203,7 +203,7 @@ static void test_matrix(const char *name, const struct model_config *model)
         for (int b = 0; b < SHAPES && rc == 0; b++) {
             struct model_config reader;
 
-            if (model->shape.query_groups % shapes[b].layout.tp != 0)
+            if (model->network.shape.query_groups % shapes[b].layout.tp != 0)
                 continue;
             reader = fitted(model, &shapes[b].layout, shapes[b].chunks);
             rc = read_all(directory, &reader, &shapes[b].layout, &err);
@@ -227,12 +227,12 @@ static void test_blocks(void)
     struct model_config as_one, as_four;
     int rc;
 
-    big.shape.hidden = 64;
-    big.shape.kv_channels = 16;
-    big.shape.vocabulary = 33333;
-    big.shape.layers =
+    big.network.shape.hidden = 64;
+    big.network.shape.kv_channels = 16;
+    big.network.shape.vocabulary = 33333;
+    big.network.shape.layers =
         1; /* its tensors span several blocks, too, and are split by rows and by columns */
-    big.shape.ffn_hidden = 20000;
+    big.network.shape.ffn_hidden = 20000;
     as_one = fitted(&big, &one, 1);
     as_four = fitted(&big, &four, 1);
     snprintf(directory, sizeof(directory), "%s/blocks", scratch);
@@ -432,9 +432,9 @@ static void test_model(void)
 
     index_create(&index, &a, &one, &err);
     ok(index_check_model(&index, &a, &err) == 0, "the same model fits");
-    b.shape.sequence = 4;
+    b.network.shape.sequence = 4;
     ok(index_check_model(&index, &b, &err) == 0, "with another sequence length, too");
-    b.shape.hidden = 32;
+    b.network.shape.hidden = 32;
     ok(index_check_model(&index, &b, &err) < 0 && strstr(err.text, "hidden-size (16, here 32)") &&
            strstr(err.text, "embedding.word.weight (97 x 16, here 97 x 32)"),
        "a different model is recognized by sizes and shapes");
@@ -448,13 +448,13 @@ static void test_sizes(void)
     struct model_config good = fitted(&gpt, &one, 1), wide = good, short_one = good;
     struct error err = {.text = ""};
 
-    wide.shape.kv_channels = (1 << 23) + 1;
-    short_one.positions = 0;
-    is_int(index_check_sizes(&good, &err), 0, "sizes are accepted");
-    is_int(index_check_sizes(&wide, &err), -1, "heads that are too wide");
+    wide.network.shape.kv_channels = (1 << 23) + 1;
+    short_one.network.positions = 0;
+    is_int(index_check_sizes(&good.network, &err), 0, "sizes are accepted");
+    is_int(index_check_sizes(&wide.network, &err), -1, "heads that are too wide");
     is(err.text, "the size of an attention head is 8388609, not between 1 and 8388608",
        "  the error names the size and its limits");
-    is_int(index_check_sizes(&short_one, &err), -1, "no positions");
+    is_int(index_check_sizes(&short_one.network, &err), -1, "no positions");
     is(err.text, "the number of positions is 0, not between 1 and 2147483647",
        "  the error names them, too");
 }

@@ -383,9 +383,10 @@ static void test_keys(void)
         rc = read_config(config, &c);
         if (strcmp(verdict, "refused by its weights") == 0)
             continue;
-        c.init_std = usual.init_std;
+        c.network.init_std = usual.network.init_std;
         if (strcmp(verdict, "unused") == 0)
-            c.positions = usual.positions, c.shape.sequence = usual.shape.sequence;
+            c.network.positions = usual.network.positions,
+            c.network.shape.sequence = usual.network.shape.sequence;
         count++;
         if (strcmp(verdict, "refused") == 0   ? rc < 0
             : strcmp(verdict, "carried") == 0 ? rc == 0 && memcmp(&c, &usual, sizeof(c)) != 0

@@ -103,25 +103,25 @@ static int there(const char *name)
 
 static void model_of(struct model_config *config)
 {
-    *config = (struct model_config){.shape = {.layers = 1,
-                                              .hidden = 4,
-                                              .heads = 2,
-                                              .query_groups = 1,
-                                              .kv_channels = 2,
-                                              .ffn_hidden = 6,
-                                              .vocabulary = 5,
-                                              .sequence = 8,
-                                              .rotary_base = 10000},
+    *config = (struct model_config){.network.shape = {.layers = 1,
+                                                      .hidden = 4,
+                                                      .heads = 2,
+                                                      .query_groups = 1,
+                                                      .kv_channels = 2,
+                                                      .ffn_hidden = 6,
+                                                      .vocabulary = 5,
+                                                      .sequence = 8,
+                                                      .rotary_base = 10000},
                                     .padded_vocabulary = 5,
-                                    .positions = 8,
-                                    .position = POSITION_ROPE,
-                                    .rotary_percent = 1,
-                                    .norm = NORM_RMS,
-                                    .epsilon = 1e-5,
-                                    .swiglu = 1,
-                                    .chunks = 1,
-                                    .init_std = 0.02,
-                                    .type = TYPE_FP32};
+                                    .network.positions = 8,
+                                    .network.position = POSITION_ROPE,
+                                    .network.rotary_percent = 1,
+                                    .network.norm = NORM_RMS,
+                                    .network.epsilon = 1e-5,
+                                    .network.swiglu = 1,
+                                    .split.chunks = 1,
+                                    .network.init_std = 0.02,
+                                    .numerics.type = TYPE_FP32};
 }
 
 /* Export a model whose weights all are 'value' to the directory "out". */
@@ -302,11 +302,11 @@ static void test_foreign(void)
     is_int(hf_files_check(path_of("nowhere"), &config, &err), 0, "a directory that does not exist");
     clear("out");
     is_int(save(1, 300), 0, "an export");
-    config.type = TYPE_BF16;
+    config.numerics.type = TYPE_BF16;
     is_int(hf_files_check(path_of("out"), &config, &err), 0, "may be replaced by another type");
-    config.attention_dropout = 0.1;
+    config.network.attention_dropout = 0.1;
     is_int(hf_files_check(path_of("out"), &config, &err), 0, "or after training with dropout");
-    config.shape.rotary_base = 500000;
+    config.network.shape.rotary_base = 500000;
     ok(hf_files_check(path_of("out"), &config, &err) < 0 && err.code == ERROR_USAGE,
        "but not by another model");
 

@@ -293,8 +293,8 @@ static void check_config(const char *name, const char *directory, const struct m
 
     if (hf_config_read(directory, &again, &err) < 0)
         bail(&err);
-    again.shape.sequence = config->shape.sequence;
-    again.hidden_dropout = again.attention_dropout = 0;
+    again.network.shape.sequence = config->network.shape.sequence;
+    again.network.hidden_dropout = again.network.attention_dropout = 0;
     again.bucket_elements = config->bucket_elements;
     ok(memcmp(&again, config, sizeof(again)) == 0, "%s: exported configuration", name);
 }
@@ -308,7 +308,7 @@ static void check_training(const char *name, struct model_config config, const c
     struct model *m;
     int good = 1;
 
-    config.shape.sequence = LENGTH;
+    config.network.shape.sequence = LENGTH;
     m = create(&config, directory);
     numbers_of(root, "tokens", tokens, LENGTH + 1);
     numbers_of(root, "losses", losses, LENGTH);
@@ -347,15 +347,15 @@ static void check_other_norms(const char *name, struct model_config config, cons
     struct error err;
     struct model *m;
 
-    config.layernorm_1p = !config.layernorm_1p;
-    config.shape.sequence = LENGTH;
+    config.network.layernorm_1p = !config.network.layernorm_1p;
+    config.network.shape.sequence = LENGTH;
     m = create(&config, directory);
     numbers_of(root, "tokens", tokens, LENGTH + 1);
     numbers_of(root, "losses", losses, LENGTH);
     for (int i = 0; i < LENGTH; i++)
         mean += losses[i] / LENGTH;
     ok(near(loss_of(m, tokens, -1), mean, 2e-5), "%s: loss with norms %s", name,
-       config.layernorm_1p ? "minus 1" : "as they are");
+       config.network.layernorm_1p ? "minus 1" : "as they are");
     snprintf(out, sizeof(out), "%s/out", scratch);
     if (hf_save(out, &config, m, &parallel, device, &err) < 0)
         bail(&err);
@@ -371,8 +371,8 @@ static void check_generation(const char *name, struct model_config config, const
     struct model *m;
     int good = 1;
 
-    config.cache = CACHE;
-    config.shape.sequence = 1;
+    config.decoding.cache = CACHE;
+    config.network.shape.sequence = 1;
     m = create(&config, directory);
     numbers_of(root, "tokens", tokens, LENGTH + 1);
     numbers_of(root, "logits", logits, VOCABULARY);
@@ -382,8 +382,9 @@ static void check_generation(const char *name, struct model_config config, const
         b->tokens[0] = (int32_t)tokens[i];
         b->positions[0] = b->cache_row[0] = i;
         b->last[0] = 0;
-        if (config.window > 0)
-            b->window_start[0] = i < config.window ? 0 : i - (int32_t)config.window + 1;
+        if (config.network.window > 0)
+            b->window_start[0] =
+                i < config.network.window ? 0 : i - (int32_t)config.network.window + 1;
         model_extend(m, i + 1);
         wait(m);
     }
@@ -470,11 +471,11 @@ static void test_family(const char *folder, const char *file)
     free(text);
     if (hf_config_read(directory, &config, &err) < 0)
         bail(&err);
-    config.hidden_dropout = config.attention_dropout = 0;
+    config.network.hidden_dropout = config.network.attention_dropout = 0;
     config.bucket_elements = 1 << 20;
     check_training(name, config, directory, json_root(json), gemma);
     check_generation(name, config, directory, json_root(json));
-    if (!config.plain_norm)
+    if (!config.network.plain_norm)
         check_other_norms(name, config, directory, json_root(json), gemma);
     for (int half = 0; half < 2; half++) {
         write_weights(path, json_root(json), gemma, 1, half ? TYPE_BF16 : TYPE_FP32);

@@ -94,13 +94,13 @@ static const struct table post_norm_encoder = {
 
 static const struct table *table_of(const struct model_config *config)
 {
-    if (config->masked)
-        return config->post_norm ? &post_norm_encoder : &encoder;
-    if (config->parallel_residual)
+    if (config->network.masked)
+        return config->network.post_norm ? &post_norm_encoder : &encoder;
+    if (config->network.parallel_residual)
         return &parallel_decoder;
-    return config->branch_norm == BRANCH_NORM_BOTH     ? &both_decoder
-           : config->branch_norm == BRANCH_NORM_OUTPUT ? &output_decoder
-                                                       : &decoder;
+    return config->network.branch_norm == BRANCH_NORM_BOTH     ? &both_decoder
+           : config->network.branch_norm == BRANCH_NORM_OUTPUT ? &output_decoder
+                                                               : &decoder;
 }
 
 static int length(const struct row *rows)
@@ -112,7 +112,8 @@ static int length(const struct row *rows)
     return count;
 }
 
-static void append(struct network *n, int chunk, const struct row *rows, const struct block *like)
+static void append(struct block_list *n, int chunk, const struct row *rows,
+                   const struct block *like)
 {
     for (int i = 0; i < length(rows); i++) {
         struct block *block = &n->blocks[n->count];
@@ -135,7 +136,7 @@ static void append(struct network *n, int chunk, const struct row *rows, const s
  * tensor parallelism the output is gathered first; a model that generates has no wgrad. Blockwise
  * scales of wgrad are those of other blocks: such a norm passes its output, and the layer makes
  * both casts at once. Recomputation needs the output itself. */
-static void choose_casts(struct network *n, const struct model_config *config,
+static void choose_casts(struct block_list *n, const struct model_config *config,
                          const struct layout *layout, int first)
 {
     const struct model_sizes sizes = model_sizes(config, layout);
@@ -147,16 +148,16 @@ static void choose_casts(struct network *n, const struct model_config *config,
 
         int alone =
             norm->fp8 && norm->kind == &norm_block && norm->name && next->linear_count > 0 &&
-            layout->tp == 1 && config->cache == 0 &&
+            layout->tp == 1 && config->decoding.cache == 0 &&
             (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
 
-        norm->casts = alone && config->fp8.recipe != FP8_BLOCKWISE;
-        norm->passes =
-            alone && config->fp8.recipe == FP8_BLOCKWISE && config->recompute == RECOMPUTE_NONE;
+        norm->casts = alone && config->numerics.fp8.recipe != FP8_BLOCKWISE;
+        norm->passes = alone && config->numerics.fp8.recipe == FP8_BLOCKWISE &&
+                       config->recompute == RECOMPUTE_NONE;
     }
 }
 
-static void append_chunk(struct network *n, const struct model_config *config,
+static void append_chunk(struct block_list *n, const struct model_config *config,
                          const struct layout *layout, int64_t stage, int64_t chunk)
 {
     const struct table *table = table_of(config);
@@ -171,7 +172,7 @@ static void append_chunk(struct network *n, const struct model_config *config,
         const struct block like = {.layer = i,
                                    .number = number,
                                    .local = before + i,
-                                   .window = model_has_window(config, number),
+                                   .window = network_has_window(&config->network, number),
                                    .fp8 = fp8_in_layer(config, number)};
 
         append(n, (int)chunk, table->layer, &like);
@@ -181,29 +182,29 @@ static void append_chunk(struct network *n, const struct model_config *config,
            model_chunk_last(config, layout, stage, chunk) ? table->last : table->between, &outside);
 }
 
-struct network *network_create(const struct model_config *config, const struct layout *layout,
-                               const struct layout_position *at, struct error *err)
+struct block_list *block_list_create(const struct model_config *config, const struct layout *layout,
+                                     const struct layout_position *at, struct error *err)
 {
-    struct network *n = calloc(1, sizeof(*n));
-    int64_t layers = model_layers_before(config, layout, at->pp, config->chunks);
-    size_t room = (size_t)(layers + 2 * config->chunks) * ROWS;
+    struct block_list *n = calloc(1, sizeof(*n));
+    int64_t layers = model_layers_before(config, layout, at->pp, config->split.chunks);
+    size_t room = (size_t)(layers + 2 * config->split.chunks) * ROWS;
 
     if (n) {
         n->blocks = calloc(room, sizeof(*n->blocks));
-        n->first = calloc((size_t)config->chunks + 1, sizeof(*n->first));
+        n->first = calloc((size_t)config->split.chunks + 1, sizeof(*n->first));
     }
     if (!n || !n->blocks || !n->first) {
         error_set(err, "out of memory");
-        network_destroy(n);
+        block_list_destroy(n);
         return NULL;
     }
-    for (int64_t chunk = 0; chunk < config->chunks; chunk++)
+    for (int64_t chunk = 0; chunk < config->split.chunks; chunk++)
         append_chunk(n, config, layout, at->pp, chunk);
-    n->first[config->chunks] = n->count;
+    n->first[config->split.chunks] = n->count;
     return n;
 }
 
-void network_destroy(struct network *n)
+void block_list_destroy(struct block_list *n)
 {
     if (!n)
         return;
