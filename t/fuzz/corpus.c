@@ -7,7 +7,7 @@
 #include "data/preprocess/output_layout.h"
 #include "data/corpus/records.h"
 #include "data/corpus/wiki_site.h"
-#include "data/corpus/wikitext.h"
+#include "unit/runtime/data/corpus/wiki_text.h"
 
 #include <string.h>
 
@@ -207,17 +207,15 @@ static void try_page(const uint8_t *data, size_t size)
     static const struct wiki_options looks[] = {
         {.style = WIKI_CLEAN},
         {.style = WIKI_CLEAN, .tables = WIKI_TABLES_TEXT, .math = WIKI_MATH_DROP, .no_title = 1},
-        {.style = WIKI_EXTRACTOR, .disambiguations = 1},
-        {.style = WIKI_EXTRACTOR, .extractor31 = 1, .redirects = 1}};
-    static struct wikitext *converters[4];
+        {.style = WIKI_EXTRACTOR, .disambiguations = 1, .redirects = 1}};
+    static struct wikitext *converters[3];
     struct wiki_document document;
     struct wiki_unclosed first = {0};
-    struct wiki_span text;
-    char *copy = malloc(size + 1);
+    char *copy = malloc(size + 1), *page = wiki_text_page((const char *)data, size);
     int pages = 0;
 
     memcpy(copy, data, size);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         if (!converters[i])
             converters[i] = wikitext_create(&looks[i], NULL);
         if (size >= 5 && memcmp(copy, "<page", 5) == 0 &&
@@ -228,11 +226,12 @@ static void try_page(const uint8_t *data, size_t size)
                 first = document.unclosed;
             check_unclosed(&document.unclosed, &first, copy, size);
         }
-        if (is_utf8(data, size) && (wikitext_convert(converters[i], wiki_span("T", 1),
-                                                     wiki_span(copy, size), NULL, &text) < 0 ||
-                                    !is_utf8((const unsigned char *)text.data, text.size)))
+        if (is_utf8(data, size) &&
+            wikitext_page(converters[i], page, strlen(page), NULL, &document) == FAULT_NONE &&
+            !is_utf8((const unsigned char *)document.text.data, document.text.size))
             abort();
     }
+    free(page);
     free(copy);
 }
 

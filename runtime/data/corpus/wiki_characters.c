@@ -4,12 +4,11 @@
 #include "wiki_inline.h"
 #include "wiki_vector.h"
 
-/* Where something was dropped, what stood around it may have lost its sense: spaces, commas,
- * parentheses. */
+/* Cleans up around dropped text: spaces, commas and parentheses that lost their content. */
 struct writer {
     struct wiki_buffer *out;
     const char *at, *end;
-    size_t open; /* 1 + the place of the last parenthesis that is open, in the output */
+    size_t open; /* 1 + offset of the last open parenthesis */
     int dropped; /* something was dropped since the last character */
 };
 
@@ -31,7 +30,7 @@ static int is_filler(char c)
     return c == ' ' || c == ',' || c == ';' || c == ':';
 }
 
-/* Remove what is left before a closing parenthesis: "(a; )" and "( )". */
+/* Remove the remnants before a */
 static void close_parenthesis(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;
@@ -77,7 +76,7 @@ static void take_quotes(struct writer *writer)
         wiki_put_char(writer->out, '\'');
 }
 
-/* Points that a text does without, or that are spaces. */
+/* Code points to drop or to replace by a space. */
 static void put_point(struct writer *writer, uint32_t point)
 {
     if (point == 0xa0 || point == ' ' || point == '\t' || (point >= 0x2002 && point <= 0x200a) ||
@@ -109,7 +108,7 @@ static void take_reference(struct writer *writer)
         put_point(writer, point);
 }
 
-/* Spaces of more than one byte: U+00A0, U+2002 to U+200A, and marks without width. */
+/* Multibyte spaces: U+00A0, U+2002 to U+200A, and zero-width characters. */
 static void take_wide(struct writer *writer)
 {
     const unsigned char *at = (const unsigned char *)writer->at;
@@ -130,8 +129,7 @@ static void take_wide(struct writer *writer)
     }
 }
 
-/* A comma or full stop joins the word before it, and is not repeated where something was dropped.
- */
+/* A comma or full stop joins the previous word, and is not repeated where something was dropped. */
 static void take_stop(struct writer *writer)
 {
     struct wiki_buffer *out = writer->out;
@@ -157,7 +155,7 @@ static void take_parenthesis(struct writer *writer)
     writer->open = writer->out->size;
     writer->dropped = 0;
     writer->at++;
-    /* "( ; a)": what was before the semicolon is gone. */
+    /* "( ; a)": the text before the semicolon was dropped. */
     if (writer->at < writer->end && (*writer->at == ' ' || *writer->at == WIKI_DROPPED ||
                                      *writer->at == ';' || *writer->at == ','))
         while (writer->at < writer->end &&
@@ -190,7 +188,7 @@ static const char special[256] = {[' '] = 1,
                                   [';'] = 1};
 
 #ifdef WIKI_VECTOR
-/* 'special' without the space, and some characters that stay as they are. */
+/* 'special' without the space, but with some */
 static inline uint64_t special_bits(wiki_bytes bytes)
 {
     wiki_bytes low =
@@ -206,16 +204,16 @@ static inline uint64_t special_bits(wiki_bytes bytes)
 }
 #endif
 
-/* The first character from 'from' on that is special, except spaces between two that are not: most
- * are. The text is sealed with a special one. */
+/* Find the first special character from 'from' on, skipping spaces between two ordinary characters,
+ * as most are. The text is sealed with a special one. */
 static const char *find_special(const char *from, const char *end)
 {
     const char *at = from;
 
 #ifdef WIKI_VECTOR
-    uint64_t first = WIKI_FIRST; /* a space at the begin is special */
+    uint64_t first = WIKI_FIRST; /* a space at the start is special */
 
-    /* The last byte only tells what comes after the one before it. */
+    /* The last byte only provides the context of the one before it. */
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
         wiki_bytes bytes = wiki_vector(at);
         uint64_t marks = special_bits(bytes), stop;
@@ -281,14 +279,14 @@ static void take_character(struct writer *writer)
         writer->at++;
         break;
     case '[':
-    case ']': /* of links that are not whole */
+    case ']': /* of incomplete links */
         length = writer->at + 1 < writer->end && writer->at[1] == c ? 2 : 0;
         if (length == 0)
             wiki_put_char(writer->out, c);
         writer->at += length ? length : 1;
         break;
     case '_':
-        length = wiki_switch(writer->at, writer->end, 1);
+        length = wiki_switch(writer->at, writer->end);
         if (length == 0)
             wiki_put_char(writer->out, c);
         writer->at += length ? length : 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to corpus/: {{templates}}, {{#functions:}} and {{{parameters}}}. One pass with a stack: a
- * call is evaluated when its braces close, after its arguments. The wiki's own templates are never
- * read, so nothing can call itself. Anything nested deeper than WIKI_EXPAND_DEPTH is dropped, so
- * that no page is copied more often than that. */
+/* Private to corpus/: expands {{templates}}, {{#functions:}} and {{{parameters}}} in one pass with
+ * a stack: a call is evaluated when its braces close, after its arguments. The wiki's own templates
+ * are never read, so there is no recursion. What is nested deeper than WIKI_EXPAND_DEPTH is
+ * dropped, which bounds how often a byte is copied. */
 #ifndef MEGATRON_CORPUS_WIKI_EXPAND_H
 #define MEGATRON_CORPUS_WIKI_EXPAND_H
 
@@ -11,7 +11,7 @@
 enum { WIKI_EXPAND_DEPTH = 40, WIKI_ARGUMENTS = 64 };
 
 enum wiki_expand_mode {
-    WIKI_EXPAND_FUNCTIONS, /* as WikiExtractor 3.1.0 without templates */
+    WIKI_EXPAND_FUNCTIONS, /* like WikiExtractor with --no-templates */
     WIKI_EXPAND_ALL,       /* also the known templates; comments are removed */
 };
 
@@ -29,24 +29,25 @@ struct wiki_call {
     const struct wiki_options *options;
 };
 
-/* Argument number 'position' (from 1) or called 'name', trimmed; empty if it is missing. */
+/* The argument number 'position' (from 1), or the one called 'name', trimmed; empty if it is
+ * missing. */
 struct wiki_span wiki_positional(const struct wiki_call *call, size_t position);
 struct wiki_span wiki_named(const struct wiki_call *call, const char *name);
 
-/* Evaluate a parser function or a variable. Returns 0 if the name is neither. */
+/* Evaluate a parser function or variable. Returns 0 if there is none of this name. */
 int wiki_function(const struct wiki_call *call, struct wiki_buffer *out);
 /* Evaluate one of the known templates. Returns 0 if it is unknown. */
 int wiki_template(const struct wiki_call *call, struct wiki_buffer *out);
-/* {{convert}}: the arguments are those of the template. */
+/* Evaluate {{convert}}, with the arguments of the template. */
 void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buffer *out);
 
-/* A number in the notation of the language, as {{formatnum:}} writes it: 12,500. */
+/* Format a number like {{formatnum:}}: 12,500. */
 void wiki_format_number(struct wiki_span number, struct wiki_buffer *out);
-/* A number at the start of a text, ignoring commas. Returns 0 if there is none; '*decimals' is the
- * number of its decimals, or minus the number of trailing zeros. */
+/* Parse a number at the start of a text, ignoring commas. Returns 0 if there is none; '*decimals'
+ * is the number of its decimals, or minus the number of trailing zeros. */
 int wiki_number(struct wiki_span text, double *value, int *decimals);
 
-/* {{#expr:}}. Returns 0 with '*value', -1 if it is not an expression. '*fraction' tells whether
+/* Evaluate {{#expr:}}. Returns 0 with '*value', or -1 if it is not an expression. '*fraction':
  * there was a division. */
 int wiki_expression(struct wiki_span text, double *value, int *fraction);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wikitext -> the text that WikiExtractor produces. Its rules were derived from its output; if
- * markup is broken, the order of the passes matters. */
+/* Turns wikitext into the text that WikiExtractor 3.1.0 produces. Its rules were derived from its
+ * output; if markup is broken, the order of the passes matters. */
 #include "config.h"
 #include "wiki_extractor.h"
 #include "wiki_expand.h"
@@ -18,7 +18,7 @@ static int known_prefix(struct wiki_span prefix)
     return 0;
 }
 
-/* Is the target in another namespace or wiki, or does it look like that? */
+/* Is the target in another namespace or wiki, as far as its prefix shows? */
 static int is_elsewhere(struct wiki_span target)
 {
     size_t from = target.size > 0 && target.data[0] == ':';
@@ -40,8 +40,8 @@ static void put_link(struct wiki_buffer *out, const char *from, const char *end)
         wiki_copy(out, label.data, label.size);
 }
 
-/* Find the links that are not inside another link. */
-static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int strict)
+/* Find the outermost links. */
+static void find_links(struct wiki_look *look, const struct wiki_buffer *in)
 {
     struct wiki_cuts *cuts = &look->cuts;
     const char *end = in->data + in->size;
@@ -58,8 +58,6 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int
         } else if (at[0] == ']' && at[1] == ']' && look->stack.count > 0) {
             begin = look->stack.items[--look->stack.count].begin;
             at++;
-            if (strict && look->stack.count > 0)
-                continue;
             while (cuts->count > 0 && cuts->items[cuts->count - 1].begin > begin)
                 cuts->count--;
             wiki_cut_add(cuts, begin, place + 2, WIKI_CUT_DROP, 0);
@@ -67,21 +65,20 @@ static void find_links(struct wiki_look *look, const struct wiki_buffer *in, int
     }
 }
 
-/* 'strict': a bracket that is never closed leaves everything after it unchanged (3.0). */
 static void internal_links(struct wiki_look *look, const struct wiki_buffer *in,
-                           struct wiki_buffer *out, int strict)
+                           struct wiki_buffer *out)
 {
     struct wiki_cuts *cuts = &look->cuts;
     size_t at = 0;
 
-    find_links(look, in, strict);
+    find_links(look, in);
     for (size_t i = 0; i < cuts->count; i++) {
         const struct wiki_cut *cut = &cuts->items[i];
         size_t begin = cut->begin, end = cut->end;
 
         wiki_copy(out, in->data + at, begin - at);
-        /* 3.1: [[[a]]] is a, too. */
-        if (!strict && in->data[begin + 2] == '[' && end < in->size && in->data[end] == ']') {
+        /* [[[a]]] is also a link. */
+        if (in->data[begin + 2] == '[' && end < in->size && in->data[end] == ']') {
             put_link(out, in->data + begin + 3, in->data + end - 2);
             end++;
         } else {
@@ -164,26 +161,23 @@ static void quotes(struct wiki_look *look, const struct wiki_buffer *in, struct 
 
 /* --- All passes ------------------------------------------------------------------------------- */
 
-void wiki_look_extractor(struct wiki_look *look, const struct wiki_page_info *page, int newer)
+void wiki_look_extractor(struct wiki_look *look, const struct wiki_page_info *page)
 {
     struct wiki_buffer *a = &look->a, *b = &look->b;
 
     b->size = 0;
-    if (newer)
-        wiki_expand(look, page, a, b, WIKI_EXPAND_FUNCTIONS);
-    else
-        look->depth = wiki_drop_nested(a, b, "{{", "}}");
+    wiki_expand(look, page, a, b, WIKI_EXPAND_FUNCTIONS);
     a->size = 0;
-    wiki_drop_nested(b, a, "{|", "|}");
+    wiki_drop_tables(b, a);
     b->size = 0;
     wiki_external_links(a, b);
     a->size = 0;
-    internal_links(look, b, a, !newer);
+    internal_links(look, b, a);
     b->size = 0;
     quotes(look, a, b);
     a->size = 0;
-    wiki_extractor_tags(look, b, a, newer);
+    wiki_extractor_tags(look, b, a);
     b->size = 0;
-    wiki_extractor_characters(a, b, newer);
-    wiki_extractor_lines(b, a, &look->out, newer);
+    wiki_extractor_characters(a, b);
+    wiki_extractor_lines(b, a, &look->out);
 }

@@ -1,31 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What WikiExtractor does with spaces, dots, quotes and references to characters. */
+/* WikiExtractor's treatment of spaces, dots, quotes and character references. */
 #include "config.h"
 #include "wiki_entities.h"
 #include "wiki_extractor.h"
 #include "wiki_passes.h"
 #include "wiki_vector.h"
 
-static void put_space(struct wiki_buffer *out, int newer)
+static void put_space(struct wiki_buffer *out)
 {
     size_t size = out->size;
 
     if (size > 0 && out->data[size - 1] == ' ')
         return;
-    if (newer && size > 0 &&
-        (out->data[size - 1] == '(' || out->data[size - 1] == '[' ||
-         (size > 1 && memcmp(out->data + size - 2, "\xc2\xab", 2) == 0)))
+    if (size > 0 && (out->data[size - 1] == '(' || out->data[size - 1] == '[' ||
+                     (size > 1 && memcmp(out->data + size - 2, "\xc2\xab", 2) == 0)))
         return;
     wiki_put_char(out, ' ');
 }
 
-static void drop_space(struct wiki_buffer *out, int newer)
+static void drop_space(struct wiki_buffer *out)
 {
-    if (newer && out->size > 0 && out->data[out->size - 1] == ' ')
+    if (out->size > 0 && out->data[out->size - 1] == ' ')
         out->size--;
 }
 
-/* Characters that mean something to wiki_extractor_characters. */
+/* Characters that are special to */
 static const char special[256] = {[' '] = 1,  ['\t'] = 1,
                                   ['&'] = 1,  ['<'] = 1,
                                   ['>'] = 1,  ['.'] = 1,
@@ -34,7 +33,7 @@ static const char special[256] = {[' '] = 1,  ['\t'] = 1,
                                   [']'] = 1,  ['_'] = 1,
                                   ['\r'] = 1, [(unsigned char)'\xc2'] = 1};
 
-/* A space between two characters that mean nothing: most of them are. */
+/* Is this a space between two ordinary characters? Most spaces are. */
 static inline int is_plain_space(const char *from, const char *at)
 {
     return at > from && !special[(unsigned char)at[1]] && at[-1] != '(' && at[-1] != '[' &&
@@ -42,8 +41,7 @@ static inline int is_plain_space(const char *from, const char *at)
 }
 
 #ifdef WIKI_VECTOR
-/* 'special' without the space; other control characters are no harm, since they stay as they are.
- */
+/* 'special' without the space; other control characters do no harm, since they are copied. */
 static inline uint64_t special_bits(wiki_bytes bytes)
 {
     wiki_bytes low = wiki_vector_or(wiki_vector_in(bytes, 0, ' ' - 1), wiki_vector_is(bytes, '"'));
@@ -58,7 +56,7 @@ static inline uint64_t special_bits(wiki_bytes bytes)
                        wiki_vector_or(ends, rest)));
 }
 
-/* Before a space: characters that 3.1 lets swallow it. */
+/* Characters that swallow the space after them. */
 static inline uint64_t opening_bits(wiki_bytes bytes)
 {
     return wiki_vector_bits(
@@ -67,16 +65,16 @@ static inline uint64_t opening_bits(wiki_bytes bytes)
 }
 #endif
 
-/* The first character from 'from' on that is special, except spaces between two that are not. The
- * text is sealed with one. */
+/* Find the first special character from 'from' on, skipping spaces between two ordinary characters.
+ * The text is sealed with a special one. */
 static const char *find_special(const char *from, const char *end)
 {
     const char *at = from;
 
 #ifdef WIKI_VECTOR
-    uint64_t opened = WIKI_FIRST; /* by the byte before: a space at the begin is special */
+    uint64_t opened = WIKI_FIRST; /* by the previous byte; a space at the start is special */
 
-    /* The last byte only tells what comes after the one before it. */
+    /* The last byte only provides the context of the one before it. */
     for (; end - at >= WIKI_VECTOR; at += WIKI_VECTOR - 1) {
         wiki_bytes bytes = wiki_vector(at);
         uint64_t marks = special_bits(bytes), opening = opening_bits(bytes);
@@ -96,7 +94,8 @@ static const char *find_special(const char *from, const char *end)
     return at;
 }
 
-/* After a mark that was just written: the space that mostly follows. It saves a search. */
+/* After a punctuation mark that was just written: copy the space that usually follows, to save a
+ * search. */
 static inline const char *put_plain_space(const char *at, struct wiki_buffer *out)
 {
     if (*at != ' ' || special[(unsigned char)at[1]])
@@ -105,19 +104,18 @@ static inline const char *put_plain_space(const char *at, struct wiki_buffer *ou
     return at + 1;
 }
 
-static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out, int newer)
+static const char *put_dots(const char *at, const char *end, struct wiki_buffer *out)
 {
     const char *from = at;
 
     while (at < end && *at == '.')
         at++;
-    drop_space(out, newer);
+    drop_space(out);
     wiki_put(out, "...", at - from > 3 ? 3 : (size_t)(at - from));
     return put_plain_space(at, out);
 }
 
-static const char *put_reference(const char *at, const char *end, struct wiki_buffer *out,
-                                 int newer)
+static const char *put_reference(const char *at, const char *end, struct wiki_buffer *out)
 {
     uint32_t point;
     size_t length = at + 2 < end && at[2] == 'X' ? 0 : wiki_entity(at, end, &point);
@@ -127,7 +125,7 @@ static const char *put_reference(const char *at, const char *end, struct wiki_bu
         return at + 1;
     }
     if (point == ' ' || point == '\t')
-        put_space(out, newer);
+        put_space(out);
     else if (point == 0)
         wiki_put_char(out, ' ');
     else
@@ -135,7 +133,7 @@ static const char *put_reference(const char *at, const char *end, struct wiki_bu
     return at + length;
 }
 
-/* ""a"" is "a": the position of the quotes that match those at 'at', or NULL. */
+/* ""a"" becomes "a": find the quotes that match those at 'at', or NULL. */
 static const char *second_quotes(const char *at, const char *end)
 {
     const char *next = end - at > 2 ? memchr(at + 2, '"', (size_t)(end - at - 2)) : NULL;
@@ -143,7 +141,7 @@ static const char *second_quotes(const char *at, const char *end)
     return next && next + 1 < end && next[1] == '"' ? next : NULL;
 }
 
-void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer *out, int newer)
+void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer *out)
 {
     const char *at = in->data, *end = at + in->size, *second = NULL;
 
@@ -157,22 +155,22 @@ void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer 
         if (at == end)
             break;
         if (*at == ' ' || *at == '\t') {
-            put_space(out, newer);
+            put_space(out);
             at++;
         } else if (*at == '&') {
-            at = put_reference(at, end, out, newer);
+            at = put_reference(at, end, out);
         } else if (*at == '.') {
-            at = put_dots(at, end, out, newer);
+            at = put_dots(at, end, out);
         } else if ((*at == '<' || *at == '>') && at + 1 < end && at[1] == *at) {
             if (*at == '>')
-                drop_space(out, newer);
+                drop_space(out);
             wiki_put(out, *at == '<' ? "\xc2\xab" : "\xc2\xbb", 2);
             at += 2;
         } else if (*at == '"' && at + 1 < end && at[1] == '"' &&
                    (at == second || (second = second_quotes(at, end)))) {
             wiki_put_char(out, '"');
             at += 2;
-        } else if (*at == '_' && (length = wiki_switch(at, end, newer)) > 0) {
+        } else if (*at == '_' && (length = wiki_switch(at, end)) > 0) {
             at += length;
         } else if (*at == '\r') {
             if (at + 1 == end || at[1] != '\n')
@@ -181,7 +179,7 @@ void wiki_extractor_characters(const struct wiki_buffer *in, struct wiki_buffer 
         } else {
             if (*at == ',' || *at == ':' || *at == ')' || *at == ']' ||
                 (*at == '\xc2' && at + 1 < end && at[1] == '\xbb'))
-                drop_space(out, newer);
+                drop_space(out);
             wiki_put_char(out, *at++);
             at = put_plain_space(at, out);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which lines WikiExtractor keeps, and how it writes them. */
+/* WikiExtractor's selection and formatting of lines. */
 #include "config.h"
 #include "data/tokenizer/unicode.h"
 #include "wiki_extractor.h"
@@ -17,8 +17,8 @@ static int is_other(const char *at, const char *end, size_t *length)
     return class != UNICODE_LETTER && class != UNICODE_NUMBER && *at != '_';
 }
 
-/* A line end, one or more characters that are not part of a word, and a line end count as one line
- * end. Returns the position of the second one, or NULL. */
+/* A newline, one or more non-word characters and a newline count as one newline. Returns the
+ * position of the second one, or NULL. */
 static const char *odd_line(const char *at, const char *end)
 {
     size_t length;
@@ -58,7 +58,7 @@ static inline wiki_bytes line_marks(wiki_bytes bytes)
 }
 #endif
 
-/* The first character in [at, end) that put_line changes, or 'end'. */
+/* Find the first character in [at, end) that put_line */
 static const char *find_change(const char *at, const char *end)
 {
 #ifdef WIKI_VECTOR
@@ -69,7 +69,7 @@ static const char *find_change(const char *at, const char *end)
     return at;
 }
 
-/* A line of output: commas reduced, HTML's special characters escaped. */
+/* Write a line: collapses commas and escapes <, > and &. */
 static void put_line(struct wiki_buffer *out, const char *line, size_t size)
 {
     if (out->size > 0)
@@ -100,7 +100,7 @@ struct heading {
     size_t size;
 };
 
-/* Headings are written together with the first text that follows. */
+/* Write the pending headings before the first text that follows. */
 static void put_headings(struct wiki_buffer *out, struct heading *pending)
 {
     for (int i = 0; i < WIKI_LEVELS; i++) {
@@ -116,12 +116,12 @@ static void put_headings(struct wiki_buffer *out, struct heading *pending)
     }
 }
 
-static int is_dropped(const char *line, size_t size, int newer)
+static int is_dropped(const char *line, size_t size)
 {
     char first = line[0], last = line[size - 1];
 
-    if (first == '*' || first == '#' || first == ';' || (first == ':' && !newer) || first == '{' ||
-        first == '|' || last == '}' || (first == '(' && last == ')'))
+    if (first == '*' || first == '#' || first == ';' || first == '{' || first == '|' ||
+        last == '}' || (first == '(' && last == ')'))
         return 1;
     for (size_t i = 0; i < size; i++)
         if (line[i] != '.' && line[i] != '-')
@@ -137,7 +137,7 @@ static int is_white(const char *line, size_t size)
     return 1;
 }
 
-static void compact(const struct wiki_buffer *in, struct wiki_buffer *out, int newer)
+static void compact(const struct wiki_buffer *in, struct wiki_buffer *out)
 {
     const char *at = in->data, *end = at + in->size;
     struct heading pending[WIKI_LEVELS] = {{NULL, 0}};
@@ -156,9 +156,9 @@ static void compact(const struct wiki_buffer *in, struct wiki_buffer *out, int n
                 pending[level] = (struct heading){heading.data, heading.size};
             continue;
         }
-        if (is_white(line, size) || is_dropped(line, size, newer))
+        if (is_white(line, size) || is_dropped(line, size))
             continue;
-        /* 3.1: an indented line is written without its headings. */
+        /* An indented line is written without its headings. */
         if (*line != ':')
             put_headings(out, pending);
         while (size > 0 && *line == ':') {
@@ -172,9 +172,9 @@ static void compact(const struct wiki_buffer *in, struct wiki_buffer *out, int n
 }
 
 void wiki_extractor_lines(const struct wiki_buffer *in, struct wiki_buffer *scratch,
-                          struct wiki_buffer *out, int newer)
+                          struct wiki_buffer *out)
 {
     scratch->size = out->size = 0;
     odd_lines(in, scratch);
-    compact(scratch, out, newer);
+    compact(scratch, out);
 }

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What WikiExtractor does with tags. */
+/* WikiExtractor's treatment of tags. */
 #include "config.h"
 #include "lib/checksum.h"
 #include "wiki_extractor.h"
 #include "wiki_passes.h"
 
+#include <stdbool.h>
+
 enum tag_rule {
-    TAG_DISCARD = 1, /* with its content */
-    TAG_STRIP = 2,   /* only the tag */
-    TAG_EMPTY = 4,   /* only if it is <tag/> */
+    TAG_DISCARD = 1, /* drop with the content */
+    TAG_STRIP = 2,   /* drop the tag only */
+    TAG_EMPTY = 4,   /* drop if it is <tag/> */
     TAG_MATH = 8,
     TAG_CODE = 16,
-    TAG_BLOCK = 32,  /* 3.1: ends the line */
-    TAG_BREAK = 64,  /* 3.1: is a space, with or without a slash */
-    TAG_ONLY31 = 128 /* unknown to 3.0 */
+    TAG_BLOCK = 32, /* ends the line */
+    TAG_BREAK = 64, /* becomes a space, with or without a slash */
 };
 
 static const struct tag_row {
@@ -22,12 +23,12 @@ static const struct tag_row {
 } tag_rows[] = {
     {"abbr", TAG_STRIP},
     {"b", TAG_STRIP},
-    {"bdi", TAG_STRIP | TAG_ONLY31},
+    {"bdi", TAG_STRIP},
     {"big", TAG_STRIP},
     {"blockquote", TAG_STRIP},
     {"br", TAG_EMPTY | TAG_BREAK},
     {"caption", TAG_DISCARD},
-    {"categorytree", TAG_DISCARD | TAG_ONLY31},
+    {"categorytree", TAG_DISCARD},
     {"center", TAG_STRIP | TAG_BLOCK},
     {"cite", TAG_STRIP},
     {"code", TAG_CODE},
@@ -48,9 +49,9 @@ static const struct tag_row {
     {"hr", TAG_EMPTY | TAG_BREAK},
     {"i", TAG_STRIP},
     {"imagemap", TAG_DISCARD},
-    {"includeonly", TAG_DISCARD | TAG_ONLY31},
+    {"includeonly", TAG_DISCARD},
     {"input", TAG_DISCARD},
-    {"inputbox", TAG_DISCARD | TAG_ONLY31},
+    {"inputbox", TAG_DISCARD},
     {"kbd", TAG_STRIP},
     {"li", TAG_DISCARD},
     {"math", TAG_MATH},
@@ -62,12 +63,12 @@ static const struct tag_row {
     {"option", TAG_DISCARD},
     {"p", TAG_STRIP | TAG_BLOCK},
     {"plaintext", TAG_STRIP},
-    {"poem", TAG_STRIP | TAG_ONLY31},
+    {"poem", TAG_STRIP},
     {"pre", TAG_DISCARD},
     {"ref", TAG_DISCARD | TAG_EMPTY},
     {"references", TAG_DISCARD | TAG_EMPTY},
     {"s", TAG_STRIP},
-    {"section", TAG_STRIP | TAG_ONLY31},
+    {"section", TAG_STRIP},
     {"select", TAG_DISCARD},
     {"small", TAG_DISCARD},
     {"source", TAG_DISCARD},
@@ -79,7 +80,7 @@ static const struct tag_row {
     {"syntaxhighlight", TAG_DISCARD},
     {"table", TAG_DISCARD},
     {"td", TAG_DISCARD},
-    {"templatestyles", TAG_STRIP | TAG_ONLY31},
+    {"templatestyles", TAG_STRIP},
     {"textarea", TAG_DISCARD},
     {"th", TAG_DISCARD},
     {"timeline", TAG_DISCARD},
@@ -91,7 +92,7 @@ static const struct tag_row {
 };
 enum { TAG_ROWS = sizeof(tag_rows) / sizeof(tag_rows[0]) };
 
-static int find_tag(struct wiki_span name, int newer)
+static int find_tag(struct wiki_span name)
 {
     size_t low = 0, high = TAG_ROWS;
     char lower[20];
@@ -106,7 +107,7 @@ static int find_tag(struct wiki_span name, int newer)
         int order = strcmp(lower, tag_rows[middle].name);
 
         if (order == 0)
-            return !newer && tag_rows[middle].rule & TAG_ONLY31 ? -1 : (int)middle;
+            return (int)middle;
         if (order < 0)
             high = middle;
         else
@@ -115,7 +116,7 @@ static int find_tag(struct wiki_span name, int newer)
     return -1;
 }
 
-/* One kind of element that is dropped with its content: its nesting depth, and where it began. */
+/* A kind of element that is dropped with its content: nesting depth, and start. */
 struct element {
     size_t depth, start, closed;
 };
@@ -126,10 +127,10 @@ struct tags {
     struct element elements[TAG_ROWS];
     const char *no_close[2]; /* of math and code: none after this position */
     unsigned numbers[2];
-    int newer, comments; /* comments: may there be more of them? */
+    bool comments; /* there may be more of them */
 };
 
-/* Equal formulas have the number of the first of them; each counts. */
+/* Equal formulas share the number of the first one, but each is counted. */
 static unsigned number_of(struct tags *tags, int which, const char *data, size_t size)
 {
     struct wiki_look *look = tags->look;
@@ -150,7 +151,7 @@ static unsigned number_of(struct tags *tags, int which, const char *data, size_t
     return number;
 }
 
-/* <math> and <code>: returns the end of the element, or NULL if it is not one. */
+/* Replace <math> or <code>. Returns the end of the element, or NULL if it is not one. */
 static const char *placeholder(struct tags *tags, const char *at, const struct wiki_tag *tag,
                                int which)
 {
@@ -188,15 +189,15 @@ static void discard(struct tags *tags, struct element *element, const char *at,
         element->closed = place + tag->length;
         if (--element->depth == 0)
             wiki_cut_add(&tags->look->cuts, element->start, element->closed, WIKI_CUT_DROP, 0);
-    } else if (tags->newer) {
+    } else {
         wiki_cut_add(&tags->look->cuts, place, place + tag->length, WIKI_CUT_DROP, 0);
     }
 }
 
-/* Record what becomes of the tag at 'at'. Returns where to continue. */
+/* Record the cut for the tag at */
 static const char *take_tag(struct tags *tags, const char *at, const struct wiki_tag *tag)
 {
-    int row = find_tag(tag->name, tags->newer), rule = row < 0 ? 0 : tag_rows[row].rule;
+    int row = find_tag(tag->name), rule = row < 0 ? 0 : tag_rows[row].rule;
     size_t place = (size_t)(at - tags->begin);
     const char *stop;
     int kind = WIKI_CUT_DROP;
@@ -205,12 +206,12 @@ static const char *take_tag(struct tags *tags, const char *at, const struct wiki
         stop = placeholder(tags, at, tag, rule & TAG_CODE ? 1 : 0);
         return stop ? stop : at + 1;
     }
-    if (tags->newer && rule & TAG_BLOCK)
+    if (rule & TAG_BLOCK)
         kind = WIKI_CUT_BREAK;
-    if (tags->newer && rule & TAG_BREAK)
+    if (rule & TAG_BREAK)
         kind = WIKI_CUT_SPACE;
     if (rule & TAG_STRIP || (rule & TAG_EMPTY && tag->empty) ||
-        (tags->newer && rule & (TAG_BREAK | TAG_EMPTY) && !(rule & TAG_DISCARD) && !tag->closing))
+        (rule & (TAG_BREAK | TAG_EMPTY) && !(rule & TAG_DISCARD) && !tag->closing))
         wiki_cut_add(&tags->look->cuts, place, place + tag->length, kind, 0);
     else if (rule & TAG_DISCARD)
         discard(tags, &tags->elements[row], at, tag);
@@ -232,10 +233,10 @@ static const char *take_comment(struct tags *tags, const char *at)
 }
 
 void wiki_extractor_tags(struct wiki_look *look, const struct wiki_buffer *in,
-                         struct wiki_buffer *out, int newer)
+                         struct wiki_buffer *out)
 {
     struct tags tags = {
-        .look = look, .begin = in->data, .end = in->data + in->size, .newer = newer, .comments = 1};
+        .look = look, .begin = in->data, .end = in->data + in->size, .comments = true};
     const char *at = in->data;
 
     look->cuts.count = 0;
@@ -259,7 +260,7 @@ void wiki_extractor_tags(struct wiki_look *look, const struct wiki_buffer *in,
             continue;
         if (element->closed > 0)
             wiki_cut_add(&look->cuts, element->start, element->closed, WIKI_CUT_DROP, 0);
-        else if (newer && strcmp(tag_rows[i].name, "noinclude") == 0)
+        else if (strcmp(tag_rows[i].name, "noinclude") == 0)
             wiki_cut_add(&look->cuts, element->start, element->start + 11, WIKI_CUT_DROP, 0);
     }
     wiki_cut_apply(&look->cuts, in, out);

@@ -73,28 +73,26 @@ void wiki_cuts_clear(struct wiki_cuts *cuts)
     memset(cuts, 0, sizeof(*cuts));
 }
 
-/* The next 'open' or 'close' in [at, end), or 'end'. */
-static const char *next_mark(const char *at, const char *end, const char *open, const char *close)
+/* Find the next {| or |} in [at, end), or */
+static const char *next_mark(const char *at, const char *end)
 {
-    for (; (at = wiki_scan(at, end, open[0], close[0])) + 1 < end; at++)
-        if ((at[0] == open[0] && at[1] == open[1]) || (at[0] == close[0] && at[1] == close[1]))
+    for (; (at = wiki_scan(at, end, '{', '|')) + 1 < end; at++)
+        if ((at[0] == '{' && at[1] == '|') || (at[0] == '|' && at[1] == '}'))
             return at;
     return end;
 }
 
-size_t wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, const char *open,
-                        const char *close)
+void wiki_drop_tables(const struct wiki_buffer *in, struct wiki_buffer *out)
 {
     const char *at = in->data, *end = at + in->size, *kept = at, *start = NULL, *closed = NULL;
-    size_t depth = 0, deepest = 0;
+    size_t depth = 0;
 
-    while ((at = next_mark(at, end, open, close)) < end) {
-        if (at[0] == open[0] && at[1] == open[1]) {
+    while ((at = next_mark(at, end)) < end) {
+        if (at[0] == '{') {
             if (depth++ == 0) {
                 start = at;
                 closed = NULL;
             }
-            deepest = depth > deepest ? depth : deepest;
         } else if (depth > 0) {
             closed = at + 2;
             if (--depth == 0) {
@@ -109,12 +107,11 @@ size_t wiki_drop_nested(const struct wiki_buffer *in, struct wiki_buffer *out, c
         kept = closed;
     }
     wiki_copy(out, kept, (size_t)(end - kept));
-    return deepest;
 }
 
 /* --- External links --------------------------------------------------------------------------- */
 
-/* Most brackets belong to internal links: a colon near the beginning is rare. */
+/* Most brackets are internal links: a colon near the start is rare. */
 static inline int may_be_protocol(const char *at, const char *end)
 {
     size_t left = (size_t)(end - at);
@@ -150,7 +147,7 @@ static int ends_address(char c)
            c == 0x7f;
 }
 
-/* Only the address of a picture. */
+/* Is the label the address of a picture? */
 static int is_picture(struct wiki_span label)
 {
     static const char *const endings[] = {".gif", ".png", ".jpg", ".jpeg"};
@@ -201,7 +198,7 @@ void wiki_external_links(const struct wiki_buffer *in, struct wiki_buffer *out)
     wiki_copy(out, kept, (size_t)(end - kept));
 }
 
-size_t wiki_switch(const char *at, const char *end, int all)
+size_t wiki_switch(const char *at, const char *end)
 {
     static const char *const words[] = {"NOTOC",
                                         "FORCETOC",
@@ -221,11 +218,10 @@ size_t wiki_switch(const char *at, const char *end, int all)
                                         "STATICREDIRECT",
                                         "DISAMBIG",
                                         "NOEDITSECTION"};
-    size_t count = sizeof(words) / sizeof(words[0]) - !all;
 
     if (end - at < 7 || at[0] != '_' || at[1] != '_')
         return 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         size_t length = strlen(words[i]);
 
         if ((size_t)(end - at) >= length + 4 && memcmp(at + 2, words[i], length) == 0 &&

@@ -107,7 +107,7 @@ int wiki_heading(struct wiki_span line, struct wiki_span *words)
     return 0;
 }
 
-/* Does the text contain a call of one of these templates, or the switch? */
+/* Does the text call one of these templates, or contain the switch? */
 static int is_disambiguation(struct wiki_span title, const struct wiki_buffer *text)
 {
     static const char *const names[] = {"disambig",
@@ -181,7 +181,7 @@ static int is_redirect_text(const struct wiki_buffer *text)
     return trimmed.size >= 9 && wiki_is(wiki_span(trimmed.data, 9), "#redirect");
 }
 
-/* Does it have this many characters besides white space? */
+/* Does the text have this many characters, not counting white space? */
 static int is_long_enough(struct wiki_span text, int64_t wanted)
 {
     int64_t count = 0;
@@ -198,13 +198,13 @@ static int convert(struct wikitext *wikitext, struct wiki_span title, const stru
     struct wiki_buffer *buffers[] = {&look->a,      &look->b,      &look->out,
                                      &look->line_a, &look->line_b, &look->scratch};
 
-    /* The passes take addresses in them, also of empty ones. */
+    /* The passes compute addresses even in empty buffers. */
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
         if (!buffers[i]->data && wiki_buffer_grow(buffers[i], 1) < 0)
             return -1;
     look->out.size = look->head = look->depth = 0;
     if (wikitext->options->style == WIKI_EXTRACTOR)
-        wiki_look_extractor(look, &page, wikitext->options->extractor31);
+        wiki_look_extractor(look, &page);
     else
         wiki_look_clean(look, &page);
     return look->a.failed || look->b.failed || look->out.failed || look->scratch.failed ||
@@ -214,20 +214,7 @@ static int convert(struct wikitext *wikitext, struct wiki_span title, const stru
                : 0;
 }
 
-int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct wiki_span source,
-                     const struct wiki_site *site, struct wiki_span *text)
-{
-    struct wiki_buffer *a = &wikitext->look.a;
-
-    a->size = 0;
-    wiki_put(a, source.data, source.size);
-    if (convert(wikitext, title, site) < 0)
-        return -1;
-    *text = wiki_span(wikitext->look.out.data, wikitext->look.out.size);
-    return 0;
-}
-
-/* A template that includes itself is broken, even if templates are not wanted. */
+/* A template that calls itself is broken, even if templates are not wanted. */
 static enum document_fault check_template(struct wikitext *wikitext, const struct wiki_page *page,
                                           struct wiki_span title)
 {

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page of a MediaWiki dump -> a document of plain text. Time and memory are proportional to the
- * size of the page, whatever it contains. */
+/* Converts a page of a MediaWiki dump to a document of plain text.
+ *
+ *     struct wikitext *wikitext = wikitext_create(&options, &err);
+ *
+ *     if (wikitext_page(wikitext, page, size, site, &document) == FAULT_NONE)
+ *         use(document.text);
+ *     wikitext_destroy(wikitext);
+ *
+ * Time and memory are linear in the size of the page, whatever it contains. */
 #ifndef MEGATRON_CORPUS_WIKITEXT_H
 #define MEGATRON_CORPUS_WIKITEXT_H
 
@@ -18,8 +25,7 @@ enum { WIKI_NAMESPACES = 32 };
 
 struct wiki_options {
     int style, math, tables;        /* enum wiki_style, wiki_math, wiki_tables */
-    int extractor31;                /* WIKI_EXTRACTOR with the rules of 3.1.0 instead of 3.0.6 */
-    int no_title;                   /* WIKI_CLEAN without the title as the first line */
+    int no_title;                   /* WIKI_CLEAN: omit the title */
     int redirects, disambiguations; /* keep them */
     int64_t min_length;             /* minimum number of characters in a document */
     int namespaces[WIKI_NAMESPACES];
@@ -29,18 +35,18 @@ struct wiki_options {
 /* Read a list of namespace numbers: "0,10,14". Returns 0 or -1. */
 int wiki_options_namespaces(struct wiki_options *options, const char *list, struct error *err);
 
-/* Markup that is never closed. It does not make a page invalid. */
+/* Unclosed markup, which does not make a page invalid. */
 struct wiki_unclosed {
     enum document_fault fault; /* MARKUP_COMMENT, ...; FAULT_NONE: everything is closed */
-    size_t place;              /* its byte, from <page> on */
+    size_t place;              /* its offset, from <page> on */
     unsigned tag;              /* MARKUP_TAG: which one */
 };
-/* For the user: "<ref> without </ref>". */
+/* A description for the user, such as "<ref> without </ref>". */
 void wiki_unclosed_text(const struct wiki_unclosed *unclosed, char *text, size_t size);
 
 struct wiki_document {
     int64_t id, revision;
-    struct wiki_span title; /* of the page, also if the page is broken or left out */
+    struct wiki_span title; /* set also if the page is broken or excluded */
     struct wiki_span text;
     struct wiki_unclosed unclosed;
 };
@@ -51,17 +57,13 @@ struct wikitext;
 struct wikitext *wikitext_create(const struct wiki_options *options, struct error *err);
 void wikitext_destroy(struct wikitext *wikitext);
 
-/* Convert the page at 'data' (from <page> to </page>). Returns FAULT_NONE with the document, valid
- * until the next call; a fault; or why the page is left out (DOCUMENT_REDIRECT, ...). 'site' may be
- * NULL. FAULT_LENGTH if out of memory. */
+/* Convert the page at 'data' (from <page> to </page>). Returns FAULT_NONE with the document, which
+ * is valid until the next call; a fault; or why the page is excluded (DOCUMENT_REDIRECT, ...).
+ * 'site' may be NULL. */
 enum document_fault wikitext_page(struct wikitext *wikitext, const char *data, size_t size,
                                   const struct wiki_site *site, struct wiki_document *document);
 
-/* Only the text: wikitext of a page called 'title'. Returns 0, or -1 if out of memory. */
-int wikitext_convert(struct wikitext *wikitext, struct wiki_span title, struct wiki_span source,
-                     const struct wiki_site *site, struct wiki_span *text);
-
-/* Free the memory that an unusually long page needed. */
+/* Free the memory of unusually long pages. */
 void wikitext_trim(struct wikitext *wikitext);
 
 #endif

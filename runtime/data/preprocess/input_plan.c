@@ -18,9 +18,9 @@
 
 #define PLAN_MAGIC 0x314e414c5047454dull /* "MEGPLAN1" */
 
-/* Chunks are small enough that no rank waits long for the last one of a slow node, and few enough
- * for a directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. Each costs a
- * millisecond for its files, so a larger corpus has chunks of at least 16 MiB. */
+/* Chunks must be small, so that no rank waits long for the last one of a slow node, and few enough
+ * for a directory. 4 MiB take 30 ms of one core; 100 TB make 400000 chunks of 256 MiB. The files of
+ * a chunk cost about a millisecond, so larger corpora have chunks of at least 16 MiB. */
 static const int64_t smallest_chunk = 4 << 20, usual_chunk = 16 << 20, largest_chunk = 256 << 20;
 static const int64_t chunks_least = 16, chunks_most = 32768;
 
@@ -66,8 +66,7 @@ static int64_t chunk_size(int64_t total, int64_t asked)
     return asked > least ? asked : least;
 }
 
-/* Where piece 'number' of this many begins: they differ by one byte at most, so that none is large.
- */
+/* The start of piece 'number'. The sizes of pieces differ by at most one byte. */
 static int64_t piece_begin(int64_t size, int64_t number, int64_t pieces)
 {
     return (int64_t)((__int128)size * number / pieces);
@@ -116,7 +115,7 @@ static int group_segments(struct input_plan *plan, int64_t target)
     return 0;
 }
 
-/* The content of a tokenizer's file, as one number. */
+/* Add the checksum of a tokenizer's file. */
 static int put_file(struct bytes *bytes, const char *path, struct error *err)
 {
     struct file_bytes file;
@@ -127,8 +126,7 @@ static int put_file(struct bytes *bytes, const char *path, struct error *err)
         return 0;
     rc = disk_read_file(path, (size_t)1 << 30, &file, err);
     if (rc > 0)
-        return 0; /* the name of a directory or of a built-in; the tokenizer reports it if it is
-                     wrong */
+        return 0; /* a directory or a built-in name; if it is wrong, the tokenizer reports it */
     if (rc < 0)
         return -1;
     bytes_put_u64(bytes, checksum_seeded(file.data, file.length, 0));
@@ -143,8 +141,8 @@ static int is_directory(const char *path)
     return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* A directory's tokenizer.json, or the file itself, and the tokenizer_config.json beside it, which
- * names the ends of a HuggingFaceTokenizer. */
+/* Add a directory's tokenizer.json, or the file itself, and the tokenizer_config.json beside it,
+ * which names the special tokens of a HuggingFaceTokenizer. */
 static int put_model(struct bytes *bytes, const char *model, struct error *err)
 {
     char path[DISK_PATH], config[DISK_PATH];
@@ -162,7 +160,7 @@ static int put_model(struct bytes *bytes, const char *model, struct error *err)
     return put_file(bytes, config, err);
 }
 
-/* The files of the tokenizer, and the properties of the loaded one. */
+/* Add the files of the tokenizer and the properties of the loaded one. */
 static int put_tokenizer(struct bytes *bytes, const struct tokenizer_config *tokenizer,
                          const struct tokenizer *loaded, struct error *err)
 {
@@ -188,7 +186,6 @@ void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
     bytes_put_u64(bytes, (uint64_t)wiki->style);
     bytes_put_u64(bytes, (uint64_t)wiki->math);
     bytes_put_u64(bytes, (uint64_t)wiki->tables);
-    bytes_put_u64(bytes, (uint64_t)wiki->extractor31);
     bytes_put_u64(bytes, (uint64_t)wiki->no_title);
     bytes_put_u64(bytes, (uint64_t)wiki->redirects);
     bytes_put_u64(bytes, (uint64_t)wiki->disambiguations);
@@ -198,7 +195,7 @@ void input_plan_put_wiki(struct bytes *bytes, const struct wiki_options *wiki)
         bytes_put_u64(bytes, (uint64_t)wiki->namespaces[i]);
 }
 
-/* How texts are split into sentences. */
+/* Add the options and parameters of sentence splitting. */
 static int put_punkt(struct bytes *bytes, const struct preprocess_config *config, struct error *err)
 {
     static const char *const names[] = {"abbrev_types.txt", "sent_starters.txt", "collocations.tab",
@@ -217,7 +214,7 @@ static int put_punkt(struct bytes *bytes, const struct preprocess_config *config
     return 0;
 }
 
-/* All that the output depends on. */
+/* Add everything that the output depends on. */
 static int put_identity(struct bytes *bytes, const struct input_plan *plan,
                         const struct preprocess_config *config, const struct tokenizer *tokenizer,
                         struct error *err)
@@ -245,7 +242,7 @@ static int put_identity(struct bytes *bytes, const struct input_plan *plan,
         bytes_put_text(bytes, file->path);
         bytes_put_u64(bytes, (uint64_t)file->size);
         bytes_put_u64(bytes, (uint64_t)file->modified);
-        /* Input from a pipe can be read only once: its chunks are of no use to another run. */
+        /* A pipe cannot be read again, so another run cannot use its chunks. */
         if (strcmp(file->path, "-") == 0) {
             bytes_put_u64(bytes, (uint64_t)getpid());
             bytes_put_u64(bytes, (uint64_t)time(NULL));
@@ -254,7 +251,7 @@ static int put_identity(struct bytes *bytes, const struct input_plan *plan,
     return bytes->failed ? error_set(err, "out of memory") : 0;
 }
 
-/* What dumps tell of their wikis is learned when they are read. */
+/* Filled when the dumps are read. */
 static int make_sites(struct input_plan *plan, struct error *err)
 {
     plan->files.sites = wiki_sites_create(plan->files.count, err);

@@ -22,23 +22,18 @@ int wiki_words_options(const struct wiki_words *words, struct wiki_options *opti
 {
     memset(options, 0, sizeof(*options));
     options->style = words->style;
-    options->extractor31 = words->release == 1;
     options->math = words->math;
     options->tables = words->tables;
     options->no_title = words->no_title;
     options->redirects = words->redirects;
     options->min_length = words->min_length;
-    /* WikiExtractor has kept them since 3.0. */
+    /* WikiExtractor keeps them. */
     options->disambiguations =
         words->disambiguations >= 0 ? words->disambiguations : words->style == WIKI_EXTRACTOR;
     if (words->style == WIKI_EXTRACTOR && (words->math || words->tables || words->no_title))
         return error_set_code(err, ERROR_USAGE,
                               "--wiki-math, --wiki-tables and --wiki-no-title require --wiki-style "
                               "clean; change it, or drop them");
-    if (words->style == WIKI_CLEAN && words->release)
-        return error_set_code(
-            err, ERROR_USAGE,
-            "--wikiextractor-release requires --wiki-style wikiextractor; add it");
     if (words->namespaces && wiki_options_namespaces(options, words->namespaces, err) < 0)
         return error_prefix(err, "--wiki-namespaces");
     return 0;
@@ -46,10 +41,9 @@ int wiki_words_options(const struct wiki_words *words, struct wiki_options *opti
 
 int wiki_words_given(const struct options_result *result, struct error *err)
 {
-    static const char *const names[] = {
-        "wiki-style",     "wikiextractor-release", "wiki-math",
-        "wiki-tables",    "wiki-no-title",         "wiki-namespaces",
-        "wiki-redirects", "wiki-disambiguations",  "wiki-min-length"};
+    static const char *const names[] = {"wiki-style",           "wiki-math",       "wiki-tables",
+                                        "wiki-no-title",        "wiki-namespaces", "wiki-redirects",
+                                        "wiki-disambiguations", "wiki-min-length"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(result, names[i]))

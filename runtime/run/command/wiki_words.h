@@ -8,7 +8,7 @@
 #include "data/corpus/wikitext.h"
 
 struct wiki_words {
-    int style, release, math, tables, disambiguations, redirects, no_title;
+    int style, math, tables, disambiguations, redirects, no_title;
     int64_t min_length;
     const char *namespaces;
 };
@@ -25,16 +25,8 @@ struct wiki_words {
          OPTION_CHOICE,                                                                 \
          offsetof(type, field.style),                                                   \
          "STYLE",                                                                       \
-         "clean text (default), or the look of WikiExtractor's output",                 \
+         "clean text (default), or the look of WikiExtractor 3.1.0's output",           \
          "clean|wikiextractor",                                                         \
-         0,                                                                             \
-         0},                                                                            \
-        {"wikiextractor-release",                                                       \
-         OPTION_CHOICE,                                                                 \
-         offsetof(type, field.release),                                                 \
-         "N",                                                                           \
-         "whose rules --wiki-style wikiextractor follows (default: 3.0.6)",             \
-         "3.0.6|3.1.0",                                                                 \
          0,                                                                             \
          0},                                                                            \
         {"wiki-math",                                                                   \
