@@ -12,7 +12,7 @@ enum { INPUT_SIZE = 1 << 17 };
 struct input {
     int fd;
     int seekable;
-    int64_t position; /* in the file, of the byte at 'at' */
+    int64_t position; /* offset of the byte at 'at' in the file */
     unsigned char *bytes;
     size_t at, have;
     int ended;
@@ -26,17 +26,17 @@ struct source {
     int64_t begin, end, size;
     int64_t delivered, boundary;
     size_t memory;
-    int truncated; /* the file ends in the middle of its data */
+    int truncated; /* the file is truncated */
     void *state;
 };
 
-/* Make at least 'want' bytes (at most INPUT_SIZE) available at input->bytes + input->at, fewer only
- * at the end of the file. Returns the number available, or -1. */
+/* Fill the buffer to at least 'want' bytes (at most INPUT_SIZE) from input->bytes + input->at on;
+ * fewer only at the end of the file. Returns the number available, or -1. */
 ssize_t input_fill(struct source *source, size_t want, struct error *err);
 void input_take(struct source *source, size_t count);
 
-/* One pair per codec. start: prepare source->state and the functions. can_cut: see source_can_cut.
- */
+/* Two functions per codec. start: prepare source->state and the functions. can_cut: see
+ * source_can_cut. */
 int gzip_start(struct source *source, struct error *err);
 int gzip_can_cut(int fd, int64_t size);
 int xz_start(struct source *source, struct error *err);

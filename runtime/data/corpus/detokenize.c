@@ -2,7 +2,7 @@
 #include "config.h"
 #include "detokenize.h"
 
-/* How far the words of a line are joined. */
+/* The state within a line. */
 struct joiner {
     struct wiki_buffer *out;
     int glue;   /* no space before the next word */
@@ -15,7 +15,7 @@ static int is_word(struct wiki_span word, const char *text)
     return word.size == strlen(text) && memcmp(word.data, text, word.size) == 0;
 }
 
-/* Words that follow the previous one without a space. */
+/* Words that join the previous one without a space. */
 static int joins_left(struct wiki_span word)
 {
     static const char *const words[] = {",",   ".",  ";",  ":",   "!",       "?",   ")",
@@ -34,7 +34,7 @@ static void put_word(struct joiner *joiner, struct wiki_span word)
     int joined = word.size == 3 && word.data[0] == '@' && word.data[2] == '@';
     int quote = is_word(word, "\""), first = out->size == 0 || out->data[out->size - 1] == '\n';
     int sign = is_word(word, "=");
-    /* "boys ' ": the plural's apostrophe. */
+    /* "boys ' ": a possessive plural. */
     int plural = is_word(word, "'") && out->size > 0 && out->data[out->size - 1] == 's';
     int left = joined || joins_left(word) || plural || (quote && joiner->quoted) ||
                (sign && joiner->heading);

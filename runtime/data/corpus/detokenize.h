@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Undo the tokenization of wikitext-103: "1 @,@ 500 ft ( 460 m ) , " -> "1,500 ft (460 m), ". */
+/* Undoes the tokenization of wikitext-103: "1 @,@ 500 ft ( 460 m ) , " becomes "1,500 ft (460 m),
+ * ". */
 #ifndef MEGATRON_CORPUS_DETOKENIZE_H
 #define MEGATRON_CORPUS_DETOKENIZE_H
 

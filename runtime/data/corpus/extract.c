@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Large enough on disk that the block that two pieces share costs little. */
+/* Pieces are so large on disk that the block that two of them share costs little. */
 static const int64_t piece_packed = 8 << 20, piece_plain = 32 << 20;
-/* Output is written in units of this size, and this much of a piece waits for its turn at most. */
+/* The unit of output, and how much of a piece waits in memory for its turn. */
 static const size_t write_size = (size_t)1 << 20, waiting_limit = (size_t)64 << 20;
 
 struct extract {
@@ -24,13 +24,13 @@ struct extract {
     const char *name;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t turn; /* the segment that may be written now */
+    int64_t turn; /* the segment whose turn it is */
     int failed;
-    struct error err; /* of the first piece that failed */
+    struct error err; /* of the first failed piece */
     int64_t shown, shown_unclosed;
 };
 
-/* One segment in progress. */
+/* A segment in progress. */
 struct piece {
     struct extract *extract;
     int64_t number;

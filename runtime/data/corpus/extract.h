@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A MediaWiki dump -> JSON lines on a pipe or a terminal, by the threads of one process. The pages
- * are in the order of the dump, and the bytes do not depend on the number of threads. A thread
- * works on a piece of a file; output that is ready before its turn waits in memory. (A file is
- * written by all ranks of a step: curate/pages.h.) */
+/* Converts a MediaWiki dump to JSON lines on a pipe or a terminal, with the threads of one process.
+ * The pages are in the order of the dump, and the bytes do not depend on the number of threads.
+ * Each thread converts a piece of a file; output that is ready early waits in memory.
+ * (curate/pages.h writes to a file, with all ranks of a step.) */
 #ifndef MEGATRON_CORPUS_EXTRACT_H
 #define MEGATRON_CORPUS_EXTRACT_H
 

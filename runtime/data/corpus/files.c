@@ -14,16 +14,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A link that leads back to a directory above it would be followed forever. */
+/* A symbolic link to a parent directory would be followed forever. */
 enum { DEEPEST = 64 };
 
-/* A file or directory, under any of its names. */
+/* The identity of a file or directory. */
 struct inode {
     dev_t device;
     ino_t number;
 };
 
-/* The files found, and the files that the run itself writes, sorted by 'struct inode'. */
+/* The files found, and the run's own files, sorted by 'struct inode'. */
 struct search {
     struct corpus_files *files;
     struct inode *output;
@@ -81,8 +81,8 @@ static int add_output(struct search *search, const struct stat *status)
     return 0;
 }
 
-/* Look up what earlier runs have left under the prefix. A directory that cannot be listed is
- * reported by the code that writes there. */
+/* Find the files that earlier runs left under the prefix. The code that writes there reports a
+ * directory that cannot be listed. */
 static int find_output(struct search *search, const char *prefix, struct error *err)
 {
     const char *slash = strrchr(prefix, '/'), *base = slash ? slash + 1 : prefix;
@@ -183,7 +183,7 @@ static int add_path(struct search *search, const char *path, int depth, struct e
     if (stat(path, &status) < 0) {
         int number = errno;
 
-        /* A dangling link is not a file of a directory. */
+        /* Dangling links in a directory are ignored. */
         if (depth > 0 && lstat(path, &status) == 0 && S_ISLNK(status.st_mode))
             return 0;
         return error_set_errno(err, number, "cannot read %s", path);
@@ -215,7 +215,7 @@ static int add_word(struct search *search, const char *word, struct error *err)
 
     if (strcmp(word, "-") == 0)
         return add_file(files, word, NULL, err);
-    /* A file name may contain brackets: an existing file is never taken for a pattern. */
+    /* A file name may contain brackets: an existing file is not a pattern. */
     if (stat(word, &status) == 0 || !strpbrk(word, "*?[")) {
         rc = add_path(search, word, 0, err);
         if (rc == 0 && files->count == before)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip: one stream after the other. BGZF files (bgzip, htslib) can be split between members,
- * because the header of each contains its length. */
+/* gzip: one or more members. BGZF */
 #include "codec.h"
 
 #include <stdlib.h>
@@ -15,7 +14,7 @@ struct gzip {
     int empty;  /* no member begins in the range */
 };
 
-/* The size of the BGZF member at 'h', 0 if it is not one. */
+/* The size of the BGZF member at 'h', or 0 if it is not one. */
 static int64_t bgzf_size(const unsigned char *h)
 {
     if (memcmp(h, "\x1f\x8b\x08\x04", 4) != 0 || h[10] != 6 || h[11] != 0 ||
@@ -24,7 +23,7 @@ static int64_t bgzf_size(const unsigned char *h)
     return (int64_t)(h[16] | h[17] << 8) + 1;
 }
 
-/* Does a chain of members begin at 'position'? One header may be a coincidence; three in a row are
+/* Does a chain of members begin at 'position'? One header may be a coincidence, three in a row are
  * not. */
 static int bgzf_chain(int fd, int64_t position, int64_t size)
 {
@@ -48,7 +47,8 @@ int gzip_can_cut(int fd, int64_t size)
     return bgzf_chain(fd, 0, size);
 }
 
-/* Move to the first member that begins at or after source->begin. Returns 1, 0 if there is none. */
+/* Move to the first member that begins at or after source->begin. Returns 1, or 0 if there is
+ * none. */
 static int find_member(struct source *source, struct error *err)
 {
     struct input *input = &source->input;
@@ -68,7 +68,7 @@ static int find_member(struct source *source, struct error *err)
     return 0;
 }
 
-/* Is there another member? Zeros may follow the last one (tapes, padded objects), nothing else. */
+/* Is there another member? Only zeros may follow the last one (tapes, padded objects). */
 static int next_member(struct source *source, struct error *err)
 {
     struct input *input = &source->input;
@@ -85,8 +85,8 @@ static int next_member(struct source *source, struct error *err)
         }
         if (have < 2 || bytes[0] != 0x1f || bytes[1] != 0x8b)
             return source_corrupt(source, "the gzip data is followed by something else", err);
-        /* Members that find_member skips, because they are truncated or from another program, are
-         * read here. */
+        /* find_member skips members that are truncated or from another program; they are read
+         * here. */
         if (source->boundary < 0 && source->end < source->size && input->position >= source->end &&
             bgzf_chain(input->fd, input->position, source->size))
             source->boundary = source->delivered;

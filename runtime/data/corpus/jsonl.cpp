@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only place where simdjson reads lines. Its on-demand parser checks the UTF-8 and the quotes
- * of the whole line at once; the walk below checks the rest, including members that are not needed,
- * because Python's json does and a broken line must not become half a document. */
+/* Reads lines with simdjson. Its on-demand parser checks UTF-8 and strings of the whole line at
+ * once; the walk below checks the rest, including members that are not needed, because Python's
+ * json does, and a broken line must not become half a document. */
 #include "config.h"
 #include "jsonl.h"
 #include "unescape.h"
@@ -20,34 +20,34 @@ using simdjson::ondemand::document;
 using simdjson::ondemand::object;
 using simdjson::ondemand::value;
 
-/* The parser is created for lines up to this size; a longer line gets a temporary one. */
+/* The parser is created for lines up to this size; a longer line gets a temporary parser. */
 static constexpr size_t usual_line = 1 << 20;
 
 struct wanted {
     std::string key;
     std::vector<jsonl_text> texts;
     document_fault fault;
-    int depth;      /* of the match; a name as written wins over a path with dots */
-    uint64_t route; /* of the match: by which dots of the key the way down went */
+    int depth;      /* length of the match; a literal name wins over a path */
+    uint64_t route; /* of the match: which dots of the key were descended */
 };
 
-/* Where the texts of a line go. */
+/* The buffer for the texts of a line. */
 struct text_room {
     std::unique_ptr<char[]> data;
     size_t size;
-    char *at; /* after the last text */
+    char *at; /* end of the last text */
 };
 
 struct jsonl {
     simdjson::ondemand::parser usual;
     simdjson::ondemand::parser large;
-    simdjson::ondemand::parser *parser; /* of the line at hand */
+    simdjson::ondemand::parser *parser; /* of the current line */
     text_room usual_room, large_room, *room;
     std::vector<wanted> keys;
     size_t fault_key;
 };
 
-/* The position of a wanted key on the way down: the rest of its path. */
+/* A key during the descent: the rest of its path. */
 struct path {
     size_t key;
     const char *rest;
@@ -55,7 +55,7 @@ struct path {
     uint64_t route;
 };
 
-/* The name of a member. simdjson 3.6 (Ubuntu 24.04) needs an argument that older releases lack. */
+/* Get a member name. simdjson */
 template <typename member> static auto name_of(member &m, int) -> decltype(m.unescaped_key(false))
 {
     return m.unescaped_key(false);
@@ -139,7 +139,7 @@ static bool is_number(std::string_view text)
     return at == text.size();
 }
 
-/* A token that is neither string, list nor object, with the white space after it. */
+/* A scalar token other than a string, including the white space after it. */
 static bool scalar_is_valid(std::string_view token)
 {
     while (!token.empty() && strchr(" \t\r\n", token.back()) && token.back() != '\0')
@@ -148,7 +148,7 @@ static bool scalar_is_valid(std::string_view token)
            token == "Infinity" || token == "-Infinity" || is_number(token);
 }
 
-/* Does a line that is not an object at least begin like another JSON value? */
+/* Does a line that is not an object begin like another JSON value? */
 static bool is_other_value(std::string_view line)
 {
     size_t first = line.find_first_not_of(" \t\r\n");
@@ -170,7 +170,7 @@ static bool has_surrogate(std::string_view text)
     return false;
 }
 
-/* The text of a string: simple strings are copied, the rest is left to the library. Half a
+/* Get the text of a string: simple strings are copied, others are left to the library. Half a
  * surrogate pair is valid JSON, but not text: a fault of the key, not of the line. */
 static document_fault take_string(jsonl &state, value &from, wanted &to)
 {
@@ -238,7 +238,7 @@ static document_fault walk_array(jsonl &state, value &from, wanted *to, int dept
     return FAULT_NONE;
 }
 
-/* Check a value that is not wanted itself; 'paths' may lead into it. */
+/* Validate a value that is not wanted itself; 'paths' may lead into it. */
 static document_fault walk_value(jsonl &state, value &from, const std::vector<path> &paths,
                                  int depth)
 {
@@ -248,7 +248,7 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
         return FAULT_DEPTH;
     switch (token[0]) {
     case '"':
-        /* A string that is not read would be skipped together with a colon after it. */
+        /* An unread string would be skipped together with the colon after it. */
         if (from.get_raw_json_string().error())
             return FAULT_JSON;
         return escapes_are_valid(token) ? FAULT_NONE : FAULT_JSON;
@@ -265,7 +265,7 @@ static document_fault walk_value(jsonl &state, value &from, const std::vector<pa
     }
 }
 
-/* The value of a wanted key. */
+/* Take the value of a wanted key. */
 static document_fault take_value(jsonl &state, value &from, const path &way, int depth)
 {
     static const std::vector<path> none;
@@ -294,8 +294,8 @@ static void forget(wanted &key)
     key.route = 0;
 }
 
-/* The path within a member whose name is its next 'size' bytes. If names are equal, the last one
- * counts: what an earlier one contributed is discarded. */
+/* Find the path within a member whose name is its next 'size' bytes. Of equal names the last one
+ * counts: earlier results are discarded. */
 static path step_into(wanted &key, const path &from, size_t size, int depth)
 {
     path to = {from.key, from.rest + size + 1, from.size - size - 1, from.route};
@@ -350,7 +350,7 @@ static document_fault walk_object(jsonl &state, object &from, const std::vector<
     return FAULT_NONE;
 }
 
-/* Every text is followed by room for what is copied in excess. */
+/* Every text is followed by padding for overlong copies. */
 static bool make_room(text_room &room, size_t size)
 {
     size_t wanted = size + UNESCAPE_PADDING + simdjson::SIMDJSON_PADDING;

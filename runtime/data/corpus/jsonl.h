@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extracts the texts of the wanted keys from one line of JSON.
+/* Extracts the texts of given keys from a line of JSON.
+ *
+ *     struct jsonl *jsonl = jsonl_create(&key, 1, &err);
+ *
+ *     if (jsonl_parse(jsonl, line, size) == FAULT_NONE)
+ *         texts = jsonl_texts(jsonl, 0, &count);
+ *     jsonl_destroy(jsonl);
  *
  * Reads what Python's json module reads: NaN, Infinity and numbers of any length are accepted, and
- * the last of equal keys counts. The whole line is validated, not only up to the keys. */
+ * of equal keys the last one counts. The whole line is validated, not only up to the keys. */
 #ifndef MEGATRON_CORPUS_JSONL_H
 #define MEGATRON_CORPUS_JSONL_H
 
@@ -14,13 +20,13 @@ extern "C" {
 
 #include "lib/error.h"
 
-/* What can be wrong with a line, in the order of the final summary. */
+/* Faults of a document, in the order of the final summary. */
 enum document_fault {
     FAULT_NONE,
     FAULT_JSON,      /* not JSON, or more than one value */
     FAULT_UTF8,      /* not UTF-8 */
     FAULT_SURROGATE, /* an unpaired surrogate in a string */
-    FAULT_DEPTH,     /* nested deeper than JSONL_DEPTH, or the markup of a page than a limit */
+    FAULT_DEPTH,     /* nested deeper than JSONL_DEPTH; or a page nested too deeply */
     FAULT_OBJECT,    /* JSON, but not an object */
     FAULT_KEY,       /* a wanted key is missing */
     FAULT_TYPE,      /* the value of a wanted key is neither a string nor a list of strings */
@@ -29,13 +35,13 @@ enum document_fault {
     FAULT_XML,       /* the XML of a page of a MediaWiki dump is invalid (not found here) */
     FAULT_CUT,       /* a page is not closed (not found here) */
     FAULT_LOOP,      /* a template includes itself (not found here) */
-    /* From here on nothing is wrong: pages that the options exclude. */
+    /* Not faults, from here on: pages that the options exclude. */
     DOCUMENT_REDIRECT,
     DOCUMENT_NAMESPACE,
     DOCUMENT_MODEL, /* the content is not wikitext */
     DOCUMENT_DISAMBIGUATION,
     DOCUMENT_SHORT,
-    /* From here on the document is kept: markup of a page that is never closed. */
+    /* From here on the document is kept: a page with unclosed markup. */
     MARKUP_COMMENT,
     MARKUP_TAG,
     MARKUP_TABLE,
@@ -46,7 +52,7 @@ enum document_fault {
     FAULT_LEFT_OUT_END = MARKUP_COMMENT
 };
 
-/* For the user: "not valid JSON". */
+/* A description for the user, such as "not valid JSON". */
 const char *document_fault_text(enum document_fault fault);
 
 enum { JSONL_DEPTH = 512, JSONL_PADDING = 64 };
@@ -54,7 +60,7 @@ enum { JSONL_DEPTH = 512, JSONL_PADDING = 64 };
 struct jsonl_text {
     const char *data;
     size_t size;
-    const char *raw; /* the string as it is in the line, with its quotes */
+    const char *raw; /* the string as it appears in the line, with its quotes */
     size_t raw_size;
 };
 
@@ -65,21 +71,20 @@ struct jsonl;
 struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err);
 void jsonl_destroy(struct jsonl *jsonl);
 
-/* Parse the line at 'data'; JSONL_PADDING bytes after it must be readable. The texts stay valid
+/* Parse the line at 'data'. JSONL_PADDING bytes after it must be readable. The texts are valid
  * until the next call. */
 enum document_fault jsonl_parse(struct jsonl *jsonl, const char *data, size_t size);
 
-/* The texts under key number 'key' of the line parsed last: one for a string, any number (also
- * none) for a list. */
+/* The texts under key number 'key' of the last line: one for a string, any number for a list. */
 const struct jsonl_text *jsonl_texts(const struct jsonl *jsonl, size_t key, size_t *count);
 
-/* Free the memory that a line of more than 1 MiB needed. Invalidates the texts. */
+/* Free the memory for lines of more than 1 MiB. Invalidates the texts. */
 void jsonl_trim(struct jsonl *jsonl);
 
 /* The key that a FAULT_KEY or FAULT_TYPE concerns. */
 size_t jsonl_fault_key(const struct jsonl *jsonl);
 
-/* The names of the members of the line parsed last, for a message: "id, meta, text". */
+/* The member names of the last line, for a message: "id, meta, text". */
 void jsonl_names(struct jsonl *jsonl, const char *data, size_t size, char *buffer, size_t room);
 
 #ifdef __cplusplus

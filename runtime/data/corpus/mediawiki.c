@@ -47,7 +47,8 @@ int mediawiki_is_dump(const char *data, size_t size)
 
 size_t mediawiki_whole(const char *data, size_t size)
 {
-    /* From the end: a page of many megabytes is searched again each time its size has doubled. */
+    /* Search from the end: a page of many megabytes is searched again each time its size has
+     * doubled. */
     const char *at = data + size;
 
     while ((at = memrchr(data, '<', (size_t)(at - data)))) {
@@ -63,7 +64,7 @@ size_t mediawiki_whole(const char *data, size_t size)
 
 struct cursor {
     const char *at, *end;
-    int revision, contributor; /* inside one */
+    int revision, contributor; /* inside an element */
     int texts;
 };
 
@@ -91,7 +92,7 @@ static void take_id(struct cursor *cursor, struct wiki_page *page, struct wiki_s
         page->id = number(text);
 }
 
-/* An element with its content, which contains no other element. */
+/* An element without child elements, and its content. */
 static void take_element(struct cursor *cursor, struct wiki_page *page, struct wiki_span name,
                          struct wiki_span text)
 {
@@ -140,7 +141,7 @@ static enum document_fault take_tag(struct cursor *cursor, struct wiki_page *pag
     close = memchr(cursor->at, '<', (size_t)(cursor->end - cursor->at));
     if (!close)
         return FAULT_CUT;
-    /* An element that contains others is only their frame. */
+    /* Descend into an element with child elements. */
     if (close + 2 + word.size >= cursor->end || close[1] != '/') {
         return wiki_is(word, "text") || wiki_is(word, "title") ? FAULT_XML : FAULT_NONE;
     }
@@ -170,7 +171,7 @@ enum document_fault mediawiki_page(const char *data, size_t size, struct wiki_pa
     return fault == FAULT_CUT ? FAULT_XML : fault;
 }
 
-/* The character that one of XML's five names at 'at' stands for; 0 if none does. */
+/* The character of one of XML's five entity names at 'at', or 0. */
 static inline char xml_name(const char *at, size_t left, size_t *length)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces jsonl.cpp if simdjson was missing at configure time. */
+/* Replaces jsonl.cpp in builds without simdjson. */
 #include "jsonl.h"
 
 struct jsonl *jsonl_create(const char *const *keys, size_t count, struct error *err)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Does the data begin with a tag, and no line of its first kilobytes with an object of JSON? */
+/* Does the data begin with a tag, with no JSON object on any line of its first kilobytes? */
 static int is_markup(const char *data, size_t size)
 {
     enum { LOOK = 4096 };
@@ -26,8 +26,8 @@ static int is_markup(const char *data, size_t size)
     return 1;
 }
 
-/* The encoding of text that is not UTF-8, as its byte order mark shows, or a NUL beside each of its
- * first characters; otherwise NULL. */
+/* The name of the encoding if the text is not UTF-8, by its byte order mark or by NULs beside each
+ * of its first characters; otherwise NULL. */
 static const char *wide_encoding(const unsigned char *data, size_t size)
 {
     enum { LOOK = 16 };
@@ -50,7 +50,7 @@ int record_check_content(enum record_mode mode, const char *path, const char *da
     const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
     const char *encoding = wide_encoding((const unsigned char *)data, size);
 
-    /* Among the files of a directory, one may be anything: as a document it is only invalid. */
+    /* A file of a directory may be anything: as a document it is just invalid. */
     if (mode != RECORD_FILE && size >= 4 && memcmp(data, "PK\3\4", 4) == 0)
         return error_set_code(err, ERROR_USAGE,
                               "%s is a zip archive; unpack it first and name the files that were "
@@ -78,7 +78,7 @@ int record_check_content(enum record_mode mode, const char *path, const char *da
     return 0;
 }
 
-/* Read the start of a file of which the segment is a later part. Returns its size. */
+/* Read the start of the file that the segment belongs to. Returns its size. */
 static ssize_t read_head(const struct corpus_file *file, char *head, size_t room, struct error *err)
 {
     struct source *source = source_open(file->path, file->codec, file->size, 0, SOURCE_TO_END, err);

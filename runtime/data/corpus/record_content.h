@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the first bytes of a file tell about all of it. */
+/* Private to corpus/: checks of the first bytes of a file. */
 #ifndef MEGATRON_CORPUS_RECORD_CONTENT_H
 #define MEGATRON_CORPUS_RECORD_CONTENT_H
 
 #include "records.h"
 
-/* Is the file that begins with 'data' what the mode expects? Returns 0 or -1. */
+/* Fails if the file that begins with 'data' is not in the expected format. Returns 0 or -1. */
 int record_check_content(enum record_mode mode, const char *path, const char *data, size_t size,
                          struct error *err);
 
-/* '*site' becomes that of the segment's file: already known, or read at the start of 'data', which
- * is that of the segment, or of the file. Returns 0 or -1. */
+/* Get the site of the segment's file: known already, or parsed from 'data', the start of the
+ * segment, or from the start of the file. Returns 0 or -1. */
 int record_learn_site(const struct corpus_files *files, const struct segment *segment,
                       const char *data, size_t length, const struct wiki_site **site,
                       struct error *err);

@@ -35,7 +35,7 @@ size_t record_whole(enum record_mode mode, const char *data, size_t size)
         return mediawiki_whole(data, size);
     if (mode == RECORD_JSON || mode == RECORD_LINE || mode == RECORD_EVERY)
         return end;
-    /* Walk back over whole lines to the last one that begins a record or separates two. */
+    /* Walk back over complete lines to the last one that begins a record or separates two. */
     while (end > 0) {
         const char *before = end > 1 ? memrchr(data, '\n', end - 1) : NULL;
         size_t begin = before ? (size_t)(before - data) + 1 : 0;
@@ -57,7 +57,7 @@ static size_t rest_of_page(const char *data, size_t size, int *through)
     *through = close || (next && next + 6 <= data + size);
     if (*through)
         return (size_t)((next ? next : close) - data);
-    /* A tag may be cut in two here. */
+    /* The data may end within a tag. */
     return size > 7 ? size - 7 : 0;
 }
 
@@ -74,7 +74,7 @@ size_t record_rest(enum record_mode mode, const char *data, size_t size, int *th
         const char *newline = memchr(data + at, '\n', size - at);
         size_t next;
 
-        /* A separator may be split here: keep the start of the line, unless it is long. */
+        /* The data may end within a separator: keep the start of the line, unless it is long. */
         if (!newline)
             return mode == RECORD_BLANK || mode == RECORD_TITLE ? (size - at < 4096 ? at : size)
                                                                 : size;
@@ -111,7 +111,7 @@ static size_t trim_end(const char *data, size_t size)
     return size;
 }
 
-/* Lines up to the next separator, as one record. */
+/* Lines up to the next separator are one record. */
 static int next_text(enum record_mode mode, const struct record_block *block,
                      struct record_cursor *cursor, struct record *record)
 {
@@ -146,7 +146,7 @@ static int next_text(enum record_mode mode, const struct record_block *block,
     return 1;
 }
 
-/* A page up to its end, or up to the next one if it has none. */
+/* A page extends to its end, or to the next page if it has none. */
 static int next_page(const struct record_block *block, struct record_cursor *cursor,
                      struct record *record)
 {

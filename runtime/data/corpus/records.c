@@ -13,17 +13,17 @@
 struct record_reader {
     const struct corpus_files *files;
     const struct segment *segments;
-    size_t count, at; /* 'at': the segment that is open, or comes next */
+    size_t count, at; /* 'at': the open segment, or the next one */
     enum record_mode mode;
     size_t block_size, max_record;
     struct source *source;
-    int skipping; /* up to and including the next newline: the line belongs to another segment */
-    int dropping; /* likewise, as part of a record that is too long */
-    int at_start; /* of the file: a byte order mark may follow */
-    int64_t mark; /* bytes of it that were dropped */
+    int skipping; /* skip up to and including the next newline: */
+    int dropping; /* likewise: it belongs to a record that is too long */
+    int at_start; /* at the start of the file: a byte order mark may follow */
+    int64_t mark; /* bytes of the mark that were dropped */
     int ended;    /* the source has ended */
-    int64_t base; /* place of the carry's first byte in what the source delivered */
-    char *carry;  /* read but not returned yet */
+    int64_t base; /* offset of the carry's first byte in */
+    char *carry;  /* bytes that were read but not returned yet */
     size_t carry_size, carry_capacity;
     int64_t line; /* next line of the segment */
     int64_t *lines;
@@ -144,7 +144,7 @@ static int64_t count_newlines(const char *data, size_t size)
     return lines;
 }
 
-/* A last line without a newline is a line too. */
+/* The last line may lack a newline. */
 static int64_t count_lines(const char *data, size_t size)
 {
     return count_newlines(data, size) + (size > 0 && data[size - 1] != '\n');
@@ -193,7 +193,7 @@ static int add_flaw(struct record_reader *reader, const char *sentence, struct e
     return 0;
 }
 
-/* The file has ended: has the dump? A segment may begin within the last tag. */
+/* The file has ended: is the dump complete? A segment may begin within the last tag. */
 static int check_end(struct record_reader *reader, const struct record_block *block,
                      struct error *err)
 {
@@ -216,8 +216,8 @@ static int check_end(struct record_reader *reader, const struct record_block *bl
     return add_flaw(reader, flaw.text, err);
 }
 
-/* Read until the block holds 'want' bytes or the source ends. A file's end is reported by the
- * segment that owns it, not by one that only needs the rest of a page. */
+/* Read until the block holds 'want' bytes or the source ends. A truncated file is reported by the
+ * segment that owns its end, not by one that only needs the rest of a page. */
 static int fill(struct record_reader *reader, struct record_block *block, size_t want,
                 struct error *err)
 {
@@ -230,7 +230,7 @@ static int fill(struct record_reader *reader, struct record_block *block, size_t
         int owner = reader->mode == RECORD_PAGE && source_boundary(reader->source) < 0;
 
         if (count < 0 && reader->mode == RECORD_PAGE && source_is_truncated(reader->source)) {
-            /* What was read before is good; the truncated page is counted as broken. */
+            /* The data before it are valid; the truncated */
             reader->truncated = 1;
             count = owner ? add_flaw(reader, why.text, err) : 0;
         } else if (count < 0 && err) {
@@ -255,7 +255,7 @@ static void drop(struct record_reader *reader, struct record_block *block, size_
     reader->base += (int64_t)count;
 }
 
-/* Pages that begin before 'cut' are owned to their ends. Returns where the last one ends, -1 if
+/* Pages that begin before 'cut' are owned completely. Returns where the last one ends, or -1 if
  * that is not in the block. */
 static int64_t owned_pages(const struct record_reader *reader, const struct record_block *block,
                            size_t cut)
@@ -264,7 +264,7 @@ static int64_t owned_pages(const struct record_reader *reader, const struct reco
 
     while ((at = memrchr(data, '<', (size_t)(at - data)))) {
         if (end - at < 7)
-            return -1; /* the next bytes decide which tag it is */
+            return -1; /* the next bytes show which tag it is */
         if (memcmp(at, "</page>", 7) == 0)
             return at + 7 > data + cut ? at + 7 - data : (int64_t)cut;
         if (mediawiki_begin(at, at + 6) == at)
@@ -274,14 +274,14 @@ static int64_t owned_pages(const struct record_reader *reader, const struct reco
         return (int64_t)cut;
     close = mediawiki_end(at, end);
     next = mediawiki_begin(at + 1, close ? close : end);
-    /* "<page" at the end of the block may be the begin of another tag. */
+    /* "<page" at the end of the block may be the start */
     if (next)
         return end - next > 5 || reader->ended ? next - data : -1;
     return close ? close - data : -1;
 }
 
-/* The number of bytes, from the block's first, that the segment owns, if its end is among them;
- * -1 if not. */
+/* The number of bytes, from the block's first, that the segment owns, or -1 if its end is not in
+ * the block. */
 static int64_t owned(const struct record_reader *reader, const struct record_block *block)
 {
     int64_t boundary = source_boundary(reader->source), from;
@@ -289,11 +289,11 @@ static int64_t owned(const struct record_reader *reader, const struct record_blo
 
     if (boundary < 0)
         return -1;
-    /* A cut within the mark is one at its end. */
+    /* A cut within the byte order mark counts as one after it. */
     if (boundary < reader->mark)
         boundary = reader->mark;
     from = boundary - reader->base;
-    /* The line that decides was already returned, or dropped, as the last one of this segment. */
+    /* The boundary line was already returned, or dropped, as the last one of this segment. */
     if (from < 0)
         return 0;
     if (from >= (int64_t)block->size)
@@ -318,7 +318,7 @@ static int save_carry(struct record_reader *reader, struct record_block *block, 
     return 0;
 }
 
-/* Give back the memory of an unusually long record. */
+/* Free the memory of an unusually long record. */
 static void shrink(char **data, size_t *capacity, size_t normal)
 {
     if (*capacity > 4 * normal) {
@@ -351,7 +351,7 @@ static void number_lines(struct record_reader *reader, struct record_block *bloc
     block->site = reader->site;
     block->cut = reader->truncated && reader->ended;
     if (reader->mode == RECORD_PAGE) {
-        /* Bytes: of the last page only those before the cut, so that neighbors add up. */
+        /* Count only the bytes of the last page before the cut, so that neighbors add up. */
         block->first_line = begin;
         reader->line = begin + (int64_t)block->size;
         if (boundary >= 0 && reader->line > boundary)
@@ -391,11 +391,10 @@ static void skip_mark(struct record_reader *reader, struct record_block *block)
     reader->at_start = 0;
 }
 
-/* This much of a record that is too long is kept for the message about it. */
+/* How much of a record that */
 enum { HEAD_SIZE = 4096 };
 
-/* The record at the start of the block is longer than allowed: return an empty block that says so.
- */
+/* The record at the start of the block is too long: return an empty block that says so. */
 static int too_long(struct record_reader *reader, struct record_block *block)
 {
     block->segment = reader->at;
@@ -412,7 +411,7 @@ static int too_long(struct record_reader *reader, struct record_block *block)
     return 1;
 }
 
-/* Read little after the end of the segment: only the rest of one line is needed from there. */
+/* Read little beyond the end of the segment: only the rest of one line is needed. */
 static size_t near_end(const struct record_reader *reader, const struct record_block *block,
                        size_t want)
 {
@@ -424,7 +423,7 @@ static size_t near_end(const struct record_reader *reader, const struct record_b
     if (left >= (int64_t)block->size)
         enough = (size_t)left + 4096;
     else
-        /* The last line is long: twice as much of it each time. */
+        /* The last line is long: double the amount. */
         enough = block->size + 4096 + (size_t)((int64_t)block->size - (left > 0 ? left : 0));
     return enough < want ? enough : want;
 }
@@ -442,7 +441,7 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
 
     if (record_learn_site(reader->files, segment, block->data, block->size, &reader->site, err) < 0)
         return -1;
-    /* Reported by the first segment of a file, whichever has read it. */
+    /* The first segment of a file reports it, whichever thread has parsed it. */
     flaw = segment->begin == 0 ? wiki_site_flaw(reader->site) : NULL;
     if (flaw) {
         struct error sentence;
@@ -453,7 +452,7 @@ static int learn_site(struct record_reader *reader, const struct record_block *b
     return 0;
 }
 
-/* The next block of the open segment. Returns 1, 0 at the segment's end, -1. */
+/* Read the next block of the open segment. Returns 1, 0 at its end, or -1. */
 static int next_of_segment(struct record_reader *reader, struct record_block *block,
                            struct error *err)
 {
@@ -473,7 +472,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             skip(reader, block);
             if (reader->ended && block->size == 0)
                 return 0;
-            /* One line extends from before the segment to after it. */
+            /* A single line extends beyond the segment at both ends. */
             if (reader->skipping && source_boundary(reader->source) >= 0 &&
                 reader->base >= source_boundary(reader->source))
                 return 0;
@@ -499,7 +498,7 @@ static int next_of_segment(struct record_reader *reader, struct record_block *bl
             reader->carry_size = 0;
         }
         if (reader->ended) {
-            /* What follows is the segment's last block, whole by definition. */
+            /* The rest is the segment's last block, which is complete. */
             if (block->size == 0 && !reader->truncated)
                 return 0;
             number_lines(reader, block, reader->base);

@@ -63,8 +63,8 @@ static int check_built(const char *path, enum codec codec, struct error *err)
                      path, codecs[codec].name, codecs[codec].package);
 }
 
-/* Formats that are not text, and what to do about them. Each magic has a byte that begins no text,
- * except that of WARC, which begins no line of JSON. */
+/* Formats that are not text, and advice. Each magic number contains a byte that cannot begin a
+ * text, except that of WARC, which cannot begin a line of JSON. */
 static const struct format {
     size_t place, length;
     const char *magic, *name, *remedy;
@@ -120,7 +120,7 @@ int source_can_cut(const char *path, enum codec codec, int64_t size)
 {
     int fd, answer = 0;
 
-    (void)size; /* no codec of this build may need it */
+    (void)size; /* unused in builds without codecs */
     if (codec == CODEC_PLAIN || codec == CODEC_BZIP2)
         return 1;
     fd = open(path, O_RDONLY | O_CLOEXEC);

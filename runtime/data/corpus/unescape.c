@@ -5,13 +5,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What a letter after a backslash means; 0: left to the library. */
+/* The meaning of a letter after a backslash; */
 static const char letters[256] = {
     ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
 };
 
-/* Bits of the bytes among 64 that are a backslash. */
+/* The mask of backslashes among 64 bytes. */
 #if defined(__aarch64__)
 #include <arm_neon.h>
 
@@ -59,21 +59,21 @@ static inline uint64_t find_backslashes(const char *bytes)
 size_t unescape(const char *from, size_t size, char *to, size_t *taken)
 {
     char *begin = to;
-    size_t at = 0; /* everything before it is copied */
+    size_t at = 0; /* everything before this is copied */
 
     for (size_t block = 0; block < size; block += 64) {
         uint64_t found = find_backslashes(from + block);
 
         if (size - block < 64)
             found &= (UINT64_C(1) << (size - block)) - 1;
-        /* The letter of an escape at the end of the block before may be a backslash. */
+        /* The letter of an escape that began in the previous block may be a backslash. */
         if (at > block)
             found &= ~UINT64_C(1);
         while (found) {
             size_t place = block + (size_t)__builtin_ctzll(found);
             char letter = place + 1 < size ? letters[(unsigned char)from[place + 1]] : 0;
 
-            /* Too much, as a rule, and quicker than to find out how much. */
+            /* Usually too much, but faster than computing the exact size. */
             memcpy(to, from + at, 64);
             to += place - at;
             if (!letter) {
@@ -83,7 +83,7 @@ size_t unescape(const char *from, size_t size, char *to, size_t *taken)
             *to++ = letter;
             at = place + 2;
             found &= found - 1;
-            /* Two backslashes are one escape. */
+            /* The second of two backslashes begins no escape. */
             if (letter == '\\' && place + 1 < block + 64)
                 found &= found - 1;
         }

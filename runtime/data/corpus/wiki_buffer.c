@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* A page of usual size needs no more. */
+/* Enough for most pages. */
 enum { USUAL_SIZE = 4 << 20 };
 
 int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more)
@@ -86,7 +86,7 @@ const char *wiki_find(const char *from, const char *end, const char *text)
 {
     size_t length = strlen(text);
 
-    /* Faster than memmem for texts that begin with a rare character. */
+    /* Faster than memmem if 'text' begins with a rare character. */
     while (from < end && (from = memchr(from, text[0], (size_t)(end - from)))) {
         if ((size_t)(end - from) < length)
             return NULL;

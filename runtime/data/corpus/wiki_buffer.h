@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A growing text for the passes over a page. A failed allocation is recorded, so that the passes
- * need not check each byte; the user of the text checks once. */
+/* A growing buffer for the passes over a page. A failed allocation is recorded, and the user of the
+ * text checks once. */
 #ifndef MEGATRON_CORPUS_WIKI_BUFFER_H
 #define MEGATRON_CORPUS_WIKI_BUFFER_H
 
@@ -9,7 +9,7 @@
 #include <string.h>
 #include "wiki_vector.h"
 
-/* Bytes after the text that may be read, but mean nothing. */
+/* Readable bytes after the text, of undefined value. */
 enum { WIKI_PADDING = 64 };
 
 struct wiki_buffer {
@@ -18,11 +18,11 @@ struct wiki_buffer {
     int failed;
 };
 
-/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text is kept in that case. */
+/* Make room for 'more' bytes. Returns 0, or -1 with 'failed' set; the text stays valid. */
 int wiki_buffer_grow(struct wiki_buffer *buffer, size_t more);
-/* Free the memory, also what a failure left. */
+/* Free the memory. */
 void wiki_buffer_clear(struct wiki_buffer *buffer);
-/* Empty it; the memory of an unusually long page is freed. */
+/* Empty the buffer; the memory of */
 void wiki_buffer_reset(struct wiki_buffer *buffer);
 
 static inline void wiki_put(struct wiki_buffer *buffer, const char *data, size_t size)
@@ -34,9 +34,8 @@ static inline void wiki_put(struct wiki_buffer *buffer, const char *data, size_t
     buffer->size += size;
 }
 
-/* Likewise, for 'data' in a buffer: it and the padding may be copied, which makes short pieces
- * cheap.
- */
+/* Like wiki_put, for 'data' in a buffer: copies the padding, too, which makes short pieces
+ * cheap. */
 static inline void wiki_copy(struct wiki_buffer *buffer, const char *data, size_t size)
 {
     char *to;
@@ -65,10 +64,10 @@ static inline void wiki_put_text(struct wiki_buffer *buffer, const char *text)
     wiki_put(buffer, text, strlen(text));
 }
 
-/* A code point as UTF-8. Invalid ones become U+FFFD. */
+/* Put a code point as UTF-8. Invalid ones become U+FFFD. */
 void wiki_put_point(struct wiki_buffer *buffer, uint32_t point);
 
-/* A piece of a text, not ended by a NUL. */
+/* A piece of a text, not null-terminated. */
 struct wiki_span {
     const char *data;
     size_t size;
@@ -79,14 +78,14 @@ static inline struct wiki_span wiki_span(const char *data, size_t size)
     return (struct wiki_span){data, size};
 }
 
-/* Without white space at both ends. */
+/* Trim white space at both ends. */
 struct wiki_span wiki_trim(struct wiki_span span);
-/* Is it equal to a text in lower case, ignoring the case of ASCII letters? */
+/* Compare with a lower-case text, ignoring the case of ASCII letters. */
 int wiki_is(struct wiki_span span, const char *lower);
-/* The first 'text' in [from, end), or NULL. */
+/* Find the first 'text' in [from, end), or NULL. */
 const char *wiki_find(const char *from, const char *end, const char *text);
 
-/* The first byte from 'at' on that the table marks. There must be one: see wiki_seal. */
+/* Find the first byte from 'at' on that the table marks. There must be one: see wiki_seal. */
 static inline const char *wiki_skip(const char *at, const char *table)
 {
     for (;; at += 4) {
@@ -101,7 +100,7 @@ static inline const char *wiki_skip(const char *at, const char *table)
     }
 }
 
-/* Characters to stop at, by byte; where there are vectors, also as a function of one. */
+/* A set of characters to stop at: a table and, with vectors, a function. */
 struct wiki_marks {
     char table[256];
 #ifdef WIKI_VECTOR
@@ -109,8 +108,8 @@ struct wiki_marks {
 #endif
 };
 
-/* The first mark in [at, end], which is sealed with one. 'marks' is constant where this is called,
- * so that its function is inlined. */
+/* Find the first mark in [at, end]; the text is sealed with one. 'marks' must be constant, so that
+ * its function is inlined. */
 static inline __attribute__((always_inline)) const char *
 wiki_find_mark(const char *at, const char *end, const struct wiki_marks *marks)
 {
@@ -124,13 +123,13 @@ wiki_find_mark(const char *at, const char *end, const struct wiki_marks *marks)
     return wiki_skip(at, marks->table);
 }
 
-/* Put a sentinel byte after the text for a search to stop at. It is not part of the text. */
+/* Put a sentinel after the text for a search to stop at. It is not part of the text. */
 static inline void wiki_seal(const struct wiki_buffer *buffer, char stop)
 {
     buffer->data[buffer->size] = stop;
 }
 
-/* The first 'a' or 'b' in [at, end), or 'end'. */
+/* Find the first 'a' or 'b' in [at, end), or 'end'. */
 static inline const char *wiki_scan(const char *at, const char *end, char a, char b)
 {
 #ifdef WIKI_VECTOR
@@ -159,7 +158,7 @@ static inline const char *wiki_scan(const char *at, const char *end, char a, cha
     return at;
 }
 
-/* Also what marks something that was dropped (wiki_inline.h). */
+/* Also the mark of something that */
 static inline int wiki_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\x01';

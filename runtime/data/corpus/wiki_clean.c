@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wikitext -> text for language models: what a reader of the page would read. */
+/* The clean look: text for language models, what a reader of the page would read. */
 #include "config.h"
 #include "wiki_expand.h"
 #include "wiki_inline.h"
@@ -7,7 +7,7 @@
 
 /* --- Tables ----------------------------------------------------------------------------------- */
 
-/* The attributes of a cell end at a pipe that is in no link. */
+/* The attributes of a cell end at the first pipe outside links. */
 static struct wiki_span cell_text(struct wiki_span cell)
 {
     const char *end = cell.data + cell.size;
@@ -30,7 +30,7 @@ static void put_cell(struct wiki_buffer *out, struct wiki_span cell, int *cells)
     wiki_put(out, cell.data, cell.size);
 }
 
-/* A line of a table with cells: `| a || b` or `! a !! b`. */
+/* A table line with cells: */
 static void put_cells(struct wiki_buffer *out, struct wiki_span line, int *cells)
 {
     const char *at = line.data + 1, *end = line.data + line.size;
@@ -84,7 +84,7 @@ static struct wiki_span without_indent(struct wiki_span line)
     return line;
 }
 
-/* Find the tables that are closed: 'cuts' has the start and end of each outermost one. */
+/* Find the closed tables: 'cuts' receives the start and end of each outermost one. */
 static void find_tables(struct wiki_look *look, const struct wiki_buffer *in)
 {
     const char *at = in->data, *end = at + in->size;
@@ -133,9 +133,9 @@ static void tables(struct wiki_look *look, const struct wiki_buffer *in, struct 
 struct lines {
     struct wiki_buffer *out;
     struct wiki_span headings[WIKI_LEVELS];
-    int numbers[WIKI_LEVELS]; /* of the lists of that depth */
-    int blank;                /* an empty line precedes the next text */
-    int list;                 /* the last line was an item */
+    int numbers[WIKI_LEVELS]; /* of the list at each depth */
+    int blank;                /* put an empty line before the next text */
+    int list;                 /* the last line was a list item */
 };
 
 static void put_words(struct wiki_buffer *out, struct wiki_span words)
@@ -168,7 +168,7 @@ static void put_pending(struct lines *lines)
     }
 }
 
-/* The markers of a list item: returns how many there are. */
+/* The number of list markers at the start of a line. */
 static size_t list_markers(struct wiki_span line)
 {
     size_t count = 0;
@@ -238,7 +238,7 @@ static void put_text_line(struct lines *lines, struct wiki_span line)
     memset(lines->numbers, 0, sizeof(lines->numbers));
 }
 
-/* Here also a heading of one equals sign. */
+/* Also recognizes headings with one equals sign. */
 static int heading_level(struct wiki_span line, struct wiki_span *words)
 {
     int level = wiki_heading(line, words);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* {{convert|120|km|mi}} -> 120 kilometres (75 mi)
+/* {{convert|120|km|mi}} becomes 120 kilometres (75 mi).
  *
- * The rule for the digits is the one that the template's page gives: as precise as the number that
- * was given, or two significant digits, whichever is more precise. */
+ * The precision follows the template's documentation: that of the given number, or two significant
+ * digits, whichever is more precise. */
 #include "config.h"
 #include "wiki_expand.h"
 
@@ -11,10 +11,10 @@
 #include <stdlib.h>
 
 struct unit {
-    const char *code; /* as in the template, in lower case except where case matters */
+    const char *code; /* as in the template, lower case */
     const char *symbol;
-    const char *name, *names; /* one, several; NULL: only the symbol is used */
-    char kind;                /* what it measures: only equal kinds convert */
+    const char *name, *names; /* singular and plural; NULL: only the symbol is used */
+    char kind;                /* physical quantity: only equal kinds convert */
     double factor, offset;    /* value in the kind's base unit = value * factor + offset */
     const char *other;        /* the unit to convert to if none is given */
 };
@@ -132,7 +132,7 @@ static const struct unit *find_unit(struct wiki_span code)
     return NULL;
 }
 
-/* Between two numbers: what is shown, or NULL if the argument is not one of these words. */
+/* The text between two numbers, or NULL if the argument is not a range word. */
 static const char *range_word(struct wiki_span word)
 {
     static const char *const words[][2] = {{"-", "\xe2\x80\x93"},
@@ -163,7 +163,7 @@ struct quantity {
     size_t count;
 };
 
-/* The decimals of the result for a number that was given with 'decimals'. */
+/* The decimals of the result, for a number with 'decimals' decimals. */
 static int digits_for(double value, int decimals, double factor)
 {
     int digits = decimals - (int)floor(log10(factor / .2) + 1e-9), least;
@@ -199,7 +199,7 @@ static void put_converted(const struct quantity *quantity, const struct unit *fr
 
         if (i > 0)
             wiki_put_text(out, quantity->between[i]);
-        /* A scale with another zero has no such rule: the same digits serve. */
+        /* Temperatures have no significant digits to preserve: use the same number of decimals. */
         put_rounded(value,
                     fixed >= -9         ? fixed
                     : from->kind == 'T' ? (decimals > 0 ? decimals : 0)
@@ -214,7 +214,7 @@ static void put_unit(const struct unit *unit, int symbol, int several, int ameri
     const char *name = several ? unit->names : unit->name, *metre;
 
     if (symbol || !name) {
-        /* 20 /km2 and 20 °C are typeset with a space, too. */
+        /* 20 /km2 and 20 °C are written */
         wiki_put_text(out, unit->symbol[0] == '/' ? "" : " ");
         wiki_put_text(out, unit->symbol);
         return;
@@ -228,7 +228,7 @@ static void put_unit(const struct unit *unit, int symbol, int several, int ameri
     wiki_put_text(out, name);
 }
 
-/* Read the numbers. Returns the position of the unit, 0 if there is no number. */
+/* Parse the numbers. Returns the index of the unit, or 0 if there is no number. */
 static size_t read_quantity(const struct wiki_call *call, struct quantity *quantity)
 {
     size_t at = 1;
@@ -291,7 +291,7 @@ void wiki_convert(const struct wiki_call *call, int abbreviate, struct wiki_buff
     symbol = abbreviate || wiki_is(abbr, "on") || wiki_is(abbr, "in") ||
              (unit->kind == 'T' && !wiki_is(abbr, "off"));
     sigfig = wiki_positional(call, at + 2);
-    /* The number after the units is a precision in digits; without a second unit it takes its
+    /* The number after the units is the precision in digits; without a second unit it takes its
      * place. */
     if (target.size > 0 && !find_unit(target) && wiki_number(target, &digits, &decimals)) {
         sigfig = target;

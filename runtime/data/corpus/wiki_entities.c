@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The named characters of HTML 4, sorted by name. */
+/* The entities of HTML 4, sorted by name. */
 static const struct entity {
     const char *name;
     uint32_t point;

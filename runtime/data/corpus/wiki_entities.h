@@ -5,9 +5,9 @@
 
 #include "wiki_buffer.h"
 
-/* The reference that begins at 'at', which is '&'. Returns its length with the code point in
- * '*point' (not checked: it may be 0 or a surrogate); 0 if it is not a reference. Only HTML 4's
- * names are known: "apos" is not. */
+/* Parse the reference at 'at', which is '&'. Returns its length and the code point in '*point' (not
+ * checked: it may be 0 or a surrogate), or 0 if it is not a reference. Only the names of HTML 4 are
+ * known: "apos" is not. */
 size_t wiki_entity(const char *at, const char *end, uint32_t *point);
 
 #endif

@@ -6,23 +6,23 @@
 
 #include <stdlib.h>
 
-/* The longest tag that is searched for its end. */
+/* The longest tag that is recognized. */
 enum { TAG_LIMIT = 4096 };
 
 enum frame_kind { FRAME_TEMPLATE, FRAME_PARAMETER, FRAME_LINK };
 
 struct frame {
-    size_t start; /* of its brackets, in the output */
-    size_t pipes; /* number of the first of its pipes */
+    size_t start; /* offset of its brackets in the output */
+    size_t pipes; /* index of its first pipe */
     enum frame_kind kind;
 };
 
 struct wiki_frames {
     struct frame *items;
     size_t count, capacity;
-    size_t *pipes; /* of all open frames, one after the other */
+    size_t *pipes; /* of all open frames */
     size_t pipe_count, pipe_capacity;
-    size_t templates; /* open frames that are not links */
+    size_t templates; /* open frames other than links */
 };
 
 struct expand {
@@ -31,7 +31,7 @@ struct expand {
     struct wiki_buffer *out;
     const char *at, *end;
     struct wiki_call call;
-    unsigned char missing; /* raw elements that are not closed in the rest, by number */
+    unsigned char missing; /* raw elements without an end tag in the rest, by index */
 };
 
 void wiki_frames_destroy(struct wiki_frames *frames)
@@ -66,7 +66,7 @@ static void push(struct expand *expand, enum frame_kind kind, size_t length)
     expand->at += length;
 }
 
-/* A pipe separates arguments if what is open innermost has any. */
+/* A pipe separates arguments if the innermost frame has arguments. */
 static void take_pipe(struct expand *expand)
 {
     struct wiki_frames *frames = expand->frames;
@@ -97,7 +97,7 @@ static void pop(struct wiki_frames *frames)
     frames->templates -= frame->kind != FRAME_LINK;
 }
 
-/* A parameter of a template, in a page: its default. */
+/* Outside a template, a parameter is its default. */
 static void close_parameter(struct expand *expand, const struct frame *frame)
 {
     struct wiki_frames *frames = expand->frames;
@@ -148,7 +148,7 @@ static void take_closing(struct expand *expand)
     struct frame frame;
     int three = expand->end - expand->at >= 3 && expand->at[2] == '}';
 
-    /* A link that is still open inside a call is not a link. */
+    /* An unclosed link inside a */
     while (frames->templates > 0 && frames->items[frames->count - 1].kind == FRAME_LINK)
         pop(frames);
     if (frames->templates == 0) {
@@ -161,7 +161,7 @@ static void take_closing(struct expand *expand)
         close_parameter(expand, &frame);
         expand->at += 3;
     } else if (frame.kind == FRAME_PARAMETER) {
-        /* {{{a}}: a brace before a template. */
+        /* {{{a}}: a brace, then a template. */
         frames->items[frames->count - 1].kind = FRAME_TEMPLATE;
         frames->items[frames->count - 1].start++;
         return;
@@ -183,7 +183,7 @@ static void take_opening(struct expand *expand)
         expand->at++;
         return;
     }
-    /* Of five braces the inner three are a parameter's, of four two and two are templates'. */
+    /* The inner three of five braces are a parameter; four are two templates. */
     for (; count == 4 || count == 2 || count % 3 == 2; count -= 2)
         push(expand, FRAME_TEMPLATE, 2);
     for (; count >= 3 && count != 4; count -= 3)
@@ -192,7 +192,7 @@ static void take_opening(struct expand *expand)
         push(expand, FRAME_TEMPLATE, 2);
 }
 
-/* Elements whose content is not markup. Returns the end of the one at 'at', or NULL. */
+/* Skip an element whose content is not markup. Returns */
 static const char *raw_element(struct expand *expand)
 {
     static const struct {
@@ -260,7 +260,7 @@ static void take_bracket(struct expand *expand)
 }
 
 #ifdef WIKI_VECTOR
-/* Brackets and braces differ by one bit. So do the pipe and the backslash, which means nothing. */
+/* Brackets and braces differ by one bit; so do */
 static inline wiki_bytes mark_bytes(wiki_bytes bytes)
 {
     wiki_bytes upper = wiki_vector_set(bytes, 0x20);
@@ -276,8 +276,8 @@ static const struct wiki_marks marks = {
 #endif
 };
 
-/* The first mark from 'at' on; the text is sealed with one. Outside of calls, links do not matter
- * to functions. */
+/* Find the first mark from 'at' on; the text is sealed with one. Functions outside calls ignore
+ * links. */
 static inline const char *find_mark(const struct expand *expand)
 {
     const char *at = expand->at, *end = expand->end;
@@ -328,7 +328,7 @@ void wiki_expand(struct wiki_look *look, const struct wiki_page_info *page,
 
 /* --- Arguments -------------------------------------------------------------------------------- */
 
-/* The end of an argument's name, or NULL: an equals sign outside of links and tags. */
+/* The end of an argument's name, or NULL: */
 static const char *equals_sign(struct wiki_span arg)
 {
     const char *end = arg.data + arg.size;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* {{#expr:}}: the operators of MediaWiki's ParserFunctions, by precedence climbing. */
+/* Evaluates {{#expr:}}, with the operators of */
 #include "config.h"
 #include "wiki_expand.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Limit on nested parentheses and signs; anything deeper is not an expression. */
+/* Limit on nested parentheses and signs: */
 enum { DEPTH = 50 };
 
 struct reader {
@@ -38,7 +38,7 @@ static int is_letter(char c)
     return wiki_lower(c) >= 'a' && wiki_lower(c) <= 'z';
 }
 
-/* Is the text next, as a whole word if it is one? Then skip it. */
+/* Skip the given text if it comes next, as a whole word if it is one. */
 static int accept(struct reader *reader, const char *text)
 {
     size_t length = strlen(text);
@@ -182,7 +182,7 @@ static int apply(struct reader *reader, char code, double *left, double right)
     return isfinite(*left) ? 0 : -1;
 }
 
-/* Operators of at least 'level'. */
+/* Parse operators of at least 'level'. */
 static int binary(struct reader *reader, int level, double *value)
 {
     double right = 0;
@@ -214,7 +214,7 @@ int wiki_expression(struct wiki_span text, double *value, int *fraction)
 {
     struct reader reader = {text.data, text.data + text.size, 0, 0};
 
-    /* No page has such a long one. */
+    /* Longer than any real expression. */
     if (text.size > 4096 || binary(&reader, 0, value) < 0)
         return -1;
     skip_space(&reader);

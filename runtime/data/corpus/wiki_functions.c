@@ -83,7 +83,8 @@ static void put_number(const struct wiki_call *call, double value, int fraction,
         wiki_put_text(out, ".0");
 }
 
-/* Each gets the trimmed text after the colon, and the call with the other arguments. */
+/* Each function receives the trimmed text after the colon, and the call with the other
+ * arguments. */
 typedef void function(const struct wiki_call *call, struct wiki_span first,
                       struct wiki_buffer *out);
 
@@ -123,7 +124,7 @@ static void f_switch(const struct wiki_call *call, struct wiki_span first, struc
 
         if (!equals) {
             falling |= same(whole, first);
-            /* The last one without a name is the default. */
+            /* The last unnamed one is the default. */
             if (i + 1 == call->count && call->mode == WIKI_EXPAND_ALL)
                 fallback = whole;
             continue;
@@ -200,7 +201,7 @@ static void f_pad(const struct wiki_call *call, struct wiki_span first, struct w
     size_t missing;
 
     for (size_t i = 0; i < fill.size; i++)
-        if ((unsigned char)fill.data[i] >= 0x80) /* it would be cut inside a character */
+        if ((unsigned char)fill.data[i] >= 0x80) /* would be cut inside a character */
             fill.size = 0;
     if (fill.size == 0)
         fill = wiki_span("0", 1);

@@ -4,19 +4,19 @@
 #include "wiki_expand.h"
 #include "wiki_site.h"
 
-/* Links that can be open at a time; deeper ones are dropped. */
+/* Limit on links that are open at a time; */
 enum { LINK_DEPTH = 40 };
 
 enum tag_kind {
-    KIND_UNKNOWN, /* stays as it is */
-    KIND_STRIP,   /* only the tag is removed */
-    KIND_DROP,    /* with its content */
+    KIND_UNKNOWN, /* kept as it is */
+    KIND_STRIP,   /* the tag is removed */
+    KIND_DROP,    /* removed with its content */
     KIND_LINE,    /* ends the line */
-    KIND_ITEM,    /* begins an item of a list */
-    KIND_RAW,     /* its content is text */
+    KIND_ITEM,    /* begins a list item */
+    KIND_RAW,     /* its content is literal text */
     KIND_MATH,
-    KIND_RUBY, /* its content in parentheses */
-    KIND_SUB,  /* its content may need small characters */
+    KIND_RUBY, /* its content is put in parentheses */
+    KIND_SUB,  /* its content may become superscript or subscript characters */
     KIND_SUP,
 };
 
@@ -114,8 +114,8 @@ static const struct {
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 struct link {
-    size_t start; /* in the output */
-    size_t pipe;  /* the first one, or 0 */
+    size_t start; /* offset in the output */
+    size_t pipe;  /* the first pipe, or 0 */
 };
 
 struct inliner {
@@ -123,9 +123,9 @@ struct inliner {
     const struct wiki_page_info *page;
     struct wiki_buffer *out;
     const char *at, *end;
-    const char *hopeless;      /* no ']' between here and the place before it */
-    unsigned char gone[KINDS]; /* no closing tag of it follows */
-    unsigned char flat[KINDS]; /* its tags are not balanced: the first one closes */
+    const char *hopeless;      /* no ']' before this position */
+    unsigned char gone[KINDS]; /* no end tag follows */
+    unsigned char flat[KINDS]; /* unbalanced tags: the first end tag closes */
     int endless;               /* no '>' follows */
     struct link links[LINK_DEPTH];
     size_t depth, deeper;
@@ -182,14 +182,14 @@ void wiki_put_raw(struct wiki_buffer *out, struct wiki_span text)
 
 /* --- Tags ------------------------------------------------------------------------------------- */
 
-/* The closing tag of an element that begins at 'from', which may contain elements of the same name.
- * Returns its position, with its length; NULL if there is none. */
+/* Find the end tag of the element that begins at 'from', which may contain elements of the same
+ * name. Returns its position and length, or NULL. */
 static const char *find_close(struct inliner *inliner, const char *from, size_t kind,
                               size_t *length)
 {
     const char *name = kinds[kind].name, *at = from, *first = NULL;
     size_t size = strlen(name), depth = 1;
-    /* A <ref> contains no other, whatever an author forgot to close. */
+    /* A <ref> cannot be nested, even if an author forgot to close one. */
     int nests = kinds[kind].kind == KIND_DROP && !inliner->flat[kind] && strcmp(name, "ref") != 0;
 
     while (!inliner->gone[kind] && (at = memchr(at, '<', (size_t)(inliner->end - at)))) {
@@ -237,7 +237,7 @@ static void put_math(struct inliner *inliner, struct wiki_span formula)
     wiki_put_char(inliner->out, '$');
 }
 
-/* An element whose content does not go through this pass. Returns where to continue. */
+/* Handle an element whose content bypasses this pass. Returns where to continue. */
 static const char *take_element(struct inliner *inliner, const struct wiki_tag *tag, size_t kind)
 {
     const char *from = inliner->at + tag->length, *close;
@@ -247,7 +247,7 @@ static const char *take_element(struct inliner *inliner, const struct wiki_tag *
     if (tag->closing || tag->empty)
         return from;
     close = find_close(inliner, from, kind, &length);
-    if (!close) /* never closed: only the tag is removed, the rest is text */
+    if (!close) /* unclosed: remove the tag only */
         return from;
     content = wiki_span(from, (size_t)(close - from));
     if (kinds[kind].kind == KIND_RAW) {
@@ -327,7 +327,7 @@ static int is_language(struct wiki_span prefix)
     return first >= 2 && first <= 3;
 }
 
-/* [[Foo (bar)|]]: the words before the parenthesis or the comma, without a namespace. */
+/* [[Foo (bar)|]]: the text before the parenthesis or comma, without the namespace. */
 static struct wiki_span pipe_trick(struct wiki_span target)
 {
     const char *end = target.data + target.size, *mark = memchr(target.data, '(', target.size);
@@ -339,7 +339,7 @@ static struct wiki_span pipe_trick(struct wiki_span target)
     return wiki_trim(wiki_span(target.data, (size_t)((mark ? mark : end) - target.data)));
 }
 
-/* The visible part of a link; an empty one is dropped. */
+/* Write the visible part of a link; an */
 static struct wiki_span shown(const struct inliner *inliner, struct wiki_span target,
                               const struct wiki_span *label)
 {
@@ -416,7 +416,7 @@ static void take_link(struct inliner *inliner)
     inliner->at += 2;
 }
 
-/* [https://... label]: the address and its bracket are removed; 'external' removes the other
+/* [https://... label]: remove the address and its bracket; 'external' removes the closing
  * bracket. */
 static int take_external(struct inliner *inliner)
 {
@@ -425,7 +425,7 @@ static int take_external(struct inliner *inliner)
     const char *at = inliner->at + 1, *stop;
     size_t found = 0;
 
-    /* Inside the label of another link it is text; this way the line is searched only once. */
+    /* Inside another link's label it is literal; this way the line is searched only once. */
     if (inliner->at < inliner->hopeless || inliner->at < inliner->external)
         return 0;
     for (size_t i = 0; i < sizeof(protocols) / sizeof(protocols[0]) && !found; i++) {
@@ -451,7 +451,7 @@ static int take_external(struct inliner *inliner)
         inliner->at = stop + 1;
         return 1;
     }
-    /* The next single bracket closes it; the label before it is ordinary text. */
+    /* The next single bracket closes it, and the label in between is ordinary text. */
     for (stop = at; stop < inliner->end && *stop != '\n'; stop++) {
         int twice = stop + 1 < inliner->end && stop[1] == *stop;
 

@@ -10,7 +10,7 @@
 
 enum { BLOCK_SIZE = 256 << 10, LONG_PAGE = 4 << 20 };
 
-/* The segments in progress. */
+/* The state of a call. */
 struct reading {
     const struct wiki_lines *lines;
     struct wiki_counts *counts;
@@ -80,7 +80,7 @@ static inline wiki_bytes escape_marks(wiki_bytes bytes)
 }
 #endif
 
-/* The first character in [at, end) that JSON escapes, or 'end'. */
+/* Find the first character in [at, end) that JSON */
 static const char *find_escape(const char *at, const char *end)
 {
 #ifdef WIKI_VECTOR
@@ -142,7 +142,7 @@ static int fail_strictly(const char *sentence, struct error *err)
     return error_append(err, "; drop --strict to skip what is invalid");
 }
 
-/* A page: its file, title and place, what is wrong, and what becomes of it. */
+/* Format a warning about a page: file, title, location, fault and what happens to it. */
 static void describe(struct reading *reading, const struct record_block *block, int64_t line,
                      struct wiki_span title, const char *what, const char *then, char *sentence,
                      size_t size)
@@ -231,7 +231,7 @@ static int read_block(struct reading *reading, const struct record_block *block,
     return 0;
 }
 
-/* Pass on what the block has become, and what is wrong with its file. */
+/* Pass on the lines of a block and the faults of its file. */
 static int pass_on(struct reading *reading, struct record_reader *reader, struct error *err)
 {
     const struct wiki_lines *lines = reading->lines;

@@ -4,14 +4,14 @@
 
 enum { TAG_LIMIT = 4096 };
 
-/* Elements in which a call is not made when the template is included. */
+/* Elements whose content is not transcluded. */
 static const struct {
     const char *name, *close;
 } silent[] = {{"nowiki", "</nowiki>"}, {"noinclude", "</noinclude>"},
               {"pre", "</pre>"},       {"source", "</source>"},
               {"math", "</math>"},     {"syntaxhighlight", "</syntaxhighlight>"}};
 
-/* Are they equal, an underscore being a space, and the first letter in any case? */
+/* Compare titles: underscores equal spaces, and the case of the first letter is ignored. */
 static int is_name(const char *at, const char *end, struct wiki_span name)
 {
     if ((size_t)(end - at) < name.size || name.size == 0)
@@ -32,7 +32,7 @@ static const char *skip_spaces(const char *at, const char *end)
     return at;
 }
 
-/* After a namespace and a colon, if they are there. */
+/* Skip a namespace and its colon, if present. */
 static const char *skip_namespace(const char *at, const char *end, struct wiki_span name)
 {
     const char *after = at;
@@ -42,7 +42,7 @@ static const char *skip_namespace(const char *at, const char *end, struct wiki_s
     return after > at && after < end && *after == ':' ? skip_spaces(after + 1, end) : at;
 }
 
-/* Is the text after two braces a call of this template, with or without its namespace? */
+/* Does the text after two braces call this template, with or without the namespace? */
 static int calls(const char *at, const char *end, struct wiki_span title)
 {
     const char *colon = memchr(title.data, ':', title.size);
@@ -52,7 +52,7 @@ static int calls(const char *at, const char *end, struct wiki_span title)
         size_t prefix = (size_t)(colon - title.data);
         const char *after = skip_namespace(at, end, wiki_span(title.data, prefix));
 
-        /* English names are known in every wiki. */
+        /* English names work in every wiki. */
         at = after > at ? after : skip_namespace(at, end, wiki_span("Template", 8));
         title = wiki_span(colon + 1, title.size - prefix - 1);
     }
@@ -67,7 +67,7 @@ int wiki_may_loop(struct wiki_span text, struct wiki_span title)
     const char *at = text.data, *end = text.data + text.size;
 
     while ((at = wiki_find(at, end, "{{"))) {
-        /* Of more braces the last two. */
+        /* Of more braces, the last two count. */
         for (at += 2; at < end && *at == '{'; at++)
             ;
         if (calls(at, end, title))
@@ -76,7 +76,7 @@ int wiki_may_loop(struct wiki_span text, struct wiki_span title)
     return 0;
 }
 
-/* The first closing tag from 'at' on; NULL: none. */
+/* Find the first end tag from 'at' on, or NULL. */
 static const char *find_closing(const char *at, const char *end, const char *close)
 {
     size_t length = strlen(close);
@@ -87,8 +87,8 @@ static const char *find_closing(const char *at, const char *end, const char *clo
     return at;
 }
 
-/* The end of a comment or of a silent element that begins at 'at'; NULL if none does. 'missing':
- * elements that are not closed in the rest, by number, so that they are searched for once. */
+/* Skip a comment or a silent element at 'at'; NULL if there is none. 'missing': elements without an
+ * end tag in the rest, by index, so that each is searched for once. */
 static const char *skip_silent(const char *at, const char *end, unsigned *missing)
 {
     const char *name = at + 1, *from = name, *stop;
@@ -118,7 +118,7 @@ static const char *skip_silent(const char *at, const char *end, unsigned *missin
 int wiki_loops(struct wiki_span text, struct wiki_span title)
 {
     const char *at = text.data, *end = text.data + text.size, *stop;
-    /* With <onlyinclude> nothing outside of it is included. */
+    /* With <onlyinclude>, nothing outside it is transcluded. */
     int only = wiki_find(at, end, "<onlyinclude>") != NULL, inside = !only;
     unsigned missing = 0;
 
@@ -128,7 +128,7 @@ int wiki_loops(struct wiki_span text, struct wiki_span title)
 
             for (; at < end && *at == '{'; at++)
                 braces++;
-            /* Of three, five and so on the last three are those of a parameter (wiki_expand.c). */
+            /* Of an odd number of braces, the last three are a parameter (wiki_expand.c). */
             if (inside && (braces == 2 || (braces > 2 && braces % 3 == 1)) && calls(at, end, title))
                 return 1;
             continue;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to corpus/: a template that includes itself. MediaWiki shows an error in its place; here
- * templates are not read, so nothing can hang, but such a template is broken. */
+/* Private to corpus/: finds templates that call themselves. MediaWiki shows an error in their
+ * place. Templates are not expanded here, but such a page is broken. */
 #ifndef MEGATRON_CORPUS_WIKI_LOOP_H
 #define MEGATRON_CORPUS_WIKI_LOOP_H
 
@@ -8,12 +8,12 @@
 
 enum { WIKI_NS_TEMPLATE = 10 };
 
-/* Could the text of this page of the namespace of templates call it? Text and title may both be
- * escaped, so that most templates need not be unescaped. */
+/* A quick test: may the template 'title' call itself in 'text'? Both may be escaped, so most
+ * templates need not be unescaped. */
 int wiki_may_loop(struct wiki_span text, struct wiki_span title);
 
-/* Does it, where the text is included? Not in a comment, in <noinclude> and <nowiki>, ... Neither
- * is escaped. */
+/* Returns 1 if the template calls itself in transcluded text: comments, <noinclude>, <nowiki> and
+ * the like do not count. Both arguments are unescaped. */
 int wiki_loops(struct wiki_span text, struct wiki_span title);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Apostrophes of bold and italics, by MediaWiki's rule: of each line, and of each cell and label of
- * a link for itself. */
+/* Bold and italic apostrophes, by MediaWiki's rule, separately for each line, table cell and link
+ * label. */
 #include "config.h"
 #include "wiki_inline.h"
 
@@ -18,7 +18,7 @@ static size_t run_length(const char *at, const char *end)
     return count;
 }
 
-/* The next run of at least two apostrophes, or NULL. */
+/* Find the next run of at least two apostrophes, or NULL. */
 static char *next_run(char *at, char *end, size_t *count)
 {
     while ((at = memchr(at, '\'', (size_t)(end - at)))) {
@@ -30,7 +30,7 @@ static char *next_run(char *at, char *end, size_t *count)
     return NULL;
 }
 
-/* The character before 'at', and before that the one that is not a mark; 0 at the beginning. */
+/* The two characters before 'at' that are not marks; 0 at the start. */
 static char before(const char *from, const char **at)
 {
     while (*at > from) {
@@ -41,8 +41,9 @@ static char before(const char *from, const char **at)
     return 0;
 }
 
-/* The bold run that is an apostrophe and italics, where neither pairs up: the first after a word
- * of one letter, else after a longer word, else after a space. NULL: there is none. */
+/* Where neither bold nor italics pair up, choose the bold run that is an apostrophe and italics:
+ * the first after a one-letter word, else after a longer word, else after a space. Returns NULL if
+ * there is none. */
 static char *odd_run(char *from, char *end)
 {
     char *word = NULL, *space = NULL;
@@ -86,7 +87,7 @@ void wiki_quotes(struct wiki_buffer *text)
 
     if (text->size == 0)
         return;
-    /* Only bold can be what does not pair up. */
+    /* If italics pair up, the rest is bold. */
     while ((at = memmem(done, (size_t)(end - done), "'''", 3))) {
         char *stop = at;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exponents, indices and fractions: <sup> and <sub> whose loss would make another number. */
+/* Exponents, indices and fractions: <sup> and <sub> that change the meaning of a number. */
 #include "config.h"
 #include "wiki_inline.h"
 
 enum { SCRIPT_MOST = 24 };
 
-/* What an element shows, with '-' for each kind of minus. */
+/* The text of an element, with '-' for each kind of minus. */
 struct script {
     char text[SCRIPT_MOST];
     size_t size, letters, digits;
@@ -18,7 +18,7 @@ static const struct {
 } spelled[] = {{"\xe2\x88\x92", '-'}, {"\xe2\x80\x93", '-'}, {"&minus;", '-'},
                {"&#8722;", '-'},      {"&ndash;", '-'},      {"&nbsp;", ' '}};
 
-/* Does the text at 'at' begin with this? */
+/* Does the text at 'at' begin with 'word'? */
 static int is_at(const char *at, const char *end, const char *text)
 {
     size_t length = strlen(text);
@@ -26,7 +26,7 @@ static int is_at(const char *at, const char *end, const char *text)
     return (size_t)(end - at) >= length && wiki_is(wiki_span(at, length), text);
 }
 
-/* One character of an element; '*at' is moved after it. 0: it is something else. */
+/* Read one character of an element and advance '*at'. Returns 0 for anything else. */
 static char take(const char **at, const char *end)
 {
     for (size_t i = 0; i < sizeof(spelled) / sizeof(spelled[0]); i++)
@@ -47,8 +47,8 @@ static int is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* Read digits, signs and letters up to 'close'. Returns what comes after it; NULL: there is
- * something else in it. */
+/* Read digits, signs and letters up to 'close'. Returns the end, or NULL if there is anything
+ * else. */
 static const char *read_script(const char *at, const char *end, const char *close,
                                struct script *script)
 {
@@ -73,7 +73,7 @@ static const char *read_script(const char *at, const char *end, const char *clos
     return at < end && script->size > 0 ? at + strlen(close) : NULL;
 }
 
-/* Write it in Unicode's small characters. Returns 0 if one of them does not exist. */
+/* Write it in Unicode superscripts or subscripts. Returns 0 if one does not exist. */
 static int put_small(const struct script *script, int raised, struct wiki_buffer *out)
 {
     static const char characters[] = "0123456789+-=()n";
@@ -94,7 +94,8 @@ static int put_small(const struct script *script, int raised, struct wiki_buffer
     return 1;
 }
 
-/* An exponent that Unicode cannot write: x^1.5, x^(2k). Ordinals (1er, 2nd) and words are none. */
+/* Write an exponent that Unicode cannot: x^1.5, x^(2k). Ordinals (1er, 2nd) and words are not
+ * exponents. */
 static int put_power(const struct script *script, struct wiki_buffer *out)
 {
     char last = out->size > 0 ? out->data[out->size - 1] : ' ';
@@ -112,7 +113,7 @@ static int put_power(const struct script *script, struct wiki_buffer *out)
     return 1;
 }
 
-/* <sup>1</sup>/<sub>2</sub>: what follows its first element. Returns its end, or NULL. */
+/* Parse <sup>1</sup>/<sub>2</sub> after its first element. Returns its end, or NULL. */
 static const char *take_fraction(const struct script *above, const char *at, const char *end,
                                  struct wiki_buffer *out)
 {
@@ -144,7 +145,7 @@ const char *wiki_script(const char *at, const char *end, int raised, struct wiki
 
     if (!after)
         return NULL;
-    if (!raised) /* H2O, but 101<sub>2</sub> and log<sub>2</sub>8 */
+    if (!raised) /* H2O is plain text, but not 101<sub>2</sub> and */
         return ((out->size > 0 && is_digit(out->data[out->size - 1])) ||
                 (after < end && is_digit(*after))) &&
                        put_small(&script, 0, out)

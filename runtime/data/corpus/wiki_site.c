@@ -28,7 +28,7 @@ static const struct {
                {12, "help"},     {14, "category"}, {15, "category talk"}, {100, "portal"},
                {118, "draft"},   {828, "module"}};
 
-/* Copy text of XML, its entities undone, with underscores as spaces. */
+/* Copy XML text, with entities decoded and */
 static void copy_text(const char *from, size_t size, char *to, size_t room)
 {
     const char *end = from + size;
@@ -53,8 +53,8 @@ static void copy_text(const char *from, size_t size, char *to, size_t room)
     to[used] = '\0';
 }
 
-/* The content of the element whose tag begins with 'open' (without its last bracket). Returns its
- * end, or NULL. */
+/* Find the content of the element whose tag begins with 'open' (without the closing bracket).
+ * Returns its end, or NULL. */
 static const char *content(const char *from, const char *end, const char *open,
                            struct wiki_span *text)
 {
@@ -73,7 +73,7 @@ static const char *content(const char *from, const char *end, const char *open,
     return stop;
 }
 
-/* The key of a namespace in its tag, which ends before 'end'. Returns 0 if it is not a number. */
+/* Parse the key attribute of a namespace tag, which */
 static int read_key(const char *tag, const char *end, int *number)
 {
     const char *key = wiki_find(tag, end, "key=\"");
@@ -87,7 +87,7 @@ static int read_key(const char *tag, const char *end, int *number)
     return stop > key + 5 && *stop == '"' && value > INT_MIN && value < INT_MAX;
 }
 
-/* Returns what is wrong with them, or NULL. */
+/* Parse the namespaces. Returns a fault, or NULL. */
 static const char *read_namespaces(struct wiki_site *site, const char *from, const char *end)
 {
     const char *flaw = NULL, *tag;
@@ -163,7 +163,7 @@ const char *wiki_site_base(const struct wiki_site *site)
     return site->base;
 }
 
-/* Equal except for the case of ASCII letters and underscores instead of spaces. */
+/* Compare, ignoring the case of ASCII letters and treating underscores as spaces. */
 static int same_name(struct wiki_span prefix, const char *name)
 {
     for (size_t i = 0; i < prefix.size; i++) {

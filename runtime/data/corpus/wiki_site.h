@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the head of a MediaWiki dump says about its wiki: <siteinfo>. */
+/* The <siteinfo> at the start of a MediaWiki dump, which describes the wiki. */
 #ifndef MEGATRON_CORPUS_WIKI_SITE_H
 #define MEGATRON_CORPUS_WIKI_SITE_H
 
@@ -8,31 +8,32 @@
 
 struct wiki_site;
 
-/* Namespaces that matter to links. Others have their own numbers. */
+/* Namespaces that links depend on. Others */
 enum { WIKI_NS_NONE = -1000, WIKI_NS_MAIN = 0, WIKI_NS_FILE = 6, WIKI_NS_CATEGORY = 14 };
 
-/* Read the 'size' bytes before the first <page>. What is missing is taken from the English
- * Wikipedia. Returns NULL if out of memory. Caller must destroy. */
+/* Parse the 'size' bytes before the first <page>. Missing values are those of the English
+ * Wikipedia. Caller must destroy. */
 struct wiki_site *wiki_site_parse(const char *head, size_t size);
 void wiki_site_destroy(struct wiki_site *site);
 
-/* What is missing, as a static text, or NULL. */
+/* What is missing, as a static string, or NULL. */
 const char *wiki_site_flaw(const struct wiki_site *site);
 /* "Wikipedia"; "https://en.wikipedia.org/wiki/Main_Page", without its last part. */
 const char *wiki_site_name(const struct wiki_site *site);
 const char *wiki_site_base(const struct wiki_site *site);
 
-/* The number of the namespace that 'prefix' (the text before a colon) names, in the wiki's own
- * language or in English, or WIKI_NS_NONE. 'site' may be NULL: English. */
+/* Look up the namespace named by 'prefix' (the text before a colon), in the wiki's own language or
+ * in English. Returns its number or WIKI_NS_NONE. 'site' may be NULL: English. */
 int wiki_site_namespace(const struct wiki_site *site, struct wiki_span prefix);
 
-/* The sites of the files of a corpus, by number, for all threads. */
+/* The sites of the files of a corpus, by file index. Thread-safe. */
 struct wiki_sites;
 struct wiki_sites *wiki_sites_create(size_t files, struct error *err);
 void wiki_sites_destroy(struct wiki_sites *sites);
-/* The site of a file; NULL if it is not known yet. */
+/* The site of a file, or NULL if it */
 const struct wiki_site *wiki_sites_get(struct wiki_sites *sites, size_t file);
-/* Store it. If another thread was first, 'site' is destroyed; returns the one that counts. */
+/* Store the site of a file. If another thread was first, destroys 'site'. Returns the stored
+ * site. */
 const struct wiki_site *wiki_sites_put(struct wiki_sites *sites, size_t file,
                                        struct wiki_site *site);
 

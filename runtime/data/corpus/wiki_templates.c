@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inline templates that are used most in running text, without the wiki's own definitions. All
- * others (boxes, navigation, citations, maintenance) become nothing. */
+/* The most frequent inline templates of running text, without the wiki's own definitions. All
+ * others (boxes, navigation, citations, maintenance) are dropped. */
 #include "config.h"
 #include "wiki_expand.h"
 
@@ -14,7 +14,7 @@ static void put(struct wiki_buffer *out, struct wiki_span span)
 
 typedef void handler(const struct wiki_call *call, const char *extra, struct wiki_buffer *out);
 
-/* extra: the number of the argument, and the text before it. */
+/* extra: index of the argument, and the text before it. */
 static void t_argument(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     struct wiki_span value = wiki_positional(call, (size_t)(extra[0] - '0'));
@@ -49,7 +49,7 @@ static void t_text(const struct wiki_call *call, const char *extra, struct wiki_
     wiki_put_text(out, extra);
 }
 
-/* All positional arguments with 'extra' between them. */
+/* Write all positional arguments with */
 static void t_join(const struct wiki_call *call, const char *extra, struct wiki_buffer *out)
 {
     for (size_t i = 1; i <= call->count; i++) {

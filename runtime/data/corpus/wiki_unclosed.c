@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Braces and brackets are matched as by MediaWiki's preprocessor, with one stack; what is inside of
- * an extension's tag is matched for itself. Tables have a stack of their own, because a template
- * may close them. Everything is visited once. Where a page can be read in two ways, it is read in
- * the one that closes more: what is reported shall be true. */
+/* Braces and brackets are matched with one stack, like MediaWiki's preprocessor; the content of an
+ * extension tag is matched separately. Tables have their own stack, because a template may close
+ * them. Everything is visited once. If a page can be read in two ways, the one that closes more
+ * counts: reports must not be false. */
 #include "config.h"
 #include "wiki_unclosed.h"
 
@@ -10,13 +10,13 @@
 
 enum tag_kind {
     TAG_RAW,   /* its content is not markup */
-    TAG_FRAME, /* its content is markup, which must be closed in it */
+    TAG_FRAME, /* its content is markup, matched separately */
     TAG_TABLE,
-    TAG_REST, /* as TAG_RAW, but without an end tag it takes the rest of the page */
+    TAG_REST, /* like TAG_RAW, but if unclosed it extends to the end of the page */
 };
 
-/* By name. Tags that only change how text looks (<b>, <div>, <small>) are not among them: their
- * text is the same whether they are closed or not. */
+/* Sorted by name. Tags that only affect appearance (<b>, <div>, <small>) are not listed: their text
+ * is the same whether they are closed or not. */
 static const struct {
     const char *name;
     enum tag_kind kind;
@@ -36,19 +36,19 @@ static const struct {
 };
 enum { TAGS = sizeof(tags) / sizeof(tags[0]) };
 
-/* Tags, braces and brackets that are open: items of 'look->stack' with their place as 'begin'. */
+/* Open tags, braces and brackets: items of 'look->stack' with their offset in 'begin'. */
 enum open_kind {
-    OPEN_TAG,      /* 'what': its number; 'end': 1 + the index of the tag around it, or 0 */
-    OPEN_TEMPLATE, /* 'end': braces */
-    OPEN_LINK,     /* 'end': brackets; 'what': links that are open in each other, with it */
+    OPEN_TAG,      /* 'what': its index; 'end': 1 + index */
+    OPEN_TEMPLATE, /* 'end': number of braces */
+    OPEN_LINK,     /* 'end': number of brackets; 'what': nested open links, including this one */
 };
 
 struct scan {
     const char *begin, *at, *end;
     struct wiki_cuts *open, *tables;
-    size_t tag;          /* 1 + the index of the innermost open tag, or 0 */
+    size_t tag;          /* 1 + index of the innermost open tag, or 0 */
     size_t pipes;        /* tables opened by `{{{!}}` and not closed by `{{!}}}` */
-    size_t counts[TAGS]; /* open tags of each kind */
+    size_t counts[TAGS]; /* number of open tags of each kind */
     struct wiki_unclosed found;
 };
 
@@ -57,7 +57,7 @@ static void find(struct scan *scan, enum document_fault fault, size_t place, uns
     scan->found = (struct wiki_unclosed){fault, place, tag};
 }
 
-/* What is open innermost is never closed. */
+/* The innermost open item is unclosed. */
 static void find_open(struct scan *scan)
 {
     static const enum document_fault faults[] = {MARKUP_TAG, MARKUP_TEMPLATE, MARKUP_LINK};
@@ -71,7 +71,7 @@ static size_t place(const struct scan *scan)
     return (size_t)(scan->at - scan->begin);
 }
 
-/* What is open innermost, inside the innermost tag; NULL: nothing. */
+/* The innermost open item inside the innermost tag, or NULL. */
 static struct wiki_cut *innermost(const struct scan *scan)
 {
     return scan->open->count > scan->tag ? &scan->open->items[scan->open->count - 1] : NULL;
@@ -86,7 +86,7 @@ static int begins_line(const char *begin, const char *at)
     return at == begin || at[-1] == '\n';
 }
 
-/* Does the name of the template at 'at' look like one that closes a table? {{s-end}}, {{End box}},
+/* Does the template at 'at' have a name like one that closes a table? {{s-end}}, {{End box}},
  * {{Jctbtm}}, {{!)}}. */
 static int may_close_table(const char *at, const char *end)
 {
@@ -109,7 +109,7 @@ static int may_close_table(const char *at, const char *end)
     return name.size > 3 && wiki_is(wiki_span(name.data, 3), "end");
 }
 
-/* The table that was opened last is never closed, unless a template closes it. */
+/* The last open table is unclosed, unless a template closes it. */
 static void find_table(struct scan *scan)
 {
     const struct wiki_cut *table = &scan->tables->items[scan->tables->count - 1];
@@ -141,7 +141,7 @@ static size_t run_length(const struct scan *scan)
     return (size_t)(at - scan->at);
 }
 
-/* In the argument of a call a table begins with `{{{!}}`, which becomes `{|`. */
+/* In an argument of a call, a table begins with `{{{!}}`, which becomes `{|`. */
 static int begins_with_pipe(const struct scan *scan, size_t count)
 {
     return count == 3 && scan->end - scan->at > 6 && memcmp(scan->at + 3, "!}}", 3) == 0 &&
@@ -171,15 +171,15 @@ static void take_open_brackets(struct scan *scan)
     scan->at += count;
 }
 
-/* A link that is still open inside a call that is closed is never closed. */
+/* An open link inside a call */
 static void find_link_in_call(struct scan *scan, const struct wiki_cut *link)
 {
     if (scan->open->count > scan->tag + link->what)
         find_open(scan);
 }
 
-/* Do the braces at 'at' begin with one that ends a table? `|}` does, but `|}}` ends a call whose
- * last argument is empty. `|}}}` is both at the start of a line. */
+/* Do the braces at 'at' end a table? `|}` does, but `|}}` ends a call whose last argument is empty.
+ * `|}}}` at the start of a line does both. */
 static int ends_table(const struct scan *scan, size_t count)
 {
     const struct wiki_cut *open = innermost(scan);
@@ -254,8 +254,7 @@ static size_t tag_number(struct wiki_span name)
     return i < TAGS && tags[i].name[0] == first ? i : TAGS;
 }
 
-/* After the '>' of an end tag, where nothing but white space may precede it; NULL: there is none.
- */
+/* Skip the white space and the '>' of an end tag. Returns NULL if anything else comes first. */
 static const char *after_end_tag(const char *at, const char *end)
 {
     while (at < end && wiki_is_space(*at))
@@ -263,7 +262,7 @@ static const char *after_end_tag(const char *at, const char *end)
     return at < end && *at == '>' ? at + 1 : NULL;
 }
 
-/* After the end tag of an element, or NULL. */
+/* Find the position after the end tag of an element, or NULL. */
 static const char *find_end_tag(const char *at, const char *end, const char *name)
 {
     size_t length = strlen(name);
@@ -293,7 +292,7 @@ static void open_tag(struct scan *scan, unsigned number, size_t from)
         if (!stop && tags[number].kind == TAG_RAW)
             find(scan, MARKUP_TAG, from, number);
         scan->at = stop ? stop : scan->end;
-        /* What is open around it may be closed in the part that is not read. */
+        /* Open items around it may be closed in the part that is not read. */
         if (!stop)
             scan->open->count = scan->tables->count = 0;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches for special characters, 16 bytes at a time where SSE2 (on every x86-64) or NEON (on
- * every AArch64) is there. Then WIKI_VECTOR is defined. The bytes of a vector become the bits of a
- * number, WIKI_LANE bits each, the first of them the lowest. */
+/* Private to corpus/: vectorized search for special characters, 16 bytes at a time, with SSE2 (all
+ * x86-64) or NEON (all AArch64); WIKI_VECTOR is defined if available. A comparison yields a bit
+ * mask of WIKI_LANE bits per byte, the first byte lowest. */
 #ifndef MEGATRON_CORPUS_WIKI_VECTOR_H
 #define MEGATRON_CORPUS_WIKI_VECTOR_H
 
@@ -19,7 +19,7 @@ static inline wiki_bytes wiki_vector(const char *at)
     return _mm_loadu_si128((const __m128i *)(const void *)at);
 }
 
-/* Bytes that are 'c'; that are in [low, high]. */
+/* Compare: bytes equal to 'c'; bytes in [low, high]. */
 static inline wiki_bytes wiki_vector_is(wiki_bytes bytes, char c)
 {
     return _mm_cmpeq_epi8(bytes, _mm_set1_epi8(c));
@@ -37,13 +37,13 @@ static inline wiki_bytes wiki_vector_or(wiki_bytes a, wiki_bytes b)
     return _mm_or_si128(a, b);
 }
 
-/* Bytes with the bits of 'c' added. */
+/* Bytes with the bits of 'c' set. */
 static inline wiki_bytes wiki_vector_set(wiki_bytes bytes, char c)
 {
     return _mm_or_si128(bytes, _mm_set1_epi8(c));
 }
 
-/* Of bytes that are 0 or 255. */
+/* The mask of bytes that are 0 or 255. */
 static inline uint64_t wiki_vector_bits(wiki_bytes bytes)
 {
     return (uint64_t)(unsigned)_mm_movemask_epi8(bytes);
@@ -88,18 +88,18 @@ static inline uint64_t wiki_vector_bits(wiki_bytes bytes)
 #endif
 
 #ifdef WIKI_VECTOR
-/* The bits of the first byte, and of all but the last one. */
+/* Masks of the first byte, and of all but the last one. */
 #define WIKI_FIRST    ((UINT64_C(1) << WIKI_LANE) - 1)
 #define WIKI_NOT_LAST ((UINT64_C(1) << (WIKI_VECTOR - 1) * WIKI_LANE) - 1)
 
-/* The number of the first byte with bits. */
+/* The index of the first byte in a mask. */
 static inline unsigned wiki_vector_first(uint64_t bits)
 {
     return (unsigned)__builtin_ctzll(bits) / WIKI_LANE;
 }
 
-/* The first byte in [at, end) that 'marks' (a function of a vector) marks, or a place less than a
- * vector before the end. */
+/* Find the first byte in [at, end) that 'marks' selects, or stop less than a vector before the
+ * end. */
 static inline __attribute__((always_inline)) const char *
 wiki_vector_find(const char *at, const char *end, wiki_bytes (*marks)(wiki_bytes bytes))
 {

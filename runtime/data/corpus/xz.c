@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xz: as a stream; or, by the index at the end of the file, block by block, which is how a large
- * file made with several threads (xz -T, pixz) is split. */
+/* xz: read as a stream or, with the index at the end of the file, block by block. That is how a
+ * large file made with several threads (xz -T, pixz) is cut. */
 #include "codec.h"
 
 #include <lzma.h>
@@ -10,12 +10,12 @@
 /* The dictionary of xz -9 is 64 MiB; nothing needs this much. */
 #define MEMORY_LIMIT ((uint64_t)512 << 20)
 
-/* Reading the index needs an interface that was added in 5.4. */
+/* The index reader needs an */
 #define WITH_BLOCKS (LZMA_VERSION >= 50040002)
 
 struct xz {
     lzma_stream stream;
-    int blocks; /* by the index */
+    int blocks; /* as listed in the index */
     int inside, ended;
 #if WITH_BLOCKS
     lzma_index *index;
@@ -222,8 +222,8 @@ static ssize_t xz_read(struct source *source, void *buffer, size_t size, struct 
     return (ssize_t)size;
 }
 
-/* A block that ended together with the reader's buffer is left behind at the next read, so that the
- * boundary is never set for bytes that have not been delivered yet. */
+/* If a block ends together with the reader's buffer, the next read advances, so that the boundary
+ * never lies beyond the bytes delivered. */
 static ssize_t xz_read_on(struct source *source, void *buffer, size_t size, struct error *err)
 {
     struct xz *xz = source->state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zstd: frames one after the other. A file of several frames (pzstd, the seekable format, files
- * joined by cat) can be split between them. The magic number of a frame has only 32 bits, which
- * occur by chance once in 4 GB: a position is the start of a frame only if its blocks, followed
- * from header to header, end where another frame begins or the file ends. */
+/* zstd: one or more frames. A file with several frames (pzstd, the seekable format, files joined by
+ * cat) can be cut between them. The magic number of a frame has only 32 bits, so it occurs by
+ * chance once in 4 GB. A position is the start of a frame only if its chain of block headers leads
+ * to another frame or to the end of the file. */
 #include "codec.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int begins_frame(int fd, int64_t position, int64_t size)
     return little32(bytes) == FRAME_MAGIC || is_skippable(little32(bytes));
 }
 
-/* Where the frame at 'position' ends; -1 if there is no frame or none that ends before 'limit'. */
+/* The end of the frame at 'position', or -1 */
 static int64_t frame_end(int fd, int64_t position, int64_t size, int64_t limit)
 {
     static const int dictionary_sizes[] = {0, 1, 2, 4}, content_sizes[] = {0, 2, 4, 8};
@@ -79,13 +79,13 @@ int zstd_can_cut(int fd, int64_t size)
 {
     int64_t end = frame_end(fd, 0, size, PROBE);
 
-    /* Leading skippable frames contain no data: examine the first frame that may. */
+    /* Skip leading skippable frames, which contain no data. */
     for (int i = 0; i < 4 && end > 0 && end < 64; i++)
         end = frame_end(fd, end, size, PROBE);
     return end > 0 && end < size && begins_frame(fd, end, size);
 }
 
-/* Is the frame at 'position' one that find_frame stops at? */
+/* Does find_frame stop at the frame at 'position'? */
 static int may_come_first(int fd, int64_t position, int64_t size)
 {
     unsigned char magic[4];
@@ -135,7 +135,7 @@ static ssize_t zstd_read(struct source *source, void *buffer, size_t size, struc
             return -1;
         if (!zstd->inside && have == 0)
             return 0;
-        /* The error of a frame that no range starts with, because it is damaged, is found here. */
+        /* A damaged frame, with which no range starts, fails here. */
         if (!zstd->inside && source->boundary < 0 && source->end < source->size &&
             source->input.position >= source->end &&
             may_come_first(source->input.fd, source->input.position, source->size))
@@ -173,7 +173,7 @@ int zstd_start(struct source *source, struct error *err)
     source->finish = zstd_finish;
     if (!zstd || !(zstd->stream = ZSTD_createDStream()))
         return error_set(err, "decompressing zstd: out of memory");
-    /* 128 MiB, what `zstd --long` writes; more would need memory that a rank should not use. */
+    /* 128 MiB, as `zstd --long` */
     ZSTD_DCtx_setParameter(zstd->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
     if (source->begin > 0) {
         found = find_frame(source, err);

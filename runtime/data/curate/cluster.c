@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From equal hashes to clusters of documents. */
+/* The phases pairs and clusters: from equal hashes to clusters of documents. */
 #include "config.h"
 #include "dedup.h"
 #include "data/preprocess/disk.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* With a comparison, so many different documents of one band are compared with each further one. */
+/* If pairs are compared: a document is compared with at most this many others that share a band. */
 enum { REPRESENTATIVES = 256 };
 
 struct pair {
@@ -23,7 +23,7 @@ struct pair {
 
 /* --- Pairs ------------------------------------------------------------------------------------ */
 
-/* A document that others of its band are compared with. */
+/* A document that later ones with the same band are compared with. */
 struct representative {
     int64_t document;
     uint32_t next;
@@ -32,10 +32,10 @@ struct representative {
 struct slot {
     uint64_t hash;
     uint32_t check;
-    uint32_t first; /* 1 + the number of its first representative; 0: the slot is free */
+    uint32_t first; /* 1 + index of its first representative; 0: free */
 };
 
-/* One bucket at work. */
+/* The state of a job. */
 struct pairing {
     const struct dedup *dedup;
     struct slot *slots;
@@ -62,8 +62,8 @@ static uint32_t add_representative(struct pairing *pairing, int64_t document)
     return (uint32_t)++pairing->count;
 }
 
-/* Documents come in the order of the corpus. One joins the first that it is like, or else is the
- * one that later ones are compared with. */
+/* Documents arrive in corpus order. Each joins the first representative that it matches, or becomes
+ * one. */
 static int pair_entry(struct pairing *pairing, const struct spread_entry *entry, int64_t document,
                       struct error *err)
 {
@@ -79,7 +79,7 @@ static int pair_entry(struct pairing *pairing, const struct spread_entry *entry,
         struct representative *other = &pairing->representatives[at - 1];
         int alike = 1;
 
-        if (other->document == document) /* one document may have a hash twice */
+        if (other->document == document) /* a document may have the same hash twice */
             return 0;
         if (pairing->dedup->config->jaccard > 0) {
             alike = sets_compare(pairing->dedup, other->document, document, err);
@@ -181,7 +181,7 @@ int dedup_pairs(struct dedup *dedup, struct error *err)
 
 /* --- Clusters --------------------------------------------------------------------------------- */
 
-/* The first document of the cluster; the way there gets shorter. */
+/* Union-find with path halving: the first document of the cluster. */
 static uint32_t find_root(uint32_t *parents, uint32_t document)
 {
     while (parents[document] != document) {
@@ -239,7 +239,7 @@ static int read_pairs(const struct dedup *dedup, struct curate_job *job, size_t 
     return rc;
 }
 
-/* Sizes are counted on the roots' places of an array of their own. */
+/* The size of each cluster is counted at its root, in an array of its own. */
 static int count_clusters(uint32_t *parents, int64_t total, struct dedup_counts *counts,
                           struct error *err)
 {

@@ -24,20 +24,20 @@
 
 #define RESULT_MAGIC 0x31534552544144ull /* "DATRES1" */
 
-/* How long a rank that failed waits for the others to see it, and between two notes of progress. */
+/* How long a rank that failed waits for the others to notice; interval of progress notes. */
 static const double failure_seconds = 60, note_seconds = 10;
 
 /* --- Jobs ------------------------------------------------------------------------------------- */
 
-/* What the threads of a rank share while they are at a phase. */
+/* The worker pool of a phase. */
 struct crew {
     struct curate *engine;
     const struct curate_phase *phase;
     struct board board;
-    struct work work; /* the run's, with the phase's directory as its base */
+    struct work work; /* a copy whose 'base' is the phase's directory */
     atomic_int stop;
     pthread_mutex_t lock;
-    struct error err; /* of the first job that failed */
+    struct error err; /* of the first failed job */
     int failed;
 };
 
@@ -83,8 +83,8 @@ int curate_result(struct curate *engine, const char *phase, size_t number, struc
     return rc;
 }
 
-/* The mark that the board looks for. A name that begins like it counts as well, so it is created
- * under its own; what the job has to say is on disk by then. */
+/* Create the done marker, after the result is on disk. The board matches names by prefix, so the
+ * marker must not be created under a temporary name. */
 static int mark_done(const struct crew *crew, size_t number, struct error *err)
 {
     char path[DISK_PATH];
@@ -147,7 +147,7 @@ static void fail(struct crew *crew, const struct error *err)
     atomic_store(&crew->stop, 1);
 }
 
-/* One thread: as long as there are jobs that nobody works at. */
+/* Worker thread: runs jobs until none is unclaimed. */
 static void work_along(void *context, int64_t thread)
 {
     struct crew *crew = context;
@@ -207,7 +207,7 @@ static int run_crew(struct crew *crew, struct error *err)
     }
 }
 
-/* What launches that were killed have left unfinished takes space, and means nothing any more. */
+/* Remove drafts and claims that killed launches left. */
 static void remove_drafts(const struct work *work)
 {
     DIR *directory = opendir(work->base);
@@ -267,7 +267,7 @@ static int finish_job(void *context, struct curate_job *job, struct bytes *resul
     return ending->finish(ending->engine, ending->context, err);
 }
 
-/* The rank that finished speaks the last word; here the others wait for it. */
+/* Wait until the rank that finished has published the result. */
 static int await_end(struct curate *engine, struct error *err)
 {
     double begin = clock_now(), pause = 0.01;
@@ -307,7 +307,7 @@ int curate_finish(struct curate *engine,
 
     if (rc != 0)
         return rc;
-    /* Alone it is this rank's turn also where a launch before was killed right here. */
+    /* A single rank must do this itself, also if the previous launch was killed right here. */
     if (!ending.mine && engine->world->size > 1)
         return await_end(engine, err);
     if (work_mark_finished(&engine->work, err) < 0)
@@ -352,7 +352,7 @@ static int check_files(const struct curate *engine, struct error *err)
     return 0;
 }
 
-/* Where every bucket reads something of every chunk, a large input must not have too many. */
+/* Each bucket reads a section of every chunk, so a large input must not have too many chunks. */
 static int64_t chunk_bytes(const struct curate *engine)
 {
     const struct curate_config *config = engine->config;
@@ -394,7 +394,7 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
         bytes_put_text(&bytes, file->path);
         bytes_put_u64(&bytes, (uint64_t)file->size);
         bytes_put_u64(&bytes, (uint64_t)file->modified);
-        /* What came through a pipe comes only once. */
+        /* A pipe cannot be read again. */
         if (strcmp(file->path, "-") == 0) {
             bytes_put_u64(&bytes, (uint64_t)getpid());
             bytes_put_u64(&bytes, (uint64_t)time(NULL));
@@ -406,7 +406,8 @@ static int make_plan(struct curate *engine, const struct bytes *identity, struct
     return rc;
 }
 
-/* Rank 0: look at input and output, and let the others begin. Returns 0; 1 where all is done. */
+/* Rank 0: check input and output, and let the other ranks begin. Returns 0, 1 if the output is
+ * complete, or -1. */
 static int begin(struct curate *engine, const struct bytes *identity, struct error *err)
 {
     const struct curate_config *config = engine->config;
@@ -421,7 +422,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         if (!existing && disk_exists(config->outputs[i]))
             existing = config->outputs[i];
     }
-    /* Killed while it cleaned up. */
+    /* The previous launch was killed while it cleaned up. */
     if (existing && work_was_finished(&engine->work, engine->plan.identity))
         return 1;
     if (existing && !config->overwrite) {
@@ -429,7 +430,7 @@ static int begin(struct curate *engine, const struct bytes *identity, struct err
         struct input_plan before;
         int same;
 
-        /* Killed while the files got their names: go on. */
+        /* Continue if the previous launch was killed while it renamed the files. */
         if (disk_path(path, err, "%.4000s/plan", engine->work.root) < 0)
             return -1;
         same =
@@ -473,7 +474,7 @@ static int run_all(struct curate *engine, const struct bytes *identity,
     return engine->threads ? body(engine, context, err) : -1;
 }
 
-/* Tell the other ranks why this one fails, or end as they did. */
+/* Tell the other ranks why this one failed, or end in the same way as they did. */
 static int close_run(struct curate *engine, int rc, struct error *err)
 {
     char message[512];
@@ -495,7 +496,7 @@ static int close_run(struct curate *engine, int rc, struct error *err)
                   engine->work.root);
         return -1;
     }
-    /* What can never work is not resumed: the remedy is another command line or another input. */
+    /* A wrong command line or input cannot be resumed. */
     if (err->code == ERROR_USAGE && engine->threads && engine->world->size == 1) {
         work_remove(&engine->work);
         return -1;
@@ -517,12 +518,12 @@ int curate_run(const struct curate_config *config, const struct bytes *identity,
     struct world world;
     int rc;
 
-    /* A limit on file sizes must fail the write, not end the process. */
+    /* With a file size limit, fail the write instead of being killed by SIGXFSZ. */
     signal(SIGXFSZ, SIG_IGN);
     if (!engine)
         return error_set(err, "out of memory");
     rc = world_read(&world, err);
-    /* Under a launcher a rank ends with it; by hand the shell may go. */
+    /* Die with the launcher. A rank started by hand survives its shell. */
     if (rc == 0 && strcmp(world.source, "default") != 0)
         rc = world_die_with_parent(err);
     if (rc == 0) {

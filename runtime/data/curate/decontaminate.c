@@ -18,7 +18,7 @@ struct decontaminate {
 
 /* --- Test sets -------------------------------------------------------------------------------- */
 
-/* The texts of a line of a test set: all strings under the keys that it has. */
+/* The texts of a line of a test set: all strings under the keys. */
 static int take_line(struct decontaminate *run, struct ngram_scratch *scratch,
                      struct jsonl *const *parsers, const struct record *record, struct error *err)
 {
@@ -87,7 +87,7 @@ static int read_tests(struct decontaminate *run, const struct corpus_files *file
     return rc;
 }
 
-/* Every rank reads the test sets, which are small. */
+/* Test sets are small: every rank reads all of them. */
 static int load_tests(struct decontaminate *run, struct error *err)
 {
     const struct decontaminate_config *config = run->config;
@@ -122,7 +122,7 @@ struct counting {
     uint32_t *counts;
 };
 
-/* The byte 'chars' characters behind 'at'. */
+/* The offset 'chars' characters after 'at'. */
 static size_t forward(const char *text, size_t size, size_t at, int64_t chars)
 {
     while (at < size && chars > 0) {
@@ -254,7 +254,7 @@ static int ends_here(char c)
     return c == '.' || c == '!' || c == '?';
 }
 
-/* Where the text before a match ends: behind the last end of a sentence before the margin. */
+/* Where the text before a match ends: after the last sentence that ends before the margin. */
 static size_t end_before(const char *text, size_t at, int64_t margin)
 {
     size_t end = backward(text, at, margin);
@@ -278,7 +278,7 @@ static int is_long(const struct decontaminate_config *config, const char *text, 
     return (int64_t)text_chars(text, size) > config->piece;
 }
 
-/* All pieces of a text without n-grams of tests. */
+/* Find all pieces of a text that contain no n-gram of a test. */
 static int cut(struct cutting *cutting, const char *text, size_t size)
 {
     const struct decontaminate_config *config = cutting->run->config;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron data decontaminate`: texts of test sets are taken out of a corpus.
+/* `megatron data decontaminate`: remove the texts of test sets from a corpus.
  *
- * megatron: the rule of Megatron-LM's tools for openwebtext. An n-gram of a test set is cut out
- * with what is around it, up to the ends of sentences, and what is left on both sides becomes a
- *           document each; n-grams that are frequent in the corpus are no sign of a test.
- * drop:     a document with an n-gram of a test set is dropped, as GPT-3, Llama and FineWeb's tools
- *           do it. */
+ *     megatron  as Megatron-LM's tools for openwebtext do it: cut out each n-gram of a test set
+ * with its surroundings, up to the ends of sentences; the text on either side becomes a document.
+ * N-grams that are frequent in the corpus are ignored. drop      as GPT-3, Llama and FineWeb's
+ * tools do it: drop documents that contain an n-gram of a test set. */
 #ifndef MEGATRON_CURATE_DECONTAMINATE_H
 #define MEGATRON_CURATE_DECONTAMINATE_H
 
@@ -17,16 +16,16 @@ struct decontaminate_config {
     struct curate_config base;
     const char *const *against; /* files of test sets */
     size_t against_count;
-    const char *const *keys; /* of their members with texts */
+    const char *const *keys; /* names of the members that hold texts */
     size_t key_count;
-    int plain_text; /* their lines are texts, not JSON */
+    int plain_text; /* the test sets are plain text, not JSON */
     enum decontaminate_rule rule;
     int64_t ngram,
-        least;      /* words; a test of fewer than n words counts as a whole from 'least' on */
-    int64_t spare;  /* n-grams that come so often in the corpus are left alone; 0: none */
-    int64_t margin; /* characters that are cut on each side, at least */
-    int64_t piece;  /* pieces of so many characters or fewer are dropped */
-    int64_t pieces; /* documents with more pieces are dropped */
+        least;      /* in words; a test with fewer words, but at least 'least', counts as a whole */
+    int64_t spare;  /* ignore n-grams that occur this often in the corpus; 0: none */
+    int64_t margin; /* minimum number of characters to cut on each side */
+    int64_t piece;  /* drop pieces of at most this many characters */
+    int64_t pieces; /* drop documents with more pieces than this */
 };
 
 int decontaminate_run(struct decontaminate_config *config, struct error *err);

@@ -12,7 +12,7 @@
 
 /* --- Hashes ----------------------------------------------------------------------------------- */
 
-/* One chunk at work. */
+/* The state of a job. */
 struct hashing {
     const struct dedup *dedup;
     struct spread *spread;
@@ -104,7 +104,7 @@ static int hashes_job(void *context, struct curate_job *job, struct bytes *resul
     return rc;
 }
 
-/* A bucket for about a million hashes of texts of 3 kB: 100 MB with its table. */
+/* About a million hashes per bucket, for texts of 3 kB: 100 MB with the hash table. */
 static size_t count_buckets(const struct curate *engine, const struct dedup_config *config)
 {
     double bytes = 0, bands = config->exact ? 1 : (double)config->bands;

@@ -46,7 +46,8 @@ int64_t tally_faults(const struct tally *tally)
     return all;
 }
 
-/* Lines of the file before 'segment': only asked when something is wrong. */
+/* The number of lines before 'segment' in its file; read again only if there is a fault to
+ * report. */
 static int64_t lines_before(const struct curate *engine, size_t segment)
 {
     const struct input_plan *plan = &engine->plan;
@@ -192,7 +193,7 @@ static int one_record(struct walk *walk, const struct record_block *block,
     if (fault == FAULT_NONE) {
         texts = jsonl_texts(walk->jsonl, 0, &count);
         if (count != 1)
-            fault = FAULT_TYPE; /* a list of texts is no document that could be edited */
+            fault = FAULT_TYPE; /* lists of texts are not supported */
     }
     if (fault != FAULT_NONE)
         return note_fault(walk, block, record->line, fault, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The documents of a chunk, one after the other, and what is counted of them. */
+/* Iterates over the documents of a chunk and counts them. */
 #ifndef MEGATRON_CURATE_DOCUMENTS_H
 #define MEGATRON_CURATE_DOCUMENTS_H
 
@@ -8,32 +8,32 @@
 #include "curate.h"
 #include "data/corpus/jsonl.h"
 
-/* A line of the input that holds a text. Pointers are valid until the next one. */
+/* A line of the input with its text. Pointers are valid until the next document. */
 struct document {
     const char *text;
     size_t size;
-    const char *raw; /* the text as it is in the line, with its quotes */
+    const char *raw; /* the text as it appears in the line, quoted and escaped */
     size_t raw_size;
     const char *line; /* without its newline */
     size_t line_size;
-    int64_t number; /* among the documents of its chunk, from 0 */
-    uint32_t file;  /* that it is in, by its number in the plan */
+    int64_t number; /* within its chunk, from 0 */
+    uint32_t file;  /* index of its file in the plan */
 };
 
 enum { TALLY_LISTED = 8 };
 
-/* A broken line, by its place in the plan. */
+/* The location of a broken line. */
 struct tally_fault {
     uint64_t segment; /* of the plan */
-    uint64_t line;    /* of the segment, from 0 */
+    uint64_t line;    /* within the segment, from 0 */
     uint64_t fault;
 };
 
-/* What was read. Those of all chunks can be added up. */
+/* Counts of what was read. The tallies of all chunks add up. */
 struct tally {
     int64_t documents;  /* lines with a text */
     int64_t text_bytes; /* of the texts */
-    int64_t line_bytes; /* of their lines, decompressed */
+    int64_t line_bytes; /* of their lines, after decompression */
     int64_t faults[FAULT_COUNT];
     struct tally_fault listed[TALLY_LISTED]; /* the first broken lines */
     int64_t listed_count;
@@ -44,24 +44,23 @@ void tally_take(struct tally *tally, struct bytes *bytes);
 void tally_add(struct tally *sum, const struct tally *tally);
 int64_t tally_faults(const struct tally *tally);
 
-/* Call each(context, document) for all documents of the job's chunk number 'chunk'. Broken lines
- * are counted and passed over; with --strict the first one is the error. Returns 0, or -1 also
- * where 'each' does. */
+/* Call each(context, document) for all documents of chunk number 'chunk'. Broken lines are counted
+ * and skipped; with --strict the first one is an error. Returns 0, or -1 (also if 'each' does). */
 int documents_each(struct curate_job *job, size_t chunk, struct tally *tally,
                    int (*each)(void *context, const struct document *document, struct error *err),
                    void *context, struct error *err);
 
-/* Is no line of the input a document, because all are broken? Then the format or the key is wrong.
- * Returns 0, or -1 with ERROR_USAGE that names the first line. */
+/* Fails if no line of the input is a valid document: then the format or the key is wrong. The error
+ * names the first line and has ERROR_USAGE. */
 int documents_check(const struct curate *engine, const struct tally *tally, struct error *err);
 
-/* Warn of the broken lines that 'tally', of all chunks, lists: file, line, what is wrong. */
+/* Log the broken lines that 'tally', the sum over all chunks, lists: file, line and fault. */
 void documents_warn(const struct curate *engine, const struct tally *tally);
 
-/* Print what was read, and how many lines were broken and why, as part of a closing summary. */
+/* Print what was read and which lines were broken, as part of the summary. */
 void tally_print(const struct tally *tally);
 
-/* An amount of data in the unit that suits it, such as 276.553 kB. */
+/* Format an amount of data with a suitable unit, such as 276.553 kB. */
 enum { AMOUNT_SIZE = 32 };
 const char *amount_words(double bytes, char words[AMOUNT_SIZE]);
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The file of a model: numbers are little-endian, one behind the other, without alignment. Nothing
- * in it is believed before it is checked. */
+/* The file format: little-endian numbers without alignment. Every value is checked before use. */
 #include "config.h"
 #include "fasttext_private.h"
 
@@ -13,7 +12,7 @@ enum { MODEL_SUPERVISED = 3, ENTRY_WORD = 0, ENTRY_LABEL = 1 };
 static const size_t largest_file = (size_t)16 << 30;
 static const char prefix[] = "__label__";
 
-/* The bytes that are left. */
+/* The bytes that are left to read. */
 struct cursor {
     const char *at, *end;
     int failed;
@@ -80,19 +79,19 @@ static int read_arguments(struct fasttext *model, struct cursor *cursor, struct 
                          "another fastText version",
                          version);
     model->dimension = take_int32(cursor);
-    take(cursor, 16); /* window, epochs, least count, negatives */
+    take(cursor, 16); /* window, epochs, minimum count, negatives */
     model->word_ngrams = take_int32(cursor);
     model->loss = take_int32(cursor);
     kind = take_int32(cursor);
     model->buckets = take_int32(cursor);
     model->min_chars = take_int32(cursor);
     model->max_chars = take_int32(cursor);
-    take(cursor, 12); /* rate of updates, threshold */
+    take(cursor, 12); /* update rate, sampling threshold */
     if (cursor->failed)
         return error_set(err, "the file is truncated; download it again");
     if (kind != MODEL_SUPERVISED)
         return error_set(err, "a fastText model of word vectors, not one that classifies texts");
-    /* Version 11 was trained before n-grams of characters were for classifiers, too. */
+    /* Classifiers of version 11 do not use character n-grams. */
     if (version == 11)
         model->max_chars = 0;
     if (model->dimension < 1 || model->dimension > 65536 || model->loss < LOSS_HIERARCHICAL ||
@@ -249,8 +248,7 @@ static int read_matrix(struct matrix *matrix, int quantized, struct cursor *curs
     return 0;
 }
 
-/* The tree of hierarchical softmax follows from the counts of the labels, which are sorted: the two
- * smallest nodes become one, again and again. */
+/* The Huffman tree of hierarchical softmax follows from the label counts, which are sorted. */
 static int build_tree(struct fasttext *model)
 {
     int32_t labels = model->label_count, leaf = labels - 1, node = labels;
@@ -272,7 +270,7 @@ static int build_tree(struct fasttext *model)
         for (int k = 0; k < 2; k++)
             smallest[k] = leaf >= 0 && counts[leaf] < counts[node] ? leaf-- : node++;
         model->tree[i - labels] = (struct tree_node){smallest[0], smallest[1]};
-        /* Counts of a damaged file must not lead to a node that is not made yet. */
+        /* Damaged counts must not refer to a node that does not exist yet. */
         if (smallest[0] >= i || smallest[1] >= i ||
             __builtin_add_overflow(counts[smallest[0]], counts[smallest[1]], &counts[i])) {
             free(counts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models of fastText that classify texts (lid.176.bin, lid.176.ftz and others like them): files of
- * version 12 and 11, of supervised models, with any of its four losses, quantized or not. */
+/* fastText models that classify texts, such as lid.176.bin and lid.176.ftz: supervised models in
+ * files of version 11 or 12, with any of the four losses, quantized or not. */
 #ifndef MEGATRON_CURATE_FASTTEXT_H
 #define MEGATRON_CURATE_FASTTEXT_H
 
@@ -10,23 +10,23 @@
 
 struct fasttext;
 
-/* Read a model. Returns NULL with 'err' naming the file and what is wrong with it. A model is never
- * changed: all threads may use one. */
+/* Read a model. Returns NULL with 'err' set, which names the file. A model is read-only: all
+ * threads can share it. */
 struct fasttext *fasttext_open(const char *path, struct error *err);
 void fasttext_close(struct fasttext *model);
 
-/* What one thread keeps from text to text. Returns NULL if memory runs out. */
+/* Per-thread buffers and caches. Returns NULL if out of memory. */
 struct fasttext_scratch;
 struct fasttext_scratch *fasttext_scratch_create(const struct fasttext *model);
 void fasttext_scratch_destroy(struct fasttext_scratch *scratch);
 
-/* The most probable label of a text ("en", without fastText's "__label__"), which the model owns,
- * and its probability. Line ends count as spaces. NULL where the model knows nothing of the text.
- */
+/* Predict the label of a text ("en", without fastText's "__label__") and its probability. The model
+ * owns the label. Newlines count as spaces. Returns NULL if the text contains nothing that the
+ * model knows. */
 const char *fasttext_predict(const struct fasttext *model, struct fasttext_scratch *scratch,
                              const char *text, size_t size, double *probability);
 
-/* All labels, for messages and checks. */
+/* All labels of the model. */
 size_t fasttext_labels(const struct fasttext *model);
 const char *fasttext_label(const struct fasttext *model, size_t number);
 

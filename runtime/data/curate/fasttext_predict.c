@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text becomes the mean of the vectors of its words and n-grams, and that a label. The sum of a
- * word's vectors is kept in a cache: few words make up most of a text. It is the same sum with and
- * without the cache, so that no text depends on those before it. */
+/* Prediction: the mean of the vectors of all words and n-grams, then a linear classifier. The
+ * vector sum of a word is cached, since few words make up most of a text. Cached and computed sums
+ * are identical, so no prediction depends on earlier texts. */
 #include "config.h"
 #include "fasttext_private.h"
 #include "hash.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of the sums in the cache, about, and of the longest word in it. */
+/* Approximate memory of the cache, and the longest cached word. */
 enum { CACHE_BYTES = 2 << 20, CACHED_WORD = 24 };
 
 struct cached {
@@ -22,9 +22,9 @@ struct cached {
 struct fasttext_scratch {
     struct cached *cache;
     size_t cache_size; /* a power of two */
-    float *cache_sums; /* of one entry: 'dimension' numbers */
+    float *cache_sums; /* 'dimension' numbers per entry */
     float *sum, *word, *scores;
-    int32_t *hashes; /* of words, for n-grams of words */
+    int32_t *hashes; /* of the words of the text, for word n-grams */
     size_t hash_count, hash_capacity;
     int failed;
 };
@@ -124,7 +124,7 @@ static float dot_row(const struct matrix *matrix, int64_t row, const float *vect
     return dot;
 }
 
-/* The row of an n-gram's bucket, or -1 where it was pruned. */
+/* The row of an n-gram's bucket, or -1 if it was pruned. */
 static int64_t ngram_row(const struct fasttext *model, int32_t bucket)
 {
     uint32_t at;
@@ -157,7 +157,7 @@ static char byte_of(const char *word, size_t size, size_t at)
     return at == 0 ? '<' : at <= size ? word[at - 1] : '>';
 }
 
-/* N-grams of characters of <word>. Returns how many vectors were added. */
+/* Add the vectors of the character n-grams of <word>. Returns their number. */
 static int32_t add_characters(const struct fasttext *model, const char *word, size_t size,
                               float *sum)
 {
@@ -194,7 +194,8 @@ static int32_t find_word(const struct fasttext *model, const char *word, size_t 
     return -1;
 }
 
-/* The vectors of a word, added up in 'sum'. 'ends': it is the end of the text. */
+/* Sum the vectors of a word into 'sum'. 'ends': this is the end-of-text token. Returns their
+ * number. */
 static int32_t word_vectors(const struct fasttext *model, const char *word, size_t size, int ends,
                             float *sum)
 {
@@ -281,7 +282,7 @@ static int is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r') || c == '\0';
 }
 
-/* The sum of all vectors of a text in scratch->sum. Returns how many there are. */
+/* Sum all vectors of a text into scratch->sum. Returns their number. */
 static int32_t add_text(const struct fasttext *model, struct fasttext_scratch *scratch,
                         const char *text, size_t size)
 {
@@ -320,12 +321,12 @@ static float sigmoid(float x)
     return (float)(1.0 / (1.0 + exp((double)-x)));
 }
 
-/* As fastText has it where it scores labels one by one: from a table of 512 steps in [-8, 8]. */
+/* fastText's sigmoid for one-vs-all losses: a table of 512 steps in [-8, 8]. */
 static double table_sigmoid(float x)
 {
     int step;
 
-    if (!(x >= -8)) /* NaN, of a damaged model, too */
+    if (!(x >= -8)) /* also true for the NaN of a damaged model */
         return 0;
     if (x > 8)
         return 1;
@@ -338,7 +339,7 @@ static float safe_log(float x)
     return (float)log((double)x + 1e-5);
 }
 
-/* Log probabilities of all leaves, from the root down. */
+/* Compute the log probabilities of all leaves, from the root down. */
 static void score_tree(const struct fasttext *model, struct fasttext_scratch *scratch)
 {
     int32_t labels = model->label_count;

@@ -14,7 +14,7 @@ struct filter {
     struct fasttext *model;
 };
 
-/* What is counted besides what was read and kept. */
+/* Counts besides the tally and the kept documents. */
 struct filter_counts {
     int64_t dropped[RULE_COUNT];
     int64_t lines[RULE_COUNT]; /* removed from documents */
@@ -22,7 +22,7 @@ struct filter_counts {
     struct pii_counts pii;
 };
 
-/* One chunk at work. */
+/* The state of a job. */
 struct filtering {
     const struct filter *filter;
     struct rule_scratch rules;
@@ -127,7 +127,7 @@ static void print_rule(int64_t count, int rule, const struct rules *rules)
 {
     char help[160];
 
-    /* The table's texts have one %g at most. */
+    /* Help texts contain at most one %g. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     snprintf(help, sizeof(help), rule_table[rule].help, rules->value[rule]);
@@ -209,7 +209,7 @@ static int body(struct curate *engine, void *context, struct error *err)
     return rc == 0 ? curate_finish(engine, finish, context, err) : rc;
 }
 
-/* A language that the model does not have would drop everything. */
+/* A language that the model lacks would drop everything. */
 static int check_languages(const struct filter *filter, struct error *err)
 {
     for (size_t i = 0; i < filter->config->language_count; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron data filter`: documents that keep the rules, in a wanted language, with addresses
- * masked. */
+/* `megatron data filter`: keep documents that pass the quality rules and are in a wanted language;
+ * mask e-mail and IP addresses. */
 #ifndef MEGATRON_CURATE_FILTER_H
 #define MEGATRON_CURATE_FILTER_H
 
@@ -11,7 +11,7 @@
 struct filter_config {
     struct curate_config base;
     struct rules rules;
-    const char *model; /* of fastText; NULL: languages are not looked at */
+    const char *model; /* a fastText model; NULL: do not detect languages */
     const char *const *languages;
     size_t language_count; /* 0: any */
     int add_language;

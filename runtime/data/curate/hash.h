@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 64 well-mixed bits of a short text: products of 128 bits, folded. Not for use against people.
- * lib/checksum.h is for everything else: this one is inlined, because it is called for every word
- * and shingle, and must not change, because it decides which near-duplicates are found. */
+/* A fast hash of short texts: folded 128-bit products. Not secure against an attacker.
+ * lib/checksum.h serves everything else: this one is inlined, because it is called for every word
+ * and shingle, and it must never change, because it decides which near-duplicates are found. */
 #ifndef MEGATRON_CURATE_HASH_H
 #define MEGATRON_CURATE_HASH_H
 
@@ -36,7 +36,7 @@ static inline uint64_t hash_load4(const unsigned char *at)
     return value;
 }
 
-/* One number for another: every bit of the result depends on every bit of 'value'. */
+/* Mix one number: every bit of the result depends on every bit of 'value'. */
 static inline uint64_t hash_mix(uint64_t value)
 {
     return hash_fold(value ^ HASH_C, HASH_A);
@@ -49,7 +49,7 @@ static inline uint64_t hash_bytes(const void *data, size_t size, uint64_t seed)
 
     for (; size > 16; at += 16, size -= 16)
         sum = hash_fold(hash_load8(at) ^ HASH_A ^ sum, hash_load8(at + 8) ^ HASH_B);
-    /* Loads that overlap take the place of one byte after the other. */
+    /* Overlapping loads instead of a byte loop. */
     if (size >= 8) {
         a = hash_load8(at);
         b = hash_load8(at + size - 8);

@@ -35,7 +35,7 @@ static int put_line(struct lines *lines, struct line_buffer *line, struct error 
     return lines_put(lines, line->data, line->size, err);
 }
 
-/* The line with another text, and other members at its end. */
+/* Write the line with another text and with extra members at its end. */
 static void edit_line(struct line_buffer *line, const struct document *document, const char *text,
                       size_t size, const char *extra)
 {

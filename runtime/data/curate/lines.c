@@ -13,7 +13,7 @@
 #include <zstd.h>
 #endif
 
-/* A frame of so much text can be read by a thread of its own. */
+/* FRAME: a zstd frame of this much text is worth a thread. */
 enum { FRAME = 4 << 20, PLAIN = 1 << 20, LEVEL = 3 };
 
 struct lines {

@@ -17,33 +17,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Copied at once, and entries of an .idx file in memory at once. */
+/* PIECE: bytes of a copy job. ENTRIES: .idx entries in memory at once. */
 enum { PIECE = 256 << 20, BUFFER = 4 << 20, ENTRIES = 1 << 18 };
 
-/* One of the pairs, and where its parts begin in the merged one. */
+/* An input pair, and its position in the merged one. */
 struct part {
     struct indexed *indexed;
     struct indexed_info info;
     char bin[DISK_PATH];
     int64_t tokens;
-    int64_t sequences, documents, bytes; /* of those before it */
+    int64_t sequences, documents, bytes; /* totals of the pairs before it */
 };
 
 struct merge {
     const struct merge_config *config;
     struct part *parts;
-    struct part total; /* counts of all */
-    size_t *owners;    /* of each piece of a .bin file */
-    int64_t *places;   /* where the piece begins in that file */
+    struct part total; /* totals of all pairs */
+    size_t *owners;    /* per piece: index of its pair */
+    int64_t *places;   /* per piece: its offset in the pair's .bin file */
     size_t pieces;
     char paths[3][DISK_PATH], made[2][DISK_PATH]; /* .bin, .idx and .tokenizer */
-    struct data_identity identity;                /* of all pairs */
-    size_t known;                                 /* pairs of which it is known */
+    struct data_identity identity;                /* common to all pairs */
+    size_t known;                                 /* number of pairs whose identity is known */
 };
 
 /* --- Which tokenizer made the pairs ----------------------------------------------------------- */
 
-/* Ids of two tokenizers in one file would have two meanings, and documents with two ends no end. */
+/* Token ids of two tokenizers cannot be mixed, nor two different end-of-document tokens. */
 static int join_identity(struct merge *merge, const struct part *part, struct error *err)
 {
     struct data_identity identity, *all = &merge->identity;
@@ -71,7 +71,7 @@ static int join_identity(struct merge *merge, const struct part *part, struct er
             "documents of %s end with token %" PRId64
             ", and those of other pairs with token %" PRId64 "; tokenize them with one tokenizer",
             indexed_prefix(part->indexed), identity.tokenizer.eod, all->tokenizer.eod);
-    /* Whether a NullTokenizer's ids are the others' cannot be known. */
+    /* It is unknown whether a NullTokenizer's ids come from the same tokenizer. */
     if ((identity.tokenizer.texts == 0) != (all->tokenizer.texts == 0))
         merge->known--;
     all->append_eod &= identity.append_eod;
@@ -92,7 +92,7 @@ static int join_identities(struct merge *merge, struct error *err)
     return 0;
 }
 
-/* Write it beside the pair, or remove what an earlier pair has left there. */
+/* Write the identity file beside the pair, or remove an outdated one. */
 static int finish_identity(const struct merge *merge, const char *base, struct error *err)
 {
     const struct part *total = &merge->total;
@@ -233,7 +233,7 @@ static int bin_job(void *context, struct curate_job *job, struct bytes *result, 
 
 /* --- .idx ------------------------------------------------------------------------------------- */
 
-/* Lengths as they are; each sequence begins where the one before it ends. */
+/* Copy the lengths; each sequence begins where the previous one ends. */
 static int write_sequences(const struct merge *merge, struct part *part, struct curate_job *job,
                            int fd, int32_t *lengths, int64_t *pointers, struct error *err)
 {
@@ -267,9 +267,9 @@ static int write_sequences(const struct merge *merge, struct part *part, struct 
     return 0;
 }
 
-/* The first sequence of each document; of the first entry of all, which is 0, there is one only.
- * Entries are compared within a call of indexed_documents: each begins with the last entry of the
- * one before it, which is not written again. */
+/* Copy the document indices. The very first entry is 0 and is written with the header.
+ * indexed_documents checks the order within a call, so each call repeats the last entry of the
+ * previous one, which is not written again. */
 static int write_documents(const struct merge *merge, const struct part *part,
                            struct curate_job *job, int fd, int64_t *documents, struct error *err)
 {
@@ -308,7 +308,7 @@ static int write_header(const struct merge *merge, int fd, struct error *err)
                        merge->made[1], err);
 }
 
-/* Both are there from now on, also where no .bin file has a byte. */
+/* Create both files, also if all .bin files are empty. */
 static int begin_files(const struct merge *merge, int fd, struct error *err)
 {
     int bin = open_made(merge, 0, err);
@@ -359,7 +359,7 @@ static int finish(struct curate *engine, void *context, struct error *err)
     }
     for (int i = 0; i < 2; i++) {
         if (disk_is_gone(merge->made[i]) && disk_exists(merge->paths[i]))
-            continue; /* killed between the two */
+            continue; /* a previous launch was killed between the two renames */
         if (i == 1 && finish_identity(merge, engine->work.base, err) < 0)
             return -1;
         if (rename(merge->made[i], merge->paths[i]) < 0)

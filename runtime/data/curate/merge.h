@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron data merge`: several .bin and .idx pairs -> one, byte for byte as Megatron's
- * merge_datasets.py, in pieces that all ranks copy. */
+/* `megatron data merge`: concatenate several .bin and .idx pairs, byte for byte like Megatron's
+ * merge_datasets.py. All ranks copy pieces. */
 #ifndef MEGATRON_CURATE_MERGE_H
 #define MEGATRON_CURATE_MERGE_H
 
 #include "curate.h"
 
 struct merge_config {
-    struct curate_config base; /* without inputs; its output is the prefix */
+    struct curate_config base; /* has no inputs; 'output' is the prefix */
     const char *const *prefixes;
     size_t count;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiled for AVX-512 whatever the rest is compiled for; minhash.c asks the processor first. */
+/* Always compiled for AVX-512; minhash.c checks the CPU first. */
 #include "config.h"
 #include "minhash.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop of MinHash. Whoever includes this names the function (MINHASH_LOWER), and says what a
- * vector is: its type (lanes), its bytes (MINHASH_VECTOR), and for it load, store, spread, and
- * lower(low, a, b, x) = min(low, a * x + b). */
+/* The inner loop of MinHash, as a template. The including file defines the function's name
+ * (MINHASH_LOWER), the vector type (lanes), its size in bytes (MINHASH_VECTOR), and the operations
+ * load, store, spread and lower(low, a, b, x) = min(low, a * x + b). */
 #include <string.h>
 
 enum { LANES = MINHASH_VECTOR / 4, MOST = 4 };
 
-/* 'vectors' of hash functions stay in registers while all shingles pass by. */
+/* Keeps the hash functions of 'vectors' vectors in registers during the loop over all shingles. */
 static inline __attribute__((always_inline)) void lower_group(const uint32_t *a, const uint32_t *b,
                                                               const uint32_t *shingles,
                                                               size_t count, uint32_t *minima,
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void lower_group(const uint32_t *a,
 void MINHASH_LOWER(const struct minhash *minhash, const uint32_t *shingles, size_t count,
                    uint32_t *minima)
 {
-    enum { BLOCK = 2048 }; /* shingles that stay in the first cache */
+    enum { BLOCK = 2048 }; /* shingles that fit into the L1 cache */
 
     for (size_t first = 0; first < count; first += BLOCK) {
         size_t part = count - first < BLOCK ? count - first : BLOCK, k = 0;

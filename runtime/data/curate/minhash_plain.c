@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For any machine, in vectors of the compiler: SSE2 on x86-64, NEON on ARM. */
+/* For any CPU, with GCC's vector extensions: SSE2 on x86-64, NEON on ARM. */
 #include "config.h"
 #include "minhash.h"
 

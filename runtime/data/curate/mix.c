@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which word of --input a file comes from. All ranks find the same, or there is an error. */
+/* Map each file to its --input argument. All ranks find the same files, or there is an error. */
 static int find_sources(struct mix *mix, struct error *err)
 {
     const struct curate_config *config = mix->engine->config;
@@ -46,7 +46,7 @@ static int find_sources(struct mix *mix, struct error *err)
 struct counting {
     const struct mix *mix;
     struct source_counts *counts;
-    struct lines *sizes; /* NULL: all documents are taken */
+    struct lines *sizes; /* NULL: take all documents */
 };
 
 static int count_document(void *context, const struct document *document, struct error *err)
@@ -117,7 +117,7 @@ static int add_counts(struct mix *mix, struct error *err)
     return 0;
 }
 
-/* How much is wanted of each source. */
+/* Compute the share of each source. */
 static int set_wanted(struct mix *mix, struct error *err)
 {
     const struct mix_config *config = mix->config;
@@ -163,7 +163,7 @@ static int read_choices(struct mix *mix, struct error *err)
     return 0;
 }
 
-/* Buckets of about 64 MB of output. */
+/* Choose buckets of about 64 MB of output. */
 static void set_buckets(struct mix *mix)
 {
     double bytes = 0;
@@ -179,7 +179,7 @@ static void set_buckets(struct mix *mix)
 struct scattering {
     const struct mix *mix;
     struct scatter *scatter;
-    int64_t *next; /* number of each source's next document */
+    int64_t *next; /* per source: number of its next document */
 };
 
 static int scatter_document(void *context, const struct document *document, struct error *err)
@@ -251,7 +251,8 @@ static int by_key(const void *a, const void *b)
     return left.copy < right.copy ? -1 : left.copy > right.copy;
 }
 
-/* Where the lines of a bucket begin. Caller frees; NULL where memory is out or they are damaged. */
+/* Find the starts of a bucket's lines. The caller frees the list. Returns NULL if the data are
+ * damaged. */
 static unsigned char **index_lines(const struct bytes *bytes, size_t *count)
 {
     unsigned char **items = NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron data mix`: documents of several sources in given shares, in random order.
+/* `megatron data mix`: documents of several sources in given proportions, in random order.
  *
- *     count    per chunk: documents and bytes of each source, the sizes of all documents
- *     choose   per source: how many of its documents make up its share, in a random order
- *     scatter  per chunk: each copy of each document goes to a bucket by its random number
- *     write    per bucket: its documents, sorted by their numbers
+ *     count    per chunk: count documents and bytes of each source, list the sizes of documents
+ *     choose   per source: select random documents that make up its share
+ *     scatter  per chunk: put each copy of each selected document into a random bucket
+ *     write    per bucket: sort its documents by their random numbers
  *
- * The random number of a copy is a function of the seed, the source, the document's number in its
- * source and the copy's number: the order does not depend on how the input is cut. */
+ * The random number of a copy is a function of the seed, the source, the number of the document in
+ * its source and the number of the copy, so the order does not depend on how the input is cut. */
 #ifndef MEGATRON_CURATE_MIX_H
 #define MEGATRON_CURATE_MIX_H
 
@@ -18,25 +18,25 @@ enum { MIX_SOURCES = 1024 };
 enum mix_unit { MIX_BYTES, MIX_DOCUMENTS };
 
 struct mix_config {
-    struct curate_config base; /* each word of its inputs is a source */
-    const double *weights;     /* shares of the sources; NULL: see epochs */
-    const double *epochs;      /* how often each source is read; NULL: once, without weights */
-    enum mix_unit unit;        /* of shares and size */
-    int64_t size;              /* of the output; 0: all sources together */
+    struct curate_config base; /* each of its inputs is a source */
+    const double *weights;     /* weights of the sources; NULL: see epochs */
+    const double *epochs;      /* passes over each source; NULL and no weights: one */
+    enum mix_unit unit;        /* of weights and size */
+    int64_t size;              /* of the output; 0: the size of all sources together */
     uint64_t seed;
 };
 
 int mix_run(struct mix_config *config, struct error *err);
 
-/* Inside: a source, and what is taken of it: each document 'copies' times, and those whose random
- * number is below a limit once more. */
+/* Private to curate/ from here on. A source: each of its documents is taken 'copies' times, and
+ * once more if its random number is below 'limit'. */
 struct source_counts {
     int64_t documents, bytes;
 };
 
 struct source {
     struct source_counts all, taken;
-    double wanted; /* documents or bytes of the output */
+    double wanted; /* share of the output, in documents or bytes */
     int64_t copies;
     uint64_t limit;
 };
@@ -46,28 +46,27 @@ struct mix {
     struct curate *engine;
     size_t count, buckets;
     struct source *sources;
-    uint32_t *source_of; /* of each file of the plan */
-    int64_t *before;     /* chunk * count + source: documents before the chunk */
+    uint32_t *source_of; /* per file of the plan */
+    int64_t *before;     /* [chunk * count + source]: documents of the source before the chunk */
     struct tally tally;
 };
 
-/* "count" keeps the sizes of documents with the number of their source above these bits. */
+/* The phase "count" stores the size of a document with the index of its source above these bits. */
 enum { MIX_SIZE_BITS = 54 };
 
-/* Documents or bytes, as the shares are. */
+/* In the unit of the weights: documents or bytes. */
 double mix_amount(const struct mix *mix, const struct source_counts *counts);
-/* The random number that decides whether a document is taken. */
+/* The random number that decides whether a document is selected. */
 uint64_t mix_key(const struct mix *mix, uint32_t source, int64_t number);
-/* The job of "choose". */
+/* The job function of the phase "choose". */
 int mix_choose(void *context, struct curate_job *job, struct bytes *result, struct error *err);
 
-/* Inside: lines on their way to their buckets, in sections (sections.h), with what they are sorted
- * by. */
+/* Lines partitioned into buckets (sections.h), with their sort keys. */
 struct scatter_entry {
     uint64_t key;    /* the random number */
-    uint64_t number; /* of the document in its source */
+    uint64_t number; /* of the document within its source */
     uint32_t source, copy;
-    uint64_t size; /* bytes of the line that follows */
+    uint64_t size; /* of the line that follows the entry */
 };
 
 struct scatter;

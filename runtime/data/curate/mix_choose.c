@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which documents of a source make up its share. */
+/* Selects the documents that make up a source's share. */
 #include "config.h"
 #include "mix.h"
 #include "data/preprocess/disk.h"
@@ -21,7 +21,7 @@ double mix_amount(const struct mix *mix, const struct source_counts *counts)
     return (double)(bytes ? counts->bytes : counts->documents);
 }
 
-/* Documents by the first bits of their random numbers. */
+/* Histogram of the documents by the leading bits of their random numbers. */
 enum { BIN_BITS = 16, BINS = 1 << BIN_BITS };
 
 struct candidate {
@@ -33,13 +33,13 @@ struct choosing {
     const struct mix *mix;
     struct curate_job *job;
     struct source_counts *bins;
-    uint64_t bin; /* whose documents are listed */
+    uint64_t bin; /* the bin whose documents are listed */
     struct candidate *items;
     size_t count;
 };
 
-/* The sizes of one chunk, after which the source's document 'next' follows. Without 'items' they
- * are counted, else those of the bin are listed. */
+/* Read the sizes of one chunk, whose first document of the source is number 'next'. Counts them per
+ * bin, or lists those of one bin if 'items' is set. */
 static int read_sizes(struct choosing *choosing, size_t chunk, int64_t next, struct error *err)
 {
     const struct mix *mix = choosing->mix;
@@ -65,7 +65,7 @@ static int read_sizes(struct choosing *choosing, size_t chunk, int64_t next, str
             choosing->bins[key >> (64 - BIN_BITS)].bytes += (int64_t)bytes;
         } else if (key >> (64 - BIN_BITS) == choosing->bin) {
             if (choosing->count >= (size_t)choosing->bins[choosing->bin].documents)
-                break; /* the file has changed since they were counted */
+                break; /* the file has changed since it was counted */
             choosing->items[choosing->count++] = (struct candidate){key, (int64_t)bytes};
         }
     }
@@ -96,7 +96,7 @@ static int by_candidate(const void *a, const void *b)
     return left->key < right->key ? -1 : left->key > right->key;
 }
 
-/* Take documents in the order of their random numbers until 'rest' is reached. */
+/* Take documents in the order of their random numbers until 'rest' is used up. */
 static int take_rest(struct choosing *choosing, double rest, struct source *source,
                      struct error *err)
 {
@@ -124,7 +124,7 @@ static int take_rest(struct choosing *choosing, double rest, struct source *sour
     for (size_t i = 0; i < choosing->count; i++) {
         struct source_counts own = {1, choosing->items[i].size};
 
-        /* The last document is taken if that comes closer to the share. */
+        /* Take the last document if that comes closer to the share. */
         if (rest < mix_amount(mix, &own) / 2)
             break;
         rest -= mix_amount(mix, &own);

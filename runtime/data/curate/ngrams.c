@@ -30,7 +30,7 @@ void ngram_scratch_clear(struct ngram_scratch *scratch)
     memset(scratch, 0, sizeof(*scratch));
 }
 
-/* Words, and sums from which the hash of every n-gram follows. */
+/* Find the words and the prefix sums that give the hash of any n-gram. */
 static int look(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
                 size_t size)
 {
@@ -73,7 +73,7 @@ static uint64_t key_at(const struct ngram_scratch *scratch, size_t at, size_t n,
     return hash_mix(scratch->sums[at + n] - scratch->sums[at] * power) + n;
 }
 
-/* 1 + the number of the key; 0: it is not there, and '*slot' is where it goes. */
+/* Returns 1 + the index of the key; 0 if it is missing, with '*slot' where to insert it. */
 static uint32_t find_key(const struct ngrams *ngrams, uint64_t key, size_t *slot)
 {
     size_t at = key & ngrams->mask;
@@ -168,8 +168,8 @@ static int try_at(const struct ngrams *ngrams, const struct ngram_scratch *scrat
     return 1;
 }
 
-/* At each word the longest first, then the others; those that begin in the last longest one come at
- * the end, by length. */
+/* At each word tries the longest n-gram first, then the shorter ones. Shorter ones that begin
+ * within the last longest n-gram are tried at the end, by length. */
 int ngrams_find(const struct ngrams *ngrams, struct ngram_scratch *scratch, const char *text,
                 size_t size, struct ngram_match *match)
 {

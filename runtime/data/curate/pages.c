@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One chunk at work. What is wrong with it is put into its result, so that it is reported once and
- * in order, whichever rank reads the chunk and however often. */
+/* The state of a job. Warnings go into the job's result, so that they are reported once and in
+ * order, whichever ranks read the chunk and however often. */
 struct paging {
     struct curate_job *job;
     struct kept kept;
@@ -100,7 +100,7 @@ static int pages_job(void *context, struct curate_job *job, struct bytes *result
     return rc;
 }
 
-/* Print up to 'limit' sentences of one chunk. Returns how many. */
+/* Print up to 'limit' warnings of one chunk. Returns their number. */
 static int64_t show_sentences(struct bytes *bytes, int64_t limit)
 {
     int64_t shown = 0;
@@ -117,7 +117,7 @@ static int64_t show_sentences(struct bytes *bytes, int64_t limit)
     return shown;
 }
 
-/* Add up what the chunks have counted, and print their warnings. */
+/* Sum the counts of all chunks and print their warnings. */
 static int collect(struct curate *engine, struct wiki_counts *sum, struct error *err)
 {
     int64_t shown = 0, shown_unclosed = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron data extract` to a file: the pages of MediaWiki dumps as JSON lines. */
+/* `megatron data extract` to a file: converts the pages of MediaWiki dumps to JSON lines. */
 #ifndef MEGATRON_CURATE_PAGES_H
 #define MEGATRON_CURATE_PAGES_H
 

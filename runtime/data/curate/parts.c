@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts -> one file. Every part has a place that follows from the sizes of those before it, so
- * ranks copy them in any order. */
+/* Concatenates parts into one file. The offset of each part follows from the sizes of the parts
+ * before it, so ranks copy them in any order. */
 #include "config.h"
 #include "lines.h"
 #include "data/preprocess/disk.h"
@@ -48,7 +48,7 @@ static int copy_bytes(int from, int to, int64_t place, int64_t size, struct cura
     return rc;
 }
 
-/* The file is there after the first job, however empty: once it is gone it has its final name. */
+/* The first job creates the file even if it is empty: once it is gone, it has its final name. */
 static int join_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
     const struct join *join = context;
@@ -119,7 +119,7 @@ int parts_publish(struct curate *engine, const char *joined, const char *path, s
 
     if (joined_path(engine, joined, made, err) < 0)
         return -1;
-    /* A kill may have come between the renames of two outputs. */
+    /* A previous launch may have been killed between the renames of two outputs. */
     if (disk_is_gone(made) && disk_exists(path))
         return 0;
     if (rename(made, path) < 0)

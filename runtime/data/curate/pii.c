@@ -19,13 +19,14 @@ static int is_local(char c)
     return is_alphanumeric(c) || (c != '\0' && strchr("!#$%&'*+/=?^_`{|}~-", c) != NULL);
 }
 
-/* As \b of regular expressions has it. */
+/* Word characters, as for \b in regular expressions. */
 static int is_word(char c)
 {
     return is_alphanumeric(c) || c == '_' || (unsigned char)c >= 0x80;
 }
 
-/* Where the address whose @ is at 'at' begins, not before 'from'; 'at' itself: nowhere. */
+/* Find the start of the address whose @ is at 'at', not before 'from'. Returns 'at' if there is no
+ * address. */
 static size_t email_begin(const char *text, size_t from, size_t at)
 {
     size_t begin = at;
@@ -43,7 +44,7 @@ static size_t email_begin(const char *text, size_t from, size_t at)
     return at > from && text[at - 1] != '.' ? begin : at;
 }
 
-/* Where it ends; 0: what follows the @ is not a domain. */
+/* Find its end. Returns 0 if no domain follows the @. */
 static size_t email_end(const char *text, size_t size, size_t at)
 {
     size_t label = at + 1, end = 0;
@@ -86,8 +87,8 @@ static int is_public(uint32_t address)
     return 1;
 }
 
-/* Length of the public IPv4 address at 'at'; 0: there is none. Numbers of five parts (versions) are
- * no addresses. */
+/* The length of the public IPv4 address at 'at', or 0. Five numbers, as in versions, are not an
+ * address. */
 static size_t address_length(const char *text, size_t size, size_t at)
 {
     uint32_t address = 0;
@@ -141,7 +142,7 @@ static size_t find_address(const struct pii *pii, const char *text, size_t size,
 {
     size_t at = from;
 
-    /* An address has a digit before each dot. */
+    /* Search for dots: an address has a digit before each. */
     while (pii->address && at < size) {
         const char *dot = memchr(text + at, '.', size - at);
         size_t begin, length;

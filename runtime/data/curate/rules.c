@@ -71,7 +71,7 @@ int rules_switch(struct rules *rules, const char *name, int on, struct error *er
     for (int i = 0; i < RULE_COUNT; i++) {
         const struct rule_entry *entry = &rule_table[i];
 
-        if (i <= RULE_EMPTY) /* not theirs to switch */
+        if (i <= RULE_EMPTY) /* cannot be switched */
             continue;
         if (strcmp(name, entry->name) == 0 || strcmp(name, entry->group) == 0 ||
             strcmp(name, "all") == 0 ||

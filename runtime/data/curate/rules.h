@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which texts are worth to train on: the published rules of Gopher (Rae et al. 2021), C4 (Raffel et
- * al. 2020) and FineWeb (Penedo et al. 2024), each with its number, each to be switched on and off.
- */
+/* Rules for the quality of a text, as published for Gopher (Rae et al. 2021), C4 (Raffel et al.
+ * 2020) and FineWeb (Penedo et al. 2024). Each rule has a threshold and can be switched on and
+ * off. */
 #ifndef MEGATRON_CURATE_RULES_H
 #define MEGATRON_CURATE_RULES_H
 
@@ -12,7 +12,7 @@
 #include "wordlist.h"
 
 enum rule {
-    RULE_LANGUAGE, /* decided by whoever has the model */
+    RULE_LANGUAGE, /* decided by the caller, who has the model */
     RULE_EMPTY,
     RULE_REPEATED_PARAGRAPHS,
     RULE_REPEATED_PARAGRAPH_CHARS,
@@ -37,7 +37,7 @@ enum rule {
     RULE_ELLIPSIS_LINES,
     RULE_ALPHABETIC_WORDS,
     RULE_STOP_WORDS,
-    RULE_C4_LINE_END, /* these remove lines */
+    RULE_C4_LINE_END, /* these remove lines, not documents */
     RULE_C4_LINE_WORDS,
     RULE_C4_LONG_WORD,
     RULE_C4_JAVASCRIPT,
@@ -55,8 +55,8 @@ enum rule {
 
 struct rule_entry {
     const char *name, *group;
-    double value;     /* as published */
-    const char *help; /* with one %g for the value, or none */
+    double value;     /* the published threshold */
+    const char *help; /* at most one %g, for the threshold */
 };
 
 extern const struct rule_entry rule_table[RULE_COUNT];
@@ -66,17 +66,17 @@ struct rules {
     double value[RULE_COUNT];
 };
 
-/* FineWeb's recipe: all rules but C4's on ends of lines, with the published numbers. */
+/* FineWeb's recipe: all rules except C4's rule on line ends, with the published thresholds. */
 void rules_default(struct rules *rules);
 
-/* Switch rules by name: of one rule, of a group (gopher-repetition, gopher-quality, c4, fineweb),
- * gopher for both of its groups, all, or none. Returns 0 or -1. */
+/* Switch rules on or off: one rule by name, a group (gopher-repetition, gopher-quality, c4,
+ * fineweb), both Gopher groups (gopher), "all" or "none". Returns 0 or -1. */
 int rules_switch(struct rules *rules, const char *name, int on, struct error *err);
 
-/* Take "NAME=NUMBER". */
+/* Set a threshold: "NAME=NUMBER". */
 int rules_set(struct rules *rules, const char *word, struct error *err);
 
-/* A table of counters for hashes. */
+/* A hash table of counters. */
 struct counter {
     uint64_t key;
     uint32_t count, stamp;
@@ -88,7 +88,7 @@ struct counters {
     uint32_t stamp;
 };
 
-/* Empty it, with room for 'count' keys. Returns 0 or -1. */
+/* Clear it and make room for 'count' keys. Returns 0 or -1. */
 int counters_reset(struct counters *counters, size_t count);
 
 static inline struct counter *counters_at(struct counters *counters, uint64_t key)
@@ -107,7 +107,7 @@ static inline struct counter *counters_at(struct counters *counters, uint64_t ke
     }
 }
 
-/* What one thread needs to judge one text after the other. All zero to begin with. */
+/* Buffers of one thread. All zero is a valid start. */
 struct rule_scratch {
     struct wordlist words;
     struct counters counters;
@@ -115,24 +115,24 @@ struct rule_scratch {
     size_t edited_capacity, folded_capacity;
     uint64_t *ngrams;
     size_t ngrams_capacity;
-    int64_t lines_removed[RULE_COUNT]; /* by C4's rules, in all texts so far */
+    int64_t lines_removed[RULE_COUNT]; /* removed by C4's rules, in all texts so far */
     int64_t citations;
 };
 void rule_scratch_clear(struct rule_scratch *scratch);
 
 struct verdict {
-    int rule;         /* that the text breaks; -1: none */
-    const char *text; /* what is left of it, in the scratch or the text itself */
+    int rule;         /* the rule that the text violates; -1: none */
+    const char *text; /* what is left, in the scratch buffer or the text itself */
     size_t size;
     int edited;
 };
 
-/* Judge a text. Returns 0 or -1, if memory runs out. */
+/* Apply the rules to a text. Returns 0, or -1 if out of memory. */
 int rules_apply(const struct rules *rules, struct rule_scratch *scratch, const char *text,
                 size_t size, struct verdict *verdict, struct error *err);
 
-/* Inside: the groups. Each returns the rule that is broken, -1 if none is, or -2 when memory is
- * out. 'words' of the scratch are those of the text. */
+/* Private: the groups. Each returns the violated rule, -1 if there is none, or -2 if out of memory.
+ * The words of 'scratch' are those of the text. */
 int rules_repetition(const struct rules *rules, struct rule_scratch *scratch, const char *text,
                      size_t size);
 int rules_quality(const struct rules *rules, struct rule_scratch *scratch, const char *text,
@@ -142,14 +142,14 @@ int rules_c4(const struct rules *rules, struct rule_scratch *scratch, const char
 int rules_fineweb(const struct rules *rules, struct rule_scratch *scratch, const char *text,
                   size_t size);
 
-/* The next line of a text (without its end), from '*at' on. Returns 0 behind the last. As Python's
- * splitlines for \n and \r\n. */
+/* The next line from '*at' on, without its newline, split like Python's splitlines for \n and \r\n.
+ * Returns 0 after the last one. */
 int text_line(const char *text, size_t size, size_t *at, const char **line, size_t *length);
 
-/* Cut white space (text_space) at both ends. */
+/* Trim white space (text_space) at both ends. */
 void text_trim(const char **line, size_t *length);
 
-/* Does the text end in one of . ? ! " ' or their like in other scripts? */
+/* Does the text end with one of . ? ! " ' or an equivalent of another script? */
 int text_ends_sentence(const char *text, size_t size);
 int text_ends_with_ellipsis(const char *text, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gopher's rules on repetition and on quality. */
+/* Gopher's rules for repetition and quality. */
 #include "config.h"
 #include "rules.h"
 
@@ -24,7 +24,7 @@ static void add_piece(struct counters *counters, const char *piece, size_t size,
     }
 }
 
-/* Pieces of a text between runs of at least 'newlines' newlines. */
+/* Count repeated pieces of a text, which are separated by at least 'newlines' newlines. */
 static int count_repeats(struct counters *counters, const char *text, size_t size, size_t newlines,
                          struct repeats *repeats)
 {
@@ -58,7 +58,7 @@ static int is_above(const struct rules *rules, enum rule rule, double part, doub
     return rules->on[rule] && whole > 0 && part / whole > rules->value[rule];
 }
 
-/* Hashes of all n-grams, from the left. */
+/* Compute the hashes of all n-grams with a rolling hash. */
 static size_t make_ngrams(const struct wordlist *words, size_t n, uint64_t *ngrams)
 {
     uint64_t sum = 0, power = 1;
@@ -86,8 +86,8 @@ static int64_t ngram_chars(const struct wordlist *words, size_t at, size_t n)
     return chars;
 }
 
-/* Characters, with spaces between words, of the n-gram that is most frequent; of several the one
- * that comes first. */
+/* The characters, including spaces between words, covered by the most frequent n-gram; of several,
+ * the first. */
 static int64_t top_chars(struct rule_scratch *scratch, size_t n, size_t count)
 {
     uint32_t most = 0;
@@ -103,7 +103,7 @@ static int64_t top_chars(struct rule_scratch *scratch, size_t n, size_t count)
     return (ngram_chars(&scratch->words, first, n) + (int64_t)n - 1) * (int64_t)most;
 }
 
-/* Characters in n-grams that were there before; those that overlap with one are not counted. */
+/* The characters in n-grams that occurred before; overlapping n-grams are not counted. */
 static int64_t repeated_chars(struct rule_scratch *scratch, size_t n, size_t count)
 {
     int64_t chars = 0;
@@ -147,7 +147,7 @@ static int repeated_ngrams(const struct rules *rules, struct rule_scratch *scrat
         if (is_above(rules, (enum rule)rule, (double)part, chars))
             return rule;
         if (n >= 5 && part == 0)
-            break; /* what has no 5-gram twice has no longer one twice either */
+            break; /* a text without repeated n-grams has no longer ones */
     }
     return -1;
 }
@@ -187,7 +187,7 @@ static int64_t count_byte(const char *text, size_t size, char wanted)
     return count;
 }
 
-/* "..." and the character of its own. */
+/* Both "..." and U+2026. */
 static int64_t count_ellipses(const char *text, size_t size)
 {
     int64_t count = 0;

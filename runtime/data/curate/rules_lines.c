@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* C4's rules, which remove lines before they judge what is left, and FineWeb's, which count lines.
- */
+/* C4's rules, which remove lines before they judge the rest, and FineWeb's, which count lines. */
 #include "config.h"
 #include "rules.h"
 #include "data/tokenizer/unicode.h"
@@ -23,7 +22,7 @@ int text_line(const char *text, size_t size, size_t *at, const char **line, size
     return 1;
 }
 
-/* Where the last character of a text that is not empty begins. */
+/* The offset of the last character of a non-empty text. */
 static size_t last_at(const char *text, size_t size)
 {
     size_t at = size - 1;
@@ -77,7 +76,7 @@ int text_ends_with_ellipsis(const char *text, size_t size)
 
 /* --- C4 --------------------------------------------------------------------------------------- */
 
-/* Is 'wanted' (small letters) in 'text', whatever its letters? */
+/* Does 'text', in lower case, contain 'wanted'? */
 static int mentions(const char *text, size_t size, const char *wanted)
 {
     size_t length = strlen(wanted);
@@ -85,7 +84,7 @@ static int mentions(const char *text, size_t size, const char *wanted)
     return size >= length && memmem(text, size, wanted, length) != NULL;
 }
 
-/* Words between white space, and characters of the longest. */
+/* Count words separated by white space, and the characters of the longest. */
 static int64_t line_words(const char *line, size_t length, int64_t *longest)
 {
     int64_t words = 0;
@@ -102,7 +101,7 @@ static int64_t line_words(const char *line, size_t length, int64_t *longest)
         if (i > begin) {
             int64_t chars = (int64_t)(i - begin);
 
-            /* Only what may be too long is worth to be counted exactly. */
+            /* Only long words need an exact count. */
             if (chars > *longest && chars > 255)
                 chars = (int64_t)text_chars(line + begin, i - begin);
             *longest = chars > *longest ? chars : *longest;
@@ -112,7 +111,7 @@ static int64_t line_words(const char *line, size_t length, int64_t *longest)
     return words;
 }
 
-/* Length of a citation at 'at': [12], [edit], [citation needed]; 0: none. */
+/* The length of the citation at 'at': [12], [edit], [citation needed]; or 0. */
 static size_t citation(const char *at, size_t left)
 {
     static const char *const words[] = {"[edit]", "[citation needed]"};
@@ -126,7 +125,8 @@ static size_t citation(const char *at, size_t left)
     return digits < left && at[digits] == ']' ? digits + 1 : 0;
 }
 
-/* Sentences of a line: ends followed by white space or by the end. At least one. */
+/* The number of sentences in a line: sentence ends followed by white space or the end of the line.
+ * At least one. */
 static int64_t count_sentences(const char *line, size_t length)
 {
     int64_t sentences = 0;
@@ -170,7 +170,7 @@ static int copy_line(const struct rules *rules, struct rule_scratch *scratch, co
     return 1;
 }
 
-/* The rule that removes this line; -1: it stays. 'folded' has its letters made small. */
+/* The rule that removes this line, or -1. 'folded' is the line in lower case. */
 static int line_rule(const struct rules *rules, const char *line, const char *folded, size_t length)
 {
     static const char *const policy[] = {"terms of use", "privacy policy", "cookie policy",

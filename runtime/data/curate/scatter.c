@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines in sections by bucket, as many in memory at once as run_bytes allows. */
+/* Partitions lines into buckets (sections.h), with at most run_bytes in memory. */
 #include "config.h"
 #include "mix.h"
 #include "sections.h"
@@ -10,7 +10,7 @@
 static const size_t run_bytes = 64 << 20;
 
 struct scattered {
-    size_t at, size; /* in 'data' */
+    size_t at, size; /* range in 'data' */
     uint32_t bucket;
 };
 

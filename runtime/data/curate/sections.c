@@ -62,7 +62,7 @@ void sections_abandon(struct sections *sections)
     sections->file = NULL;
 }
 
-/* One run's section. 'table' is where the run's numbers are. */
+/* Read the section of one run. 'table' is the offset of the run's table. */
 static int read_section(int fd, const char *path, int64_t table, size_t bucket, struct bytes *bytes,
                         struct error *err)
 {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of sections, one per bucket: every chunk writes one, and whoever does a bucket reads its
- * sections of all files. What belongs together meets in one bucket, and a bucket is small enough
- * for memory, whatever the corpus.
+/* Files partitioned by bucket: each chunk writes one file with a section per bucket, and the job of
+ * a bucket reads its section of every file. Equal keys meet in the same bucket, and a bucket fits
+ * into memory, whatever the size of the corpus.
  *
- *     run*     the bytes of all buckets, in the order of their numbers, as much as memory is wanted
- *              for at once
- *     table    per run, where each bucket's bytes begin (buckets + 1 numbers)
+ *     run*     the data of all buckets in order; one run per flush of the writer's buffer
+ *     table    per run: the offset of each bucket's data (buckets + 1 numbers)
  *     footer   runs, buckets, magic */
 #ifndef MEGATRON_CURATE_SECTIONS_H
 #define MEGATRON_CURATE_SECTIONS_H
@@ -26,20 +25,20 @@ struct sections {
     struct bytes table;
 };
 
-/* Begin the file NAME-N of the job. Returns 0 or -1. */
+/* Create the file NAME-N of the job. Returns 0 or -1. */
 int sections_create(struct sections *sections, struct curate_job *job, const char *name,
                     size_t buckets, struct error *err);
 
-/* The next bucket of the run begins here. Called for each bucket before its bytes are put, and once
- * more at the end of the run. */
+/* Start the next bucket of the run. Called before the data of each bucket, and once more at the end
+ * of the run. */
 void sections_next(struct sections *sections);
 int sections_put(struct sections *sections, const void *data, size_t size, struct error *err);
 
 int sections_finish(struct sections *sections, struct error *err);
 void sections_abandon(struct sections *sections);
 
-/* Add the bytes of 'bucket' in the file NAME-NUMBER of 'phase' to those in 'bytes', in the order in
- * which they were put. Returns 0 or -1. */
+/* Append the data of 'bucket' in the file NAME-NUMBER of 'phase' to 'bytes', in the order of
+ * writing. Returns 0 or -1. */
 int sections_read(const struct curate *engine, const char *phase, const char *name, size_t number,
                   size_t bucket, struct bytes *bytes, struct error *err);
 

@@ -26,7 +26,7 @@ static uint32_t finish(uint64_t sum)
     return (uint32_t)(hash_mix(sum) >> 32);
 }
 
-/* Digits only: all numbers are one word. */
+/* All numbers count as the same word. */
 static uint64_t word_hash(const struct word *word, const char *text)
 {
     if (word->flags & WORD_ALPHA)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text as a set of shingles: hashes of all its n-grams, of words or of characters. */
+/* The shingles of a text: hashes of all its n-grams of words or characters. */
 #ifndef MEGATRON_CURATE_SHINGLE_H
 #define MEGATRON_CURATE_SHINGLE_H
 
@@ -7,7 +7,7 @@
 
 enum shingle_unit { SHINGLE_WORDS, SHINGLE_CHARACTERS };
 
-/* What one thread makes shingles with. All zero to begin with. */
+/* Buffers of one thread. All zero is a valid start. */
 struct shingles {
     struct wordlist words;
     char *folded;
@@ -16,16 +16,16 @@ struct shingles {
     size_t count, capacity;
 };
 
-/* The shingles of a text, as often as they come. Of words: letters are made small, numbers are all
- * alike, punctuation is left out; a text of fewer than n words has one shingle of all of them. Of
- * characters: as they are. Returns 0, or -1 if memory runs out. */
+/* Compute the shingles of a text, duplicates included. Words are lower-cased, numbers are all
+ * equal, and punctuation is ignored; a text of fewer than n words has one shingle. Characters are
+ * taken as they are. Returns 0, or -1 if out of memory. */
 int shingles_make(struct shingles *shingles, enum shingle_unit unit, size_t n, const char *text,
                   size_t size);
 
-/* Sort them, each once. */
+/* Sort them and remove duplicates. */
 void shingles_unique(struct shingles *shingles);
 
-/* The Jaccard similarity of two sets of sorted numbers. */
+/* The Jaccard similarity of two sorted sets. */
 double shingles_similarity(const uint32_t *a, size_t a_count, const uint32_t *b, size_t b_count);
 
 void shingles_clear(struct shingles *shingles);

@@ -26,7 +26,7 @@ struct spread *spread_create(struct curate_job *job, size_t buckets, struct erro
     return spread;
 }
 
-/* Write what there is as one run, by bucket; a counting sort keeps the documents in order. */
+/* Write the entries as one run, partitioned by a stable counting sort. */
 static int write_run(struct spread *spread, struct error *err)
 {
     size_t buckets = spread->sections.buckets;
@@ -40,7 +40,7 @@ static int write_run(struct spread *spread, struct error *err)
         ends[i + 1] += ends[i];
     for (size_t i = 0; rc == 0 && i < spread->count; i++)
         sorted[ends[section_of(spread->entries[i].hash, buckets)]++] = spread->entries[i];
-    /* Now each bucket's place is that of its end. */
+    /* 'ends' now holds the end of each bucket. */
     for (size_t i = 0, at = 0; rc == 0 && i < buckets; at = ends[i], i++) {
         sections_next(&spread->sections);
         rc = sections_put(&spread->sections, sorted + at, (ends[i] - at) * sizeof(*sorted), err);

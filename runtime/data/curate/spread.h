@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hashes of documents in sections by bucket (sections.h): equal hashes meet in one bucket. */
+/* The hashes of documents, partitioned into buckets (sections.h): equal hashes meet in the same
+ * bucket. */
 #ifndef MEGATRON_CURATE_SPREAD_H
 #define MEGATRON_CURATE_SPREAD_H
 
 #include "sections.h"
 
-enum { SPREAD_RUN = 4 << 20 }; /* entries in memory at once */
+enum { SPREAD_RUN = 4 << 20 }; /* entries of a run */
 
 struct spread_entry {
     uint64_t hash;
-    uint32_t check; /* further bits of the same */
+    uint32_t check; /* further bits of the hash */
     uint32_t document;
 };
 
 struct spread;
 
-/* Begin the file "hashes-N" of the job. */
+/* Create the file "hashes-N" of the job. */
 struct spread *spread_create(struct curate_job *job, size_t buckets, struct error *err);
 int spread_add(struct spread *spread, const struct spread_entry *entry, struct error *err);
 int spread_finish(struct spread *spread, struct error *err);

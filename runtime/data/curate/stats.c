@@ -58,7 +58,7 @@ static void count_language(struct measuring *measuring, const struct document *d
     const char *label =
         fasttext_predict(model, measuring->language, document->text, document->size, &probability);
 
-    /* Labels are the model's own pointers. */
+    /* Compared by pointer: the model owns the labels. */
     for (size_t i = 0; label && i < count; i++)
         if (fasttext_label(model, i) == label)
             at = i;

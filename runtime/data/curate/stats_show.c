@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Statistics as lines, as JSON, and as a page that needs nothing but itself. */
+/* Prints statistics as text, JSON and a self-contained HTML page. */
 #include "config.h"
 #include "stats.h"
 #include "lib/file.h"
@@ -13,7 +13,7 @@
 
 enum { SHOWN_LANGUAGES = 20 };
 
-/* The kinds of lengths that are known. Returns how many. */
+/* List the kinds of lengths. Returns their number. */
 struct kind {
     const char *name;
     const struct stats_lengths *lengths;
@@ -32,7 +32,7 @@ static double mean(const struct stats *stats, const struct stats_lengths *length
     return stats->tally.documents > 0 ? (double)lengths->sum / (double)stats->tally.documents : 0;
 }
 
-/* The lengths that bin 'bin' counts. */
+/* The range of lengths of a bin. */
 static void bin_range(int bin, int64_t *first, int64_t *last)
 {
     *first = bin == 0 ? 0 : (int64_t)1 << (bin - 1);
@@ -179,7 +179,7 @@ static void put_escaped(struct line_buffer *out, const char *text)
         }
 }
 
-/* A row of a bar chart: label, bar, count. */
+/* Draw a row of a bar chart: label, bar, count. */
 static void put_bar(struct line_buffer *out, int row, const char *label, int64_t count,
                     int64_t most)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of shingles on disk, so that documents with a band in common can be compared without being
- * read again: sorted numbers of 32 bits, then where each document's begin, then how many. */
+/* Stored shingle sets, so that documents that share a band can be compared without being read
+ * again. File format: the sorted 32-bit shingles of all documents, the offset of each document's
+ * set, the number of documents. */
 #include "config.h"
 #include "dedup.h"
 #include "data/preprocess/disk.h"
@@ -69,7 +70,7 @@ void sets_abandon(struct sets *sets)
     free(sets);
 }
 
-/* Which chunk has document 'number' of the corpus? */
+/* The chunk that contains document 'number' of the corpus. */
 static size_t chunk_of(const struct dedup *dedup, int64_t number)
 {
     size_t low = 0, high = dedup->engine->plan.chunk_count;

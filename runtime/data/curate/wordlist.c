@@ -13,7 +13,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* Combining marks, and joiners within words. */
+/* Combining marks and joiners. */
 static int is_mark(uint32_t point)
 {
     static const struct range marks[] = {
@@ -65,10 +65,11 @@ static enum kind kind_of(uint32_t point, enum words_mode mode)
     }
 }
 
-/* ASCII, for the quick way; bytes of other characters have none of these. */
+/* Kinds of ASCII characters, for the fast path; other bytes have none. */
 enum { BYTE_LETTER = 1, BYTE_DIGIT = 2, BYTE_SPACE = 4, BYTE_SYMBOL = 8 };
 
-/* Within a word, between letters or digits, these divide it; others (don't, 3.5, a@b) do not. */
+/* These split a word if they are between letters or digits; other symbols (don't, 3.5, a@b) do
+ * not. */
 static int divides(uint8_t symbol)
 {
     return symbol == '-' || symbol == ',' || symbol == ':' || symbol == '/' ||
@@ -85,7 +86,7 @@ static const uint8_t byte_kinds[256] = {
     ['{' ... 0x7F] = BYTE_SYMBOL,
 };
 
-/* A word in the making. */
+/* The current word. */
 struct run {
     size_t begin;
     uint32_t chars, flags;
@@ -123,15 +124,15 @@ static inline int add_word(struct wordlist *words, const char *text, struct run 
     return 0;
 }
 
-/* Is the symbol at 'at', which follows a letter or digit, part of a word? */
+/* Is the symbol at 'at', which follows a letter or digit, part of the word? */
 static int joins(const uint8_t *bytes, size_t size, size_t at, enum words_mode mode)
 {
     return mode == WORDS_ALL && at + 1 < size && byte_kinds[bytes[at]] == BYTE_SYMBOL &&
            !divides(bytes[at]) && byte_kinds[bytes[at + 1]] & (BYTE_LETTER | BYTE_DIGIT);
 }
 
-/* Words of ASCII, from 'at' on, up to a byte of another character. Returns where that is: a word or
- * symbol that it touches is left in 'run'. */
+/* Find ASCII words from 'at' on, up to the first non-ASCII byte. Returns its offset; an unfinished
+ * word or symbol is left in 'run'. */
 static size_t find_ascii(struct wordlist *words, const char *text, size_t size, size_t at,
                          enum words_mode mode, struct run *run)
 {
@@ -181,7 +182,7 @@ int wordlist_find(struct wordlist *words, const char *text, size_t size, enum wo
             break;
         length = utf8_decode(bytes + at, bytes + size, &point);
         kind = kind_of(point, mode);
-        /* A mark belongs to what is before it. */
+        /* A mark belongs to the previous character. */
         symbol = (kind == KIND_SYMBOL &&
                   !(run.open && !run.symbol && point < 0x80 && joins(bytes, size, at, mode))) ||
                  (kind == KIND_MARK && !(run.open && !run.symbol));
@@ -207,7 +208,7 @@ void wordlist_clear(struct wordlist *words)
     memset(words, 0, sizeof(*words));
 }
 
-/* The small letter of one with two bytes; itself where it has none of two bytes. */
+/* The lower-case form of a two-byte letter, if it also has two bytes. */
 static uint32_t small_letter(uint32_t point)
 {
     if ((point >= 0xC0 && point <= 0xDE && point != 0xD7) || (point >= 0x391 && point <= 0x3A9) ||
@@ -272,7 +273,7 @@ size_t text_chars(const char *text, size_t size)
     const uint64_t lowest = 0x0101010101010101ull;
     size_t others = 0, i = 0;
 
-    /* Bytes that continue a character begin with the bits 10. */
+    /* Continuation bytes begin with the bits 10. */
     for (; i + 8 <= size; i += 8) {
         uint64_t bytes;
 

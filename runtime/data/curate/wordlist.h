@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text as words, for rules and fingerprints.
+/* Splits a text into words, for the rules and for fingerprints.
  *
- * A word is a run of letters, digits, marks and '_'. A character of a script without spaces (Han,
- * kana) is a word of its own. What is left between words and white space is a symbol: a run of
- * other characters. Where symbols count (WORDS_ALL), a single one within a word of ASCII belongs to
- * it, unless it is one of - , : / < = > */
+ * A word is a run of letters, digits, marks and '_'. In scripts without spaces (Han, kana) each
+ * character is a word. A symbol is a run of other characters, except white space. If symbols count
+ * (WORDS_ALL), a single one within an ASCII word belongs to the word, unless it is one of
+ * - , : / < = > */
 #ifndef MEGATRON_CURATE_WORDLIST_H
 #define MEGATRON_CURATE_WORDLIST_H
 
@@ -13,8 +13,8 @@
 #include "data/tokenizer/unicode.h"
 
 enum word_flags {
-    WORD_ALPHA = 1,  /* it has a letter */
-    WORD_SYMBOL = 2, /* it has neither letters nor digits */
+    WORD_ALPHA = 1,  /* contains a letter */
+    WORD_SYMBOL = 2, /* contains neither letters nor digits */
 };
 
 struct word {
@@ -32,19 +32,20 @@ struct wordlist {
 enum words_mode {
     WORDS_ALL,   /* words and symbols */
     WORDS_ONLY,  /* no symbols */
-    WORDS_REGEX, /* what \w+ finds in Python: no symbols, marks divide, Han and kana do not */
+    WORDS_REGEX, /* what Python's \w+ matches: no symbols, marks split words, Han and kana do not */
 };
 
-/* Find the words of 'text'. Returns 0, or -1 when memory is out or the text has 4 GiB. */
+/* Find the words of 'text'. Returns 0, or -1 if out of memory or if the text is longer than 4
+ * GiB. */
 int wordlist_find(struct wordlist *words, const char *text, size_t size, enum words_mode mode);
 void wordlist_clear(struct wordlist *words);
 
-/* Copy 'text' with capital letters made small, where that keeps the number of bytes: ASCII, Latin,
- * Greek, Cyrillic and Armenian letters. */
+/* Copy 'text' in lower case, for letters whose size in bytes stays the same: ASCII, Latin, Greek,
+ * Cyrillic and Armenian. */
 void wordlist_fold(const char *text, size_t size, char *folded);
 
-/* Length of the white space character at 'at' (before 'end'), 0 if it is another: all of Unicode's,
- * and ASCII's separators, as Python's str.isspace() has it. */
+/* The length of the white space character at 'at' (before 'end'), or 0 if it is not one. White
+ * space is that of Unicode and ASCII's separators, as for Python's str.isspace(). */
 static inline size_t text_space(const char *at, const char *end)
 {
     uint8_t byte = (uint8_t)*at;
@@ -57,7 +58,7 @@ static inline size_t text_space(const char *at, const char *end)
     return point != UNICODE_INVALID && unicode_class(point) == UNICODE_SPACE ? length : 0;
 }
 
-/* Code points of a valid text. */
+/* The number of code points of a valid text. */
 size_t text_chars(const char *text, size_t size);
 
 #endif

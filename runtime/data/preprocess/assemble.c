@@ -42,7 +42,7 @@ static int draft_path(const struct assembly *assembly, size_t shard, size_t key,
                      assembly->layout->tag, shard, key, extensions[kind]);
 }
 
-/* A part of the descriptors that the process may have; more than all copiers use at a time. */
+/* A share of the process's file descriptors: more than all copying threads use at a time. */
 static size_t descriptor_limit(void)
 {
     struct rlimit limit;
@@ -78,8 +78,8 @@ void assembly_clear(struct assembly *assembly)
     pthread_mutex_destroy(&assembly->lock);
 }
 
-/* A slot for another file: a new one, or that of the least recently used file. Called with the lock
- * held. Returns NULL with 'err' set. */
+/* Get a free slot: a new one, or that of the least recently used file. Called with the lock held.
+ * Returns NULL with 'err' set. */
 static struct open_file *free_slot(struct assembly *assembly, struct error *err)
 {
     struct open_file *oldest = NULL;
@@ -101,7 +101,7 @@ static struct open_file *free_slot(struct assembly *assembly, struct error *err)
         error_set(err, "too many output files are open at once; raise the limit with `ulimit -n`");
         return NULL;
     }
-    /* assembly_sync will not see it any more. */
+    /* assembly_sync will not see this file */
     if (fsync(oldest->fd) < 0) {
         error_set_errno(err, errno, "cannot write the output %s to disk",
                         assembly->config->output_prefix);
@@ -118,8 +118,8 @@ static size_t number_of(const struct assembly *assembly, size_t shard, size_t ke
     return (shard * assembly->layout->keys + key) * 2 + (size_t)kind;
 }
 
-/* Open a file, or find it open; it stays open until it is released as often. Returns the
- * descriptor, or -1 with 'err' set. */
+/* Open a file, or reuse its descriptor, until release_file. Returns the descriptor, or -1 with
+ * 'err' set. */
 static int open_file(struct assembly *assembly, size_t shard, size_t key, int kind, int create,
                      struct error *err)
 {
@@ -134,8 +134,8 @@ static int open_file(struct assembly *assembly, size_t shard, size_t key, int ki
         file = free_slot(assembly, err);
         if (file) {
             *file = (struct open_file){.number = number};
-            /* Not for reading: an NFS client writes back all bytes of a page that it may read,
-             * including those that another node has written since. */
+            /* Write-only: an NFS client writes back all bytes of a page that it may read, including
+             * those that another node has written since. */
             file->fd = open(path, O_WRONLY | create | O_CLOEXEC, 0666);
         }
         if (file && file->fd < 0) {
@@ -160,7 +160,7 @@ static void release_file(struct assembly *assembly, size_t shard, size_t key, in
     pthread_mutex_unlock(&assembly->lock);
 }
 
-/* Never creates: a copier that is late must not leave an empty file in place of a renamed one. */
+/* Never creates a file: a late rank must not leave an empty file in place of a renamed one. */
 static int file_of(struct assembly *assembly, size_t shard, size_t key, int kind, struct error *err)
 {
     return open_file(assembly, shard, key, kind, 0, err);
@@ -237,8 +237,8 @@ static int size_file(struct assembly *assembly, size_t shard, size_t key, int ki
         return 0;
     if (draft_path(assembly, shard, key, kind, path, err) < 0)
         return -1;
-    /* If the file system can reserve space, a disk that is too small is detected here, before
-     * anything is copied; otherwise when it is written. */
+    /* Where the file system can reserve space, a full disk is detected here, before anything is
+     * copied. */
     if (size > 0 && fallocate(fd, 0, 0, size) < 0 &&
         (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
         return error_set_errno(err, errno, "cannot allocate %lld bytes of disk space for %s",
@@ -277,7 +277,7 @@ static int create_file(struct assembly *assembly, size_t shard, size_t key, int 
     return rc;
 }
 
-/* Which tokenizer made a pair. */
+/* Write the identity file of a pair, which names its tokenizer. */
 static int create_identity(const struct assembly *assembly, size_t shard, size_t key,
                            struct error *err)
 {
@@ -390,7 +390,7 @@ static int copy_key(struct assembly *assembly, size_t key, const struct part_key
         struct stretch *stretch = &columns->stretch;
 
         if (shard == layout->shards)
-            break; /* after the maximum number of documents */
+            break; /* beyond the maximum number of documents */
         if (columns->count > 0 && stretch->shard != shard &&
             write_stretch(assembly, columns, err) < 0)
             return -1;
@@ -541,7 +541,7 @@ int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void 
     return 0;
 }
 
-/* Does the output have this file, at its full size? */
+/* Does the final file exist at its full size? */
 static int is_final(const struct assembly *assembly, size_t shard, size_t key, int kind,
                     const char *final)
 {
@@ -564,7 +564,7 @@ static int finish_identity(struct assembly *assembly, size_t shard, size_t key, 
     return error_set_errno(err, errno, "cannot rename %s to %s", draft, final);
 }
 
-/* Rename one file unless that has been done. */
+/* Rename one file, unless it has been renamed already. */
 static int finish_file(struct assembly *assembly, size_t shard, size_t key, int kind,
                        struct error *err)
 {
@@ -574,7 +574,7 @@ static int finish_file(struct assembly *assembly, size_t shard, size_t key, int 
         output_path(assembly->config, key, shard, extensions[kind], final, err) < 0 ||
         output_path(assembly->config, key, shard, "idx", idx, err) < 0)
         return -1;
-    /* A new .bin must never be next to an old .idx. */
+    /* Never leave a new .bin beside an old .idx. */
     if (kind == BIN && access(draft, F_OK) == 0)
         unlink(idx);
     if (kind == IDX && finish_identity(assembly, shard, key, err) < 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies parts to their positions in the final files, by any rank, in any order. */
+/* Copies parts to their positions in the output files. Any rank can copy any part, in any order. */
 #ifndef MEGATRON_PREPROCESS_ASSEMBLE_H
 #define MEGATRON_PREPROCESS_ASSEMBLE_H
 
@@ -11,18 +11,18 @@ int output_path(const struct preprocess_config *config, size_t key, size_t shard
 
 /* Output files are opened on demand, a limited number at a time. */
 struct open_file {
-    size_t number; /* by shard, key and extension */
+    size_t number; /* encodes shard, key and extension */
     int fd, users;
-    uint64_t used; /* when it was last used, by the assembly's turn */
+    uint64_t used; /* the turn of the last use */
 };
 
 struct assembly {
     const struct preprocess_config *config;
     struct work *work;
     struct tokenizer_identity made_by;
-    struct board *parts; /* finds the parts by number */
+    struct board *parts; /* to look up the paths of parts */
     const struct output_layout *layout;
-    int32_t *slots; /* by number of the file: its index in 'open', or -1 */
+    int32_t *slots; /* by file number: index */
     struct open_file *open;
     size_t open_count, open_limit;
     uint64_t turn;
@@ -32,22 +32,22 @@ struct assembly {
 int assembly_init(struct assembly *assembly, struct error *err);
 void assembly_clear(struct assembly *assembly);
 
-/* Create the files at their full size, with headers, while touching 'claim', the layout's job.
+/* Create the files at their full size, with headers. Touches 'claim', the claim of the layout job.
  * Idempotent. */
 int assembly_create(struct assembly *assembly, struct board *claim, struct error *err);
 
 /* Copy the part of one chunk. Returns 0; 1 if the part was damaged and has been removed; -1. */
 int assembly_copy(struct assembly *assembly, size_t chunk, struct error *err);
 
-/* Flush what this rank wrote to disk; 'moved' is called as long as there is progress. */
+/* Sync what this rank wrote; 'moved' is called while there is progress. */
 int assembly_sync(struct assembly *assembly, void (*moved)(void *context), void *context,
                   struct error *err);
 
-/* Rename all files to their final names, and write which tokenizer made them. Continues where an
- * interrupted call stopped. */
+/* Rename all files to their final names and write the identity files, which name the tokenizer.
+ * Idempotent: continues an interrupted call. */
 int assembly_finish(struct assembly *assembly, struct error *err);
 
-/* Has another rank begun with that? Then everything has been copied. */
+/* Has another rank begun to rename? Then everything has been copied. */
 int assembly_is_finishing(struct assembly *assembly);
 
 #endif

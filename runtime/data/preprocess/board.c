@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A fraction of the shortest lease, which is a second. */
+/* A fraction of the shortest lease, one second. */
 static const double TOUCH_SECONDS = 0.25;
 
 int board_init(struct board *board, enum job_kind kind, size_t count, size_t start,
@@ -108,7 +108,7 @@ size_t board_prefix(struct board *board, int64_t documents)
     return documents > 0 ? 0 : count;
 }
 
-/* Returns 1 if the claim is ours, 0 if another process was first. */
+/* Returns 1, 0 if another process was first, or -1. */
 static int create_claim(struct work *work, struct board *board, size_t number, int generation,
                         struct error *err)
 {
@@ -161,7 +161,8 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
             continue;
         rc = create_claim(work, board, at, 0, err);
         *number = at;
-        /* Other ranks are claiming here: reading the directory again is cheaper than trying on. */
+        /* Another rank is claiming in this range: rescanning the directory is cheaper than trying
+         * on. */
         if (rc == 0 && ++misses == 8) {
             misses = 0;
             pthread_mutex_unlock(&board->lock);
@@ -174,7 +175,7 @@ int board_claim(struct work *work, struct board *board, size_t *number, struct e
     return rc;
 }
 
-/* Returns 1 when the claim has not grown for the time of the lease. */
+/* Has the claim not grown for the time of the lease? */
 static int is_stale(struct work *work, struct board *board, size_t number)
 {
     struct job *job = &board->jobs[number];
@@ -222,7 +223,7 @@ void board_touch(struct work *work, struct board *board, size_t number)
     if (work->world->size == 1 ||
         claim_path(work, board, number, board->jobs[number].generation, path, NULL) < 0)
         return;
-    /* The close is what makes the new size visible to other nodes on NFS. */
+    /* On NFS the close makes the new size visible to other nodes. */
     fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (fd >= 0) {
         if (write(fd, ".", 1) != 1)

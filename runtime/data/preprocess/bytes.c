@@ -78,7 +78,7 @@ void bytes_clear(struct bytes *bytes)
     memset(bytes, 0, sizeof(*bytes));
 }
 
-/* The magic number also seeds the checksum. */
+/* The checksum, seeded with the magic number. */
 static uint64_t seal(const struct bytes *bytes, size_t size)
 {
     uint64_t magic = 0;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Serialization of small files with a checksum, which detects incomplete ones. */
+/* Serialization of small files, whose checksum detects incomplete ones.
+ *
+ *     bytes_begin(&bytes, MAGIC);                          bytes_load(&bytes, MAGIC, path, err);
+ *     bytes_put_u64(&bytes, 42);                           answer = bytes_take_u64(&bytes);
+ *     bytes_save(&bytes, path, 0, err);                    bytes_clear(&bytes); */
 #ifndef MEGATRON_PREPROCESS_BYTES_H
 #define MEGATRON_PREPROCESS_BYTES_H
 
@@ -12,7 +16,7 @@
 struct bytes {
     unsigned char *data;
     size_t size, capacity, at;
-    int failed; /* out of memory in a put, or after the end in a take */
+    int failed; /* a take went beyond the end, or a put ran out of memory */
 };
 void bytes_put(struct bytes *bytes, const void *data, size_t size);
 void bytes_put_u64(struct bytes *bytes, uint64_t value);
@@ -23,9 +27,9 @@ uint64_t bytes_take_u64(struct bytes *bytes);
 char *bytes_take_text(struct bytes *bytes);
 void bytes_clear(struct bytes *bytes);
 
-/* Files with a magic number, the bytes and a checksum. To write one: begin, put, save (which
- * clears; 'first': an existing file stays). To read one: load, take, clear. Load returns 0; 1 if
- * there is no complete file of this kind; or -1. */
+/* A file consists of a magic number, the data and a checksum. bytes_save also clears; with 'first'
+ * it keeps an existing file. bytes_load returns 0, 1 if there is no complete file of this kind, or
+ * -1. */
 void bytes_begin(struct bytes *bytes, uint64_t magic);
 int bytes_save(struct bytes *bytes, const char *path, int first, struct error *err);
 int bytes_load(struct bytes *bytes, uint64_t magic, const char *path, struct error *err);

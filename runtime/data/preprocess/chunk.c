@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text of a block: small enough to stay in the second-level cache together with its tokens. */
+/* Text per block: small enough to stay in the L2 cache together with its tokens. */
 enum { BLOCK_SIZE = 256 << 10 };
 static const double touch_seconds = 2;
-/* The number of broken documents that a rank reports when it finds them, and how much of a file is
- * read again to determine a line number. */
+/* How many broken documents a rank reports immediately, and how much of a file may be read again to
+ * determine a line number. */
 enum { FAULTS_MET = 20 };
 static const int64_t reread_limit = 256 << 20, reread_packed_limit = 8 << 20;
 
@@ -33,7 +33,7 @@ struct chunk *chunk_open(struct encode *encode, size_t number, int direct, struc
     const struct input_plan *plan = encode->plan;
     struct chunk *chunk = calloc(1, sizeof(*chunk));
     size_t first = plan->chunks[number], count = plan->chunks[number + 1] - first;
-    /* Replaces a progress line. */
+    /* Erases a progress line. */
     const char *over = encode->config->terminal && isatty(STDOUT_FILENO) ? "\r\033[K" : "";
 
     if (!chunk) {
@@ -84,7 +84,7 @@ void chunk_abandon(struct chunk *chunk)
     destroy(chunk);
 }
 
-/* Lines before a segment are counted by reading the file again up to there. */
+/* Count the lines before a segment by reading the file again. */
 static int64_t lines_before(const struct encode *encode, const struct segment *segment)
 {
     struct segment before = {segment->file, 0, segment->begin};
@@ -103,12 +103,12 @@ static int64_t lines_before(const struct encode *encode, const struct segment *s
     return lines;
 }
 
-/* Is this one of the first, which are reported now? */
+/* Is this one of the first faults, which are reported immediately? */
 static int is_shown(struct encode *encode)
 {
     int64_t shown = encode->shown++;
 
-    /* With a limit on documents it is not known yet whether this one counts. */
+    /* With a limit on documents, this one may turn out not to count. */
     if (encode->config->max_documents > 0)
         return 0;
     if (shown == FAULTS_MET)
@@ -116,9 +116,9 @@ static int is_shown(struct encode *encode)
     return shown < FAULTS_MET;
 }
 
-/* Report a document now that is skipped, for the first ones. If its line number is expensive to
- * determine, report what is known, and the number at the end. Pages that are kept with unclosed
- * markup are only reported at the end, when it is known which are the first ones of the input. */
+/* Report a skipped document immediately, if it is one of the first. If its line number is expensive
+ * to determine, report what is known, and the number at the end. Kept pages with unclosed markup
+ * are reported at the end, when the first ones of the input are known. */
 static void show_fault(struct encode *encode, struct chunk *chunk, struct part_fault *fault)
 {
     const struct input_plan *plan = encode->plan;
@@ -172,7 +172,7 @@ static int write_tokens(struct encode *encode, struct chunk *chunk, const struct
     return part_append(chunk->part, &block->data, err);
 }
 
-/* With a maximum number of documents, faults after the last wanted document are not counted. */
+/* With a maximum number of documents, drop the faults after the last one. */
 static int drop_beyond(struct encode *encode, const struct chunk *chunk, struct block *block,
                        struct error *err)
 {
@@ -206,7 +206,8 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
     struct part_totals *totals = &chunk->totals;
     int64_t wanted = encode->config->max_documents;
 
-    /* How far other threads have read ahead is random; where the part ends must not be. */
+    /* Other threads have read ahead by a random amount, but the end of the part must be
+     * deterministic. */
     if (chunk->full) {
         chunk->next_write++;
         return 0;
@@ -232,7 +233,7 @@ static int write_block(struct encode *encode, struct chunk *chunk, struct block 
         list_fault(encode, chunk, &block->listed[i]);
     if (!totals->names[0])
         memcpy(totals->names, block->names, sizeof(totals->names));
-    /* The start of the corpus shows it early. */
+    /* Detect a wrong key early. */
     if (chunk->number == 0 &&
         part_check_keys(encode->config->keys, first_path(encode->plan, 0), totals, 0, err) < 0)
         return -1;
@@ -257,7 +258,7 @@ int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block
         block->next = *at;
         *at = block;
     }
-    /* The thread that writes also writes what arrives in the meantime; the others continue
+    /* The writing thread also writes blocks that arrive in the meantime; the other threads continue
      * encoding. */
     while (rc == 0 && !chunk->writing && chunk->placed && chunk->waiting &&
            chunk->waiting->number == chunk->next_write) {
@@ -314,7 +315,7 @@ int chunk_place(struct encode *encode, size_t number, const struct part_fault *p
     const struct input_plan *plan = encode->plan;
     const struct segment *segment = &plan->segments[plan->chunks[number] + (size_t)place->segment];
     const struct corpus_file *file = &plan->files.items[segment->file];
-    /* Bytes of a plain file need no counting. */
+    /* In a plain file the byte offset is known. */
     int64_t before =
         place->page && file->codec == CODEC_PLAIN ? segment->begin : lines_before(encode, segment);
     char location[sizeof(err->text)];

@@ -14,21 +14,21 @@ struct chunk {
     char draft[DISK_PATH];
     int reading; /* a thread is using the reader */
     int input_done;
-    size_t users;      /* threads that use it */
-    int64_t next_read; /* numbers of blocks */
+    size_t users;      /* threads that work on it */
+    int64_t next_read; /* number of the next block to read */
     _Atomic int64_t next_write;
     int direct;            /* its tokens go straight to the output (front.h) */
     int shared;            /* reading it is fast: several threads may work on it */
     _Atomic int placed;    /* its turn has come: encoded blocks may be written */
-    int writing;           /* a thread is writing */
-    _Atomic int full;      /* it has as many documents as are wanted */
-    int64_t *lines;        /* of each segment */
-    size_t counted;        /* 1 + the segment before which lines were counted */
-    int64_t counted_lines; /* how many there are */
-    struct block *waiting; /* blocks encoded before their turn, by number */
+    int writing;           /* a thread is writing a block */
+    _Atomic int full;      /* has reached the maximum number of documents */
+    int64_t *lines;        /* lines of each segment */
+    size_t counted;        /* 1 + index of the segment that 'counted_lines' belongs to */
+    int64_t counted_lines; /* lines of the file before that segment */
+    struct block *waiting; /* encoded blocks whose predecessors are missing, by number */
     pthread_mutex_t write_lock;
     double touched;
-    int broken; /* its input cannot be read any further; see 'err' */
+    int broken; /* its input cannot be read to the end; see 'err' */
     struct error err;
     struct chunk *next;
 };
@@ -42,14 +42,14 @@ void chunk_abandon(struct chunk *chunk);
 int chunk_commit(struct encode *encode, struct chunk *chunk, struct block *block,
                  struct block **freed, struct error *err);
 
-/* Add the blocks that wait for their turn to '*freed': they will not be written. */
+/* Add the blocks that wait for their predecessors to '*freed', unwritten. */
 void chunk_drop(struct chunk *chunk, struct block **freed);
 
-/* Rename the finished part. */
+/* Finish the part and rename it. */
 int chunk_finish(struct encode *encode, struct chunk *chunk, struct error *err);
 
-/* Prefix 'err' with the place of a document of chunk 'number': file and line, or page. Reads the
- * file up to there. Returns -1. */
+/* Prefix 'err' with the location of a document of chunk 'number': file and line, or page. Reads the
+ * file up to there to count lines. Returns -1. */
 int chunk_place(struct encode *encode, size_t number, const struct part_fault *place,
                 struct error *err);
 

@@ -8,7 +8,7 @@
 /* One key's data of one or several blocks. */
 struct stretch {
     size_t shard, key;
-    const unsigned char *tokens; /* NULL: already in the output */
+    const unsigned char *tokens; /* NULL: already in the output file */
     int64_t token_count, sequence_count, document_count;
     struct position begin; /* only documents and this key's counts are used */
 };
@@ -18,14 +18,14 @@ struct columns {
     struct stretch stretch;
     int32_t *lengths;
     int64_t *pointers, *documents;
-    size_t count, capacity; /* entries */
+    size_t count, capacity; /* in entries */
 };
 
 /* Make room for 'more' further entries. Returns 0, or -1 if out of memory. */
 int columns_reserve(struct columns *columns, size_t more);
 
-/* Append an entry, for which there is room, to the stretch, whose shard begins at 'cut'. Advances
- * 'position'. */
+/* Append an entry to the stretch, whose shard begins at 'cut'; columns_reserve made room for it.
+ * Advances 'position'. */
 void columns_add(struct columns *columns, int32_t entry, const struct position *cut, size_t id_size,
                  struct position *position);
 

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* A part turned out to be damaged while it was copied: make it again, one thread at a time. */
+/* A part is damaged: encode its chunk again, one thread at a time. */
 static int redo_chunk(struct run *run, size_t chunk, struct error *err)
 {
     int rc;
@@ -20,7 +20,7 @@ static int redo_chunk(struct run *run, size_t chunk, struct error *err)
     return rc;
 }
 
-/* What is copied but not on disk yet is not done. */
+/* Keep the claims alive: a copy is not done until it is on disk. */
 static void touch_copies(void *context)
 {
     struct run *run = context;
@@ -49,10 +49,10 @@ static int copy_group(struct run *run, size_t job, struct error *err)
 
 struct copying {
     struct run *run;
-    const size_t *first; /* a job that this rank has claimed; or NULL */
+    const size_t *first; /* a job that is already claimed; or NULL */
 };
 
-/* What one thread does: copy until no job is free. */
+/* Worker thread: copies until no job is free. */
 static int copy_jobs(void *context, int64_t thread, struct error *err)
 {
     const struct copying *copying = context;
@@ -87,8 +87,8 @@ static void remove_parts(struct run *run, size_t job)
     }
 }
 
-/* After the bytes are on disk: mark this rank's jobs as done, and when the marks are on disk, too,
- * remove their parts. */
+/* Sync the copies, create the done markers of this rank's jobs, and when the markers are on disk,
+ * remove the parts. */
 static int mark_copied(struct run *run, struct error *err)
 {
     char path[DISK_PATH];
@@ -138,7 +138,7 @@ int run_copies(struct run *run, struct error *err)
         int64_t left;
         int rc;
 
-        /* Others may have thought that this rank was dead, and made its copies. */
+        /* Another rank may have taken over the copies of this one. */
         if (copy_all(run, first, err) < 0)
             return assembly_is_finishing(&run->assembly) ? 0 : -1;
         first = NULL;

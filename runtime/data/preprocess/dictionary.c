@@ -24,7 +24,7 @@ struct counting {
     const struct preprocess_config *config;
     const struct input_plan *plan;
     pthread_mutex_t lock;
-    struct word_table words; /* of all chunks that are done */
+    struct word_table words; /* of all finished chunks */
 };
 
 static int count_text(struct word_table *words, const struct jsonl_text *text, struct error *err)
@@ -38,7 +38,7 @@ static int count_text(struct word_table *words, const struct jsonl_text *text, s
     return 0;
 }
 
-/* The words of the records of a block that are not faulty. */
+/* Count the words of all valid records of a block. */
 static int count_block(const struct preprocess_config *config, struct document_parser *parser,
                        const struct record_block *block, struct word_table *words,
                        struct error *err)
@@ -142,7 +142,7 @@ static int make_leased(const struct preprocess_config *config, struct lease *lea
     struct heartbeat *heartbeat = heartbeat_begin(lease, beat_seconds, NULL);
     int rc = 0;
 
-    /* The previous holder may have finished after we checked and before we got the lease. */
+    /* The previous holder may have finished between our check and our lease. */
     if (!disk_exists(config->dictionary)) {
         rc = count_input(config, err);
         *made = rc == 0;
@@ -162,7 +162,7 @@ int dictionary_make(const struct preprocess_config *config, int *made, struct er
     *made = 0;
     if (disk_path(lock, err, "%s.lock", config->dictionary) < 0)
         return -1;
-    /* A holder that dies loses the lease after a while, so this loop ends. */
+    /* The lease of a dead holder expires, so this loop ends. */
     while (!disk_exists(config->dictionary)) {
         int taken = lease_take_shared(&lease, lock, stale_seconds, &watch, err);
 

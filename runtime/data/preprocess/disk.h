@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Small helpers around the file system, whose errors name the path. */
+/* Small file system helpers, whose errors name the path. */
 #ifndef MEGATRON_PREPROCESS_DISK_H
 #define MEGATRON_PREPROCESS_DISK_H
 
@@ -15,7 +15,7 @@ enum { DISK_PATH = 4096 };
 int disk_path(char *buffer, struct error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Write all of it, at the current position or at 'offset'. 'path' is for the error. */
+/* Write everything, at the current position or at 'offset'. 'path' is for the error. */
 int disk_writev(int fd, struct iovec *parts, int count, const char *path, struct error *err);
 int disk_pwrite(int fd, const void *data, size_t size, int64_t offset, const char *path,
                 struct error *err);
@@ -28,7 +28,7 @@ int disk_pread(int fd, void *data, size_t size, int64_t offset, const char *path
  * caller clears 'bytes'. */
 int disk_read_file(const char *path, size_t limit, struct file_bytes *bytes, struct error *err);
 
-/* Does it exist? Is it certainly gone, rather than just unreachable? */
+/* Does the file exist? Is it certainly gone, rather than unreachable? */
 int disk_exists(const char *path);
 int disk_is_gone(const char *path);
 

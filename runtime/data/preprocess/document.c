@@ -8,7 +8,7 @@
 
 enum { BLOCK_SIZE = 256 << 10 };
 
-/* The first key with a text that the tokenizer rejects, or 'count'. */
+/* The first key whose text the tokenizer rejects, or 'count'. */
 static size_t refused_key(const struct tokenizer *tokenizer, const struct jsonl *jsonl,
                           size_t count)
 {
@@ -23,7 +23,7 @@ static size_t refused_key(const struct tokenizer *tokenizer, const struct jsonl 
     return count;
 }
 
-/* The text of a record that is not JSON. */
+/* The text of a record in a format other than JSON. */
 static struct jsonl_text plain_text(struct document_parser *parser,
                                     const struct preprocess_config *config,
                                     const struct record *record)
@@ -90,7 +90,7 @@ const struct jsonl_text *document_texts(struct document_parser *parser,
     return room;
 }
 
-/* The same for one block, with an existing parser. '*documents' becomes the remaining number. */
+/* Count the faults of one block. '*documents' is reduced by the documents it has. */
 static void count_in_block(const struct preprocess_config *config,
                            const struct tokenizer *tokenizer, struct document_parser *parser,
                            const struct record_block *block, int64_t *documents, int64_t *faults,
@@ -115,7 +115,7 @@ static void count_in_block(const struct preprocess_config *config,
         last->line = (uint64_t)(block->first_line + record.line);
         if (!parser->wikitext)
             continue;
-        /* What is wrong with a page that is kept is inside of it. */
+        /* The faults of a kept page are inside it. */
         last->line += record.size;
         if (parser->document.unclosed.fault != FAULT_NONE)
             faults[parser->document.unclosed.fault]++;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The title of a page, cut between characters if it is long. */
+/* Copy the title of a page, truncated at a character boundary. */
 static void put_title(struct part_fault *fault, struct wiki_span title)
 {
     size_t size = title.size < sizeof(fault->title) ? title.size : sizeof(fault->title) - 1;
@@ -23,7 +23,7 @@ static void put_title(struct part_fault *fault, struct wiki_span title)
     fault->page = 1;
 }
 
-/* The place of a document, with the title of its page if it is one. */
+/* The location of a document, with its title if it is a page. */
 static struct part_fault place_of(const struct block *block, int64_t line,
                                   const struct wiki_span *title)
 {
@@ -51,7 +51,7 @@ static void add_fault(struct block *block, enum document_fault fault, size_t key
     part_fault_list(block->listed, &block->listed_count, &listed);
 }
 
-/* A text, or one of its sentences: a sequence. */
+/* Encode a text, or one of its sentences, as a sequence. */
 static int encode_text(struct block_encoder *with, struct block *block, size_t key,
                        const char *text, size_t size, struct error *err)
 {
@@ -60,7 +60,7 @@ static int encode_text(struct block_encoder *with, struct block *block, size_t k
 
     if (tokenizer_encode(with->encoder, text, size, tokens, err) < 0)
         return -1;
-    /* The end of the document may follow. */
+    /* Leave room for the end-of-document token. */
     if (tokens->count - before >= INT32_MAX) {
         error_set(err, "a text has %zu tokens, more than an .idx file can count",
                   tokens->count - before);
@@ -88,7 +88,7 @@ static int encode_sentences(struct block_encoder *with, struct block *block, siz
     return 0;
 }
 
-/* The texts of one key; the end of the document follows the last one. */
+/* Encode the texts of one key. The end-of-document token follows the last one. */
 static int encode_texts(struct block_encoder *with, struct block *block, size_t key,
                         const struct jsonl_text *texts, size_t count, struct error *err)
 {
@@ -175,7 +175,7 @@ int block_encode(struct block_encoder *with, struct block *block, struct error *
         document_parser_trim(&with->parser);
         pthread_mutex_unlock(with->long_lock);
     }
-    /* The file ends in the middle of its data: counted, even if no page was open there. */
+    /* The file is truncated: counted even between two pages. */
     if (rc == 0 && block->records.cut && block->faults[FAULT_CUT] == 0)
         add_fault(block, FAULT_CUT, 0, (int64_t)block->records.size, &nowhere);
     return rc;

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Decompressors with large windows: limit on their total memory. The same for blocks that a long
- * line has made large. */
+/* Limit on the total memory of decompressors with large windows, and likewise on that of blocks
+ * with long lines. */
 static const size_t memory_limit = (size_t)192 << 20;
-/* The caches of all threads' encoders together, and the most that one can use. */
+/* Limits on the encoder caches of all threads together and of each. */
 static const size_t caches_limit = (size_t)256 << 20, cache_limit = (size_t)24 << 20;
 /* At most this many threads work on one chunk of the front: they read and write one after the
  * other. */
@@ -23,12 +23,12 @@ struct worker {
     struct error err;
 };
 
-/* In strict mode: the first fault of the input among those found so far. */
+/* In strict mode: the first fault found so far, in input order. */
 struct first_fault {
     size_t chunk;  /* SIZE_MAX: none */
     int64_t block; /* of the chunk */
     struct part_fault document;
-    struct error file; /* what is wrong with a file; otherwise it is a document */
+    struct error file; /* the fault of a file; if empty, it is a document's */
 };
 
 struct encode_team {
@@ -37,16 +37,16 @@ struct encode_team {
     struct worker *workers;
     struct block *blocks, *free;
     size_t block_count;
-    struct chunk *chunks; /* open ones */
-    size_t memory;        /* approximate memory of their readers */
+    struct chunk *chunks; /* open chunks */
+    size_t memory;        /* approximate memory of the readers */
     size_t opening;       /* threads that are opening or closing a chunk */
     size_t fronting;      /* chunks at the front that are open or being closed, in order */
     size_t behind;        /* the chunk after the last of them */
     struct chunk *newest; /* the last of them, if it is open */
     int starting;         /* a thread is opening a chunk that may be at the front */
-    size_t held;          /* by blocks of long lines in flight */
+    size_t held;          /* memory of blocks with long lines */
     size_t reading;       /* threads that are reading a block */
-    size_t expected;      /* memory of the next block, if long lines are expected; otherwise 0 */
+    size_t expected;      /* expected memory of the next block; 0: no long lines */
     int no_more, failed;
     const size_t *first;
     struct first_fault fault;
@@ -74,7 +74,7 @@ static int has_room(const struct encode_team *team)
            team->held + (team->reading + 1) * team->expected <= memory_limit;
 }
 
-/* What comes after the first fault in strict mode is not needed. */
+/* Chunks after the first fault of strict mode are not needed. */
 static int is_needed(const struct encode_team *team, const struct chunk *chunk)
 {
     return chunk->number < team->fault.chunk;
@@ -94,8 +94,8 @@ static int can_read(const struct encode_team *team, const struct chunk *chunk)
            has_room(team) && chunk->next_read - chunk->next_write < (int64_t)team->block_count;
 }
 
-/* With the lock held: count the memory of a block that was read. Short ones let the expectation of
- * long ones decay. */
+/* With the lock held: account for the memory of a block that was read. The expectation of long
+ * lines decays with each short block. */
 static void hold_block(struct encode_team *team, struct block *block)
 {
     block->held = block->records.capacity > BLOCK_LONG_LINE ? block->records.capacity : 0;
@@ -105,7 +105,7 @@ static void hold_block(struct encode_team *team, struct block *block)
         team->expected = 0;
 }
 
-/* With the lock held: take back a list of blocks, and free the memory of huge documents. */
+/* With the lock held: return blocks to the free list, and free the memory of huge documents. */
 static void free_blocks(struct encode_team *team, struct block *freed, size_t keys)
 {
     while (freed) {
@@ -183,7 +183,7 @@ static struct chunk *open_another(struct worker *worker)
     return chunk;
 }
 
-/* With a maximum number of documents, chunks after the last one are not started. */
+/* Is the maximum number of documents reached? Then no further chunk is started. */
 static int enough(const struct encode *encode)
 {
     return encode->config->max_documents > 0 &&
@@ -250,7 +250,7 @@ static void forget_chunk(struct encode_team *team, struct chunk *chunk)
         team->newest = NULL;
 }
 
-/* Report what is wrong with the chunk's files. In strict mode it is an error: returns -1. */
+/* Report the faults of the chunk's files. In strict mode they are errors: returns -1. */
 static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct error *err)
 {
     const char *flaw;
@@ -265,8 +265,8 @@ static int tell_flaws(const struct encode *encode, struct chunk *chunk, struct e
     return 0;
 }
 
-/* With the lock held: a fault that ends the run. What comes before it is still read, so that the
- * fault that is reported is the first one. */
+/* With the lock held: record a fault that ends the run. The input before it is still read, so that
+ * the first fault is reported. */
 static void note_fault(struct encode_team *team, const struct first_fault *fault)
 {
     struct first_fault *first = &team->fault;
@@ -277,7 +277,7 @@ static void note_fault(struct encode_team *team, const struct first_fault *fault
     team->no_more = 1;
 }
 
-/* With the lock held: blocks after the first fault would wait forever. */
+/* With the lock held: drop blocks after the first fault, which would wait forever. */
 static void drop_unneeded(struct encode_team *team, size_t keys)
 {
     struct block *freed = NULL;
@@ -288,7 +288,8 @@ static void drop_unneeded(struct encode_team *team, size_t keys)
     free_blocks(team, freed, keys);
 }
 
-/* Read the next block of 'chunk'. Called with the lock held and 'reading' set, left with it. */
+/* Read the next block of 'chunk'. Called with the lock held and 'reading' set; returns with the
+ * lock held. */
 static int read_block(struct encode *encode, struct chunk *chunk, struct block *block,
                       struct error *err)
 {
@@ -318,13 +319,13 @@ static int read_block(struct encode *encode, struct chunk *chunk, struct block *
     flaw.block = chunk->next_read;
     if (flawed && rc >= 0)
         note_fault(team, &flaw);
-    /* Whether other threads have read far enough to find it is random. */
+    /* It is random whether other threads have read far enough to find this. */
     if (rc < 0 && encode->config->max_documents > 0) {
         chunk->broken = 1;
         chunk->err = *err;
         rc = 0;
     }
-    /* No chunk needs more than all documents that are wanted. */
+    /* A full chunk needs no further input. */
     if (rc == 0 || full)
         chunk->input_done = 1;
     pthread_cond_broadcast(&team->changed);
@@ -345,7 +346,7 @@ static void count_block(struct encode *encode, const struct block *block)
     encode->counts.tokens += tokens;
 }
 
-/* Encode a block that was read, and write what is due. */
+/* Encode a block and write the blocks that are due. */
 static int do_block(struct worker *worker, struct chunk *chunk, struct block *block,
                     struct block **freed)
 {
@@ -353,7 +354,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
 
     if (block_encode(&worker->with, block, &worker->err) < 0)
         return chunk_place(encode, chunk->number, &block->failed, &worker->err);
-    /* With a limit on documents it is not known yet whether this one counts. */
+    /* With a limit on documents, this one may turn out not to count. */
     if (encode->config->strict && encode->config->max_documents == 0 && block->listed_count > 0) {
         struct first_fault fault = {chunk->number, block->number, block->listed[0], {.text = ""}};
 
@@ -368,7 +369,7 @@ static int do_block(struct worker *worker, struct chunk *chunk, struct block *bl
     return chunk_commit(encode, chunk, block, freed, &worker->err);
 }
 
-/* Rename a complete chunk, or record why it is not complete. */
+/* Finish a complete chunk, or record why it is not complete. */
 static int end_chunk(struct worker *worker, struct chunk *chunk)
 {
     struct encode *encode = worker->encode;
@@ -444,7 +445,7 @@ static void leave_chunks(struct worker *worker, struct chunk *chunk)
     }
 }
 
-/* What one thread does. Failures are kept in the team, whose threads wait for each other. */
+/* Worker thread. Failures are kept in the pool, because threads wait for each other. */
 static int work(void *context, int64_t thread, struct error *err)
 {
     struct encode *encode = context;
@@ -566,7 +567,7 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
     team->fault = (struct first_fault){.chunk = SIZE_MAX};
     team->no_more = team->failed = 0;
     team->memory = team->held = team->reading = 0;
-    /* Until the first blocks have been read, assume lines of the maximum length. */
+    /* Assume lines of the maximum length until the first blocks have been read. */
     team->expected = (size_t)encode->config->max_line;
     team->free = NULL;
     team->newest = NULL;
@@ -577,7 +578,7 @@ int encode_run(struct encode *encode, const size_t *first, struct error *err)
         team->blocks[i].next = NULL;
         free_blocks(team, &team->blocks[i], encode->config->key_count);
     }
-    for (size_t i = 0; i < encode->threads; i++) /* threads look at each other's */
+    for (size_t i = 0; i < encode->threads; i++) /* threads read each other's */
         team->workers[i].mine = NULL;
     rc = threads_loop((int)encode->threads, (int64_t)encode->threads, work, encode, err);
     while (team->chunks) {

@@ -16,10 +16,10 @@
 #include "front.h"
 #include "work.h"
 
-/* What the rank has done so far, for the progress report. */
+/* Counts of this rank for the progress report. */
 struct encode_counts {
     _Atomic int64_t documents, bytes, tokens, skipped;
-    _Atomic int64_t passed; /* bytes of input as stored on disk */
+    _Atomic int64_t passed; /* bytes of input on disk */
 };
 
 struct encode {
@@ -35,8 +35,8 @@ struct encode {
     _Atomic int64_t shown; /* faulty documents that were reported when found */
     _Atomic int stop;      /* set by encode_stop */
     struct encode_team *team;
-    /* With a limit on documents: a chunk whose input cannot be read, which matters only if the
-     * chunks before it do not have enough documents. SIZE_MAX: none. */
+    /* With a limit on documents: the first chunk whose input is unreadable. That matters only if
+     * the chunks before it do not have enough documents. SIZE_MAX: none. */
     size_t broken;
     struct error broken_err;
 };
@@ -45,11 +45,11 @@ struct encode {
 int encode_open(struct encode *encode, struct error *err);
 void encode_close(struct encode *encode);
 
-/* Work until there is no chunk left to claim. 'first', if not NULL, is a chunk that is already
- * claimed. Returns 0, or -1 if a chunk failed ('broken' is not a failure). */
+/* Encode chunks until none is free. 'first', if not NULL, is a chunk that is already claimed.
+ * Returns 0, or -1 if a chunk failed ('broken' is not a failure). */
 int encode_run(struct encode *encode, const size_t *first, struct error *err);
 
-/* Make encode_run end soon, from another thread; unfinished chunks are dropped. */
+/* Make encode_run end soon, from another thread. Unfinished chunks are dropped. */
 void encode_stop(struct encode *encode);
 
 #endif

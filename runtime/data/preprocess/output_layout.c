@@ -15,8 +15,9 @@
 
 #define LAYOUT_MAGIC 0x324f59414c47454dull
 
-enum { FAULTS_SHOWN = 100, UNCLOSED_SHOWN = 20 }; /* at the end */
-/* Final bytes of a copy job: many enough for all ranks, large enough to be worth a file's name. */
+enum { FAULTS_SHOWN = 100, UNCLOSED_SHOWN = 20 }; /* reported at the end */
+/* Output bytes per copy job: enough jobs for all ranks, but large enough to be worth a file name
+ * each. */
 static const int64_t copy_size = 16 << 20;
 
 struct part_reader *output_layout_open_part(struct work *work, struct board *board, size_t chunk,
@@ -39,7 +40,7 @@ static void remove_part(struct work *work, struct board *board, size_t chunk)
 
     if (work_part_path(work, chunk, job->documents, job->bytes, path, NULL) == 0)
         unlink(path);
-    /* A single rank has no claim that could expire. */
+    /* A single rank has no claim that would expire. */
     if (work->world->size == 1)
         job->generation = -1;
     job->done = job->mine = job->made = 0;
@@ -54,15 +55,15 @@ void position_add(struct position *position, const struct part_totals *totals, s
     }
 }
 
-/* Lines before each segment of a file, as the parts go by. */
+/* Counts lines before each segment, and reported documents. */
 struct line_count {
     uint32_t file;
     int64_t lines;
-    int64_t shown, before; /* documents named, and those of them named when they were met */
-    int64_t unclosed;      /* pages named because of unclosed markup */
+    int64_t shown, before; /* documents reported, and those of them reported when found */
+    int64_t unclosed;      /* pages reported because of unclosed markup */
 };
 
-/* Is a document that was not named when it was met to be named now? Counts it. */
+/* Should this fault be reported now? Counts it. */
 static int is_shown_now(struct line_count *count, const struct part_fault *fault)
 {
     if (part_fault_is_kept(fault))
@@ -112,8 +113,8 @@ static void show_faults(struct output_layout *layout, const struct preprocess_co
     }
 }
 
-/* Decides whether the corpus has the keys at all: counts over its parts so far, and the first
- * document without a key, or without ids for a NullTokenizer. */
+/* Sums over the parts so far, and the first document that lacks a key, or ids for a NullTokenizer:
+ * decides whether the corpus has the keys at all. */
 struct key_check {
     struct part_totals totals;
     const char *path;
@@ -137,9 +138,9 @@ static void add_to_check(struct key_check *check, const struct part_totals *tota
     sum->listed_count = totals->listed_count;
 }
 
-/* With a maximum number of documents, what is invalid after the last one is neither counted nor
- * listed, because how much of it was read is a matter of chance. Standard input cannot be read
- * again, but it is one chunk, whose part ends with the last document (chunk.c). */
+/* With a maximum number of documents, faults after the last one are neither counted nor listed,
+ * because the amount of input that was read beyond it is random. Standard input cannot be read
+ * again, but it is one chunk whose part ends with the last document (chunk.c). */
 static int drop_beyond(const struct preprocess_config *config, const struct input_plan *plan,
                        const struct tokenizer *tokenizer, size_t chunk,
                        const struct position *begin, struct part_totals *totals, struct error *err)
@@ -158,7 +159,7 @@ static int drop_beyond(const struct preprocess_config *config, const struct inpu
     return 0;
 }
 
-/* If no document of a corpus is valid, an option is wrong rather than the documents. */
+/* If no document is valid, an option is wrong rather than the documents. */
 static int check_taken(const struct output_layout *layout, const char *path, struct error *err)
 {
     int64_t skipped = 0;
@@ -190,7 +191,7 @@ static int check_taken(const struct output_layout *layout, const char *path, str
     return -1;
 }
 
-/* Read all footers. Returns 0, 1 if a part must be made again, -1. */
+/* Read all footers. Returns 0, 1 if a chunk must be encoded again, or -1. */
 static int add_parts(struct output_layout *layout, const struct preprocess_config *config,
                      const struct input_plan *plan, const struct tokenizer *tokenizer,
                      struct work *work, struct board *board, struct board *claim, struct error *err)
@@ -256,7 +257,7 @@ static size_t find_chunk_by_tokens(const struct output_layout *layout, int64_t t
     return i;
 }
 
-/* Go on by one document in all keys of a block. */
+/* Advance by one document in all keys of a block. */
 static void pass_document(const struct part_key *keys, size_t *at, size_t count,
                           struct position *position)
 {
@@ -272,8 +273,8 @@ static void pass_document(const struct part_key *keys, size_t *at, size_t count,
     position->documents++;
 }
 
-/* Find the first position between documents that has at least this many documents and, of the first
- * key, tokens before it. Returns 0, 1 if a part must be made again, -1. */
+/* Find the first document boundary with at least this many documents and, of the first key, tokens
+ * before it. Returns 0, 1 if a chunk must be encoded again, or -1. */
 static int find_cut(const struct output_layout *layout, struct work *work, struct board *board,
                     int64_t documents, int64_t tokens, struct position *cut, struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layout of the output: the position of every part in the final files, computed once from the
+/* The layout of the output: the position of every part in the output files, computed once from the
  * footers of all parts. */
 #ifndef MEGATRON_PREPROCESS_OUTPUT_LAYOUT_H
 #define MEGATRON_PREPROCESS_OUTPUT_LAYOUT_H
@@ -8,7 +8,7 @@
 #include "board.h"
 #include "work.h"
 
-/* A position in the output: what comes before it, counted over all shards. */
+/* A position in the output: the totals of everything before it, over all shards. */
 struct position {
     int64_t documents;
     int64_t tokens[PART_KEYS], sequences[PART_KEYS];
@@ -19,32 +19,32 @@ void position_add(struct position *position, const struct part_totals *totals, s
 
 struct output_layout {
     size_t keys, id_size, shards;
-    uint64_t tag;            /* in the names of unfinished files: another layout's differ */
-    size_t chunks;           /* that are used: perhaps not all if documents are limited */
-    struct position *begins; /* of each chunk, and the end of the last one */
-    struct position *cuts;   /* begins of the shards, and the end of the output */
+    uint64_t tag;            /* in the names of draft files, so that two layouts never share them */
+    size_t chunks;           /* number of chunks in use: fewer than all if documents are limited */
+    struct position *begins; /* position of each chunk, and of the end */
+    struct position *cuts;   /* position of each shard, and of the end */
     int64_t bytes, faults[FAULT_COUNT];
     size_t copies; /* copy jobs: job i is chunks [groups[i], groups[i + 1]) */
     size_t *groups;
-    char first_fault[512]; /* location and text of the first faulty document; not in the file */
+    char first_fault[512]; /* location and text of the first faulty document; not stored */
 };
 
-/* Add up the parts of all chunks that are done according to 'board'. A damaged part is removed and
- * its job reset; then 1 is returned and the chunk must be encoded again. Logs the first faulty
- * documents. Touches 'claim', the layout's job, since this may take longer than the lease.
- * Otherwise returns 0 or -1. Caller must clear. */
+/* Compute the layout from the parts of all chunks. If a part is damaged, removes it, resets its job
+ * and returns 1: the chunk must be encoded again. Logs the first faulty documents. Touches 'claim',
+ * the claim of the layout job, because this may take longer than the lease. Otherwise returns 0 or
+ * -1. The caller must clear 'layout'. */
 int output_layout_make(struct output_layout *layout, const struct preprocess_config *config,
                        const struct input_plan *plan, const struct tokenizer *tokenizer,
                        struct work *work, struct board *board, struct board *claim,
                        struct error *err);
 void output_layout_clear(struct output_layout *layout);
 
-/* The first layout that is written stays; writing another one changes nothing. */
+/* If a layout exists already, it is kept. */
 int output_layout_write(const struct output_layout *layout, const char *path, struct error *err);
-/* Returns 0; 1 if there is none; -1. */
+/* Returns 0, 1 if there is no layout, or -1. */
 int output_layout_read(struct output_layout *layout, const char *path, struct error *err);
 
-/* Open the part of 'chunk'. Its name contains more than the number and is looked up. */
+/* Open the part of 'chunk', whose path also contains the counts in its job. */
 struct part_reader *output_layout_open_part(struct work *work, struct board *board, size_t chunk,
                                             size_t keys, size_t id_size, int *torn,
                                             struct error *err);

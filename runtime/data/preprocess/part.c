@@ -16,7 +16,7 @@
 #define PART_MAGIC  0x375452415047454dull /* "MEGPART7" */
 #define BLOCK_MAGIC 0x314b434f4c424745ull
 #define END_MAGIC   0x31444e4554524150ull
-/* More than any block can have; what a torn file may claim is bounded by it. */
+/* An upper bound for blocks, which bounds what a torn file may claim. */
 #define PAYLOAD_LIMIT ((uint64_t)1 << 34)
 #define PENDING_LIMIT ((size_t)256 << 10)
 /* The position of the first block, after magic, identity and chunk. Up to this many bytes of blocks
@@ -44,7 +44,7 @@ struct part_reader {
     int fd, direct;
     uint64_t sums[PART_KEYS];
     size_t keys, id_size, segments;
-    int64_t at, end; /* of the next block; of all blocks */
+    int64_t at, end; /* offsets of the next block and of the end of all blocks */
     struct part_totals totals;
     int64_t *lines;
     unsigned char *payload;
@@ -163,7 +163,7 @@ struct part_writer *part_create(const char *path, uint64_t identity, uint64_t ch
     return writer;
 }
 
-/* Tokens of two bytes are padded, so that entries are aligned where the block is read. */
+/* Two-byte tokens are padded, so that entries are aligned in memory. */
 static size_t padded(size_t size)
 {
     return (size + 7) & ~(size_t)7;
@@ -264,7 +264,7 @@ int part_finish(struct part_writer *writer, const struct part_totals *totals, co
         part_abandon(writer);
         return -1;
     }
-    /* On NFS the data leave this node here, and a full disk may show only now. */
+    /* NFS sends the data here, so a full disk may show only now. */
     if (close(writer->fd) < 0) {
         rc = error_set_errno(err, errno, "cannot write %s", writer->path);
         unlink(writer->path);
@@ -315,7 +315,7 @@ static int take_footer(struct part_reader *reader, struct bytes *bytes)
     return 0;
 }
 
-/* Returns 0, 1 if the part is torn, -1. */
+/* Returns 0, 1 if the part is torn, or -1. */
 static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t chunk,
                        struct error *err)
 {
@@ -334,7 +334,7 @@ static int read_footer(struct part_reader *reader, uint64_t identity, uint64_t c
                         reader->path, err);
     if (rc != 0)
         return rc;
-    /* tail: checksum, bytes of the footer up to and with it, end magic */
+    /* tail: checksum, size of the footer including the checksum, end magic */
     if (header[0] != PART_MAGIC || header[1] != identity || header[2] != chunk ||
         tail[2] != END_MAGIC || tail[1] < 8 || tail[1] > (uint64_t)status.st_size - 40)
         return 1;

@@ -23,7 +23,7 @@
 #define ENTRY_TOKENS(entry) ((entry)&INT32_MAX)
 
 enum { PART_KEYS = 32 };
-/* Documents that a part lists: invalid ones, and pages that are kept with unclosed markup, which
+/* Faults that a part lists: invalid documents, and kept pages with unclosed markup, of which there
  * may be many. */
 enum { PART_INVALID = 32, PART_UNCLOSED = 20, PART_FAULTS = PART_INVALID + PART_UNCLOSED };
 
@@ -33,7 +33,7 @@ struct entry_list {
 };
 int entry_list_add(struct entry_list *list, int32_t entry);
 
-/* One encoded block, to be written to a part. */
+/* An encoded block. */
 struct part_data {
     struct token_buffer tokens[PART_KEYS];
     struct entry_list entries[PART_KEYS];
@@ -41,13 +41,13 @@ struct part_data {
 };
 
 struct part_fault {
-    uint64_t segment; /* of the chunk */
-    uint64_t line;    /* of the segment, from 0; in a dump: the byte */
+    uint64_t segment; /* index within the chunk */
+    uint64_t line;    /* line of the segment, from 0; in a dump the byte offset */
     uint32_t fault;   /* enum document_fault */
-    uint32_t key;     /* of unclosed markup: its tag */
-    uint32_t shown;   /* its line was reported when it was found */
-    uint32_t page;    /* it is a page of a dump */
-    char title[96];   /* of the page, possibly truncated */
+    uint32_t key;     /* the key; for unclosed markup the tag */
+    uint32_t shown;   /* already reported */
+    uint32_t page;    /* a page of a dump */
+    char title[96];   /* title of the page, possibly truncated */
 };
 
 /* The totals of a part. */
@@ -57,11 +57,11 @@ struct part_totals {
     int64_t faults[FAULT_COUNT];
     struct part_fault listed[PART_FAULTS]; /* the first ones */
     int64_t listed_count;
-    int64_t leading; /* documents without a key before the first valid one */
-    char names[256]; /* members of the first document without a key */
+    int64_t leading; /* documents that lack a key before the first valid one */
+    char names[256]; /* members of the first document that lacks a key */
 };
 
-/* Is the document kept, a page with unclosed markup? */
+/* Is this a page that is kept despite unclosed markup? */
 static inline int part_fault_is_kept(const struct part_fault *fault)
 {
     return fault->fault >= FAULT_LEFT_OUT_END;
@@ -74,14 +74,13 @@ void part_fault_list(struct part_fault *listed, int64_t *count, const struct par
 void part_fault_text(const struct part_fault *fault, const char *const *keys, char *text,
                      size_t size);
 
-/* Describe the position of a fault: "FILE:7", or 'FILE: page "Title" at byte 700'. 'before' is the
+/* Describe the location of a fault: "FILE:7", or 'FILE: page "Title" at byte 700'. 'before' is the
  * number of lines (or bytes) before its segment. */
 void part_fault_location(const struct part_fault *fault, const char *path, int64_t before,
                          char *text, size_t size);
 
-/* Does the corpus lack a key altogether? That is so if none of the first PART_JUDGED documents has
- * it or, at the 'end', none at all: then the key is wrong, not the documents. Returns 0, or -1 with
- * 'err' set. */
+/* Fails if a key is wrong rather than the documents: none of the first PART_JUDGED documents has it
+ * or, at the 'end', none at all. Returns 0, or -1 with 'err' set. */
 enum { PART_JUDGED = 1000 };
 int part_check_keys(const char *const *keys, const char *path, const struct part_totals *totals,
                     int end, struct error *err);
@@ -92,8 +91,8 @@ struct part_writer;
 struct part_writer *part_create(const char *path, uint64_t identity, uint64_t chunk, size_t keys,
                                 size_t id_size, int direct, struct error *err);
 int part_append(struct part_writer *writer, const struct part_data *data, struct error *err);
-/* Write the footer; 'lines' has the number of lines of each of 'segments' segments. Always closes.
- */
+/* Write the footer and close; 'lines' has the line count of each of 'segments' segments. Frees the
+ * writer also on error. */
 int part_finish(struct part_writer *writer, const struct part_totals *totals, const int64_t *lines,
                 size_t segments, struct error *err);
 void part_abandon(struct part_writer *writer);
@@ -123,8 +122,8 @@ struct part_key {
     size_t token_count, entry_count;
 };
 
-/* Read the next block. Returns 1 with 'keys' filled, 0 after the last one, or -1; '*torn' as above.
- */
+/* Read the next block. Returns 1 with 'keys' filled, 0 after the last one, or -1; '*torn' is set if
+ * the part is damaged. */
 int part_next(struct part_reader *reader, struct part_key *keys, int *torn, struct error *err);
 
 #endif

@@ -23,15 +23,15 @@ void run_wait(const struct run *run, double *pause)
     *pause = *pause * 1.5 < longest ? *pause * 1.5 : longest;
 }
 
-/* Are all chunks there that the output needs? */
+/* Are all chunks done that the output needs? */
 static int chunks_complete(struct run *run, int64_t left)
 {
     return left == 0 || (run->config->max_documents > 0 &&
                          board_prefix(&run->parts, run->config->max_documents) > 0);
 }
 
-/* Until all chunks are done, or another rank was so quick that there is a layout of them at
- * 'layout' and some parts are copied and gone. */
+/* Encode until all chunks are done, or until a faster rank has made the layout at 'layout' and
+ * perhaps copied and removed some parts. */
 static int do_chunks(struct run *run, const char *layout, struct error *err)
 {
     double pause = 0.02;
@@ -42,7 +42,7 @@ static int do_chunks(struct run *run, const char *layout, struct error *err)
         int rc;
 
         /* If a chunk is broken, other ranks finish those before it; a single rank must do so
-         * itself, and a torn part may have to be made again. */
+         * itself, and may have to redo a torn part. */
         if ((run->encode.broken == SIZE_MAX || run->work.world->size == 1) &&
             encode_run(&run->encode, NULL, err) < 0)
             return -1;
@@ -101,7 +101,7 @@ void run_drop_layout(struct run *run)
     run->assembling = 0;
 }
 
-/* Returns 0, 1 if chunks must be made again, -1. */
+/* Returns 0, 1 if a chunk must be encoded again, or -1. */
 static int make_layout(struct run *run, const char *path, struct error *err)
 {
     int rc = output_layout_make(&run->layout, run->config, &run->plan, run->tokenizer, &run->work,
@@ -111,18 +111,17 @@ static int make_layout(struct run *run, const char *path, struct error *err)
         rc = strict_check(run, err);
     if (rc == 0)
         rc = init_assembly(run, err);
-    /* The files of a layout that is too late would take the space of the whole output again. */
+    /* If another rank's layout exists, do not allocate the output a second time. */
     if (rc == 0 && !disk_exists(path))
         rc = assembly_create(&run->assembly, &run->single, err);
     if (rc == 0)
         rc = output_layout_write(&run->layout, path, err);
-    /* What counts is the file that exists now, perhaps written by another rank. */
+    /* The file that exists now counts: another rank may have written it. */
     run_drop_layout(run);
     return rc;
 }
 
-/* Take the one job of a phase that one rank does for all, even from a rank that is gone. Returns 1,
- * 0 or -1. */
+/* Claim or take over the only job of a phase. Returns 1, 0 or -1. */
 static int take_single(struct run *run, struct error *err)
 {
     size_t number;
@@ -131,7 +130,7 @@ static int take_single(struct run *run, struct error *err)
     return rc == 0 ? board_take_over(&run->work, &run->single, &number, err) : rc;
 }
 
-/* Get the layout, made by the first rank that gets here. Returns 0, 1 to go back to the chunks, or
+/* Get the layout, which the first rank to arrive makes. Returns 0, 1 to go back to the chunks, or
  * -1. */
 static int do_layout(struct run *run, const char *path, struct error *err)
 {
@@ -142,11 +141,11 @@ static int do_layout(struct run *run, const char *path, struct error *err)
 
         if (rc < 0)
             return -1;
-        /* It may be that of an earlier run without --strict. */
+        /* It may be the layout of an earlier run without --strict. */
         if (rc == 0 && strict_check(run, err) < 0)
             return -1;
         if (rc == 0)
-            /* Everything is done now: learn the names of all parts. */
+            /* All chunks are done: scan the names of all parts. */
             return board_scan(&run->work, &run->parts, err) < 0 ? -1 : init_assembly(run, err);
         if (run_is_over(run))
             return 0;
@@ -160,11 +159,11 @@ static int do_layout(struct run *run, const char *path, struct error *err)
                 return -1;
             if (rc == 0)
                 continue;
-            run->single.jobs[0].mine = 0; /* a torn part: all over again */
+            run->single.jobs[0].mine = 0; /* a torn part: go back to the chunks */
             run->single.jobs[0].generation = -1;
             return 1;
         }
-        /* Chunks may have been given up by the rank that makes the layout. */
+        /* The rank that makes the layout may have reset chunks. */
         if (board_scan(&run->work, &run->parts, err) < 0)
             return -1;
         run_wait(run, &pause);
@@ -187,7 +186,7 @@ int run_goodbye(struct run *run, struct error *err)
     return 0;
 }
 
-/* The last step, by one rank; the others wait for it. */
+/* The last phase: one rank renames the files, and the others wait for it. */
 static int do_finish(struct run *run, struct error *err)
 {
     double pause = 0.01;
@@ -197,7 +196,7 @@ static int do_finish(struct run *run, struct error *err)
 
         if (run_is_over(run))
             return 0;
-        /* The end message was written and removed before this rank saw it. */
+        /* The end message was removed before this rank saw it. */
         if (disk_is_gone(run->work.base))
             return error_set(
                 err, "%s is gone: another run has taken over; start only one run for an output",
@@ -229,7 +228,7 @@ int run_phases(struct run *run, struct error *err)
     if (disk_path(path, err, "%.4000s/layout", run->work.base) < 0)
         return -1;
     do {
-        /* With a layout all chunks are done, and some parts perhaps removed again. */
+        /* If there is a layout, all chunks are done, and some parts may have been removed. */
         int complete = disk_exists(path);
 
         if (board_scan(&run->work, &run->parts, err) < 0)
@@ -245,7 +244,7 @@ int run_phases(struct run *run, struct error *err)
             return -1;
         rc = do_layout(run, path, err);
     } while (rc > 0);
-    /* Nothing of the directory may be open when it is removed: NFS keeps such files. */
+    /* No file of the directory may be open when it is removed: NFS keeps such files. */
     front_close(&run->front);
     if (rc < 0 || run_is_over(run))
         return rc;

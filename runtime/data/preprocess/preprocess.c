@@ -27,7 +27,7 @@ static const double failure_seconds = 60, lost_seconds = 5;
 
 /* --- Before the work -------------------------------------------------------------------------- */
 
-/* The first output file that exists, or that is missing; returns 1 and its name. */
+/* Find the first output file that exists, or that is missing. Returns 1 and its path, 0 or -1. */
 static int find_output(const struct preprocess_config *config, bool exists, char *path,
                        struct error *err)
 {
@@ -50,7 +50,7 @@ int preprocess_is_complete(const struct preprocess_config *config, struct error 
     return missing < 0 ? -1 : !missing;
 }
 
-/* A file of a user's own that has the name of one that this run will write. */
+/* Check that an identity file that will be overwritten is not a user's own file. */
 static int check_identities(const struct preprocess_config *config, struct error *err)
 {
     char path[DISK_PATH];
@@ -129,7 +129,7 @@ static int begin(struct run *run, struct error *err)
 
 /* --- While it works --------------------------------------------------------------------------- */
 
-/* Watches from the side: shows progress, and stops the threads when another rank has ended all. */
+/* Monitor thread: shows progress, and stops the workers when another rank ends the launch. */
 static void *monitor(void *argument)
 {
     struct run *run = argument;
@@ -168,7 +168,7 @@ void run_stop_monitor(struct run *run)
 
 /* --- The whole -------------------------------------------------------------------------------- */
 
-/* What an earlier run has done counts as done in the progress. */
+/* Count what earlier launches have done as progress. */
 static void count_before(struct run *run)
 {
     if (board_scan(&run->work, &run->parts, NULL) < 0)
@@ -185,14 +185,14 @@ static int prepare(struct run *run, struct error *err)
     const struct preprocess_config *config = run->config;
     size_t start = 0;
 
-    /* With a limit on documents the first chunks are wanted first; else everyone begins elsewhere.
-     */
+    /* With a limit on documents the first chunks are needed first; otherwise each rank starts
+     * elsewhere. */
     if (config->max_documents == 0)
         start =
             run->plan.chunk_count * (size_t)run->work.world->rank / (size_t)run->work.world->size;
     if (board_init(&run->parts, JOB_CHUNK, run->plan.chunk_count, start, err) < 0)
         return -1;
-    /* A file that cannot be split must not be started when all others are done. */
+    /* Start large files that cannot be cut first. */
     if (config->max_documents == 0) {
         size_t count = input_plan_large_chunks(&run->plan, config, &run->parts.early);
 
@@ -318,8 +318,8 @@ static int follow(struct run *run, struct error *err)
     return error_set(err, "stopped because another rank failed: %s", run->ending);
 }
 
-/* Did the others finish without this rank, which was slow to write to disk or to see the end, and
- * remove the directory it uses? Then the whole output exists, at its full size. */
+/* Did the other ranks finish without this one, which was slow to sync or to see the end, and remove
+ * the directory? Then the output exists at its full size. */
 static int was_finished(struct run *run)
 {
     struct error ignored;
@@ -328,7 +328,7 @@ static int was_finished(struct run *run)
            assembly_finish(&run->assembly, &ignored) == 0;
 }
 
-/* Chunks, parts and shards are open at the same time, by many threads. */
+/* Many threads have chunks, parts and shards open at the same time. */
 static void raise_descriptors(void)
 {
     struct rlimit limit;

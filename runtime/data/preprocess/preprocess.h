@@ -1,21 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `megatron preprocess`: documents in, Megatron's .bin and .idx files out, by many ranks at once.
+/* `megatron preprocess`: turns documents into Megatron's .bin and .idx files, on many ranks at
+ * once.
  *
- * Ranks share only the file system of the output. Words with a fixed meaning in this folder:
- *     plan      which input files there are and how they are cut into chunks (input_plan.h)
+ *     struct preprocess_config config = {.inputs = inputs, .input_count = 1, .keys = keys,
+ *                                        .key_count = 1, .output_prefix = "corpus", ...};
+ *
+ *     if (preprocess(&config, &world, &err) < 0)
+ *         report(&err);
+ *
+ * Ranks share only the file system of the output. The terms of this folder:
+ *     plan      the input files and how they are cut into chunks (input_plan.h)
  *     segment   a byte range of one input file
- *     chunk     a list of segments, the unit of work that a rank claims
- *     block     a few hundred documents of a chunk, the unit of work of a thread (block.h)
+ *     chunk     a list of segments: the unit of work that a rank claims
+ *     block     a few hundred documents of a chunk: the unit of work of a thread (document_block.h)
  *     part      the file that a chunk becomes: tokens and lengths of its documents (part.h)
- *     layout    the position of every part in the final files (output_layout.h)
- *     claim     a file which shows that a rank works on a job (board.h)
+ *     layout    the position of every part in the output files (output_layout.h)
+ *     claim     a file that shows that a rank works on a job (board.h)
  *     launch    one start of the program: all ranks of one srun
  *     run       all launches that it takes to complete one output
  *
  * Rank 0 makes the plan. All ranks turn chunks into parts in a work directory beside the output
- * (work.h), then copy the parts to their positions in the final files (assemble.h), which are
- * renamed at the very end. No order matters: which rank is killed, when, and which one takes over
- * does not influence the bytes of the output. */
+ * (work.h), then copy the parts to their positions in the output files (assemble.h), which are
+ * renamed at the very end. The bytes of the output do not depend on the order of events: which rank
+ * does what, which one is killed, and which one takes its work over. */
 #ifndef MEGATRON_PREPROCESS_H
 #define MEGATRON_PREPROCESS_H
 
@@ -29,38 +36,38 @@
 #include "base/core/world.h"
 
 struct preprocess_config {
-    const char *const *inputs; /* as corpus_files_find takes them */
+    const char *const *inputs; /* as for corpus_files_find */
     size_t input_count;
     const char *const *keys;
     size_t key_count;
     enum record_mode mode;
     struct wiki_options wiki; /* for RECORD_PAGE */
-    int detokenize;           /* for RECORD_TITLE: undo the spaces of wikitext-103 */
+    int detokenize;           /* RECORD_TITLE: undo the tokenization of wikitext-103 */
     const char *output_prefix;
     struct tokenizer_config tokenizer;
     int append_eod, strict, overwrite;
-    /* --split-sentences: a directory of punkt's parameters; NULL: texts are not split. */
+    /* --split-sentences: a directory with punkt's parameters; NULL: do not split. */
     const char *punkt;
     struct punkt_options punkt_options;
-    int fairseq; /* write fairseq's PREFIX.bin and PREFIX.idx; every text is a sequence */
-    /* FairseqWords: the dict.txt to make from the input if it is not there; or NULL. */
+    int fairseq; /* write fairseq's PREFIX.bin and PREFIX.idx, with a sequence per text */
+    /* FairseqWords: a dict.txt to make from the input if it is missing; or NULL. */
     const char *dictionary;
     struct fairseq_rules dictionary_rules;
     int64_t threads;       /* per rank; 0: the CPUs the rank may run on */
     int64_t log_interval;  /* documents between progress lines */
     int64_t max_documents; /* 0: all */
-    int64_t max_line;      /* bytes of the longest record */
+    int64_t max_line;      /* maximum size of a record */
     int64_t shards;        /* output files per key */
     int64_t chunk_bytes;   /* 0: chosen by the size of the input */
     int64_t lease; /* seconds without progress after which another rank takes a chunk over */
-    /* Shows rank 0's progress to the user, from any thread. 'replaces': the line replaces
-     * the last one, which only happens if 'terminal' is set. */
+    /* Show rank 0's progress; called from any thread. 'replaces': the line replaces the previous
+     * one, only if 'terminal' is set. */
     void (*progress)(const char *line, int replaces);
-    int terminal; /* the user watches on a terminal */
+    int terminal; /* progress goes to a terminal */
 };
 
-/* Do all output files exist? They get their names when the work is done. Returns 1, 0, or -1 with
- * 'err' set. */
+/* Do all output files exist? They are renamed to their final names at the very end. Returns 1, 0,
+ * or -1 with 'err' set. */
 int preprocess_is_complete(const struct preprocess_config *config, struct error *err);
 
 /* Do this rank's share of the work and wait for the others. Prints Megatron's lines on standard

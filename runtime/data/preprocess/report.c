@@ -18,7 +18,7 @@ void report_init(struct report *report)
     report->begin = report->logged_at = clock_now();
 }
 
-/* Ranks share their progress through small files; nothing depends on them. */
+/* Ranks share their progress through small files, which nothing else depends on. */
 void report_share(struct report *report)
 {
     const struct encode_counts *counts = &report->encode->counts;
@@ -94,7 +94,7 @@ static void show_line(struct report *report, const struct sums *sums, double ela
     report->line_open = 1;
 }
 
-/* Megatron's line. */
+/* Megatron's progress line. */
 static void log_line(const struct report *report, int64_t documents, int64_t bytes, double elapsed)
 {
     char line[160];
@@ -138,7 +138,7 @@ void report_pause(struct report *report)
     report->line_open = 0;
 }
 
-/* The sum of several counts, then each of them. */
+/* Print the sum of several counts and each of them. */
 static void show_counts(const struct output_layout *layout, const char *word, int from, int to)
 {
     int64_t all = 0;
@@ -186,7 +186,7 @@ void report_end(struct report *report, const struct output_layout *layout)
         printf("  tokens:          %" PRId64 " in %" PRId64 " sequence%s, %s (%s)\n",
                end->tokens[k], end->sequences[k], end->sequences[k] == 1 ? "" : "s",
                layout->id_size == 2 ? "uint16" : "int32", report->config->keys[k]);
-    /* With a maximum number of documents, more was read than became tokens. */
+    /* With a maximum number of documents, more input was read than became tokens. */
     if (report->config->max_documents > 0)
         printf("  input:           %" PRId64 " bytes read\n", layout->bytes);
     else

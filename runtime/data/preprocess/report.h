@@ -12,10 +12,10 @@ struct report {
     struct encode *encode;
     const struct input_plan *plan;
     double begin;
-    int64_t before_documents, before_passed; /* of an earlier launch that this one resumes */
-    int64_t logged;                          /* documents at the last line */
+    int64_t before_documents, before_passed; /* done by earlier launches */
+    int64_t logged;                          /* documents reported in the last line */
     double logged_at, shared_at;
-    int line_open; /* the last line on the terminal is a progress line */
+    int line_open; /* the cursor is on a progress line */
 };
 
 void report_init(struct report *report);
@@ -23,10 +23,10 @@ void report_init(struct report *report);
 /* Called several times a second: share this rank's counts; rank 0 shows the sum of all. */
 void report_tick(struct report *report);
 
-/* Share this rank's counts now, when it has no more chunks. */
+/* Share this rank's counts now: it has no more chunks. */
 void report_share(struct report *report);
 
-/* End the progress line, if any, before other output. */
+/* End the progress line, if there is one, before other output. */
 void report_pause(struct report *report);
 
 /* The final summary. */

@@ -14,7 +14,7 @@ struct run {
     struct work work;
     struct input_plan plan;
     struct tokenizer *tokenizer;
-    struct punkt *punkt; /* with --split-sentences */
+    struct punkt *punkt; /* for --split-sentences */
     struct encode encode;
     struct front front;
     struct board parts, copies, single; /* single: the layout, then the end */
@@ -33,11 +33,11 @@ struct run {
     pthread_mutex_t monitor_lock, redo_lock;
 };
 
-/* Chunks, layout, copies and the end, unless other ranks have done them. Returns 0 or -1; also 0 if
- * another rank has ended the launch. */
+/* Run all phases: chunks, layout, copies, finish. Returns 0 or -1; also 0 if another rank has ended
+ * the launch. */
 int run_phases(struct run *run, struct error *err);
 
-/* The phase that copies parts to their positions, for run_phases. */
+/* The phase that copies parts to their positions. */
 int run_copies(struct run *run, struct error *err);
 
 /* Everything is done: tell the others, then clean up. */
@@ -48,10 +48,10 @@ void run_drop_layout(struct run *run);
 /* Has another rank ended the launch? Keeps its message. */
 int run_is_over(struct run *run);
 
-/* Wait a little for other ranks; the pauses grow. */
+/* Sleep while other ranks work, with exponential backoff. */
 void run_wait(const struct run *run, double *pause);
 
-/* In preprocess.c: end the thread that shows progress. */
+/* Stop the monitor thread. */
 void run_stop_monitor(struct run *run);
 
 #endif

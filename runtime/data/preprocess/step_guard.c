@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The name and the parent of a process; 0 on success. Names may contain spaces and parentheses. */
+/* Get the name and the parent of a process. Returns 0 or -1. Names may contain spaces and
+ * parentheses. */
 static int look_at(long pid, char *name, size_t size, long *parent)
 {
     char path[64], line[512], *open, *close;

@@ -18,7 +18,7 @@
 
 enum { START_SECONDS = 600 };
 
-/* What all processes of one launch have in common, and no others. */
+/* Name the launch: what all its processes, and no others, have in common. */
 static void name_launch(struct work *work)
 {
     static const char *const names[] = {
@@ -28,7 +28,7 @@ static void name_launch(struct work *work)
     struct bytes bytes = {0};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        /* A het job's components have ids of their own. */
+        /* The components of a het job have different ids. */
         if (i == 1 && getenv(names[0]))
             continue;
         bytes_put_text(&bytes, getenv(names[i]));
@@ -69,8 +69,8 @@ static int root_path(const struct work *work, char *path, const char *what, stru
     return disk_path(path, err, "%.4000s/%s-%s", work->root, what, work->launch);
 }
 
-/* Remove a directory of a plan. It is renamed first: a rank that still works in it notices at its
- * next step. */
+/* Remove the directory of a plan. It is renamed first, so that a rank that still works in it
+ * notices at its next step. */
 static void remove_plan(const struct work *work, const char *path, const char *name)
 {
     char trash[DISK_PATH];
@@ -80,7 +80,7 @@ static void remove_plan(const struct work *work, const char *path, const char *n
         work_files_remove_plan(trash);
 }
 
-/* Remove an entry of the work directory, if a run has made it. */
+/* Remove an entry of the work directory, if it is a run's own. */
 static void remove_entry(const struct work *work, const char *name)
 {
     char path[DISK_PATH];
@@ -95,7 +95,7 @@ static void remove_entry(const struct work *work, const char *name)
         remove_plan(work, path, name);
 }
 
-/* Remove what other plans and launches have left. */
+/* Remove what other plans and launches left. */
 static void remove_strangers(struct work *work)
 {
     DIR *directory = opendir(work->root);
@@ -109,7 +109,7 @@ static void remove_strangers(struct work *work)
         closedir(directory);
 }
 
-/* Drafts of earlier launches may be large, and their claims no longer mean anything. */
+/* Drafts of earlier launches may be large, and their claims are void. */
 static void remove_leftovers(struct work *work)
 {
     DIR *directory = opendir(work->base);
@@ -172,7 +172,7 @@ int work_lost(const struct work *work)
     return lost;
 }
 
-/* Rank 0 said go: read its plan. */
+/* Rank 0 has made the plan: read it. */
 static int read_plan(struct work *work, struct input_plan *plan, const char *identity,
                      struct error *err)
 {
@@ -194,8 +194,7 @@ static int read_plan(struct work *work, struct input_plan *plan, const char *ide
     return rc;
 }
 
-/* Has the rank that finished left, and only its end message remains for ranks that have not arrived
- * yet? */
+/* Is the run over, with only the end message left for ranks that have not arrived yet? */
 static int is_left(const struct work *work)
 {
     char owner[DISK_PATH], finished[DISK_PATH];
@@ -240,7 +239,7 @@ int work_await(struct work *work, struct input_plan *plan, struct error *err)
     }
 }
 
-/* Read how the launch ended from 'path'. Returns 1; 0 if there is nothing yet, or not all of it. */
+/* Read the end message at 'path'. Returns 1, or 0 if it is missing or incomplete. */
 static int read_word(const char *path, char *message, size_t size)
 {
     struct file_bytes text;
@@ -255,8 +254,8 @@ static int read_word(const char *path, char *message, size_t size)
     return whole;
 }
 
-/* If launches have the same name, an earlier one may have left its message of success for a rank
- * that never arrived. It does not concern a launch that has not begun yet. */
+/* If two launches have the same name, the end message of the earlier one may still be there for a
+ * rank that never arrived. It does not concern a launch that has not begun yet. */
 static int is_old_word(const struct work *work, const char *message)
 {
     return !work->owned && !message[0] && is_left(work);
@@ -273,7 +272,7 @@ int work_ended(struct work *work, char *message, size_t size)
     return 1;
 }
 
-/* The number of ranks that know how the launch ended. */
+/* The number of ranks that have acknowledged the end. */
 static int64_t count_acknowledged(const struct work *work)
 {
     DIR *directory = opendir(work->root);
@@ -289,7 +288,7 @@ static int64_t count_acknowledged(const struct work *work)
     return count;
 }
 
-/* All but the one that ended it? */
+/* Have all ranks acknowledged except the one that ended the launch? */
 static int all_know(const struct work *work)
 {
     return count_acknowledged(work) + 1 >= work->world->size;
@@ -311,7 +310,7 @@ int work_end(struct work *work, const char *message, double seconds, struct erro
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         return errno == EEXIST ? 1 : error_set_errno(err, errno, "cannot create %s", path);
-    /* One write with an end mark: a reader sees all of it or treats it as missing. */
+    /* A single write with a terminator: a reader sees all of it or ignores it. */
     if (dprintf(fd, "%.400s\n", message) < 0 || close(fd) < 0)
         return error_set_errno(err, errno, "cannot write %s", path);
     while (clock_now() - begin < seconds && !all_know(work))
@@ -337,7 +336,7 @@ void work_acknowledge(struct work *work, int well)
     if (fd < 0)
         return;
     close(fd);
-    /* No rank waits for it any more, nor removes it. */
+    /* No rank waits for the acknowledgment any more, or would remove it. */
     if (disk_is_gone(end)) {
         unlink(path);
         rmdir(work->root);
@@ -375,7 +374,7 @@ int work_was_removed(struct work *work)
            (disk_is_gone(work->root) || work_was_finished(work, work->identity) || is_left(work));
 }
 
-/* Does it belong to this launch; is it a launch's end message, or a rank's answer to one? */
+/* Does this file belong to this launch? */
 static int is_of_launch(const struct work *work, const char *name)
 {
     return strstr(name, work->launch) != NULL && work_files_is_file(name);
@@ -388,9 +387,9 @@ static int is_word(const struct work *work, const char *name)
            work_files_is_file(name);
 }
 
-/* The completion mark is removed last: after a kill in here, the next launch only has to clean up.
- * The directory of the parts is renamed first, so that a rank that is late, or thought dead, cannot
- * create files in it while it is emptied. */
+/* The file "finished" is removed last: if this is interrupted, the next launch only has to clean
+ * up. The directory of the plan is renamed first, so that a late rank cannot create files in it
+ * while it is being emptied. */
 void work_remove(struct work *work)
 {
     int late = work->world->size > 1 && !all_know(work);
@@ -413,11 +412,11 @@ void work_remove(struct work *work)
     if (late && !all_know(work))
         return;
     if (rmdir(work->root) < 0)
-        work_forget_launch(work); /* a late rank has acknowledged in the meantime */
+        work_forget_launch(work); /* a late rank has acknowledged meanwhile */
 }
 
-/* Remove these files, and the directory if it is then empty: a run that failed before it had a plan
- * leaves nothing. */
+/* Remove the files that 'which' selects, and the directory if it is then empty: a run that failed
+ * early leaves nothing. */
 static void remove_files(struct work *work, int (*which)(const struct work *, const char *))
 {
     DIR *directory = opendir(work->root);

@@ -33,64 +33,62 @@
 
 struct work {
     const struct world *world;
-    char prefix[DISK_PATH]; /* of the output */
+    char prefix[DISK_PATH]; /* prefix of the output */
     char root[DISK_PATH];   /* PREFIX.work */
     char base[DISK_PATH];   /* PREFIX.work/IDENTITY; empty until work_use */
-    char launch[24];        /* the same in all ranks of a launch; different for each launch */
+    char launch[24];        /* id of the launch */
     uint64_t identity;
     int64_t lease;
-    int owned; /* the directory belongs to this launch */
+    int owned; /* this launch owns the directory */
 };
 
-/* Fails if PREFIX.work cannot be a work directory: it is a file or a symbolic link. */
+/* Fails if PREFIX.work is a file or a symbolic link. */
 int work_init(struct work *work, const char *prefix, const struct world *world, int64_t lease,
               struct error *err);
 
-/* Use the plan with this identity from now on. */
+/* Use the plan with this identity. */
 int work_use(struct work *work, uint64_t identity, struct error *err);
 
-/* Rank 0: make 'plan' the current one. Keeps what an earlier launch with the same plan has done and
- * removes everything else that a run has written; work_files_check comes first. '*resumed' tells
- * whether there was one. */
+/* Rank 0: install 'plan'. Keeps what an earlier launch with the same plan has done ('*resumed'),
+ * and removes all other files of runs; call work_files_check first. */
 int work_set_plan(struct work *work, const struct input_plan *plan, int *resumed,
                   struct error *err);
 
-/* Has another launch taken over or removed the directory? Asked after a failure in it. */
+/* Has another launch taken over or removed the directory? Called after a failure. */
 int work_lost(const struct work *work);
 
-/* Does it look as if a rank that finished has removed the directory? Another launch would have put
- * its own files there. */
+/* Has a rank that finished removed the directory? Another launch would have put its own files
+ * there. */
 int work_was_removed(struct work *work);
 
-/* Other ranks: wait for rank 0 and read its plan. Returns 0; 1 if the run is already over ('err' is
- * its error, or empty); -1 on error or if rank 0 does not arrive. */
+/* Other ranks: wait for rank 0 and read its plan. Returns 0, 1 if the launch has already ended
+ * ('err' is its message, or empty), or -1. */
 int work_await(struct work *work, struct input_plan *plan, struct error *err);
 
-/* Record how the launch ended ("": success). Then wait up to 'seconds' for the other ranks to read
- * it. Returns 0; 1 at once if another rank has done so before, which counts; -1. */
+/* End the launch with a message ("": success), then wait up to 'seconds' for the other ranks to
+ * acknowledge it. Returns 0, 1 immediately if another rank has ended it before, or -1. */
 int work_end(struct work *work, const char *message, double seconds, struct error *err);
 
-/* Has a rank ended the launch? Returns 1 with its message ("": success), otherwise 0. */
+/* Has a rank ended the launch? Returns 1 with its message ("": success), or 0. */
 int work_ended(struct work *work, char *message, size_t size);
 
-/* Refresh the NFS client's cache of missing names. */
+/* Invalidate the NFS client's cache of missing names. */
 void work_refresh(const struct work *work);
 
-/* Acknowledge the end of the launch. On success the last rank removes what was left for the others.
- */
+/* Acknowledge the end of the launch. After a success the last rank removes the remaining files. */
 void work_acknowledge(struct work *work, int well);
 
-/* Record that the output is complete; was that recorded for this identity? */
+/* Record, or test, that the output of this identity is complete. */
 int work_mark_finished(struct work *work, struct error *err);
 int work_was_finished(struct work *work, uint64_t identity);
 
-/* Remove: the whole directory except the end message, if some ranks have not read it; only this
- * launch's messages; only what was left for ranks of a finished run, which must have ended. */
+/* Remove the whole directory (except the end message, if some ranks have not acknowledged it); this
+ * launch's messages; the messages left for ranks of a finished run. */
 void work_remove(struct work *work);
 void work_forget_launch(struct work *work);
 void work_forget_words(struct work *work);
 
-/* The path of a finished part, and of one that this process is writing. */
+/* The path of a finished part, and of this process's draft of it. */
 int work_part_path(const struct work *work, size_t chunk, int64_t documents, int64_t bytes,
                    char *path, struct error *err);
 int work_draft_path(const struct work *work, size_t chunk, char *path, struct error *err);

@@ -19,13 +19,13 @@ static int is_self_or_parent(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* A file that is open on an NFS client keeps a name like this after it is removed. */
+/* NFS clients rename open files like this when they are removed. */
 static int is_nfs(const char *name)
 {
     return strncmp(name, ".nfs", 4) == 0;
 }
 
-/* The end of a name: nothing, or what file_write_whole appends to a file that it writes. */
+/* Is this the end of a name, or the suffix of a temporary file of file_write_whole? */
 static int is_end(const char *name)
 {
     size_t length = strlen(name);
@@ -33,7 +33,7 @@ static int is_end(const char *name)
     return length == 0 || (name[0] == '.' && length > 4 && strcmp(name + length - 4, ".tmp") == 0);
 }
 
-/* Skip 'prefix', an id, a number. Returns what follows, or NULL. */
+/* Parse a prefix, an id, a number. Return what follows, or NULL. */
 static const char *skip_text(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
@@ -67,7 +67,7 @@ int work_files_is_removed(const char *name)
     return end && *end == '\0';
 }
 
-/* The id of the launch in the name of its draft, claim or progress; NULL for other names. */
+/* The launch id in the name of a draft, claim or progress file; NULL for other names. */
 static const char *launch_of(const char *name)
 {
     static const char *const kinds[] = {"draft-", "claim-", "progress-"};
@@ -104,8 +104,8 @@ int work_files_is_file(const char *name)
     return (end && is_end(end)) || is_nfs(name);
 }
 
-/* These names could be a user's, too; what is in the file decides. It may also be empty. Returns
- * 1 if no run has written it, 0 if one may have, and -1 if it cannot be read. */
+/* A user's file may have one of these names, so check the content. Returns 1 if no run has written
+ * it, 0 if one may have, or -1 if it cannot be read. */
 static int is_foreign(const char *root, const char *name, struct error *err)
 {
     static const struct {
@@ -127,7 +127,7 @@ static int is_foreign(const char *root, const char *name, struct error *err)
     return 0;
 }
 
-/* A file in the directory of a plan, or of a phase in it. */
+/* Names of files in the directory of a plan or phase. */
 static int is_piece(const char *name)
 {
     static const char *const prefixes[] = {"part-", "out-", "front-", "copied-", "layout"};
@@ -151,7 +151,7 @@ static int is_phase_piece(const char *name)
     return (end && is_end(end)) || is_piece(name);
 }
 
-/* What may be in a directory, and how its directories are checked. */
+/* The files and directories that a directory may contain, and the level below. */
 struct level {
     int (*file)(const char *name);
     int (*directory)(const char *name);
