@@ -6,8 +6,7 @@
  * The residual stream connects them. Embedding, attention and MLP are branches: they take the
  * output of the norm before them and leave theirs in scratch.x, without its bias. The norm after a
  * branch adds bias, dropout and residual and normalizes, in one operation. So a network alternates
- * between norms and branches. An output norm may end a branch: it normalizes scratch.x. With the
- * norm after each branch (post-norm), its output is the residual stream. */
+ * between norms and branches; norm.c has the other places of a norm. */
 #ifndef MEGATRON_BLOCK_H
 #define MEGATRON_BLOCK_H
 
@@ -30,11 +29,21 @@ enum keep {
     KEEP_NOTHING, /* generation: there is no backward pass */
 };
 
+/* Where a norm stands; see norm.c. */
+enum norm_place {
+    NORM_INPUT,     /* before a branch, whose input it normalizes */
+    NORM_PARALLEL,  /* between attention and an MLP that take the same residual stream */
+    NORM_OUTPUT,    /* at the end of a branch, whose output it normalizes */
+    NORM_STREAM,    /* after a branch: it normalizes the residual stream itself */
+    NORM_EMBEDDING, /* after the embeddings; its output is the residual stream */
+};
+
 enum { BLOCK_TENSORS = 10 };
 
 struct block {
     const struct block_kind *kind;
-    const char *name; /* of its parameters, after "layers.N."; NULL: it has none of its own */
+    const char *name;      /* of its parameters, after "layers.N."; NULL: it has none of its own */
+    enum norm_place place; /* of a norm */
     struct block *before;
     int index;      /* among the blocks of its chunk */
     int64_t layer;  /* of its chunk; -1 outside the layers */
@@ -58,7 +67,6 @@ struct block_kind {
     const char *name;
     size_t memory_size;           /* of the structure with its pointers into the memory of a slot */
     size_t common_size;           /* of the structure with what blocks of a variant share */
-    int is_norm;                  /* it has a step of the residual stream; see norm.h */
     int linear_count, linears[2]; /* its linear layers, as entries of 'tensors' */
     int first_linear;             /* enum linear_kind of the first one */
 
@@ -84,10 +92,8 @@ struct block_kind {
     void (*backward)(struct pass *pass, struct block *block);
 };
 
-extern const struct block_kind embedding_block, norm_block, parallel_norm_block, output_norm_block,
-    attention_block, mlp_block, head_block;
-/* Of networks with the norm after each branch, and of masked language models. */
-extern const struct block_kind post_norm_block, embedding_norm_block, input_block, mlm_head_block;
+extern const struct block_kind embedding_block, norm_block, attention_block, mlp_block, head_block,
+    mlm_head_block;
 
 /* The blocks of a rank, chunk by chunk. */
 struct block_list {

@@ -10,7 +10,17 @@ enum { ROWS = 6 };
 struct row {
     const struct block_kind *kind;
     const char *name;
+    enum norm_place place;
 };
+
+#define BLOCK(its_kind, its_name)                   \
+    {                                               \
+        .kind = &its_kind##_block, .name = its_name \
+    }
+#define NORM(its_name, its_place)                                 \
+    {                                                             \
+        .kind = &norm_block, .name = its_name, .place = its_place \
+    }
 
 /* A row without kind ends each list. All lists but 'layer' are for one chunk each. */
 struct table {
@@ -25,71 +35,57 @@ struct table {
  * Llama (RoPE, RMSNorm, SwiGLU, no biases) consist of the same blocks, which model_config sets up.
  * So do Mistral, Qwen, Phi-3 and Gemma 1. */
 static const struct table decoder = {
-    .first = {{&embedding_block, "embedding"}},
-    .layer = {{&norm_block, "norm1"},
-              {&attention_block, "attention"},
-              {&norm_block, "norm2"},
-              {&mlp_block, "mlp"}},
-    .between = {{&norm_block, NULL}}, /* adds the last branch to the residual stream */
-    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding")},
+    .layer = {NORM("norm1", NORM_INPUT), BLOCK(attention, "attention"), NORM("norm2", NORM_INPUT),
+              BLOCK(mlp, "mlp")},
+    .between = {NORM(NULL, NORM_INPUT)}, /* adds the last branch to the residual stream */
+    .last = {NORM("final_norm", NORM_INPUT), BLOCK(head, "head")},
 };
 
 /* Attention and MLP take the same residual stream: GPT-NeoX. */
 static const struct table parallel_decoder = {
-    .first = {{&embedding_block, "embedding"}},
-    .layer = {{&norm_block, "norm1"},
-              {&attention_block, "attention"},
-              {&parallel_norm_block, "norm2"},
-              {&mlp_block, "mlp"}},
-    .between = {{&norm_block, NULL}},
-    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding")},
+    .layer = {NORM("norm1", NORM_INPUT), BLOCK(attention, "attention"),
+              NORM("norm2", NORM_PARALLEL), BLOCK(mlp, "mlp")},
+    .between = {NORM(NULL, NORM_INPUT)},
+    .last = {NORM("final_norm", NORM_INPUT), BLOCK(head, "head")},
 };
 
 /* Decoders with a norm on the output of each branch, instead of its input (OLMo 2) or on both
  * sides (Gemma 2 and 3). */
 static const struct table output_decoder = {
-    .first = {{&embedding_block, "embedding"}},
-    .layer = {{&norm_block, NULL},
-              {&attention_block, "attention"},
-              {&output_norm_block, "attention_norm"},
-              {&norm_block, NULL},
-              {&mlp_block, "mlp"},
-              {&output_norm_block, "mlp_norm"}},
-    .between = {{&norm_block, NULL}},
-    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding")},
+    .layer = {NORM(NULL, NORM_INPUT), BLOCK(attention, "attention"),
+              NORM("attention_norm", NORM_OUTPUT), NORM(NULL, NORM_INPUT), BLOCK(mlp, "mlp"),
+              NORM("mlp_norm", NORM_OUTPUT)},
+    .between = {NORM(NULL, NORM_INPUT)},
+    .last = {NORM("final_norm", NORM_INPUT), BLOCK(head, "head")},
 };
 static const struct table both_decoder = {
-    .first = {{&embedding_block, "embedding"}},
-    .layer = {{&norm_block, "norm1"},
-              {&attention_block, "attention"},
-              {&output_norm_block, "attention_norm"},
-              {&norm_block, "norm2"},
-              {&mlp_block, "mlp"},
-              {&output_norm_block, "mlp_norm"}},
-    .between = {{&norm_block, NULL}},
-    .last = {{&norm_block, "final_norm"}, {&head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding")},
+    .layer = {NORM("norm1", NORM_INPUT), BLOCK(attention, "attention"),
+              NORM("attention_norm", NORM_OUTPUT), NORM("norm2", NORM_INPUT), BLOCK(mlp, "mlp"),
+              NORM("mlp_norm", NORM_OUTPUT)},
+    .between = {NORM(NULL, NORM_INPUT)},
+    .last = {NORM("final_norm", NORM_INPUT), BLOCK(head, "head")},
 };
 
 /* Megatron's BERT: the same with another head. */
 static const struct table encoder = {
-    .first = {{&embedding_block, "embedding"}},
-    .layer = {{&norm_block, "norm1"},
-              {&attention_block, "attention"},
-              {&norm_block, "norm2"},
-              {&mlp_block, "mlp"}},
-    .between = {{&norm_block, NULL}},
-    .last = {{&norm_block, "final_norm"}, {&mlm_head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding")},
+    .layer = {NORM("norm1", NORM_INPUT), BLOCK(attention, "attention"), NORM("norm2", NORM_INPUT),
+              BLOCK(mlp, "mlp")},
+    .between = {NORM(NULL, NORM_INPUT)},
+    .last = {NORM("final_norm", NORM_INPUT), BLOCK(mlm_head, "head")},
 };
 
 /* BERT and RoBERTa: the norm after each branch. */
 static const struct table post_norm_encoder = {
-    .first = {{&embedding_block, "embedding"}, {&embedding_norm_block, "embedding_norm"}},
-    .later = {{&input_block, NULL}},
-    .layer = {{&attention_block, "attention"},
-              {&post_norm_block, "norm1"},
-              {&mlp_block, "mlp"},
-              {&post_norm_block, "norm2"}},
-    .last = {{&mlm_head_block, "head"}},
+    .first = {BLOCK(embedding, "embedding"), NORM("embedding_norm", NORM_EMBEDDING)},
+    .later = {NORM(NULL, NORM_INPUT)},
+    .layer = {BLOCK(attention, "attention"), NORM("norm1", NORM_STREAM), BLOCK(mlp, "mlp"),
+              NORM("norm2", NORM_STREAM)},
+    .last = {BLOCK(mlm_head, "head")},
 };
 
 static const struct table *table_of(const struct model_config *config)
@@ -122,6 +118,7 @@ static void append(struct block_list *n, int chunk, const struct row *rows,
         *block = *like;
         block->kind = rows[i].kind;
         block->name = rows[i].name;
+        block->place = rows[i].place;
         block->index = index;
         block->position = i;
         block->before = index > 0 ? block - 1 : NULL;
@@ -147,8 +144,8 @@ static void choose_casts(struct block_list *n, const struct model_config *config
         const struct block_kind *next = norm[1].kind;
 
         int alone =
-            norm->fp8 && norm->kind == &norm_block && norm->name && next->linear_count > 0 &&
-            layout->tp == 1 && config->decoding.cache == 0 &&
+            norm->fp8 && norm->kind == &norm_block && norm->place == NORM_INPUT && norm->name &&
+            next->linear_count > 0 && layout->tp == 1 && config->decoding.cache == 0 &&
             (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
 
         norm->casts = alone && config->numerics.fp8.recipe != FP8_BLOCKWISE;

@@ -43,7 +43,7 @@ static int share(struct model *m, struct block *block, struct error *err)
 static struct shared_memory *find_shared(struct model *m, const struct block *block)
 {
     for (int i = 0; i < m->shared_count; i++)
-        if (m->shared[i].kind == block->kind && m->shared[i].position == block->position)
+        if (m->shared[i].like.kind == block->kind && m->shared[i].like.position == block->position)
             return &m->shared[i];
     return NULL;
 }
@@ -54,8 +54,9 @@ static int share_memory(struct model *m, const struct block *block, struct error
 
     if (block->layer < 0 || block->kind->memory_size == 0 || find_shared(m, block))
         return 0;
-    *shared =
-        (struct shared_memory){block->kind, block->position, calloc(1, block->kind->memory_size)};
+    shared->like = (struct block){
+        .kind = block->kind, .name = "", .place = block->place, .position = block->position};
+    shared->memory = calloc(1, block->kind->memory_size);
     if (!shared->memory)
         return error_set(err, "out of memory");
     m->shared_count++;

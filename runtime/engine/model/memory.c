@@ -148,7 +148,7 @@ static void lay_out_block(struct model *m, const struct block *block, void *memo
     enum keep keep = keep_of(m, block);
 
     for (int i = 0; i < m->shared_count && keep != KEEP_ALL; i++)
-        if (m->shared[i].kind == block->kind && m->shared[i].position == block->position)
+        if (m->shared[i].like.kind == block->kind && m->shared[i].like.position == block->position)
             memcpy(memory, m->shared[i].memory, block->kind->memory_size);
     if (block->kind->lay_out)
         block->kind->lay_out(m, block, memory, arena, keep);
@@ -220,10 +220,9 @@ static void lay_out_shared(struct model *m, struct arena *arena)
     if (m->config.recompute == RECOMPUTE_NONE && trains(m))
         return;
     for (int i = 0; i < m->shared_count; i++) {
-        const struct block like = {
-            .kind = m->shared[i].kind, .position = m->shared[i].position, .name = ""};
+        const struct block *like = &m->shared[i].like;
 
-        like.kind->lay_out(m, &like, m->shared[i].memory, arena, KEEP_ALL);
+        like->kind->lay_out(m, like, m->shared[i].memory, arena, KEEP_ALL);
     }
 }
 

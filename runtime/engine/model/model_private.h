@@ -54,9 +54,8 @@ struct common {
 
 /* Memory that the layers which do not keep theirs share: by kind and position within the layer. */
 struct shared_memory {
-    const struct block_kind *kind;
-    int position;
-    void *memory; /* kind->memory_size bytes, owned */
+    struct block like; /* kind and position, and no fp8 */
+    void *memory;      /* kind->memory_size bytes, owned */
 };
 
 struct model {
@@ -183,7 +182,5 @@ void *norm_output(const struct pass *pass, const struct block *norm);
 const struct fp8_input *norm_cast(const struct pass *pass, const struct block *norm,
                                   const struct fp8_input *own);
 void *norm_stream(const struct pass *pass, const struct block *norm);
-/* The norm before 'block' whose residual stream it adds to; NULL: there is none. */
-const struct block *norm_before(const struct block *block);
 
 #endif

@@ -1,12 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The norm block, a step of the residual stream: it adds the branch before it (bias, dropout,
- * residual) and normalizes the sum for the branch after it. Without a name it only adds: the last
- * step of a chunk that another chunk follows, or in networks that normalize the output of branches
- * only. The first block of a later chunk has nothing to add. */
-#include "norm.h"
+/* The norm block. Between two branches it is a step of the residual stream, in one operation: it
+ * adds the branch before it (bias, dropout, residual) and normalizes for the branch after it. Where
+ * it stands (enum norm_place) decides what is normalized and which result is the stream:
+ *
+ *                    sum                              y                          the stream
+ *   NORM_INPUT       stream + dropout(branch + bias)  norm(sum)                  sum
+ *   NORM_PARALLEL    the same                         norm(stream before)        sum
+ *   NORM_STREAM      the same                         norm(sum)                  y
+ *   NORM_EMBEDDING   embeddings                       dropout(norm(sum))         y
+ *   NORM_OUTPUT      branch + bias                    norm(sum), in scratch.x    unchanged
+ *
+ * A norm without a name only adds: the last step of a chunk that another chunk follows, or of
+ * networks that normalize the output of branches only. The first block of a later chunk has no
+ * branch to add; it takes what arrives from the chunk before. */
+#include "builder.h"
+#include "planner.h"
 
-/* What a variant has, as bits. */
-enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8, HAS_CAST = 16 };
+#include <stdbool.h>
+
+enum { NORM_WEIGHT, NORM_BIAS };
+
+/* What a variant has, as bits; its place is above them. */
+enum { HAS_INPUT = 1, HAS_BIAS = 2, HAS_RESIDUAL = 4, HAS_NORM = 8, HAS_CAST = 16, PLACE = 32 };
+
+/* Within a layer with NORM_STREAM: the norm whose output is the input of the next layer. */
+enum { LAST_POSITION = 3 };
+
+struct norm_memory {
+    void *sum, *y;         /* (P, h) */
+    void *stream;          /* one of these two */
+    float *mean, *rstd;    /* (P) */
+    struct fp8_input cast; /* of y, if the norm casts it */
+};
 
 /* One operation of the residual stream; 'cast' leaves y as e4m3, for a norm that casts its output.
  */
@@ -15,13 +40,16 @@ struct stream_plans {
 };
 
 struct norm_common {
-    struct stream_plans forward[MODES];
-    struct stream_plans again; /* y from the sum alone; for recomputation */
-    struct device_plan *backward;
-    struct device_plan *cast; /* of y, for a step without scales */
-    struct device_plan *add;  /* gradients of the branch that took the sum itself */
+    struct stream_plans step[MODES];
+    struct stream_plans normalize; /* y from a stream alone: NORM_PARALLEL, and recomputation */
+    struct device_plan *backward;  /* of the operation that normalizes, or of one that only adds */
+    struct device_plan *add_backward;               /* NORM_PARALLEL: of the other one */
+    struct device_plan *dropout, *dropout_backward; /* NORM_EMBEDDING; NULL: none */
+    struct device_plan *cast;                       /* of y, for a step without scales */
+    struct device_plan *add;                        /* gradients of the two readers of an output */
+    void *d; /* (P, h) NORM_OUTPUT, NORM_PARALLEL: gradient of the output of the branch before */
     /* Of norms without weights: constants (hidden) in their place, and memory for their gradients,
-     * which nobody reads. */
+     * which are not used. */
     struct device_plan *fill[2];
     void *zeros, *ones;
     float *unused[2];
@@ -33,7 +61,7 @@ void *norm_output(const struct pass *p, const struct block *norm)
 
     if (norm->passes)
         return p->m->scratch.x;
-    return norm->kind == &norm_block && !norm->name ? a->sum : a->y;
+    return norm->name ? a->y : a->sum;
 }
 
 const struct fp8_input *norm_cast(const struct pass *p, const struct block *norm,
@@ -49,22 +77,23 @@ void *norm_stream(const struct pass *p, const struct block *norm)
     return ((struct norm_memory *)memory_of(p, norm))->stream;
 }
 
-const struct block *norm_before(const struct block *block)
+/* The norm before 'block' whose residual stream it adds to; NULL: there is none. */
+static const struct block *norm_before(const struct block *block)
 {
     const struct block *norm = block->before;
 
-    while (norm && !norm->kind->is_norm)
+    while (norm && (norm->kind != &norm_block || norm->place == NORM_OUTPUT))
         norm = norm->before;
     return norm;
 }
 
-void norm_add_parameters(struct builder *b, struct block *block)
+static void add_parameters(struct builder *b, struct block *block)
 {
     int64_t h = b->config->network.shape.hidden;
 
-    if (!block->name)
-        return;
-    if (b->config->network.plain_norm)
+    if (block->place == NORM_OUTPUT)
+        block->dropout_purpose = block->before->dropout_purpose;
+    if (!block->name || b->config->network.plain_norm)
         return;
     block->tensors[NORM_WEIGHT] =
         builder_vector(b, block, "weight", h, b->config->network.layernorm_1p ? 0 : 1);
@@ -75,47 +104,61 @@ void norm_add_parameters(struct builder *b, struct block *block)
 static int variant(const struct block *block)
 {
     const struct block *branch = block->before;
+    bool adds = block->place != NORM_OUTPUT && (!branch || norm_before(branch));
 
     return (branch ? HAS_INPUT : 0) | (branch && branch->bias >= 0 ? HAS_BIAS : 0) |
-           (!branch || norm_before(branch) ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0) |
-           (block->casts ? HAS_CAST : 0);
+           (adds ? HAS_RESIDUAL : 0) | (block->name ? HAS_NORM : 0) |
+           (block->casts ? HAS_CAST : 0) | PLACE * block->place;
+}
+
+/* Is the stream after it its output? */
+static bool leaves_output(const struct block *block)
+{
+    return block->place == NORM_STREAM || block->place == NORM_EMBEDDING;
 }
 
 /* The residual stream into a layer is kept even if all else is recomputed. */
-void norm_lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
-                  enum keep keep)
+static void lay_out(struct model *m, const struct block *block, void *memory, struct arena *arena,
+                    enum keep keep)
 {
     struct norm_memory *a = memory;
     size_t size = type_size(m->config.numerics.type);
     int64_t rows = m->sizes.part_rows, part = rows * m->sizes.hidden;
+    bool kept = keep == KEEP_ALL || keep == KEEP_COSTLY;
+    bool first = keep == KEEP_INPUT && block->position == 0;
+    bool last = block->place == NORM_STREAM && block->position == LAST_POSITION;
+    bool output = keep == KEEP_ALL && block->place != NORM_OUTPUT && !block->passes;
 
     if (block->casts)
         fp8_input_lay_out(m, &a->cast, m->sizes.hidden, arena);
-    if (keep == KEEP_NOTHING || (keep == KEEP_INPUT && block->position > 0))
-        return;
-    a->sum = a->stream = arena_take(arena, part, size);
-    if (keep == KEEP_INPUT || !block->name)
-        return;
-    a->mean = arena_take(arena, rows, sizeof(float));
-    a->rstd = arena_take(arena, rows, sizeof(float));
-    if (keep == KEEP_ALL && !block->passes)
+    if (kept || first)
+        a->sum = arena_take(arena, part, size);
+    if (kept && block->name) {
+        a->mean = arena_take(arena, rows, sizeof(float));
+        a->rstd = arena_take(arena, rows, sizeof(float));
+    }
+    if ((output && block->name) || last)
         a->y = arena_take(arena, part, block->casts ? 1 : size);
+    a->stream = leaves_output(block) ? a->y : a->sum;
 }
 
-static int has_constants(const struct model *m, const struct block *block)
+static bool has_constants(const struct model *m, const struct block *block)
 {
     return m->config.network.plain_norm && block->variant & HAS_NORM;
 }
 
-static void lay_out_constants(struct model *m, struct block *block, struct arena *arena)
+static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
 {
     struct norm_common *common = block->common;
+    size_t size = type_size(m->config.numerics.type);
     int64_t h = m->sizes.hidden;
 
+    if (trains(m) && (block->place == NORM_OUTPUT || block->place == NORM_PARALLEL))
+        common->d = arena_take(arena, m->sizes.part_rows * h, size);
     if (!has_constants(m, block))
         return;
-    common->zeros = arena_take(arena, h, type_size(m->config.numerics.type));
-    common->ones = arena_take(arena, h, type_size(m->config.numerics.type));
+    common->zeros = arena_take(arena, h, size);
+    common->ones = arena_take(arena, h, size);
     for (int i = 0; i < 2 && trains(m); i++)
         common->unused[i] = arena_take(arena, h, sizeof(float));
 }
@@ -156,6 +199,8 @@ static float *norm_gradient(struct model *m, const struct block *block, int tens
                                    : gradient(m, block->tensors[tensor]);
 }
 
+/* --- Plans ------------------------------------------------------------------------------------ */
+
 static void plan_stream(struct planner *p, struct stream_plans *plans, struct operation op,
                         const struct block *block)
 {
@@ -165,32 +210,69 @@ static void plan_stream(struct planner *p, struct stream_plans *plans, struct op
         planner_make(p, &plans->cast, &op);
 }
 
-static int prepare(struct model *m, struct block *block, struct error *err)
+static void plan_backward(struct planner *p, struct device_plan **plan, struct operation op)
+{
+    op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
+    planner_make(p, plan, &op);
+}
+
+/* The step, and what it is of the operations that normalize or drop apart from it. */
+static void plan_steps(struct planner *p, struct model *m, struct block *block)
 {
     const struct model_config *c = &m->config;
     struct norm_common *common = block->common;
+    bool parallel = block->place == NORM_PARALLEL, embedding = block->place == NORM_EMBEDDING;
+    bool drops = block->variant & HAS_INPUT && block->place != NORM_OUTPUT && !embedding;
+    bool normalizes = block->variant & HAS_NORM;
+    struct operation step = {.kind = OPERATION_RESIDUAL_NORM,
+                             .residual_norm = {
+                                 .rows = m->sizes.part_rows,
+                                 .cols = m->sizes.hidden,
+                                 .type = c->numerics.type,
+                                 .y_type = c->numerics.type,
+                                 .norm = normalizes && !parallel ? c->network.norm : NORM_NONE,
+                                 .epsilon = c->network.epsilon,
+                                 .add_one = c->network.layernorm_1p,
+                                 .input = (block->variant & HAS_INPUT) != 0,
+                                 .bias = (block->variant & HAS_BIAS) != 0,
+                                 .residual = (block->variant & HAS_RESIDUAL) != 0,
+                                 .dropout = drops ? c->network.hidden_dropout : 0,
+                             }};
+    struct operation normalize = step, dropout = step;
+
+    normalize.residual_norm.norm = c->network.norm;
+    normalize.residual_norm.input = normalize.residual_norm.bias = 0;
+    normalize.residual_norm.residual = 1;
+    normalize.residual_norm.dropout = 0;
+    dropout.residual_norm.norm = NORM_NONE;
+    dropout.residual_norm.dropout = c->network.hidden_dropout;
+
+    if (trains(m)) {
+        plan_stream(p, &common->step[MODE_TRAIN], step, block);
+        plan_backward(p, parallel ? &common->add_backward : &common->backward, step);
+    }
+    step.residual_norm.dropout = 0;
+    plan_stream(p, &common->step[MODE_EVALUATE], step, block);
+    if (normalizes && (parallel || c->recompute != RECOMPUTE_NONE))
+        plan_stream(p, &common->normalize, normalize, block);
+    if (parallel && trains(m))
+        plan_backward(p, &common->backward, normalize);
+    if (embedding && c->network.hidden_dropout > 0) {
+        planner_make(p, &common->dropout, &dropout);
+        plan_backward(p, &common->dropout_backward, dropout);
+    }
+}
+
+static int prepare(struct model *m, struct block *block, struct error *err)
+{
+    struct norm_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    struct operation op = {
-        .kind = OPERATION_RESIDUAL_NORM,
-        .residual_norm = {
-            .rows = m->sizes.part_rows,
-            .cols = m->sizes.hidden,
-            .type = c->numerics.type,
-            .y_type = c->numerics.type,
-            .norm = block->variant & HAS_NORM ? c->network.norm : NORM_NONE,
-            .epsilon = c->network.epsilon,
-            .add_one = c->network.layernorm_1p,
-            .input = (block->variant & HAS_INPUT) != 0,
-            .bias = (block->variant & HAS_BIAS) != 0,
-            .residual = (block->variant & HAS_RESIDUAL) != 0,
-            .dropout = block->variant & HAS_INPUT ? c->network.hidden_dropout : 0,
-        }};
     struct operation add = {.kind = OPERATION_ADD,
-                            .add = {m->sizes.part_rows * m->sizes.hidden, c->numerics.type}};
+                            .add = {m->sizes.part_rows * m->sizes.hidden, m->config.numerics.type}};
     struct operation cast = {.kind = OPERATION_QUANTIZE,
                              .quantize = {.rows = m->sizes.part_rows,
                                           .cols = m->sizes.hidden,
-                                          .from = c->numerics.type,
+                                          .from = m->config.numerics.type,
                                           .to = TYPE_E4M3,
                                           .margin = m->fp8.rules.margin}};
 
@@ -198,21 +280,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
         fill_constants(&p, m, common);
     if (block->variant & HAS_CAST)
         planner_make(&p, &common->cast, &cast);
-    if (trains(m)) {
-        plan_stream(&p, &common->forward[MODE_TRAIN], op, block);
-        op.kind = OPERATION_RESIDUAL_NORM_BACKWARD;
-        planner_make(&p, &common->backward, &op);
-        op.kind = OPERATION_RESIDUAL_NORM;
-    }
-    op.residual_norm.dropout = 0;
-    plan_stream(&p, &common->forward[MODE_EVALUATE], op, block);
-    if (!(block->variant & HAS_NORM) && trains(m))
+    plan_steps(&p, m, block);
+    if (trains(m) && (!(block->variant & HAS_NORM) || block->place == NORM_EMBEDDING))
         planner_make(&p, &common->add, &add);
-    if (c->recompute == RECOMPUTE_NONE || !(block->variant & HAS_NORM))
-        return p.failed ? -1 : 0;
-    op.residual_norm.input = op.residual_norm.bias = 0;
-    op.residual_norm.residual = 1;
-    plan_stream(&p, &common->again, op, block);
     return p.failed ? -1 : 0;
 }
 
@@ -221,17 +291,22 @@ static void release(void *shared)
     struct norm_common *common = shared;
 
     for (int mode = 0; mode < MODES; mode++) {
-        plan_destroy(common->forward[mode].plain);
-        plan_destroy(common->forward[mode].cast);
+        plan_destroy(common->step[mode].plain);
+        plan_destroy(common->step[mode].cast);
     }
-    plan_destroy(common->again.plain);
-    plan_destroy(common->again.cast);
+    plan_destroy(common->normalize.plain);
+    plan_destroy(common->normalize.cast);
     plan_destroy(common->backward);
+    plan_destroy(common->add_backward);
+    plan_destroy(common->dropout);
+    plan_destroy(common->dropout_backward);
     plan_destroy(common->cast);
     plan_destroy(common->add);
     plan_destroy(common->fill[0]);
     plan_destroy(common->fill[1]);
 }
+
+/* --- Passes ----------------------------------------------------------------------------------- */
 
 /* y is left where and as the branch after it reads it. A norm that passes its output leaves it in
  * scratch.x, whose values are no longer needed. Without scales y is computed there, too, and cast.
@@ -256,53 +331,15 @@ static void run_stream(struct pass *p, const struct block *block, const struct s
         fp8_cast_input(m, common->cast, tensor, &a->cast, m->scratch.x, a->y);
 }
 
-static void forward(struct pass *p, struct block *block)
+static void normalize(struct pass *p, const struct block *block, const void *stream)
 {
     struct model *m = p->m;
     const struct norm_common *common = block->common;
-    const struct block *branch = block->before, *residual = branch ? norm_before(branch) : NULL;
-    struct norm_memory *a = memory_of(p, block);
+    const struct norm_memory *a = memory_of(p, block);
 
-    if (!branch) /* of a later chunk */
-        device_copy(compute(m), a->sum, m->scratch.arrived,
-                    (size_t)(m->sizes.part_rows * m->sizes.hidden) *
-                        type_size(m->config.numerics.type),
-                    COPY_ON_DEVICE);
-    if (!branch && !block->name)
-        return;
-    run_stream(p, block, &common->forward[p->mode],
+    run_stream(p, block, &common->normalize,
                &(struct residual_norm_operands){
-                   .x = m->scratch.x,
-                   .bias = branch ? weight(m, branch->bias) : NULL,
-                   .residual = residual ? norm_stream(p, residual) : a->sum,
-                   .sum = a->sum,
-                   .weight = norm_weight(m, block),
-                   .norm_bias = norm_bias(m, block),
-                   .y = block->passes ? m->scratch.x : a->y,
-                   .mean = a->mean,
-                   .rstd = a->rstd,
-                   .row_index = p->slot->batch.row_index + first_row(m),
-                   .state = m->state,
-                   .purpose = branch ? branch->dropout_purpose : 0,
-               });
-}
-
-/* The sum is there, or was computed from the branch again; so is y with full recomputation. */
-static void recompute(struct pass *p, struct block *block)
-{
-    struct model *m = p->m;
-    const struct norm_common *common = block->common;
-    struct norm_memory *a = memory_of(p, block);
-
-    if (m->config.recompute == RECOMPUTE_FULL && block->position > 0) {
-        forward(p, block);
-        return;
-    }
-    if (!block->name)
-        return;
-    run_stream(p, block, &common->again,
-               &(struct residual_norm_operands){
-                   .residual = a->sum,
+                   .residual = stream,
                    .weight = norm_weight(m, block),
                    .norm_bias = norm_bias(m, block),
                    .y = a->y,
@@ -312,47 +349,167 @@ static void recompute(struct pass *p, struct block *block)
                });
 }
 
+static void forward(struct pass *p, struct block *block)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+    const struct block *branch = block->before, *residual = branch ? norm_before(branch) : NULL;
+    struct norm_memory *a = memory_of(p, block);
+    const void *stream = residual ? norm_stream(p, residual) : a->sum;
+    int64_t *row_index = p->slot->batch.row_index + first_row(m);
+    bool leaves_scratch = block->passes || block->place == NORM_OUTPUT;
+
+    if (!branch) /* of a later chunk */
+        device_copy(compute(m), a->sum, m->scratch.arrived,
+                    (size_t)(m->sizes.part_rows * m->sizes.hidden) *
+                        type_size(m->config.numerics.type),
+                    COPY_ON_DEVICE);
+    if (!branch && !block->name)
+        return;
+    run_stream(p, block, &common->step[p->mode],
+               &(struct residual_norm_operands){
+                   .x = m->scratch.x,
+                   .bias = branch ? weight(m, branch->bias) : NULL,
+                   .residual = stream,
+                   .sum = a->sum,
+                   .weight = norm_weight(m, block),
+                   .norm_bias = norm_bias(m, block),
+                   .y = leaves_scratch ? m->scratch.x : a->y,
+                   .mean = a->mean,
+                   .rstd = a->rstd,
+                   .row_index = row_index,
+                   .state = m->state,
+                   .purpose = branch ? branch->dropout_purpose : 0,
+               });
+    if (block->place == NORM_PARALLEL)
+        normalize(p, block, stream);
+    if (common->dropout && p->mode == MODE_TRAIN)
+        run_residual_norm(common->dropout, compute(m),
+                          &(struct residual_norm_operands){.x = a->y,
+                                                           .sum = a->y,
+                                                           .row_index = row_index,
+                                                           .state = m->state,
+                                                           .purpose = branch->dropout_purpose});
+}
+
+/* With selective recomputation the sum is there; with full recomputation only the stream into the
+ * layer. The output of the layer is kept if it is the stream. */
+static void recompute(struct pass *p, struct block *block)
+{
+    const struct norm_memory *a = memory_of(p, block);
+    bool last = block->position == LAST_POSITION;
+
+    if (p->m->config.recompute == RECOMPUTE_FULL && block->position > 0)
+        forward(p, block);
+    else if (block->place == NORM_PARALLEL)
+        normalize(p, block, norm_stream(p, norm_before(block->before)));
+    else if ((block->place == NORM_INPUT && block->name) || (block->place == NORM_STREAM && !last))
+        normalize(p, block, a->sum);
+}
+
+/* The gradient of an output by its two readers, the next branch and, as the residual, the next
+ * norm; or by only one of them, at the end of a chunk. */
+static void *output_gradient(struct pass *p, const struct norm_common *common)
+{
+    if (p->dy && p->dsum)
+        run_add(common->add, compute(p->m), &(struct add_operands){p->dy, p->dsum});
+    return p->dsum ? p->dsum : p->dy;
+}
+
+/* Of the embeddings: the gradient of what was dropped from. */
+static void *drop_backward(struct pass *p, const struct block *block, void *dy)
+{
+    struct model *m = p->m;
+    const struct norm_common *common = block->common;
+
+    if (!common->dropout_backward)
+        return dy;
+    run_residual_norm_backward(common->dropout_backward, compute(m),
+                               &(struct residual_norm_backward_operands){
+                                   .dsum = dy,
+                                   .dresidual = m->scratch.d,
+                                   .dx = m->scratch.dx,
+                                   .row_index = p->slot->batch.row_index + first_row(m),
+                                   .state = m->state,
+                                   .purpose = block->before->dropout_purpose,
+                               });
+    return m->scratch.dx;
+}
+
+/* From the gradients of the output and of the stream after it, dy and dsum: those of the branch
+ * before it and of the stream before that, p->dx and p->dsum. */
 static void backward(struct pass *p, struct block *block)
 {
     struct model *m = p->m;
     const struct norm_common *common = block->common;
     const struct block *branch = block->before;
     struct norm_memory *a = memory_of(p, block);
-    void *d = branch ? m->scratch.d : p->slot->gradient;
+    void *d = branch ? m->scratch.d : p->slot->gradient, *dbranch = d;
+    struct residual_norm_backward_operands o = {
+        .dy = p->dy,
+        .dsum = p->dsum,
+        .sum = a->sum,
+        .weight = norm_weight(m, block),
+        .mean = a->mean,
+        .rstd = a->rstd,
+        .dresidual = d,
+        .dx = m->scratch.dx,
+        .dweight = norm_gradient(m, block, NORM_WEIGHT),
+        .dnorm_bias = norm_gradient(m, block, NORM_BIAS),
+        .dbias = branch ? gradient(m, branch->bias) : NULL,
+        .accumulate = p->accumulate,
+        .row_index = p->slot->batch.row_index + first_row(m),
+        .state = m->state,
+        .purpose = branch ? branch->dropout_purpose : 0,
+    };
 
-    if (!block->name && p->dy)
-        run_add(common->add, compute(m), &(struct add_operands){p->dy, p->dsum});
-    run_residual_norm_backward(common->backward, compute(m),
-                               &(struct residual_norm_backward_operands){
-                                   .dy = p->dy,
-                                   .dsum = p->dsum,
-                                   .sum = a->sum,
-                                   .weight = norm_weight(m, block),
-                                   .mean = a->mean,
-                                   .rstd = a->rstd,
-                                   .dresidual = d,
-                                   .dx = m->scratch.dx,
-                                   .dweight = norm_gradient(m, block, NORM_WEIGHT),
-                                   .dnorm_bias = norm_gradient(m, block, NORM_BIAS),
-                                   .dbias = branch ? gradient(m, branch->bias) : NULL,
-                                   .accumulate = p->accumulate,
-                                   .row_index = p->slot->batch.row_index + first_row(m),
-                                   .state = m->state,
-                                   .purpose = branch ? branch->dropout_purpose : 0,
-                               });
+    switch (block->place) {
+    case NORM_INPUT:
+        if (!block->name)
+            o.dsum = output_gradient(p, common);
+        break;
+    case NORM_PARALLEL: {
+        /* The attention's is that of the stream alone; the stream's gets the MLP's added. */
+        struct residual_norm_backward_operands add = o;
+
+        add.dresidual = dbranch = common->d;
+        run_residual_norm_backward(common->add_backward, compute(m), &add);
+        o.sum = norm_stream(p, norm_before(branch));
+        break;
+    }
+    case NORM_STREAM: /* The output is the stream: both are gradients of it. */
+        o.dy = p->dy ? p->dy : p->dsum;
+        o.dy_more = p->dy ? p->dsum : NULL;
+        o.dsum = NULL;
+        break;
+    case NORM_EMBEDDING:
+        o.dy = drop_backward(p, block, output_gradient(p, common));
+        o.dsum = NULL;
+        break;
+    case NORM_OUTPUT:
+        o.dy = p->dx;
+        o.dsum = NULL;
+        o.dresidual = common->d;
+        break;
+    }
+    run_residual_norm_backward(common->backward, compute(m), &o);
+    if (block->place == NORM_OUTPUT) {
+        p->dx = common->d;
+        return;
+    }
     p->dsum = d;
-    p->dx = m->config.network.hidden_dropout > 0 ? m->scratch.dx : d;
+    p->dx = m->config.network.hidden_dropout > 0 && block->place != NORM_EMBEDDING ? m->scratch.dx
+                                                                                   : dbranch;
 }
 
 const struct block_kind norm_block = {
     .name = "norm",
     .memory_size = sizeof(struct norm_memory),
     .common_size = sizeof(struct norm_common),
-    .is_norm = 1,
-    .add_parameters = norm_add_parameters,
+    .add_parameters = add_parameters,
     .variant = variant,
-    .lay_out = norm_lay_out,
-    .lay_out_common = lay_out_constants,
+    .lay_out = lay_out,
+    .lay_out_common = lay_out_common,
     .prepare = prepare,
     .release = release,
     .forward = forward,
