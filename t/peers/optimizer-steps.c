@@ -11,7 +11,7 @@
  * at first, its gradient in step s = 1, 2, 3 is ((7919 i + 13 i^2 + 104729 p + 15485863 s) mod 2003
  * - 1001) / 1001. */
 #include "engine/schedule/optimizer.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
 #include "base/core/option.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "base/core/world.h"
 
 #include <math.h>

@@ -12,7 +12,7 @@
 #include "run/plan/calibrate_steps.h"
 #include "lib/file.h"
 #include "base/core/nvml_gpus.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 
 /* The machine file's kind for a device: the one named, or the first with such a GPU, whose memory
  * is measured; NULL if there is none. */

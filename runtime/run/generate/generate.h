@@ -4,7 +4,7 @@
 #define MEGATRON_GENERATE_H
 
 #include "base/core/option.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "data/tokenizer/tokenizer.h"
 
 /* The values of the options; a negative number or NULL means not given. */

@@ -6,7 +6,7 @@
 
 #include "findings.h"
 #include "run/plan/machine.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "base/core/world.h"
 
 struct preflight_options {

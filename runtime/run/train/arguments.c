@@ -4,7 +4,7 @@
 #include "lib/file.h"
 #include "base/core/json.h"
 #include "network.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 
 #include <errno.h>
 #include <inttypes.h>

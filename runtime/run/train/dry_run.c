@@ -2,7 +2,7 @@
 /* `megatron train --dry-run`: on which GPUs the run fits, then what its ranks need. */
 #include "rank_memory.h"
 #include "base/core/gib.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "train.h"
 
 #include <inttypes.h>

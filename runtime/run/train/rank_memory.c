@@ -6,7 +6,7 @@
 #include "engine/model/fp8_layers.h"
 #include "base/core/gib.h"
 #include "base/core/log.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "train.h"
 
 #include <inttypes.h>

@@ -16,7 +16,7 @@
 #include "configure.h"
 #include "base/core/gib.h"
 #include "rank_memory.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 #include "start_lines.h"
 
 static int is_unfused(const struct arguments *a)

@@ -5,7 +5,7 @@
 #include "run/checkpoint/checkpoint.h"
 #include "run/checkpoint/directory.h"
 #include "engine/schedule/optimizer.h"
-#include "engine/session/ranks.h"
+#include "engine/parallel/ranks.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

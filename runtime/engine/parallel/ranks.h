@@ -4,7 +4,7 @@
 #ifndef MEGATRON_RANKS_H
 #define MEGATRON_RANKS_H
 
-#include "engine/parallel/parallel.h"
+#include "parallel.h"
 #include "base/core/world.h"
 
 enum device_choice { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
