@@ -129,8 +129,7 @@ static void begin_bucket(struct builder *b, int64_t chunk, int64_t layer)
     struct parameters *p = b->p;
 
     /* Room was made for one bucket per layer. */
-    p->buckets[p->bucket_count] = (struct bucket){.group = SHARD_GROUP_DATA,
-                                                  .type = b->config->numerics.type,
+    p->buckets[p->bucket_count] = (struct bucket){.type = b->config->numerics.type,
                                                   .shards = (int)shard_count(b->layout),
                                                   .chunk = (int)chunk,
                                                   .layer = layer};

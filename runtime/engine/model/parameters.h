@@ -59,14 +59,13 @@ struct tensor {
     int first, pieces; /* among the parameters */
 };
 
-/* Consecutive elements of the arena whose gradients are reduced together. Each rank of its group
- * optimizes one shard of it (ZeRO-1). With fp8.gather the weights of fp8 layers are in buckets of
- * their own. */
+/* Consecutive elements of the arena whose gradients are reduced together. Each of the ranks with
+ * the same weights (parallel->data) optimizes one shard of it (ZeRO-1). With fp8.gather the weights
+ * of fp8 layers are in buckets of their own. */
 struct bucket {
-    enum shard_group group;
     enum device_type type;            /* of its weights: config's, or e4m3 */
     size_t weights;                   /* where they begin in the arena of weights, in bytes */
-    int shards;                       /* ranks of the group */
+    int shards;                       /* as many as there are such ranks */
     int64_t first, size;              /* size is a multiple of 'shards' */
     int64_t class_first[CLASS_COUNT]; /* where each class begins, from 'first' on */
     int64_t class_size[CLASS_COUNT];

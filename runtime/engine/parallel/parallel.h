@@ -23,12 +23,6 @@ struct parallel {
                                      the stages between, 1 if there is one stage */
 };
 
-static inline struct comm_group *parallel_shard_group(const struct parallel *parallel,
-                                                      enum shard_group group)
-{
-    return group == SHARD_GROUP_DATA ? parallel->data : NULL;
-}
-
 /* Create the groups of 'layout', whose product must be the size of 'comm'. Collective. Returns 0 or
  * -1; parallel_destroy in both cases. */
 int parallel_create(struct parallel *parallel, struct comm *comm, const struct layout *layout,

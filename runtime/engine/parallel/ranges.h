@@ -49,8 +49,6 @@ int64_t zigzag_position(const struct zigzag *split, int64_t rank, int64_t row);
 /* --- ZeRO-1 sharding ---------------------------------------------------------------------------
  * The ranks with the same weights (data- and context-parallel) divide the optimizer: each bucket of
  * parameters is cut into as many equal shards, in the order of these ranks. */
-enum shard_group { SHARD_GROUP_DATA };
-
 int64_t shard_count(const struct layout *layout);
 int64_t shard_number(const struct layout *layout, const struct layout_position *at);
 

@@ -407,9 +407,8 @@ static void gather_bucket(struct muon *muon, int number, struct device_stream *s
     const struct bucket *bucket = &muon->parameters->buckets[number];
     struct range own = bucket_shard(bucket, muon->shard);
 
-    comm_all_gather(parallel_shard_group(muon->parallel, bucket->group), side,
-                    muon->gradients + own.first, muon->gradients + bucket->first, (size_t)own.count,
-                    TYPE_FP32);
+    comm_all_gather(muon->parallel->data, side, muon->gradients + own.first,
+                    muon->gradients + bucket->first, (size_t)own.count, TYPE_FP32);
     device_event_record(muon->arrived[number], side);
 }
 
@@ -422,9 +421,8 @@ static void scatter_bucket(struct muon *muon, int number, struct device_stream *
 
     device_event_record(muon->ready, stream);
     device_event_follow(side, muon->ready);
-    comm_reduce_scatter(parallel_shard_group(muon->parallel, bucket->group), side,
-                        muon->gradients + bucket->first, muon->gradients + own.first,
-                        (size_t)own.count, TYPE_FP32);
+    comm_reduce_scatter(muon->parallel->data, side, muon->gradients + bucket->first,
+                        muon->gradients + own.first, (size_t)own.count, TYPE_FP32);
     device_event_record(muon->spread[number], side);
 }
 

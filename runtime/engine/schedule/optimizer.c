@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct comm_group *group_of(const struct optimizer *o, const struct bucket *bucket)
-{
-    return parallel_shard_group(o->parallel, bucket->group);
-}
-
 struct state_types optimizer_types(const struct optimizer_config *config, enum device_type type)
 {
     return (struct state_types){.master = (type != TYPE_FP32 || config->gather) && !config->half,
@@ -208,7 +203,7 @@ static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
 {
     reduce_shared(o, bucket);
     if (bucket->shards > 1)
-        comm_reduce_scatter(group_of(o, bucket), o->reduce_stream, gradient_at(o, bucket->first),
+        comm_reduce_scatter(o->parallel->data, o->reduce_stream, gradient_at(o, bucket->first),
                             gradient_at(o, shard_of(o, bucket).first),
                             (size_t)shard_of(o, bucket).count, model_gradient_type(o->model));
 }
@@ -343,9 +338,8 @@ static void gather(struct optimizer *o, int i)
         return;
     device_event_record(o->ready, o->stream);
     device_event_follow(o->reduce_stream, o->ready);
-    comm_all_gather(group_of(o, bucket), o->reduce_stream,
-                    weights + bucket_weight(bucket, own.first), weights + bucket->weights,
-                    (size_t)own.count, bucket->type);
+    comm_all_gather(o->parallel->data, o->reduce_stream, weights + bucket_weight(bucket, own.first),
+                    weights + bucket->weights, (size_t)own.count, bucket->type);
     device_event_record(o->gathered[i], o->reduce_stream);
     o->gathering[i] = 1;
 }
@@ -441,7 +435,7 @@ int optimizer_export(struct optimizer *o, struct error *err)
         optimizer_state_get_master(&o->state, o->stream, bucket->shard_first, weights + own.first,
                                    own.count);
         if (bucket->shards > 1)
-            comm_all_gather(group_of(o, bucket), o->stream, weights + own.first,
+            comm_all_gather(o->parallel->data, o->stream, weights + own.first,
                             weights + bucket->first, (size_t)own.count, TYPE_FP32);
     }
     return device_stream_wait(o->stream, o->parallel->comm->deadline, err);

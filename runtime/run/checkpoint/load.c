@@ -120,8 +120,8 @@ static int upload(struct checkpoint *c, float *const *parts, int arrays, struct 
         device_copy(stream, part, parts[0] + b->shard_first, (size_t)mine.count * sizeof(float),
                     COPY_TO_DEVICE);
         if (b->shards > 1)
-            comm_all_gather(parallel_shard_group(c->parallel, b->group), stream, part,
-                            weights + b->first, (size_t)mine.count, TYPE_FP32);
+            comm_all_gather(c->parallel->data, stream, part, weights + b->first, (size_t)mine.count,
+                            TYPE_FP32);
     }
     if (arrays == ARRAYS && parts[1] != c->arrays.moment1) {
         upload_array(c, c->arrays.moment1_type, c->arrays.moment1, c->arrays.host_moment1,
