@@ -88,13 +88,8 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     }
     a->out = arena_take(arena, z->rows * z->attention, size);
     a->lse = arena_take(arena, z->rows * z->heads, sizeof(float));
-    if (keep != KEEP_ALL)
-        return;
-    if (block->before && block->before->passes)
-        fp8_input_keep(m, block, LINEAR_QKV, &a->in_input, arena);
-    if (!m->config.network
-             .swiglu) /* then fp8 keeps less than bf16 elsewhere: see keeps_columns in mlp.c */
-        fp8_input_keep(m, block, LINEAR_PROJECTION, &a->out_input, arena);
+    linear_lay_out(m, block, LINEAR_QKV, &a->qkv_input, arena, keep);
+    linear_lay_out(m, block, LINEAR_PROJECTION, &a->projection_input, arena, keep);
 }
 
 static void lay_out_common(struct model *m, struct block *block, struct arena *arena)
@@ -199,19 +194,9 @@ static int prepare(struct model *m, struct block *block, struct error *err)
     const struct model_sizes *z = &m->sizes;
     struct attention_common *common = block->common;
     struct planner p = {m->device, err, 0};
-    int bias = c->network.linear_bias || c->network.qkv_bias;
-    const struct linear_spec qkv = {.rows = z->rows,
-                                    .in = z->hidden,
-                                    .out = z->qkv,
-                                    .bias = bias,
-                                    .wgrad_bias = bias,
-                                    .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_QKV) : 0,
-                                    .input_cast = block->before && block->before->casts};
-    const struct linear_spec projection = {.rows = z->rows,
-                                           .in = z->attention,
-                                           .out = z->hidden,
-                                           .fp8 = block->fp8 ? fp8_products(c, z, LINEAR_PROJECTION)
-                                                             : 0};
+    const struct linear_spec qkv = {
+        .block = block, .kind = LINEAR_QKV, .bias = c->network.linear_bias || c->network.qkv_bias};
+    const struct linear_spec projection = {.block = block, .kind = LINEAR_PROJECTION};
     struct operation rope = {.kind = OPERATION_ROPE,
                              .rope = {z->rows, z->heads + z->groups, z->head_size, z->rotary,
                                       z->qkv, c->numerics.type, 0}};
@@ -252,10 +237,10 @@ static struct column_parallel qkv_of(struct pass *p, struct block *block)
 {
     const struct attention_memory *a = memory_of(p, block);
 
-    return (struct column_parallel){.part = norm_output(p, block->before),
+    return (struct column_parallel){.norm = block->before,
                                     .weight = block->tensors[QKV],
                                     .bias = block->tensors[QKV_BIAS],
-                                    .input = norm_cast(p, block->before, &a->in_input)};
+                                    .kept = &a->qkv_input};
 }
 
 /* qkv = projected with normalized queries and keys. */
@@ -306,7 +291,7 @@ static void forward(struct pass *p, struct block *block)
     struct attention_memory *a = memory_of(p, block);
     struct column_parallel qkv = qkv_of(p, block);
 
-    column_parallel_forward(m, &common->qkv, &qkv, a->projected ? a->projected : a->qkv, NULL);
+    column_parallel_forward(p, &common->qkv, &qkv, a->projected ? a->projected : a->qkv, NULL);
     if (common->head_norm)
         normalize_heads(p, block);
     if (common->clip)
@@ -316,7 +301,8 @@ static void forward(struct pass *p, struct block *block)
                  &(struct rope_operands){a->qkv, p->slot->batch.positions, common->cosine,
                                          common->sine});
     common->attend(p, block);
-    row_parallel_forward(m, &common->projection, block->tensors[PROJECTION], a->out, &a->out_input);
+    row_parallel_forward(p, &common->projection, block->tensors[PROJECTION], a->out,
+                         &a->projection_input);
 }
 
 static void recompute(struct pass *p, struct block *block)
@@ -335,9 +321,9 @@ static void backward(struct pass *p, struct block *block)
                                                      .x = a->out,
                                                      .dpart = p->dx,
                                                      .dx = common->dout,
-                                                     .input = &a->out_input};
+                                                     .kept = &a->projection_input};
 
-    row_parallel_backward(m, &common->projection, &projection, p->accumulate);
+    row_parallel_backward(p, &common->projection, &projection);
     attention_softmax_backward(p, block);
     if (common->rope)
         run_rope(common->rope_backward, compute(m),
@@ -348,8 +334,7 @@ static void backward(struct pass *p, struct block *block)
     if (common->clip)
         run_clip(common->clip_backward, compute(m),
                  &(struct clip_operands){a->projected, common->dqkv});
-    column_parallel_backward(m, &common->qkv, &qkv, common->dqkv,
-                             gradient(m, block->tensors[QKV_BIAS]), p->accumulate);
+    column_parallel_backward(p, &common->qkv, &qkv, common->dqkv);
     p->dy = m->scratch.dy;
 }
 

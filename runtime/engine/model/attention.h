@@ -9,12 +9,11 @@
 
 struct attention_memory {
     void *projected; /* (R, qkv) before norms of queries and keys, or clipping; NULL without them */
-    float *head_mean, *head_rstd; /* (R, heads) of these norms */
-    void *qkv;                    /* (R, qkv) rotated */
-    void *out;                    /* (R, attention) */
-    float *lse;                   /* (batch, heads, sequence) */
-    struct fp8_input in_input;    /* what is kept of the cast of a norm's output, if it passes it */
-    struct fp8_input out_input;   /* and of 'out' */
+    float *head_mean, *head_rstd;                 /* (R, heads) of these norms */
+    void *qkv;                                    /* (R, qkv) rotated */
+    void *out;                                    /* (R, attention) */
+    float *lse;                                   /* (batch, heads, sequence) */
+    struct fp8_input qkv_input, projection_input; /* see linear_lay_out */
 };
 
 /* Plans of attention on a KV cache, each for twice the length of the one before: the cost of a step

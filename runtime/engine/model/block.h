@@ -10,8 +10,11 @@
 #ifndef MEGATRON_BLOCK_H
 #define MEGATRON_BLOCK_H
 
+#include "fp8_layers.h"
 #include "model_config.h"
 #include "parameters.h"
+
+#include <stdbool.h>
 
 struct arena;
 struct builder;
@@ -45,16 +48,16 @@ struct block {
     const char *name;      /* of its parameters, after "layers.N."; NULL: it has none of its own */
     enum norm_place place; /* of a norm */
     struct block *before;
-    int index;      /* among the blocks of its chunk */
-    int64_t layer;  /* of its chunk; -1 outside the layers */
-    int64_t number; /* of the layer, counted over the whole model; -1 outside the layers */
-    int64_t local;  /* of the layer, counted over the rank; -1 outside the layers */
-    int position;   /* within the layer */
-    int window;     /* tokens of its layer see a window only */
-    int fp8;        /* its layer is one with fp8 */
-    int casts;      /* of a norm: its output is e4m3, for the branch after it */
-    int passes;     /* of a norm: the branch after it casts its output and keeps the cast alone */
-    int variant;    /* blocks of one kind and variant share plans */
+    int index;        /* among the blocks of its chunk */
+    int64_t layer;    /* of its chunk; -1 outside the layers */
+    int64_t number;   /* of the layer, counted over the whole model; -1 outside the layers */
+    int64_t local;    /* of the layer, counted over the rank; -1 outside the layers */
+    int position;     /* within the layer */
+    int window;       /* tokens of its layer see a window only */
+    int fp8;          /* its layer is one with fp8 */
+    bool casts;       /* norm: it writes its output as e4m3, for the branch after it */
+    bool defers_cast; /* norm: the branch after it casts its output and keeps only the fp8 copy */
+    int variant;      /* blocks of one kind and variant share plans */
     /* Of the branch, for the norm after it: the tensor of its bias, or -1, and the purpose of the
      * dropout on its output. */
     int bias;
@@ -68,7 +71,7 @@ struct block_kind {
     size_t memory_size;           /* of the structure with its pointers into the memory of a slot */
     size_t common_size;           /* of the structure with what blocks of a variant share */
     int linear_count, linears[2]; /* its linear layers, as entries of 'tensors' */
-    int first_linear;             /* enum linear_kind of the first one */
+    enum linear_kind first_linear;
 
     /* Add its parameters to those of the rank, and set tensors, bias and dropout_purpose. */
     void (*add_parameters)(struct builder *builder, struct block *block);

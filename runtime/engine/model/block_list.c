@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which blocks a network consists of: one table per architecture. */
 #include "block.h"
-#include "fp8_layers.h"
+#include "linear.h"
 
 #include <stdlib.h>
 
@@ -129,31 +129,6 @@ static void append(struct block_list *n, int chunk, const struct row *rows,
     }
 }
 
-/* A norm whose output only one linear layer takes, in both of its products in fp8, casts it. With
- * tensor parallelism the output is gathered first; a model that generates has no wgrad. Blockwise
- * scales of wgrad are those of other blocks: such a norm passes its output, and the layer makes
- * both casts at once. Recomputation needs the output itself. */
-static void choose_casts(struct block_list *n, const struct model_config *config,
-                         const struct layout *layout, int first)
-{
-    const struct model_sizes sizes = model_sizes(config, layout);
-    const int both = PRODUCT_FORWARD | PRODUCT_WGRAD;
-
-    for (int i = first; i + 1 < n->count; i++) {
-        struct block *norm = &n->blocks[i];
-        const struct block_kind *next = norm[1].kind;
-
-        int alone =
-            norm->fp8 && norm->kind == &norm_block && norm->place == NORM_INPUT && norm->name &&
-            next->linear_count > 0 && layout->tp == 1 && config->decoding.cache == 0 &&
-            (fp8_products(config, &sizes, (enum linear_kind)next->first_linear) & both) == both;
-
-        norm->casts = alone && config->numerics.fp8.recipe != FP8_BLOCKWISE;
-        norm->passes = alone && config->numerics.fp8.recipe == FP8_BLOCKWISE &&
-                       config->recompute == RECOMPUTE_NONE;
-    }
-}
-
 static void append_chunk(struct block_list *n, const struct model_config *config,
                          const struct layout *layout, int64_t stage, int64_t chunk)
 {
@@ -173,7 +148,8 @@ static void append_chunk(struct block_list *n, const struct model_config *config
                                    .fp8 = fp8_in_layer(config, number)};
 
         append(n, (int)chunk, table->layer, &like);
-        choose_casts(n, config, layout, n->count - length(table->layer));
+        for (int b = n->count - length(table->layer); b + 1 < n->count; b++)
+            linear_choose_cast(&n->blocks[b], config, layout);
     }
     append(n, (int)chunk,
            model_chunk_last(config, layout, stage, chunk) ? table->last : table->between, &outside);

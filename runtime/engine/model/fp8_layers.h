@@ -7,11 +7,10 @@
  * (model_cast), and that pass only transposes them.
  *
  * Inputs and gradients are cast where a product needs them, and their fp8 copies live until the
- * next product. Kept from the forward to the backward pass are: the output of a norm that casts it
- * (struct block), and without a gate the transposed values of GELU and of attention. With blockwise
- * scaling no norm casts its output: the transposed values of wgrad are rounded from those in bf16,
- * not from the fp8 ones of the forward pass. The layer after a norm that passes its output makes
- * both casts and keeps the transposed one.
+ * next product. Kept from the forward to the backward pass are the output of a norm that casts it
+ * (struct block) and some transposed casts (linear_lay_out). With blockwise scaling no norm casts
+ * its output: the transposed values of wgrad are rounded from those in bf16, not from the fp8 ones
+ * of the forward pass.
  *
  * The scaling state has an entry for every linear layer of the whole model on every rank, so it
  * does not depend on the layout: at the end of a step one all-reduce over all ranks combines the
@@ -137,8 +136,7 @@ struct fp8_input {
 /* Lay out 'inverse' for an input with 'in' columns. */
 void fp8_input_lay_out(struct model *m, struct fp8_input *input, int64_t in, struct arena *arena);
 
-/* Lay out all of an input whose transposed cast is kept for wgrad, if the layer has it in fp8: the
- * values are then read once. */
+/* Lay out all of an input whose transposed cast is kept for wgrad, if the layer has it in fp8. */
 void fp8_input_keep(struct model *m, const struct block *block, enum linear_kind kind,
                     struct fp8_input *input, struct arena *arena);
 

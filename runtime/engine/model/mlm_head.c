@@ -117,7 +117,6 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
                                       .out = z->hidden,
                                       .bias = 1,
                                       .activation = ACTIVATION_GELU_ERF,
-                                      .wgrad_bias = 1,
                                       .head = 1};
     struct operation norm = {.kind = OPERATION_RESIDUAL_NORM,
                              .head = 1,
@@ -143,12 +142,8 @@ static void plan_transform(struct planner *p, struct model *m, struct mlm_head_c
 static void plan_loss(struct planner *p, struct model *m, struct mlm_head_common *common)
 {
     const struct model_sizes *z = &m->sizes;
-    const struct linear_spec decoder = {.rows = z->head_rows,
-                                        .in = z->hidden,
-                                        .out = z->vocabulary,
-                                        .bias = 1,
-                                        .wgrad_bias = 1,
-                                        .head = 1};
+    const struct linear_spec decoder = {
+        .rows = z->head_rows, .in = z->hidden, .out = z->vocabulary, .bias = 1, .head = 1};
 
     linear_plan(p, m, &common->decoder, &decoder);
     vocabulary_loss_plan(p, m, &common->loss);

@@ -177,8 +177,8 @@ static inline struct device_stream *compute(struct model *m)
 
 /* norm.c: the output of a norm block, and the residual stream after it; both (P, h). */
 void *norm_output(const struct pass *pass, const struct block *norm);
-/* What is kept of its cast: by the norm if it casts, or 'own', of the branch after it, if it passes
- * its output; otherwise NULL. */
+/* What is kept of its cast: by the norm if it casts, or 'own', of the branch after it, if it defers
+ * the cast; otherwise NULL. */
 const struct fp8_input *norm_cast(const struct pass *pass, const struct block *norm,
                                   const struct fp8_input *own);
 void *norm_stream(const struct pass *pass, const struct block *norm);

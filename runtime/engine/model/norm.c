@@ -59,7 +59,7 @@ void *norm_output(const struct pass *p, const struct block *norm)
 {
     const struct norm_memory *a = memory_of(p, norm);
 
-    if (norm->passes)
+    if (norm->defers_cast)
         return p->m->scratch.x;
     return norm->name ? a->y : a->sum;
 }
@@ -69,7 +69,7 @@ const struct fp8_input *norm_cast(const struct pass *p, const struct block *norm
 {
     if (norm && norm->casts)
         return &((struct norm_memory *)memory_of(p, norm))->cast;
-    return norm && norm->passes ? own : NULL;
+    return norm && norm->defers_cast ? own : NULL;
 }
 
 void *norm_stream(const struct pass *p, const struct block *norm)
@@ -127,7 +127,7 @@ static void lay_out(struct model *m, const struct block *block, void *memory, st
     bool kept = keep == KEEP_ALL || keep == KEEP_COSTLY;
     bool first = keep == KEEP_INPUT && block->position == 0;
     bool last = block->place == NORM_STREAM && block->position == LAST_POSITION;
-    bool output = keep == KEEP_ALL && block->place != NORM_OUTPUT && !block->passes;
+    bool output = keep == KEEP_ALL && block->place != NORM_OUTPUT && !block->defers_cast;
 
     if (block->casts)
         fp8_input_lay_out(m, &a->cast, m->sizes.hidden, arena);
@@ -308,7 +308,7 @@ static void release(void *shared)
 
 /* --- Passes ----------------------------------------------------------------------------------- */
 
-/* y is left where and as the branch after it reads it. A norm that passes its output leaves it in
+/* y is left where and as the branch after it reads it. A norm that defers its cast leaves it in
  * scratch.x, whose values are no longer needed. Without scales y is computed there, too, and cast.
  */
 static void run_stream(struct pass *p, const struct block *block, const struct stream_plans *plans,
@@ -357,7 +357,7 @@ static void forward(struct pass *p, struct block *block)
     struct norm_memory *a = memory_of(p, block);
     const void *stream = residual ? norm_stream(p, residual) : a->sum;
     int64_t *row_index = p->slot->batch.row_index + first_row(m);
-    bool leaves_scratch = block->passes || block->place == NORM_OUTPUT;
+    bool leaves_scratch = block->defers_cast || block->place == NORM_OUTPUT;
 
     if (!branch) /* of a later chunk */
         device_copy(compute(m), a->sum, m->scratch.arrived,

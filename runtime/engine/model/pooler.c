@@ -64,7 +64,7 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
 {
     const struct model_sizes *z = &m->sizes;
     const struct linear_spec dense = {
-        .rows = z->samples, .in = z->hidden, .out = part_of(m), .bias = 1, .wgrad_bias = 1};
+        .rows = z->samples, .in = z->hidden, .out = part_of(m), .bias = 1};
     struct linear_spec classifier = {.rows = z->samples, .in = part_of(m), .out = LABELS};
     struct operation loss = {.kind = OPERATION_CROSS_ENTROPY_FINISH,
                              .cross_entropy = {.rows = z->samples,
@@ -76,7 +76,7 @@ void pooler_plan(struct planner *p, struct model *m, struct pooler *pooler)
                                                .pair = 1}};
 
     pooler->has_bias = m->parallel->at.tp == 0;
-    classifier.bias = classifier.wgrad_bias = pooler->has_bias;
+    classifier.bias = pooler->has_bias;
     plan_elements(p, m, pooler);
     linear_plan(p, m, &pooler->dense, &dense);
     linear_plan(p, m, &pooler->classifier, &classifier);

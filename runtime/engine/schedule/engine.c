@@ -87,7 +87,6 @@ static int create_numbers(struct engine *e, struct error *err)
     return e->late_report ? 0 : -1;
 }
 
-/* What moves data in and out of the model. */
 static int create_timing(struct engine *e, struct error *err)
 {
     for (int i = 0; i < STEPS_TIMED; i++) {
@@ -99,6 +98,7 @@ static int create_timing(struct engine *e, struct error *err)
     return 0;
 }
 
+/* What moves data in and out of the model. */
 static int create_transfers(struct engine *e, struct error *err)
 {
     const struct model_config *config = &e->config.model;
@@ -114,7 +114,7 @@ static int create_transfers(struct engine *e, struct error *err)
 /* --- Passes ---------------------------------------------------------------------------------- */
 
 /* One pass, and everything that determines its operations. */
-struct pass {
+struct scheduled_pass {
     struct engine *engine;
     struct pipeline_item item;
     int backward, evaluate, accumulate;
@@ -124,7 +124,7 @@ struct pass {
  * accumulating or not. */
 enum { PASSES = 8 };
 
-static int pass_number(const struct pass *p)
+static int pass_number(const struct scheduled_pass *p)
 {
     return (p->item.chunk * p->engine->slots + p->item.slot) * PASSES + 4 * p->backward +
            2 * p->evaluate + p->accumulate;
@@ -146,7 +146,7 @@ static int create_recorder(struct engine *e, struct error *err)
 
 static void run_pass(void *context)
 {
-    const struct pass *p = context;
+    const struct scheduled_pass *p = context;
     struct model *model = p->engine->model;
     int chunk = p->item.chunk, slot = p->item.slot;
 
@@ -164,7 +164,7 @@ static void reduce_layer(void *context, int chunk, int64_t layer)
 }
 
 /* 'last': it is the chunk's last backward pass of the step. */
-static void do_pass(struct pass *p, int last)
+static void do_pass(struct scheduled_pass *p, int last)
 {
     struct engine *e = p->engine;
 
@@ -280,8 +280,8 @@ static int run_operation(struct iteration *iteration, const struct pipeline_oper
                          struct error *err)
 {
     struct engine *e = iteration->engine;
-    struct pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, iteration->evaluate,
-                        !iteration->evaluate && op->item.micro > 0};
+    struct scheduled_pass pass = {e, op->item, op->kind == PIPELINE_BACKWARD, iteration->evaluate,
+                                  !iteration->evaluate && op->item.micro > 0};
     int last;
 
     if (op->kind == PIPELINE_ACTIVATIONS || op->kind == PIPELINE_GRADIENTS) {
