@@ -82,8 +82,8 @@ static void give(struct model *m, void *to, const void *from, size_t bytes)
 {
     struct error err;
 
-    device_copy(model_stream(m), to, from, bytes, COPY_TO_DEVICE);
-    if (device_stream_wait(model_stream(m), 600, &err) < 0)
+    device_copy(model_facts(m).stream, to, from, bytes, COPY_TO_DEVICE);
+    if (device_stream_wait(model_facts(m).stream, 600, &err) < 0)
         stop("copy", &err);
 }
 
@@ -94,8 +94,8 @@ static void *fetch(struct model *m, const void *from, size_t bytes)
 
     if (!host)
         stop("memory", &err);
-    device_copy(model_stream(m), host, from, bytes, COPY_TO_HOST);
-    if (device_stream_wait(model_stream(m), 600, &err) < 0)
+    device_copy(model_facts(m).stream, host, from, bytes, COPY_TO_HOST);
+    if (device_stream_wait(model_facts(m).stream, 600, &err) < 0)
         stop("copy", &err);
     return host;
 }
@@ -115,9 +115,9 @@ static void write_as_float(FILE *out, const void *from, enum device_type type, i
 
 static void write_gradients(FILE *out, struct model *m, const struct model_config *c)
 {
-    const struct parameters *p = model_parameters_of(m);
+    const struct parameters *p = model_facts(m).parameters;
     struct hf_map map;
-    float *gradients = fetch(m, model_gradients(m), (size_t)p->elements * sizeof(float));
+    float *gradients = fetch(m, model_facts(m).gradients, (size_t)p->elements * sizeof(float));
     char theirs[HF_NAME];
     struct error err;
 
@@ -135,7 +135,7 @@ static void write_gradients(FILE *out, struct model *m, const struct model_confi
 
 static void run(struct model *m, const struct model_config *c, const int32_t *batch, FILE *out)
 {
-    const struct model_sizes *z = model_sizes_of(m);
+    const struct model_sizes *z = model_facts(m).sizes;
     struct error err;
     struct model_batch host;
     size_t bytes = model_batch_lay_out(z, NULL, &host);
@@ -151,18 +151,18 @@ static void run(struct model *m, const struct model_config *c, const int32_t *ba
     model_batch_lay_out(z, memory, &host);
     selected = fill(z, batch, &host);
     give(m, model_batch(m, 0, 0)->tokens, memory, bytes);
-    give(m, model_state(m), state, sizeof(*state));
+    give(m, model_facts(m).state, state, sizeof(*state));
     model_forward(m, 0, 0, 1, 0);
-    logits = fetch(m, model_logits(m),
+    logits = fetch(m, model_facts(m).logits,
                    (size_t)(z->head_rows * z->vocabulary) * type_size(c->numerics.type));
-    after = fetch(m, model_state(m), sizeof(*after));
+    after = fetch(m, model_facts(m).state, sizeof(*after));
     fprintf(out, "%.17g\nlogits %lld %lld\n", after->loss, (long long)selected,
             (long long)c->network.shape.vocabulary);
     for (int64_t i = 0; i < selected; i++)
         write_as_float(out,
                        (char *)logits + (size_t)(i * z->vocabulary) * type_size(c->numerics.type),
                        c->numerics.type, c->network.shape.vocabulary);
-    give(m, model_state(m), state, sizeof(*state));
+    give(m, model_facts(m).state, state, sizeof(*state));
     model_forward(m, 0, 0, 0, 0);
     model_backward(m, 0, 0, 0, NULL, NULL);
     write_gradients(out, m, c);

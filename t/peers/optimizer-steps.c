@@ -85,7 +85,7 @@ static struct optimizer_config read_config(int count, char **words)
 /* Fill the gradient arena; step 0: with the first weights. */
 static void fill(struct model *m, float *host, int step)
 {
-    const struct parameters *p = model_parameters_of(m);
+    const struct parameters *p = model_facts(m).parameters;
     struct error err;
 
     memset(host, 0, (size_t)p->elements * sizeof(float));
@@ -98,15 +98,15 @@ static void fill(struct model *m, float *host, int step)
                                            2003 -
                                        1001) /
                               1001);
-    device_copy(model_stream(m), model_gradients(m), host, (size_t)p->elements * sizeof(float),
-                COPY_TO_DEVICE);
-    if (device_stream_wait(model_stream(m), 60, &err) < 0)
+    device_copy(model_facts(m).stream, model_facts(m).gradients, host,
+                (size_t)p->elements * sizeof(float), COPY_TO_DEVICE);
+    if (device_stream_wait(model_facts(m).stream, 60, &err) < 0)
         stop(&err);
 }
 
 static void print(struct model *m, const float *weights)
 {
-    const struct parameters *p = model_parameters_of(m);
+    const struct parameters *p = model_facts(m).parameters;
 
     for (int n = 0; n < p->count; n++) {
         const struct parameter *q = &p->list[n];
@@ -124,7 +124,7 @@ static void run(const struct optimizer_config *c, struct ranks *ranks)
     struct model *m = model_create(&config, &ranks->parallel, ranks->device, 1, &err);
     struct optimizer *o =
         m ? optimizer_create(c, m, &ranks->parallel, ranks->device, TYPE_FP32, &err) : NULL;
-    size_t bytes = m ? (size_t)model_parameters_of(m)->elements * sizeof(float) : 0;
+    size_t bytes = m ? (size_t)model_facts(m).parameters->elements * sizeof(float) : 0;
     float *host = o ? device_host_allocate(ranks->device, bytes, &err) : NULL;
 
     if (!host)
@@ -138,8 +138,8 @@ static void run(const struct optimizer_config *c, struct ranks *ranks)
         optimizer_finish(o);
     }
     optimizer_settle(o);
-    device_copy(model_stream(m), host, model_weights(m), bytes, COPY_TO_HOST);
-    if (device_stream_wait(model_stream(m), 60, &err) < 0)
+    device_copy(model_facts(m).stream, host, model_facts(m).weights, bytes, COPY_TO_HOST);
+    if (device_stream_wait(model_facts(m).stream, 60, &err) < 0)
         stop(&err);
     print(m, host);
     device_host_release(ranks->device, host);

@@ -87,16 +87,6 @@ void fp8_gather_destroy(struct model *m)
 
 /* --- Parts of weights ------------------------------------------------------------------------- */
 
-int model_keeps_fp8(const struct model *m)
-{
-    return m->config.numerics.fp8.gather;
-}
-
-int model_casts_late(const struct model *m)
-{
-    return model_keeps_fp8(m) && !m->fp8.rules.delayed;
-}
-
 /* A cast with one scale takes any matrix of these elements: wide rows if whole groups of four of
  * them result. */
 struct device_plan *model_plan_cast(struct model *m, int tensor, int64_t first, int64_t count,
@@ -154,9 +144,9 @@ void model_weight_scales(struct model *m)
     int blocks = f->rules.blocks;
     int64_t count = blocks ? f->square_count : f->rules.count;
 
-    if (!model_keeps_fp8(m))
+    if (!m->config.numerics.fp8.gather)
         return;
-    if (model_casts_late(m) && m->parallel->data->size > 1 && count > 0)
+    if (!f->rules.delayed && m->parallel->data->size > 1 && count > 0)
         comm_all_reduce(m->parallel->data, compute(m), blocks ? f->squares : f->amax, (size_t)count,
                         TYPE_INT32, COMM_MAX);
     for (int i = 0; i < m->parameters.tensor_count && blocks; i++)
@@ -212,13 +202,13 @@ int fp8_gather_adopt(struct model *m, struct error *err)
 {
     struct fp8_layers *f = &m->fp8;
 
-    if (!model_keeps_fp8(m))
+    if (!m->config.numerics.fp8.gather)
         return 0;
     if (fp8_clear(m, f->amax, f->rules.count, err) < 0 ||
         fp8_clear(m, f->squares, f->square_count, err) < 0)
         return -1;
     for (int i = 0; i < m->parameters.tensor_count; i++) {
-        const float *x = model_start_weights(m) + m->parameters.tensors[i].offset;
+        const float *x = model_facts(m).start_weights + m->parameters.tensors[i].offset;
 
         if (!f->weights[i].gathered)
             continue;

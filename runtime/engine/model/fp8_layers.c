@@ -379,12 +379,6 @@ void fp8_wgrad(struct model *m, const struct linear *linear, int tensor,
 /* --- The end of a step -------------------------------------------------------------------------
  */
 
-void *model_scaling(struct model *m, struct scaling_rules *rules)
-{
-    *rules = m->fp8.rules;
-    return m->fp8.weights ? m->fp8.kept : NULL;
-}
-
 /* Bits of numbers that are not negative are ordered as the numbers are, NaN last: as integers their
  * maximum is the same in any order. */
 void model_scaling_end(struct model *m)

@@ -4,49 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct parameters *model_parameters_of(const struct model *model)
+static float *start_weights(const struct model *m)
 {
-    return &model->parameters;
+    return m->start_weights ? m->start_weights : (float *)m->gradients;
 }
 
-const struct model_sizes *model_sizes_of(const struct model *model)
+struct model_facts model_facts(const struct model *m)
 {
-    return &model->sizes;
-}
+    const struct fp8_layers *fp8 = &m->fp8;
 
-void *model_weights(struct model *model)
-{
-    return model->weights;
-}
-
-void *model_gradients(struct model *model)
-{
-    return model->gradients;
-}
-
-enum device_type model_gradient_type(const struct model *model)
-{
-    return model->config.numerics.gradient_type;
-}
-
-float *model_vectors(struct model *model)
-{
-    return model->vectors;
-}
-
-float *model_start_weights(struct model *model)
-{
-    return model->start_weights ? model->start_weights : (float *)model->gradients;
-}
-
-struct device_stream *model_stream(struct model *model)
-{
-    return model->overlap.compute;
-}
-
-struct step_state *model_state(struct model *model)
-{
-    return model->state;
+    return (struct model_facts){
+        .parameters = &m->parameters,
+        .sizes = &m->sizes,
+        .stream = m->overlap.compute,
+        .state = m->state,
+        .weights = m->weights,
+        .gradients = m->gradients,
+        .gradient_type = m->config.numerics.gradient_type,
+        .vectors = m->vectors,
+        .start_weights = start_weights(m),
+        .staged = {m->staged[0], m->staged[1]},
+        .input = m->scratch.arrived,
+        .output_gradient = m->scratch.arrived_gradient,
+        .logits = m->logits,
+        .scaling = fp8->weights ? fp8->kept : NULL,
+        .scaling_rules = fp8->rules,
+        .keeps_fp8 = m->config.numerics.fp8.gather,
+        .casts_late = m->config.numerics.fp8.gather && !fp8->rules.delayed,
+    };
 }
 
 static int create_slot(struct slot *slot, const struct chunk *chunk, struct error *err)
@@ -203,7 +188,7 @@ static int clear_arenas(struct model *m, struct error *err)
 {
     const struct parameters *p = &m->parameters;
 
-    if (clear(m, model_start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
+    if (clear(m, start_weights(m), p->elements, TYPE_FP32, err) < 0 ||
         clear(m, m->vectors, p->vector_elements, TYPE_FP32, err) < 0)
         return -1;
     return clear(m, m->weights, (int64_t)(p->weight_bytes / sizeof(float)), TYPE_FP32, err);
@@ -260,7 +245,7 @@ static int initialize_one(struct model *m, const struct parameter *p, struct err
     int64_t rows = p->true_rows - p->first_row;
     struct operation op = {.kind = OPERATION_FILL};
     struct device_plan *plan;
-    float *out = model_start_weights(m) + p->offset;
+    float *out = start_weights(m) + p->offset;
     int rc;
 
     rows = rows < 0 ? 0 : rows < p->rows ? rows : p->rows;
@@ -296,9 +281,9 @@ static int adopt_bucket(struct model *m, const struct bucket *bucket, struct err
 
     if (!plan)
         return -1;
-    run_convert(plan, compute(m),
-                &(struct convert_operands){model_start_weights(m) + bucket->first,
-                                           m->weights + bucket->weights});
+    run_convert(
+        plan, compute(m),
+        &(struct convert_operands){start_weights(m) + bucket->first, m->weights + bucket->weights});
     rc = device_stream_wait(compute(m), 600, err);
     plan_destroy(plan);
     return rc;
@@ -330,16 +315,6 @@ const struct model_batch *model_batch(struct model *model, int chunk, int slot)
     return &model->chunks[chunk].slots[slot].batch;
 }
 
-void *model_staged(struct model *model, int i)
-{
-    return model->staged[i];
-}
-
-void *model_input(struct model *model)
-{
-    return model->scratch.arrived;
-}
-
 void *model_output(struct model *model, int chunk, int slot)
 {
     struct chunk *c = &model->chunks[chunk];
@@ -353,9 +328,4 @@ void *model_input_gradient(struct model *model, int chunk, int slot)
     struct chunk *c = &model->chunks[chunk];
 
     return c->first ? NULL : c->slots[slot].gradient;
-}
-
-void *model_output_gradient(struct model *model)
-{
-    return model->scratch.arrived_gradient;
 }

@@ -13,6 +13,8 @@
 #include "engine/parallel/parallel.h"
 #include "parameters.h"
 
+#include <stdbool.h>
+
 /* One micro-batch in device memory; 'rows' entries each, in the order of this rank's tokens. */
 struct model_batch {
     int32_t *tokens, *targets;
@@ -67,53 +69,59 @@ struct model *model_create(const struct model_config *config, const struct paral
                            struct device *device, int slots, struct error *err);
 void model_destroy(struct model *model);
 
-const struct parameters *model_parameters_of(const struct model *model);
-const struct model_sizes *model_sizes_of(const struct model *model);
+#define MODEL_STAGED 2
 
-/* The arenas, in the order of the parameters: config's type (see bucket_weight), and its type of
- * gradients. */
-void *model_weights(struct model *model);
-void *model_gradients(struct model *model);
-enum device_type model_gradient_type(const struct model *model);
+/* What a model consists of. The pointers stay as they are as long as the model exists. */
+struct model_facts {
+    const struct parameters *parameters;
+    const struct model_sizes *sizes;
+    struct device_stream *stream; /* of all computation */
+    struct step_state *state;     /* of the step, in device memory */
+    /* The arenas, in the order of the parameters: config's type (see bucket_weight), and its type
+     * of gradients. */
+    void *weights, *gradients;
+    enum device_type gradient_type;
+    /* If the gradients are not fp32: the sums of the vectors' gradients, which are, in the order of
+     * the buckets (bucket_vectors). The owner of a reduction rounds them into the arena first.
+     * Otherwise NULL: they are in the arena. */
+    float *vectors;
+    /* All weights in fp32, in the order of the parameters, from model_initialize or model_adopt on
+     * until model_start: they share memory with gradients and activations. */
+    float *start_weights;
+    /* Staging buffers for a batch, with the layout of a slot's batch: it can be copied from the
+     * host to one of them while the slot is in use. */
+    void *staged[MODEL_STAGED];
+    /* With several stages: (part_rows, hidden) of config's type, where the inputs of all chunks
+     * arrive, which model_forward copies first, and the gradients of all outputs, which must not
+     * change until the end of model_backward. */
+    void *input, *output_gradient;
+    void *logits; /* (head_rows, vocabulary) of config's type, of the last pass; NULL: no head */
+    /* The scaling state of fp8 in device memory, fp8_layers_kept() floats laid out as described
+     * there, the same on all ranks; NULL: the model has none. */
+    float *scaling;
+    struct scaling_rules scaling_rules;
+    bool keeps_fp8;  /* weights of fp8 layers are kept in fp8 only; see model_cast */
+    bool casts_late; /* their scales depend on the updated master weights */
+};
 
-/* If the gradients are not fp32: the sums of the vectors' gradients, which are, in the order of the
- * buckets (bucket_vectors). Whoever reduces a bucket rounds them into the arena first. Otherwise
- * NULL: they are in the arena. */
-float *model_vectors(struct model *model);
+struct model_facts model_facts(const struct model *model);
 
-/* All weights in fp32, in the order of the parameters, from model_initialize or model_adopt on
- * until model_start: they share memory with gradients and activations. */
-float *model_start_weights(struct model *model);
 /* Before the first pass: the weights in fp32 are not needed any more. */
 int model_start(struct model *model, struct error *err);
 
-/* The stream of all computation, and the step's state in device memory. */
-struct device_stream *model_stream(struct model *model);
-struct step_state *model_state(struct model *model);
-
-/* Initialize the weights at random, through model_start_weights. */
+/* Initialize the weights at random, through start_weights. */
 int model_initialize(struct model *model, struct error *err);
 
-/* Take the weights from model_start_weights, into which a loader has put them. */
+/* Take the weights from start_weights, into which a loader has put them. */
 int model_adopt(struct model *model, struct error *err);
 
 /* The batch of a slot; the caller fills it before model_forward. */
 const struct model_batch *model_batch(struct model *model, int chunk, int slot);
 
-/* A staging buffer for a batch, with the layout of a slot's batch; there are MODEL_STAGED. A batch
- * can be copied from the host to it while the slot is in use. */
-#define MODEL_STAGED 2
-void *model_staged(struct model *model, int i);
-
-/* Activations between chunks: (part_rows, hidden) of config's type. The inputs of all chunks arrive
- * in one buffer, which model_forward copies first; it is NULL with one stage. The output of the
- * chunk with the head is NULL. */
-void *model_input(struct model *model);
+/* What a chunk sends to the next one, and the gradient that it sends to the one before; NULL: there
+ * is none. */
 void *model_output(struct model *model, int chunk, int slot);
-/* Their gradients. Those of outputs also arrive in one buffer, which must not change until the end
- * of model_backward. */
 void *model_input_gradient(struct model *model, int chunk, int slot);
-void *model_output_gradient(struct model *model);
 
 /* Register the memory that every step communicates with the communication library: weights,
  * gradients, and what the tensor-parallel ranks exchange. Returns the bytes that were registered.
@@ -130,22 +138,16 @@ void model_on_use(struct model *model, void (*use)(void *context, int chunk, int
  * never kept. 'evaluate' also disables dropout. */
 void model_forward(struct model *model, int chunk, int slot, int evaluate, int accumulate);
 
-/* The scaling state of fp8 in device memory, fp8_layers_kept() floats laid out as described there,
- * the same on all ranks; NULL: the model has none. */
-void *model_scaling(struct model *model, struct scaling_rules *rules);
-
 /* After the last pass of a step, before STEP_CLIP: combine the amaxes of all ranks and find the
  * scales of the next step. Nothing without fp8. Collective over the world. */
 void model_scaling_end(struct model *model);
 
-/* Are weights of fp8 layers kept in fp8 only (buckets of TYPE_E4M3)? Then every update of their
+/* If weights of fp8 layers are kept in fp8 only (buckets of TYPE_E4M3), every update of their
  * master weights, even one that is skipped, casts this rank's elements again: elements 'first' ..
  * first + count - 1 of a tensor, both multiples of 128, with the plan for these. Before that,
- * model_weight_scales finds their scales. With model_casts_late these depend on the updated master
+ * model_weight_scales finds their scales. With casts_late these depend on the updated master
  * weights, whose amaxes (only_amax) all elements add first; it is then collective over the
  * data-parallel ranks. */
-int model_keeps_fp8(const struct model *model);
-int model_casts_late(const struct model *model);
 struct device_plan *model_plan_cast(struct model *model, int tensor, int64_t first, int64_t count,
                                     struct error *err);
 void model_cast(struct model *model, struct device_plan *plan, int tensor, int64_t first,
@@ -170,9 +172,6 @@ void model_release_gradients(struct model *model);
  * cache, and they attend to those of their sample up to their own position. All positions are below
  * 'longest'. The chunk with the head computes the logits of the rows in batch->last. */
 void model_extend(struct model *model, int64_t longest);
-
-/* (samples, vocabulary) of config's type; NULL on ranks without the head. */
-void *model_logits(struct model *model);
 
 /* --- Training ----------------------------------------------------------------------------------
  */

@@ -68,14 +68,14 @@ struct model {
     char *weights;
     char *gradients; /* config's type of gradients */
     float *vectors;  /* gradients of vectors until a bucket is complete; NULL: in 'gradients' */
-    float *start_weights; /* see model_start_weights */
+    float *start_weights; /* see struct model_facts; NULL: in gradients */
     char *activations;
     char *cache;        /* KV cache: (layers, samples, cache, kv) */
     struct model *base; /* the owner of weights, cache, streams and tables, or NULL */
     struct registration registered[REGISTRATIONS];
     int registered_count;
     struct step_state *state;
-    void *staged[MODEL_STAGED];                           /* see model_staged */
+    void *staged[MODEL_STAGED];                           /* see struct model_facts */
     void (*use)(void *context, int chunk, int64_t layer); /* see model_on_use; or NULL */
     void *use_context;
     struct chunk *chunks;

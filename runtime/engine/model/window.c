@@ -64,8 +64,3 @@ void model_extend(struct model *m, int64_t longest)
     m->longest = longest;
     model_forward(m, 0, 0, 1, 0);
 }
-
-void *model_logits(struct model *m)
-{
-    return m->logits;
-}

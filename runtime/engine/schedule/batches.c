@@ -34,7 +34,7 @@ struct batches {
 
 static int create_host(struct batches *b, struct error *err)
 {
-    const struct model_sizes *sizes = model_sizes_of(b->model);
+    const struct model_sizes *sizes = model_facts(b->model).sizes;
 
     b->host = calloc((size_t)b->host_count, sizeof(*b->host));
     if (!b->host)
@@ -57,7 +57,7 @@ static int create_staging(struct batches *b, struct error *err)
     for (int i = 0; i < MODEL_STAGED; i++) {
         struct staging *staging = &b->staging[i];
 
-        staging->memory = model_staged(b->model, i);
+        staging->memory = model_facts(b->model).staged[i];
         staging->filled = device_event_create(b->device, 0, err);
         staging->emptied = staging->filled ? device_event_create(b->device, 0, err) : NULL;
         if (!staging->emptied)
@@ -80,7 +80,7 @@ struct batches *batches_create(struct model *model, const struct model_config *c
     b->config = config;
     b->parallel = parallel;
     b->device = device;
-    b->compute = model_stream(model);
+    b->compute = model_facts(model).stream;
     b->deadline = deadline;
     b->host_count = ahead + 2;
     b->copies = device_stream_create(device, 1, err);
@@ -166,7 +166,7 @@ static int32_t window_start(int64_t window, int64_t position, int32_t document)
 /* Row 'row' of sample 'sample' on this rank holds token 'position' of the sample. */
 static void fill_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
-    const struct model_sizes *z = model_sizes_of(f->batches->model);
+    const struct model_sizes *z = model_facts(f->batches->model).sizes;
     int64_t sequence = f->batches->config->network.shape.sequence;
     int64_t samples = f->batches->config->micro_batch;
     int64_t from = sample * sequence + position, to = sample * z->sequence + row;
@@ -193,7 +193,7 @@ static void fill_row(struct fill *f, int64_t sample, int64_t row, int64_t positi
 /* A row of the micro-batch within this rank's part under sequence parallelism; -1: not there. */
 static int32_t part_row(const struct batches *b, int64_t row)
 {
-    const struct model_sizes *z = model_sizes_of(b->model);
+    const struct model_sizes *z = model_facts(b->model).sizes;
     struct range part = range_tensor(&b->parallel->layout, &b->parallel->at, z->rows);
 
     return row < part.first || row >= part.first + part.count ? -1 : (int32_t)(row - part.first);
@@ -203,7 +203,7 @@ static int32_t part_row(const struct batches *b, int64_t row)
  * first of its sample sees: all but padding. */
 static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t position)
 {
-    const struct model_sizes *z = model_sizes_of(f->batches->model);
+    const struct model_sizes *z = model_facts(f->batches->model).sizes;
     const struct model_config *config = f->batches->config;
     int64_t begin = sample * config->network.shape.sequence, from = begin + position;
     int64_t to = sample * z->sequence + row, slice = row / z->slice_rows;
@@ -234,7 +234,7 @@ static void fill_masked_row(struct fill *f, int64_t sample, int64_t row, int64_t
 static int finish_masked(const struct fill *f, struct error *err)
 {
     const struct batches *b = f->batches;
-    const struct model_sizes *z = model_sizes_of(b->model);
+    const struct model_sizes *z = model_facts(b->model).sizes;
     struct model_batch *out = f->out;
 
     if (f->selected > z->masked) {
@@ -299,7 +299,7 @@ static double share_of_tokens(const struct batches *b, const struct batches_iter
 static int fill_batch(struct batches *b, const struct batches_iteration *iteration, int64_t micro,
                       const struct batch *batch, struct model_batch *out, struct error *err)
 {
-    const struct model_sizes *z = model_sizes_of(b->model);
+    const struct model_sizes *z = model_facts(b->model).sizes;
     const struct layout *layout = &b->parallel->layout;
     int64_t samples = b->config->micro_batch, sequence = b->config->network.shape.sequence;
     int64_t total = samples * sequence;

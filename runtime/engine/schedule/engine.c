@@ -201,7 +201,7 @@ struct engine *engine_create(const struct engine_config *config, const struct pa
     }
     e->model = model_create(&config->model, parallel, device, e->slots, err);
     if (e->model) {
-        e->stream = model_stream(e->model);
+        e->stream = model_facts(e->model).stream;
         e->optimizer = optimizer_create(&config->optimizer, e->model, parallel, device,
                                         config->model.numerics.type, err);
     }
@@ -344,7 +344,7 @@ static int run_micros(struct engine *e, const struct pipeline *p, struct batch_l
 static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, struct error *err)
 {
     struct step_numbers *numbers = &e->numbers[iteration % STEPS_AHEAD];
-    struct step_state *state = model_state(e->model);
+    struct step_state *state = model_facts(e->model).state;
 
     if (device_event_wait(numbers->copied, e->config.deadline, err) < 0)
         return -1;
@@ -359,7 +359,7 @@ static int send_numbers(struct engine *e, int64_t iteration, int64_t samples, st
 /* The same for the tokens of this iteration, which are known when its micro-batches are. */
 static void send_tokens(struct engine *e, struct step_numbers *numbers)
 {
-    struct step_state *state = model_state(e->model);
+    struct step_state *state = model_facts(e->model).state;
     struct batches_tokens tokens = batches_tokens(e->batches);
 
     numbers->numbers->nominal = tokens.nominal;
@@ -410,7 +410,7 @@ double engine_pass_seconds(const struct engine *e)
 int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micros,
                     struct engine_losses *sums, struct error *err)
 {
-    struct step_state *state = model_state(e->model);
+    struct step_state *state = model_facts(e->model).state;
 
     if (make_pipeline(e, &e->evaluate, &e->evaluate_micros, micros, 1, err) < 0 ||
         device_event_wait(e->numbers->copied, e->config.deadline, err) < 0)
@@ -434,7 +434,8 @@ int engine_evaluate(struct engine *e, struct batch_loader *loader, int64_t micro
 int engine_state(struct engine *e, struct step_state *state, struct error *err)
 {
     optimizer_settle(e->optimizer);
-    device_copy(e->stream, e->report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
+    device_copy(e->stream, e->report, model_facts(e->model).state, sizeof(*e->report),
+                COPY_TO_HOST);
     if (device_stream_wait(e->stream, e->config.deadline, err) < 0)
         return -1;
     if (state != e->report)
@@ -444,7 +445,8 @@ int engine_state(struct engine *e, struct step_state *state, struct error *err)
 
 void engine_report(struct engine *e)
 {
-    device_copy(e->stream, e->late_report, model_state(e->model), sizeof(*e->report), COPY_TO_HOST);
+    device_copy(e->stream, e->late_report, model_facts(e->model).state, sizeof(*e->report),
+                COPY_TO_HOST);
     device_event_record(e->reported[++e->reports % 2], e->stream);
     optimizer_reset_log(e->optimizer);
 }

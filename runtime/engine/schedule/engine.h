@@ -33,8 +33,9 @@ void engine_destroy(struct engine *engine);
 struct model *engine_model(struct engine *engine);
 struct optimizer *engine_optimizer(struct engine *engine);
 
-/* Initialize the weights randomly, or use those that a loader has put into model_start_weights in
- * fp32; then start the optimizer. 'seed' is for the random numbers of all steps. */
+/* Initialize the weights randomly, or use those that a loader has put into the model's
+ * start_weights in fp32; then start the optimizer. 'seed' is for the random numbers of all steps.
+ */
 int engine_start(struct engine *engine, int initialize, const struct step_state *resumed,
                  uint64_t seed, struct error *err);
 

@@ -55,7 +55,7 @@ struct messages *messages_create(struct model *model, const struct parallel *par
         return NULL;
     }
     m->model = model;
-    m->compute = model_stream(model);
+    m->compute = model_facts(model).stream;
     m->type = type;
     m->slot_count = slots;
     m->stage = (int)parallel->at.pp;
@@ -88,7 +88,7 @@ void messages_destroy(struct messages *m)
 /* 'step' is 1 for the next stage, -1 for the previous one. */
 static struct comm_message message(const struct messages *m, int step, int send, void *buffer)
 {
-    const struct model_sizes *z = model_sizes_of(m->model);
+    const struct model_sizes *z = model_facts(m->model).sizes;
 
     return (struct comm_message){(m->stage + step + m->stages) % m->stages, send, buffer,
                                  (size_t)(z->part_rows * z->hidden), m->type};
@@ -99,6 +99,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
     enum direction direction = op->kind == PIPELINE_ACTIVATIONS ? ACTIVATIONS : GRADIENTS;
     struct link *link = &m->links[direction];
     int forward = direction == ACTIVATIONS ? 1 : -1, sends = op->send.micro >= 0;
+    const struct model_facts facts = model_facts(m->model);
     struct comm_message list[2] = {{0}};
     size_t count = 0;
 
@@ -107,8 +108,7 @@ void messages_exchange(struct messages *m, const struct pipeline_operation *op)
                                 (forward > 0 ? model_output : model_input_gradient)(
                                     m->model, op->send.chunk, op->send.slot));
     if (op->receive.micro >= 0)
-        list[count++] =
-            message(m, -forward, 0, (forward > 0 ? model_input : model_output_gradient)(m->model));
+        list[count++] = message(m, -forward, 0, forward > 0 ? facts.input : facts.output_gradient);
     device_event_follow(link->stream, link->passed);
     comm_exchange(link->group, link->stream, list, count);
     if (op->receive.micro >= 0)

@@ -320,6 +320,7 @@ static int create_all(struct muon *muon, struct device_stream *stream, struct er
 struct muon *muon_create(const struct muon_config *config, struct model *model,
                          const struct parallel *parallel, struct device *device, struct error *err)
 {
+    const struct model_facts facts = model_facts(model);
     struct muon *muon = calloc(1, sizeof(*muon));
 
     if (!muon) {
@@ -327,12 +328,12 @@ struct muon *muon_create(const struct muon_config *config, struct model *model,
         return NULL;
     }
     muon->config = *config;
-    muon->parameters = model_parameters_of(model);
+    muon->parameters = facts.parameters;
     muon->parallel = parallel;
     muon->device = device;
-    muon->gradients = model_gradients(model);
+    muon->gradients = facts.gradients;
     muon->shard = (int)shard_number(&parallel->layout, &parallel->at);
-    if (create_all(muon, model_stream(model), err) < 0) {
+    if (create_all(muon, facts.stream, err) < 0) {
         muon_destroy(muon);
         return NULL;
     }

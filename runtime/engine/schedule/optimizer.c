@@ -89,12 +89,13 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
     }
     o->config = *config;
     o->model = model;
-    o->parameters = model_parameters_of(model);
+    o->facts = model_facts(model);
+    o->parameters = o->facts.parameters;
     o->parallel = parallel;
     o->device = device;
     o->type = type;
     o->rank = shard_number(&parallel->layout, &parallel->at);
-    o->stream = model_stream(model);
+    o->stream = o->facts.stream;
     o->reduce_stream = device_stream_create(device, 1, err);
     o->ready = o->reduce_stream ? device_event_create(device, 0, err) : NULL;
     o->reduced = o->ready ? device_event_create(device, 0, err) : NULL;
@@ -145,12 +146,12 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
                                     .hysteresis = o->config.rules.hysteresis};
     host->seed = seed;
     step_state_refresh(host, &o->config.rules);
-    device_copy(o->stream, model_state(o->model), host, sizeof(*host), COPY_TO_DEVICE);
+    device_copy(o->stream, o->facts.state, host, sizeof(*host), COPY_TO_DEVICE);
     for (int i = 0; i < o->parameters->bucket_count && o->state.types.master; i++) {
         const struct bucket *bucket = &o->parameters->buckets[i];
 
         optimizer_state_set_master(&o->state, o->stream, bucket->shard_first,
-                                   model_start_weights(o->model) + shard_of(o, bucket).first,
+                                   o->facts.start_weights + shard_of(o, bucket).first,
                                    shard_of(o, bucket).count);
     }
     rc = device_stream_wait(o->stream, 600, err);
@@ -164,7 +165,7 @@ int optimizer_start(struct optimizer *o, const struct step_state *resumed, uint6
 
 static void phase(struct optimizer *o, enum step_phase phase)
 {
-    run_step(o->phases[phase], o->stream, &(struct step_operands){model_state(o->model)});
+    run_step(o->phases[phase], o->stream, &(struct step_operands){o->facts.state});
 }
 
 void optimizer_begin(struct optimizer *o)
@@ -186,7 +187,7 @@ static void reduce_shared(struct optimizer *o, const struct bucket *bucket)
     if (o->parallel->layout.tp > 1 && count > 0)
         comm_all_reduce(o->parallel->shared, o->reduce_stream,
                         gradient_at(o, bucket->first + first), (size_t)count,
-                        model_gradient_type(o->model), COMM_SUM);
+                        o->facts.gradient_type, COMM_SUM);
 }
 
 /* The tensor whose gradient is summed over the first and the last stage; -1 on other stages. */
@@ -205,7 +206,7 @@ static void reduce_bucket(struct optimizer *o, const struct bucket *bucket)
     if (bucket->shards > 1)
         comm_reduce_scatter(o->parallel->data, o->reduce_stream, gradient_at(o, bucket->first),
                             gradient_at(o, shard_of(o, bucket).first),
-                            (size_t)shard_of(o, bucket).count, model_gradient_type(o->model));
+                            (size_t)shard_of(o, bucket).count, o->facts.gradient_type);
 }
 
 /* The gradients of bucket i are complete: those of its vectors join the others. */
@@ -215,7 +216,7 @@ static void round_vectors(struct optimizer *o, int i)
 
     if (o->round[i] && !o->rounded[i])
         run_convert(o->round[i], o->stream,
-                    &(struct convert_operands){model_vectors(o->model) + bucket->vectors,
+                    &(struct convert_operands){o->facts.vectors + bucket->vectors,
                                                gradient_at(o, bucket_vectors(bucket).first)});
     o->rounded[i] = 1;
 }
@@ -254,7 +255,7 @@ static void reduce_tied(struct optimizer *o)
         return;
     tensor = &o->parameters->tensors[tied];
     comm_all_reduce(o->parallel->embedding, o->reduce_stream, gradient_at(o, tensor->offset),
-                    (size_t)tensor->elements, model_gradient_type(o->model), COMM_SUM);
+                    (size_t)tensor->elements, o->facts.gradient_type, COMM_SUM);
     reduce_bucket(o, &o->parameters->buckets[tensor->bucket]);
 }
 
@@ -279,7 +280,7 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
 {
     const struct bucket *bucket = &o->parameters->buckets[u->bucket];
     int64_t at = shard_of(o, bucket).first + u->first, own = bucket->shard_first + u->first;
-    char *mine = (char *)model_weights(o->model) + bucket_weight(bucket, at);
+    char *mine = (char *)o->facts.weights + bucket_weight(bucket, at);
     int which = u->way != WAY_MUON ? STATE_ALL : orthogonal ? STATE_MASTER : STATE_MOMENT1;
     struct offload_arrays s;
     float *master;
@@ -298,7 +299,7 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
                                          .moment = s.moment1,
                                          .master = master,
                                          .weights = mine,
-                                         .state = model_state(o->model)});
+                                         .state = o->facts.state});
     else
         run_adam(u->plan, o->stream,
                  &(struct adam_operands){.grad = gradient_at(o, at),
@@ -306,9 +307,9 @@ static void run_update(struct optimizer *o, const struct update *u, int orthogon
                                          .moment1 = s.moment1,
                                          .moment2 = s.moment2,
                                          .weights = mine,
-                                         .state = model_state(o->model)});
+                                         .state = o->facts.state});
     if (which & STATE_MASTER)
-        cast_slices(o, u, master, model_casts_late(o->model));
+        cast_slices(o, u, master, o->facts.casts_late);
     optimizer_state_done(&o->state, o->stream, own, u->count, which);
 }
 
@@ -332,7 +333,7 @@ static void gather(struct optimizer *o, int i)
 {
     const struct bucket *bucket = &o->parameters->buckets[i];
     struct range own = shard_of(o, bucket);
-    char *weights = model_weights(o->model);
+    char *weights = o->facts.weights;
 
     if (bucket->shards == 1)
         return;
@@ -373,7 +374,7 @@ static void cast_late(struct optimizer *o)
 
 static void update(struct optimizer *o)
 {
-    int late = model_casts_late(o->model), next = 0;
+    int late = o->facts.casts_late, next = 0;
 
     if (o->held)
         device_event_follow(o->stream, o->held);
@@ -399,7 +400,7 @@ _Static_assert(offsetof(struct step_state, norm_squared) ==
 
 void optimizer_finish(struct optimizer *o)
 {
-    struct step_state *state = model_state(o->model);
+    struct step_state *state = o->facts.state;
 
     for (int i = 0; i < o->parameters->bucket_count; i++)
         round_vectors(o, i);
@@ -425,7 +426,7 @@ void optimizer_finish(struct optimizer *o)
 
 int optimizer_export(struct optimizer *o, struct error *err)
 {
-    float *weights = model_start_weights(o->model);
+    float *weights = o->facts.start_weights;
 
     optimizer_settle(o);
     for (int i = 0; i < o->parameters->bucket_count; i++) {
@@ -444,7 +445,7 @@ int optimizer_export(struct optimizer *o, struct error *err)
 /* The weights of a segment in fp32. The gradients are not needed between steps. */
 static const float *weights_of(struct optimizer *o, const struct segment *segment)
 {
-    const char *weights = model_weights(o->model);
+    const char *weights = o->facts.weights;
     float *wide = gradient_at(o, segment->first); /* these gradients are fp32 */
 
     weights += (size_t)segment->first * type_size(o->type); /* no bucket is in fp8 */
@@ -463,7 +464,7 @@ static struct device_plan *sum_plan(const struct segment *segment)
 void optimizer_sum_weights(struct optimizer *o)
 {
     const struct segment *list = o->sums ? o->sums : o->segments;
-    double *sum = &model_state(o->model)->norm_squared;
+    double *sum = &o->facts.state->norm_squared;
 
     optimizer_settle(o);
     phase(o, STEP_BEGIN);

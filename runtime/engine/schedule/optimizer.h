@@ -32,9 +32,9 @@ struct optimizer *optimizer_create(const struct optimizer_config *config, struct
                                    enum device_type type, struct error *err);
 void optimizer_destroy(struct optimizer *optimizer);
 
-/* Before the first step: take master weights from model_start_weights (where model_initialize or a
- * loader left them in fp32), clear the moments, and set the step's state: 'state' after a resume,
- * otherwise NULL. */
+/* Before the first step: take master weights from the model's start_weights (where model_initialize
+ * or a loader left them in fp32), clear the moments, and set the step's state: 'state' after a
+ * resume, otherwise NULL. */
 int optimizer_start(struct optimizer *optimizer, const struct step_state *state, uint64_t seed,
                     struct error *err);
 /* The arrays of this rank's shards. Element b->shard_first + i is element bucket_shard(b,
@@ -66,8 +66,9 @@ void optimizer_settle(struct optimizer *optimizer);
 /* Reset the logged counters. */
 void optimizer_reset_log(struct optimizer *optimizer);
 
-/* Between steps: put the master weights of all ranks, as they are now, into model_start_weights;
- * waits. For models that keep weights in fp8: others have them in their own type. Collective. */
+/* Between steps: put the master weights of all ranks, as they are now, into the model's
+ * start_weights; waits. For models that keep weights in fp8: others have them in their own type.
+ * Collective. */
 int optimizer_export(struct optimizer *optimizer, struct error *err);
 
 /* Between steps: put the sum of squares of all weights into the state's norm_squared. */

@@ -14,7 +14,7 @@ static int add_segment(struct optimizer *o, const struct bucket *bucket, int64_t
                        int64_t last, struct error *err)
 {
     struct operation op = {.kind = OPERATION_SQUARE_SUM,
-                           .square_sum = {last - first, model_gradient_type(o->model)}};
+                           .square_sum = {last - first, o->facts.gradient_type}};
     struct segment *segment = &o->segments[o->segment_count];
 
     if (last <= first)
@@ -165,8 +165,8 @@ static int plan_update(struct optimizer *o, int number, int64_t first, int64_t l
         .kind = OPERATION_ADAM,
         .adam = {last - first, decayed, rules->beta1, rules->beta2, o->config.epsilon, o->type,
                  rules->optimizer == OPTIMIZER_SGD ? OPTIMIZER_SGD : OPTIMIZER_ADAM,
-                 way == WAY_DECOUPLED, o->config.half, model_gradient_type(o->model),
-                 o->config.moment1, o->config.moment2}};
+                 way == WAY_DECOUPLED, o->config.half, o->facts.gradient_type, o->config.moment1,
+                 o->config.moment2}};
     struct update *update = &o->updates[o->update_count++];
 
     *update = (struct update){.way = way,
@@ -246,10 +246,10 @@ static int plan_rounding(struct optimizer *o, struct error *err)
     o->rounded = calloc((size_t)p->bucket_count, 1);
     if (!o->round || !o->rounded)
         return error_set(err, "out of memory");
-    for (int i = 0; i < p->bucket_count && model_vectors(o->model); i++) {
+    for (int i = 0; i < p->bucket_count && o->facts.vectors; i++) {
         struct operation op = {.kind = OPERATION_CONVERT,
                                .convert = {bucket_vectors(&p->buckets[i]).count, TYPE_FP32,
-                                           model_gradient_type(o->model), 0}};
+                                           o->facts.gradient_type, 0}};
 
         if (op.convert.count == 0)
             continue;

@@ -40,6 +40,7 @@ struct update {
 struct optimizer {
     struct optimizer_config config;
     struct model *model;
+    struct model_facts facts; /* of the model */
     const struct parameters *parameters;
     const struct parallel *parallel;
     struct device *device;
@@ -74,8 +75,7 @@ static inline struct range shard_of(const struct optimizer *o, const struct buck
 /* Element 'at' of the gradient arena. */
 static inline void *gradient_at(const struct optimizer *o, int64_t at)
 {
-    return (char *)model_gradients(o->model) +
-           (size_t)at * type_size(model_gradient_type(o->model));
+    return (char *)o->facts.gradients + (size_t)at * type_size(o->facts.gradient_type);
 }
 
 /* optimizer_plans.c: what is done with which elements. */

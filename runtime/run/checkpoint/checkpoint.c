@@ -189,7 +189,8 @@ static int create_save(struct checkpoint *c, struct error *err)
 /* Host memory for the scaling state of fp8, if the model has one. */
 static int create_scaling(struct checkpoint *c, struct error *err)
 {
-    if (!model_scaling(c->model, &c->scaling_rules))
+    c->scaling_rules = model_facts(c->model).scaling_rules;
+    if (!model_facts(c->model).scaling)
         return 0;
     c->scaling = device_host_allocate(
         c->device, (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), err);
@@ -211,7 +212,7 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
     c->parallel = parallel;
     c->device = device;
     c->arrays = *arrays;
-    c->parameters = model_parameters_of(model);
+    c->parameters = model_facts(model).parameters;
     c->shard = shard_number(&parallel->layout, &parallel->at);
     c->leads = parallel->comm->rank == parallel->comm->size - 1;
     c->saved = c->back_to = -1;

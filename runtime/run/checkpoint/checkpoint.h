@@ -61,7 +61,7 @@ struct checkpoint_loaded {
  * checkpoint, or it does not match the run. */
 #define CHECKPOINT_REFUSED (-2)
 
-/* Load the newest intact checkpoint of config->load: weights into model_start_weights, as
+/* Load the newest intact checkpoint of config->load: weights into the model's start_weights, as
  * engine_start expects them, and the moments into their arrays. A damaged checkpoint is reported
  * and the previous one is loaded; one that cannot be read at the moment is an error. A directory
  * without checkpoints is not an error if it is also the one to save to. Returns 0,

@@ -98,9 +98,9 @@ static void upload_array(struct checkpoint *c, enum device_type type, void *here
     if (type == TYPE_BF16)
         bfloat_narrow(from, c->parameters->shard_elements);
     if (hosted > 0)
-        device_copy(model_stream(c->model), host, from, hosted * size, COPY_ON_HOST);
+        device_copy(model_facts(c->model).stream, host, from, hosted * size, COPY_ON_HOST);
     if (rest > 0)
-        device_copy(model_stream(c->model), here, (char *)from + hosted * size, rest * size,
+        device_copy(model_facts(c->model).stream, here, (char *)from + hosted * size, rest * size,
                     COPY_TO_DEVICE);
 }
 
@@ -108,9 +108,9 @@ static void upload_array(struct checkpoint *c, enum device_type type, void *here
  * model's start weights, from which the data-parallel ranks gather them. */
 static int upload(struct checkpoint *c, float *const *parts, int arrays, struct error *err)
 {
-    struct device_stream *stream = model_stream(c->model);
+    struct device_stream *stream = model_facts(c->model).stream;
     const struct parameters *p = c->parameters;
-    float *weights = model_start_weights(c->model);
+    float *weights = model_facts(c->model).start_weights;
 
     for (int i = 0; i < p->bucket_count; i++) {
         const struct bucket *b = &p->buckets[i];
@@ -268,9 +268,9 @@ static void compare_scaling(const struct checkpoint *c, const struct scaling_fou
 
 static int upload_scaling(struct checkpoint *c, struct error *err)
 {
-    struct device_stream *stream = model_stream(c->model);
+    struct device_stream *stream = model_facts(c->model).stream;
 
-    device_copy(stream, model_scaling(c->model, &c->scaling_rules), c->scaling,
+    device_copy(stream, model_facts(c->model).scaling, c->scaling,
                 (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), COPY_TO_DEVICE);
     return device_stream_wait(stream, c->parallel->comm->deadline, err);
 }
@@ -464,7 +464,8 @@ static float *make_room(struct checkpoint *c, float *parts[ARRAYS], struct error
     parts[0] = host;
     parts[1] = in_place ? c->arrays.moment1 : host + elements;
     parts[2] = in_place ? c->arrays.moment2 : host + 2 * elements;
-    if (host && device_stream_wait(model_stream(c->model), c->parallel->comm->deadline, err) < 0) {
+    if (host &&
+        device_stream_wait(model_facts(c->model).stream, c->parallel->comm->deadline, err) < 0) {
         device_host_release(c->device, host);
         return NULL;
     }

@@ -212,15 +212,15 @@ static void copy_array(const struct checkpoint *c, float *part, enum device_type
  * memory is copied by a thread of the device, in the same order. */
 static void take_snapshot(struct checkpoint *c)
 {
+    const struct model_facts model = model_facts(c->model);
     struct device_stream *stream = c->stream;
     const struct parameters *p = c->parameters;
 
-    device_copy(model_stream(c->model), c->state, model_state(c->model), sizeof(*c->state),
-                COPY_TO_HOST);
+    device_copy(model.stream, c->state, model.state, sizeof(*c->state), COPY_TO_HOST);
     if (c->scaling)
-        device_copy(model_stream(c->model), c->scaling, model_scaling(c->model, &c->scaling_rules),
+        device_copy(model.stream, c->scaling, model.scaling,
                     (size_t)fp8_layers_kept(&c->scaling_rules) * sizeof(float), COPY_TO_HOST);
-    device_event_record(c->stepped, model_stream(c->model));
+    device_event_record(c->stepped, model.stream);
     device_event_follow(stream, c->stepped);
     for (int i = 0; i < p->bucket_count && !c->arrays.master; i++) {
         const struct bucket *b = &p->buckets[i];
@@ -231,7 +231,7 @@ static void take_snapshot(struct checkpoint *c)
         device_copy(stream,
                     (char *)(c->snapshot + b->shard_first) +
                         (size_t)mine.count * (sizeof(float) - size),
-                    (const char *)model_weights(c->model) + (size_t)mine.first * size,
+                    (const char *)model.weights + (size_t)mine.first * size,
                     (size_t)mine.count * size, COPY_TO_HOST);
     }
     if (c->arrays.master)

@@ -7,7 +7,7 @@
 #include "engine/model/model.h"
 
 /* Read this rank's part of the weights in 'path' (a directory or a safetensors file) into
- * model_start_weights, where engine_start expects them. Every tensor of the model must
+ * the model's start_weights, where engine_start expects them. Every tensor of the model must
  * exist and have the right shape. */
 int hf_load(const char *path, const struct model_config *config, struct model *model,
             struct device *device, struct error *err);

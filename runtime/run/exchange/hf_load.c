@@ -204,7 +204,7 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
 int hf_load(const char *path, const struct model_config *config, struct model *model,
             struct device *device, struct error *err)
 {
-    const struct parameters *p = model_parameters_of(model);
+    const struct parameters *p = model_facts(model).parameters;
     struct safetensors *tensors;
     struct hf_map map;
     size_t bytes = (size_t)p->elements * sizeof(float);
@@ -232,8 +232,9 @@ int hf_load(const char *path, const struct model_config *config, struct model *m
     for (int i = 0; i < p->count && rc == 0; i++)
         rc = hf_load_one(&map, tensors, &p->list[i], host + p->list[i].offset, err);
     if (rc == 0) {
-        device_copy(model_stream(model), model_start_weights(model), host, bytes, COPY_TO_DEVICE);
-        rc = device_stream_wait(model_stream(model), 600, err);
+        device_copy(model_facts(model).stream, model_facts(model).start_weights, host, bytes,
+                    COPY_TO_DEVICE);
+        rc = device_stream_wait(model_facts(model).stream, 600, err);
     } else {
         file_path_error(err);
         error_prefix(err, "%s", path);

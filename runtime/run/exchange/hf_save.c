@@ -57,17 +57,17 @@ static void convert_weights(const struct hf_map *map, const struct parameter *p,
 static char *copy_weights(const struct model_config *config, struct model *model,
                           struct device *device, struct error *err)
 {
-    const struct parameters *p = model_parameters_of(model);
+    const struct parameters *p = model_facts(model).parameters;
     int wide = config->numerics.fp8.gather;
     size_t size = type_size(config->numerics.type), from = wide ? sizeof(float) : size;
     char *host = device_host_allocate(device, (size_t)p->elements * from, err);
 
     if (!host)
         return NULL;
-    device_copy(model_stream(model), host,
-                wide ? (void *)model_start_weights(model) : model_weights(model),
+    device_copy(model_facts(model).stream, host,
+                wide ? (void *)model_facts(model).start_weights : model_facts(model).weights,
                 (size_t)p->elements * from, COPY_TO_HOST);
-    if (device_stream_wait(model_stream(model), 600, err) < 0) {
+    if (device_stream_wait(model_facts(model).stream, 600, err) < 0) {
         device_host_release(device, host);
         return NULL;
     }
@@ -81,7 +81,7 @@ static int save_parts(struct hf_files *files, const struct model_config *config,
                       struct model *model, const struct parallel *parallel, struct device *device,
                       struct error *err)
 {
-    const struct parameters *p = model_parameters_of(model);
+    const struct parameters *p = model_facts(model).parameters;
     size_t size = type_size(config->numerics.type);
     int mine = 0, rc;
     char *host;

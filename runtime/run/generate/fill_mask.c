@@ -124,7 +124,7 @@ static int open_model(struct fill_mask *f, struct error *err)
                      err) < 0 ||
         model_adopt(f->model, err) < 0)
         return -1;
-    z = model_sizes_of(f->model);
+    z = model_facts(f->model).sizes;
     f->bytes = model_batch_lay_out(z, NULL, &f->host);
     f->batch = device_host_allocate(f->ranks.device, f->bytes, err);
     f->state = device_host_allocate(f->ranks.device, sizeof(*f->state), err);
@@ -142,7 +142,7 @@ static int open_model(struct fill_mask *f, struct error *err)
 static void fill_batch(struct fill_mask *f, const struct masked_text *t, const int32_t *ids,
                        const int32_t *rows, int64_t count)
 {
-    const struct model_sizes *z = model_sizes_of(f->model);
+    const struct model_sizes *z = model_facts(f->model).sizes;
     const struct model_config *c = &f->origin.model;
     struct model_batch *b = &f->host;
 
@@ -165,18 +165,18 @@ static void fill_batch(struct fill_mask *f, const struct masked_text *t, const i
 static int forward(struct fill_mask *f, const struct masked_text *t, const int32_t *ids,
                    const int32_t *rows, int64_t count, struct error *err)
 {
-    struct device_stream *stream = model_stream(f->model);
+    struct device_stream *stream = model_facts(f->model).stream;
     double deadline = 60.0 * f->o->base.timeout_minutes;
 
     fill_batch(f, t, ids, rows, count);
     memset(f->state, 0, sizeof(*f->state));
     f->state->loss_scale = 1;
     device_copy(stream, model_batch(f->model, 0, 0)->tokens, f->batch, f->bytes, COPY_TO_DEVICE);
-    device_copy(stream, model_state(f->model), f->state, sizeof(*f->state), COPY_TO_DEVICE);
+    device_copy(stream, model_facts(f->model).state, f->state, sizeof(*f->state), COPY_TO_DEVICE);
     if (device_stream_wait(stream, deadline, err) < 0)
         return -1;
     model_forward(f->model, 0, 0, 1, 0);
-    device_copy(stream, f->state, model_state(f->model), sizeof(*f->state), COPY_TO_HOST);
+    device_copy(stream, f->state, model_facts(f->model).state, sizeof(*f->state), COPY_TO_HOST);
     return device_stream_wait(stream, deadline, err);
 }
 
@@ -184,7 +184,7 @@ static int forward(struct fill_mask *f, const struct masked_text *t, const int32
 
 static double logit(const struct fill_mask *f, int64_t mask, int64_t token)
 {
-    int64_t at = mask * model_sizes_of(f->model)->vocabulary + token;
+    int64_t at = mask * model_facts(f->model).sizes->vocabulary + token;
 
     switch (f->origin.model.numerics.type) {
     case TYPE_BF16:
@@ -224,16 +224,16 @@ static void choose(const struct fill_mask *f, int64_t mask, struct guess *best, 
 static int fill_one(struct fill_mask *f, const struct masked_text *t, struct error *err)
 {
     const struct fill_mask_show show = {f->tokenizer, &f->ids, stdout, f->o->base.json};
-    const struct model_sizes *z = model_sizes_of(f->model);
+    const struct model_sizes *z = model_facts(f->model).sizes;
     int64_t most = f->origin.model.network.shape.vocabulary;
     int64_t count = f->o->base.top_k < most ? f->o->base.top_k : most;
-    struct device_stream *stream = model_stream(f->model);
+    struct device_stream *stream = model_facts(f->model).stream;
     struct guess *best;
     int rc;
 
     if (forward(f, t, t->ids, t->masks, t->mask_count, err) < 0)
         return -1;
-    device_copy(stream, f->logits, model_logits(f->model),
+    device_copy(stream, f->logits, model_facts(f->model).logits,
                 (size_t)(z->head_rows * z->vocabulary) * type_size(f->origin.model.numerics.type),
                 COPY_TO_HOST);
     if (device_stream_wait(stream, 60.0 * f->o->base.timeout_minutes, err) < 0)

@@ -59,13 +59,13 @@ static int prepare_window(struct generator *g, struct window *w, struct error *e
 {
     struct model_batch none;
 
-    w->tokens = model_sizes_of(w->model)->sequence;
-    w->bytes = model_batch_lay_out(model_sizes_of(w->model), NULL, &none);
+    w->tokens = model_facts(w->model).sizes->sequence;
+    w->bytes = model_batch_lay_out(model_facts(w->model).sizes, NULL, &none);
     w->host = device_host_allocate(g->device, w->bytes, err);
     if (!w->host)
         return -1;
     memset(w->host, 0, w->bytes);
-    model_batch_lay_out(model_sizes_of(w->model), w->host, &w->batch);
+    model_batch_lay_out(model_facts(w->model).sizes, w->host, &w->batch);
     return 0;
 }
 
@@ -92,14 +92,14 @@ static int create_model(struct generator *g, struct error *err)
     g->step.model = model_create(c, g->parallel, g->device, 1, err);
     if (!g->step.model)
         return -1;
-    g->stream = model_stream(g->step.model);
+    g->stream = model_facts(g->step.model).stream;
     return prepare_window(g, &g->step, err);
 }
 
 /* Allocate logits and candidates on the stage with the output layer, and tokens on all stages. */
 static int create_buffers(struct generator *g, struct error *err)
 {
-    const struct model_sizes *z = model_sizes_of(g->step.model);
+    const struct model_sizes *z = model_facts(g->step.model).sizes;
     size_t logits = (size_t)(z->samples * z->vocabulary) * sizeof(float);
     size_t tokens = (size_t)z->samples * sizeof(int32_t), offers;
     struct operation widen = {
@@ -138,7 +138,7 @@ static int create_buffers(struct generator *g, struct error *err)
 /* For the logits of all tensor-parallel ranks, if they are kept. */
 static int create_logits(struct generator *g, struct error *err)
 {
-    const struct model_sizes *z = model_sizes_of(g->step.model);
+    const struct model_sizes *z = model_facts(g->step.model).sizes;
     int64_t tp = g->parallel->layout.tp;
     size_t bytes = (size_t)(tp * z->samples * z->vocabulary) * sizeof(float);
 
@@ -214,8 +214,8 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
                           int64_t count, int last_only)
 {
     const struct model_batch *b = &w->batch;
-    int64_t cache = model_sizes_of(w->model)->cache, longest = 1;
-    int64_t window = model_sizes_of(w->model)->window;
+    int64_t cache = model_facts(w->model).sizes->cache, longest = 1;
+    int64_t window = model_facts(w->model).sizes->window;
 
     for (int64_t t = 0; t < g->config.texts; t++) {
         const struct text *text = t < count && texts[t].finish == FINISH_NOT ? &texts[t] : NULL;
@@ -242,11 +242,11 @@ static int64_t fill_batch(struct generator *g, struct window *w, const struct te
 /* Receive the activations of the previous stage, or send this stage's to the next. */
 static void pass_on(struct generator *g, struct model *m, int send)
 {
-    const struct model_sizes *z = model_sizes_of(m);
+    const struct model_sizes *z = model_facts(m).sizes;
     struct comm_message message = {
         .peer = (int)g->parallel->at.pp + (send ? 1 : -1),
         .send = send,
-        .buffer = send ? model_output(m, 0, 0) : model_input(m),
+        .buffer = send ? model_output(m, 0, 0) : model_facts(m).input,
         .count = (size_t)(z->part_rows * z->hidden),
         .type = g->config.model.numerics.type,
     };
@@ -264,7 +264,7 @@ static int wait(struct generator *g, struct error *err)
 /* Choose this rank's candidates for all texts from the logits in host memory. */
 static void make_offers(struct generator *g, const struct text *texts, int64_t count)
 {
-    const struct model_sizes *z = model_sizes_of(g->step.model);
+    const struct model_sizes *z = model_facts(g->step.model).sizes;
     struct range tokens = range_vocabulary(&g->parallel->layout, &g->parallel->at,
                                            g->config.model.padded_vocabulary, g->config.vocabulary);
 
@@ -293,7 +293,7 @@ static int gather_offers(struct generator *g, struct error *err)
 static int keep_logits(struct generator *g, const float *logits, const struct text *texts,
                        int64_t count, struct error *err)
 {
-    const struct model_sizes *z = model_sizes_of(g->step.model);
+    const struct model_sizes *z = model_facts(g->step.model).sizes;
     int64_t tp = g->parallel->layout.tp, vocabulary = g->config.model.network.shape.vocabulary;
     int64_t part = z->samples * z->vocabulary;
     const float *all = tp > 1 ? g->host_all_logits : g->logits;
@@ -337,8 +337,8 @@ static int64_t pick(struct generator *g, const struct text *text, int64_t t,
 static int choose(struct generator *g, struct window *w, const struct text *texts, int64_t count,
                   struct error *err)
 {
-    const struct model_sizes *z = model_sizes_of(w->model);
-    const void *logits = model_logits(w->model);
+    const struct model_sizes *z = model_facts(w->model).sizes;
+    const void *logits = model_facts(w->model).logits;
     struct candidate *together;
     int rc = 0;
 

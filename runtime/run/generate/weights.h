@@ -7,7 +7,7 @@
 #include "run/exchange/origin.h"
 
 /* Read this rank's part of the weights in 'directory', which 'origin' describes, into
- * model_start_weights. Collective. */
+ * the model's start_weights. Collective. */
 int weights_load(const char *directory, const struct origin *origin, struct model *model,
                  const struct parallel *parallel, struct device *device, struct error *err);
 

@@ -119,7 +119,7 @@ static int loop(struct train *t, struct error *err)
         return -1;
     if (t->iteration < t->total)
         return TRAIN_ENDED_EARLY;
-    if (a->save_hf && model_keeps_fp8(engine_model(t->engine)) &&
+    if (a->save_hf && model_facts(engine_model(t->engine)).keeps_fp8 &&
         optimizer_export(engine_optimizer(t->engine), err) < 0)
         return error_prefix(err, "--save-hf");
     if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,

@@ -32,7 +32,7 @@ static void wait(struct model *m)
 {
     struct error err;
 
-    if (device_stream_wait(model_stream(m), 600, &err) < 0)
+    if (device_stream_wait(model_facts(m).stream, 600, &err) < 0)
         bail(&err);
 }
 
@@ -40,7 +40,7 @@ static void wait(struct model *m)
 
 static const struct parameter *find(struct model *m, const char *name)
 {
-    const struct parameters *p = model_parameters_of(m);
+    const struct parameters *p = model_facts(m).parameters;
 
     for (int i = 0; i < p->count; i++)
         if (strcmp(p->list[i].name, name) == 0)
@@ -50,7 +50,7 @@ static const struct parameter *find(struct model *m, const char *name)
 
 static void copy(struct model *m, void *to, const void *from, size_t count, int direction)
 {
-    device_copy(model_stream(m), to, from, count * sizeof(float), direction);
+    device_copy(model_facts(m).stream, to, from, count * sizeof(float), direction);
     wait(m);
 }
 
@@ -67,16 +67,16 @@ static struct model *create(const struct model_config *config, const char *name,
     if (!m || model_initialize(m, &err) < 0)
         bail(&err);
     word = find(m, "embedding.word.weight");
-    count = (size_t)model_parameters_of(m)->elements;
+    count = (size_t)model_facts(m).parameters->elements;
     host = device_host_allocate(device, count * sizeof(*host), &err);
     if (!host)
         bail(&err);
-    copy(m, host, model_start_weights(m), count, COPY_TO_HOST);
+    copy(m, host, model_facts(m).start_weights, count, COPY_TO_HOST);
     if (name)
         host[find(m, name)->offset + index] += change;
     for (int64_t i = 0; i < word->rows * word->cols; i++)
         host[word->offset + i] *= words;
-    copy(m, model_start_weights(m), host, count, COPY_TO_DEVICE);
+    copy(m, model_facts(m).start_weights, host, count, COPY_TO_DEVICE);
     device_host_release(device, host);
     if (model_adopt(m, &err) < 0)
         bail(&err);
@@ -90,14 +90,14 @@ static const int32_t tokens[LENGTH + 1] = {3, 7, 3, 0, 19, 11, 7, 7, 2, 5, 3, 18
 /* A batch is in device memory. */
 static void put(struct model *m, void *to, const void *from, size_t bytes)
 {
-    device_copy(model_stream(m), to, from, bytes, COPY_TO_DEVICE);
+    device_copy(model_facts(m).stream, to, from, bytes, COPY_TO_DEVICE);
     wait(m);
 }
 
 static void fill(struct model *m)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
-    int64_t masked = model_sizes_of(m)->masked, predicted = masked > 0 ? masked : LENGTH;
+    int64_t masked = model_facts(m).sizes->masked, predicted = masked > 0 ? masked : LENGTH;
     int32_t positions[LENGTH], starts[LENGTH] = {0}, ends[LENGTH], types[LENGTH];
     int32_t targets[MASKED] = {0}, selected[MASKED];
     int64_t rows[LENGTH];
@@ -133,10 +133,10 @@ static double loss_of(struct model *m)
     struct step_state state = {.loss_scale = 1};
 
     fill(m);
-    put(m, model_state(m), &state, sizeof(state));
+    put(m, model_facts(m).state, &state, sizeof(state));
     model_forward(m, 0, 0, 0, 0);
     model_backward(m, 0, 0, 0, NULL, NULL);
-    device_copy(model_stream(m), &state, model_state(m), sizeof(state), COPY_TO_HOST);
+    device_copy(model_facts(m).stream, &state, model_facts(m).state, sizeof(state), COPY_TO_HOST);
     wait(m);
     return state.loss;
 }
@@ -145,7 +145,8 @@ static float gradient_of(struct model *m, const char *name, int64_t index)
 {
     float value;
 
-    copy(m, &value, (float *)model_gradients(m) + find(m, name)->offset + index, 1, COPY_TO_HOST);
+    copy(m, &value, (float *)model_facts(m).gradients + find(m, name)->offset + index, 1,
+         COPY_TO_HOST);
     return value;
 }
 
@@ -243,7 +244,7 @@ static void logits_of(struct model_config config, float words, float logits[VOCA
     put(m, b->cache_row, rows, sizeof(rows));
     put(m, b->last, &last, sizeof(last));
     model_extend(m, LENGTH);
-    copy(m, logits, model_logits(m), VOCABULARY, COPY_TO_HOST);
+    copy(m, logits, model_facts(m).logits, VOCABULARY, COPY_TO_HOST);
     model_destroy(m);
 }
 

@@ -51,7 +51,7 @@ static void wait(struct model *m)
 {
     struct error err;
 
-    if (device_stream_wait(model_stream(m), 600, &err) < 0)
+    if (device_stream_wait(model_facts(m).stream, 600, &err) < 0)
         bail(&err);
 }
 
@@ -60,7 +60,7 @@ static void wait(struct model *m)
 static const float *extend(struct model *m, int64_t from, int64_t count, int64_t late)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
-    const struct model_sizes *z = model_sizes_of(m);
+    const struct model_sizes *z = model_facts(m).sizes;
 
     for (int64_t t = 0; t < TEXTS; t++) {
         int64_t first = t == 0 ? from : from > late ? from - late : 0;
@@ -78,14 +78,14 @@ static const float *extend(struct model *m, int64_t from, int64_t count, int64_t
     }
     model_extend(m, from + count);
     wait(m);
-    return model_logits(m);
+    return model_facts(m).logits;
 }
 
 /* The training's forward pass: its result for the token after position 'at' of text 't'. */
 static double loss(struct model *m, int64_t t, int64_t at, int64_t length)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
-    struct step_state *state = model_state(m);
+    struct step_state *state = model_facts(m).state;
 
     for (int64_t i = 0; i < length; i++) {
         b->tokens[i] = tokens[t][i];

@@ -137,11 +137,12 @@ static void test_network(const struct model_config *config, const struct expecte
     if (!m || model_initialize(m, &err) < 0)
         bail(&err);
     for (const struct expected *e = table; e->name; e++) {
-        test_tensors(name, model_parameters_of(m), model_gradients(m), e);
+        test_tensors(name, model_facts(m).parameters, model_facts(m).gradients, e);
         known += e->count;
     }
-    ok(model_parameters_of(m)->count == known, "%s: the table has all tensors", name);
-    ok(are_different(model_parameters_of(m), model_gradients(m)), "%s: all draws differ", name);
+    ok(model_facts(m).parameters->count == known, "%s: the table has all tensors", name);
+    ok(are_different(model_facts(m).parameters, model_facts(m).gradients), "%s: all draws differ",
+       name);
     model_destroy(m);
 }
 

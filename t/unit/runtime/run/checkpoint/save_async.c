@@ -106,9 +106,9 @@ static void close_rest(struct rank *r)
  * copies advance, and an update that does not wait for them would rarely be ahead. */
 static int pass(struct rank *r, int wait, struct error *err)
 {
-    struct device_stream *stream = model_stream(r->model);
+    struct device_stream *stream = model_facts(r->model).stream;
 
-    run_fill(r->gradients, stream, &(struct fill_operands){model_gradients(r->model)});
+    run_fill(r->gradients, stream, &(struct fill_operands){model_facts(r->model).gradients});
     if (!wait)
         return 0;
     if (device_stream_wait(stream, 60, err) < 0)

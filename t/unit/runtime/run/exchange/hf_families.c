@@ -186,7 +186,7 @@ static void wait(struct model *m)
 {
     struct error err;
 
-    if (device_stream_wait(model_stream(m), 600, &err) < 0)
+    if (device_stream_wait(model_facts(m).stream, 600, &err) < 0)
         bail(&err);
 }
 
@@ -194,8 +194,8 @@ static void wait(struct model *m)
 static double loss_of(struct model *m, const double *tokens, int at)
 {
     const struct model_batch *b = model_batch(m, 0, 0);
-    const struct model_sizes *z = model_sizes_of(m);
-    struct step_state *state = model_state(m);
+    const struct model_sizes *z = model_facts(m).sizes;
+    struct step_state *state = model_facts(m).state;
 
     *b->logged = 1;
     for (int i = 0; i < LENGTH; i++) {
@@ -328,8 +328,8 @@ static void check_training(const char *name, struct model_config config, const c
         bail(&err);
     check_config(name, out, &config);
     check_export(name, out, root, gemma);
-    memcpy(model_weights(m), model_gradients(m),
-           (size_t)model_parameters_of(m)->elements * sizeof(float));
+    memcpy(model_facts(m).weights, model_facts(m).gradients,
+           (size_t)model_facts(m).parameters->elements * sizeof(float));
     if (hf_save(out, &config, m, &parallel, device, &err) < 0)
         bail(&err);
     check_gradients(name, out, root);
@@ -388,7 +388,7 @@ static void check_generation(const char *name, struct model_config config, const
         model_extend(m, i + 1);
         wait(m);
     }
-    ours = model_logits(m);
+    ours = model_facts(m).logits;
     for (int i = 0; i < VOCABULARY; i++)
         if (!near(ours[i], logits[i], 5e-5)) {
             good = 0;
