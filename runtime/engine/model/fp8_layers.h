@@ -121,7 +121,7 @@ void fp8_layers_destroy(struct model *m);
 int fp8_clear(struct model *m, float *memory, int64_t count, struct error *err);
 
 /* fp8_gather.c: the same for weights that are kept in fp8; and cast them all from
- * model_start_weights, which waits. */
+ * start_weights, which waits. */
 void fp8_gather_lay_out(struct model *m, struct arena *arena);
 int fp8_gather_prepare(struct model *m, struct error *err);
 void fp8_gather_destroy(struct model *m);
