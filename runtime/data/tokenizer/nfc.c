@@ -1,32 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nfc.h"
 #include "property.h"
-#include "unicode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-struct nfc_kind {
-    uint8_t order, quick; /* combining class; is it in form C? */
-};
-
-struct nfc_decomposition {
-    uint32_t point;
-    uint16_t at;
-    uint8_t count;
-};
-
-struct nfc_pair {
-    uint32_t first, second, composed;
-};
-
-#include "nfc_table.h"
-
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define ORDER(point) ((point) >> 24) /* points are kept with their class above them */
 #define POINT(point) ((point)&0xFFFFFF)
-#define RAW          UINT32_C(0x800000) /* in the place of a character: a byte of none */
-#define SORT_BY_HAND 32
+#define RAW          UINT32_C(0x800000) /* added to a byte that is not UTF-8 */
+#define FEW_MARKS    32
 
 /* Syllables of Hangul are computed. */
 enum {
@@ -40,17 +23,16 @@ enum {
     HANGULS = HANGUL_LEADS * HANGUL_VOWELS * HANGUL_TAILS,
 };
 
-static inline struct nfc_kind kind_of(uint32_t point)
+/* A byte that is not UTF-8 has the properties of U+0000. */
+static inline struct property kind_of(uint32_t point)
 {
-    if (point >= NFC_LIMIT)
-        return nfc_kinds[0];
-    return nfc_kinds[nfc_blocks[nfc_index[point >> 7]][point & 127]];
+    return property_of(point < RAW ? point : 0);
 }
 
 /* Does the character never combine with what precedes it (a starter)? */
-static int is_apart(struct nfc_kind kind)
+static bool is_apart(struct property kind)
 {
-    return kind.order == 0 && kind.quick == 0;
+    return kind.order == 0 && kind.form_c == FORM_C_YES;
 }
 
 /* The end of the characters below U+0300, and of invalid bytes, from 'at' on: they never combine
@@ -88,7 +70,7 @@ size_t nfc_stays(const uint8_t *text, size_t length)
 
     while (at < length) {
         size_t plain = skip_plain(text, length, at);
-        struct nfc_kind kind;
+        struct property kind;
         uint32_t point;
         size_t size;
 
@@ -100,7 +82,7 @@ size_t nfc_stays(const uint8_t *text, size_t length)
         }
         size = utf8_decode(text + at, end, &point);
         kind = kind_of(point);
-        if (kind.quick != 0 || (kind.order != 0 && order > kind.order))
+        if (kind.form_c != FORM_C_YES || (kind.order != 0 && order > kind.order))
             return apart;
         if (kind.order == 0)
             apart = at;
@@ -131,46 +113,55 @@ static void put_point(struct nfc *nfc, uint32_t point)
     nfc->points[nfc->count++] = (uint32_t)kind_of(point).order << 24 | point;
 }
 
-static int compare_points(const void *key, const void *row)
+size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
 {
-    uint32_t point = *(const uint32_t *)key;
-    const struct nfc_decomposition *d = row;
+    uint32_t syllable = point - HANGUL;
+    const uint32_t *from;
+    size_t count;
 
-    return point < d->point ? -1 : point > d->point;
+    parts[0] = point;
+    if (syllable < HANGULS) {
+        parts[0] = HANGUL_LEAD + syllable / (HANGUL_VOWELS * HANGUL_TAILS);
+        parts[1] = HANGUL_VOWEL + syllable / HANGUL_TAILS % HANGUL_VOWELS;
+        parts[2] = HANGUL_TAIL + syllable % HANGUL_TAILS;
+        return syllable % HANGUL_TAILS ? 3 : 2;
+    }
+    count = property_decompose(point, false, &from);
+    for (size_t i = 0; i < count; i++)
+        parts[i] = from[i];
+    return count > 0 ? count : 1;
 }
 
-/* Add a character as its full decomposition. Hangul syllables may stay: what follows combines with
- * them as they are. */
-static int put_decomposed(struct nfc *nfc, uint32_t point)
-{
-    const struct nfc_decomposition *d =
-        bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
-
-    if (reserve_points(nfc, NFC_MOST_PARTS) < 0)
-        return -1;
-    for (size_t i = 0; d && i < d->count; i++)
-        put_point(nfc, nfc_parts[d->at + i]);
-    if (!d)
-        put_point(nfc, point);
-    return 0;
-}
-
-/* The next character and those after it up to a starter, decomposed. Returns their size in bytes, 0
+/* Decompose the next character and those that may combine with it. Returns their size in bytes, 0
  * if out of memory. */
-static size_t take_cluster(struct nfc *nfc, const uint8_t *text, size_t length)
+static size_t take_cluster(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
 {
-    const uint8_t *end = text + length;
+    bool compatible = form == NFC_FORM_KC || form == NFC_FORM_KD;
     size_t at = 0;
 
     nfc->count = 0;
     while (at < length) {
-        uint32_t point;
-        size_t size = utf8_decode(text + at, end, &point);
+        uint32_t point, canonical[NFC_MOST_PARTS];
+        const uint32_t *parts;
+        size_t size = utf8_decode(text + at, text + length, &point), count = 0;
 
-        if (at > 0 && is_apart(kind_of(point)))
+        if (point == UNICODE_INVALID)
+            point = RAW | text[at];
+        /* Here form C needs no look-up: it has this character. */
+        if (at > 0 && form == NFC_FORM_C && is_apart(kind_of(point)))
             break;
-        if (put_decomposed(nfc, point == UNICODE_INVALID ? RAW | text[at] : point) < 0)
+        if (compatible)
+            count = property_decompose(point, true, &parts);
+        if (count == 0) {
+            count = nfc_decompose(point, canonical);
+            parts = canonical;
+        }
+        if (at > 0 && is_apart(kind_of(parts[0])))
+            break;
+        if (reserve_points(nfc, count) < 0)
             return 0;
+        for (size_t i = 0; i < count; i++)
+            put_point(nfc, parts[i]);
         at += size;
     }
     return at;
@@ -194,7 +185,7 @@ static int sort_marks(uint32_t *marks, size_t count)
     size_t starts[257] = {0};
     uint32_t *sorted;
 
-    if (count <= SORT_BY_HAND) {
+    if (count <= FEW_MARKS) {
         sort_few(marks, count);
         return 0;
     }
@@ -226,28 +217,16 @@ static int sort_cluster(struct nfc *nfc)
     return 0;
 }
 
-static int compare_pairs(const void *key, const void *row)
-{
-    const struct nfc_pair *a = key, *b = row;
-
-    if (a->first != b->first)
-        return a->first < b->first ? -1 : 1;
-    return a->second < b->second ? -1 : a->second > b->second;
-}
-
 /* What two characters become; 0: they stay two. */
 static uint32_t compose_two(uint32_t first, uint32_t second)
 {
-    const struct nfc_pair pair = {first, second, 0}, *found;
-
     if (first - HANGUL_LEAD < HANGUL_LEADS && second - HANGUL_VOWEL < HANGUL_VOWELS)
         return HANGUL +
                ((first - HANGUL_LEAD) * HANGUL_VOWELS + second - HANGUL_VOWEL) * HANGUL_TAILS;
     if (first - HANGUL < HANGULS && (first - HANGUL) % HANGUL_TAILS == 0 &&
         second - HANGUL_TAIL - 1 < HANGUL_TAILS - 1)
         return first + second - HANGUL_TAIL;
-    found = bsearch(&pair, nfc_pairs, COUNT(nfc_pairs), sizeof(pair), compare_pairs);
-    return found ? found->composed : 0;
+    return property_compose(first, second);
 }
 
 /* A mark combines with the last character of class 0, unless a mark between them has the same or a
@@ -291,110 +270,43 @@ static int write_cluster(struct nfc *nfc)
     return 0;
 }
 
-int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length)
+/* The bytes at the start of a text that a form leaves as they are. */
+static size_t unchanged(enum nfc_form form, const uint8_t *text, size_t length)
 {
+    size_t size = 0;
+
+    if (form == NFC_FORM_C)
+        return nfc_stays(text, length);
+    /* ASCII, but for the last character, which a mark may follow. */
+    while (size + 1 < length && text[size] < 0x80 && text[size + 1] < 0x80)
+        size++;
+    return size;
+}
+
+int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
+{
+    bool composes = form == NFC_FORM_C || form == NFC_FORM_KC;
+
     nfc->text.length = 0;
-    while (length > 0) {
-        size_t size = nfc_stays(text, length);
+    for (;;) {
+        size_t size = unchanged(form, text, length);
 
         if (text_buffer_put(&nfc->text, text, size) < 0)
             return -1;
         text += size;
         length -= size;
         if (length == 0)
-            break;
-        size = take_cluster(nfc, text, length);
-        if (size == 0 || sort_cluster(nfc) < 0)
-            return -1;
-        compose_cluster(nfc);
-        if (write_cluster(nfc) < 0)
-            return -1;
-        text += size;
-        length -= size;
-    }
-    return 0;
-}
-
-uint8_t nfc_order(uint32_t point)
-{
-    return kind_of(point).order;
-}
-
-size_t nfc_decompose(uint32_t point, uint32_t parts[NFC_MOST_PARTS])
-{
-    const struct nfc_decomposition *d;
-    uint32_t syllable = point - HANGUL;
-
-    parts[0] = point;
-    if (syllable < HANGULS) {
-        parts[0] = HANGUL_LEAD + syllable / (HANGUL_VOWELS * HANGUL_TAILS);
-        parts[1] = HANGUL_VOWEL + syllable / HANGUL_TAILS % HANGUL_VOWELS;
-        parts[2] = HANGUL_TAIL + syllable % HANGUL_TAILS;
-        return syllable % HANGUL_TAILS ? 3 : 2;
-    }
-    d = bsearch(&point, nfc_decompositions, COUNT(nfc_decompositions), sizeof(*d), compare_points);
-    for (size_t i = 0; d && i < d->count; i++)
-        parts[i] = nfc_parts[d->at + i];
-    return d ? d->count : 1;
-}
-
-/* The next character and those that combine with it, decomposed in either way. Returns their size
- * in bytes, 0 if out of memory. */
-static size_t take_decomposed(struct nfc *nfc, int compatible, const uint8_t *text, size_t length)
-{
-    size_t at = 0;
-
-    nfc->count = 0;
-    while (at < length) {
-        uint32_t point, parts[NFC_MOST_PARTS];
-        const uint32_t *from = parts;
-        size_t size = utf8_decode(text + at, text + length, &point), count = 0;
-
-        if (point == UNICODE_INVALID)
-            point = RAW | text[at];
-        else if (compatible)
-            count = property_compatible(point, &from);
-        if (count == 0)
-            count = nfc_decompose(point, parts);
-        if (at > 0 && is_apart(kind_of(from[0])))
-            break;
-        if (reserve_points(nfc, count) < 0)
             return 0;
-        for (size_t i = 0; i < count; i++)
-            put_point(nfc, from[i]);
-        at += size;
-    }
-    return at;
-}
-
-int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length)
-{
-    int compatible = form == NFC_FORM_KC || form == NFC_FORM_KD;
-
-    if (form == NFC_FORM_C)
-        return nfc_compose(nfc, text, length);
-    nfc->text.length = 0;
-    while (length > 0) {
-        size_t size = 0;
-
-        /* ASCII that no mark follows. */
-        while (size + 1 < length && text[size] < 0x80 && text[size + 1] < 0x80)
-            size++;
-        if (text_buffer_put(&nfc->text, text, size) < 0)
-            return -1;
-        text += size;
-        length -= size;
-        size = take_decomposed(nfc, compatible, text, length);
+        size = take_cluster(nfc, form, text, length);
         if (size == 0 || sort_cluster(nfc) < 0)
             return -1;
-        if (form == NFC_FORM_KC)
+        if (composes)
             compose_cluster(nfc);
         if (write_cluster(nfc) < 0)
             return -1;
         text += size;
         length -= size;
     }
-    return 0;
 }
 
 void nfc_clear(struct nfc *nfc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Unicode normalization form C: characters and the marks after them are composed, in canonical
- * order. Some Hugging Face tokenizers (Qwen's) apply it first. Nearly all texts already have this
- * form, so the check for it must be fast. */
+/* Unicode normalization. Some Hugging Face tokenizers (Qwen's) first bring a text into form C:
+ * characters and the marks after them are composed, in canonical order. Nearly all texts are in
+ * this form already, so the check for it must be fast. */
 #ifndef MEGATRON_NFC_H
 #define MEGATRON_NFC_H
 
@@ -9,27 +9,22 @@
 
 #define NFC_GROWTH 3 /* a text in form C is at most this many times longer */
 
-/* The number of bytes at the start of the text that stay as they are, whatever follows. Invalid
- * UTF-8 stays. */
+enum nfc_form { NFC_FORM_C, NFC_FORM_D, NFC_FORM_KC, NFC_FORM_KD };
+
+/* The number of bytes at the start of the text that form C leaves as they are, whatever follows.
+ * Bytes that are not UTF-8 are left alone. */
 size_t nfc_stays(const uint8_t *text, size_t length);
 
-/* A text in form C, and the characters being composed. All zero at first. */
+/* A text in its form, and the characters being composed. All zero at first. */
 struct nfc {
     struct text_buffer text;
     uint32_t *points; /* with their combining classes */
     size_t count, points_room;
 };
 
-/* Replace the text in 'nfc' by this one in form C. Returns -1 if out of memory. */
-int nfc_compose(struct nfc *nfc, const uint8_t *text, size_t length);
-void nfc_clear(struct nfc *nfc);
-
-/* The same for any form. */
-enum nfc_form { NFC_FORM_C, NFC_FORM_D, NFC_FORM_KC, NFC_FORM_KD };
+/* Replace the text in 'nfc' by this one in a form. Returns -1 if out of memory. */
 int nfc_rewrite(struct nfc *nfc, enum nfc_form form, const uint8_t *text, size_t length);
-
-/* The combining class of a code point. */
-uint8_t nfc_order(uint32_t point);
+void nfc_clear(struct nfc *nfc);
 
 /* The canonical decomposition of a code point. Returns its length. */
 #define NFC_MOST_PARTS 4

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "property.h"
-#include "unicode.h"
 
 #include <stdlib.h>
 
-struct property_lower {
+struct lower_case {
     uint32_t point, lower[2];
 };
 
-struct property_compatible {
+struct decomposition {
     uint32_t point;
-    uint16_t at;
-    uint8_t count;
+    uint16_t at; /* in unicode_parts: first the canonical one, then the other */
+    uint8_t canonical, compatible;
 };
 
-#include "property_table.h"
+struct composition {
+    uint32_t first, second, composed;
+};
+
+#include "unicode_table.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-struct property property_of(uint32_t point)
+uint8_t unicode_script(uint32_t point)
 {
-    return property_kinds[property_blocks[property_index[point >> 7]][point & 127]];
+    return property_of(point).script;
 }
 
 uint32_t property_page(uint32_t page)
 {
-    return (uint32_t)property_index[page * 2] << 16 | property_index[page * 2 + 1];
+    return (uint32_t)unicode_index[page * 2] << 16 | unicode_index[page * 2 + 1];
 }
 
-/* The entries of the tables begin with the code point. */
+/* The rows of the tables begin with the code point. */
 static int compare_points(const void *key, const void *row)
 {
     uint32_t point = *(const uint32_t *)key, other = *(const uint32_t *)row;
@@ -38,14 +41,14 @@ static int compare_points(const void *key, const void *row)
 
 size_t property_lower(uint32_t point, uint32_t out[2])
 {
-    const struct property_lower *row;
+    const struct lower_case *row;
 
     out[0] = point;
     if (point < 0x80) {
         out[0] += (point - 'A' < 26) * 32;
         return 1;
     }
-    row = bsearch(&point, property_lowers, COUNT(property_lowers), sizeof(*row), compare_points);
+    row = bsearch(&point, unicode_lowers, COUNT(unicode_lowers), sizeof(*row), compare_points);
     if (!row)
         return 1;
     out[0] = row->lower[0];
@@ -53,15 +56,38 @@ size_t property_lower(uint32_t point, uint32_t out[2])
     return row->lower[1] ? 2 : 1;
 }
 
-size_t property_compatible(uint32_t point, const uint32_t **parts)
+size_t property_decompose(uint32_t point, bool compatible, const uint32_t **parts)
 {
-    const struct property_compatible *row = bsearch(
-        &point, property_compatibles, COUNT(property_compatibles), sizeof(*row), compare_points);
+    const struct decomposition *row =
+        bsearch(&point, unicode_decompositions, COUNT(unicode_decompositions), sizeof(*row),
+                compare_points);
 
     if (!row)
         return 0;
-    *parts = property_parts + row->at;
-    return row->count;
+    if (compatible && row->compatible > 0) {
+        *parts = unicode_parts + row->at + row->canonical;
+        return row->compatible;
+    }
+    *parts = unicode_parts + row->at;
+    return row->canonical;
+}
+
+static int compare_pairs(const void *key, const void *row)
+{
+    const struct composition *a = key, *b = row;
+
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return a->second < b->second ? -1 : a->second > b->second;
+}
+
+uint32_t property_compose(uint32_t first, uint32_t second)
+{
+    const struct composition pair = {first, second, 0}, *found;
+
+    found = bsearch(&pair, unicode_compositions, COUNT(unicode_compositions), sizeof(pair),
+                    compare_pairs);
+    return found ? found->composed : 0;
 }
 
 static int extends(enum grapheme class)

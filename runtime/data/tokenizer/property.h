@@ -3,10 +3,10 @@
 #ifndef MEGATRON_PROPERTY_H
 #define MEGATRON_PROPERTY_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <stdbool.h>
+#include "unicode.h"
 
-/* General categories, in the order of make_property_table. */
+/* General categories, in the order of make_unicode_table. */
 enum category {
     CATEGORY_CN,
     CATEGORY_CC,
@@ -72,12 +72,23 @@ enum grapheme {
     GRAPHEME_LINKER,
 };
 
+/* Is a character part of a text in normalization form C? */
+enum form_c { FORM_C_YES, FORM_C_MAYBE, FORM_C_NO };
+
+/* The library's normalization forms implement Unicode 9.0: 'order' and 'form_c' are 0 for later
+ * characters, which have no decomposition either. */
 struct property {
-    uint8_t category, flags, grapheme;
+    uint8_t category, flags, grapheme, script;
+    uint8_t order;  /* canonical combining class */
+    uint8_t form_c; /* enum form_c */
 };
 
 /* The properties of a code point up to U+10FFFF. */
-struct property property_of(uint32_t point);
+extern const struct property property_kinds[];
+static inline struct property property_of(uint32_t point)
+{
+    return property_kinds[unicode_entry(point) & 0x3FFF];
+}
 
 /* A number that is the same for two pages (code point >> 8) whose properties are the same. */
 uint32_t property_page(uint32_t page);
@@ -85,9 +96,13 @@ uint32_t property_page(uint32_t page);
 /* Write the lower case of a code point to 'out'. Returns its length, 1 or 2. */
 size_t property_lower(uint32_t point, uint32_t out[2]);
 
-/* The compatibility decomposition of a code point, if it differs from the canonical one. Returns
- * its length, or 0. */
-size_t property_compatible(uint32_t point, const uint32_t **parts);
+/* The full canonical decomposition of a code point (at most 4 parts), or with 'compatible' its
+ * compatibility decomposition. Returns its length; 0: none, or a Hangul syllable, which nfc.c
+ * computes. */
+size_t property_decompose(uint32_t point, bool compatible, const uint32_t **parts);
+
+/* The character that two become in form C, or 0. */
+uint32_t property_compose(uint32_t first, uint32_t second);
 
 /* Length in bytes of the extended grapheme cluster at the start of a text that is not empty. A byte
  * that is not UTF-8 is a separate cluster. */

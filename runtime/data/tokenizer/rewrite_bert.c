@@ -49,7 +49,7 @@ static void flush_marks(const struct rewrite *rewrite, struct marks *marks, stru
 static void put_part(const struct rewrite *rewrite, uint32_t point, struct marks *marks,
                      struct text_buffer *out)
 {
-    uint8_t order = nfc_order(point);
+    uint8_t order = property_of(point).order;
     size_t at = marks->count;
 
     if (order == 0 || at == MARKS)

@@ -121,7 +121,7 @@ static int compose(struct encoder *encoder, const uint8_t **text, size_t *length
 {
     if (nfc_stays(*text, *length) == *length)
         return 0;
-    if (nfc_compose(&encoder->nfc, *text, *length) < 0)
+    if (nfc_rewrite(&encoder->nfc, NFC_FORM_C, *text, *length) < 0)
         return -1;
     *text = (const uint8_t *)encoder->nfc.text.data;
     *length = encoder->nfc.text.length;

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "unicode.h"
-#include "unicode_table.h"
 
 #include <string.h>
-
-const uint32_t unicode_limit = UNICODE_LIMIT;
 
 size_t utf8_encode(uint32_t point, uint8_t *out)
 {

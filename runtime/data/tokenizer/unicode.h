@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UTF-8 and the classes of Unicode 16 that pre-tokenizers use. The distribution's libraries
- * implement older versions of Unicode and differ in thousands of characters. */
+/* UTF-8, and what pre-tokenizers and trainers need to know about characters (Unicode 16.0). The
+ * distribution's libraries implement older versions and differ in thousands of characters.
+ *
+ *     for (const uint8_t *at = text; at < end; at += size) {
+ *         size = utf8_decode(at, end, &point);
+ *         if (point != UNICODE_INVALID && unicode_class(point) == UNICODE_LETTER)
+ *             ...
+ *     }
+ */
 #ifndef MEGATRON_UNICODE_H
 #define MEGATRON_UNICODE_H
 
@@ -12,17 +19,29 @@ enum unicode_class { UNICODE_OTHER, UNICODE_LETTER, UNICODE_NUMBER, UNICODE_SPAC
 #define UNICODE_INVALID     UINT32_MAX
 #define UNICODE_REPLACEMENT 0xFFFD
 
-extern const uint32_t unicode_limit; /* from here on everything is UNICODE_OTHER */
-extern const uint8_t unicode_index[];
-extern const uint8_t unicode_blocks[][32];
+/* The generated table (unicode_table.h): a code point's block, and its entry there, whose two
+ * highest bits are its class and whose others number its properties (property.h). */
+extern const uint16_t unicode_index[];
+extern const uint16_t unicode_blocks[][128];
 
+static inline unsigned unicode_entry(uint32_t point)
+{
+    return unicode_blocks[unicode_index[point >> 7]][point & 127];
+}
+
+/* The class of a code point; UNICODE_OTHER for UNICODE_INVALID. */
 static inline enum unicode_class unicode_class(uint32_t point)
 {
-    if (point >= unicode_limit)
-        return UNICODE_OTHER;
-    return (enum unicode_class)(
-        unicode_blocks[unicode_index[point >> 7]][(point & 127) >> 2] >> (point & 3) * 2 & 3);
+    return point > 0x10FFFF ? UNICODE_OTHER : (enum unicode_class)(unicode_entry(point) >> 14);
 }
+
+/* The script (Latin, Han, ...) of a code point up to U+10FFFF, as SentencePiece's trainer groups
+ * them: Hiragana and Katakana count as Han. Other scripts have other numbers. */
+enum {
+    SCRIPT_COMMON,    /* digits, punctuation, symbols, and code points without a script */
+    SCRIPT_INHERITED, /* marks, which have the script of the character before them */
+};
+uint8_t unicode_script(uint32_t point);
 
 /* Decode the character at 'text' (at least one byte before 'end'). Returns its length; for a byte
  * that does not begin a well-formed character 1, with '*point' UNICODE_INVALID. */

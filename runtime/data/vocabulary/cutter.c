@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 #include "cutter.h"
-#include "script.h"
 #include "data/tokenizer/unicode.h"
 
 #include <string.h>
@@ -75,7 +74,7 @@ static const uint8_t *part_end(const struct cutter *cutter, const uint8_t *at, c
     while (at < end && blank_length(at, end) == 0) {
         uint32_t point;
         size_t length = utf8_decode(at, end, &point);
-        uint8_t next = point == UNICODE_INVALID ? SCRIPT_COMMON : script_of(point);
+        uint8_t next = point == UNICODE_INVALID ? SCRIPT_COMMON : unicode_script(point);
 
         if (script == SCRIPT_INHERITED)
             script = next;
