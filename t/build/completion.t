@@ -45,7 +45,7 @@ done <<EOT
 preprocess --input-format = blank-lines every-line files json lines mediawiki titles
 topo --bind = auto core gpu none numa
 launch --nics = all auto none
-launch --kind = auto job jobset mpijob none pytorchjob slurm trainjob
+launch --kind = auto job none slurm
 tokenizer train --type = bpe unigram wordpiece
 tokenizer train --split = gpt2 llama3 o200k
 data dedup --preset = fineweb nemo refinedweb

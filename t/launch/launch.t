@@ -110,8 +110,6 @@ while read -r name variables; do
     is "$rcs$(losses <<<"$out")" "0 0 $expected" "$name: $variables" || diag "$(tail -n 4 <<<"$out")"
 done <<'EOT'
 job JOB_COMPLETION_INDEX=%i NNODES=2 MASTER_ADDR=localhost
-trainjob PET_NODE_RANK=%i PET_NNODES=2 PET_NPROC_PER_NODE=auto PET_MASTER_ADDR=localhost
-pytorchjob RANK=%i WORLD_SIZE=4 PET_NODE_RANK=%i PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=localhost
 EOT
 
 # What each kind results in, without starting anything: NODE_RANK NODES LOCAL_SIZE WORLD_SIZE ADDRESS PORT.
@@ -123,12 +121,9 @@ while IFS='|' read -r variables options wanted; do
 done <<'EOT'
 JOB_COMPLETION_INDEX=3 NNODES=4 MASTER_ADDR=train-0.train|--nproc-per-node 8|3 4 8 32 train-0.train 29500
 JOB_COMPLETION_INDEX=0 NPROC_PER_NODE=4 MASTER_ADDR=a MASTER_PORT=5000|--nnodes 2|0 2 4 8 a 5000
-PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=8 PET_MASTER_ADDR=t-node-0-0.t PET_MASTER_PORT=29501||1 2 8 16 t-node-0-0.t 29501
-RANK=2 WORLD_SIZE=12 PET_NODE_RANK=2 PET_NNODES=3 PET_NPROC_PER_NODE=4 MASTER_ADDR=p-master-0 MASTER_PORT=23456||2 3 4 12 p-master-0 23456
-RANK=1 WORLD_SIZE=2 MASTER_ADDR=p-master-0 MASTER_PORT=23456|--nproc-per-node 8|1 2 8 16 p-master-0 23456
+PET_NODE_RANK=1 PET_NNODES=2 MASTER_ADDR=p-0 MASTER_PORT=23456|--nnodes 2 --node-rank 1 --nproc-per-node 8|1 2 8 16 p-0 23456
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a WORLD_SIZE=16|--nproc-per-node 8|1 2 8 16 a 29500
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a WORLD_SIZE=2|--nproc-per-node 8|1 2 8 16 a 29500
-OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=w-0|--nproc-per-node 2|1 2 2 4 w-0 29500
 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_LOCALID=0 MASTER_ADDR=n1|--nproc-per-node 2|1 2 2 4 n1 29500
 A=b|--nnodes 2 --node-rank 1 --master-addr h --master-port 6000 --nproc-per-node 2|1 2 2 4 h 6000
 EOT
@@ -174,14 +169,12 @@ JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a||2|several pods need a common secr
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a MEGATRON_SECRET=short||2|fewer than 16 characters
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch/none|2|cannot open $scratch/none
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a|--secret-file $scratch|2|cannot read $scratch: Is a directory
-RANK=1 WORLD_SIZE=5 PET_NODE_RANK=1 PET_NNODES=2 PET_NPROC_PER_NODE=2 MASTER_ADDR=a MEGATRON_SECRET=$secret||2|WORLD_SIZE=5 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
 WORLD_SIZE=8|--nproc-per-node 2|2|WORLD_SIZE=8 is not the number of ranks, 2 (pods: 1, ranks per pod: 2); unset it, or correct --nnodes or --nproc-per-node
 JOB_COMPLETION_INDEX=1 NNODES=4 MASTER_ADDR=a WORLD_SIZE=16 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=16 is not the number of ranks, 8 (pods: 4, ranks per pod: 2)
-OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1 MASTER_ADDR=a WORLD_SIZE=3 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=3 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
-RANK=1||2|the environment of a PyTorchJob does not contain the number of pods; set PET_NNODES or --nnodes
-PET_NNODES=1:4 PET_RDZV_ENDPOINT=a:1||2|an elastic PyTorchJob
-PET_NODE_RANK=0 PET_NNODES=1:4||2|PET_NNODES=1:4 is a range
-OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2||2|mpirun has started 2 processes on this node
+JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=a WORLD_SIZE=3 MEGATRON_SECRET=$secret|--nproc-per-node 2|2|WORLD_SIZE=3 is not the number of ranks, 4 (pods: 2, ranks per pod: 2)
+RANK=1||2|RANK is set, so this may be one of several pods; number them with --nnodes, --node-rank and --master-addr, or unset it
+PET_NODE_RANK=0 PET_NNODES=1:4||2|PET_NNODES is set
+OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4||2|OMPI_COMM_WORLD_RANK is set
 TORCHELASTIC_RUN_ID=none RANK=0 WORLD_SIZE=1||2|torchrun has started a process per rank
 JOB_COMPLETION_INDEX=1 NNODES=2 MASTER_ADDR=no-such-pod.invalid MEGATRON_SECRET=$secret|--timeout 1|1|cannot resolve no-such-pod.invalid, the name of the pod with rank 0, within 1 s
 EOT

@@ -27,9 +27,6 @@ for file in "$top"/cloud/eks/*.yaml; do
             is "$rc" 0 "$name: megatron ${launch[*]}" || diag "$out"
         fi
         if [ "${command[1]}" = train ]; then
-            # Without the launcher, which adds --load, a restarted run would be refused: it must not overwrite its checkpoints.
-            value() { sed -nE "s/.* $1 ([^ ]*).*/\\1/p" <<<"${command[*]}"; }
-            [ "${launch[0]}" = launch ] || is "$(value --load)" "$(value --save)" "$name: a restart continues from its checkpoints"
             # Neither the data nor the tokenizer is here.
             given=("${command[@]}") command=()
             for ((i = 0; i < ${#given[@]}; i++)); do

@@ -31,7 +31,7 @@ static const struct option table[] = {
     {"no-label", OPTION_FLAG, AT(no_label), NULL, "do not prefix output lines with the rank", NULL, 0, 0},
     {"Pods", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"kind", OPTION_TEXT, AT(kind), "KIND",
-     "what started this pod: job, jobset, trainjob, pytorchjob, mpijob, slurm, none or auto, from the environment (default)", NULL, 0, 0},
+     "what started this pod: job, slurm, none or auto, from the environment (default)", NULL, 0, 0},
     {"nnodes", OPTION_INT, AT(nodes), "N", "number of pods", NULL, 1, INT32_MAX},
     {"node-rank", OPTION_INT, AT(node_rank), "N", "index of this pod, from 0", NULL, 0, INT32_MAX},
     {"master-addr", OPTION_TEXT, AT(master), "HOST", "name or address of the pod with rank 0", NULL, 0, 0},
@@ -68,7 +68,7 @@ static int count_ranks(const struct launch_options *given, const struct launch_p
                        int64_t *ranks, struct error *err)
 {
     const char *text = given->nproc ? given->nproc : pod->nproc ? pod->nproc : "auto";
-    const char *origin = given->nproc ? "--nproc-per-node" : pod->nproc_variable;
+    const char *origin = given->nproc ? "--nproc-per-node" : "NPROC_PER_NODE";
     int automatic = strcmp(text, "auto") == 0;
 
     if (!automatic && strcmp(text, "gpu") != 0) {

@@ -19,17 +19,14 @@ struct launch_options {
     int no_secret, no_label, dry_run;
 };
 
-/* What is the environment of this pod? */
+/* This pod, from the options and the environment. */
 struct launch_pod {
-    const char *kind;           /* what started it; see launch_pod.c */
-    int64_t nodes;              /* number of pods */
-    int64_t node_rank;          /* of this pod */
-    const char *nproc;          /* ranks per pod as the environment says, or NULL */
-    const char *nproc_variable; /* which variable says so */
-    char master[256];           /* where rank 0 listens */
-    int64_t port;               /* 0: any free port; one pod only */
-    int64_t world_size;         /* as the environment says; 0: it does not */
-    int counts_pods;            /* world_size may also be the number of pods */
+    int64_t nodes;      /* number of pods */
+    int64_t node_rank;  /* of this pod */
+    const char *nproc;  /* NPROC_PER_NODE, ranks per pod, or NULL */
+    char master[256];   /* where rank 0 listens */
+    int64_t port;       /* 0: any free port; one pod only */
+    int64_t world_size; /* WORLD_SIZE, the number of ranks or of pods; 0: not set */
 };
 
 /* Find out from the options and the environment. Errors are usage errors. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which pod this is. Every launcher has its own variables: Kubeflow's TrainJob and PyTorchJob
- * (PET_* and RANK, which counts pods), Indexed Job and JobSet (JOB_COMPLETION_INDEX), mpirun, srun.
- */
+/* Which pod this is, from the variables of what started it: an Indexed Job of Kubernetes, srun, or
+ * nobody. Other operators number their pods with other variables; options take those. */
 #include "lib/clock.h"
 #include "lib/contract.h"
 #include "launch.h"
@@ -11,6 +10,7 @@
 
 #include <inttypes.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,24 +22,14 @@ enum { DEFAULT_PORT = 29500 };
 /* The variables of a kind. The first one decides whether it is this kind. */
 struct kind {
     const char *name;
-    const char *node_rank, *nodes; /* nodes NULL: the kind does not say */
-    const char *master, *port, *nproc;
-    const char *local; /* NULL, or processes on this node: must be 1 */
-    const char *what;  /* for messages */
+    const char *node_rank, *nodes;
+    const char *what; /* for messages */
 };
 
 static const struct kind kinds[] = {
-    {"trainjob", "PET_NODE_RANK", "PET_NNODES", "PET_MASTER_ADDR", "PET_MASTER_PORT",
-     "PET_NPROC_PER_NODE", NULL, "a TrainJob"},
-    {"job", "JOB_COMPLETION_INDEX", "NNODES", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE", NULL,
-     "an Indexed Job"},
-    {"mpijob", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
-     "NPROC_PER_NODE", "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun"},
-    {"slurm", "SLURM_NODEID", "SLURM_STEP_NUM_NODES", "MASTER_ADDR", "MASTER_PORT",
-     "NPROC_PER_NODE", NULL, "srun"},
-    {"pytorchjob", "RANK", "PET_NNODES", "MASTER_ADDR", "MASTER_PORT", "PET_NPROC_PER_NODE", NULL,
-     "a PyTorchJob"},
-    {"none", NULL, "NNODES", "MASTER_ADDR", "MASTER_PORT", "NPROC_PER_NODE", NULL, "one machine"},
+    {"job", "JOB_COMPLETION_INDEX", "NNODES", "an Indexed Job"},
+    {"slurm", "SLURM_NODEID", "SLURM_STEP_NUM_NODES", "srun"},
+    {"none", NULL, "NNODES", "one machine"},
 };
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
@@ -57,24 +47,19 @@ static int usage(struct error *err)
 }
 
 /* srun sets SLURM_NODEID for batch scripts, too. */
-static int is_present(const struct kind *kind)
+static bool is_present(const struct kind *kind)
 {
     if (strcmp(kind->name, "slurm") == 0 && !value_of("SLURM_STEP_NODELIST"))
-        return 0;
+        return false;
     return !kind->node_rank || value_of(kind->node_rank);
 }
 
 static const struct kind *find_kind(const char *name, struct error *err)
 {
     for (int i = 0; i < KINDS; i++)
-        if (name ? strcmp(kinds[i].name, name) == 0 ||
-                       (strcmp(name, "jobset") == 0 && strcmp(kinds[i].name, "job") == 0)
-                 : is_present(&kinds[i]))
+        if (name ? strcmp(kinds[i].name, name) == 0 : is_present(&kinds[i]))
             return &kinds[i];
-    error_set_code(err, ERROR_USAGE,
-                   "--kind=%s is unknown; use auto, job, jobset, trainjob, pytorchjob, mpijob, "
-                   "slurm or none",
-                   name);
+    error_set_code(err, ERROR_USAGE, "--kind=%s is unknown; use auto, job, slurm or none", name);
     return NULL;
 }
 
@@ -88,74 +73,51 @@ static int read_number(const char *name, int64_t min, int64_t max, int64_t *numb
     return parse_int64(name, text, min, max, number, err) < 0 ? usage(err) : 0;
 }
 
-/* A process per rank was started already: by torchrun, or by mpirun or srun with several tasks. */
-static int check_alone(const struct kind *kind, struct error *err)
+/* A process per rank was started already, or pods that this process cannot number. */
+static int check_alone(const struct launch_options *given, const struct kind *kind,
+                       struct error *err)
 {
-    const char *local = value_of(kind->local);
+    static const char *const others[] = {"PET_NNODES", "OMPI_COMM_WORLD_RANK", "RANK"};
+    const char *local = value_of("SLURM_LOCALID");
 
-    if (local && strcmp(local, "1") != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "%s has started %s processes on this node; start one launcher per "
-                              "node (mpirun --map-by ppr:1:node), or run the command without "
-                              "megatron launch",
-                              kind->what, local);
-    if (strcmp(kind->name, "slurm") == 0 && value_of("SLURM_LOCALID") &&
-        strcmp(value_of("SLURM_LOCALID"), "0") != 0)
-        return error_set_code(err, ERROR_USAGE,
-                              "srun has started several processes on this node; use "
-                              "--ntasks-per-node=1, or run the command without megatron launch");
-    if (strcmp(kind->name, "slurm") == 0 && world_check_plugin(err) < 0)
-        return -1;
+    if (strcmp(kind->name, "slurm") == 0) {
+        if (local && strcmp(local, "0") != 0)
+            return error_set_code(err, ERROR_USAGE,
+                                  "srun has started several processes on this node; use "
+                                  "--ntasks-per-node=1, or run the command without megatron "
+                                  "launch");
+        if (world_check_plugin(err) < 0)
+            return -1;
+    }
     if (value_of("TORCHELASTIC_RUN_ID"))
         return error_set_code(err, ERROR_USAGE,
                               "torchrun has started a process per rank; run the command without "
                               "megatron launch, or without torchrun");
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strcmp(kind->name, "none") == 0 && given->nodes < 1 && value_of(others[i]))
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s is set, so this may be one of several pods; number them "
+                                  "with --nnodes, --node-rank and --master-addr, or unset it",
+                                  others[i]);
     return 0;
 }
 
 static int read_nodes(const struct launch_options *given, const struct kind *kind,
                       struct launch_pod *pod, struct error *err)
 {
-    const char *nodes = value_of(kind->nodes);
-
     if (given->nodes > 0) {
         pod->nodes = given->nodes;
         return 0;
     }
-    if (nodes && strchr(nodes, ':'))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s=%s is a range, and an elastic job does not number its pods; give "
-                              "the PyTorchJob a Master, or set --nnodes and --node-rank",
-                              kind->nodes, nodes);
-    if (nodes)
+    if (value_of(kind->nodes))
         return read_number(kind->nodes, 1, INT32_MAX, &pod->nodes, err);
-    /* Older operators: WORLD_SIZE is the number of pods. */
-    if (strcmp(kind->name, "pytorchjob") == 0 && pod->world_size > 0)
-        pod->nodes = pod->world_size;
-    else if (strcmp(kind->name, "none") == 0)
-        pod->nodes = 1;
-    else
-        return error_set_code(
-            err, ERROR_USAGE,
-            "the environment of %s does not contain the number of pods; set %s or --nnodes%s",
-            kind->what, kind->nodes,
-            strcmp(kind->name, "job") == 0 ? " to the Job's completions" : "");
-    return 0;
-}
-
-/* The first host of an MPIJob. */
-static void read_hostfile(char *host, size_t size)
-{
-    FILE *file = fopen("/etc/mpi/hostfile", "re");
-    char line[256];
-
-    while (file && !host[0] && fgets(line, sizeof(line), file)) {
-        line[strcspn(line, " \t\r\n:")] = '\0';
-        if (line[0] && line[0] != '#')
-            snprintf(host, size, "%s", line);
-    }
-    if (file)
-        fclose(file);
+    pod->nodes = 1;
+    if (strcmp(kind->name, "none") == 0)
+        return 0;
+    return error_set_code(
+        err, ERROR_USAGE,
+        "the environment of %s does not contain the number of pods; set %s or --nnodes%s",
+        kind->what, kind->nodes, strcmp(kind->name, "job") == 0 ? " to the Job's completions" : "");
 }
 
 /* The pods of an Indexed Job are called NAME-INDEX.SERVICE: rank 0 is on NAME-0.SERVICE. */
@@ -181,18 +143,14 @@ static void name_of_first(int64_t index, char *host, size_t size)
 static int read_master(const struct launch_options *given, const struct kind *kind,
                        struct launch_pod *pod, struct error *err)
 {
-    const char *master = given->master ? given->master : value_of(kind->master);
+    const char *master = given->master ? given->master : value_of("MASTER_ADDR");
 
-    if (!master)
-        master = value_of("MASTER_ADDR");
     if (master && strlen(master) >= sizeof(pod->master))
         return error_set_code(
             err, ERROR_USAGE,
             "the name of the master node is too long: %.60s...; use a shorter one", master);
     if (master)
         strcpy(pod->master, master);
-    else if (strcmp(kind->name, "mpijob") == 0)
-        read_hostfile(pod->master, sizeof(pod->master));
     else if (strcmp(kind->name, "job") == 0)
         name_of_first(pod->node_rank, pod->master, sizeof(pod->master));
     if (!pod->master[0] && pod->nodes == 1)
@@ -200,12 +158,11 @@ static int read_master(const struct launch_options *given, const struct kind *ki
     if (!pod->master[0])
         return error_set_code(err, ERROR_USAGE,
                               "cannot determine where rank 0 of %" PRId64
-                              " pods runs; set %s or --master-addr to the name of its pod",
-                              pod->nodes, kind->master);
+                              " pods runs; set MASTER_ADDR or --master-addr to the name of its pod",
+                              pod->nodes);
     if (given->port > 0)
         pod->port = given->port;
-    else if (read_number(value_of(kind->port) ? kind->port : "MASTER_PORT", 1, 65535, &pod->port,
-                         err) < 0)
+    else if (read_number("MASTER_PORT", 1, 65535, &pod->port, err) < 0)
         return -1;
     if (pod->port == 0 && pod->nodes > 1)
         pod->port = DEFAULT_PORT;
@@ -214,23 +171,18 @@ static int read_master(const struct launch_options *given, const struct kind *ki
 
 int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, struct error *err)
 {
-    int automatic = !given->kind || strcmp(given->kind, "auto") == 0;
+    bool automatic = !given->kind || strcmp(given->kind, "auto") == 0;
     const struct kind *kind = find_kind(automatic ? NULL : given->kind, err);
 
     if (!kind)
         return -1;
-    *pod = (struct launch_pod){
-        .kind = kind->name, .nproc = value_of(kind->nproc), .nproc_variable = kind->nproc};
-    if (strcmp(kind->name, "none") == 0 && value_of("PET_RDZV_ENDPOINT") && given->nodes < 1)
-        return error_set_code(err, ERROR_USAGE,
-                              "an elastic PyTorchJob (PET_RDZV_ENDPOINT) does not number its pods; "
-                              "give it a Master, or set --nnodes, --node-rank and --master-addr");
+    *pod = (struct launch_pod){.nproc = value_of("NPROC_PER_NODE")};
     if (!is_present(kind) && given->node_rank < 0)
         return error_set_code(
             err, ERROR_USAGE,
             "--kind=%s, but %s is not set: %s has not started this process; use --kind auto",
             given->kind, kind->node_rank, kind->what);
-    if (check_alone(kind, err) < 0 ||
+    if (check_alone(given, kind, err) < 0 ||
         read_number("WORLD_SIZE", 1, INT32_MAX, &pod->world_size, err) < 0 ||
         read_number(kind->node_rank, 0, INT32_MAX, &pod->node_rank, err) < 0)
         return -1;
@@ -238,15 +190,13 @@ int launch_find_pod(const struct launch_options *given, struct launch_pod *pod, 
         pod->node_rank = given->node_rank;
     if (read_nodes(given, kind, pod, err) < 0)
         return -1;
-    pod->counts_pods = !value_of("PET_NNODES");
     if (pod->node_rank >= pod->nodes)
         return error_set_code(
             err, ERROR_USAGE,
             "this is pod %" PRId64 " of only %" PRId64 ": %s contradicts the number of pods%s%s",
             pod->node_rank, pod->nodes, given->node_rank >= 0 ? "--node-rank" : kind->node_rank,
             given->nodes > 0 ? " in --nnodes" : "",
-            given->nodes > 0 || !kind->nodes ? "; correct one of the two"
-                                             : "; check its variables");
+            given->nodes > 0 ? "; correct one of the two" : "; check its variables");
     return read_master(given, kind, pod, err);
 }
 
@@ -254,8 +204,7 @@ int launch_check_world(const struct launch_pod *pod, int64_t nproc, struct error
 {
     int64_t ranks = pod->nodes * nproc;
 
-    if (pod->world_size == 0 || pod->world_size == ranks ||
-        (pod->counts_pods && pod->world_size == pod->nodes))
+    if (pod->world_size == 0 || pod->world_size == ranks || pod->world_size == pod->nodes)
         return 0;
     return error_set_code(err, ERROR_USAGE,
                           "WORLD_SIZE=%" PRId64 " is not the number of ranks, %" PRId64
@@ -270,7 +219,8 @@ int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *ma
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     double began = clock_now();
     struct timespec pause = {0, 200000000};
-    int told = 0, rc;
+    bool told = false;
+    int rc;
 
     while ((rc = getaddrinfo(master, NULL, &hints, &found))) {
         double waited = clock_now() - began;
@@ -282,7 +232,7 @@ int launch_wait_for_name(const char *master, int64_t seconds, const sigset_t *ma
                              master, seconds, gai_strerror(rc));
         if (!told && waited > 5) {
             log_note("waiting for DNS to resolve %s: %s", master, gai_strerror(rc));
-            told = 1;
+            told = true;
         }
         if (sigtimedwait(mask, NULL, &pause) > 0)
             return 1;
