@@ -46,9 +46,6 @@ for file in "$nodes"/*.xml "${MEGATRON_TEST_TOPOLOGIES:-/nonexistent}"/*.xml; do
     is "$("$megatron" topo --topology "$scratch/saved" --json 2>&1)" "$xml" "$(basename "$file") saved and read"
 done
 
-try "$megatron" topo --topology "$nodes/p4d-flat.xml" --nccl-topology "$nodes/nccl/p4d.xml" --gpus 6-7 --cpus 0,24,25
-like "$out" '^ +1  7 0000:a0:1d.0  rdmap160s27  1 +25$' "an NCCL topology is merged"
-
 try "$megatron" topo --topology "$p5" --svg -
 is "$rc $(head -c 4 <<<"$out") $(tail -n 1 <<<"$out")" "0 <svg </svg>" "a picture"
 is "$(grep -c '<title>GPU' <<<"$out") $(grep -c '<title>rdmap' <<<"$out") $(grep -c '<title>CPU' <<<"$out")" "8 32 192" \

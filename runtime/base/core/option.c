@@ -112,8 +112,9 @@ static int unknown_option(const struct option *table, const char *word, size_t l
 
     snprintf(name, sizeof(name), "%.*s", (int)length, word);
     for (const struct option *row = table; row->name && count < 1024; row++)
-        if (row->type != OPTION_HEADING && row->type != OPTION_RENAMED &&
-            row->type != OPTION_ABSENT && !strchr(row->name, '*') && means_same(name, row->name))
+        if (row->type != OPTION_HEADING && row->type != OPTION_SHORT &&
+            row->type != OPTION_RENAMED && row->type != OPTION_ABSENT && !strchr(row->name, '*') &&
+            means_same(name, row->name))
             names[count++] = row->name;
     if (nearest_names(name, names, count, near, sizeof(near)) > 0) {
         add_dashes(near, dashed, sizeof(dashed));
@@ -268,7 +269,7 @@ static int parse_words(const struct option *table, void *target, int argc, const
 
     while (cursor.at < argc) {
         const char *word = argv[cursor.at++];
-        const char *equals;
+        const char *name, *equals;
         const struct option *row;
         size_t length;
 
@@ -284,13 +285,15 @@ static int parse_words(const struct option *table, void *target, int argc, const
             result->help = 1;
             return 0;
         }
-        if (word[1] != '-')
+        row = word[1] != '-' ? find_option(table, word + 1, strlen(word + 1)) : NULL;
+        if (word[1] != '-' && (!row || row->type != OPTION_SHORT))
             return error_set(err, "unknown option %.100s; options begin with two dashes", word);
-        equals = strchr(word, '=');
-        length = equals ? (size_t)(equals - word) - 2 : strlen(word) - 2;
-        row = find_option(table, word + 2, length);
-        if (!row)
-            return unknown_option(table, word + 2, length, err);
+        name = row ? row->help : word + 2;
+        equals = strchr(name, '=');
+        length = equals ? (size_t)(equals - name) : strlen(name);
+        row = find_option(table, name, length);
+        if (!row || row->type == OPTION_SHORT)
+            return unknown_option(table, name, length, err);
         if (take_option(row, target, equals ? equals + 1 : NULL, &cursor, result, err) < 0)
             return -1;
         result->given[row - table] = 1;
@@ -353,7 +356,7 @@ void options_print(const struct option *table, FILE *stream)
         if (row->type == OPTION_HEADING)
             fprintf(stream, "\n%s:\n", row->name);
         else if (row->type != OPTION_IGNORED && row->type != OPTION_RENAMED &&
-                 row->type != OPTION_ABSENT)
+                 row->type != OPTION_ABSENT && row->type != OPTION_SHORT)
             print_row(row, stream);
     }
 }

@@ -22,6 +22,7 @@ enum option_type {
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
     OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *
                        matches every name with that prefix */
+    OPTION_SHORT,   /* 'name' is a letter, given with one dash; 'help' is the long name */
     OPTION_RENAMED, /* rejected: 'help' is the name to use instead */
     OPTION_ABSENT,  /* rejected: an option of Megatron-LM that does not exist here; 'help' says what
                        to use instead. A name that ends in * matches like OPTION_IGNORED */

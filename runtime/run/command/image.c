@@ -39,6 +39,7 @@ static const struct option options[] = {
     {"arch", OPTION_TEXT, AT(arch), "NAME",
      "import, get: image for x86_64, aarch64 or ppc64le (default: this machine)", NULL, 0, 0},
     {"output", OPTION_TEXT, AT(output), "FILE", "import: also copy the image to FILE", NULL, 0, 0},
+    {"o", OPTION_SHORT, 0, NULL, "output", NULL, 0, 0},
     {"keep-days", OPTION_INT, AT(keep_days), "N", "prune: remove images not used for N days", NULL,
      0, 36500},
     {"max-size", OPTION_TEXT, AT(max_size), "SIZE",
@@ -407,21 +408,13 @@ static int run_image(int argc, const char *const *argv, struct error *err)
 {
     struct image_options given = {0};
     struct options_result result;
-    const char **words = calloc((size_t)argc + 1, sizeof(*words));
-    int rc;
+    int rc = options_parse(options, &given, argc, argv, &result, err);
 
-    if (!words)
-        return error_set(err, "out of memory");
-    /* Enroot's short form of --output. */
-    for (int i = 0; i < argc; i++)
-        words[i] = strcmp(argv[i], "-o") == 0 ? "--output" : argv[i];
-    rc = options_parse(options, &given, argc, words, &result, err);
     if (rc == 0 && result.help)
         print_usage();
     else if (rc == 0)
         rc = run_action(&given, &result, err);
     options_result_clear(&result);
-    free(words);
     return rc;
 }
 

@@ -22,6 +22,7 @@ struct report_options {
 static const struct option table[] = {
     {"output", OPTION_TEXT, AT(output), "FILE",
      "HTML file to write, - for standard output (also -o)", NULL, 0, 0},
+    {"o", OPTION_SHORT, 0, NULL, "output", NULL, 0, 0},
     {"name", OPTION_TEXTS, AT(names), "NAME",
      "name of a run in the report; give it once per run, in order (default: the directory's name)",
      NULL, 0, 0},
@@ -92,24 +93,16 @@ static int run(const struct report_options *given, const struct options_result *
     return write_page(given, result, err);
 }
 
-/* The table knows long names only: -o stands for --output. */
 static int run_report(int argc, const char *const *argv, struct error *err)
 {
     struct report_options given = {0};
     struct options_result result = {0};
-    const char **words = calloc((size_t)argc + 1, sizeof(*words));
-    int rc;
+    int rc = options_parse(table, &given, argc, argv, &result, err);
 
-    if (!words)
-        return error_set(err, "out of memory");
-    for (int i = 0; i < argc; i++)
-        words[i] = strcmp(argv[i], "-o") == 0 ? "--output" : argv[i];
-    rc = options_parse(table, &given, argc, words, &result, err);
     if (rc == 0)
         rc = run(&given, &result, err);
     options_result_clear(&result);
     free(given.names.items);
-    free(words);
     return rc;
 }
 

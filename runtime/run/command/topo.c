@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "commands.h"
 #include "lib/file.h"
+#include "base/core/json_write.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
+#include "base/core/xmalloc.h"
 #include "lib/placement.h"
 #include "topo.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct topo_options {
-    const char *topology, *nccl_topology, *gpus, *cpus, *bind, *nics, *svg, *save;
+    const char *topology, *gpus, *cpus, *bind, *nics, *svg, *save;
     int64_t tasks, gpus_per_task;
     int json;
 };
@@ -21,8 +24,6 @@ static const struct option table[] = {
     {"Node", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"topology", OPTION_TEXT, AT(topology), "FILE",
      "hwloc XML file of a node, or a file written by --save (default: this machine)", NULL, 0, 0},
-    {"nccl-topology", OPTION_TEXT, AT(nccl_topology), "FILE",
-     "NCCL topology XML to merge: adds PCIe switches that a virtual machine hides", NULL, 0, 0},
     {"Allocation", OPTION_HEADING, 0, NULL, NULL, NULL, 0, 0},
     {"tasks", OPTION_INT, AT(tasks), "N",
      "number of tasks on the node (default: one per GPU, at least 1)", NULL, 1, 65536},
@@ -52,56 +53,40 @@ static const struct option table[] = {
 
 enum { CPU_TEXT = 65536 }; /* twice the length of the longest possible CPU list */
 
-static void print_json_gpus(const struct placement_task *task)
+static void print_json(const struct placement *placement)
 {
-    char pci[PCI_TEXT];
+    struct json_writer json = {.stream = stdout};
+    char name[32], pci[PCI_TEXT], *cpus = xmalloc(CPU_TEXT);
 
-    for (size_t i = 0; i < task->gpu_count; i++)
-        printf("%s{\"index\":%d,\"pci\":\"%s\"}", i ? "," : "", task->gpus[i].index,
-               pci_format(&task->gpus[i].pci, pci));
-}
-
-/* Device names come from a file: escape what JSON requires. */
-static void print_json_text(const char *text)
-{
-    putchar('"');
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20 || c > 0x7e)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
-}
-
-static void print_json(const struct placement *placement, char *cpus)
-{
-    char name[32];
-
-    printf("[");
+    json_open_lines(&json, NULL, '[');
     for (size_t t = 0; t < placement->task_count; t++) {
         const struct placement_task *task = &placement->tasks[t];
 
-        printf("%s\n"
-               "  {\"task\":%zu,\"gpus\":[",
-               t ? "," : "", t);
-        print_json_gpus(task);
-        printf("],\"nics\":[");
-        for (size_t i = 0; i < task->nic_count; i++) {
-            printf("%s", i ? "," : "");
-            print_json_text(topology_device_name(task->nics[i], name));
+        json_open(&json, NULL, '{');
+        json_put_integer(&json, "task", (int64_t)t);
+        json_open(&json, "gpus", '[');
+        for (size_t i = 0; i < task->gpu_count; i++) {
+            json_open(&json, NULL, '{');
+            json_put_integer(&json, "index", task->gpus[i].index);
+            json_put_string(&json, "pci", pci_format(&task->gpus[i].pci, pci));
+            json_close(&json);
         }
+        json_close(&json);
+        json_open(&json, "nics", '[');
+        for (size_t i = 0; i < task->nic_count; i++)
+            json_put_string(&json, NULL, topology_device_name(task->nics[i], name));
+        json_close(&json);
         cpuset_format(&task->cpus, cpus, CPU_TEXT);
-        printf("],\"cpus\":\"%s\",\"numa\":[", cpus);
+        json_put_string(&json, "cpus", cpus);
+        json_open(&json, "numa", '[');
         for (size_t i = 0; i < task->numa_count; i++)
-            printf("%s%d", i ? "," : "", task->numa[i]);
-        printf("]}");
+            json_put_integer(&json, NULL, task->numa[i]);
+        json_close(&json);
+        json_close(&json);
     }
-    printf("\n]\n");
+    json_close(&json);
+    json_end_line(&json);
+    free(cpus);
 }
 
 /* Write one cell of the table to 'text'; row -1 is the heading. */
@@ -150,10 +135,11 @@ void topo_summarize(const struct topology *topology, char *text, size_t size)
 }
 
 static void print_table(const char *title, const struct topology *topology,
-                        const struct placement *placement, char *text)
+                        const struct placement *placement)
 {
     size_t width[COLUMNS] = {0};
     long rows = (long)placement->task_count;
+    char *text = xmalloc(CPU_TEXT);
 
     for (long row = -1; row < rows; row++)
         for (int column = 0; column < COLUMNS; column++) {
@@ -165,7 +151,7 @@ static void print_table(const char *title, const struct topology *topology,
     printf("%s: %s\n\n", title, text);
     for (long row = -1; row < rows; row++)
         for (int column = 0; column < COLUMNS; column++) {
-            int last = column == COLUMNS - 1;
+            bool last = column == COLUMNS - 1;
 
             format_cell(placement, (enum column)column, row, text);
             if (column == COLUMN_TASK)
@@ -175,6 +161,7 @@ static void print_table(const char *title, const struct topology *topology,
         }
     for (size_t i = 0; i < placement->warning_count; i++)
         log_warning("%s", placement->warnings[i]);
+    free(text);
 }
 
 static int write_svg(const char *path, const char *title, const struct topology *topology,
@@ -199,34 +186,26 @@ static int print_placement(const struct topo_options *options, const struct topo
                            const struct placement *placement, struct error *err)
 {
     const char *title = options->topology ? options->topology : "this machine";
-    char *text = malloc(CPU_TEXT);
-    int rc = text ? 0 : error_set(err, "out of memory");
 
     if (strrchr(title, '/'))
         title = strrchr(title, '/') + 1;
-    if (rc == 0 && options->svg)
-        rc = write_svg(options->svg, title, topology, placement, err);
-    if (rc == 0 && options->json)
-        print_json(placement, text);
-    else if (rc == 0 && !(options->svg && strcmp(options->svg, "-") == 0))
-        print_table(title, topology, placement, text);
-    free(text);
-    return rc;
+    if (options->svg && write_svg(options->svg, title, topology, placement, err) < 0)
+        return -1;
+    if (options->json)
+        print_json(placement);
+    else if (!options->svg || strcmp(options->svg, "-") != 0)
+        print_table(title, topology, placement);
+    return 0;
 }
 
 static struct topology *read_node(const struct topo_options *options, struct error *err)
 {
     struct topology *topology;
 
-    if (!options->topology && !options->nccl_topology)
+    if (!options->topology)
         return topology_discover(err);
     errno = 0;
-    topology = options->topology ? topology_load(options->topology, err) : topology_discover(err);
-    if (topology && options->nccl_topology &&
-        topology_load_nccl(topology, options->nccl_topology, err) < 0) {
-        topology_destroy(topology);
-        topology = NULL;
-    }
+    topology = topology_load(options->topology, err);
     if (!topology)
         file_path_error(err);
     return topology;

@@ -2,6 +2,7 @@
 /* Draw a node as SVG: boxes for packages and NUMA nodes with their cores, and beside them the PCI
  * switches with GPUs and NICs. Each task has a color; unassigned devices stay white. Boxes are
  * created and measured from the inside out, then positioned and drawn from the outside in. */
+#include "base/core/xmalloc.h"
 #include "topo.h"
 
 #include <errno.h>
@@ -198,31 +199,37 @@ static void add_places(struct drawing *drawing, int parent, int box)
 
 /* --- Sizes ----------------------------------------------------------------------------------- */
 
-static int core_columns(int cores)
-{
-    int columns = 8;
+/* How the cores of a box are drawn: in rows of 'columns' cores, each as high as 'threads' CPUs. */
+struct core_grid {
+    int cores, columns, threads;
+};
 
-    if (cores <= 8)
-        return cores;
-    while (columns < 24 && columns * 2 < cores)
-        columns += 4;
-    return columns;
+static struct core_grid grid_of(const struct drawing *drawing, const struct box *box)
+{
+    const struct topology *topology = drawing->topology;
+    struct core_grid grid = {.columns = 8, .threads = 1};
+
+    for (size_t i = 0; i < topology->core_count; i++)
+        if (drawing->home[i] == box->subject) {
+            grid.cores++;
+            if (topology->cores[i].cpu_count > grid.threads)
+                grid.threads = topology->cores[i].cpu_count;
+        }
+    if (grid.cores <= 8)
+        grid.columns = grid.cores;
+    else
+        while (grid.columns < 24 && grid.columns * 2 < grid.cores)
+            grid.columns += 4;
+    return grid;
 }
 
 static void measure_cores(const struct drawing *drawing, struct box *box)
 {
-    const struct topology *topology = drawing->topology;
-    int cores = 0, threads = 1, columns;
+    struct core_grid grid = grid_of(drawing, box);
+    int rows = (grid.cores + grid.columns - 1) / grid.columns;
 
-    for (size_t i = 0; i < topology->core_count; i++)
-        if (drawing->home[i] == box->subject) {
-            cores++;
-            if (topology->cores[i].cpu_count > threads)
-                threads = topology->cores[i].cpu_count;
-        }
-    columns = core_columns(cores);
-    box->width = columns * (CPU_WIDTH + CORE_GAP) - CORE_GAP;
-    box->height = (cores + columns - 1) / columns * (threads * CPU_HEIGHT + CORE_GAP) - CORE_GAP;
+    box->width = grid.columns * (CPU_WIDTH + CORE_GAP) - CORE_GAP;
+    box->height = rows * (grid.threads * CPU_HEIGHT + CORE_GAP) - CORE_GAP;
 }
 
 static int is_gpu(const struct drawing *drawing, const struct box *box)
@@ -381,19 +388,13 @@ static void fill(const struct drawing *drawing, int x, int y, int width, int hei
 static void draw_cores(struct drawing *drawing, const struct box *box, int x, int y)
 {
     const struct topology *topology = drawing->topology;
-    int cores = 0, columns, at = 0, threads = 1;
+    struct core_grid grid = grid_of(drawing, box);
+    int at = 0;
 
-    for (size_t i = 0; i < topology->core_count; i++)
-        if (drawing->home[i] == box->subject) {
-            cores++;
-            if (topology->cores[i].cpu_count > threads)
-                threads = topology->cores[i].cpu_count;
-        }
-    columns = core_columns(cores);
     for (size_t i = 0; i < topology->core_count; i++) {
         const struct topology_core *core = &topology->cores[i];
-        int left = x + at % columns * (CPU_WIDTH + CORE_GAP);
-        int top = y + at / columns * (threads * CPU_HEIGHT + CORE_GAP);
+        int left = x + at % grid.columns * (CPU_WIDTH + CORE_GAP);
+        int top = y + at / grid.columns * (grid.threads * CPU_HEIGHT + CORE_GAP);
 
         if (drawing->home[i] != box->subject)
             continue;
@@ -539,26 +540,21 @@ static void draw_page(struct drawing *drawing, const char *title)
 int topo_draw(const char *title, const struct topology *topology, const struct placement *placement,
               FILE *file, struct error *err)
 {
-    struct drawing drawing = {.topology = topology, .placement = placement, .file = file};
-    int rc = 0;
+    struct drawing drawing = {
+        .topology = topology,
+        .placement = placement,
+        .file = file,
+        /* A place has one box, and perhaps one for its cores; a device has one. */
+        .boxes = xcalloc(2 * topology->place_count + topology->device_count, sizeof(struct box)),
+        .home = xcalloc(topology->core_count, sizeof(int)),
+        .task_of = xcalloc(placement->task_count, sizeof(int))};
 
-    /* A place has one box plus possibly one for its cores; a device has one. */
-    drawing.boxes =
-        calloc(2 * topology->place_count + topology->device_count, sizeof(*drawing.boxes));
-    drawing.home = calloc(topology->core_count, sizeof(int));
-    drawing.task_of = calloc(placement->task_count, sizeof(int));
-    if (!drawing.boxes || !drawing.home || !drawing.task_of) {
-        rc = error_set(err, "out of memory");
-    } else {
-        find_homes(&drawing);
-        add_places(&drawing, 0, add_box(&drawing, BOX_PLACE, 0, -1));
-        measure(&drawing, 0, PAGE);
-        draw_page(&drawing, title);
-        if (ferror(file))
-            rc = error_set_errno(err, errno, "cannot write the drawing");
-    }
+    find_homes(&drawing);
+    add_places(&drawing, 0, add_box(&drawing, BOX_PLACE, 0, -1));
+    measure(&drawing, 0, PAGE);
+    draw_page(&drawing, title);
     free(drawing.boxes);
     free(drawing.home);
     free(drawing.task_of);
-    return rc;
+    return ferror(file) ? error_set_errno(err, errno, "cannot write the drawing") : 0;
 }

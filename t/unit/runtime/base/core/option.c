@@ -27,6 +27,7 @@ static const struct option table[] = {
     {"prompt", OPTION_TEXTS, AT(list), "TEXT", "one of several", 0, 0, 0},
     {"use-flash-attn", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
     {"wandb-*", OPTION_IGNORED, 0, 0, 0, 0, 0, 0},
+    {"n", OPTION_SHORT, 0, 0, "number", 0, 0, 0},
     {"batch-size", OPTION_RENAMED, 0, 0, "micro-batch-size", 0, 0, 0},
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
@@ -74,6 +75,7 @@ static void test_values(void)
     ok(PARSE("--wandb-project", "x", "--wandb_entity=y", "--flag") == 0 &&
            result.ignored_count == 2 && target.flag,
        "all names that match a pattern are ignored, with _ for - too");
+    ok(PARSE("-n", "3") == 0 && target.number == 3, "a short name");
     ok(PARSE("--", "--flag") == 0 && result.word_count == 1 && !target.flag, "words after --");
     ok(PARSE("--help", "--nonsense") == 0 && result.help, "help ends the reading");
 }
@@ -102,7 +104,9 @@ static void test_errors(void)
         {{"--batch-size", "4"}, "--batch-size was renamed; use --micro-batch-size"},
         {{"--save", ""}, "--save is empty; give a path, or drop it"},
         {{"--save="}, "--save is empty; give a path, or drop it"},
-        {{"-n"}, "unknown option -n; options begin with two dashes"},
+        {{"-m"}, "unknown option -m; options begin with two dashes"},
+        {{"--n", "3"}, "unknown option --n; --help lists all"},
+        {{"-n"}, "--number needs a value; write it after the option"},
         {{"--wandb"}, "unknown option --wandb; --help lists all"},
     };
 
