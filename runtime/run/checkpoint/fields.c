@@ -104,17 +104,6 @@ int fields_read(const struct field *table, struct json_value object, void *value
     return 0;
 }
 
-int fields_read_given(const struct field *table, struct json_value object, void *values,
-                      struct error *err)
-{
-    struct json_value value;
-
-    for (const struct field *field = table; field->name; field++)
-        if (json_member(object, field->name, &value) == 0 && read_value(field, value, values) < 0)
-            return error_set(err, "%s is not a number", field->name);
-    return 0;
-}
-
 int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,
                    size_t size)
 {
@@ -128,7 +117,7 @@ int fields_compare(const struct field *table, const void *theirs, const void *ou
 
         print_value(field, theirs, a, sizeof(a));
         print_value(field, ours, b, sizeof(b));
-        if (strcmp(a, b) == 0)
+        if (field->loose || strcmp(a, b) == 0)
             continue;
         length = snprintf(text + used, size - used, "%s%s (%s, here %s)", count ? ", " : "",
                           field->name, a, b);

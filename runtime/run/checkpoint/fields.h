@@ -15,16 +15,19 @@ struct field {
     const char *name;
     enum field_type type;
     size_t offset;
+    int loose; /* fields_compare ignores it */
 };
+
+/* A row for a member of 'values': FIELD(struct layout, "tp", tp, FIELD_INT64). */
+#define FIELD(values, text, member, kind)                                  \
+    {                                                                      \
+        .name = (text), .type = (kind), .offset = offsetof(values, member) \
+    }
 
 /* Numbers are restored bit-identically; inf and NaN are written as null and read as NaN. */
 void fields_write(const struct field *table, const void *values, FILE *stream);
 int fields_read(const struct field *table, struct json_value object, void *values,
                 struct error *err);
-
-/* The same, but members that 'object' does not have stay as they are. */
-int fields_read_given(const struct field *table, struct json_value object, void *values,
-                      struct error *err);
 
 /* Describe the members that differ in 'text', as "name (a, here b)"; returns their number. */
 int fields_compare(const struct field *table, const void *theirs, const void *ours, char *text,

@@ -2,7 +2,7 @@
 /* index.json of a checkpoint: the progress of the run, the tensors of the whole model, and which
  * part of which tensor is stored where.
  *
- *   {"format": "megatron checkpoint", "version": 2,
+ *   {"format": "megatron checkpoint", "version": 1,
  *    "progress": {...}, "state": {...}, "schedule": {...}, "model": {...},
  *    "layout": {"tp": 2, "cp": 1, "dp": 2, "pp": 1}, "arrays": 3,
  *    "tensors": [["embedding.word.weight", 300, 32], ...],
@@ -15,10 +15,8 @@
  * A piece is elements start .. start + count - 1, row by row, of the block (rows, cols) at
  * (first_row, first_col) of a tensor; pieces of a file follow each other. A file has 'arrays'
  * arrays of 'elements' fp32 each (weights, and both moments of Adam), one after the other, starting
- * at byte 'data'. Only a checkpoint of a run in fp8 has "fp8_scales", see scaling_file.h; one of an
- * older program may have the file without it. The last member is the checksum of all bytes before
- * it. Checksums are 64-bit XXH3. Version 1 differs only in its checksums, which can no longer be
- * checked. */
+ * at byte 'data'. Only a checkpoint of a run in fp8 has "fp8_scales", see scaling_file.h. The last
+ * member is the checksum of all bytes before it. Checksums are 64-bit XXH3. */
 #ifndef MEGATRON_INDEX_H
 #define MEGATRON_INDEX_H
 
@@ -48,13 +46,12 @@ struct index_file {
     char name[32];
     int64_t data, elements, bytes;
     uint64_t checksum;
-    int unverified;    /* version 1: the checksums cannot be verified */
     int first, pieces; /* range within the list of pieces */
 };
 
 /* The file of fp8 scales. */
 struct index_scales {
-    int64_t bytes; /* 0: the checkpoint has none, or is of an older program */
+    int64_t bytes; /* 0: the checkpoint has none */
     uint64_t checksum;
 };
 
@@ -64,7 +61,6 @@ struct checkpoint_index {
     struct step_rules rules;
     struct model_config model;
     struct layout layout;
-    int version;
     int arrays; /* 3, or 1 without the optimizer state */
     struct index_tensor *tensors;
     int tensor_count;

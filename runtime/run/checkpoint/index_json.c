@@ -10,22 +10,19 @@
 #include <string.h>
 
 #define FORMAT      "megatron checkpoint"
-#define VERSION_1   "{\"format\": \"" FORMAT "\", \"version\": 1,"
+#define VERSION     1
 #define INDEX_LIMIT ((size_t)1 << 30)
 /* Upper limit for any size in an index, so that products fit into 128 bits. */
 #define NUMBER_MOST ((int64_t)1 << 48)
 
 static const struct field progress_fields[] = {
-    {"iteration", FIELD_INT64, offsetof(struct progress, iteration)},
-    {"consumed_samples", FIELD_INT64, offsetof(struct progress, consumed)},
-    {"consumed_valid_samples", FIELD_INT64, offsetof(struct progress, consumed_valid)},
+    FIELD(struct progress, "iteration", iteration, FIELD_INT64),
+    FIELD(struct progress, "consumed_samples", consumed, FIELD_INT64),
+    FIELD(struct progress, "consumed_valid_samples", consumed_valid, FIELD_INT64),
     {0},
 };
 
-#define STATE(name, type)                              \
-    {                                                  \
-#name, type, offsetof(struct step_state, name) \
-    }
+#define STATE(name, type) FIELD(struct step_state, #name, name, type)
 static const struct field state_fields[] = {
     STATE(scheduled_samples, FIELD_INT64),
     STATE(adam_step, FIELD_INT64),
@@ -37,11 +34,6 @@ static const struct field state_fields[] = {
     STATE(taken, FIELD_INT64),
     STATE(skipped, FIELD_INT64),
     STATE(nans, FIELD_INT64),
-    {0},
-};
-
-/* Of the log line that comes next; checkpoints of older versions do not have all of them. */
-static const struct field log_fields[] = {
     STATE(weight_total, FIELD_DOUBLE),
     STATE(pair_total, FIELD_DOUBLE),
     STATE(norm_total, FIELD_DOUBLE),
@@ -49,118 +41,11 @@ static const struct field log_fields[] = {
     {0},
 };
 
-const struct field index_rule_fields[] = {
-    {"lr", FIELD_DOUBLE, offsetof(struct step_rules, lr)},
-    {"min-lr", FIELD_DOUBLE, offsetof(struct step_rules, min_lr)},
-    {"lr-decay-style", FIELD_INT, offsetof(struct step_rules, style)},
-    {"warm-up samples", FIELD_DOUBLE, offsetof(struct step_rules, warmup_samples)},
-    {"decay samples", FIELD_DOUBLE, offsetof(struct step_rules, decay_samples)},
-    {"weight-decay", FIELD_DOUBLE, offsetof(struct step_rules, weight_decay)},
-    {0},
-};
-
-#define RULE(name, member, type)                        \
-    {                                                   \
-        name, type, offsetof(struct step_rules, member) \
-    }
-/* Schedules beyond those: left out of the file where all of them are 0. */
-const struct field index_rule_more_fields[] = {
-    RULE("lr-warmup-init", warmup_init, FIELD_DOUBLE),
-    RULE("lr-wsd-decay-style", wsd_style, FIELD_INT),
-    RULE("lr-wsd-decay samples", wsd_samples, FIELD_DOUBLE),
-    RULE("weight-decay-incr-style", decay_style, FIELD_INT),
-    RULE("start-weight-decay", start_weight_decay, FIELD_DOUBLE),
-    RULE("weight-decay-incr samples", decay_growth_samples, FIELD_DOUBLE),
-    RULE("decoupled-lr", decoupled_lr, FIELD_DOUBLE),
-    RULE("decoupled-min-lr", decoupled_min_lr, FIELD_DOUBLE),
-    RULE("optimizer", optimizer, FIELD_INT),
-    {0},
-};
-
-#define MODEL(name, member, type)                    \
-    {                                                \
-        name, type, offsetof(struct network, member) \
-    }
-/* Members that make two models different. */
-const struct field index_model_fields[] = {
-    MODEL("num-layers", shape.layers, FIELD_INT64),
-    MODEL("hidden-size", shape.hidden, FIELD_INT64),
-    MODEL("ffn-hidden-size", shape.ffn_hidden, FIELD_INT64),
-    MODEL("num-attention-heads", shape.heads, FIELD_INT64),
-    MODEL("num-query-groups", shape.query_groups, FIELD_INT64),
-    MODEL("kv-channels", shape.kv_channels, FIELD_INT64),
-    MODEL("vocab-size", shape.vocabulary, FIELD_INT64),
-    MODEL("position-embedding-type", position, FIELD_INT),
-    MODEL("rotary-base", shape.rotary_base, FIELD_DOUBLE),
-    MODEL("rotary-percent", rotary_percent, FIELD_DOUBLE),
-    MODEL("use-rope-scaling", rope_scaling.kind, FIELD_INT),
-    MODEL("rope-scaling-factor", rope_scaling.factor, FIELD_DOUBLE),
-    MODEL("rope-scaling-low", rope_scaling.low, FIELD_DOUBLE),
-    MODEL("rope-scaling-high", rope_scaling.high, FIELD_DOUBLE),
-    MODEL("rope-scaling-original", rope_scaling.original, FIELD_DOUBLE),
-    MODEL("normalization", norm, FIELD_INT),
-    MODEL("norm-epsilon", epsilon, FIELD_DOUBLE),
-    MODEL("swiglu", swiglu, FIELD_INT),
-    MODEL("tied", tied, FIELD_INT),
-    MODEL("bias", linear_bias, FIELD_INT),
-    MODEL("add-qkv-bias", qkv_bias, FIELD_INT),
-    {0},
-};
-
-/* The same for members that older checkpoints do not have; all are 0 there. */
-const struct field index_block_fields[] = {
-    MODEL("rope-attention-factor", rope_scaling.attention, FIELD_DOUBLE),
-    MODEL("qk-layernorm", qk_norm, FIELD_INT),
-    MODEL("norm-placement", branch_norm, FIELD_INT),
-    MODEL("use-parallel-residual", parallel_residual, FIELD_INT),
-    MODEL("activation", activation, FIELD_INT),
-    MODEL("exact-gelu", gelu_erf, FIELD_INT),
-    MODEL("gate", gate, FIELD_INT),
-    MODEL("window", window, FIELD_INT64),
-    MODEL("window-attn-skip-freq", window_every, FIELD_INT64),
-    MODEL("rotary-base-local", local_rotary_base, FIELD_DOUBLE),
-    MODEL("softmax-scale", attention_scale, FIELD_DOUBLE),
-    MODEL("attn-logit-softcapping", attention_softcap, FIELD_DOUBLE),
-    MODEL("final-logit-softcapping", logit_softcap, FIELD_DOUBLE),
-    MODEL("embedding-scale", embedding_scale, FIELD_DOUBLE),
-    MODEL("norm-without-weights", plain_norm, FIELD_INT),
-    MODEL("apply-layernorm-1p", layernorm_1p, FIELD_INT),
-    MODEL("clip-qkv", qkv_clip, FIELD_DOUBLE),
-    {0},
-};
-
-/* Where weights came from does not change what they compute. */
-static const struct field architecture_fields[] = {
-    MODEL("architecture", architecture, FIELD_INT),
-    {0},
-};
-
-/* The same of masked language models; an index of another model does not have them. */
-const struct field index_masked_fields[] = {
-    MODEL("masked-lm", masked, FIELD_INT),
-    MODEL("post-norm", post_norm, FIELD_INT),
-    MODEL("exact-gelu", gelu_erf, FIELD_INT),
-    MODEL("num-token-types", token_types, FIELD_INT64),
-    MODEL("position-offset", position_offset, FIELD_INT64),
-    MODEL("bert-binary-head", binary_head, FIELD_INT),
-    {0},
-};
-
-/* Members that are part of a model but may change between runs. */
-static const struct field loose_fields[] = {
-    MODEL("seq-length", shape.sequence, FIELD_INT64),
-    MODEL("max-position-embeddings", positions, FIELD_INT64),
-    MODEL("hidden-dropout", hidden_dropout, FIELD_DOUBLE),
-    MODEL("attention-dropout", attention_dropout, FIELD_DOUBLE),
-    MODEL("init-method-std", init_std, FIELD_DOUBLE),
-    {0},
-};
-
 static const struct field layout_fields[] = {
-    {"tp", FIELD_INT64, offsetof(struct layout, tp)},
-    {"cp", FIELD_INT64, offsetof(struct layout, cp)},
-    {"dp", FIELD_INT64, offsetof(struct layout, dp)},
-    {"pp", FIELD_INT64, offsetof(struct layout, pp)},
+    FIELD(struct layout, "tp", tp, FIELD_INT64),
+    FIELD(struct layout, "cp", cp, FIELD_INT64),
+    FIELD(struct layout, "dp", dp, FIELD_INT64),
+    FIELD(struct layout, "pp", pp, FIELD_INT64),
     {0},
 };
 
@@ -186,33 +71,14 @@ static void write_file(const struct checkpoint_index *index, const struct index_
 
 static void write_body(const struct checkpoint_index *index, FILE *f)
 {
-    static const struct step_rules none = {0};
-    char text[600];
-
-    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": 2,\n\"progress\": ");
+    fprintf(f, "{\"format\": \"" FORMAT "\", \"version\": %d,\n\"progress\": ", VERSION);
     fields_write(progress_fields, &index->progress, f);
     fprintf(f, ",\n\"state\": ");
     fields_write(state_fields, &index->state, f);
-    fprintf(f, ",\n\"log\": ");
-    fields_write(log_fields, &index->state, f);
     fprintf(f, ",\n\"schedule\": ");
     fields_write(index_rule_fields, &index->rules, f);
-    if (fields_compare(index_rule_more_fields, &index->rules, &none, text, sizeof(text)) > 0) {
-        fprintf(f, ",\n\"schedule-more\": ");
-        fields_write(index_rule_more_fields, &index->rules, f);
-    }
     fprintf(f, ",\n\"model\": ");
     fields_write(index_model_fields, &index->model.network, f);
-    fprintf(f, ",\n\"blocks\": ");
-    fields_write(index_block_fields, &index->model.network, f);
-    fprintf(f, ",\n\"origin\": ");
-    fields_write(architecture_fields, &index->model.network, f);
-    if (index->model.network.masked) {
-        fprintf(f, ",\n\"masked model\": ");
-        fields_write(index_masked_fields, &index->model.network, f);
-    }
-    fprintf(f, ",\n\"training\": ");
-    fields_write(loose_fields, &index->model.network, f);
     fprintf(f, ",\n\"layout\": ");
     fields_write(layout_fields, &index->layout, f);
     fprintf(f, ", \"arrays\": %d,\n\"tensors\": [", index->arrays);
@@ -368,7 +234,6 @@ static int read_file(struct checkpoint_index *index, struct json_value value, st
             err,
             "entry %d of \"files\" has no valid name, checksum, data, bytes, elements or pieces",
             index->file_count - 1);
-    file->unverified = index->version == 1;
     file->first = index->piece_count;
     while (rc == 0 && json_next(&i, NULL, NULL, &piece))
         rc = read_piece(index, file, piece, err);
@@ -426,72 +291,26 @@ static int read_fields(struct json_value root, const char *name, const struct fi
     return fields_read(table, object, values, err) < 0 ? error_prefix(err, "%s", name) : 0;
 }
 
-/* Sections that older checkpoints do not have. */
-static int read_new_sections(struct json_value root, struct network *model, struct error *err)
-{
-    struct json_value object;
-
-    if (json_member(root, "blocks", &object) == 0 &&
-        fields_read_given(index_block_fields, object, model, err) < 0)
-        return error_prefix(err, "blocks");
-    if (json_member(root, "origin", &object) == 0 &&
-        fields_read_given(architecture_fields, object, model, err) < 0)
-        return error_prefix(err, "origin");
-    return index_check_blocks(model, err);
-}
-
-static int read_log(struct step_state *state, struct json_value root, struct error *err)
-{
-    struct json_value object;
-
-    if (json_member(root, "log", &object) < 0) {
-        state->weight_total = (double)state->taken; /* every step counted alike */
-        return 0;
-    }
-    return fields_read_given(log_fields, object, state, err) < 0 ? error_prefix(err, "log") : 0;
-}
-
-/* A masked model has sizes that other models do not have. */
-static int read_masked(struct network *model, struct json_value root, struct error *err)
-{
-    struct json_value object;
-
-    if (json_member(root, "masked model", &object) < 0)
-        return 0;
-    if (fields_read(index_masked_fields, object, model, err) < 0)
-        return error_prefix(err, "masked model");
-    if (model->masked != 1 || model->token_types < 0 || model->token_types > INT32_MAX ||
-        model->position_offset < 0 || model->position_offset > INT32_MAX)
-        return error_set(err, "a value of \"masked model\" is out of range");
-    return 0;
-}
-
 static int read_root(struct checkpoint_index *index, struct json_value root, struct error *err)
 {
     char format[32] = "";
     int64_t version = 0, arrays = 0;
-    struct json_value more;
 
     if (read_text(root, "format", format, sizeof(format)) < 0 || strcmp(format, FORMAT) != 0)
         return error_set(err, "the file is not the index of a checkpoint");
-    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != index->version)
+    if (read_number(root, "version", INT32_MAX, &version) < 0 || version != VERSION)
         return error_set(err,
                          "it has format version %" PRId64
-                         ", but this program reads only versions 1 and 2; update this program",
-                         version);
+                         ", but this program reads only version %d; use the version of megatron "
+                         "that saved it",
+                         version, VERSION);
     if (read_number(root, "arrays", 3, &arrays) < 0 || (arrays != 1 && arrays != 3))
         return error_set(err, "\"arrays\" must be 1 or 3");
     index->arrays = (int)arrays;
     if (read_fields(root, "progress", progress_fields, &index->progress, err) < 0 ||
         read_fields(root, "state", state_fields, &index->state, err) < 0 ||
-        read_log(&index->state, root, err) < 0 ||
         read_fields(root, "schedule", index_rule_fields, &index->rules, err) < 0 ||
-        (json_member(root, "schedule-more", &more) == 0 &&
-         read_fields(root, "schedule-more", index_rule_more_fields, &index->rules, err) < 0) ||
         read_fields(root, "model", index_model_fields, &index->model.network, err) < 0 ||
-        read_masked(&index->model.network, root, err) < 0 ||
-        read_new_sections(root, &index->model.network, err) < 0 ||
-        read_fields(root, "training", loose_fields, &index->model.network, err) < 0 ||
         read_fields(root, "layout", layout_fields, &index->layout, err) < 0)
         return -1;
     if (index->progress.iteration < 0 || index->progress.consumed < 0 ||
@@ -499,6 +318,7 @@ static int read_root(struct checkpoint_index *index, struct json_value root, str
         return error_set(err, "a number of \"progress\" is negative");
     index->model.masked_max = index->model.network.masked;
     if (index_check_sizes(&index->model.network, err) < 0 ||
+        index_check_network(&index->model.network, err) < 0 ||
         read_scales(&index->scales, root, err) < 0)
         return -1;
     return read_lists(index, root, err);
@@ -525,9 +345,7 @@ int index_read(struct checkpoint_index *index, const char *text, size_t size, co
     int rc;
 
     memset(index, 0, sizeof(*index));
-    /* Before parsing anything else: determine the type of the checksum. */
-    index->version = strncmp(text, VERSION_1, strlen(VERSION_1)) == 0 ? 1 : 2;
-    rc = index->version == 1 ? 0 : check_sum(text, size, err);
+    rc = check_sum(text, size, err);
     if (rc == 0) {
         json = json_read(text, size, err);
         rc = json ? read_root(index, json_root(json), err) : -1;

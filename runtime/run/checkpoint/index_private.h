@@ -6,12 +6,10 @@
 #include "fields.h"
 #include "index.h"
 
-/* The members that make two models or two schedules different. */
-extern const struct field index_model_fields[], index_block_fields[], index_masked_fields[],
-    index_rule_fields[], index_rule_more_fields[];
+extern const struct field index_model_fields[], index_rule_fields[];
 
-/* Are these numbers ones that a model can have? */
-int index_check_blocks(const struct network *model, struct error *err);
+/* Is it a network that this program supports? */
+int index_check_network(const struct network *model, struct error *err);
 
 /* Append a piece to the list, and to the list of its tensor. */
 int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,

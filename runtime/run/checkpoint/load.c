@@ -55,7 +55,7 @@ static int wants_optimizer(const struct checkpoint *c)
     return c->config.load_optimizer && !c->config.finetune;
 }
 
-/* As users name it. The index may be from a later version. */
+/* As users name it. An index may contain any number. */
 static const char *optimizer_name(enum optimizer_kind kind)
 {
     static const char *const names[] = {
@@ -233,7 +233,7 @@ static void compare_rules(const struct checkpoint *c, const struct scaling_found
                    scaling_recipe_name(rules->delayed, rules->blocks));
     if (found->delayed && rules->delayed)
         add_number(text, sizeof(text), "--fp8-amax-history-len", found->length, rules->length);
-    if (found->ruled && rules->delayed) {
+    if (found->delayed && rules->delayed) {
         add_number(text, sizeof(text), "--fp8-margin", found->margin, rules->margin);
         add_difference(text, sizeof(text), "--fp8-amax-compute-algo",
                        scaling_algorithm_name(found->most_recent),

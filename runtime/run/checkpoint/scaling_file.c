@@ -31,8 +31,7 @@ int64_t scaling_file_longest(int64_t count)
 
 int scaling_same_scales(const struct scaling_found *found, const struct scaling_rules *rules)
 {
-    return !found->ruled ||
-           (found->margin == rules->margin && found->most_recent == rules->most_recent);
+    return found->margin == rules->margin && found->most_recent == rules->most_recent;
 }
 
 /* The caller has set it to spaces. */
@@ -83,7 +82,7 @@ static int check(const struct file_bytes *bytes, const char *path,
                  const struct index_scales *record, struct scaling_found *found, int64_t *count,
                  struct error *err)
 {
-    char format[16], recipe[16], algorithm[16], header[SCALING_HEADER + 1] = "";
+    char format[16], recipe[16] = "", algorithm[16] = "", header[SCALING_HEADER + 1] = "";
     uint64_t sum;
     size_t numbers;
     int words;
@@ -94,21 +93,20 @@ static int check(const struct file_bytes *bytes, const char *path,
                    "megatron fp8 scales 1 %15s %15s count %" SCNd64 " history %" SCNd64
                    " checksum %" SCNx64 " margin %d algorithm %15s",
                    format, recipe, count, &found->length, &sum, &found->margin, algorithm);
-    if (words < 5 || *count <= 0 || found->length <= 0 ||
+    if (words != (strcmp(recipe, "delayed") == 0 ? 7 : 5) || *count <= 0 || found->length <= 0 ||
         found->length > scaling_file_longest(*count))
         return error_set(err, "%s is not a file of fp8 scales", path);
     numbers = (size_t)(*count * (1 + found->length));
     if (bytes->length != SCALING_HEADER + numbers * sizeof(float) ||
         checksum_of(bytes->data + SCALING_HEADER, numbers * sizeof(float)) != sum ||
-        (record->bytes > 0 && ((size_t)record->bytes != bytes->length ||
-                               record->checksum != checksum_of(bytes->data, bytes->length))))
+        (size_t)record->bytes != bytes->length ||
+        record->checksum != checksum_of(bytes->data, bytes->length))
         return error_set(err, "%s has a wrong size or checksum", path);
     found->present = 1;
     found->hybrid = strcmp(format, "hybrid") == 0;
     found->delayed = strcmp(recipe, "delayed") == 0;
     found->blocks = strcmp(recipe, "blockwise") == 0;
-    found->ruled = words == 7;
-    found->most_recent = found->ruled && strcmp(algorithm, scaling_algorithm_name(1)) == 0;
+    found->most_recent = strcmp(algorithm, scaling_algorithm_name(1)) == 0;
     return 0;
 }
 
@@ -137,10 +135,12 @@ int scaling_file_read(const char *directory, const struct index_scales *record,
     *found = (struct scaling_found){0};
     if (kept)
         memset(kept, 0, (size_t)fp8_layers_kept(rules) * sizeof(*kept));
+    if (record->bytes == 0)
+        return 0;
     if (directory_path(path, err, "%s/" SCALING_NAME, directory) < 0)
         return -1;
     if (file_read(path, LIMIT, &bytes, err) < 0)
-        return errno == ENOENT && record->bytes == 0 ? 0 : index_fault(errno, err);
+        return index_fault(errno, err);
     rc = check(&bytes, path, record, found, &count, err);
     if (rc == 0 && kept && count != rules->count)
         rc = error_set(err, "%s has %" PRId64 " tensors instead of %" PRId64, path, count,

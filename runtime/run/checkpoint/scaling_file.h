@@ -7,7 +7,7 @@
  *
  * is followed by fp32 numbers: the scales (count) and the history (history, count), the oldest step
  * first. The checksum is that of the numbers. The header of delayed scaling continues with " margin
- * 0 algorithm max", or "most_recent"; files of older programs do not have that. */
+ * 0 algorithm max", or "most_recent". */
 #ifndef MEGATRON_SCALING_FILE_H
 #define MEGATRON_SCALING_FILE_H
 
@@ -20,9 +20,8 @@ enum { SCALING_HEADER = 128 };
 struct scaling_found {
     int present; /* it has fp8 scales */
     int hybrid, delayed, blocks;
-    int64_t length; /* of the history */
-    int ruled;      /* margin and algorithm are known */
-    int margin, most_recent;
+    int64_t length;          /* of the history */
+    int margin, most_recent; /* of delayed scaling */
 };
 
 /* The longest history of 'count' tensors that a file may have, in steps. */
@@ -33,16 +32,16 @@ int64_t scaling_file_longest(int64_t count);
 int scaling_file_write(const char *directory, const struct scaling_rules *rules, const float *kept,
                        struct index_scales *record, struct error *err);
 
-/* Read the file, if it exists, into 'kept' (or NULL: only 'found'). One that the index has a record
- * of must exist. The state is 0, with which the next step uses current scales, if it cannot be
- * taken over: there is none, or its format or recipe is another. With another margin or algorithm
- * the scales are 0, and the history is taken over. Of a longer history the last steps are taken.
- * Returns 0, CHECKPOINT_DAMAGED, CHECKPOINT_UNREADABLE or -1. */
+/* Read the file, if the index has a record of it, into 'kept' (or NULL: only 'found'). The state is
+ * 0, with which the next step uses current scales, if it cannot be taken over: there is none, or
+ * its format or recipe is another. With another margin or algorithm the scales are 0, and the
+ * history is taken over. Of a longer history the last steps are taken. Returns 0,
+ * CHECKPOINT_DAMAGED, CHECKPOINT_UNREADABLE or -1. */
 int scaling_file_read(const char *directory, const struct index_scales *record,
                       const struct scaling_rules *rules, float *kept, struct scaling_found *found,
                       struct error *err);
 
-/* Were its scales computed by these rules? Also if that is not known. */
+/* Were its scales computed with the margin and the algorithm of these rules? */
 int scaling_same_scales(const struct scaling_found *found, const struct scaling_rules *rules);
 
 /* "most_recent" or "max". */

@@ -25,7 +25,6 @@ struct shard_reader {
     char path[PATH_MAX];
     int64_t data, elements, bytes; /* size of the arrays in bytes */
     uint64_t *sums;
-    int unverified; /* the checksums cannot be verified */
 };
 
 static int read_bytes(struct shard_reader *r, void *out, size_t count, int64_t at,
@@ -61,7 +60,7 @@ static int check_head(struct shard_reader *r, const struct index_file *file, int
         checksum_begin(&sum);
         checksum_add(&sum, header, (size_t)file->data);
         checksum_add(&sum, r->sums, (size_t)blocks * sizeof(*r->sums));
-        if (checksum_end(&sum) != file->checksum && !r->unverified) {
+        if (checksum_end(&sum) != file->checksum) {
             error_set(err, "%s is damaged: its header or its checksums changed", r->path);
             rc = index_damaged(err);
         }
@@ -104,7 +103,6 @@ int shard_reader_open(struct shard_reader **reader, const char *directory,
     r->fd = -1;
     r->data = file->data;
     r->elements = file->elements;
-    r->unverified = file->unverified;
     r->bytes = file->elements * 4 * arrays;
     if (directory_path(r->path, err, "%s/%s", directory, file->name) < 0)
         return -1;
@@ -144,7 +142,7 @@ static int read_block(struct shard_reader *r, int64_t number, char *out, struct 
             return rc;
         checksum_add(&sum, out + at, part);
     }
-    if (checksum_end(&sum) == r->sums[number] || r->unverified)
+    if (checksum_end(&sum) == r->sums[number])
         return 0;
     error_set(err, "%s is damaged between bytes %" PRId64 " and %" PRId64, r->path, r->data + first,
               r->data + first + (int64_t)size - 1);
@@ -241,10 +239,5 @@ int shard_reader_verify(struct shard_reader *r, struct error *err)
 {
     static const struct shard_sink sink = {wants_all, take_none, NULL};
 
-    if (r->unverified)
-        return error_set(err,
-                         "%s has checksums of format version 1, which this version of megatron "
-                         "cannot check; load the checkpoint and save it again",
-                         r->path);
     return shard_reader_read(r, &sink, err);
 }

@@ -362,7 +362,8 @@ static void test_hostile(void)
         const char *name, *from, *to;
     } rows[] = {
         {"another format", "megatron checkpoint", "something else"},
-        {"another version", "\"version\": 2", "\"version\": 3"},
+        {"another version", "\"version\": 1", "\"version\": 2"},
+        {"an unknown kind of network", "\"norm-placement\": 0", "\"norm-placement\": 9"},
         {"no JSON", "\"files\": [", "\"files\": [}"},
         {"a huge shape", "[\"embedding.word.weight\", 97, 16]",
          "[\"embedding.word.weight\", 281474976710656, 16]"},
@@ -399,17 +400,6 @@ static void test_hostile(void)
     index_clear(&index);
     ok(text && index_read(&index, text, size, "it", &err) == 0, "the index itself is fine");
     index_clear(&index);
-    if (text) {
-        char *old = strdup(text);
-
-        memcpy(strstr(old, "\"version\": 2"), "\"version\": 1", strlen("\"version\": 1"));
-        memcpy(old + size - 10, "0000", 4);
-        ok(index_read(&index, old, size, "it", &err) == 0 && index.file_count > 0 &&
-               index.files[0].unverified,
-           "one of version 1 is read without its checksums");
-        index_clear(&index);
-        free(old);
-    }
     for (size_t i = 0; text && i < sizeof(rows) / sizeof(rows[0]); i++) {
         size_t new_size = 0;
         char *bad = changed(text, size, rows[i].from, rows[i].to, &new_size);
