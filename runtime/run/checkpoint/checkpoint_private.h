@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by checkpoint.c, save.c and load.c. */
+/* Shared by checkpoint.c, save.c, load.c and agree.c. */
 #ifndef MEGATRON_CHECKPOINT_PRIVATE_H
 #define MEGATRON_CHECKPOINT_PRIVATE_H
 

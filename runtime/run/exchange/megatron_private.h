@@ -48,6 +48,9 @@ struct megatron_name {
  * tensor. */
 const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer);
 
+/* The table row for the name of a tensor, without "layers.N." if it is one of a layer. */
+const struct megatron_name *megatron_row(const char *ours, int of_layer);
+
 /* How Megatron-LM divides the tensors of a model. */
 struct megatron_split {
     const struct model_config *model;

@@ -6,110 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- Names ----------------------------------------------------------------------------------- */
-
-static const struct megatron_name outer_names[] = {
-    {"embedding.word.weight",
-     CUT_ROWS,
-     0,
-     {"language_model/embedding/word_embeddings/weight", "embedding.word_embeddings.weight"}},
-    {"embedding.position.weight",
-     CUT_NONE,
-     0,
-     {"language_model/embedding/position_embeddings/weight",
-      "embedding.position_embeddings.weight"}},
-    {"final_norm.weight",
-     CUT_NONE,
-     0,
-     {"language_model/transformer/final_layernorm.weight",
-      "language_model/encoder/final_layernorm.weight", "language_model/encoder/final_norm.weight",
-      "decoder.final_layernorm.weight"}},
-    {"final_norm.bias",
-     CUT_NONE,
-     0,
-     {"language_model/transformer/final_layernorm.bias",
-      "language_model/encoder/final_layernorm.bias", "language_model/encoder/final_norm.bias",
-      "decoder.final_layernorm.bias"}},
-    {"head.weight", CUT_ROWS, 0, {"language_model/output_layer/weight", "output_layer.weight"}},
-    {0},
-};
-
-/* Tensors of a layer, after one of the prefixes below and the layer number. */
-static const struct megatron_name layer_names[] = {
-    {"norm1.weight",
-     CUT_NONE,
-     0,
-     {"input_layernorm.weight", "input_norm.weight",
-      "self_attention.linear_qkv.layer_norm_weight"}},
-    {"norm1.bias",
-     CUT_NONE,
-     0,
-     {"input_layernorm.bias", "input_norm.bias", "self_attention.linear_qkv.layer_norm_bias"}},
-#define QKV(ours, part, kind)                                                          \
-    {                                                                                  \
-        ours, CUT_QKV, part,                                                           \
-        {                                                                              \
-            "attention.query_key_value." kind, "self_attention.query_key_value." kind, \
-                "self_attention.linear_qkv." kind                                      \
-        }                                                                              \
-    }
-    QKV("attention.query.weight", 0, "weight"),
-    QKV("attention.key.weight", 1, "weight"),
-    QKV("attention.value.weight", 2, "weight"),
-    QKV("attention.query.bias", 0, "bias"),
-    QKV("attention.key.bias", 1, "bias"),
-    QKV("attention.value.bias", 2, "bias"),
-    {"attention.projection.weight",
-     CUT_COLS,
-     0,
-     {"attention.dense.weight", "self_attention.dense.weight",
-      "self_attention.linear_proj.weight"}},
-    {"attention.projection.bias",
-     CUT_NONE,
-     0,
-     {"attention.dense.bias", "self_attention.dense.bias", "self_attention.linear_proj.bias"}},
-    {"norm2.weight",
-     CUT_NONE,
-     0,
-     {"post_attention_layernorm.weight", "post_attention_norm.weight",
-      "mlp.linear_fc1.layer_norm_weight", "pre_mlp_layernorm.weight"}},
-    {"norm2.bias",
-     CUT_NONE,
-     0,
-     {"post_attention_layernorm.bias", "post_attention_norm.bias", "mlp.linear_fc1.layer_norm_bias",
-      "pre_mlp_layernorm.bias"}},
-    {"mlp.gate.weight", CUT_FC1, 0, {"mlp.dense_h_to_4h.weight", "mlp.linear_fc1.weight"}},
-    {"mlp.up.weight", CUT_FC1, 1, {"mlp.dense_h_to_4h.weight", "mlp.linear_fc1.weight"}},
-    {"mlp.gate.bias", CUT_FC1, 0, {"mlp.dense_h_to_4h.bias", "mlp.linear_fc1.bias"}},
-    {"mlp.up.bias", CUT_FC1, 1, {"mlp.dense_h_to_4h.bias", "mlp.linear_fc1.bias"}},
-    {"mlp.down.weight", CUT_COLS, 0, {"mlp.dense_4h_to_h.weight", "mlp.linear_fc2.weight"}},
-    {"mlp.down.bias", CUT_NONE, 0, {"mlp.dense_4h_to_h.bias", "mlp.linear_fc2.bias"}},
-    {0},
-};
+/* --- Where they are -------------------------------------------------------------------------- */
 
 static const char *const layer_prefixes[] = {
     "language_model/transformer/layers",
     "language_model/encoder/layers",
     "decoder.layers",
 };
-
-static const struct megatron_name *find_row(const struct megatron_name *table, const char *ours)
-{
-    for (; table->ours; table++)
-        if (strcmp(table->ours, ours) == 0)
-            return table;
-    return NULL;
-}
-
-const struct megatron_name *megatron_name_of(const char *ours, int64_t *layer)
-{
-    int end = 0;
-
-    *layer = -1;
-    if (sscanf(ours, "layers.%" SCNd64 ".%n", layer, &end) == 1 && end > 0)
-        return find_row(layer_names, ours + end);
-    return find_row(outer_names, ours);
-}
 
 /* Descend into a dict, name by name. */
 static const struct pickle_value *walk(const struct pickle_value *value, const char *path)
@@ -175,14 +78,6 @@ int megatron_find(const struct megatron_source *s, const struct megatron_name *n
                : 1;
 }
 
-int megatron_missing(const char *ours, const struct megatron_name *name, struct error *err)
-{
-    error_set(err, "tensor %s is missing (expected as %s", ours, name->theirs[0]);
-    for (int i = 1; i < 4 && name->theirs[i]; i++)
-        error_append(err, " or %s", name->theirs[i]);
-    return error_append(err, "); copy the checkpoint again");
-}
-
 int megatron_has(const struct megatron_source *s, const struct megatron_name *name,
                  const struct megatron_location *location)
 {
@@ -197,14 +92,14 @@ static const struct megatron_name *first_location(const struct megatron_source *
                                                   int last_stage,
                                                   struct megatron_location *location)
 {
-    const struct megatron_name *name = find_row(outer_names, ours);
+    const struct megatron_name *name = megatron_row(ours, 0);
 
     *location = (struct megatron_location){0, 0, 0, name ? -1 : 0};
     if (name && last_stage) {
         location->pp = s->pp - 1;
         location->chunk = s->chunks - 1;
     }
-    return name ? name : find_row(layer_names, ours);
+    return name ? name : megatron_row(ours, 1);
 }
 
 int megatron_find_ours(const struct megatron_source *s, const char *ours, int last_stage,
@@ -238,20 +133,6 @@ struct walking {
     int64_t seen;
 };
 
-static int is_theirs(const struct megatron_name *table, const char *name)
-{
-    for (; table->ours; table++)
-        for (int i = 0; i < 4 && table->theirs[i]; i++)
-            if (strcmp(table->theirs[i], name) == 0)
-                return 1;
-    return 0;
-}
-
-int megatron_is_theirs(const char *name, int of_layer)
-{
-    return is_theirs(of_layer ? layer_names : outer_names, name);
-}
-
 /* A tensor that is read, a copy of one, or one that does not affect the result. */
 static int is_known(const struct megatron_source *s, const char *path)
 {
@@ -261,7 +142,7 @@ static int is_known(const struct megatron_source *s, const char *path)
     for (size_t i = 0; i < sizeof(idle) / sizeof(idle[0]); i++)
         if (length >= strlen(idle[i]) && strcmp(path + length - strlen(idle[i]), idle[i]) == 0)
             return 1;
-    if (is_theirs(outer_names, path) || strcmp(path, "word_embeddings_for_head/weight") == 0)
+    if (megatron_is_theirs(path, 0) || strcmp(path, "word_embeddings_for_head/weight") == 0)
         return 1;
     for (size_t i = 0; i < sizeof(layer_prefixes) / sizeof(layer_prefixes[0]); i++) {
         size_t head = strlen(layer_prefixes[i]);
@@ -270,7 +151,7 @@ static int is_known(const struct megatron_source *s, const char *path)
 
         if (strncmp(path, layer_prefixes[i], head) == 0 &&
             sscanf(path + head, ".%" SCNd64 ".%n", &number, &end) == 1 && end > 0 && number >= 0 &&
-            number < s->chunk_layers && is_theirs(layer_names, path + head + end))
+            number < s->chunk_layers && megatron_is_theirs(path + head + end, 1))
             return 1;
     }
     return 0;
@@ -323,66 +204,6 @@ int megatron_check_tensors(const struct megatron_source *s, struct error *err)
                 return -1;
         }
     return 0;
-}
-
-/* --- Rows ------------------------------------------------------------------------------------ */
-
-/* Where a channel of a query or key is within its head. */
-static int64_t channel_of(const struct megatron_split *split, const struct megatron_name *name,
-                          int64_t channel)
-{
-    if (name->part == 2 || channel >= 2 * split->pairs)
-        return channel;
-    return 2 * (channel % split->pairs) + channel / split->pairs;
-}
-
-int64_t megatron_rank_of_row(const struct megatron_split *split, const struct megatron_name *name,
-                             int64_t rows, int64_t row, int64_t *local)
-{
-    const struct model_shape *m = &split->model->network.shape;
-    int64_t part = rows / split->tp, d = m->kv_channels;
-    int64_t heads, head, group, queries, slot, channel;
-
-    if (name->cut == CUT_NONE || name->cut == CUT_COLS) {
-        *local = row;
-        return 0;
-    }
-    *local = row % part;
-    if (name->cut == CUT_FC1 && split->model->network.swiglu)
-        *local += name->part * part;
-    if (name->cut != CUT_QKV)
-        return row / part;
-    heads = part / d;
-    head = row / d % heads;
-    channel = channel_of(split, name, row % d);
-    if (split->version == 0) { /* (3, heads, d) */
-        *local = (name->part * heads + head) * d + channel;
-    } else if (split->version == 1) { /* (heads, d, 3) */
-        *local = (head * d + channel) * 3 + name->part;
-    } else { /* (groups, queries of a group + 2, d) */
-        queries = m->heads / m->query_groups;
-        group = name->part == 0 ? head / queries : head;
-        slot = name->part == 0 ? head % queries : queries + name->part - 1;
-        *local = (group * (queries + 2) + slot) * d + channel;
-    }
-    return row / part;
-}
-
-void megatron_part_shape(const struct megatron_split *split, const struct megatron_name *name,
-                         int64_t rows, int64_t cols, int64_t *part_rows, int64_t *part_cols)
-{
-    const struct model_shape *m = &split->model->network.shape;
-
-    *part_rows = rows;
-    *part_cols = cols;
-    if (name->cut == CUT_QKV)
-        *part_rows = (m->heads + 2 * m->query_groups) * m->kv_channels / split->tp;
-    else if (name->cut == CUT_FC1)
-        *part_rows = rows / split->tp * (split->model->network.swiglu ? 2 : 1);
-    else if (name->cut == CUT_ROWS)
-        *part_rows = (rows + split->tp - 1) / split->tp;
-    else if (name->cut == CUT_COLS)
-        *part_cols = cols / split->tp;
 }
 
 /* --- One parameter --------------------------------------------------------------------------- */

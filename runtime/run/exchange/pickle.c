@@ -94,50 +94,7 @@ void pickle_destroy(struct pickle *p)
     free(p);
 }
 
-/* --- All together ---------------------------------------------------------------------------- */
-
-static int run(struct machine *m)
-{
-    while (m->at < m->size) {
-        int op = m->bytes[m->at++], done;
-
-        if (op == '.') {
-            m->pickle->root = pickle_pop(m);
-            return m->pickle->root ? 0 : -1;
-        }
-        done = pickle_step(m, op);
-        if (done < 0)
-            return -1;
-        if (done == 0)
-            return error_set(m->err,
-                             "byte %zu of the pickle: operation 0x%02x is not supported; save the "
-                             "file with torch.save again",
-                             m->at - 1, op);
-    }
-    return pickle_fail(m, "it ends too early");
-}
-
-struct pickle *pickle_read(const void *bytes, size_t size, size_t *used, struct error *err)
-{
-    struct machine m = {.bytes = bytes, .size = size, .err = err};
-    int rc;
-
-    m.pickle = calloc(1, sizeof(*m.pickle));
-    if (!m.pickle) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    rc = run(&m);
-    free(m.stack.list);
-    free(m.memo.list);
-    free(m.marks);
-    if (rc < 0) {
-        pickle_destroy(m.pickle);
-        return NULL;
-    }
-    *used = m.at;
-    return m.pickle;
-}
+/* --- Values --------------------------------------------------------------------------------- */
 
 const struct pickle_value *pickle_root(const struct pickle *p)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* State of reading a pickle, shared by two files. */
+/* Shared by the values of a pickle (pickle.c) and their reader (pickle_read.c). */
 #ifndef MEGATRON_PICKLE_PRIVATE_H
 #define MEGATRON_PICKLE_PRIVATE_H
 
@@ -37,14 +37,5 @@ int pickle_reserve(struct machine *m, struct pickle_value ***list, size_t used, 
 
 /* Append a value, unless it is NULL. */
 int pickle_append(struct machine *m, struct values *values, struct pickle_value *value);
-
-/* Set the error, with the position. Returns -1. */
-int pickle_fail(struct machine *m, const char *what);
-
-/* Pop the newest value from the stack; NULL with the error set. */
-struct pickle_value *pickle_pop(struct machine *m);
-
-/* Execute 'op': 0 if it is unknown, 1, or -1 on error. */
-int pickle_step(struct machine *m, int op);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* --- The stack ------------------------------------------------------------------------------- */
 
-int pickle_fail(struct machine *m, const char *what)
+static int fail(struct machine *m, const char *what)
 {
     error_set(m->err, "byte %zu of the pickle: %s", m->at, what);
     return -1;
@@ -24,10 +24,10 @@ static size_t floor_of(const struct machine *m)
     return m->mark_count ? m->marks[m->mark_count - 1] : 0;
 }
 
-struct pickle_value *pickle_pop(struct machine *m)
+static struct pickle_value *pop(struct machine *m)
 {
     if (m->stack.count <= floor_of(m)) {
-        pickle_fail(m, "a value is missing");
+        fail(m, "a value is missing");
         return NULL;
     }
     return m->stack.list[--m->stack.count];
@@ -35,7 +35,7 @@ struct pickle_value *pickle_pop(struct machine *m)
 
 static struct pickle_value *top(struct machine *m)
 {
-    struct pickle_value *value = pickle_pop(m);
+    struct pickle_value *value = pop(m);
 
     m->stack.count += value != NULL;
     return value;
@@ -60,7 +60,7 @@ static int push_mark(struct machine *m)
 static int pop_mark(struct machine *m, size_t *first)
 {
     if (m->mark_count == 0)
-        return pickle_fail(m, "corrupt pickle (no MARK on the stack); copy the file again");
+        return fail(m, "corrupt pickle (no MARK on the stack); copy the file again");
     *first = m->marks[--m->mark_count];
     return 0;
 }
@@ -70,7 +70,7 @@ static int pop_mark(struct machine *m, size_t *first)
 static int take(struct machine *m, uint64_t count, const unsigned char **bytes)
 {
     if (count > m->size - m->at)
-        return pickle_fail(m, "it ends too early");
+        return fail(m, "it ends too early");
     *bytes = m->bytes + m->at;
     m->at += (size_t)count;
     return 0;
@@ -95,7 +95,7 @@ static int take_line(struct machine *m, struct pickle_text *text)
     const unsigned char *begin = m->bytes + m->at, *end = memchr(begin, '\n', m->size - m->at);
 
     if (!end)
-        return pickle_fail(m, "unterminated line");
+        return fail(m, "unterminated line");
     *text = (struct pickle_text){(const char *)begin, (size_t)(end - begin)};
     m->at += text->length + 1;
     return 0;
@@ -109,7 +109,7 @@ static int take_digits(struct machine *m, char out[64])
     if (take_line(m, &line) < 0)
         return -1;
     if (line.length >= 64)
-        return pickle_fail(m, "a number is too long");
+        return fail(m, "a number is too long");
     memcpy(out, line.at, line.length);
     out[line.length] = '\0';
     return 0;
@@ -172,7 +172,7 @@ static int push_text_number(struct machine *m, int op)
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || (*end != '\0' && strcmp(end, "L") != 0) || errno == ERANGE)
-        return pickle_fail(m, "invalid number");
+        return fail(m, "invalid number");
     return push_integer(m, PICKLE_INTEGER, number);
 }
 
@@ -264,7 +264,7 @@ static int extend(struct machine *m, struct pickle_value *value, size_t first)
     if (!value)
         return -1;
     if (value->type == PICKLE_DICT && count % 2 != 0)
-        return pickle_fail(m, "a key has no value");
+        return fail(m, "a key has no value");
     if (value->type == PICKLE_LIST || value->type == PICKLE_DICT) {
         if (pickle_reserve(m, &value->items, value->count, &value->room, count) < 0)
             return -1;
@@ -273,7 +273,7 @@ static int extend(struct machine *m, struct pickle_value *value, size_t first)
                    count * sizeof(*value->items));
         value->count += count;
     } else if (value->type != PICKLE_OBJECT) {
-        return pickle_fail(m, "items are added to something that is not a container");
+        return fail(m, "items are added to something that is not a container");
     }
     m->stack.count = first;
     return 1;
@@ -297,7 +297,7 @@ static int collect_marked(struct machine *m, enum pickle_type type)
 static int collect_few(struct machine *m, size_t count)
 {
     if (m->stack.count - floor_of(m) < count)
-        return pickle_fail(m, "a value is missing");
+        return fail(m, "a value is missing");
     return collect(m, PICKLE_LIST, m->stack.count - count);
 }
 
@@ -309,7 +309,7 @@ static int add_items(struct machine *m, size_t count)
     if (count == 0 && pop_mark(m, &first) < 0)
         return -1;
     if (first < floor_of(m) + 1 || first > m->stack.count)
-        return pickle_fail(m, "a value is missing");
+        return fail(m, "a value is missing");
     return extend(m, m->stack.list[first - 1], first);
 }
 
@@ -352,7 +352,7 @@ static int remember(struct machine *m, uint64_t number)
 
     /* Memo indices count the values of a pickle, each of which takes at least a byte. */
     if (!value || number > m->at)
-        return value ? pickle_fail(m, "a memo number is too large") : -1;
+        return value ? fail(m, "a memo number is too large") : -1;
     if (n >= m->memo.count) {
         if (pickle_reserve(m, &m->memo.list, m->memo.count, &m->memo.room, n + 1 - m->memo.count) <
             0)
@@ -367,7 +367,7 @@ static int remember(struct machine *m, uint64_t number)
 static int recall(struct machine *m, uint64_t number)
 {
     if (number >= m->memo.count || !m->memo.list[number])
-        return pickle_fail(m, "the memo contains no such value");
+        return fail(m, "the memo contains no such value");
     return push(m, m->memo.list[number]) < 0 ? -1 : 1;
 }
 
@@ -388,7 +388,7 @@ static int run_memo(struct machine *m, int op)
             return -1;
         number = strtoull(text, &end, 10);
         if (end == text || *end != '\0')
-            return pickle_fail(m, "invalid number");
+            return fail(m, "invalid number");
     } else if (take_number(m, sizes[found - ops], &number) < 0) {
         return -1;
     }
@@ -408,12 +408,12 @@ static int push_global(struct machine *m, struct pickle_text module, struct pick
 
 static int push_stack_global(struct machine *m)
 {
-    const struct pickle_value *name = pickle_pop(m), *module = name ? pickle_pop(m) : NULL;
+    const struct pickle_value *name = pop(m), *module = name ? pop(m) : NULL;
 
     if (!module)
         return -1;
     if (name->type != PICKLE_STRING || module->type != PICKLE_STRING)
-        return pickle_fail(m, "a name is not a string");
+        return fail(m, "a name is not a string");
     return push_global(m, module->text, name->text);
 }
 
@@ -430,7 +430,7 @@ static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_
             continue;
         /* Repeated creation from one list would outgrow the pickle. */
         if (++m->copied > m->size) {
-            pickle_fail(m, "too many OrderedDicts of the same pairs");
+            fail(m, "too many OrderedDicts of the same pairs");
             return NULL;
         }
         if (pickle_reserve(m, &value->items, value->count, &value->room, 2) < 0)
@@ -470,7 +470,7 @@ static int push_persistent(struct machine *m, const struct pickle_value *identit
 
 static int set_state(struct machine *m)
 {
-    const struct pickle_value *state = pickle_pop(m);
+    const struct pickle_value *state = pop(m);
     struct pickle_value *value = state ? top(m) : NULL;
 
     if (!value)
@@ -493,17 +493,17 @@ static int run_object(struct machine *m, int op)
     case 0x93:
         return push_stack_global(m);
     case 0x92:
-        if (!pickle_pop(m)) /* keyword arguments */
+        if (!pop(m)) /* keyword arguments */
             return -1;
         /* fall through */
     case 'R':
     case 0x81:
-        arguments = pickle_pop(m);
-        return arguments ? push_object(m, pickle_pop(m), arguments) : -1;
+        arguments = pop(m);
+        return arguments ? push_object(m, pop(m), arguments) : -1;
     case 'b':
         return set_state(m);
     case 'Q':
-        return push_persistent(m, pickle_pop(m));
+        return push_persistent(m, pop(m));
     default:
         return 0;
     }
@@ -518,7 +518,7 @@ static int run_stack(struct machine *m, int op)
     case '(':
         return push_mark(m) < 0 ? -1 : 1;
     case '0':
-        return pickle_pop(m) ? 1 : -1;
+        return pop(m) ? 1 : -1;
     case '1':
         if (pop_mark(m, &first) < 0)
             return -1;
@@ -530,7 +530,7 @@ static int run_stack(struct machine *m, int op)
         if (take_number(m, 1, &number) < 0)
             return -1;
         return number > 5
-                   ? pickle_fail(
+                   ? fail(
                          m,
                          "its pickle protocol is newer than 5; save the file again with torch.save")
                    : 1;
@@ -541,7 +541,8 @@ static int run_stack(struct machine *m, int op)
     }
 }
 
-int pickle_step(struct machine *m, int op)
+/* Execute 'op': 0 if it is unknown, 1, or -1 on error. */
+static int step(struct machine *m, int op)
 {
     static int (*const groups[])(struct machine *, int) = {run_number, run_string, run_container,
                                                            run_memo,   run_object, run_stack};
@@ -550,4 +551,49 @@ int pickle_step(struct machine *m, int op)
     for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]) && done == 0; i++)
         done = groups[i](m, op);
     return done;
+}
+
+/* --- A pickle ---------------------------------------------------------------------------- */
+
+static int run(struct machine *m)
+{
+    while (m->at < m->size) {
+        int op = m->bytes[m->at++], done;
+
+        if (op == '.') {
+            m->pickle->root = pop(m);
+            return m->pickle->root ? 0 : -1;
+        }
+        done = step(m, op);
+        if (done < 0)
+            return -1;
+        if (done == 0)
+            return error_set(m->err,
+                             "byte %zu of the pickle: operation 0x%02x is not supported; save the "
+                             "file with torch.save again",
+                             m->at - 1, op);
+    }
+    return fail(m, "it ends too early");
+}
+
+struct pickle *pickle_read(const void *bytes, size_t size, size_t *used, struct error *err)
+{
+    struct machine m = {.bytes = bytes, .size = size, .err = err};
+    int rc;
+
+    m.pickle = calloc(1, sizeof(*m.pickle));
+    if (!m.pickle) {
+        error_set(err, "out of memory");
+        return NULL;
+    }
+    rc = run(&m);
+    free(m.stack.list);
+    free(m.memo.list);
+    free(m.marks);
+    if (rc < 0) {
+        pickle_destroy(m.pickle);
+        return NULL;
+    }
+    *used = m.at;
+    return m.pickle;
 }
