@@ -11,6 +11,7 @@
 #include "megatron_source.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,63 @@
 
 /* A file next to the index: the absolute path of the Hugging Face folder that was imported. */
 #define SOURCE_NAME "imported_from"
+
+/* --- A new directory of checkpoints ---------------------------------------------------------- */
+
+/* A checkpoint to create in 'to', which must not contain one. */
+struct creation {
+    const char *to;
+    const char *kind; /* "import" or "export", part of the temporary name */
+    int64_t iteration;
+    bool release; /* name it "release", as Megatron-LM names a model that was imported */
+    int (*fill)(void *context, const char *temporary, struct error *err);
+    void *context;
+};
+
+static int commit_release(const char *to, const char *temporary, struct error *err)
+{
+    char final[PATH_MAX];
+
+    if (directory_path(final, err, "%s/release", to) < 0 || file_sync_directory(temporary, err) < 0)
+        return -1;
+    if (rename(temporary, final) < 0)
+        return error_set_errno(err, errno, "cannot rename %s", temporary);
+    return directory_write(to, LATEST, "release\n", strlen("release\n"), err);
+}
+
+/* A failure leaves nothing behind, not even an empty directory. */
+static int create_checkpoint(const struct creation *c, struct error *err)
+{
+    size_t existing = file_existing_length(c->to);
+    char temporary[PATH_MAX];
+    struct error ignored;
+    int64_t newest;
+    int rc = -1;
+
+    if (directory_prepare(c->to, err) < 0 || directory_newest(c->to, -1, &newest, err) < 0 ||
+        directory_path(temporary, err, "%s/iter_%07lld.tmp-%s-%ld", c->to, (long long)c->iteration,
+                       c->kind, (long)getpid()) < 0)
+        goto out;
+    if (newest >= 0 || directory_has(c->to, LATEST) || directory_has(c->to, "release")) {
+        error_set_code(err, ERROR_USAGE,
+                       "%s already contains checkpoints; choose another directory", c->to);
+        goto out;
+    }
+    if (mkdir(temporary, 0777) < 0) {
+        error_set_errno(err, errno, "cannot create %s", temporary);
+        goto out;
+    }
+    rc = c->fill(c->context, temporary, err);
+    if (rc == 0)
+        rc = c->release ? commit_release(c->to, temporary, err)
+                        : directory_commit(c->to, temporary, c->iteration, NULL, err);
+    if (rc < 0)
+        directory_remove(temporary, NULL, &ignored);
+out:
+    if (rc < 0)
+        file_remove_created(c->to, existing);
+    return rc;
+}
 
 /* --- Import ---------------------------------------------------------------------------------- */
 
@@ -87,9 +145,16 @@ static int import_stage(const struct source *source, const struct layout *layout
     return rc;
 }
 
-static int import_all(const struct source *source, struct checkpoint_index *index,
-                      const char *temporary, struct error *err)
+struct import {
+    const struct source *source;
+    struct checkpoint_index index;
+};
+
+static int import_all(void *context, const char *temporary, struct error *err)
 {
+    struct import *import = context;
+    const struct source *source = import->source;
+    struct checkpoint_index *index = &import->index;
     size_t size;
     char *text, path[PATH_MAX];
     int rc = 0;
@@ -108,49 +173,12 @@ static int import_all(const struct source *source, struct checkpoint_index *inde
     return rc;
 }
 
-static int import_into(const char *directory, const struct source *source,
-                       struct checkpoint_index *index, struct error *err)
-{
-    char temporary[PATH_MAX];
-    int64_t newest = -1;
-    struct error ignored;
-    int rc;
-
-    if (directory_prepare(directory, err) < 0 ||
-        directory_newest(directory, -1, &newest, err) < 0 ||
-        directory_path(temporary, err, "%s/iter_0000000.tmp-import-%ld", directory,
-                       (long)getpid()) < 0)
-        return -1;
-    if (newest >= 0 || directory_has(directory, LATEST))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s already contains checkpoints; choose another directory",
-                              directory);
-    if (mkdir(temporary, 0777) < 0)
-        return error_set_errno(err, errno, "cannot create %s", temporary);
-    rc = import_all(source, index, temporary, err);
-    if (rc == 0)
-        rc = directory_commit(directory, temporary, 0, NULL, err);
-    if (rc < 0)
-        directory_remove(temporary, NULL, &ignored);
-    return rc;
-}
-
-/* A failure leaves no empty directory. */
-static int import_to(const char *directory, const struct source *source,
-                     struct checkpoint_index *index, struct error *err)
-{
-    size_t existing = file_existing_length(directory);
-    int rc = import_into(directory, source, index, err);
-
-    if (rc < 0)
-        file_remove_created(directory, existing);
-    return rc;
-}
-
 static int import(const struct source *source, const char *from, const char *directory,
                   struct error *err)
 {
-    struct checkpoint_index index = {0};
+    struct import import = {.source = source};
+    struct creation creation = {
+        .to = directory, .kind = "import", .fill = import_all, .context = &import};
     /* As if every layer were a pipeline stage: only one is in memory at a time. */
     struct layout layout = {1, 1, 1, source->model->network.shape.layers};
     int rc;
@@ -159,10 +187,10 @@ static int import(const struct source *source, const char *from, const char *dir
         err->code = ERROR_USAGE;
         return error_prefix(err, "%s", from);
     }
-    rc = index_create(&index, source->model, &layout, err);
+    rc = index_create(&import.index, source->model, &layout, err);
     if (rc == 0)
-        rc = import_to(directory, source, &index, err);
-    index_clear(&index);
+        rc = create_checkpoint(&creation, err);
+    index_clear(&import.index);
     return rc;
 }
 
@@ -340,74 +368,44 @@ int convert_export_hf(const char *from, const char *to, enum device_type type, i
 
 /* --- Export to Megatron-LM ------------------------------------------------------------------- */
 
-/* Iteration 0 is a model that was imported, which Megatron-LM calls a release. */
-static int commit_release(const char *to, const char *temporary, struct error *err)
+struct export
 {
-    char final[PATH_MAX];
+    const char *from;
+    const struct megatron_target *target;
+    struct checkpoint_index index;
+};
 
-    if (directory_path(final, err, "%s/release", to) < 0 || file_sync_directory(temporary, err) < 0)
-        return -1;
-    if (rename(temporary, final) < 0)
-        return error_set_errno(err, errno, "cannot rename %s", temporary);
-    return directory_write(to, LATEST, "release\n", strlen("release\n"), err);
-}
-
-static int export_megatron_into(const char *to, const char *from,
-                                const struct checkpoint_index *index,
-                                const struct megatron_target *target, struct error *err)
+static int export_megatron(void *context, const char *temporary, struct error *err)
 {
-    char temporary[PATH_MAX];
-    int64_t iteration = index->progress.iteration, newest;
-    struct error ignored;
-    int rc;
+    const struct export *export = context;
 
-    if (directory_prepare(to, err) < 0 || directory_newest(to, -1, &newest, err) < 0 ||
-        directory_path(temporary, err, "%s/iter_%07lld.tmp-export-%ld", to, (long long)iteration,
-                       (long)getpid()) < 0)
-        return -1;
-    if (newest >= 0 || directory_has(to, LATEST) || directory_has(to, "release"))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s already contains checkpoints; choose another directory", to);
-    if (mkdir(temporary, 0777) < 0)
-        return error_set_errno(err, errno, "cannot create %s", temporary);
-    rc = megatron_save(temporary, from, index, target, err);
-    if (rc == 0)
-        rc = iteration > 0 ? directory_commit(to, temporary, iteration, NULL, err)
-                           : commit_release(to, temporary, err);
-    if (rc < 0)
-        directory_remove(temporary, NULL, &ignored);
-    return rc;
-}
-
-/* A failure leaves no empty directory. */
-static int export_megatron_to(const char *to, const char *from,
-                              const struct checkpoint_index *index,
-                              const struct megatron_target *target, struct error *err)
-{
-    size_t existing = file_existing_length(to);
-    int rc = export_megatron_into(to, from, index, target, err);
-
-    if (rc < 0)
-        file_remove_created(to, existing);
-    return rc;
+    return megatron_save(temporary, export->from, &export->index, export->target, err);
 }
 
 int convert_export_megatron(const char *from, const char *to, const struct megatron_target *target,
                             struct error *err)
 {
-    struct checkpoint_index index;
-    int rc = index_load(&index, from, err);
+    struct export export = {.from = from, .target = target};
+    struct creation creation = {
+        .to = to, .kind = "export", .fill = export_megatron, .context = &export};
+    struct model_config *model = &export.index.model;
+    int rc = index_load(&export.index, from, err);
 
-    if (rc == 0) {
-        index.model.numerics.type = target->type;
-        index.model.split.chunks = 1;
-        index.model.padded_vocabulary = index.model.network.shape.vocabulary;
-        rc = megatron_save_check(&index.model.network, target, err);
-    }
+    if (rc < 0)
+        goto out;
+    model->numerics.type = target->type;
+    model->split.chunks = 1;
+    model->padded_vocabulary = model->network.shape.vocabulary;
+    rc = megatron_save_check(&model->network, target, err);
     if (rc == 0)
-        rc = index_check_model(&index, &index.model, err);
-    if (rc == 0)
-        rc = export_megatron_to(to, from, &index, target, err);
-    index_clear(&index);
+        rc = index_check_model(&export.index, model, err);
+    if (rc < 0)
+        goto out;
+    /* Iteration 0 is a model that was imported. */
+    creation.iteration = export.index.progress.iteration;
+    creation.release = creation.iteration == 0;
+    rc = create_checkpoint(&creation, err);
+out:
+    index_clear(&export.index);
     return rc < 0 ? -1 : 0;
 }

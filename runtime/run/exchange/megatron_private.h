@@ -76,12 +76,6 @@ struct megatron_location {
     int64_t tp, pp, chunk, local;
 };
 
-/* The tensor for a row at 'location'; of a distributed checkpoint only its shape. Returns 1, 0: it
- * is missing, or -1. */
-int megatron_find(const struct megatron_source *source, const struct megatron_name *name,
-                  const struct megatron_location *location, struct torch_tensor *tensor,
-                  struct error *err);
-
 /* Fill 'err': our tensor 'ours' is missing, which has the names of 'name' there. Returns -1. */
 int megatron_missing(const char *ours, const struct megatron_name *name, struct error *err);
 
@@ -89,8 +83,9 @@ int megatron_missing(const char *ours, const struct megatron_name *name, struct 
 int megatron_has(const struct megatron_source *source, const struct megatron_name *name,
                  const struct megatron_location *location);
 
-/* The same for our tensor 'ours' of the first layer or of none, in the first or last stage; 'err'
- * is also filled if it is missing. */
+/* Find our tensor 'ours' of the first layer or of none, in the first or last stage; of a
+ * distributed checkpoint only its shape. Returns 1, or 0 or -1 with 'err' set if it is missing or
+ * damaged. */
 int megatron_find_ours(const struct megatron_source *source, const char *ours, int last_stage,
                        struct torch_tensor *tensor, struct error *err);
 int megatron_has_ours(const struct megatron_source *source, const char *ours, int last_stage);

@@ -61,9 +61,11 @@ static const struct pickle_value *find_value(const struct megatron_source *s,
     return found;
 }
 
-int megatron_find(const struct megatron_source *s, const struct megatron_name *name,
-                  const struct megatron_location *location, struct torch_tensor *tensor,
-                  struct error *err)
+/* The tensor for a row at 'location'; of a distributed checkpoint only its shape. Returns 1, 0: it
+ * is missing, or -1. */
+static int find(const struct megatron_source *s, const struct megatron_name *name,
+                const struct megatron_location *location, struct torch_tensor *tensor,
+                struct error *err)
 {
     const struct pickle_value *value;
 
@@ -107,7 +109,7 @@ int megatron_find_ours(const struct megatron_source *s, const char *ours, int la
 {
     struct megatron_location location;
     const struct megatron_name *name = first_location(s, ours, last_stage, &location);
-    int found = megatron_find(s, name, &location, tensor, err);
+    int found = find(s, name, &location, tensor, err);
 
     if (found == 0)
         megatron_missing(ours, name, err);
@@ -236,7 +238,7 @@ static int find_part(struct loading *l, int64_t tp, int64_t layer, struct error 
         location.chunk = s->chunks - 1;
     }
     shard = s->shards[location.pp * s->tp + tp].name;
-    found = megatron_find(s, l->name, &location, t, err);
+    found = find(s, l->name, &location, t, err);
     if (found < 0)
         return error_prefix(err, "%s: %s", shard, l->parameter->name);
     if (found == 0) {
