@@ -3,7 +3,7 @@
  * Split texts, which are separated by bytes of value 1, with the punkt parameters in DIR. Prints
  * their sentences, each with a byte of value 2 after it and a text with one of value 1; or, with
  * `time`, the number of sentences and the megabytes per second of processor time. */
-#include "data/tokenizer/punkt.h"
+#include "data/preprocess/punkt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

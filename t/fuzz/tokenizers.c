@@ -9,7 +9,7 @@
  * ids below its size, the same with any cache, and bytes come back as they were; what is in form C
  * stays so. */
 #include "data/tokenizer/nfc.h"
-#include "data/tokenizer/punkt.h"
+#include "data/preprocess/punkt.h"
 #include "data/tokenizer/steps.h"
 #include "data/tokenizer/tokenizer.h"
 

@@ -29,7 +29,7 @@
 #include <stdint.h>
 #include "lib/error.h"
 #include "data/tokenizer/fairseq.h"
-#include "data/tokenizer/punkt.h"
+#include "punkt.h"
 #include "data/corpus/records.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/corpus/wikitext.h"

@@ -7,7 +7,7 @@
 #include "data/dataset/indexed.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_options.h"
 #include "data/dataset/vocabulary_check.h"
 
 #include <errno.h>

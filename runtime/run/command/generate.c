@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/generate/generate.h"
+#include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
 
 #include <math.h>

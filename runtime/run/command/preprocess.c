@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
+#include "data/tokenizer/tokenizer_options.h"
 #include "commands.h"
 #include "data/preprocess/part.h"
 #include "data/preprocess/preprocess.h"

@@ -4,7 +4,7 @@
 #include "lib/file.h"
 #include "base/core/option.h"
 #include "lib/parse.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_options.h"
 
 #include <errno.h>
 #include <stdlib.h>

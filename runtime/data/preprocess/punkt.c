@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "punkt_private.h"
-#include "unicode.h"
+#include "data/tokenizer/unicode.h"
 
 #include <stdlib.h>
 #include <string.h>

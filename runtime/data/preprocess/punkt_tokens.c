@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The words of a short context, and which of them end a sentence. */
 #include "config.h"
-#include "property.h"
+#include "data/tokenizer/property.h"
 #include "punkt_private.h"
-#include "unicode.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #define MEGATRON_PUNKT_PRIVATE_H
 
 #include "punkt.h"
-#include "word_table.h"
+#include "data/tokenizer/word_table.h"
 
 #include <stdint.h>
 
