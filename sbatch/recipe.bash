@@ -49,8 +49,8 @@ other_names=(
 known_prefixes='NUM_LAYER|NUM_ATTENTION|NUM_QUERY|NUM_HEAD|HIDDEN_?SIZ|HIDDEN_DIM|FFN_|SEQ_?LEN|MAX_POSITION|MICRO_?BATCH'
 known_prefixes+='|GLOBAL_?BATCH|TENSOR_(MODEL_)?PAR|PIPELINE_(MODEL_)?PAR|CONTEXT_PAR|TRAIN_ITER|TRAIN_SAMPLE'
 known_prefixes+='|DATA_?PATH|DATASET_PATH|FSX_'
-# The last resort: one of these words between the usual prefixes and suffixes.
-known_words='MODEL|SIZE|TP|PP|CP|NODE|GPU|LAYER|HIDDEN|HEAD|STEP|BATCH'
+# The last resort: one of these words between the usual prefixes and suffixes; the long ones also with a letter too many.
+known_words='(MODEL|SIZE|TP|PP|CP|NODE|GPU)S?|(LAYER|HIDDEN|HEAD|STEP|BATCH)S?[A-Z]?'
 usual_prefixes='(NUM|N|MAX|MIN|TOTAL|TRAIN|TRAINING|MODEL|TRANSFORMER|ATTENTION|ATTN|MICRO|MINI|GLOBAL|LOCAL)_?'
 usual_suffixes='_?(SIZE|NAME|NUM|NUMBER|COUNT|DIM|DEGREE|PARALLEL|PER_NODE|PER_GPU|PER_RANK)'
 
@@ -176,7 +176,7 @@ read_environment() {
     check_nodes
     for variable in $(compgen -e); do
         [ -n "${!variable}" ] || continue
-        [[ $variable =~ ^($known_prefixes) || $variable =~ ^($usual_prefixes)*($known_words)S?($usual_suffixes)*$ ]] || continue
+        [[ $variable =~ ^($known_prefixes) || $variable =~ ^($usual_prefixes)*($known_words)($usual_suffixes)*$ ]] || continue
         for row in "${launch_variables[@]}" "${known[@]}" FSX_PATH: DATA_PATH: NODES: GPUS_PER_NODE:; do
             [ "${row%%:*}" != "$variable" ] || continue 2
         done
