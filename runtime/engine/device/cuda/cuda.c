@@ -336,7 +336,6 @@ static void close_call(struct device *base)
     struct cuda_device *device = (struct cuda_device *)base;
 
     tuning_destroy(device->gemm.tuning);
-    tuning_destroy(device->gemm.installed);
     cudaFree(device->gemm.workspace);
     if (device->gemm.stream)
         cudaStreamDestroy(device->gemm.stream);
@@ -439,28 +438,19 @@ static int open_gpu(struct cuda_device *device, struct error *err)
     return check_code(device, &properties, err);
 }
 
-/* Open the cache, and the installed results of this kind of GPU or of another one with as many
- * multiprocessors, for example those of the H200 on an H100. */
+/* Open the cache, and what was installed for this kind of GPU. */
 static int open_tuning(struct cuda_device *device, const struct device_options *options)
 {
-    struct gemm_context *gemm = &device->gemm;
-    char start[32], end[64], name[512], found[512] = "";
+    char name[512];
 
-    snprintf(start, sizeof(start), "tuning%d-", TUNING_METHOD);
-    snprintf(end, sizeof(end), "-%d-cublaslt%zu", device->processors, cublasLtGetVersion());
-    snprintf(name, sizeof(name), "%s%s%s", start, device->base.model, end);
+    snprintf(name, sizeof(name), "tuning%d-%s-%d-cublaslt%zu", TUNING_METHOD, device->base.model,
+             device->processors, cublasLtGetVersion());
     for (char *c = name; *c; c++) {
         if (*c == ' ' || *c == '/')
             *c = '_';
     }
-    gemm->tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
-    if (options->tuning_dir &&
-        tuning_find(options->tuning_dir, name, start, end, found, sizeof(found)) == 0)
-        gemm->installed = tuning_open(NULL, options->tuning_dir, found);
-    else
-        gemm->installed = tuning_open(NULL, NULL, name);
-    gemm->elsewhere = strcmp(found, name) != 0;
-    return gemm->tuning && gemm->installed ? 0 : -1;
+    device->gemm.tuning = tuning_open(options->cache_dir, options->tuning_dir, name);
+    return device->gemm.tuning ? 0 : -1;
 }
 
 static int open_libraries(struct cuda_device *device, const struct device_options *options,

@@ -214,9 +214,11 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream, const struct 
                           GEMM_WORKSPACE, stream);
 }
 
-/* The key includes an alignment below the usual one: an algorithm for a larger alignment would read
- * beyond the elements, or fault. */
-void gemm_key(const struct gemm_shape *s, char key[GEMM_KEY])
+enum { GEMM_KEY = 256, GEMM_ALGORITHM = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
+
+/* The product's key among the tuning results. It includes an alignment below the usual one: an
+ * algorithm for a larger alignment would read beyond the elements, or fault. */
+static void make_key(const struct gemm_shape *s, char key[GEMM_KEY])
 {
     const size_t size = GEMM_KEY;
     size_t used;
@@ -240,7 +242,8 @@ void gemm_key(const struct gemm_shape *s, char key[GEMM_KEY])
                  s->alignment_d);
 }
 
-void gemm_write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char text[GEMM_ALGORITHM])
+/* The library allows storing and restoring the bytes of an algorithm. */
+static void write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char text[GEMM_ALGORITHM])
 {
     const unsigned char *bytes = (const unsigned char *)algorithm;
 
@@ -313,29 +316,16 @@ static int search(struct gemm *gemm, const struct gemm_operands *scratch, const 
     return 0;
 }
 
-/* A few of many candidates, if enough is known of similar products; else 0. Where neighbors are
- * tried, one of them may have won, which the library does not offer. */
-static int candidates_by_similar(struct gemm *gemm, cublasLtMatmulHeuristicResult_t *results)
-{
-    struct similar similar;
-
-    if (gemm_has_neighbors(gemm) || !gemm_find_similar(gemm, &similar))
-        return 0;
-    return gemm_shortlist(&similar, results, candidates(gemm, results, GEMM_MOST_OFFERED));
-}
-
 static int choose(struct gemm *gemm, const struct gemm_operands *scratch, struct error *err)
 {
     cublasLtMatmulHeuristicResult_t results[GEMM_MOST_OFFERED];
     int wanted = scratch ? gemm->context->candidates : 1, found;
     char key[GEMM_KEY];
 
-    gemm_key(&gemm->shape, key);
+    make_key(&gemm->shape, key);
     if (recall(gemm, key))
         return 0;
-    found = wanted > 1 ? candidates_by_similar(gemm, results) : 0;
-    if (found == 0)
-        found = candidates(gemm, results, wanted < GEMM_MOST_OFFERED ? wanted : GEMM_MOST_OFFERED);
+    found = candidates(gemm, results, wanted < GEMM_MOST_OFFERED ? wanted : GEMM_MOST_OFFERED);
     if (found == 0)
         return error_set(
             err,
@@ -377,8 +367,8 @@ int gemm_remember(struct gemm *gemm, struct error *err)
     static const char provisional[] = {TUNING_PROVISIONAL, '\0'};
     char key[GEMM_KEY], text[GEMM_ALGORITHM], value[sizeof(text) + sizeof(provisional)];
 
-    gemm_key(&gemm->shape, key);
-    gemm_write_algorithm(&gemm->algorithm, text);
+    make_key(&gemm->shape, key);
+    write_algorithm(&gemm->algorithm, text);
     snprintf(value, sizeof(value), "%s%s", text, gemm->provisional ? provisional : "");
     gemm->remembered = 1;
     return tuning_put(gemm->context->tuning, key, value, err);
@@ -388,7 +378,7 @@ int gemm_forget(struct gemm *gemm, struct error *err)
 {
     char key[GEMM_KEY];
 
-    gemm_key(&gemm->shape, key);
+    make_key(&gemm->shape, key);
     return tuning_untry(gemm->context->tuning, key, err);
 }
 

@@ -58,11 +58,9 @@ enum { GEMM_LOADED = 512 }; /* kernels to keep in mind */
 /* Shared by all plans of a device. */
 struct gemm_context {
     cublasLtHandle_t handle;
-    struct tuning *tuning;    /* the cache, and what was installed for this GPU */
-    struct tuning *installed; /* what was installed for this kind of GPU or another one */
-    int elsewhere;            /* another one */
-    cudaStream_t stream;      /* for timing */
-    void *workspace;          /* GEMM_WORKSPACE bytes, for timing */
+    struct tuning *tuning; /* the cache, and what was installed for this GPU */
+    cudaStream_t stream;   /* for timing */
+    void *workspace;       /* GEMM_WORKSPACE bytes, for timing */
     int candidates; /* number to request and to search around; 1: the library's first guess */
     int broken;     /* an algorithm that was tried broke the GPU: nothing will run anymore */
     double rested;  /* when the next measurement may begin (clock_now) */

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the parts of gemm.h: plans (gemm.c), the search for the fastest algorithm
- * (gemm_search.c), what similar products teach it (gemm_similar.c) and the check of an algorithm's
- * results (gemm_check.c). */
+ * (gemm_search.c) and the check of an algorithm's results (gemm_check.c). */
 #ifndef MEGATRON_GEMM_PRIVATE_H
 #define MEGATRON_GEMM_PRIVATE_H
 
 #include "gemm.h"
-#include "similar.h"
 
 enum { GEMM_MOST_OFFERED = 64 };
 
@@ -37,21 +35,6 @@ cublasStatus_t gemm_launch(struct gemm *gemm, cudaStream_t stream,
 
 /* Does the library accept the algorithm for this product and within the workspace? */
 int gemm_accepts(struct gemm *gemm, const cublasLtMatmulAlgo_t *algorithm);
-
-/* The product's key among the tuning results, and an algorithm as their values have it: the library
- * allows storing and restoring its bytes. */
-enum { GEMM_KEY = 256, GEMM_ALGORITHM = 2 * sizeof(cublasLtMatmulAlgo_t) + 1 };
-void gemm_key(const struct gemm_shape *shape, char key[GEMM_KEY]);
-void gemm_write_algorithm(const cublasLtMatmulAlgo_t *algorithm, char text[GEMM_ALGORITHM]);
-
-/* Find the installed results of products that differ from this one in sizes and strides alone, and
- * not by much. Are there enough for a shortlist, and do they agree? */
-int gemm_find_similar(const struct gemm *gemm, struct similar *similar);
-
-/* Keep the first few of the offered algorithms and those that were the fastest for similar
- * products. Returns how many are left; 0, and nothing is changed, if none of them was. */
-int gemm_shortlist(const struct similar *similar, cublasLtMatmulHeuristicResult_t *offered,
-                   int count);
 
 /* Find the fastest few of the 'count' (1 to GEMM_MOST_OFFERED) algorithms that the library offers
  * and, with 'around', of their neighbors: store them in gemm->finalists, and let the plan use the

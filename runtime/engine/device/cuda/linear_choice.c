@@ -4,7 +4,6 @@
 #include "cuda_error.h"
 #include "hopper_linear.h"
 #include "linear_private.h"
-#include "similar.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,9 +100,8 @@ static int scratch_create(struct cuda_plan *plan, struct scratch *t)
     return 0;
 }
 
-/* What a layer's key contains besides its kind and sizes. A gate after any product but ours leaves
- * no choice: then it is that of the product alone. */
-static void make_traits(const struct cuda_plan *plan, char *traits, size_t size)
+/* A gate after any product but ours leaves no choice: then it is that of the product alone. */
+static void make_key(const struct cuda_plan *plan, char *key, size_t size)
 {
     const struct linear_shape *s = shape_of(plan);
     int ours = linear_is_possible(plan, OWN), alone = gated(s) && !ours;
@@ -113,21 +111,12 @@ static void make_traits(const struct cuda_plan *plan, char *traits, size_t size)
         snprintf(more, sizeof(more), ":ours%d", HOPPER_LINEAR_VERSION);
     if (plan->base.kind == OPERATION_LINEAR_WGRAD && s->types.gradient != TYPE_FP32)
         snprintf(more, sizeof(more), ":gradient%d", (int)s->types.gradient);
-    snprintf(traits, size, ":%d:%d:%d:%d%s", (int)s->types.x, s->bias,
+    snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 ":%d:%d:%d:%d%s",
+             (int)plan->base.kind, s->rows, s->in, s->out, (int)s->types.x, s->bias,
              alone ? (int)ACTIVATION_NONE : (int)s->activation, alone ? 0 : s->save_pre, more);
 }
 
-static void make_key(const struct cuda_plan *plan, char *key, size_t size)
-{
-    const struct linear_shape *s = shape_of(plan);
-    char traits[128];
-
-    make_traits(plan, traits, sizeof(traits));
-    snprintf(key, size, "linear%d:%" PRId64 ":%" PRId64 ":%" PRId64 "%s", (int)plan->base.kind,
-             s->rows, s->in, s->out, traits);
-}
-
-/* Remember the variant. The times of all that were timed follow: see time_of. */
+/* Remember the variant. The times of all that were timed follow, for people. */
 static int remember(struct cuda_plan *plan, const struct linear *linear, const char *notes,
                     struct error *err)
 {
@@ -138,77 +127,11 @@ static int remember(struct cuda_plan *plan, const struct linear *linear, const c
     return tuning_put(cuda_device_of(plan)->gemm.tuning, key, value, err);
 }
 
-/* Similar layers ----------------------------------------------------------------------------- */
-
-/* A variant is not timed if it lost by CLEARLY in each of the NEAREST most similar layers that are
- * at most OCTAVES away and have its time, and there are at least ENOUGH of these. Farther away it
- * may win: our own kernel was always the fastest where there is a tanh GELU or SwiGLU, by 2.9 % or
- * more, but these layers have tiles for all multiprocessors (H200). */
-enum { NEAREST = 8, ENOUGH = 4, OCTAVES = 2 };
-static const double CLEARLY = 1.02;
-
-/* The time of a variant in a remembered value, in microseconds; negative: it failed, 0: unknown. */
-static double time_of(const char *value, int variant)
-{
-    char name[8];
-    const char *found;
-
-    snprintf(name, sizeof(name), ",%d:", variant);
-    found = strstr(value, name);
-    return found ? strtod(found + strlen(name), NULL) : 0;
-}
-
-static int lost_everywhere(const struct similar *similar, int variant)
-{
-    int known = 0, lost = 0;
-
-    for (int i = 0; i < similar->count && i < NEAREST && similar->octaves[i] <= OCTAVES; i++) {
-        double best = time_of(similar->values[i], similar->values[i][0] - '0');
-        double time = time_of(similar->values[i], variant);
-
-        known += best > 0 && time != 0;
-        lost += best > 0 && (time < 0 || time > CLEARLY * best);
-    }
-    return known >= ENOUGH && lost == known;
-}
-
-/* The variants that lost in layers that differ from this one in their sizes alone, as bits. On
- * another kind of GPU, whose memory or power may be different, another one may win. */
-static unsigned find_losers(struct cuda_plan *plan)
-{
-    const struct linear_shape *s = shape_of(plan);
-    const int64_t sizes[3] = {s->rows, s->in, s->out};
-    struct similar similar = {.count = 0};
-    const struct gemm_context *gemm = &cuda_device_of(plan)->gemm;
-    const char *key, *value;
-    char kind[32], traits[128];
-    unsigned losers = 0;
-    size_t at = 0;
-
-    if (gemm->elsewhere)
-        return 0;
-    snprintf(kind, sizeof(kind), "linear%d:", (int)plan->base.kind);
-    make_traits(plan, traits, sizeof(traits));
-    while ((value = tuning_next(gemm->installed, kind, &at, &key)) != NULL) {
-        int64_t others[3];
-        int end = 0;
-
-        key += strlen(kind);
-        if (sscanf(key, "%" SCNd64 ":%" SCNd64 ":%" SCNd64 "%n", &others[0], &others[1], &others[2],
-                   &end) == 3 &&
-            strcmp(key + end, traits) == 0)
-            similar_add(&similar, sizes, others, value);
-    }
-    for (int v = 0; v < VARIANTS; v++)
-        losers |= lost_everywhere(&similar, v) ? 1u << v : 0;
-    return losers;
-}
-
 /* Contest ------------------------------------------------------------------------------------- */
 
-/* Create all possible variants but the 'skipped' ones; returns their number, or -1 if one broke the
- * GPU. If it is 0, 'err' has the reason. */
-static int make_variants(struct cuda_plan *plan, unsigned skipped, struct linear made[VARIANTS],
+/* Create all possible variants; returns their number, or -1 if one broke the GPU. If it is 0, 'err'
+ * has the reason. */
+static int make_variants(struct cuda_plan *plan, struct linear made[VARIANTS],
                          const struct scratch *scratch, struct error *err)
 {
     int count = 0;
@@ -216,7 +139,7 @@ static int make_variants(struct cuda_plan *plan, unsigned skipped, struct linear
     for (int v = 0; v < VARIANTS; v++) {
         struct error why;
 
-        if (skipped & 1u << v || !linear_is_possible(plan, (enum variant)v))
+        if (!linear_is_possible(plan, (enum variant)v))
             continue;
         if (linear_make_variant(plan, (enum variant)v, &made[count], scratch, &why) == 0) {
             count++;
@@ -316,8 +239,8 @@ static int hold_contest(struct contest *c, struct gemm_context *context, struct 
                       "no kernel of cuBLASLt runs a linear layer of this model");
 }
 
-/* Time all possible variants but the 'skipped' ones; the fastest stays in 'linear'. */
-static int take_fastest(struct cuda_plan *plan, unsigned skipped, struct linear *linear,
+/* Time all possible variants; the fastest stays in 'linear'. */
+static int take_fastest(struct cuda_plan *plan, struct linear *linear,
                         const struct scratch *scratch, struct error *err)
 {
     struct contest c = {0};
@@ -325,7 +248,7 @@ static int take_fastest(struct cuda_plan *plan, unsigned skipped, struct linear 
     char times[112] = "";
     int provisional = 0, rc;
 
-    c.made_count = make_variants(plan, skipped, c.made, scratch, err);
+    c.made_count = make_variants(plan, c.made, scratch, err);
     if (c.made_count <= 0)
         return -1;
     for (int i = 0; i < c.made_count; i++) {
@@ -393,7 +316,6 @@ static int take_first(struct cuda_plan *plan, struct linear *linear, struct erro
 int linear_choose(struct cuda_plan *plan, struct linear *linear, struct error *err)
 {
     struct scratch scratch = {0};
-    unsigned losers;
     int result;
 
     if (recall(plan, linear) == 0)
@@ -401,11 +323,7 @@ int linear_choose(struct cuda_plan *plan, struct linear *linear, struct error *e
     cuda_attention_settle(cuda_device_of(plan)); /* its threads would disturb the timing */
     if (scratch_create(plan, &scratch))
         return take_first(plan, linear, err);
-    losers = find_losers(plan);
-    result = take_fastest(plan, losers, linear, &scratch, err);
-    /* If no variant that is left runs, all are tried. */
-    if (result < 0 && losers && !linear->gemm && !cuda_device_of(plan)->gemm.broken)
-        result = take_fastest(plan, 0, linear, &scratch, err);
+    result = take_fastest(plan, linear, &scratch, err);
     cudaFree(scratch.all);
     return result;
 }

@@ -226,35 +226,6 @@ struct tuning *tuning_open(const char *directory, const char *shipped, const cha
     return tuning;
 }
 
-static int starts_and_ends(const char *text, const char *start, const char *end)
-{
-    size_t length = strlen(text), from = strlen(start), to = strlen(end);
-
-    return length >= from + to && strncmp(text, start, from) == 0 &&
-           strcmp(text + length - to, end) == 0;
-}
-
-int tuning_find(const char *directory, const char *name, const char *start, const char *end,
-                char *found, size_t size)
-{
-    char path[PATH_MAX];
-    const struct dirent *file;
-    DIR *files;
-
-    found[0] = '\0';
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    if (access(path, R_OK) == 0)
-        return (size_t)snprintf(found, size, "%s", name) < size ? 0 : -1;
-    files = opendir(directory);
-    while (files && (file = readdir(files)) != NULL)
-        if (starts_and_ends(file->d_name, start, end) && strlen(file->d_name) < size &&
-            (!found[0] || strcmp(file->d_name, found) < 0))
-            snprintf(found, size, "%s", file->d_name);
-    if (files)
-        closedir(files);
-    return found[0] ? 0 : -1;
-}
-
 const char *tuning_get(struct tuning *tuning, const char *key)
 {
     struct entry *entry = find(tuning, key);
@@ -263,21 +234,6 @@ const char *tuning_get(struct tuning *tuning, const char *key)
         return NULL;
     entry->used = 1;
     return entry->value;
-}
-
-const char *tuning_next(const struct tuning *tuning, const char *prefix, size_t *at,
-                        const char **key)
-{
-    while (*at < tuning->count) {
-        const struct entry *entry = &tuning->entries[(*at)++];
-
-        if (strncmp(entry->key, prefix, strlen(prefix)) != 0 || is_record(entry->value) ||
-            tuning_is_provisional(entry->value))
-            continue;
-        *key = entry->key;
-        return entry->value;
-    }
-    return NULL;
 }
 
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err)
@@ -410,11 +366,6 @@ static int write_file(struct tuning *tuning, struct error *err)
 void tuning_read_only(struct tuning *tuning)
 {
     tuning->path[0] = '\0';
-}
-
-int tuning_lockless(const struct tuning *tuning)
-{
-    return tuning->lockless;
 }
 
 int tuning_save(struct tuning *tuning, struct error *err)

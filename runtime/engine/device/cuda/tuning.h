@@ -19,18 +19,8 @@ struct tuning;
  * there is none. Returns NULL only if out of memory. */
 struct tuning *tuning_open(const char *directory, const char *shipped, const char *name);
 
-/* Put the name of a file in 'directory' into 'found', which has room for 'size' bytes: 'name' if
- * that exists, else the first one in alphabetical order that starts with 'start' and ends with
- * 'end'. Returns -1 if there is none. */
-int tuning_find(const char *directory, const char *name, const char *start, const char *end,
-                char *found, size_t size);
-
 /* Save nothing from now on. */
 void tuning_read_only(struct tuning *tuning);
-
-/* Whether it no longer waits for the lock, because that failed or took too long once: lines of
- * processes that save at the same time may get lost. */
-int tuning_lockless(const struct tuning *tuning);
 
 /* Suffix of a provisional value: neighbors of its algorithm were not tried, or nothing was timed.
  */
@@ -40,11 +30,6 @@ int tuning_is_provisional(const char *value);
 /* The value of 'key', or NULL. Valid until the next of the calls below. */
 const char *tuning_get(struct tuning *tuning, const char *key);
 int tuning_put(struct tuning *tuning, const char *key, const char *value, struct error *err);
-
-/* Visit the values whose keys start with 'prefix', in no particular order, without provisional
- * ones: '*at' is 0 at first. Returns the next one, and its key, or NULL at the end. */
-const char *tuning_next(const struct tuning *tuning, const char *prefix, size_t *at,
-                        const char **key);
 
 /* Record in the file that 'key' is being tried, until tuning_put. Returns -1 if the file cannot be
  * written, or if it already had such a record when it was opened: another process died while it

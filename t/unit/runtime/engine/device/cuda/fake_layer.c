@@ -16,7 +16,6 @@ int directory_create(void)
 void directory_remove(void)
 {
     remove_file();
-    remove_named("installed");
     remove_named(".tuning.lock");
     rmdir(directory);
 }
@@ -39,8 +38,6 @@ void begin_shape(struct layer *l, int deterministic, enum operation_kind kind,
 {
     memset(l, 0, sizeof(*l));
     l->device.gemm.tuning = tuning_open(directory, NULL, "file");
-    l->device.gemm.installed = tuning_open(NULL, directory, "installed");
-    l->device.gemm.elsewhere = fake.elsewhere;
     l->device.gemm.workspace = workspace;
     l->device.gemm.candidates = 8;
     l->device.deterministic = deterministic;
@@ -75,7 +72,6 @@ void end(struct layer *l)
 {
     l->plan.destroy(&l->plan);
     tuning_destroy(l->device.gemm.tuning);
-    tuning_destroy(l->device.gemm.installed);
 }
 
 struct gemm_shape product_shape(int rows, int transpose_a)

@@ -30,7 +30,6 @@ struct fake {
     int broken;         /* the GPU is broken */
     int failures;       /* of the device, as its users see them */
     int settled;        /* how often threads were waited for that would disturb timing */
-    int elsewhere;      /* what is installed is of another kind of GPU */
     const void *for_gemms; /* the workspace of products timed by themselves */
 };
 

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "tap.h"
+#include "lib/clock.h"
 #include "engine/device/cuda/tuning.h"
 
 #include <fcntl.h>
@@ -265,25 +266,31 @@ static void test_provisional(void)
 
 enum { WRITERS = 6, LINES = 12 };
 
+/* Seconds, less than a process waits for the lock before it gives up. */
+static const double LONG_WAIT = 2;
+
 /* Put a line and save it, again and again. */
 static void write_lines(int writer)
 {
-    struct tuning *tuning = tuning_open(directory, NULL, "crowd");
-    int failed = 0;
+    struct tuning *tuning = tuning_open(directory, NULL, "writers");
+    int failed = 0, late = 0;
     char key[32];
 
     for (int i = 0; i < LINES; i++) {
+        double began = clock_now();
+
         snprintf(key, sizeof(key), "%d:%d", writer, i);
         failed |= tuning_put(tuning, key, "1", NULL) || tuning_save(tuning, NULL);
+        late |= clock_now() - began > LONG_WAIT;
     }
-    _exit(failed ? 1 : tuning_lockless(tuning) ? 2 : 0);
+    _exit(failed ? 1 : late ? 2 : 0);
 }
 
 /* Jobs with different models find different results at the same time. */
-static void test_crowd(void)
+static void test_writers(void)
 {
     struct tuning *tuning;
-    int status, failed = 0, lockless = 0, lost = 0;
+    int status, failed = 0, late = 0, lost = 0;
     char key[32];
 
     fflush(stdout);
@@ -291,19 +298,19 @@ static void test_crowd(void)
         if (fork() == 0)
             write_lines(i);
     while (wait(&status) > 0) {
-        int waited_enough = WIFEXITED(status) && WEXITSTATUS(status) == 2;
+        int waited = WIFEXITED(status) && WEXITSTATUS(status) == 2;
 
-        lockless |= waited_enough;
-        failed |= waited_enough ? 0 : status;
+        late |= waited;
+        failed |= waited ? 0 : status;
     }
     is_int(failed, 0, "many processes save");
-    tuning = tuning_open(directory, NULL, "crowd");
+    tuning = tuning_open(directory, NULL, "writers");
     for (int i = 0; i < WRITERS * LINES; i++) {
         snprintf(key, sizeof(key), "%d:%d", i / LINES, i % LINES);
         lost += tuning_get(tuning, key) == NULL;
     }
-    if (lockless && lost > 0)
-        skip("and no line gets lost", "a process gave up waiting for the lock on a busy machine");
+    if (late && lost > 0)
+        skip("and no line gets lost", "a process waited long for the lock, and may have given up");
     else
         is_int(lost, 0, "and no line gets lost");
     tuning_destroy(tuning);
@@ -421,59 +428,6 @@ static void test_shipped(void)
     tuning_destroy(one);
 }
 
-/* The values of all keys of one kind, without provisional ones and records. */
-static void test_next(void)
-{
-    struct tuning *tuning;
-    const char *key, *value;
-    char seen[128] = "";
-    size_t at = 0;
-
-    write_file("installed/gpu",
-               "# measured\na:1 1\nb:1 2\na:2 trying\na:3 tried\na:4 4?\na:5 5\nc 6\n");
-    tuning = tuning_open(directory, NULL, "installed/gpu");
-    while ((value = tuning_next(tuning, "a:", &at, &key)) != NULL)
-        snprintf(seen + strlen(seen), sizeof(seen) - strlen(seen), "%s=%s ", key, value);
-    is(seen, "a:1=1 a:5=5 ", "values one by one");
-    ok(!tuning_next(tuning, "a:", &at, &key), "  and nothing after the last one");
-    tuning_destroy(tuning);
-}
-
-static void test_find(void)
-{
-    static const struct {
-        const char *name, *found, *why;
-    } rows[] = {
-        {"tuning9-H200-132-lt1", "tuning9-H200-132-lt1", "a file for this GPU"},
-        {"tuning9-H800-132-lt1", "tuning9-H100-132-lt1", "a file for a GPU of the same size"},
-    };
-    char path[128], file_name[64], found[64];
-
-    snprintf(path, sizeof(path), "%s/find", directory);
-    mkdir(path, 0755);
-    is_int(tuning_find(path, "tuning9-H100-132-lt1", "tuning9-", "-132-lt1", found, sizeof(found)),
-           -1, "no file is found");
-    for (const char *const *file =
-             (const char *const[]){"tuning9-H200-132-lt1", "tuning9-H100-132-lt1",
-                                   "tuning9-A100-108-lt1", "tuning9-A200-132-lt2",
-                                   "tuning8-B100-132-lt1", "tuning9-132-lt1", NULL};
-         *file; file++) {
-        snprintf(file_name, sizeof(file_name), "find/%s", *file);
-        write_file(file_name, "a 1\n");
-    }
-    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-        found[0] = '\0';
-        ok(tuning_find(path, rows[i].name, "tuning9-", "-132-lt1", found, sizeof(found)) == 0,
-           "%s is found", rows[i].why);
-        is(found, rows[i].found, "  the right one");
-    }
-    is_int(tuning_find(path, rows[0].name, "tuning9-", "-132-lt1", found, 8), -1,
-           "a name that is too long is not");
-    snprintf(path, sizeof(path), "%s/none", directory);
-    is_int(tuning_find(path, rows[0].name, "tuning9-", "-132-lt1", found, sizeof(found)), -1,
-           "nor is a file without the directory");
-}
-
 /* Thousands of entries, as in the installed file, and keys that are not among them. */
 static void test_large(void)
 {
@@ -521,13 +475,11 @@ int main(void)
     test_cleared();
     test_overwritten();
     test_provisional();
-    test_crowd();
+    test_writers();
     test_held();
     test_places();
     test_text();
     test_shipped();
-    test_next();
-    test_find();
     test_large();
     snprintf(command, sizeof(command), "%s/a/b/c/x", directory);
     unlink(command);
@@ -544,18 +496,11 @@ int main(void)
                                                          "cleared",
                                                          "overwritten",
                                                          "provisional",
-                                                         "crowd",
+                                                         "writers",
                                                          "held",
                                                          "large",
                                                          "file",
                                                          "installed/gpu",
-                                                         "find/tuning9-H200-132-lt1",
-                                                         "find/tuning9-H100-132-lt1",
-                                                         "find/tuning9-A100-108-lt1",
-                                                         "find/tuning9-A200-132-lt2",
-                                                         "find/tuning8-B100-132-lt1",
-                                                         "find/tuning9-132-lt1",
-                                                         "find",
                                                          "installed",
                                                          "gpu",
                                                          ".tuning.lock",
