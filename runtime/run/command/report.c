@@ -3,6 +3,7 @@
 #include "lib/file.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
+#include "base/core/memory_stream.h"
 #include "run/report/page.h"
 
 #include <errno.h>
@@ -58,18 +59,23 @@ static int write_page(const struct report_options *given, const struct options_r
         .output = strcmp(given->output, "-") == 0 ? NULL : given->output,
     };
     struct input input;
-    struct text html = {0};
+    char *page = NULL;
+    size_t size;
+    FILE *html;
     int rc = input_read(&input, &options, err);
 
-    if (rc == 0)
-        rc = page_write(&input, &html, err);
-    for (size_t i = 0; rc == 0 && i < input.notes.count; i++)
-        log_warning("%s", input.notes.items[i]);
-    if (rc == 0 && strcmp(given->output, "-") == 0)
-        fwrite(html.data, 1, html.length, stdout);
-    else if (rc == 0 && file_write_whole(given->output, html.data, html.length, 0, err) < 0)
-        rc = file_path_error(err);
-    text_clear(&html);
+    if (rc == 0) {
+        html = memory_stream(&page, &size);
+        page_write(&input, html);
+        memory_stream_close(html);
+        for (size_t i = 0; i < input.notes.count; i++)
+            log_warning("%s", input.notes.items[i]);
+        if (!options.output)
+            fwrite(page, 1, size, stdout);
+        else if (file_write_whole(options.output, page, size, 0, err) < 0)
+            rc = file_path_error(err);
+    }
+    free(page);
     input_clear(&input);
     return rc;
 }

@@ -9,13 +9,13 @@
 
 /* --- A start in a log and in a metrics file --------------------------------------------------- */
 
-static int is_near(float a, float b, float distance)
+static bool is_near(float a, float b, float distance)
 {
     return (isnan(a) && isnan(b)) || fabsf(a - b) <= distance;
 }
 
 /* Is this the same line, printed with fewer digits in the log? */
-static int is_same(const struct step *log, const struct step *metric)
+static bool is_same(const struct step *log, const struct step *metric)
 {
     return log->iteration == metric->iteration &&
            is_near(log->ms, metric->ms, 0.051F + 1e-6F * log->ms) &&
@@ -25,17 +25,17 @@ static int is_same(const struct step *log, const struct step *metric)
 /* Index of the line of 'metric' that is the first of 'log', or -1. */
 static ssize_t find_line(const struct attempt *log, const struct attempt *metric)
 {
-    size_t from = 0, to = metric->step_count;
+    size_t from = 0, to = metric->steps.count;
 
     while (from < to) {
         size_t middle = from + (to - from) / 2;
 
-        if (metric->steps[middle].iteration < log->steps[0].iteration)
+        if (metric->steps.items[middle].iteration < log->steps.items[0].iteration)
             from = middle + 1;
         else
             to = middle;
     }
-    return from < metric->step_count && is_same(&log->steps[0], &metric->steps[from])
+    return from < metric->steps.count && is_same(&log->steps.items[0], &metric->steps.items[from])
                ? (ssize_t)from
                : -1;
 }
@@ -51,30 +51,26 @@ static void move_text(char **to, char **from)
 
 /* Replace the steps of 'log' by those of 'metric' from 'index' on, which have more digits and
  * times; steps that only the log has are kept. */
-static int take_steps(struct attempt *log, struct attempt *metric, size_t index, struct error *err)
+static void take_steps(struct attempt *log, struct attempt *metric, size_t index)
 {
-    struct step *steps = log->steps;
-    size_t count = log->step_count;
-    int rc = 0;
+    struct attempt old = {.steps = log->steps};
 
-    log->steps = NULL;
-    log->step_count = log->step_room = 0;
-    for (size_t i = index; i < metric->step_count && rc == 0; i++)
-        rc = attempt_step(log, &metric->steps[i], err);
-    for (size_t i = 0; i < count && rc == 0; i++)
-        if (steps[i].iteration > attempt_last(log))
-            rc = attempt_step(log, &steps[i], err);
-    free(steps);
-    metric->step_count = index;
-    return rc;
+    memset(&log->steps, 0, sizeof(log->steps));
+    for (size_t i = index; i < metric->steps.count; i++)
+        attempt_step(log, &metric->steps.items[i]);
+    for (size_t i = 0; i < old.steps.count; i++)
+        if (old.steps.items[i].iteration > attempt_last(log))
+            attempt_step(log, &old.steps.items[i]);
+    list_free(&old.steps);
+    metric->steps.count = index;
 }
 
-static int merge(struct attempt *log, struct attempt *metric, size_t index, struct error *err)
+/* Returns true if nothing of 'metric' is left. */
+static bool merge(struct attempt *log, struct attempt *metric, size_t index)
 {
-    if (take_steps(log, metric, index, err) < 0)
-        return -1;
+    take_steps(log, metric, index);
     if (index > 0)
-        return 0; /* the metrics of an earlier start come first in the same attempt */
+        return false; /* the metrics of an earlier start come first in the same attempt */
     if (!isnan(metric->time))
         log->time = metric->time;
     move_text(&log->command, &metric->command);
@@ -86,13 +82,11 @@ static int merge(struct attempt *log, struct attempt *metric, size_t index, stru
         log->seq_length = metric->seq_length;
     if (log->world_size < 0)
         log->world_size = metric->world_size;
-    for (size_t i = 0; i < metric->event_count; i++)
-        if (attempt_event(log, &metric->events[i], err) < 0)
-            return -1;
-    for (size_t i = 0; log->validation_count == 0 && i < metric->validation_count; i++)
-        if (attempt_validation(log, &metric->validations[i], err) < 0)
-            return -1;
-    return 1;
+    for (size_t i = 0; i < metric->events.count; i++)
+        attempt_event(log, &metric->events.items[i]);
+    for (size_t i = 0; log->validations.count == 0 && i < metric->validations.count; i++)
+        attempt_validation(log, &metric->validations.items[i]);
+    return true;
 }
 
 static void remove_at(struct attempts *list, size_t index)
@@ -104,41 +98,36 @@ static void remove_at(struct attempts *list, size_t index)
 }
 
 /* Match the last starts first: what they leave of a metrics attempt belongs to earlier ones. */
-static int match(struct attempts *list, struct error *err)
+static void match(struct attempts *list)
 {
     for (size_t i = list->count; i-- > 0;) {
         struct attempt *log = list->items[i];
 
-        if (log->from_metrics || log->step_count == 0)
+        if (log->from_metrics || log->steps.count == 0)
             continue;
         for (size_t k = list->count; k-- > 0;) {
             struct attempt *metric = list->items[k];
             ssize_t index;
-            int rc;
 
-            if (!metric->from_metrics || metric->step_count == 0)
+            if (!metric->from_metrics || metric->steps.count == 0)
                 continue;
             index = find_line(log, metric);
             if (index < 0)
                 continue;
-            rc = merge(log, metric, (size_t)index, err);
-            if (rc < 0)
-                return -1;
-            if (rc > 0) {
+            if (merge(log, metric, (size_t)index)) {
                 remove_at(list, k);
                 i -= k < i;
             }
             break;
         }
     }
-    return 0;
 }
 
 /* --- Order ----------------------------------------------------------------------------------- */
 
 static double time_of(const struct attempt *a)
 {
-    return !isnan(a->time) || a->step_count == 0 ? a->time : a->steps[0].time;
+    return !isnan(a->time) || a->steps.count == 0 ? a->time : a->steps.items[0].time;
 }
 
 struct dated {
@@ -157,13 +146,11 @@ static int compare(const void *x, const void *y)
 }
 
 /* By time; an attempt without one comes after the one before it in its file. */
-static int sort(struct attempts *list, struct error *err)
+static void sort(struct attempts *list)
 {
-    struct dated *dated = calloc(list->count + 1, sizeof(*dated));
+    struct dated *dated = xcalloc(list->count, sizeof(*dated));
     double before = -INFINITY;
 
-    if (!dated)
-        return error_set(err, "out of memory");
     for (size_t i = 0; i < list->count; i++) {
         double time = time_of(list->items[i]);
 
@@ -176,7 +163,6 @@ static int sort(struct attempts *list, struct error *err)
     for (size_t i = 0; i < list->count; i++)
         list->items[i] = dated[i].attempt;
     free(dated);
-    return 0;
 }
 
 /* --- Several runs in one directory ------------------------------------------------------------ */
@@ -228,91 +214,60 @@ static const char *difference(const struct attempt *a, const struct attempt *b)
     return NULL;
 }
 
-static int add_to(struct run *run, struct attempt *attempt, struct error *err)
+/* Add an attempt to the first of the runs from 'first' on that it may belong to, or to a new one.
+ */
+static void add_attempt(struct runs *runs, size_t first, struct attempt *attempt,
+                        const char **differs)
 {
-    struct attempt **items = reallocarray(run->attempts, run->count + 1, sizeof(*run->attempts));
+    struct run *run = NULL;
 
-    if (!items)
-        return error_set(err, "out of memory");
-    run->attempts = items;
-    run->attempts[run->count++] = attempt;
-    return 0;
-}
-
-static struct run *add_run(struct runs *runs, struct error *err)
-{
-    struct run *items = reallocarray(runs->items, runs->count + 1, sizeof(*items));
-
-    if (!items) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    runs->items = items;
-    runs->items[runs->count] = (struct run){0};
-    return &runs->items[runs->count++];
-}
-
-/* The first of the runs from 'first' on that an attempt may belong to. */
-static int add_attempt(struct runs *runs, size_t first, struct attempt *attempt,
-                       const char **differs, struct error *err)
-{
-    struct run *run;
-
-    for (size_t i = first; i < runs->count; i++) {
+    for (size_t i = first; i < runs->count && !run; i++) {
         const char *option = difference(runs->items[i].attempts[0], attempt);
 
-        if (!option)
-            return add_to(&runs->items[i], attempt, err);
-        *differs = option;
+        if (option)
+            *differs = option;
+        else
+            run = &runs->items[i];
     }
-    run = add_run(runs, err);
-    return run ? add_to(run, attempt, err) : -1;
+    if (!run) {
+        run = list_add(runs);
+        *run = (struct run){0};
+    }
+    run->attempts = xrealloc(run->attempts, run->count + 1, sizeof(*run->attempts));
+    run->attempts[run->count++] = attempt;
 }
 
-static int name_runs(struct runs *runs, size_t first, const char *name, const char *differs,
-                     struct notes *notes, struct error *err)
+static void name_runs(struct runs *runs, size_t first, const char *name, const char *differs,
+                      struct notes *notes)
 {
     size_t count = runs->count - first;
+    char option[64];
 
-    for (size_t i = first; i < runs->count; i++) {
-        char text[1024];
-
-        if (count > 1)
-            snprintf(text, sizeof(text), "%s (%zu)", name, i - first + 1);
-        else
-            snprintf(text, sizeof(text), "%s", name);
-        if (attempt_text(&runs->items[i].name, text, err) < 0)
-            return -1;
-    }
-    if (count > 1) {
-        char option[64];
-
-        option_name(differs, option, sizeof(option));
-        notes_add(notes,
-                  "%s contains %zu runs, which differ in %s; all are shown; name the files of one "
-                  "run to see only that",
-                  name, count, option);
-    }
-    return 0;
+    for (size_t i = first; i < runs->count; i++)
+        runs->items[i].name =
+            count > 1 ? xasprintf("%s (%zu)", name, i - first + 1) : xstrdup(name);
+    if (count < 2)
+        return;
+    option_name(differs, option, sizeof(option));
+    notes_add(notes,
+              "%s contains %zu runs, which differ in %s; all are shown; name the files of one run "
+              "to see only that",
+              name, count, option);
 }
 
-int runs_arrange(struct runs *runs, struct attempts *list, const char *name, double peak,
-                 struct notes *notes, struct error *err)
+void runs_arrange(struct runs *runs, struct attempts *list, const char *name, double peak,
+                  struct notes *notes)
 {
     size_t first = runs->count;
     const char *differs = "";
 
-    if (match(list, err) < 0 || sort(list, err) < 0)
-        return -1;
+    match(list);
+    sort(list);
     for (size_t i = 0; i < list->count; i++)
-        if (add_attempt(runs, first, list->items[i], &differs, err) < 0)
-            return -1;
-    if (name_runs(runs, first, name, differs, notes, err) < 0)
-        return -1;
+        add_attempt(runs, first, list->items[i], &differs);
+    name_runs(runs, first, name, differs, notes);
     for (size_t i = first; i < runs->count; i++)
-        if (run_measure(&runs->items[i], peak, err) < 0)
-            return -1;
-    return 0;
+        run_measure(&runs->items[i], peak);
 }
 
 void runs_clear(struct runs *runs)
@@ -321,6 +276,5 @@ void runs_clear(struct runs *runs)
         free(runs->items[i].name);
         free(runs->items[i].attempts);
     }
-    free(runs->items);
-    *runs = (struct runs){0};
+    list_free(runs);
 }

@@ -4,9 +4,11 @@
 #ifndef MEGATRON_ATTEMPT_H
 #define MEGATRON_ATTEMPT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "lib/error.h"
+
+#include "base/core/list.h"
 
 /* One log line: the mean of the steps since the line before. NAN: not known. */
 struct step {
@@ -17,7 +19,7 @@ struct step {
     float ms, lr, loss, scale, norm, tflops, batch;
     float skipped, nans; /* steps */
     int covers;          /* number of steps; set by runs_arrange */
-    int lost;            /* a later attempt repeated these steps; set by runs_arrange */
+    bool lost;           /* a later attempt repeated these steps; set by runs_arrange */
 };
 
 enum event_kind { EVENT_SAVE, EVENT_FAULT, EVENT_END, EVENT_KINDS };
@@ -34,7 +36,7 @@ struct event {
 struct validation {
     int64_t iteration;
     double loss;
-    int test; /* on the test set */
+    bool test; /* on the test set */
 };
 
 struct argument {
@@ -43,7 +45,7 @@ struct argument {
 
 struct attempt {
     char *file;         /* where it was read */
-    int from_metrics;   /* from JSON lines */
+    bool from_metrics;  /* from JSON lines */
     double time;        /* at which it began, NAN if unknown */
     double first_step;  /* seconds from the start to the end of the first step, NAN if unknown */
     int64_t resumed;    /* iteration of the checkpoint it resumed from, -1 if none or unknown */
@@ -51,41 +53,36 @@ struct attempt {
     int64_t seq_length; /* -1 if unknown */
     int64_t world_size; /* -1 if unknown */
     double memory;      /* GiB on the fullest rank, NAN if unknown */
-    int finished;       /* it reached the last iteration */
-    int differs;        /* it printed only arguments that differ from the first start's */
+    bool finished;      /* it reached the last iteration */
+    bool differs;       /* it printed only arguments that differ from the first start's */
     char *command, *program, *device, *host, *job, *memory_text;
-    struct argument *arguments;
-    size_t argument_count;
-    struct step *steps;
-    size_t step_count, step_room;
-    struct event *events;
-    size_t event_count;
-    struct validation *validations;
-    size_t validation_count;
+    LIST(struct argument) arguments;
+    LIST(struct step) steps;
+    LIST(struct event) events;
+    LIST(struct validation) validations;
 };
 
 struct attempts {
     struct attempt **items;
-    size_t count;
+    size_t count, room;
 };
 
 /* Limits on what a damaged or foreign file can make the report keep. */
 enum { MOST_ATTEMPTS = 4096, MOST_EVENTS = 4096, MOST_VALIDATIONS = 100000, MOST_ARGUMENTS = 2048 };
 
-/* Add an empty attempt. Returns NULL, with 'err' set, if memory runs out. */
-struct attempt *attempts_add(struct attempts *list, const char *file, struct error *err);
+/* Add an empty attempt. */
+struct attempt *attempts_add(struct attempts *list, const char *file);
 void attempts_clear(struct attempts *list);
 void attempt_destroy(struct attempt *attempt);
 
 /* A step of which nothing is known but its number. */
 struct step step_unknown(int64_t iteration);
 
-/* Each returns 0 or -1 with 'err' set. Text is copied; what is above the limits is dropped. */
-int attempt_step(struct attempt *attempt, const struct step *step, struct error *err);
-int attempt_event(struct attempt *attempt, const struct event *event, struct error *err);
-int attempt_validation(struct attempt *attempt, const struct validation *v, struct error *err);
-int attempt_argument(struct attempt *attempt, const char *name, const char *value,
-                     struct error *err);
+/* Text is copied; what is above the limits is dropped. */
+void attempt_step(struct attempt *attempt, const struct step *step);
+void attempt_event(struct attempt *attempt, const struct event *event);
+void attempt_validation(struct attempt *attempt, const struct validation *v);
+void attempt_argument(struct attempt *attempt, const char *name, const char *value);
 
 /* The value of an argument such as "hidden_size", NULL if it was not printed or is None. */
 const char *attempt_value(const struct attempt *attempt, const char *name);
@@ -93,7 +90,7 @@ const char *attempt_value(const struct attempt *attempt, const char *name);
 /* Iteration of its last step, -1 if it has none. */
 int64_t attempt_last(const struct attempt *attempt);
 
-/* Replace the text in 'slot' by a copy. Returns 0 or -1. */
-int attempt_text(char **slot, const char *text, struct error *err);
+/* Replace the text in 'slot' by a copy. */
+void attempt_text(char **slot, const char *text);
 
 #endif

@@ -27,7 +27,7 @@ int chart_ticks(double low, double high, double step, double *first)
     return count >= 1 ? (int)fmin(count, MOST_TICKS) : 0;
 }
 
-void chart_number(struct text *html, double value)
+void chart_number(FILE *html, double value)
 {
     static const struct {
         double unit;
@@ -36,41 +36,41 @@ void chart_number(struct text *html, double value)
     double size = fabs(value);
 
     if (!isfinite(value)) {
-        text_add(html, "\xe2\x80\x93");
+        fputs("\xe2\x80\x93", html);
         return;
     }
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
         if (size >= units[i].unit) {
             double unit = units[i].unit == 1e4 ? 1e3 : units[i].unit;
 
-            text_printf(html, "%.4g%s", value / unit, units[i].suffix);
+            fprintf(html, "%.4g%s", value / unit, units[i].suffix);
             return;
         }
-    text_printf(html, size != 0 && size < 1e-3 ? "%.3g" : "%.4g", size < 1e-12 ? 0.0 : value);
+    fprintf(html, size != 0 && size < 1e-3 ? "%.3g" : "%.4g", size < 1e-12 ? 0.0 : value);
 }
 
-void chart_duration(struct text *html, double seconds)
+void chart_duration(FILE *html, double seconds)
 {
     if (!isfinite(seconds))
-        text_add(html, "\xe2\x80\x93");
+        fputs("\xe2\x80\x93", html);
     else if (seconds < 1)
-        text_printf(html, "%.3g ms", 1000 * seconds);
+        fprintf(html, "%.3g ms", 1000 * seconds);
     else if (seconds < 120)
-        text_printf(html, "%.3g s", seconds);
+        fprintf(html, "%.3g s", seconds);
     else if (seconds < 7200)
-        text_printf(html, "%.3g min", seconds / 60);
+        fprintf(html, "%.3g min", seconds / 60);
     else if (seconds < 172800)
-        text_printf(html, "%.3g h", seconds / 3600);
+        fprintf(html, "%.3g h", seconds / 3600);
     else
-        text_printf(html, "%.3g d", seconds / 86400);
+        fprintf(html, "%.3g d", seconds / 86400);
 }
 
-int chart_is_empty(const struct chart *chart)
+bool chart_is_empty(const struct chart *chart)
 {
     for (size_t i = 0; i < chart->count; i++)
         if (chart->series[i].count > 0)
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 void chart_clear(struct chart *chart)
@@ -131,31 +131,31 @@ static double at_y(const struct scale *y, double value)
            (height - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
 }
 
-static void draw_x_ticks(const struct scale *x, struct text *html)
+static void draw_x_ticks(const struct scale *x, FILE *html)
 {
     double step = fmax(chart_tick_step(x->low, x->high, 6), 1), first;
     int count = chart_ticks(x->low, x->high, step, &first);
 
     for (int i = 0; i < count; i++) {
-        text_printf(html, "<text x=\"%.1f\" y=\"%d\"%s>", at_x(x, (first + i) * step),
-                    CHART_HEIGHT - 12, i % 2 ? " class=\"odd\"" : "");
+        fprintf(html, "<text x=\"%.1f\" y=\"%d\"%s>", at_x(x, (first + i) * step),
+                CHART_HEIGHT - 12, i % 2 ? " class=\"odd\"" : "");
         chart_number(html, (first + i) * step);
-        text_add(html, "</text>");
+        fputs("</text>", html);
     }
 }
 
-static void draw_y_tick(const struct scale *y, double value, double height, struct text *html)
+static void draw_y_tick(const struct scale *y, double value, double height, FILE *html)
 {
     double top = CHART_HEIGHT - CHART_BOTTOM -
                  (height - y->low) / (y->high - y->low) * (CHART_HEIGHT - CHART_TOP - CHART_BOTTOM);
 
-    text_printf(html, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">", CHART_LEFT, top,
-                CHART_WIDTH - CHART_RIGHT, CHART_LEFT - 8, top + 4);
+    fprintf(html, "<path d=\"M%d %.1fH%d\"/><text x=\"%d\" y=\"%.1f\">", CHART_LEFT, top,
+            CHART_WIDTH - CHART_RIGHT, CHART_LEFT - 8, top + 4);
     chart_number(html, value);
-    text_add(html, "</text>");
+    fputs("</text>", html);
 }
 
-static void draw_y_ticks(const struct scale *y, struct text *html)
+static void draw_y_ticks(const struct scale *y, FILE *html)
 {
     double step = chart_tick_step(y->low, y->high, 5), first;
     int count;
@@ -173,103 +173,97 @@ static void draw_y_ticks(const struct scale *y, struct text *html)
 static const char *const looks[] = {"raw", "smooth", "lost", "dots", "range"};
 
 static void draw_series(const struct series *s, const struct scale *x, const struct scale *y,
-                        struct text *html)
+                        FILE *html)
 {
-    text_printf(html, "<path class=\"%s c%zu\" d=\"", looks[s->look], s->run % COLOURS);
+    fprintf(html, "<path class=\"%s c%zu\" d=\"", looks[s->look], s->run % COLORS);
     for (size_t i = 0; i < s->count; i++) {
         const struct point *p = &s->points[i];
         int move = i == 0 || (s->look == LOOK_LOST && p->attempt != s->points[i - 1].attempt);
 
-        text_printf(html, "%s%.1f %.1f",
-                    move                     ? "M"
-                    : s->count > 1 && i == 1 ? "L"
-                                             : " ",
-                    at_x(x, p->step), at_y(y, p->value));
+        fprintf(html, "%s%.1f %.1f",
+                move                     ? "M"
+                : s->count > 1 && i == 1 ? "L"
+                                         : " ",
+                at_x(x, p->step), at_y(y, p->value));
         if (s->count == 1)
-            text_add(html, "h.1");
+            fputs("h.1", html);
     }
-    text_add(html, "\"/>");
+    fputs("\"/>", html);
     if (s->look != LOOK_DOTS || s->count > 200)
         return;
     for (size_t i = 0; i < s->count; i++)
-        text_printf(html, "<circle class=\"c%zu\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>",
-                    s->run % COLOURS, at_x(x, s->points[i].step), at_y(y, s->points[i].value));
+        fprintf(html, "<circle class=\"c%zu\" r=\"3\" cx=\"%.1f\" cy=\"%.1f\"/>", s->run % COLORS,
+                at_x(x, s->points[i].step), at_y(y, s->points[i].value));
 }
 
-static int has_look(const struct chart *chart, enum look look)
+static bool has_look(const struct chart *chart, enum look look)
 {
     for (size_t i = 0; i < chart->count; i++)
         if (chart->series[i].look == look)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
-void chart_draw(const struct chart *chart, struct text *html)
+void chart_draw(const struct chart *chart, FILE *html)
 {
     struct scale x, y;
 
     if (chart_is_empty(chart))
         return;
     measure(chart, &x, &y);
-    text_printf(html,
-                "<figure class=\"chart\" id=\"%s\"><figcaption><b>%s</b> <span class=\"unit\">%s"
-                "</span><output></output></figcaption>\n"
-                "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by step\">",
-                chart->id, chart->title, chart->unit, CHART_WIDTH, CHART_HEIGHT, chart->title);
-    text_add(html, "<g class=\"grid y\">");
+    fprintf(html,
+            "<figure class=\"chart\" id=\"%s\"><figcaption><b>%s</b> <span class=\"unit\">%s"
+            "</span><output></output></figcaption>\n"
+            "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s by step\">",
+            chart->id, chart->title, chart->unit, CHART_WIDTH, CHART_HEIGHT, chart->title);
+    fputs("<g class=\"grid y\">", html);
     draw_y_ticks(&y, html);
-    text_add(html, "</g><g class=\"grid x\">");
+    fputs("</g><g class=\"grid x\">", html);
     draw_x_ticks(&x, html);
-    text_printf(html, "</g><g class=\"lines%s\">", has_look(chart, LOOK_SMOOTH) ? " has" : "");
+    fprintf(html, "</g><g class=\"lines%s\">", has_look(chart, LOOK_SMOOTH) ? " has" : "");
     for (size_t i = 0; i < chart->count; i++)
         if (chart->series[i].count > 0)
             draw_series(&chart->series[i], &x, &y, html);
-    text_printf(html, "</g><path class=\"cross\" d=\"\"/></svg></figure>\n");
+    fprintf(html, "</g><path class=\"cross\" d=\"\"/></svg></figure>\n");
 }
 
-static void add_numbers(const struct series *s, int which, struct text *json)
+static void add_numbers(struct json_writer *json, const char *name, const struct series *s,
+                        size_t offset, int digits)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        const struct point *p = &s->points[i];
-
-        if (i > 0)
-            text_add(json, ",");
-        text_number(json,
-                    which == 0   ? p->step
-                    : which == 1 ? p->value
-                                 : p->elapsed,
-                    which == 0   ? 15
-                    : which == 1 ? 5
-                                 : 8);
-    }
+    json_open(json, name, '[');
+    for (size_t i = 0; i < s->count; i++)
+        json_put_number(json, NULL, *(const double *)((const char *)&s->points[i] + offset),
+                        digits);
+    json_close(json);
 }
 
-void chart_numbers(const struct chart *chart, struct text *json)
+void chart_numbers(const struct chart *chart, struct json_writer *json)
 {
-    int any = 0;
-
-    text_printf(json, "{\"id\":\"%s\",\"log\":%d,\"series\":[", chart->id, chart->logarithmic);
+    json_open(json, NULL, '{');
+    json_put_string(json, "id", chart->id);
+    json_put_integer(json, "log", chart->logarithmic);
+    json_open(json, "series", '[');
     for (size_t i = 0; i < chart->count; i++) {
         const struct series *s = &chart->series[i];
 
         if (s->count == 0)
             continue;
-        text_printf(json, "%s{\"run\":%zu,\"look\":\"%s\",\"label\":\"%s\",\"x\":[", any ? "," : "",
-                    s->run, looks[s->look], s->label);
-        any = 1;
-        add_numbers(s, 0, json);
-        text_add(json, "],\"y\":[");
-        add_numbers(s, 1, json);
-        text_add(json, "]");
-        if (s->look ==
-            LOOK_LOST) { /* they happened at another time than those that replaced them */
-            text_add(json, ",\"t\":[");
-            add_numbers(s, 2, json);
-            text_add(json, "],\"part\":[");
-            add_numbers(s, 3, json);
-            text_add(json, "]");
+        json_open(json, NULL, '{');
+        json_put_integer(json, "run", (int64_t)s->run);
+        json_put_string(json, "look", looks[s->look]);
+        json_put_string(json, "label", s->label);
+        add_numbers(json, "x", s, offsetof(struct point, step), 15);
+        add_numbers(json, "y", s, offsetof(struct point, value), 5);
+        /* Lost steps happened at another time than those that replaced them. */
+        if (s->look == LOOK_LOST) {
+            add_numbers(json, "t", s, offsetof(struct point, elapsed), 8);
+            json_open(json, "part", '[');
+            for (size_t k = 0; k < s->count; k++)
+                json_put_integer(json, NULL, (int64_t)s->points[k].attempt);
+            json_close(json);
         }
-        text_add(json, "}");
+        json_close(json);
     }
-    text_add(json, "]}");
+    json_close(json);
+    json_close(json);
 }

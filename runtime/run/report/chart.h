@@ -4,6 +4,9 @@
 #ifndef MEGATRON_CHART_H
 #define MEGATRON_CHART_H
 
+#include <stdio.h>
+
+#include "base/core/json_write.h"
 #include "series.h"
 #include "text.h"
 
@@ -17,23 +20,23 @@ enum {
 };
 
 /* Colors for runs; further runs start again. */
-enum { COLOURS = 8 };
+enum { COLORS = 8 };
 
 struct chart {
     const char *id, *title, *unit;
-    int logarithmic;
+    bool logarithmic;
     struct series series[64];
     size_t count;
 };
 
 /* Draw the figure. Nothing is drawn for a chart without points. */
-void chart_draw(const struct chart *chart, struct text *html);
+void chart_draw(const struct chart *chart, FILE *html);
 
 /* Add the numbers as a JSON object. */
-void chart_numbers(const struct chart *chart, struct text *json);
+void chart_numbers(const struct chart *chart, struct json_writer *json);
 
 void chart_clear(struct chart *chart);
-int chart_is_empty(const struct chart *chart);
+bool chart_is_empty(const struct chart *chart);
 
 /* Ticks at round numbers of [low, high], about 'wanted' of them. Returns the step between them. */
 double chart_tick_step(double low, double high, int wanted);
@@ -44,9 +47,9 @@ double chart_tick_step(double low, double high, int wanted);
 int chart_ticks(double low, double high, double step, double *first);
 
 /* A number for a tick or a table: 1.5M, 20k, 0.25, 3e-5. */
-void chart_number(struct text *html, double value);
+void chart_number(FILE *html, double value);
 
 /* A duration: 35 ms, 12.3 s, 4 min, 2.5 h, 3.1 d. */
-void chart_duration(struct text *html, double seconds);
+void chart_duration(FILE *html, double seconds);
 
 #endif

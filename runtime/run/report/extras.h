@@ -6,8 +6,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
-#include "lib/error.h"
 #include "base/core/json.h"
+#include "base/core/list.h"
 
 enum { MOST_RANKS = 65536, MOST_CHECKS = 16384, MOST_PLACES = 65536, MOST_POWER = 1000000 };
 
@@ -32,21 +32,16 @@ struct check {
 };
 
 struct extras {
-    struct rank_time *ranks;
-    size_t rank_count;
-    struct power *power;
-    size_t power_count;
-    struct place *places;
-    size_t place_count;
-    struct check *checks;
-    size_t check_count;
+    LIST(struct rank_time) ranks;
+    LIST(struct power) power;
+    LIST(struct place) places;
+    LIST(struct check) checks;
     char *plan_layout; /* NULL: there is no plan */
     double plan_step, plan_tflops, plan_tokens, plan_memory;
 };
 
-/* Take a record of kind 'kind' whose members are in 'root'. Returns 1; 0 if it is of another kind;
- * or -1 with 'err' set. */
-int extras_take(struct extras *extras, const char *kind, struct json_value root, struct error *err);
+/* Take a record of kind 'kind' whose members are in 'root'; other kinds are ignored. */
+void extras_take(struct extras *extras, const char *kind, struct json_value root);
 void extras_clear(struct extras *extras);
 
 #endif

@@ -8,7 +8,7 @@
 
 /* --- Histogram ------------------------------------------------------------------------------- */
 
-void figure_histogram(const struct run *run, size_t number, struct text *html)
+void figure_histogram(const struct run *run, size_t number, FILE *html)
 {
     enum { WIDTH = 720, HEIGHT = 200, LEFT = 14, BOTTOM = 32 };
     double width = (double)(WIDTH - 2 * LEFT) / HISTOGRAM_BARS, step, range, first;
@@ -19,32 +19,32 @@ void figure_histogram(const struct run *run, size_t number, struct text *html)
         most = run->bars[i] > most ? run->bars[i] : most;
     if (most == 0)
         return;
-    text_add(html, "<figure><figcaption><b>Step time</b> <span class=\"unit\">ms");
-    text_printf(html,
-                ", %zu log lines</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" "
-                "aria-label=\"histogram of step times\"><g class=\"bars c%zu\">",
-                run->lines, WIDTH, HEIGHT, number % COLOURS);
+    fputs("<figure><figcaption><b>Step time</b> <span class=\"unit\">ms", html);
+    fprintf(html,
+            ", %zu log lines</span></figcaption>\n<svg viewBox=\"0 0 %d %d\" role=\"img\" "
+            "aria-label=\"histogram of step times\"><g class=\"bars c%zu\">",
+            run->lines, WIDTH, HEIGHT, number % COLORS);
     for (int i = 0; i < HISTOGRAM_BARS; i++) {
         double height = (double)run->bars[i] / (double)most * (HEIGHT - BOTTOM - 8);
 
         if (run->bars[i] > 0)
-            text_printf(html, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
-                        LEFT + i * width, HEIGHT - BOTTOM - fmax(height, 1), width - 1,
-                        fmax(height, 1));
+            fprintf(html, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>",
+                    LEFT + i * width, HEIGHT - BOTTOM - fmax(height, 1), width - 1,
+                    fmax(height, 1));
     }
-    text_add(html, "</g><g class=\"grid x\">");
+    fputs("</g><g class=\"grid x\">", html);
     range = run->bars_to - run->bars_from;
     step = chart_tick_step(run->bars_from, run->bars_to, 6);
     ticks = chart_ticks(run->bars_from, run->bars_to, step, &first);
     for (int i = 0; i < ticks; i++) {
         double t = (first + i) * step;
 
-        text_printf(html, "<text x=\"%.1f\" y=\"%d\">",
-                    LEFT + (t - run->bars_from) / range * (WIDTH - 2 * LEFT), HEIGHT - 10);
+        fprintf(html, "<text x=\"%.1f\" y=\"%d\">",
+                LEFT + (t - run->bars_from) / range * (WIDTH - 2 * LEFT), HEIGHT - 10);
         chart_number(html, t);
-        text_add(html, "</text>");
+        fputs("</text>", html);
     }
-    text_add(html, "</g></svg></figure>\n");
+    fputs("</g></svg></figure>\n", html);
 }
 
 /* --- Timeline -------------------------------------------------------------------------------- */
@@ -59,69 +59,71 @@ static double across(double seconds, double span)
 /* The time of an event: that of the step it follows. */
 static double event_time(const struct attempt *a, const struct event *e)
 {
-    size_t from = 0, to = a->step_count;
+    size_t from = 0, to = a->steps.count;
 
     while (from < to) {
         size_t middle = from + (to - from) / 2;
 
-        if (a->steps[middle].iteration < e->iteration)
+        if (a->steps.items[middle].iteration < e->iteration)
             from = middle + 1;
         else
             to = middle;
     }
-    if (a->step_count == 0)
+    if (a->steps.count == 0)
         return NAN;
-    return a->steps[from < a->step_count ? from : a->step_count - 1].elapsed;
+    return a->steps.items[from < a->steps.count ? from : a->steps.count - 1].elapsed;
 }
 
 static void draw_span(const char *class, double from, double to, double span, double top,
-                      struct text *html)
+                      FILE *html)
 {
     double x = across(from, span);
 
-    text_printf(html, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"18\"/>",
-                class, x, top, fmax(across(to, span) - x, 0.5));
+    fprintf(html, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"18\"/>", class,
+            x, top, fmax(across(to, span) - x, 0.5));
 }
 
 /* Stretches of steps that count and that are lost. */
-static void draw_steps(const struct attempt *a, double span, double top, struct text *html)
+static void draw_steps(const struct attempt *a, double span, double top, FILE *html)
 {
     double began;
 
-    if (a->step_count == 0)
+    if (a->steps.count == 0)
         return;
-    began = a->steps[0].elapsed -
-            (isnan(a->steps[0].ms) ? 0 : (double)a->steps[0].ms / 1000 * a->steps[0].covers);
+    began = a->steps.items[0].elapsed -
+            (isnan(a->steps.items[0].ms)
+                 ? 0
+                 : (double)a->steps.items[0].ms / 1000 * a->steps.items[0].covers);
     if (!isnan(a->first_step))
         draw_span("part1", fmax(began - a->first_step, 0), fmax(began, 0), span, top, html);
-    for (size_t i = 0; i < a->step_count;) {
+    for (size_t i = 0; i < a->steps.count;) {
         size_t k = i;
-        double from = i > 0 ? a->steps[i - 1].elapsed : fmax(began, 0);
+        double from = i > 0 ? a->steps.items[i - 1].elapsed : fmax(began, 0);
 
-        while (k < a->step_count && a->steps[k].lost == a->steps[i].lost)
+        while (k < a->steps.count && a->steps.items[k].lost == a->steps.items[i].lost)
             k++;
-        draw_span(a->steps[i].lost ? "part4" : "part0", from, a->steps[k - 1].elapsed, span, top,
-                  html);
+        draw_span(a->steps.items[i].lost ? "part4" : "part0", from, a->steps.items[k - 1].elapsed,
+                  span, top, html);
         i = k;
     }
 }
 
 /* Saves as ticks, faults as crosses; at most one of a kind at a place. */
 static void draw_events(const struct attempt *a, double span, double top, double last[EVENT_KINDS],
-                        struct text *html)
+                        FILE *html)
 {
-    for (size_t i = 0; i < a->event_count; i++) {
-        const struct event *e = &a->events[i];
+    for (size_t i = 0; i < a->events.count; i++) {
+        const struct event *e = &a->events.items[i];
         double time = event_time(a, e), x = across(isnan(time) ? 0 : time, span);
 
         if (isnan(time) || x < last[e->kind] + (e->kind == EVENT_FAULT ? 3 : 1.5))
             continue;
         last[e->kind] = x;
         if (e->kind == EVENT_SAVE)
-            text_printf(html, "<path class=\"save\" d=\"M%.1f %.1fv6\"/>", x, top + 19);
+            fprintf(html, "<path class=\"save\" d=\"M%.1f %.1fv6\"/>", x, top + 19);
         else if (e->kind == EVENT_FAULT)
-            text_printf(html, "<path class=\"fault\" d=\"M%.1f %.1fl8 8m0 -8l-8 8\"/>", x - 4,
-                        top - 10);
+            fprintf(html, "<path class=\"fault\" d=\"M%.1f %.1fl8 8m0 -8l-8 8\"/>", x - 4,
+                    top - 10);
     }
 }
 
@@ -133,13 +135,13 @@ static double longest(const struct runs *runs)
         for (size_t k = 0; k < runs->items[i].count; k++) {
             const struct attempt *a = runs->items[i].attempts[k];
 
-            if (a->step_count > 0 && isfinite(a->steps[a->step_count - 1].elapsed))
-                span = fmax(span, a->steps[a->step_count - 1].elapsed);
+            if (a->steps.count > 0 && isfinite(a->steps.items[a->steps.count - 1].elapsed))
+                span = fmax(span, a->steps.items[a->steps.count - 1].elapsed);
         }
     return span;
 }
 
-static void draw_time_axis(double span, double top, struct text *html)
+static void draw_time_axis(double span, double top, FILE *html)
 {
     static const double steps[] = {0.01, 0.1,  1,     5,     15,    60,     300,    900,
                                    3600, 7200, 21600, 43200, 86400, 172800, 604800, 2592000};
@@ -148,24 +150,24 @@ static void draw_time_axis(double span, double top, struct text *html)
     for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && span / step > 10; i++)
         step = steps[i];
     for (int i = 0; i * step <= span && i < 1000; i++) {
-        text_printf(html, "<text x=\"%.1f\" y=\"%.1f\"%s>", across(i * step, span), top,
-                    i % 2 ? " class=\"odd\"" : "");
+        fprintf(html, "<text x=\"%.1f\" y=\"%.1f\"%s>", across(i * step, span), top,
+                i % 2 ? " class=\"odd\"" : "");
         if (i > 0)
             chart_duration(html, i * step);
         else
-            text_add(html, "0");
-        text_add(html, "</text>");
+            fputs("0", html);
+        fputs("</text>", html);
     }
 }
 
-void figure_timeline(const struct runs *runs, struct text *html)
+void figure_timeline(const struct runs *runs, FILE *html)
 {
     double span = longest(runs);
     int height = (int)runs->count * ROW + 24;
 
     if (span <= 0)
         return;
-    text_printf(
+    fprintf(
         html,
         "<figure class=\"wide timeline\"><figcaption><b>Timeline</b> <span class=\"unit\">time "
         "since "
@@ -180,14 +182,14 @@ void figure_timeline(const struct runs *runs, struct text *html)
         for (size_t k = 0; k < runs->items[i].count; k++)
             draw_events(runs->items[i].attempts[k], span, top, last, html);
     }
-    text_add(html, "<g class=\"grid x\">");
+    fputs("<g class=\"grid x\">", html);
     draw_time_axis(span, height - 6, html);
-    text_add(html, "</g></svg></figure>\n");
+    fputs("</g></svg></figure>\n", html);
 }
 
 /* --- Goodput --------------------------------------------------------------------------------- */
 
-void figure_goodput(const struct run *run, struct text *html)
+void figure_goodput(const struct run *run, FILE *html)
 {
     static const char *const names[SPENT_KINDS] = {"training",          "starting",   "saving",
                                                    "evaluation, other", "lost steps", "down"};
@@ -195,30 +197,32 @@ void figure_goodput(const struct run *run, struct text *html)
 
     if (run->span <= 0)
         return;
-    text_add(html, "<figure class=\"wide\"><figcaption><b>Where the time went</b> <span "
-                   "class=\"unit\">");
-    text_printf(html, "%.1f %% goodput", 100 * run->seconds[SPENT_TRAINING] / run->span);
-    text_add(html, run->clocked ? "" : "; the log has no times, so time between starts is unknown");
-    text_add(html, "</span></figcaption>\n<svg class=\"bar\" viewBox=\"0 0 1000 24\" "
-                   "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"time by cause\">");
+    fputs("<figure class=\"wide\"><figcaption><b>Where the time went</b> <span "
+          "class=\"unit\">",
+          html);
+    fprintf(html, "%.1f %% goodput", 100 * run->seconds[SPENT_TRAINING] / run->span);
+    fputs(run->clocked ? "" : "; the log has no times, so time between starts is unknown", html);
+    fputs("</span></figcaption>\n<svg class=\"bar\" viewBox=\"0 0 1000 24\" "
+          "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"time by cause\">",
+          html);
     for (int i = 0; i < SPENT_KINDS; i++) {
         double width = 1000 * run->seconds[i] / run->span;
 
         if (width > 0)
-            text_printf(html, "<rect class=\"part%d\" x=\"%.2f\" width=\"%.2f\" height=\"24\"/>", i,
-                        x, width);
+            fprintf(html, "<rect class=\"part%d\" x=\"%.2f\" width=\"%.2f\" height=\"24\"/>", i, x,
+                    width);
         x += width;
     }
-    text_add(html, "</svg><ul class=\"key\">");
+    fputs("</svg><ul class=\"key\">", html);
     for (int i = 0; i < SPENT_KINDS; i++) {
         if (run->seconds[i] <= 0)
             continue;
-        text_printf(html, "<li><i class=\"part%d\"></i>%s <b>%.1f %%</b> ", i, names[i],
-                    100 * run->seconds[i] / run->span);
+        fprintf(html, "<li><i class=\"part%d\"></i>%s <b>%.1f %%</b> ", i, names[i],
+                100 * run->seconds[i] / run->span);
         chart_duration(html, run->seconds[i]);
-        text_add(html, "</li>");
+        fputs("</li>", html);
     }
-    text_add(html, "</ul></figure>\n");
+    fputs("</ul></figure>\n", html);
 }
 
 /* --- Heat map -------------------------------------------------------------------------------- */
@@ -234,7 +238,7 @@ static double mean_of(const struct rank_time *r)
  * stretch of one host. */
 static int begins_row(const struct extras *e, size_t i, int column)
 {
-    const char *host = e->ranks[i].host, *before = i > 0 ? e->ranks[i - 1].host : NULL;
+    const char *host = e->ranks.items[i].host, *before = i > 0 ? e->ranks.items[i - 1].host : NULL;
 
     return i == 0 || column == CELLS || strcmp(host ? host : "", before ? before : "") != 0;
 }
@@ -262,12 +266,13 @@ static void measure_heat(const struct extras *e, struct heat *h)
     int column = 0;
 
     *h = (struct heat){.low = INFINITY, .high = -INFINITY, .host = HOST};
-    for (size_t i = 0; i < e->rank_count; i++) {
-        int host = 2 * CELL + LETTER * (int)shown_bytes(e->ranks[i].host ? e->ranks[i].host : "");
+    for (size_t i = 0; i < e->ranks.count; i++) {
+        int host = 2 * CELL +
+                   LETTER * (int)shown_bytes(e->ranks.items[i].host ? e->ranks.items[i].host : "");
 
         h->host = host > h->host ? host : h->host;
-        h->low = fmin(h->low, mean_of(&e->ranks[i]));
-        h->high = fmax(h->high, mean_of(&e->ranks[i]));
+        h->low = fmin(h->low, mean_of(&e->ranks.items[i]));
+        h->high = fmax(h->high, mean_of(&e->ranks.items[i]));
         if (begins_row(e, i, column)) {
             h->rows++;
             column = 0;
@@ -282,28 +287,28 @@ static void measure_heat(const struct extras *e, struct heat *h)
         h->block_rows = (h->rows + h->blocks - 1) / h->blocks;
 }
 
-static void draw_host(const char *name, int x, int y, struct text *html)
+static void draw_host(const char *name, int x, int y, FILE *html)
 {
     char shown[LETTERS + 1] = "";
     size_t count = shown_bytes(name);
 
     memcpy(shown, name, count);
-    text_printf(html, "<text x=\"%d\" y=\"%d\">", x, y);
-    text_escape(html, shown);
+    fprintf(html, "<text x=\"%d\" y=\"%d\">", x, y);
+    text_escape(shown, html);
     if (name[count] != '\0') {
-        text_add(html, "\xe2\x80\xa6<title>");
-        text_escape(html, name);
-        text_add(html, "</title>");
+        fputs("\xe2\x80\xa6<title>", html);
+        text_escape(name, html);
+        fputs("</title>", html);
     }
-    text_add(html, "</text>");
+    fputs("</text>", html);
 }
 
-static void draw_cells(const struct extras *e, const struct heat *h, struct text *html)
+static void draw_cells(const struct extras *e, const struct heat *h, FILE *html)
 {
     int row = -1, column = 0;
 
-    for (size_t i = 0; i < e->rank_count; i++) {
-        double ms = mean_of(&e->ranks[i]);
+    for (size_t i = 0; i < e->ranks.count; i++) {
+        double ms = mean_of(&e->ranks.items[i]);
         int level =
             h->high > h->low && !isnan(ms) ? (int)(9.999 * (ms - h->low) / (h->high - h->low)) : 0;
         int left, top;
@@ -315,28 +320,28 @@ static void draw_cells(const struct extras *e, const struct heat *h, struct text
         left = row / h->block_rows * h->block_width + h->host;
         top = row % h->block_rows * CELL;
         if (column == 0)
-            draw_host(e->ranks[i].host ? e->ranks[i].host : "", left - 8, top + 14, html);
-        text_printf(html,
-                    "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
-                    level, left + column * CELL, top, i, ms);
+            draw_host(e->ranks.items[i].host ? e->ranks.items[i].host : "", left - 8, top + 14,
+                      html);
+        fprintf(html,
+                "<rect class=\"h%d\" x=\"%d\" y=\"%d\"><title>rank %zu: %.4g ms</title></rect>",
+                level, left + column * CELL, top, i, ms);
         column++;
     }
 }
 
-void figure_heat(const struct extras *e, struct text *html)
+void figure_heat(const struct extras *e, FILE *html)
 {
     struct heat h;
 
     measure_heat(e, &h);
     if (!(h.high >= h.low))
         return;
-    text_printf(
-        html,
-        "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
-        "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
-        "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
-        "step times\">",
-        h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL, h.blocks * h.block_width);
+    fprintf(html,
+            "<figure class=\"wide heat\"><figcaption><b>Step time by host and rank</b> <span "
+            "class=\"unit\">mean, %.4g ms (faint) to %.4g ms (strong)</span></figcaption>\n<svg "
+            "viewBox=\"0 0 %d %d\" style=\"width:%dpx\" role=\"img\" aria-label=\"heat map of "
+            "step times\">",
+            h.low, h.high, h.blocks * h.block_width, h.block_rows * CELL, h.blocks * h.block_width);
     draw_cells(e, &h, html);
-    text_add(html, "</svg></figure>\n");
+    fputs("</svg></figure>\n", html);
 }

@@ -8,15 +8,15 @@
 #include "text.h"
 
 /* Step times: a histogram of each run. */
-void figure_histogram(const struct run *run, size_t number, struct text *html);
+void figure_histogram(const struct run *run, size_t number, FILE *html);
 
 /* Starts, saves, lost steps and faults of each run over time. */
-void figure_timeline(const struct runs *runs, struct text *html);
+void figure_timeline(const struct runs *runs, FILE *html);
 
 /* Where the time of a run went: a bar and its legend. */
-void figure_goodput(const struct run *run, struct text *html);
+void figure_goodput(const struct run *run, FILE *html);
 
 /* Mean step time by host and rank. */
-void figure_heat(const struct extras *extras, struct text *html);
+void figure_heat(const struct extras *extras, FILE *html);
 
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static int is_wanted(const char *name)
+static bool is_wanted(const char *name)
 {
     static const char *const endings[] = {".log", ".out", ".err", ".jsonl"};
     size_t length = strlen(name);
@@ -31,7 +31,7 @@ static int wanted(const struct dirent *entry)
     return is_wanted(entry->d_name);
 }
 
-static int is_file(const char *path)
+static bool is_file(const char *path)
 {
     struct stat status;
 
@@ -39,7 +39,7 @@ static int is_file(const char *path)
 }
 
 /* Whether two paths, of which one may be NULL, are the same file. */
-static int is_same_file(const char *a, const char *b)
+static bool is_same_file(const char *a, const char *b)
 {
     struct stat one, other;
 
@@ -48,7 +48,7 @@ static int is_same_file(const char *a, const char *b)
 }
 
 /* By the first bytes of gzip, xz and Zstandard. */
-static int is_compressed(const char *path)
+static bool is_compressed(const char *path)
 {
     static const char *const marks[] = {"\x1f\x8b", "\xfd\x37zXZ", "\x28\xb5\x2f\xfd"};
     char start[8] = "";
@@ -76,7 +76,8 @@ static int read_one(struct input *input, struct group *group, const char *path, 
         notes_add(&input->notes, "%s is compressed and is not read; decompress it first", path);
         return 0;
     }
-    return reader_file(path, &group->attempts, &group->extras, &input->notes, err);
+    reader_file(path, &group->attempts, &group->extras, &input->notes);
+    return 0;
 }
 
 static int read_directory(struct input *input, struct group *group, const char *path,
@@ -106,17 +107,12 @@ static int read_directory(struct input *input, struct group *group, const char *
     return rc;
 }
 
-static struct group *add_group(struct input *input, struct error *err)
+static struct group *add_group(struct input *input)
 {
-    struct group *groups = reallocarray(input->groups, input->group_count + 1, sizeof(*groups));
+    struct group *group = list_add(&input->groups);
 
-    if (!groups) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    input->groups = groups;
-    groups[input->group_count] = (struct group){0};
-    return &groups[input->group_count++];
+    *group = (struct group){0};
+    return group;
 }
 
 /* The last part of a path, for the name of a run. */
@@ -133,17 +129,14 @@ static void base_name(const char *path, char *name, size_t size)
     snprintf(name, size, "%s", strrchr(whole, '/') ? strrchr(whole, '/') + 1 : whole);
 }
 
-static int finish_group(struct input *input, struct group *group, const char *path, double peak,
-                        struct error *err)
+static void finish_group(struct input *input, struct group *group, const char *path, double peak)
 {
     char name[PATH_MAX];
 
     base_name(path, name, sizeof(name));
     group->first = input->runs.count;
-    if (runs_arrange(&input->runs, &group->attempts, name, peak, &input->notes, err) < 0)
-        return -1;
+    runs_arrange(&input->runs, &group->attempts, name, peak, &input->notes);
     group->count = input->runs.count - group->first;
-    return 0;
 }
 
 /* All files named on the command line are one run, unless they are to be separate. */
@@ -158,20 +151,19 @@ static int read_files(struct input *input, const struct input_options *o, struct
         if (stat(o->words[i], &status) == 0 && S_ISDIR(status.st_mode))
             continue;
         if (!group)
-            group = add_group(input, err);
-        if (!group)
-            return -1;
+            group = add_group(input);
         first = first ? first : o->words[i];
         if (read_one(input, group, o->words[i], o->output, err) < 0)
             return -1;
         if (o->separate) {
-            if (finish_group(input, group, first, o->peak, err) < 0)
-                return -1;
+            finish_group(input, group, first, o->peak);
             group = NULL;
             first = NULL;
         }
     }
-    return group ? finish_group(input, group, first, o->peak, err) : 0;
+    if (group)
+        finish_group(input, group, first, o->peak);
+    return 0;
 }
 
 static int read_directories(struct input *input, const struct input_options *o, struct error *err)
@@ -182,23 +174,21 @@ static int read_directories(struct input *input, const struct input_options *o, 
 
         if (stat(o->words[i], &status) < 0 || !S_ISDIR(status.st_mode))
             continue;
-        group = add_group(input, err);
-        if (!group || read_directory(input, group, o->words[i], o->output, err) < 0 ||
-            finish_group(input, group, o->words[i], o->peak, err) < 0)
+        group = add_group(input);
+        if (read_directory(input, group, o->words[i], o->output, err) < 0)
             return -1;
+        finish_group(input, group, o->words[i], o->peak);
     }
     return 0;
 }
 
-static int set_names(struct input *input, const struct input_options *o, struct error *err)
+static void set_names(struct input *input, const struct input_options *o)
 {
     for (size_t i = 0; i < o->name_count && i < input->runs.count; i++)
-        if (attempt_text(&input->runs.items[i].name, o->names[i], err) < 0)
-            return -1;
+        attempt_text(&input->runs.items[i].name, o->names[i]);
     if (o->name_count > input->runs.count)
         notes_add(&input->notes, "%zu names were given, but there are only %zu runs; %s",
                   o->name_count, input->runs.count, "use --name once per run");
-    return 0;
 }
 
 int input_read(struct input *input, const struct input_options *o, struct error *err)
@@ -220,20 +210,21 @@ int input_read(struct input *input, const struct input_options *o, struct error 
         free(input->runs.items[input->runs.count - 1].name);
         free(input->runs.items[input->runs.count - 1].attempts);
     }
-    for (size_t i = 0; i < input->group_count; i++)
-        if (input->groups[i].first >= input->runs.count)
-            input->groups[i].count = 0;
-    return set_names(input, o, err);
+    for (size_t i = 0; i < input->groups.count; i++)
+        if (input->groups.items[i].first >= input->runs.count)
+            input->groups.items[i].count = 0;
+    set_names(input, o);
+    return 0;
 }
 
 void input_clear(struct input *input)
 {
     runs_clear(&input->runs);
-    for (size_t i = 0; i < input->group_count; i++) {
-        attempts_clear(&input->groups[i].attempts);
-        extras_clear(&input->groups[i].extras);
+    for (size_t i = 0; i < input->groups.count; i++) {
+        attempts_clear(&input->groups.items[i].attempts);
+        extras_clear(&input->groups.items[i].extras);
     }
-    free(input->groups);
+    list_free(&input->groups);
     notes_clear(&input->notes);
     memset(input, 0, sizeof(*input));
 }

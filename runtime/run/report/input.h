@@ -19,8 +19,7 @@ struct group {
 };
 
 struct input {
-    struct group *groups;
-    size_t group_count;
+    LIST(struct group) groups;
     struct runs runs;
     struct notes notes;
 };
@@ -30,7 +29,7 @@ struct input_options {
     size_t word_count;
     const char *const *names; /* of the runs, in order */
     size_t name_count;
-    int separate;       /* each file is a run of its own */
+    bool separate;      /* each file is a run of its own */
     double peak;        /* TFLOP/s, or NAN */
     const char *output; /* the report, which must not be one of the files; NULL: none */
 };

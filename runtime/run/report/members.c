@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "members.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,9 +18,9 @@ char *member_text(struct json_value object, const char *name)
     int flag;
 
     if (json_member(object, name, &value) < 0)
-        return strdup("");
+        return xstrdup("");
     if (json_string(value, &text, &length) == 0)
-        return strdup(text);
+        return xstrdup(text);
     if (json_integer(value, &whole) == 0)
         snprintf(number, sizeof(number), "%" PRId64, whole);
     else if (json_real(value, &real) == 0)
@@ -28,7 +29,7 @@ char *member_text(struct json_value object, const char *name)
         snprintf(number, sizeof(number), "%s", flag ? "true" : "false");
     else
         number[0] = '\0';
-    return strdup(number);
+    return xstrdup(number);
 }
 
 double member_real(struct json_value object, const char *name)

@@ -7,7 +7,7 @@
 #include "base/core/json.h"
 
 /* A string, a number or a truth value as text, "" if it is missing or anything else. The caller
- * frees it; NULL if memory runs out. */
+ * frees it. */
 char *member_text(struct json_value object, const char *name);
 
 /* A number, NAN if it is missing or not a number. */

@@ -1,12 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report: one HTML file that needs nothing else. */
+/* The report: one HTML file that needs nothing else.
+ *
+ *     struct input_options options = {.words = (const char *[]){"runs/7b"}, .word_count = 1, .peak
+ * = NAN}; struct input input;
+ *
+ *     if (input_read(&input, &options, err) == 0)
+ *         page_write(&input, file);
+ *     input_clear(&input);
+ */
 #ifndef MEGATRON_REPORT_PAGE_H
 #define MEGATRON_REPORT_PAGE_H
 
-#include "input.h"
-#include "text.h"
+#include <stdio.h>
 
-/* Write the page. Equal input gives equal bytes. Returns 0 or -1. */
-int page_write(const struct input *input, struct text *html, struct error *err);
+#include "input.h"
+
+/* Write the page. Equal input gives equal bytes. */
+void page_write(const struct input *input, FILE *html);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reader.h"
+#include "base/core/xmalloc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,20 +12,19 @@
 /* Longer lines are ignored. Read in pieces of the second size. */
 enum { LONGEST_LINE = 1 << 20, PIECE = 1 << 21 };
 
-struct attempt *reader_attempt(struct reader *r, struct attempt **slot, int fresh,
-                               struct error *err)
+struct attempt *reader_attempt(struct reader *r, struct attempt **slot, bool fresh)
 {
     if (*slot && !fresh)
         return *slot;
     if (*slot && r->attempts->count >= MOST_ATTEMPTS) {
-        r->crowded = 1;
+        r->too_many = true;
         return *slot;
     }
-    *slot = attempts_add(r->attempts, r->name, err);
+    *slot = attempts_add(r->attempts, r->name);
     return *slot;
 }
 
-static int take_line(struct reader *r, char *line, size_t length, int whole, struct error *err)
+static void take_line(struct reader *r, char *line, size_t length, bool whole)
 {
     char *first = line;
 
@@ -32,59 +32,55 @@ static int take_line(struct reader *r, char *line, size_t length, int whole, str
         length--;
     line[length] = '\0';
     if (strlen(line) != length) /* NUL bytes, as a crashed file system leaves them */
-        return 0;
+        return;
     while (*first == ' ' || *first == '\t')
         first++;
     if (*first == '{')
-        return reader_json_line(r, first, length - (size_t)(first - line), whole, err);
-    return reader_log_line(r, line, whole, err);
+        reader_json_line(r, first, length - (size_t)(first - line));
+    else
+        reader_log_line(r, line, whole);
 }
 
-/* Hand on all whole lines of the buffer; returns how many bytes that were, or -1. */
-static ssize_t take_lines(struct reader *r, char *buffer, size_t used, int *skipping,
-                          struct error *err)
+/* Pass on the complete lines of the buffer. Returns how many bytes that were. */
+static size_t take_lines(struct reader *r, char *buffer, size_t used, bool *skipping)
 {
     char *line = buffer, *end;
 
     while ((end = memchr(line, '\n', used - (size_t)(line - buffer)))) {
-        if (!*skipping && take_line(r, line, (size_t)(end - line), 1, err) < 0)
-            return -1;
-        *skipping = 0;
+        if (!*skipping)
+            take_line(r, line, (size_t)(end - line), true);
+        *skipping = false;
         line = end + 1;
     }
-    return line - buffer;
+    return (size_t)(line - buffer);
 }
 
-static int read_lines(struct reader *r, int fd, char *buffer, struct error *err)
+static void read_lines(struct reader *r, int fd, char *buffer)
 {
-    size_t used = 0;
-    int skipping = 0;
+    size_t used = 0, taken;
+    bool skipping = false;
+    struct error why;
+    ssize_t got;
 
-    for (;;) {
-        ssize_t got = read(fd, buffer + used, PIECE - used), taken;
-
+    while ((got = read(fd, buffer + used, PIECE - used)) != 0) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
-            struct error why;
-
             error_set_errno(&why, errno, "cannot read all of %s", r->name);
             notes_add(r->notes, "%s", why.text);
-            return 0;
+            return;
         }
-        if (got == 0)
-            return used > 0 && !skipping ? take_line(r, buffer, used, 0, err) : 0;
         used += (size_t)got;
-        taken = take_lines(r, buffer, used, &skipping, err);
-        if (taken < 0)
-            return -1;
-        used -= (size_t)taken;
+        taken = take_lines(r, buffer, used, &skipping);
+        used -= taken;
         memmove(buffer, buffer + taken, used);
         if (used > LONGEST_LINE) {
-            skipping = 1;
+            skipping = true;
             used = 0;
         }
     }
+    if (used > 0 && !skipping)
+        take_line(r, buffer, used, false);
 }
 
 static void note_trouble(const struct reader *r)
@@ -98,35 +94,30 @@ static void note_trouble(const struct reader *r)
                   ", which this program does not read; use a newer megatron",
                   r->name, r->foreign, r->foreign == 1 ? "record is" : "records are",
                   r->foreign_version);
-    if (r->crowded)
+    if (r->too_many)
         notes_add(r->notes,
                   "%s: the iteration number goes back over %d times, as if several runs write to "
                   "this file; give each run its own log",
                   r->name, MOST_ATTEMPTS);
 }
 
-int reader_file(const char *path, struct attempts *attempts, struct extras *extras,
-                struct notes *notes, struct error *err)
+void reader_file(const char *path, struct attempts *attempts, struct extras *extras,
+                 struct notes *notes)
 {
     struct reader r = {.attempts = attempts, .extras = extras, .notes = notes, .name = path};
-    char *buffer = malloc(PIECE + 1);
-    int fd, rc;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    char *buffer;
 
-    if (!buffer)
-        return error_set(err, "out of memory");
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         struct error why;
 
         error_set_errno(&why, errno, "cannot read %s", path);
         notes_add(notes, "%s", why.text);
-        free(buffer);
-        return 0;
+        return;
     }
-    rc = read_lines(&r, fd, buffer, err);
+    buffer = xmalloc(PIECE + 1);
+    read_lines(&r, fd, buffer);
     close(fd);
     free(buffer);
-    if (rc == 0)
-        note_trouble(&r);
-    return rc;
+    note_trouble(&r);
 }

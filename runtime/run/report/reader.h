@@ -4,6 +4,8 @@
 #ifndef MEGATRON_READER_H
 #define MEGATRON_READER_H
 
+#include <stdbool.h>
+
 #include "attempt.h"
 #include "extras.h"
 #include "notes.h"
@@ -16,25 +18,22 @@ struct reader {
     struct attempt *logged; /* the attempt that log lines belong to, NULL before the first */
     struct attempt *metric; /* the same for JSON lines */
     const char *line;       /* the log line that is being read */
-    int in_arguments;       /* within the table of arguments */
-    int crowded;            /* there are too many attempts */
+    bool in_arguments;      /* within the table of arguments */
+    bool too_many;          /* more attempts than are kept */
     int64_t torn, foreign;  /* lines that are cut off; records of a newer version */
     int64_t foreign_version;
 };
 
-/* Read 'path' and add its attempts, extras and notes; a file that cannot be read is noted. Returns
- * 0 or -1. */
-int reader_file(const char *path, struct attempts *attempts, struct extras *extras,
-                struct notes *notes, struct error *err);
+/* Read 'path' and add its attempts, extras and notes; a file that cannot be read is noted. */
+void reader_file(const char *path, struct attempts *attempts, struct extras *extras,
+                 struct notes *notes);
 
 /* Take one line of a log or one JSON text, without newline; 'whole' says that a newline followed
- * it. Return 0 or -1. */
-int reader_log_line(struct reader *reader, const char *line, int whole, struct error *err);
-int reader_json_line(struct reader *reader, const char *line, size_t length, int whole,
-                     struct error *err);
+ * it: a JSON text that was cut is not valid. */
+void reader_log_line(struct reader *reader, const char *line, bool whole);
+void reader_json_line(struct reader *reader, const char *line, size_t length);
 
-/* The attempt in '*slot', a new one if there is none or 'fresh' is set. NULL: an error. */
-struct attempt *reader_attempt(struct reader *reader, struct attempt **slot, int fresh,
-                               struct error *err);
+/* The attempt in '*slot'; a new one if there is none or 'fresh' is set. */
+struct attempt *reader_attempt(struct reader *reader, struct attempt **slot, bool fresh);
 
 #endif

@@ -3,12 +3,13 @@
 #include "members.h"
 #include "reader.h"
 #include "base/core/report_records.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-static int take_step(struct reader *r, struct json_value root, int64_t iteration, struct error *err)
+static void take_step(struct reader *r, struct json_value root, int64_t iteration)
 {
     struct step step = step_unknown(iteration);
     struct attempt *a;
@@ -27,11 +28,9 @@ static int take_step(struct reader *r, struct json_value root, int64_t iteration
     step.skipped = isnan(number) ? 0 : (float)number;
     number = member_real(root, "nan");
     step.nans = isnan(number) ? 0 : (float)number;
-    a = reader_attempt(r, &r->metric, r->metric && iteration <= attempt_last(r->metric), err);
-    if (!a)
-        return -1;
-    a->from_metrics = 1;
-    return attempt_step(a, &step, err);
+    a = reader_attempt(r, &r->metric, r->metric && iteration <= attempt_last(r->metric));
+    a->from_metrics = true;
+    attempt_step(a, &step);
 }
 
 /* Words as a shell takes them. */
@@ -48,9 +47,7 @@ static char *command_text(struct json_value root)
     while (json_next(&at, NULL, NULL, &item))
         if (json_string(item, &word, &length) == 0)
             room += 4 * length + 3;
-    text = malloc(room);
-    if (!text)
-        return NULL;
+    text = xmalloc(room);
     for (json_iterate(list, &at); json_next(&at, NULL, NULL, &item);) {
         int plain;
 
@@ -77,47 +74,42 @@ static char *command_text(struct json_value root)
     return text;
 }
 
-/* Put an allocated text, NULL if memory ran out, into 'slot'. */
-static int own(char **slot, char *text)
+/* Put an allocated text into 'slot'. */
+static void own(char **slot, char *text)
 {
     free(*slot);
     *slot = text;
-    return text ? 0 : -1;
 }
 
-static int take_start(struct reader *r, struct json_value root, struct error *err)
+static void take_start(struct reader *r, struct json_value root)
 {
-    struct attempt *a = reader_attempt(r, &r->metric, 1, err);
+    struct attempt *a = reader_attempt(r, &r->metric, 1);
     double began = member_real(root, "began");
 
-    if (!a)
-        return -1;
-    a->from_metrics = 1;
+    a->from_metrics = true;
     a->time = isnan(began) ? member_real(root, "time") : began;
     a->world_size = member_integer(root, "world_size", -1);
     a->seq_length = member_integer(root, "seq_length", -1);
-    if (own(&a->command, command_text(root)) < 0 ||
-        own(&a->program, member_text(root, "program")) < 0 ||
-        own(&a->host, member_text(root, "host")) < 0 ||
-        own(&a->job, member_text(root, "job")) < 0 ||
-        own(&a->device, member_text(root, "device")) < 0)
-        return error_set(err, "out of memory");
-    return 0;
+    own(&a->command, command_text(root));
+    own(&a->program, member_text(root, "program"));
+    own(&a->host, member_text(root, "host"));
+    own(&a->job, member_text(root, "job"));
+    own(&a->device, member_text(root, "device"));
 }
 
-static int take_validation(struct reader *r, struct json_value root, struct error *err)
+static void take_validation(struct reader *r, struct json_value root)
 {
     struct validation v = {.iteration = member_integer(root, "iteration", -1),
                            .loss = member_real(root, "lm_loss")};
-    struct attempt *a = reader_attempt(r, &r->metric, 0, err);
+    struct attempt *a = reader_attempt(r, &r->metric, 0);
     char *set = member_text(root, "set");
 
-    v.test = set && strcmp(set, "test") == 0;
+    v.test = strcmp(set, "test") == 0;
     free(set);
-    return a ? attempt_validation(a, &v, err) : -1;
+    attempt_validation(a, &v);
 }
 
-static int take_fault(struct reader *r, struct json_value root, struct error *err)
+static void take_fault(struct reader *r, struct json_value root)
 {
     struct event event = {.kind = EVENT_FAULT,
                           .iteration = member_integer(root, "iteration", -1),
@@ -125,56 +117,51 @@ static int take_fault(struct reader *r, struct json_value root, struct error *er
                           .stalled = NAN,
                           .time = member_real(root, "time"),
                           .text = member_text(root, "text")};
-    struct attempt *a = reader_attempt(r, &r->metric, 0, err);
-    int rc = a ? attempt_event(a, &event, err) : -1;
+    struct attempt *a = reader_attempt(r, &r->metric, 0);
 
+    attempt_event(a, &event);
     free(event.text);
-    return rc;
 }
 
-static int take_record(struct reader *r, struct json_value root, struct json_value kind,
-                       struct error *err)
+static void take_record(struct reader *r, struct json_value root, struct json_value kind)
 {
     int64_t version = member_integer(root, "version", -1);
     const char *name;
     size_t length;
 
     if (json_string(kind, &name, &length) < 0)
-        return 0;
+        return;
     if (version != RECORDS_VERSION) {
         r->foreign++;
         r->foreign_version = version;
-        return 0;
+        return;
     }
     if (strcmp(name, "start") == 0)
-        return take_start(r, root, err);
-    if (strcmp(name, "validation") == 0)
-        return take_validation(r, root, err);
-    if (strcmp(name, "fault") == 0)
-        return take_fault(r, root, err);
-    return extras_take(r->extras, name, root, err) < 0 ? -1 : 0;
+        take_start(r, root);
+    else if (strcmp(name, "validation") == 0)
+        take_validation(r, root);
+    else if (strcmp(name, "fault") == 0)
+        take_fault(r, root);
+    else
+        extras_take(r->extras, name, root);
 }
 
-int reader_json_line(struct reader *r, const char *line, size_t length, int whole,
-                     struct error *err)
+void reader_json_line(struct reader *r, const char *line, size_t length)
 {
     struct error trouble;
     struct json *json = json_read(line, length, &trouble);
     struct json_value root, kind;
     int64_t iteration;
-    int rc = 0;
 
-    (void)whole; /* a cut text is not valid JSON */
     if (!json) {
         r->torn++;
-        return 0;
+        return;
     }
     root = json_root(json);
     iteration = member_integer(root, "iteration", -1);
     if (json_member(root, "record", &kind) == 0)
-        rc = take_record(r, root, kind, err);
+        take_record(r, root, kind);
     else if (iteration >= 0)
-        rc = take_step(r, root, iteration, err);
+        take_step(r, root, iteration);
     json_destroy(json);
-    return rc;
 }

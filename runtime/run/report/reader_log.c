@@ -28,7 +28,7 @@ static double find_time(const char *text, const char *end)
 
 /* --- Steps ----------------------------------------------------------------------------------- */
 
-static int is_key(const char *key, size_t length, const char *name)
+static bool is_key(const char *key, size_t length, const char *name)
 {
     return strlen(name) == length && memcmp(key, name, length) == 0;
 }
@@ -109,34 +109,32 @@ static const char *find_step(const char *line, const char **begin, int64_t *iter
     return *after == '|' ? after + 1 : NULL;
 }
 
-static int take_step(struct reader *r, const char *begin, const char *fields, const char *line,
-                     int64_t iteration, int64_t total, struct error *err)
+static void take_step(struct reader *r, const char *begin, const char *fields, const char *line,
+                      int64_t iteration, int64_t total)
 {
     struct step step = step_unknown(iteration);
     struct attempt *a =
-        reader_attempt(r, &r->logged, r->logged && iteration <= attempt_last(r->logged), err);
+        reader_attempt(r, &r->logged, r->logged && iteration <= attempt_last(r->logged));
     const char *bar;
 
-    if (!a)
-        return -1;
     step.time = find_time(line, begin);
     for (; (bar = strchr(fields, '|')); fields = bar + 1)
         take_field(fields, bar, &step, &a->seq_length);
     if (fields[strspn(fields, " \r")] != '\0')
         r->torn++;
     a->total = total;
-    r->in_arguments = 0;
-    return attempt_step(a, &step, err);
+    r->in_arguments = false;
+    attempt_step(a, &step);
 }
 
 /* --- Other lines ----------------------------------------------------------------------------- */
 
-static struct attempt *current(struct reader *r, struct error *err)
+static struct attempt *current(struct reader *r)
 {
-    return reader_attempt(r, &r->logged, 0, err);
+    return reader_attempt(r, &r->logged, 0);
 }
 
-static int set_argument(struct attempt *a, const char *name, const char *value, struct error *err)
+static void set_argument(struct attempt *a, const char *name, const char *value)
 {
     int64_t number = strtoll(value, NULL, 10);
 
@@ -146,62 +144,61 @@ static int set_argument(struct attempt *a, const char *name, const char *value, 
         a->total = number;
     if (strcmp(name, "world_size") == 0 && number > 0)
         a->world_size = number;
-    return attempt_argument(a, name, value, err);
+    attempt_argument(a, name, value);
 }
 
 /* Has the attempt an argument of this name? Its value may be None. */
-static int has_argument(const struct attempt *a, const char *name)
+static bool has_argument(const struct attempt *a, const char *name)
 {
-    for (size_t i = 0; i < a->argument_count; i++)
-        if (strcmp(a->arguments[i].name, name) == 0)
-            return 1;
-    return 0;
+    for (size_t i = 0; i < a->arguments.count; i++)
+        if (strcmp(a->arguments.items[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 /* A later start prints only the arguments that differ from the first start, which is the last one
  * that printed all: copy the others. */
-static int take_others(struct reader *r, struct error *err)
+static void take_others(struct reader *r)
 {
     const struct attempt *first = NULL;
 
-    r->logged->differs = 1;
+    r->logged->differs = true;
     for (size_t i = 0; i < r->attempts->count && r->attempts->items[i] != r->logged; i++)
-        if (r->attempts->items[i]->argument_count > 0 && !r->attempts->items[i]->differs &&
+        if (r->attempts->items[i]->arguments.count > 0 && !r->attempts->items[i]->differs &&
             strcmp(r->attempts->items[i]->file, r->logged->file) == 0)
             first = r->attempts->items[i];
-    for (size_t i = 0; first && i < first->argument_count; i++)
-        if (!has_argument(r->logged, first->arguments[i].name) &&
-            set_argument(r->logged, first->arguments[i].name, first->arguments[i].value, err) < 0)
-            return -1;
-    return 0;
+    for (size_t i = 0; first && i < first->arguments.count; i++)
+        if (!has_argument(r->logged, first->arguments.items[i].name))
+            set_argument(r->logged, first->arguments.items[i].name,
+                         first->arguments.items[i].value);
 }
 
 /* "  hidden_size ..................................... 4096" */
-static int take_argument(struct reader *r, const char *line, struct error *err)
+static void take_argument(struct reader *r, const char *line)
 {
     const char *dots = strstr(line, " ..."), *value, *name;
     struct attempt *a = r->logged;
     char text[128];
 
     if (a && strstr(line, " others as at the first start"))
-        return take_others(r, err);
+        take_others(r);
     if (!a || !dots)
-        return 0;
+        return;
     value = dots + 1 + strspn(dots + 1, ".");
     name = dots;
     while (name > line && name[-1] != ' ')
         name--;
     if (*value != ' ' || name == dots || (size_t)(dots - name) >= sizeof(text))
-        return 0;
+        return;
     memcpy(text, name, (size_t)(dots - name));
     text[dots - name] = '\0';
-    return set_argument(a, text, value + 1, err);
+    set_argument(a, text, value + 1);
 }
 
-static int add_event(struct reader *r, enum event_kind kind, int64_t iteration, double seconds,
-                     double stalled, const char *text, struct error *err)
+static void add_event(struct reader *r, enum event_kind kind, int64_t iteration, double seconds,
+                      double stalled, const char *text)
 {
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
     struct event event = {.kind = kind,
                           .iteration = iteration,
                           .seconds = seconds,
@@ -209,225 +206,184 @@ static int add_event(struct reader *r, enum event_kind kind, int64_t iteration, 
                           .time = NAN,
                           .text = (char *)(uintptr_t)text};
 
-    if (!a)
-        return -1;
     if (iteration < 0)
         event.iteration = attempt_last(a);
-    return attempt_event(a, &event, err);
+    attempt_event(a, &event);
 }
 
-static int take_arguments(struct reader *r, const char *at, struct error *err)
+static void take_arguments(struct reader *r, const char *at)
 {
     struct attempt *a = r->logged;
 
     (void)at;
     /* A new start, unless only its first lines were seen so far. */
-    r->in_arguments = 1;
-    return reader_attempt(r, &r->logged,
-                          a && (a->step_count > 0 || a->argument_count > 0 || a->event_count > 0),
-                          err)
-               ? 0
-               : -1;
+    r->in_arguments = true;
+    reader_attempt(r, &r->logged,
+                   a && (a->steps.count > 0 || a->arguments.count > 0 || a->events.count > 0));
 }
 
 /* "megatron 0.1.0 started at 2026-11-16 23:49:01 UTC on n1, job 12; built with: ..." */
-static int take_started(struct reader *r, const char *at, struct error *err)
+static void take_started(struct reader *r, const char *at)
 {
     const char *program = strstr(r->line, "megatron "), *host = strstr(at, " UTC on "), *job;
     struct attempt *a;
     char text[512];
 
     if (!program || program > at || !host)
-        return 0;
-    if (take_arguments(r, at, err) < 0)
-        return -1;
-    r->in_arguments = 0;
+        return;
+    take_arguments(r, at);
+    r->in_arguments = false;
     a = r->logged;
     a->time = find_time(at, host);
     host += strlen(" UTC on ");
     job = strstr(host, ", job ");
     snprintf(text, sizeof(text), "%.*s", (int)strcspn(host, ",;"), host);
-    if (attempt_text(&a->host, text, err) < 0)
-        return -1;
+    attempt_text(&a->host, text);
     if (job) {
         snprintf(text, sizeof(text), "%.*s", (int)strcspn(job + 6, ";"), job + 6);
-        if (attempt_text(&a->job, text, err) < 0)
-            return -1;
+        attempt_text(&a->job, text);
     }
     at += strlen(" started at ");
     snprintf(text, sizeof(text), "%.*s%s", (int)(at - program - (long)strlen(" started at ")),
              program, strchr(host, ';') ? strchr(host, ';') : "");
-    return attempt_text(&a->program, text, err);
+    attempt_text(&a->program, text);
 }
 
-static int take_command(struct reader *r, const char *at, struct error *err)
+static void take_command(struct reader *r, const char *at)
 {
-    struct attempt *a = current(r, err);
-
-    return a ? attempt_text(&a->command, at + strlen("command line: "), err) : -1;
+    attempt_text(&current(r)->command, at + strlen("command line: "));
 }
 
-static int end_arguments(struct reader *r, const char *at, struct error *err)
+static void end_arguments(struct reader *r, const char *at)
 {
     (void)at;
-    (void)err;
-    r->in_arguments = 0;
-    return 0;
+    r->in_arguments = false;
 }
 
 /* " validation loss at iteration 20 | lm loss value: 6.9E+00 | lm loss PPL: ..." */
-static int take_validation(struct reader *r, const char *at, struct error *err)
+static void take_validation(struct reader *r, const char *at)
 {
     const char *value = strstr(at, "loss value:"), *bar = value ? strchr(value, '|') : NULL;
     const char *number = strstr(at, "iteration ");
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
     struct validation v;
 
-    if (!a)
-        return -1;
     if (!value || !bar)
-        return 0;
+        return;
     v.loss = strtod(value + 11, NULL);
     v.iteration = number && number < value ? strtoll(number + 10, NULL, 10) : attempt_last(a);
     v.test = (number ? strstr(number, "on test set") : strstr(at, "test data")) != NULL;
-    return attempt_validation(a, &v, err);
+    attempt_validation(a, &v);
 }
 
 /* "  successfully saved checkpoint from iteration 10 to DIR (2.5 s, of which the copy took 0.1 s)"
  */
-static int take_saved(struct reader *r, const char *at, struct error *err)
+static void take_saved(struct reader *r, const char *at)
 {
     const char *paren = strrchr(at, '('), *copy = strstr(at, "the copy took ");
     const char *number = strstr(at, "iteration ");
     double seconds = paren && copy ? strtod(paren + 1, NULL) : NAN;
 
     if (!number)
-        return 0;
-    return add_event(r, EVENT_SAVE, strtoll(number + 10, NULL, 10), seconds,
-                     copy ? strtod(copy + 14, NULL) : NAN, NULL, err);
+        return;
+    add_event(r, EVENT_SAVE, strtoll(number + 10, NULL, 10), seconds,
+              copy ? strtod(copy + 14, NULL) : NAN, NULL);
 }
 
-static int take_loaded(struct reader *r, const char *at, struct error *err)
+static void take_loaded(struct reader *r, const char *at)
 {
     const char *number = strstr(at, "at iteration ");
-    struct attempt *a = current(r, err);
 
-    if (!a)
-        return -1;
     if (number)
-        a->resumed = strtoll(number + 13, NULL, 10);
-    return 0;
+        current(r)->resumed = strtoll(number + 13, NULL, 10);
 }
 
-static int take_first_step(struct reader *r, const char *at, struct error *err)
+static void take_first_step(struct reader *r, const char *at)
 {
-    struct attempt *a = current(r, err);
-
-    if (!a)
-        return -1;
-    a->first_step = strtod(at + strlen("time to first step:"), NULL);
-    return 0;
+    current(r)->first_step = strtod(at + strlen("time to first step:"), NULL);
 }
 
 /* "   memory (GiB): weights 1.0, gradients 2.0, optimizer 3.0, activations 4.0, total 10.0" */
-static int take_planned_memory(struct reader *r, const char *at, struct error *err)
+static void take_planned_memory(struct reader *r, const char *at)
 {
     const char *total = strstr(at, "total ");
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
     double number = total ? strtod(total + 6, NULL) : NAN;
 
-    if (!a)
-        return -1;
     if (isnan(number) || (!isnan(a->memory) && number <= a->memory))
-        return 0;
+        return;
     a->memory = number;
-    return attempt_text(&a->memory_text, at + strlen("memory (GiB): "), err);
+    attempt_text(&a->memory_text, at + strlen("memory (GiB): "));
 }
 
 /* "[Rank 0] (after 10 iterations) memory (MB) | allocated: ... | max allocated: 1234.5 | ..." */
-static int take_used_memory(struct reader *r, const char *at, struct error *err)
+static void take_used_memory(struct reader *r, const char *at)
 {
     const char *most = strstr(at, "max allocated: ");
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
     double gib = most ? strtod(most + 15, NULL) / 1024 : NAN;
 
-    if (!a)
-        return -1;
     if (isnan(gib) || (!isnan(a->memory) && gib <= a->memory))
-        return 0;
+        return;
     a->memory = gib;
-    return attempt_text(&a->memory_text, at + strlen("memory (MB) | "), err);
+    attempt_text(&a->memory_text, at + strlen("memory (MB) | "));
 }
 
 /* "device cuda (NVIDIA H200): 139.8 GiB available, ..." */
-static int take_device(struct reader *r, const char *at, struct error *err)
+static void take_device(struct reader *r, const char *at)
 {
     const char *open = strchr(at, '('), *close = strstr(at, "): ");
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
     char name[256];
 
-    if (!a)
-        return -1;
     if (!open || !close || close <= open || close - open > (long)sizeof(name))
-        return 0;
+        return;
     memcpy(name, open + 1, (size_t)(close - open - 1));
     name[close - open - 1] = '\0';
-    return attempt_text(&a->device, name, err);
+    attempt_text(&a->device, name);
 }
 
-static int take_world(struct reader *r, const char *at, struct error *err)
+static void take_world(struct reader *r, const char *at)
 {
-    struct attempt *a = current(r, err);
-
-    if (!a)
-        return -1;
-    a->world_size = strtoll(at + strlen("using world size: "), NULL, 10);
-    return 0;
+    current(r)->world_size = strtoll(at + strlen("using world size: "), NULL, 10);
 }
 
-static int take_datetime(struct reader *r, const char *at, struct error *err)
+static void take_datetime(struct reader *r, const char *at)
 {
-    struct attempt *a = current(r, err);
+    struct attempt *a = current(r);
 
-    if (!a)
-        return -1;
     if (isnan(a->time))
         a->time = find_time(at, at + strlen(at));
-    return 0;
 }
 
-static int take_done(struct reader *r, const char *at, struct error *err)
+static void take_done(struct reader *r, const char *at)
 {
-    struct attempt *a = current(r, err);
-
     (void)at;
-    if (a)
-        a->finished = 1;
-    return a ? 0 : -1;
+    current(r)->finished = true;
 }
 
-static int take_end(struct reader *r, const char *at, struct error *err)
+static void take_end(struct reader *r, const char *at)
 {
-    return add_event(r, EVENT_END, -1, NAN, NAN, at, err);
+    add_event(r, EVENT_END, -1, NAN, NAN, at);
 }
 
-static int take_fault(struct reader *r, const char *at, struct error *err)
+static void take_fault(struct reader *r, const char *at)
 {
     (void)at; /* what is before it may name the node or rank */
-    return add_event(r, EVENT_FAULT, -1, NAN, NAN, r->line + strspn(r->line, " \t"), err);
+    add_event(r, EVENT_FAULT, -1, NAN, NAN, r->line + strspn(r->line, " \t"));
 }
 
 /* The run ended early with code 75, as planned; any other code is a fault. */
-static int take_exit(struct reader *r, const char *at, struct error *err)
+static void take_exit(struct reader *r, const char *at)
 {
-    return strtol(at + strlen("the run exited with code "), NULL, 10) == 75
-               ? take_end(r, at, err)
-               : take_fault(r, at, err);
+    bool planned = strtol(at + strlen("the run exited with code "), NULL, 10) == 75;
+
+    (planned ? take_end : take_fault)(r, at);
 }
 
 static const struct {
     const char *text;
-    int (*take)(struct reader *r, const char *at, struct error *err);
+    void (*take)(struct reader *r, const char *at);
 } kinds[] = {
     {" started at 2", take_started},
     {"command line: ", take_command},
@@ -455,24 +411,29 @@ static const struct {
     {"CUDA error: ", take_fault},
 };
 
-int reader_log_line(struct reader *r, const char *line, int whole, struct error *err)
+void reader_log_line(struct reader *r, const char *line, bool whole)
 {
     const char *begin, *fields;
     int64_t iteration, total;
 
     r->line = line;
     fields = find_step(line, &begin, &iteration, &total);
-    if (fields)
-        return take_step(r, begin, fields, line, iteration, total, err);
+    if (fields) {
+        take_step(r, begin, fields, line, iteration, total);
+        return;
+    }
     if (!whole && strstr(line, "iteration ")) {
         r->torn++;
-        return 0;
+        return;
     }
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         const char *at = strstr(line, kinds[i].text);
 
-        if (at)
-            return kinds[i].take(r, at, err);
+        if (at) {
+            kinds[i].take(r, at);
+            return;
+        }
     }
-    return r->in_arguments ? take_argument(r, line, err) : 0;
+    if (r->in_arguments)
+        take_argument(r, line);
 }

@@ -11,19 +11,19 @@ static void count_covered(struct attempt *a)
     const char *given = attempt_value(a, "log_interval");
     int64_t interval = given ? strtoll(given, NULL, 10) : 1, before;
 
-    if (a->step_count == 0)
+    if (a->steps.count == 0)
         return;
-    if (!given && a->step_count > 1)
-        interval = a->steps[1].iteration - a->steps[0].iteration;
-    before = a->steps[0].iteration - interval;
-    if (a->resumed >= 0 && a->resumed < a->steps[0].iteration)
+    if (!given && a->steps.count > 1)
+        interval = a->steps.items[1].iteration - a->steps.items[0].iteration;
+    before = a->steps.items[0].iteration - interval;
+    if (a->resumed >= 0 && a->resumed < a->steps.items[0].iteration)
         before = a->resumed;
     before = before < 0 ? 0 : before;
-    for (size_t i = 0; i < a->step_count; i++) {
-        int64_t covers = a->steps[i].iteration - before;
+    for (size_t i = 0; i < a->steps.count; i++) {
+        int64_t covers = a->steps.items[i].iteration - before;
 
-        a->steps[i].covers = covers > 0 && covers < INT32_MAX ? (int)covers : 1;
-        before = a->steps[i].iteration;
+        a->steps.items[i].covers = covers > 0 && covers < INT32_MAX ? (int)covers : 1;
+        before = a->steps.items[i].iteration;
     }
 }
 
@@ -35,10 +35,10 @@ static void mark_lost(struct run *run)
     for (size_t i = run->count; i-- > 0;) {
         struct attempt *a = run->attempts[i];
 
-        for (size_t k = 0; k < a->step_count; k++)
-            a->steps[k].lost = a->steps[k].iteration > limit;
-        if (a->step_count > 0 && a->steps[0].iteration - a->steps[0].covers < limit)
-            limit = a->steps[0].iteration - a->steps[0].covers;
+        for (size_t k = 0; k < a->steps.count; k++)
+            a->steps.items[k].lost = a->steps.items[k].iteration > limit;
+        if (a->steps.count > 0 && a->steps.items[0].iteration - a->steps.items[0].covers < limit)
+            limit = a->steps.items[0].iteration - a->steps.items[0].covers;
     }
 }
 
@@ -50,12 +50,12 @@ static double step_seconds(const struct step *s)
 /* The time at which an attempt began, as far as it can be known. */
 static double began_at(const struct attempt *a)
 {
-    if (!isnan(a->time) || a->step_count == 0 || isnan(a->steps[0].time))
+    if (!isnan(a->time) || a->steps.count == 0 || isnan(a->steps.items[0].time))
         return a->time;
     if (!isnan(a->first_step)) /* of the first step alone, which the first line contains */
-        return a->steps[0].time - a->first_step - step_seconds(&a->steps[0]) +
-               (double)a->steps[0].ms / 1000;
-    return a->steps[0].time - step_seconds(&a->steps[0]);
+        return a->steps.items[0].time - a->first_step - step_seconds(&a->steps.items[0]) +
+               (double)a->steps.items[0].ms / 1000;
+    return a->steps.items[0].time - step_seconds(&a->steps.items[0]);
 }
 
 /* Seconds before the first step; NAN if unknown. */
@@ -63,12 +63,13 @@ static double starting(const struct attempt *a)
 {
     double seconds = NAN;
 
-    if (a->step_count == 0)
+    if (a->steps.count == 0)
         return NAN;
-    if (!isnan(a->time) && !isnan(a->steps[0].time))
-        seconds = a->steps[0].time - a->time - step_seconds(&a->steps[0]);
+    if (!isnan(a->time) && !isnan(a->steps.items[0].time))
+        seconds = a->steps.items[0].time - a->time - step_seconds(&a->steps.items[0]);
     else if (!isnan(a->first_step))
-        seconds = a->first_step - (isnan(a->steps[0].ms) ? 0 : (double)a->steps[0].ms / 1000);
+        seconds =
+            a->first_step - (isnan(a->steps.items[0].ms) ? 0 : (double)a->steps.items[0].ms / 1000);
     return seconds < 0 ? 0 : seconds;
 }
 
@@ -77,8 +78,8 @@ static int is_clocked(const struct run *run)
     int any = 0;
 
     for (size_t i = 0; i < run->count; i++)
-        for (size_t k = 0; k < run->attempts[i]->step_count; k++) {
-            if (isnan(run->attempts[i]->steps[k].time))
+        for (size_t k = 0; k < run->attempts[i]->steps.count; k++) {
+            if (isnan(run->attempts[i]->steps.items[k].time))
                 return 0;
             any = 1;
         }
@@ -98,9 +99,9 @@ static void set_elapsed(struct run *run)
         if (isnan(origin))
             origin = began_at(a);
         sum += isnan(start) ? 0 : start;
-        for (size_t k = 0; k < a->step_count; k++) {
-            sum += step_seconds(&a->steps[k]);
-            a->steps[k].elapsed = run->clocked ? a->steps[k].time - origin : sum;
+        for (size_t k = 0; k < a->steps.count; k++) {
+            sum += step_seconds(&a->steps.items[k]);
+            a->steps.items[k].elapsed = run->clocked ? a->steps.items[k].time - origin : sum;
         }
     }
 }
@@ -121,23 +122,23 @@ static void add_attempt(struct run *run, const struct attempt *a, double *end)
 
     if (run->clocked && !isnan(*end) && began > *end)
         run->seconds[SPENT_DOWN] += began - *end;
-    if (a->step_count == 0)
+    if (a->steps.count == 0)
         return;
     run->seconds[SPENT_START] += isnan(start) ? 0 : start;
-    for (size_t i = 0; i < a->step_count; i++) {
-        const struct step *s = &a->steps[i];
+    for (size_t i = 0; i < a->steps.count; i++) {
+        const struct step *s = &a->steps.items[i];
 
         run->seconds[s->lost ? SPENT_LOST : SPENT_TRAINING] += step_seconds(s);
         stepping += step_seconds(s);
     }
-    for (size_t i = 0; i < a->event_count; i++)
-        if (a->events[i].kind == EVENT_SAVE && a->events[i].iteration < attempt_last(a))
-            saving += save_seconds(a, &a->events[i]);
+    for (size_t i = 0; i < a->events.count; i++)
+        if (a->events.items[i].kind == EVENT_SAVE && a->events.items[i].iteration < attempt_last(a))
+            saving += save_seconds(a, &a->events.items[i]);
     if (saving > run->seconds[SPENT_TRAINING])
         saving = run->seconds[SPENT_TRAINING];
     run->seconds[SPENT_SAVE] += saving;
     run->seconds[SPENT_TRAINING] -= saving;
-    last = a->steps[a->step_count - 1].time;
+    last = a->steps.items[a->steps.count - 1].time;
     if (run->clocked) {
         double rest = last - began - (isnan(start) ? 0 : start) - stepping;
 
@@ -197,8 +198,8 @@ static int next_step(const struct run *run, size_t *attempt, size_t *index,
                      const struct step **step)
 {
     for (; *attempt < run->count; (*attempt)++, *index = 0)
-        while (*index < run->attempts[*attempt]->step_count) {
-            *step = &run->attempts[*attempt]->steps[(*index)++];
+        while (*index < run->attempts[*attempt]->steps.count) {
+            *step = &run->attempts[*attempt]->steps.items[(*index)++];
             if (!(*step)->lost)
                 return 1;
         }
@@ -254,7 +255,7 @@ static double peak_of(const char *device)
     return NAN;
 }
 
-int run_measure(struct run *run, double peak, struct error *err)
+void run_measure(struct run *run, double peak)
 {
     const struct step *s;
     float *values;
@@ -275,27 +276,24 @@ int run_measure(struct run *run, double peak, struct error *err)
     set_elapsed(run);
     split_time(run);
     for (size_t i = 0; i < run->count; i++)
-        for (size_t k = 0; k < run->attempts[i]->step_count; k++)
-            if (run->attempts[i]->steps[k].lost)
-                run->lost += run->attempts[i]->steps[k].covers;
+        for (size_t k = 0; k < run->attempts[i]->steps.count; k++)
+            if (run->attempts[i]->steps.items[k].lost)
+                run->lost += run->attempts[i]->steps.items[k].covers;
     for (size_t a = 0, i = 0; next_step(run, &a, &i, &s); run->lines++) {
         run->steps += s->covers;
         run->skipped += (int64_t)s->skipped;
         run->nans += (int64_t)s->nans;
         run->last = s;
     }
-    values = malloc((run->lines + 1) * sizeof(*values));
-    if (!values)
-        return error_set(err, "out of memory");
+    values = xcalloc(run->lines, sizeof(*values));
     measure_times(run, values);
     free(values);
-    return 0;
 }
 
 const char *run_status(const struct run *run)
 {
     const struct attempt *a = run->attempts[run->count - 1];
-    const struct event *e = a->event_count > 0 ? &a->events[a->event_count - 1] : NULL;
+    const struct event *e = a->events.count > 0 ? &a->events.items[a->events.count - 1] : NULL;
 
     if (a->finished || (run->last && run->total > 0 && run->last->iteration >= run->total))
         return "finished";

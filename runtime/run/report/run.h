@@ -38,18 +38,18 @@ struct run {
 
 struct runs {
     struct run *items;
-    size_t count;
+    size_t count, room;
 };
 
 /* Sort the attempts of one directory into runs and add them to 'runs'. A log and a metrics file of
  * the same start become one attempt. Attempts that differ in the model or in --save belong to
- * different runs, which is noted. 'peak' is the user's, or NAN. Returns 0 or -1. */
-int runs_arrange(struct runs *runs, struct attempts *attempts, const char *name, double peak,
-                 struct notes *notes, struct error *err);
+ * different runs, which is noted. 'peak' is the user's, or NAN. */
+void runs_arrange(struct runs *runs, struct attempts *attempts, const char *name, double peak,
+                  struct notes *notes);
 void runs_clear(struct runs *runs);
 
 /* Fill in what can be computed from the attempts of a run, which are in order. */
-int run_measure(struct run *run, double peak, struct error *err);
+void run_measure(struct run *run, double peak);
 
 /* One line on how the run ended, or that it has not. */
 const char *run_status(const struct run *run);

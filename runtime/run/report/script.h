@@ -3,6 +3,10 @@
 #ifndef MEGATRON_REPORT_SCRIPT_H
 #define MEGATRON_REPORT_SCRIPT_H
 
+/* Base64 of the SHA-256 of page.js, for the page's content security policy: no other script runs.
+ * t/report/report.t compares it, and prints the one of a changed script. */
+#define PAGE_SCRIPT_HASH "nr6HTJS1GkYPkMDqSk1vrNui0ydshBwXs+R5DQsUnFI="
+
 extern const char page_style[];
 extern const char page_script[];
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "series.h"
 
+#include "base/core/xmalloc.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -35,60 +37,49 @@ static size_t count_lines(const struct run *run)
     size_t count = 0;
 
     for (size_t i = 0; i < run->count; i++)
-        count += run->attempts[i]->step_count;
+        count += run->attempts[i]->steps.count;
     return count;
 }
 
-static int collect(struct series *series, const struct run *run, series_value value, int lost,
-                   struct error *err)
+static void collect(struct series *series, const struct run *run, series_value value, bool lost)
 {
     series->count = 0;
-    series->points = malloc((count_lines(run) + 1) * sizeof(*series->points));
-    if (!series->points)
-        return error_set(err, "out of memory");
+    series->points = xcalloc(count_lines(run), sizeof(*series->points));
     for (size_t i = 0; i < run->count; i++)
-        for (size_t k = 0; k < run->attempts[i]->step_count; k++) {
-            const struct step *s = &run->attempts[i]->steps[k];
+        for (size_t k = 0; k < run->attempts[i]->steps.count; k++) {
+            const struct step *s = &run->attempts[i]->steps.items[k];
             double y = s->lost == lost ? value(run, s) : NAN;
 
             if (isfinite(y))
                 series->points[series->count++] =
                     (struct point){(double)s->iteration, y, s->elapsed, i};
         }
-    return 0;
 }
 
 /* Give back what thinning has freed. */
 static void shrink(struct series *series)
 {
-    struct point *less = realloc(series->points, (series->count + 1) * sizeof(*series->points));
-
-    if (less)
-        series->points = less;
+    series->points = xrealloc(series->points, series->count, sizeof(*series->points));
 }
 
-int series_raw(struct series *series, const struct run *run, series_value value, int lost,
-               size_t most, struct error *err)
+void series_raw(struct series *series, const struct run *run, series_value value, bool lost,
+                size_t most)
 {
-    if (collect(series, run, value, lost, err) < 0)
-        return -1;
+    collect(series, run, value, lost);
     series->count = series_thin(series->points, series->count, most);
     series->look = lost ? LOOK_LOST : LOOK_RAW;
     series->label = lost ? "lost" : "value";
     shrink(series);
-    return 0;
 }
 
 /* Exponential moving average over a hundredth of the run, without a bias towards the first value.
  * A smooth curve needs no extremes: every n-th point is kept. */
-int series_smooth(struct series *series, const struct run *run, series_value value, size_t most,
-                  struct error *err)
+void series_smooth(struct series *series, const struct run *run, series_value value, size_t most)
 {
     double window, keep, mean = 0, weight = 0;
     size_t every, kept = 0;
 
-    if (collect(series, run, value, 0, err) < 0)
-        return -1;
+    collect(series, run, value, false);
     window = fmin(fmax((double)series->count / 100, 5), 5000);
     keep = 1 - 2 / (window + 1);
     every = series->count / most + 1;
@@ -103,7 +94,6 @@ int series_smooth(struct series *series, const struct run *run, series_value val
     series->look = LOOK_SMOOTH;
     series->label = "smoothed";
     shrink(series);
-    return 0;
 }
 
 void series_clear(struct series *series)

@@ -25,11 +25,10 @@ struct series {
 /* The value of a step, NAN if it has none. */
 typedef double (*series_value)(const struct run *run, const struct step *step);
 
-/* Each makes a series of at most 'most' points. The caller clears it. Return 0 or -1. */
-int series_raw(struct series *series, const struct run *run, series_value value, int lost,
-               size_t most, struct error *err);
-int series_smooth(struct series *series, const struct run *run, series_value value, size_t most,
-                  struct error *err);
+/* Each makes a series of at most 'most' points. The caller clears it. */
+void series_raw(struct series *series, const struct run *run, series_value value, bool lost,
+                size_t most);
+void series_smooth(struct series *series, const struct run *run, series_value value, size_t most);
 void series_clear(struct series *series);
 
 /* Keep at most 'most' of 'count' points, in place: the lowest and the highest of every stretch of

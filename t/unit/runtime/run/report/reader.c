@@ -61,13 +61,13 @@ static void test_lines(void)
         struct notes notes = {0};
         struct reader r = {
             .attempts = &attempts, .extras = &extras, .notes = &notes, .name = "log"};
-        struct error err;
         struct step *s;
 
-        is_int(reader_log_line(&r, lines[i].line, 1, &err), 0, lines[i].what);
-        s = attempts.count > 0 && attempts.items[0]->step_count > 0 ? attempts.items[0]->steps
-                                                                    : NULL;
-        is_int(s ? s->iteration : -1, lines[i].iteration, "  iteration");
+        reader_log_line(&r, lines[i].line, true);
+        s = attempts.count > 0 && attempts.items[0]->steps.count > 0
+                ? attempts.items[0]->steps.items
+                : NULL;
+        is_int(s ? s->iteration : -1, lines[i].iteration, lines[i].what);
         if (s)
             ok(is_close((double)s->loss, lines[i].loss) && is_close((double)s->ms, lines[i].ms) &&
                    is_close(s->time, lines[i].time),
@@ -77,12 +77,12 @@ static void test_lines(void)
     }
 }
 
-static int take(struct reader *r, const char *line)
+static void take(struct reader *r, const char *line)
 {
-    struct error err;
-
-    return line[0] == '{' ? reader_json_line(r, line, strlen(line), 1, &err)
-                          : reader_log_line(r, line, 1, &err);
+    if (line[0] == '{')
+        reader_json_line(r, line, strlen(line));
+    else
+        reader_log_line(r, line, true);
 }
 
 static void test_starts(void)
@@ -128,16 +128,17 @@ static void test_starts(void)
         ok(!attempt_value(a, "save"), "an argument that is None");
         is_int(a->resumed, 40, "the checkpoint");
         ok(a->first_step == 2.5, "time to the first step");
-        is_int((long long)a->validation_count, 1, "a validation");
-        ok(a->event_count == 3 && a->events[0].kind == EVENT_SAVE && a->events[0].stalled == 0.25 &&
-               a->events[1].kind == EVENT_FAULT && a->events[2].kind == EVENT_FAULT,
+        is_int((long long)a->validations.count, 1, "a validation");
+        ok(a->events.count == 3 && a->events.items[0].kind == EVENT_SAVE &&
+               a->events.items[0].stalled == 0.25 && a->events.items[1].kind == EVENT_FAULT &&
+               a->events.items[2].kind == EVENT_FAULT,
            "a save and two faults");
         a = attempts.items[1];
         is_int(a->seq_length, 2048, "an argument of the first start");
-        is_int((long long)a->argument_count, 2, "  with those that differ");
+        is_int((long long)a->arguments.count, 2, "  with those that differ");
         is(attempt_value(a, "save"), "b", "  which come first");
         a = attempts.items[2];
-        is_int((long long)a->argument_count, 2, "all arguments of the first start");
+        is_int((long long)a->arguments.count, 2, "all arguments of the first start");
         ok(!attempt_value(a, "save"), "  not those of the second");
     }
     attempts_clear(&attempts);
@@ -166,15 +167,16 @@ static void test_records(void)
     take(&r, "{\"record\":7}");
     is_int((long long)attempts.count, 1, "a start");
     is(attempts.items[0]->command, "megatron 'a b' 'it'\\''s'", "  with its command, quoted");
-    is_int((long long)attempts.items[0]->step_count, 1, "  with a step");
-    ok(attempts.items[0]->validation_count == 1 && attempts.items[0]->validations[0].test,
+    is_int((long long)attempts.items[0]->steps.count, 1, "  with a step");
+    ok(attempts.items[0]->validations.count == 1 && attempts.items[0]->validations.items[0].test,
        "  and a test loss");
     is_int(r.torn, 1, "a line that is cut off");
     is_int(r.foreign, 1, "a record of another version");
-    ok(extras.rank_count == 2 && extras.ranks[0].total == 4 && extras.ranks[1].count == 1,
+    ok(extras.ranks.count == 2 && extras.ranks.items[0].total == 4 &&
+           extras.ranks.items[1].count == 1,
        "step times of ranks");
-    ok(extras.check_count == 1 && strcmp(extras.checks[0].value, "1.5") == 0 &&
-           strcmp(extras.checks[0].host, "") == 0,
+    ok(extras.checks.count == 1 && strcmp(extras.checks.items[0].value, "1.5") == 0 &&
+           strcmp(extras.checks.items[0].host, "") == 0,
        "a check without a host");
     attempts_clear(&attempts);
     extras_clear(&extras);

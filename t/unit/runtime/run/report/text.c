@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Escaping, numbers, and the hash in the content security policy. */
+/* Escaping and numbers. */
 #include "run/report/chart.h"
-#include "run/report/sha256.h"
 #include "tap.h"
 #include "run/report/text.h"
 
 #include <math.h>
 
 #define UNKNOWN "\xef\xbf\xbd"
+
+static FILE *stream;
+static char text[256];
+
+static FILE *begin(void)
+{
+    memset(text, 0, sizeof(text));
+    return stream = fmemopen(text, sizeof(text), "w");
+}
+
+static const char *end(void)
+{
+    fclose(stream);
+    return text;
+}
 
 int main(void)
 {
@@ -30,33 +44,18 @@ int main(void)
                    {3e-5, "3e-05"}, {-0.25, "-0.25"}, {4.2e12, "4.2T"},  {NAN, "\xe2\x80\x93"}},
       durations[] = {
           {0.035, "35 ms"}, {12.34, "12.3 s"}, {600, "10 min"}, {9000, "2.5 h"}, {864000, "10 d"}};
-    struct text text = {0};
-    char hash[45];
 
     for (size_t i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
-        text_escape(&text, escapes[i].in);
-        is(text.data, escapes[i].out, "escaped text");
-        text_clear(&text);
+        text_escape(escapes[i].in, begin());
+        is(end(), escapes[i].out, "escaped text");
     }
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        chart_number(&text, numbers[i].in);
-        is(text.data, numbers[i].out, "a number");
-        text_clear(&text);
+        chart_number(begin(), numbers[i].in);
+        is(end(), numbers[i].out, "a number");
     }
     for (size_t i = 0; i < sizeof(durations) / sizeof(durations[0]); i++) {
-        chart_duration(&text, durations[i].in);
-        is(text.data, durations[i].out, "a duration");
-        text_clear(&text);
+        chart_duration(begin(), durations[i].in);
+        is(end(), durations[i].out, "a duration");
     }
-    text_number(&text, INFINITY, 5);
-    is(text.data, "null", "JSON has no infinity");
-    text_clear(&text);
-    /* Values of sha256sum. */
-    sha256_base64("", 0, hash);
-    is(hash, "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=", "SHA-256 of nothing");
-    sha256_base64("abc", 3, hash);
-    is(hash, "ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=", "SHA-256 of abc");
-    sha256_base64("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, hash);
-    is(hash, "JI1qYdIGOLjlwCaTDD5gOaM85Flk/yFn9uzt1BnbBsE=", "SHA-256 of two blocks");
     return done_testing();
 }
