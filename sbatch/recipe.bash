@@ -369,7 +369,7 @@ prepare_training() {
     *) options+=(--lr-warmup-fraction .1) ;;
     esac
 
-    # Train on CPUs if the job has no GPUs. CPU ranks communicate over MPI, which is not srun's default everywhere.
+    # Train on CPUs if the job has no GPUs.
     case " $* " in
     *" --device cpu "* | *" --device=cpu "*) device=cpu ;;
     *" --device"*) ;;
@@ -391,8 +391,7 @@ prepare_training() {
     fi
     # --overlap is needed because a step whose slurmstepd was lost keeps its resources until the job ends.
     # Newer Slurm waits forever for the tasks of a slurmstepd that was killed, unless --wait ends the step.
-    launch=(srun --overlap --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
-    [ -z "$device" ] || [ -n "${SLURM_MPI_TYPE:-}" ] || launch+=(--mpi=pmix)
+    launch=(srun --overlap --mpi=none --kill-on-bad-exit=1 --wait="${SLURM_WAIT:-60}")
     launch_options
     given --dry-run "$@" || test_nodes "$device"
 }

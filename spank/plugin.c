@@ -202,7 +202,6 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
 {
     struct error err;
-    char path[128];
 
     (void)argc;
     (void)argv;
@@ -221,8 +220,6 @@ int slurm_spank_init_post_opt(spank_t spank, int argc, char **argv)
     case S_CTX_REMOTE:
         if (asked_to_fail("init_post_opt", &err))
             plugin_defer(&context, &err);
-        if (step_clean(&context, spank, path, sizeof(path)))
-            slurm_info("megatron: removed %s, which a killed slurmstepd had left", path);
         return 0;
     default:
         return 0;

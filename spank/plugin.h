@@ -72,10 +72,6 @@ int client_refuse_step(const struct plugin *plugin, spank_t spank);
 
 void daemon_init(struct plugin *plugin);
 
-/* Before Slurm prepares MPI for the step: remove what a killed slurmstepd of the same step has
- * left. True if there was something; its path is in 'path'. */
-bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size);
-
 /* Before the fork. Failures are deferred to the tasks. */
 void step_user_init(struct plugin *plugin, spank_t spank);
 

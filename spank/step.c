@@ -22,7 +22,6 @@
 #include "controller.h"
 #include "facts.h"
 #include "image.h"
-#include "old_socket.h"
 
 /* How often tasks that are starting and then programs are asked to end, with pauses that double
  * from a tenth of a second, before the step is killed; and the timeouts of the processes that do
@@ -53,29 +52,12 @@ static bool is_srun_step(spank_t spank)
            step <= SLURM_MAX_NORMAL_STEP_ID;
 }
 
-static bool uses_plugin(const struct plugin *plugin, spank_t spank)
-{
-    return settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
-}
-
-bool step_clean(struct plugin *plugin, spank_t spank, char *path, size_t size)
-{
-    uint32_t job, step;
-    char leader[16];
-
-    if (!uses_plugin(plugin, spank) || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
-        spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS)
-        return false;
-    facts_variable(spank, "SLURM_JOB_ID", leader, sizeof(leader));
-    return old_socket_remove(job, old_socket_job(job, leader), step, path, size);
-}
-
 void step_user_init(struct plugin *plugin, spank_t spank)
 {
     struct error err;
     uint32_t tasks = 0;
 
-    plugin->used = uses_plugin(plugin, spank);
+    plugin->used = settings_used(&plugin->settings, &plugin->config) && is_srun_step(spank);
     if (!plugin->used)
         return;
     if (spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS) {

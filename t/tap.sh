@@ -22,6 +22,8 @@ if [ -z "${MEGATRON_TEST_ENROOT+set}" ] && command -v enroot >/dev/null && comma
     MEGATRON_TEST_ENROOT=$(dirname "$(command -v enroot)")
 fi
 export MEGATRON_TEST_ENROOT=${MEGATRON_TEST_ENROOT-}
+# Starts ranks on this machine: "${launch[@]}" RANKS -- COMMAND...
+launch=("$MEGATRON_BUILD/runtime/megatron" launch --bind none --no-label --max-restarts 0 --nproc-per-node)
 tap_count=0
 tap_failed=0
 # Whoever lets a test take longer than usual lets its commands take longer, too.

@@ -8,7 +8,7 @@ trap 'rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
 
 # What is searched for in the directory of each part.
-parts="slurm:include/slurm/spank.h hwloc:include/hwloc.h mpi:bin/mpicc cuda:bin/nvcc
+parts="slurm:include/slurm/spank.h hwloc:include/hwloc.h cuda:bin/nvcc
     cublaslt:include/cublasLt.h cudnn:include/cudnn.h nccl:include/nccl.h openblas:include/cblas.h
     zlib:include/zlib.h lzma:include/lzma.h zstd:include/zstd.h simdjson:include/simdjson.h"
 configure() { TRY_LIMIT=300 try "$top/configure" --cache-file=cache --no-create "$@"; }

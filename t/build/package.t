@@ -36,8 +36,7 @@ like "$(field "$plugin" Version)" "^$version-1\+slurm$release\$" "the plugin's v
 like "$(field "$plugin" Depends)" "slurm-wlm-basic-plugins \(>= $release\).*slurm-wlm-basic-plugins \(<< ${release%.*}\.[0-9]*~\)" "it depends on this release only"
 like "$(field "$plugin" Description)" "Built for Slurm $release\." "its description names the release"
 like "$(field "$plugin" Depends)" "megatron-runtime \(= $version-1\)" "it depends on the program of the same build"
-unlike "$(field "$runtime" Depends)" "mpi|slurm" "the program needs neither MPI nor Slurm"
-like "$(field "$runtime" Recommends)" "libopenmpi" "MPI is recommended"
+unlike "$(field "$runtime" Depends)" "slurm" "the program does not need Slurm"
 is "$(dpkg-deb -I "$plugin" conffiles | xargs)" \
     "/etc/bash_completion.d/spank_megatron /etc/enroot/enroot.conf.d/megatron.conf /etc/enroot/hooks.d/97-megatron-efa.sh /etc/slurm/plugstack.conf.d/megatron.conf" \
     "the files in /etc are conffiles"

@@ -12,7 +12,7 @@ like "$expected" '^[0-9.]+E' "with a loss"
 evaluate() {
     local ranks=$1 run=()
     shift
-    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    [ "$ranks" = 1 ] || run=("${launch[@]}" "$ranks" --)
     try "${run[@]}" "$megatron" evaluate --mock-data --device cpu --cpu-threads 1 --micro-batch-size 2 \
         --global-batch-size 16 --eval-iters 2 "$@"
 }

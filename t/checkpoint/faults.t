@@ -532,7 +532,7 @@ rm -rf run whole
 TRAIN_LIMIT=400 train 2 $t 2 --save whole --train-iters 120
 kills=0
 for ((try = 0; try < 40; try++)); do
-    mpirun --oversubscribe -n 2 "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 120 --save run --load run \
+    "${launch[@]}" 2 -- "$megatron" train "${model[@]}" "${common[@]}" $t 2 --train-iters 120 --save run --load run \
         --save-interval 1 --keep-last 3 --async-save >log 2>&1 &
     pid=$!
     if [ $try -lt 6 ]; then

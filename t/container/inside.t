@@ -82,19 +82,18 @@ is "$rc:$(tail -n 1 "$registry_dir/tmp/told")" "0:NVIDIA_VISIBLE_DEVICES=$([ -e 
 
 # PMIx 5 has a file that is not in the image; other releases have none.
 for modules in shmem2,hash:hash ds21,hash:; do
-    job env PMIX_GDS_MODULE="${modules%:*}" srun -n1 --mpi=none "$image" sh -c 'echo "gds $PMIX_MCA_gds"'
+    job env PMIX_GDS_MODULE="${modules%:*}" srun -n1 "$image" sh -c 'echo "gds $PMIX_MCA_gds"'
     like "$out" "^gds ${modules#*:}$" "PMIX_GDS_MODULE=${modules%:*}: what clients use"
 done
-# A real client of PMIx, with the host's libraries.
-if "$MEGATRON_BUILD/runtime/megatron" version | grep -q '^built with:.* mpi'; then
-    mounts=/usr:/usr:ro,/etc:/etc:ro,$top:$top:ro
-    case $MEGATRON_INST in "$top"/*) ;; *) mounts+=,$MEGATRON_INST:$MEGATRON_INST:ro ;; esac
-    for directory in /lib /lib64; do [ ! -d $directory ] || mounts+=,$directory:$directory:ro; done
-    job srun --mpi=pmix -N2 --ntasks-per-node=2 "$image" --megatron-mounts="$mounts" "$MEGATRON_INST/bin/megatron" comm-test --device cpu --max-bytes 1024 --iterations 1 --warmup 0
-    is "$rc:$(grep -c '4 ranks over mpi' <<<"$out"):$(grep -c ' 0 wrong elements on all ranks' <<<"$out")" 0:1:1 "four ranks on two nodes meet through PMIx and compute"
-else
-    skip "four ranks on two nodes meet through PMIx and compute" "built without MPI"
-fi
+# The directory of the PMIx server's sockets, which Slurm names in these variables.
+for variable in PMIX_SERVER_TMPDIR SLURM_PMIXP_TMPDIR; do
+    sockets=$MEGATRON_CLUSTER/home/$variable
+    mkdir -p "$sockets"
+    echo "$variable" >"$sockets/socket"
+    chmod -R a+rX "$sockets"
+    job env $variable="$sockets" srun -n1 "$image" --megatron-mount-home=no sh -c "cat \$$variable/socket"
+    like "$out" "^$variable$" "$variable: the directory is in the image"
+done
 
 # Nodes with EFA: the host's libraries do not matter for a step with an image.
 mkdir -p "$registry_dir/root/sys/class/infiniband/rdmap79s0/device"

@@ -99,9 +99,9 @@ if [ -z "${MEGATRON_TEST_ENROOT-}" ]; then
     unlike "$out" /etc/moved "which the job does not see"
     job srun -n1 --megatron-image="${registry}small:1" ls /etc/moved
     is "$rc:$(tail -n 1 <<<"$out")" 0:/etc/moved "but the next one does"
-    # The components of a het job are one job. (Slurm's PMIx agent may hang at their end.)
+    # The components of a het job are one job.
     : >"$registry_dir/log"
-    step="srun --mpi=none --het-group=0,1 --megatron-image='${registry}small:1' echo ran"
+    step="srun --het-group=0,1 --megatron-image='${registry}small:1' echo ran"
     job env ENROOT_STANDIN_LOG="$registry_dir/log" salloc -N1 -n1 : -N2 -n2 sh -c "$step; $step"
     is "$rc:$(grep -c '^ran$' <<<"$out"):$(grep -c '^digest' "$registry_dir/log")" 0:6:1 "once for a het job, too"
     # A kept container is not changed; a warning is printed if its tag has moved.

@@ -12,7 +12,7 @@ for verb in filter dedup mix extract; do
     input=m.jsonl
     [ $verb != extract ] || input=m.xml.bz2
     run $verb --input $input --output one.jsonl --overwrite
-    try as_user srun -N4 --ntasks-per-node=1 --mpi=none "$megatron" data $verb --input "$scratch/$input" \
+    try as_user srun -N4 --ntasks-per-node=1 "$megatron" data $verb --input "$scratch/$input" \
         --output "$scratch/$verb.jsonl" --chunk-bytes 50k
     is "$rc $(grep -c '^Done: ' <<<"$out")" "0 1" "srun -N4 megatron data $verb" || diag "$out"
     ok "  writes the same bytes" cmp one.jsonl "$scratch/$verb.jsonl"

@@ -10,7 +10,7 @@ numbers=(--tokenizer-type NullTokenizer)
 generate() {
     local ranks=$1 run=()
     shift
-    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    [ "$ranks" = 1 ] || run=("${launch[@]}" "$ranks" --)
     out=$(timeout 240 "${run[@]}" "$megatron" generate --device cpu --cpu-threads 1 "$@" 2>said </dev/null)
     rc=$?
     said=$(cat said)
@@ -142,8 +142,15 @@ like "$lines" '^3 4 [0-9]+ [0-9]+ [0-9]+$' "a text begins with its prompt"
 printf '1 2\n\n3 4\r\n' >prompts
 generate 1 --load gpt "${numbers[@]}" --prompt-file prompts --num-tokens 3
 is "$out" "$lines" "prompts from a file"
-out=$(mpirun --oversubscribe -n 2 "$megatron" generate --device cpu --cpu-threads 1 $t 2 --load gpt "${numbers[@]}" \
-    --num-tokens 3 2>said <prompts)
+# As srun, which passes its standard input to rank 0.
+port=$((21000 + RANDOM % 9000))
+rank() { # NUMBER
+    env RANK="$1" WORLD_SIZE=2 LOCAL_RANK="$1" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port MEGATRON_SECRET=0123456789abcdef \
+        "$megatron" generate --device cpu --cpu-threads 1 $t 2 --load gpt "${numbers[@]}" --num-tokens 3
+}
+rank 1 >/dev/null 2>&1 </dev/null &
+out=$(rank 0 2>said <prompts)
+wait $!
 is "$out" "$lines" "and from standard input, on two ranks" || diag "$(cat said)"
 "$megatron" generate --device cpu --cpu-threads 1 --load gpt "${numbers[@]}" --prompt '1 2' --num-tokens 20 2>said |
     perl -e 'while (sysread(STDIN, $part, 65536)) { $parts++; $cut++ if $part !~ /\n\z/ } print $parts && !$cut ? "whole\n" : "cut\n"' >parts

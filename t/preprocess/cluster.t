@@ -8,7 +8,7 @@ trap 'cluster_down; rm -rf "$scratch"' EXIT
 chmod 777 "$scratch"
 make_corpus 1 800 c
 
-try as_user srun -N2 --ntasks-per-node=2 --mpi=none "${pre[@]}" --input "$scratch/c.jsonl" --output-prefix "$scratch/o" --chunk-bytes 20000
+try as_user srun -N2 --ntasks-per-node=2 "${pre[@]}" --input "$scratch/c.jsonl" --output-prefix "$scratch/o" --chunk-bytes 20000
 is "$rc" 0 "four ranks on two nodes" || diag "$out"
 ok "make the right bytes" same c "$scratch/o"
 is "$(grep -c '^Done' <<<"$out")" 1 "one of them sums up"

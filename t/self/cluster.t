@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The private cluster itself: users, GPUs, MPI, faults, clusters side by side, nothing left behind.
+# The private cluster itself: users, GPUs, faults, clusters side by side, nothing left behind.
 . "$(dirname "$0")/../tap.sh"
 scratch=$(mktemp -d)
 printf '#!/bin/sh\n[ ! -e "%s/slow" ] || { sleep 2; echo ended >"%s/epilog"; }\n' "$scratch" "$scratch" >"$scratch/end"
@@ -51,19 +51,6 @@ is "$rc $(grep -cE 'PRELOAD|HWLOC|PRETEND' <<<"$out")" "0 0" "a full cluster; no
 try "$cluster" run --dir "$scratch/amd" srun -n2 -c48 --cpu-bind=verbose true
 is "$(masks)" "0xffffff000000ffffff 0xffffff000000ffffff000000" "a node with the CPUs of a topology file"
 "$cluster" down --dir "$scratch/amd"
-
-# --- MPI
-if ! command -v mpicc >/dev/null; then
-    skip "MPI ranks" "no mpicc"
-else
-    ok "an MPI program is built" mpicc -o "$scratch/mpi_sum" "$top/t/self/mpi_sum.c"
-    chmod 755 "$scratch"
-    try in_cluster srun --mpi=pmix -N3 -n6 --ntasks-per-node=2 "$scratch/mpi_sum"
-    is "$(sort <<<"$out" | xargs -d '\n')" "$(printf '%s\n' '0 of 6 on n1: 15' '1 of 6 on n1: 15' '2 of 6 on n2: 15' \
-        '3 of 6 on n2: 15' '4 of 6 on n3: 15' '5 of 6 on n3: 15' | xargs -d '\n')" "MPI ranks on three nodes"
-    try as_user srun --mpi=pmix -N2 -n2 "$scratch/mpi_sum"
-    is "$rc" 0 "MPI ranks of an ordinary user"
-fi
 
 # --- Faults
 job=$(in_cluster sbatch --parsable -w n2 -o /dev/null --requeue --wrap 'sleep 100')

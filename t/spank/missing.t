@@ -10,7 +10,7 @@ cp "$MEGATRON_INST/lib/slurm/spank_megatron.so" "$lib/"
 sed -i "s|^optional [^ ]*|optional $lib/spank_megatron.so|" "$conf"
 line=$(cat "$conf")
 megatron=$MEGATRON_INST/bin/megatron said=$MEGATRON_CLUSTER/home/said
-comm=(env MEGATRON_COMM=tcp "$megatron" comm-test --device cpu --max-bytes 64 --iterations 1)
+comm=("$megatron" comm-test --device cpu --max-bytes 64 --iterations 1)
 on() { "$top/tools/cluster" node "$@"; }
 
 # over NODE FILE SOURCE: on this node only, FILE has the contents of SOURCE.

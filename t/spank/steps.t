@@ -47,11 +47,10 @@ met=$MEGATRON_CLUSTER/home/met
 mkdir -m 777 "$met"
 who+='; met='$met'/$MASTER_ADDR-$MASTER_PORT; mkdir -p $met; : >$met/$MEGATRON_RANK
     for i in {1..600}; do [ $(ls $met | wc -l) -lt $MEGATRON_WORLD_SIZE ] || break; sleep 0.1; done'
-# Without PMIx: at the end of a step of two components srun 22.05 may wait for its agent (pmixp_abort_agent_stop) forever.
-step "het job by srun" 5 as_user srun --mpi=none -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
+step "het job by srun" 5 as_user srun -N1 -n1 --megatron-show bash -c "$who" : -N2 --ntasks-per-node=2 bash -c "$who"
 rm -rf "$met"/*
 like "$out" "^rank 4/5 node 2/3 local 1/2 " "one contract over all components"
-step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun --mpi=none -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
+step "het step of a plain job" 3 as_user salloc -N2 --ntasks-per-node=2 srun -n1 -N1 --megatron-show bash -c "$who" : -n2 -N1 bash -c "$who"
 rm -rf "$met"/*
 script=$(batch het <<EOT
 #!/bin/bash
@@ -66,18 +65,8 @@ is "$(ranks "$out")" "0 1 2 3 4 5" "het job by sbatch: ranks 0 to 5"
 is "$(one "$out")" 1 "het job by sbatch: one rendezvous"
 is "$(rendezvous "$out")" n3 "het job by sbatch: on n3, the node of rank 0"
 
-# A killed slurmstepd leaves its PMIx socket, which is named after the first component.
-try as_user salloc --no-shell -n1 -w n1 : -n1 -w n2
-job=$(sed -n 's/.*Granted job allocation //p' <<<"$out")
-left=$MEGATRON_CLUSTER/spool/n2/stepd.slurm.pmix.$job.0
-perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die' "$left"
-try as_user srun --jobid="$job" --het-group=1 --mpi=pmix --megatron-tp=1 bash -c 'echo ran on $SLURMD_NODENAME'
-like "$out" '^ran on n2' "a later component starts although a killed slurmstepd left its socket" || diag "$out"
-like "$(cat "$MEGATRON_CLUSTER/log/n2")" "removed $left, which a killed slurmstepd had left" "which is removed"
-try in_cluster scancel "$job"
-
 # --- ports ----------------------------------------------------------------------------------------
-try as_user srun -n1 --mpi=none --resv-ports=2 --megatron-tp=1 bash -c 'echo $MASTER_PORT $SLURM_STEP_RESV_PORTS'
+try as_user srun -n1 --resv-ports=2 --megatron-tp=1 bash -c 'echo $MASTER_PORT $SLURM_STEP_RESV_PORTS'
 like "$out" "^(19|20)[0-9]{3} (19|20)[0-9]{3}" "reserved ports are taken"
 is "$(cut -d' ' -f1 <<<"$out")" "$(sed 's/.* \([0-9]*\).*/\1/' <<<"$out")" "the first of them"
 try as_user env MASTER_ADDR=here MASTER_PORT=77 srun -n1 --megatron-tp=1 bash -c 'echo $MEGATRON_MASTER_ADDR:$MEGATRON_MASTER_PORT'
@@ -96,7 +85,7 @@ listen='use Socket; for (@ARGV) { socket(my $s, PF_INET, SOCK_STREAM, 0); setsoc
 coproc LISTEN { exec perl -e "$listen" $(seq $ports $((ports + 15))); }
 listener=$LISTEN_PID
 read -r -u "${LISTEN[0]}" line
-try as_user srun -N2 -n2 --mpi=none --resv-ports=2 --megatron-tp=1 sleep 30
+try as_user srun -N2 -n2 --resv-ports=2 --megatron-tp=1 sleep 30
 kill "$listener"
 like "$out" "megatron: the rendezvous port (19|20)[0-9]{3} is in use on n1; start the step again" \
     "a busy port that was not srun's choice is said"
@@ -153,7 +142,7 @@ try_batch as_user -N4 --ntasks-per-node=4 -n8 "$script"
 like "$out" "^failed with [1-9]" "within a job the step fails"
 like "$out" "^and went on with 0" "and the next one runs"
 SECONDS=0
-try as_user srun --mpi=none -n3 --megatron-tp=2 sleep 100 : -N2 -n3 sleep 100
+try as_user srun -n3 --megatron-tp=2 sleep 100 : -N2 -n3 sleep 100
 like "$out" "megatron: n1: --megatron-tp=2 does not divide 3 tasks per node" "a component of a het job that fails"
 [ "$rc" -ne 0 ] && [ $SECONDS -lt 45 ]
 ok "ends the others too" || diag "rc $rc, $SECONDS s: $out"

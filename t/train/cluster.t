@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Training under srun on several nodes: layouts by the plugin's options, ranks that die or hang.
 . "$(dirname "$0")/../tap.sh"
-[ -f "$MEGATRON_INST/lib/megatron/comm_mpi.so" ] || skip_all "no installed tree with MPI; run ./quickstart build"
-cluster_up --nodes 3 --gpus 0 --cpus 4 --mpi pmix --conf SlurmdTimeout=5
+[ -f "$MEGATRON_INST/lib/megatron/comm_tcp.so" ] || skip_all "no installed tree; run ./quickstart build"
+cluster_up --nodes 3 --gpus 0 --cpus 4 --conf SlurmdTimeout=5
 megatron=$MEGATRON_INST/bin/megatron
 model=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2
     --global-batch-size 24 --lr 1e-3 --lr-decay-style constant --vocab-size 300 --make-vocab-size-divisible-by 16
@@ -42,45 +42,38 @@ try "${roberta[@]}" --max-update 15
 like "$(sed -n '/num_updates": "10"/,$p' "$work/job.log")" '"num_updates": "15"' "  and continues" || diag "$(tail -n 5 "$work/job.log")"
 rm -rf "$work"
 
-# srun without PMIx, the default on many clusters: the plugin tells the ranks where rank 0 listens (TCP). Without it,
-# one line with the remedy.
-try as_user srun --mpi=none -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
-is "$(losses)" "$expected" "without PMIx the ranks use TCP" || diag "$(tail -n 5 <<<"$out")"
-unlike "$out" MEGATRON_SECRET "with a secret of the step"
-try as_user srun --mpi=none -N2 -n4 "${train[@]}"
+# The plugin tells the ranks where rank 0 listens. Without it, one line with the remedy.
+try as_user srun -N2 -n4 --ntasks-per-node=2 --megatron-tp=2 "${train[@]}"
+unlike "$out" MEGATRON_SECRET "ranks have a secret of their step"
+try as_user srun -N2 -n4 "${train[@]}"
 is "$rc" 2 "ranks that cannot find each other"
-is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0 of 4; add a --megatron option to srun, such as --megatron-tp=1, or set MASTER_ADDR and MASTER_PORT for all ranks; .*with `srun --mpi=pmix`$' <<<"$out")" \
+is "$(grep -c . <<<"$(grep -vE '^srun: |^[ >-]|^$|^(using|setting|device|note)' <<<"$out")") $(grep -c '^megatron train: cannot determine which node runs rank 0 of 4; add a --megatron option to srun, such as --megatron-tp=1, or set MASTER_ADDR and MASTER_PORT for all ranks$' <<<"$out")" \
     "1 1" "say so once, with what to do" || diag "$out"
-try as_user srun --mpi=none -n1 "${train[@]}"
+try as_user srun -n1 "${train[@]}"
 is "$(losses)" "$expected" "one rank needs none" || diag "$out"
 
 # An error on all ranks is reported by one of them.
 once() {
     local text=$1
     shift
-    try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" "$@"
+    try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 "${train[@]}" "$@"
     is "$rc $(grep -c "$text" <<<"$out")" "2 1" "said once: $*" || diag "$(tail -n 12 <<<"$out")"
 }
 once 'unknown option --lrr; did you mean --lr?' --lrr 3
 once 'does not divide 4 tasks' --tensor-model-parallel-size 3
 # Rank 0 reports it even if it arrives last and the launcher ends all ranks with the first that
 # fails.
-late=(bash -c '[ "${SLURM_PROCID:-$OMPI_COMM_WORLD_RANK}" != 0 ] || sleep 1; exec "$@"' late "${train[@]}" --lrr 3)
-try as_user srun -N2 --ntasks-per-node=2 --kill-on-bad-exit=1 "${late[@]}"
+late=(bash -c '[ "$MEGATRON_RANK" != 0 ] || sleep 1; exec "$@"' late "${train[@]}" --lrr 3)
+try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 --kill-on-bad-exit=1 "${late[@]}"
 is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "by rank 0 though it comes last" || diag "$(tail -n 12 <<<"$out")"
-if command -v mpirun >/dev/null; then
-    try as_user mpirun --oversubscribe -n 2 "${late[@]}"
-    is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "  and under mpirun" || diag "$(tail -n 12 <<<"$out")"
-else
-    skip "  and under mpirun" "no mpirun"
-fi
-try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --save /dev/null/x
+try as_user "$megatron" launch --nproc-per-node 2 -- "${late[@]}"
+is "$(grep -c 'unknown option --lrr' <<<"$out")" 1 "  and under megatron launch" || diag "$(tail -n 12 <<<"$out")"
+try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 "${train[@]}" --save /dev/null/x
 is "$rc $(grep -c 'megatron: cannot save checkpoints: cannot create the directory /dev/null/x' <<<"$out")" "2 1" \
     "a path that cannot work ends all ranks with code 2" || diag "$out"
-try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --metrics-file /dev/null/x
+try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 "${train[@]}" --metrics-file /dev/null/x
 like "$out" 'rank [0-3] aborts all ranks: --metrics-file: cannot write /dev/null/x' "a later error ends all ranks"
-unlike "$out" 'MPI_ABORT' "without MPI's own messages"
-try as_user srun -N2 --ntasks-per-node=2 "${train[@]}" --dry-run
+try as_user srun -N2 --ntasks-per-node=2 --megatron-tp=1 "${train[@]}" --dry-run
 is "$(grep -c 'using world size: 4' <<<"$out")" 1 "one rank prints a plan"
 
 # The processes of this cluster's ranks.
@@ -135,7 +128,7 @@ saved=$(mktemp -d)
 chmod 777 "$saved"
 while read -r signal code checkpoints name; do
     rm -rf "$saved/run"
-    as_user env --default-signal=INT "$megatron" supervise --pause 0 -- srun -N2 --ntasks-per-node=1 "$megatron" train \
+    as_user env --default-signal=INT "$megatron" supervise --pause 0 -- srun -N2 --ntasks-per-node=1 --megatron-tp=1 "$megatron" train \
         "${model[@]}" --train-iters 1000000 --log-interval 1 --exit-signal-handler --save "$saved/run" >"$saved/log" 2>&1 </dev/null &
     wait_until 60 grep -q 'iteration  *5/' "$saved/log"
     cluster_processes "^$megatron supervise" | xargs -r kill "-$signal"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# --grad-reduce-in-bf16 on CPUs: losses next to those with gradients in fp32, every layout, both ways to communicate, resume,
+# --grad-reduce-in-bf16 on CPUs: losses next to those with gradients in fp32, every layout, resume,
 # memory, bad input.
 . "$(dirname "$0")/../tap.sh"
 . "$(dirname "$0")/losses.sh"
@@ -38,14 +38,6 @@ for name in tp2 tp2-sp dp2 dp4 pp2 cp2 dp2-pp2 tp2-pp2 evaluated interleaved rec
     train ${layout[$name]} "${gpt[@]}" --train-iters 4 --grad-reduce-in-bf16
     near "$name: the losses of one rank" 1e-4
 done
-if command -v mpirun >/dev/null && [ -e "$MEGATRON_BUILD/runtime/engine/comm/comm_mpi.so" ]; then
-    timeout 120 mpirun --allow-run-as-root --oversubscribe -n 2 "$megatron" train "${common[@]}" "${gpt[@]}" --train-iters 4 \
-        --grad-reduce-in-bf16 >"$scratch/out" 2>&1
-    read_losses
-    near "dp2 over MPI: the losses of one rank" 1e-4
-else
-    skip "dp2 over MPI: the losses of one rank" "mpirun or the MPI backend is missing"
-fi
 
 # --- Resume is exact: gradients are no part of a checkpoint, which either kind of run continues.
 train 1 "${gpt[@]}" --train-iters 4 --grad-reduce-in-bf16 --save "$scratch/saved" --save-interval 4

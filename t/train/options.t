@@ -56,11 +56,11 @@ activations() { "$megatron" train "${stages[@]}" "$@" 2>&1 | sed -nE '/memory \(
 is "$(awk -v a="$(activations)" -v b="$(activations --num-layers-per-virtual-pipeline-stage 4)" 'BEGIN { print (a > 0 && b < 1.34 * a) }')" 1 \
     "activations of interleaved pipelines"
 
-# --- Memory of ranks on CPUs: MPI adds up gradients in a copy of its own.
+# --- Memory of ranks on CPUs: the gradients of the other ranks need a buffer.
 try "$megatron" train "${small[@]}" --dry-run --world-size 2 --hidden-size 512 --vocab-size 8000
-like "$out" 'total [0-9.]+; MPI reduction buffer 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
+like "$out" 'total [0-9.]+; reduction buffer 0\.0[1-9][0-9]$' "memory of data-parallel ranks on CPUs"
 try "$megatron" train "${small[@]}" --dry-run --hidden-size 512 --vocab-size 8000
-unlike "$out" 'MPI' "  and of one rank"
+unlike "$out" 'reduction buffer' "  and of one rank"
 # A dry run is for GPUs, also on a node that has none.
 gpus=(--dry-run --world-size 2 --num-layers 2 --hidden-size 512 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2
     --lr 1e-3 --train-iters 4 --vocab-size 8000 --mock-data --bf16 --optimizer muon)
@@ -68,7 +68,7 @@ try "$megatron" train "${gpus[@]}" --device cuda
 with=$out
 try "$megatron" train "${gpus[@]}"
 is "$(grep GiB <<<"$out")" "$(grep GiB <<<"$with")" "  and of GPUs on a node without them"
-like "$out" 'memory \(GiB\): .* total [0-9.]+$' "  which need no buffer of MPI"
+like "$out" 'memory \(GiB\): .* total [0-9.]+$' "  which need no buffer"
 try "$megatron" train "${gpus[@]}" --num-layers 200 --hidden-size 16384
 like "$out" '^  the run is too large for all of them; use a smaller --micro-batch-size, ' "a run that fits no GPU"
 

@@ -4,7 +4,7 @@
 # on every layout of ranks and after a resume; and the errors for data that does not fit.
 . "$(dirname "$0")/../tap.sh"
 megatron=$MEGATRON_BUILD/runtime/megatron golden=$top/t/train/roberta
-export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export MEGATRON_LIBRARY_DIR=$MEGATRON_BUILD/runtime/engine/comm
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 99
@@ -19,7 +19,7 @@ common=(--data-path "$golden/data-bin" --log-interval 1 --log-format json --devi
 train() {
     local ranks=$1 run=()
     shift
-    [ "$ranks" = 1 ] || run=(mpirun --oversubscribe -n "$ranks")
+    [ "$ranks" = 1 ] || run=("${launch[@]}" "$ranks" --)
     timeout 600 "${run[@]}" "$megatron" train "${recipe[@]}" "${common[@]}" "$@" >out 2>&1
 }
 
@@ -61,7 +61,7 @@ like "$(grep 'iteration  *1/' out)" 'lm loss: 5.697564E\+00' "Megatron's line: t
 train 1 "${model[@]}" --max-sentences 2 --update-freq 4 --max-update 4
 expected="$(values loss) $(values gnorm) $(values valid_loss)"
 is "$(wc -w <<<"$expected")" 9 "one rank with --update-freq 4" || diag "$(tail -n 3 out)"
-if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
+if [ -f "$MEGATRON_LIBRARY_DIR/comm_tcp.so" ]; then
     t=--tensor-model-parallel-size p=--pipeline-model-parallel-size c=--context-parallel-size
     for row in "4 1" "2 2" "2 4 $t 2 --make-vocab-size-divisible-by 1" "2 4 $p 2" "2 4 $c 2"; do
         read -r ranks freq more <<<"$row"
@@ -70,7 +70,7 @@ if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; t
             diag "$(tail -n 3 out)"
     done
 else
-    skip "layouts of ranks" "no MPI"
+    skip "layouts of ranks" "built without OpenSSL"
 fi
 
 # A run that is resumed continues exactly, into the second epoch.
@@ -123,13 +123,13 @@ is "$(cut -d' ' -f1,2 <<<"$expected")" "8.243 8.239" "the losses of transformers
 train 1 "${model[@]}" "${hf[@]}" --max-update 4 --save hf --exit-interval 2
 train 1 "${network[@]}" "${hf[@]}" --max-update 4 --load hf || diag "$(tail -n 3 out)"
 is "$(values loss)" "$(cut -d' ' -f3,4 <<<"$expected")" "  also after a resume"
-if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
+if [ -f "$MEGATRON_LIBRARY_DIR/comm_tcp.so" ]; then
     train 1 "${model[@]}" "${hf[@]}" --max-sentences 2 --update-freq 2 --max-update 3
     expected=$(values loss)
     train 2 "${model[@]}" "${hf[@]}" --max-sentences 2 --update-freq 1 --max-update 3
     is "$(wc -w <<<"$expected") $(values loss)" "3 $expected" "  and on 2 ranks" || diag "$(tail -n 3 out)"
 else
-    skip "  and on 2 ranks" "no MPI"
+    skip "  and on 2 ranks" "built without OpenSSL"
 fi
 train 1 "${model[@]}" "${hf[@]}" --max-update 1 --mask-prob .5
 is "$(values loss | wc -w)" 1 "  memory is planned for as many masked tokens as there can be" || diag "$(tail -n 3 out)"
@@ -213,12 +213,12 @@ paste <(echo "$expected_numbers") <(numbers) | awk '
 ok "  per token they do not matter" || diag "$expected_numbers, $(numbers)"
 try "$megatron" train "${bert[@]}" --data-path 0.4 b_text_sentence 0.6 b_text_sentence
 is "$rc $(grep -c 'lm loss:' <<<"$out")" "0 4" "  on a blend" || diag "$(tail -n 3 <<<"$out")"
-if command -v mpirun >/dev/null && [ -f "$MEGATRON_LIBRARY_DIR/comm_mpi.so" ]; then
-    try mpirun --oversubscribe -n 2 "$megatron" train "${bert[@]}"
+if [ -f "$MEGATRON_LIBRARY_DIR/comm_tcp.so" ]; then
+    try "${launch[@]}" 2 -- "$megatron" train "${bert[@]}"
     is "$(sed -nE 's/.*(lm loss|loss value): ([^ ]{7})[^ ]* .*/\2/p' <<<"$out" | xargs)" \
         "$(sed -E 's/([0-9.]{7})[^ ]*/\1/g' <<<"$expected")" "  on 2 ranks, with the same losses" || diag "$(tail -n 3 <<<"$out")"
 else
-    skip "  on 2 ranks" "no MPI"
+    skip "  on 2 ranks" "built without OpenSSL"
 fi
 
 # Bad input.

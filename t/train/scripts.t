@@ -34,17 +34,14 @@ for script in train.sbatch train-llama2.sbatch; do
         unlike "$out" checkpoints-0 "$script $save: saves there only"
         like "$out" ' --save-interval 10 .*--keep-last 3 --async-save .*--save.dir' "  at the usual interval"
     done
-    # Only CPU ranks need MPI.
     while IFS='|' read -r variables options expected; do
         # shellcheck disable=SC2086
         out=$(env $variables MEGATRON="$scratch/shown" bash "$top/sbatch/$script" --mock-data $options | sed -n 's/.* -- \(srun .*\) [^ ]* train .*/\1/p')
-        is "$out" "srun --overlap --kill-on-bad-exit=1 --wait=60$expected" "$script ${variables:-without GPUs} $options: how it is started"
+        is "$out" "srun --overlap --mpi=none --kill-on-bad-exit=1 --wait=60$expected" "$script ${variables:-without GPUs} $options: how it is started"
     done <<'EOT'
-|| --mpi=pmix
-|--device cpu| --mpi=pmix
+||
+|--device cpu|
 SLURM_GPUS_ON_NODE=2||
-SLURM_GPUS_ON_NODE=2|--device=cpu| --mpi=pmix
-SLURM_MPI_TYPE=pmix_v4||
 TENSOR_PARALLEL=4 PIPELINE_PARALLEL=2 SLURM_GPUS_ON_NODE=2|| --megatron-tp=4 --megatron-pp=2
 IMAGE=a.sqsh FSX_MOUNT=/fsx:/fsx SLURM_GPUS_ON_NODE=2|| --megatron-image=a.sqsh --megatron-mounts=/fsx:/fsx
 EOT

@@ -47,13 +47,6 @@ static int find_module(const char *file, char *path, size_t size)
     return -1;
 }
 
-int module_exists(const char *file)
-{
-    char path[PATH_MAX + 64];
-
-    return find_module(file, path, sizeof(path)) == 0;
-}
-
 /* The remedy for the loader's error 'why'. */
 static const char *remedy(const char *why)
 {

@@ -12,7 +12,4 @@
  * exits. */
 void *module_symbol(const char *file, const char *symbol, const char *what, struct error *err);
 
-/* Is 'file' installed in one of these directories? */
-int module_exists(const char *file);
-
 #endif

@@ -10,35 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Has srun --mpi=..., mpirun or another launcher of MPI started this process? */
-static int started_for_mpi(void)
+const char *comm_choose(int size, int gpu)
 {
-    static const char *const signs[] = {"PMIX_RANK", "PMI_RANK", "PMI_FD", "OMPI_COMM_WORLD_RANK",
-                                        "PALS_RANKID"};
-
-    for (size_t i = 0; i < sizeof(signs) / sizeof(signs[0]); i++)
-        if (getenv(signs[i]))
-            return 1;
-    return 0;
-}
-
-const char *comm_choose(int size, int gpu, struct error *err)
-{
-    const char *named = getenv("MEGATRON_COMM");
-
-    if (named && strcmp(named, "mpi") != 0 && strcmp(named, "tcp") != 0 &&
-        strcmp(named, "auto") != 0) {
-        error_set_code(err, ERROR_USAGE, "MEGATRON_COMM=%s is invalid; use mpi, tcp or auto",
-                       named);
-        return NULL;
-    }
     if (size == 1)
         return "self";
-    if (gpu)
-        return "nccl";
-    if (named && strcmp(named, "auto") != 0)
-        return strcmp(named, "mpi") == 0 ? "mpi" : "tcp";
-    return started_for_mpi() && module_exists("comm_mpi.so") ? "mpi" : "tcp";
+    return gpu ? "nccl" : "tcp";
 }
 
 struct comm_options comm_options_of(const struct world *world, struct device *device,
@@ -53,26 +29,22 @@ struct comm_options comm_options_of(const struct world *world, struct device *de
                                  .device = device};
 }
 
-/* Over MPI the launcher tells the ranks where rank 0 is; other backends need its address. */
-static int check_address(const char *name, const struct comm_options *options, struct error *err)
+static int check_address(const struct comm_options *options, struct error *err)
 {
-    const char *pmix =
-        strcmp(name, "tcp") == 0 ? "; or start CPU ranks with `srun --mpi=pmix`" : "";
-
-    if (strcmp(name, "mpi") == 0 || options->port > 0)
+    if (options->port > 0)
         return 0;
     if (world_is_plain_srun())
         return error_set_code(err, ERROR_USAGE,
-                              "cannot determine which node runs rank 0 of %d; %s, or set "
-                              "MASTER_ADDR and MASTER_PORT for all ranks%s",
-                              options->size,
-                              "add a --megatron option to srun, such as --megatron-tp=1", pmix);
+                              "cannot determine which node runs rank 0 of %d; add a --megatron "
+                              "option to srun, such as --megatron-tp=1, or set MASTER_ADDR and "
+                              "MASTER_PORT for all ranks",
+                              options->size);
     return error_set_code(err, ERROR_USAGE,
                           "cannot determine which node runs rank 0 of %d; start the ranks with "
                           "srun and the plugin or with megatron launch, or set MASTER_ADDR and "
                           "MASTER_PORT for all of them (mpirun -x MASTER_ADDR=HOST -x "
-                          "MASTER_PORT=29500)%s",
-                          options->size, pmix);
+                          "MASTER_PORT=29500)",
+                          options->size);
 }
 
 static void note_no_secret(const struct comm_options *options)
@@ -96,11 +68,11 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
 
     if (strcmp(name, "self") == 0)
         return self_comm_open(options, err);
-    if (strcmp(name, "mpi") != 0 && strcmp(name, "tcp") != 0 && !gpus) {
-        error_set(err, "unknown communication backend %s; use self, mpi, tcp or nccl", name);
+    if (strcmp(name, "tcp") != 0 && !gpus) {
+        error_set(err, "unknown communication backend %s; use self, tcp or nccl", name);
         return NULL;
     }
-    if (check_address(name, options, err) < 0) {
+    if (check_address(options, err) < 0) {
         if (options->rank > 0)
             error_silence(err); /* rank 0 prints it */
         return NULL;
@@ -110,7 +82,7 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         file, "comm_backend_open", gpus ? "several GPUs" : "several ranks on CPUs", err);
     if (!open)
         return NULL;
-    if (strcmp(name, "mpi") != 0 && options->rank == 0)
+    if (options->rank == 0)
         note_no_secret(options);
     comm = open(options, err);
     if (comm && comm->abi != COMM_ABI) {
@@ -118,7 +90,5 @@ struct comm *comm_open(const char *name, const struct comm_options *options, str
         comm_close(comm);
         return NULL;
     }
-    if (comm && comm->warning.text[0])
-        log_warning("%s", comm->warning.text);
     return comm;
 }

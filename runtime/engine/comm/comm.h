@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communication between the ranks: groups and stream-ordered collectives behind one interface.
  *
- * Backends: self (one rank, nothing to do), mpi and tcp (CPU memory), nccl (GPU memory); all but
- * self are shared objects that are opened when needed. One `struct comm` spans the world; groups
+ * Backends: self (one rank, nothing to do), tcp (CPU memory), nccl (GPU memory); all but self are
+ * shared objects that are opened when needed. One `struct comm` spans the world; groups
  * are created from it.
  * - Collectives take device memory and a stream and return at once; they run in stream order. All
  *   members of a group must call the same collectives in the same order, and a group uses one
@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define COMM_ABI 8
+#define COMM_ABI 9
 
 struct comm;
 struct world;
@@ -57,12 +57,11 @@ struct comm_options {
 /* The first member of every backend's world: its data and its functions (see the calls below). */
 struct comm {
     int abi;
-    const char *name; /* "self", "mpi", "tcp", "nccl" */
+    const char *name; /* "self", "tcp", "nccl" */
     int rank, size;
     double deadline;
     const char *longer; /* what a user can do about a timeout */
     struct device *device;
-    struct error warning; /* a problem that is not a failure, for comm_open to log; or "" */
     int64_t step; /* for messages; use comm_set_step and comm_step, since other threads read it */
 
     void (*close)(struct comm *comm);
@@ -99,17 +98,14 @@ struct comm_group {
     int rank, size;
 };
 
-/* The backend for ranks of a CPU (or, if 'gpu' is set, a GPU) that were started as the environment
- * shows: self for one rank, nccl for GPUs, mpi if srun or mpirun has started the ranks for it, else
- * tcp. MEGATRON_COMM=mpi or =tcp overrides the choice for CPUs. Returns NULL with 'err' set if it
- * has another value. */
-const char *comm_choose(int size, int gpu, struct error *err);
+/* The backend for 'size' ranks: self for one rank, nccl for GPUs, tcp for CPUs. */
+const char *comm_choose(int size, int gpu);
 
 /* The options of this rank of 'world', whose texts must outlive them; 'deterministic' is 0. */
 struct comm_options comm_options_of(const struct world *world, struct device *device,
                                     double deadline);
 
-/* Open backend 'name' ("self", "mpi", "tcp", "nccl") and connect to the other ranks (rendezvous).
+/* Open backend 'name' ("self", "tcp", "nccl") and connect to the other ranks (rendezvous).
  * Collective over the world. Returns NULL with 'err' set. Caller must comm_close. */
 struct comm *comm_open(const char *name, const struct comm_options *options, struct error *err);
 
@@ -244,8 +240,8 @@ static inline int comm_check(struct comm *comm, struct error *err)
     return comm->check(comm, err);
 }
 
-/* Tell all reachable ranks to exit because of 'reason'. May not return (mpi and tcp print the
- * reason and end the process with exit code 1). */
+/* Tell all reachable ranks to exit because of 'reason'. May not return (tcp prints the reason
+ * and ends the process with exit code 1). */
 static inline void comm_abort(struct comm *comm, const char *reason)
 {
     comm->abort(comm, reason);

@@ -111,9 +111,7 @@ struct comm *self_comm_open(const struct comm_options *options, struct error *er
 
     if (!comm || options->size != 1) {
         error_set(err,
-                  comm ? "%d ranks need MPI, TCP or NCCL; set MEGATRON_COMM=tcp, or start one task"
-                       : "out of memory",
-                  options->size);
+                  comm ? "%d ranks need TCP or NCCL" : "out of memory", options->size);
         free(comm);
         return NULL;
     }

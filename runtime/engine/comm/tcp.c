@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The TCP backend for CPU ranks that no MPI launcher has started: in pods, under `megatron launch`
- * and under srun without PMIx. All ranks connect to rank 0 (star.h), which also detects lost ranks,
- * and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
+/* The TCP backend for CPU ranks. All ranks connect to rank 0 (star.h), which also detects lost
+ * ranks, and then connect to each other (mesh.h); collectives are in tcp_operations.c. */
 #include "tcp_world.h"
 #include "base/core/log.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +15,34 @@
 
 /* For an error to reach main(), which ends the process. */
 #define GRACE_SECONDS 10.0
+
+void tcp_fail(struct tcp_comm *comm, const char *format, ...)
+{
+    struct error err = {.code = ERROR_RANK};
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(err.text, sizeof(err.text), format, args);
+    va_end(args);
+    pthread_mutex_lock(&comm->lock);
+    if (!comm->failed)
+        comm->failure = err;
+    comm->failed = 1;
+    pthread_mutex_unlock(&comm->lock);
+    device_fail(comm->base.device, &err);
+}
+
+static int check(struct comm *base, struct error *err)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+
+    if (!comm->failed)
+        return 0;
+    pthread_mutex_lock(&comm->lock);
+    *err = comm->failure;
+    pthread_mutex_unlock(&comm->lock);
+    return -1;
+}
 
 static void group_destroy(struct comm_group *base)
 {
@@ -61,8 +89,8 @@ static int host_result(struct tcp_comm *comm, int rc, struct error *err)
 {
     if (rc == 0)
         return 0;
-    cpu_fail(&comm->cpu, "at step %lld: %.900s", (long long)comm_step(&comm->cpu.base), err->text);
-    return comm_check(&comm->cpu.base, err);
+    tcp_fail(comm, "at step %lld: %.900s", (long long)comm_step(&comm->base), err->text);
+    return comm_check(&comm->base, err);
 }
 
 static int host_gather(struct comm *base, const void *part, void *all, size_t bytes,
@@ -72,8 +100,7 @@ static int host_gather(struct comm *base, const void *part, void *all, size_t by
 
     if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_gather(comm->cpu.star, part, all, bytes, base->deadline, err),
-                       err);
+    return host_result(comm, star_gather(comm->star, part, all, bytes, base->deadline, err), err);
 }
 
 static int host_collect(struct comm *base, const void *part, void *all, size_t bytes, int root,
@@ -83,8 +110,8 @@ static int host_collect(struct comm *base, const void *part, void *all, size_t b
 
     if (comm_check(base, err) < 0)
         return -1;
-    return host_result(
-        comm, star_collect(comm->cpu.star, part, all, bytes, root, base->deadline, err), err);
+    return host_result(comm, star_collect(comm->star, part, all, bytes, root, base->deadline, err),
+                       err);
 }
 
 static int host_broadcast(struct comm *base, void *data, size_t bytes, int root, struct error *err)
@@ -93,7 +120,7 @@ static int host_broadcast(struct comm *base, void *data, size_t bytes, int root,
 
     if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_broadcast(comm->cpu.star, data, bytes, root, base->deadline, err),
+    return host_result(comm, star_broadcast(comm->star, data, bytes, root, base->deadline, err),
                        err);
 }
 
@@ -103,7 +130,7 @@ static int host_max(struct comm *base, int64_t *numbers, int count, struct error
 
     if (comm_check(base, err) < 0)
         return -1;
-    return host_result(comm, star_max(comm->cpu.star, numbers, count, base->deadline, err), err);
+    return host_result(comm, star_max(comm->star, numbers, count, base->deadline, err), err);
 }
 
 static void abort_all(struct comm *base, const char *reason)
@@ -114,14 +141,16 @@ static void abort_all(struct comm *base, const char *reason)
     log_error("rank %d aborts all ranks: %s", base->rank, reason);
     log_drain();
     snprintf(text, sizeof(text), "rank %d has failed: %.480s", base->rank, reason);
-    star_abort(comm->cpu.star, text);
+    star_abort(comm->star, text);
     _exit(1);
 }
 
 static void free_comm(struct tcp_comm *comm)
 {
-    cpu_comm_clear(&comm->cpu);
+    watch_end(comm->watch);
+    star_destroy(comm->star);
     mesh_destroy(comm->mesh);
+    pthread_mutex_destroy(&comm->lock);
     free(comm);
 }
 
@@ -131,7 +160,7 @@ static void close_comm(struct comm *base)
     struct error ignored;
 
     /* Another rank may still be in its last step and would see the end of this one as a failure. */
-    if (!comm->cpu.failed)
+    if (!comm->failed)
         host_gather(base, NULL, NULL, 0, &ignored);
     free_comm(comm);
 }
@@ -140,10 +169,10 @@ static void on_lost(void *context, const char *text)
 {
     struct tcp_comm *comm = context;
 
-    cpu_fail(&comm->cpu, "at step %lld: %s", (long long)comm_step(&comm->cpu.base), text);
+    tcp_fail(comm, "at step %lld: %s", (long long)comm_step(&comm->base), text);
     /* Only rank 0 is connected to all and must tell them. */
-    if (comm->cpu.base.rank == 0)
-        star_abort(comm->cpu.star, text);
+    if (comm->base.rank == 0)
+        star_abort(comm->star, text);
 }
 
 static int connect_ranks(struct tcp_comm *comm, const struct comm_options *options,
@@ -153,19 +182,19 @@ static int connect_ranks(struct tcp_comm *comm, const struct comm_options *optio
 
     if (secret_derive(options->secret, &key, err) < 0)
         return -1;
-    comm->cpu.star = star_create(options->rank, options->size, options->master, options->port, &key,
-                                 options->deadline, err);
-    if (comm->cpu.star)
+    comm->star = star_create(options->rank, options->size, options->master, options->port, &key,
+                             options->deadline, err);
+    if (comm->star)
         comm->mesh =
-            mesh_create(comm->cpu.star, options->rank, options->size, &key, options->deadline, err);
+            mesh_create(comm->star, options->rank, options->size, &key, options->deadline, err);
     /* Last: from now on the watch may report a lost rank. */
     if (comm->mesh)
-        comm->cpu.watch = watch_begin(
-            comm->cpu.star, options->rank,
+        comm->watch = watch_begin(
+            comm->star, options->rank,
             &(struct watch_options){
                 .told = TOLD_SECONDS, .grace = GRACE_SECONDS, .lost = on_lost, .context = comm},
             err);
-    return comm->cpu.watch ? 0 : -1;
+    return comm->watch ? 0 : -1;
 }
 
 __attribute__((visibility("default"))) comm_backend_open_function comm_backend_open;
@@ -178,19 +207,29 @@ struct comm *comm_backend_open(const struct comm_options *options, struct error 
         error_set(err, "out of memory");
         return NULL;
     }
-    cpu_comm_init(&comm->cpu, "tcp", options);
-    comm->cpu.base.close = close_comm;
-    comm->cpu.base.group_create = group_create;
-    comm->cpu.base.group_destroy = group_destroy;
-    comm->cpu.base.host_gather = host_gather;
-    comm->cpu.base.host_collect = host_collect;
-    comm->cpu.base.host_broadcast = host_broadcast;
-    comm->cpu.base.host_max = host_max;
-    comm->cpu.base.abort = abort_all;
+    pthread_mutex_init(&comm->lock, NULL);
+    comm->base = (struct comm){
+        .abi = COMM_ABI,
+        .name = "tcp",
+        .rank = options->rank,
+        .size = options->size,
+        .deadline = options->deadline,
+        .longer = options->longer ? options->longer : "run it again",
+        .device = options->device,
+        .close = close_comm,
+        .group_create = group_create,
+        .group_destroy = group_destroy,
+        .host_gather = host_gather,
+        .host_collect = host_collect,
+        .host_broadcast = host_broadcast,
+        .host_max = host_max,
+        .check = check,
+        .abort = abort_all,
+    };
     tcp_set_operations(comm);
     if (connect_ranks(comm, options, err) < 0) {
         free_comm(comm);
         return NULL;
     }
-    return &comm->cpu.base;
+    return &comm->base;
 }

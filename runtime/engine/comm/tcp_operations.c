@@ -4,8 +4,9 @@
  *
  * Sums are added in the order of the ranks, whatever the size: each element of a result is
  * ((part 0 + part 1) + part 2) + ..., computed by one rank or by all in the same way. */
+#include "lib/clock.h"
+#include "tcp_reduce.h"
 #include "tcp_world.h"
-#include "base/core/half.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -20,25 +21,46 @@ enum { FIRST_WAIT = 100, LONGEST_WAIT = 20000 }; /* microseconds */
 /* Up to this size all ranks add all parts: one exchange instead of two. */
 enum { SMALL_BYTES = 16384 };
 
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, EXCHANGE };
+
+static const char *const kind_names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                         "send and receive"};
+
+/* How long waiting callers have waited for an operation. */
+struct wait {
+    double asked;  /* last time a waiting caller polled; 0: not since */
+    double waited; /* seconds */
+};
+
 /* The messages of one operation. */
 struct tcp_work {
     struct tcp_work *next;
     int count;
     int pending[2]; /* messages of the first and of the second phase */
-    struct cpu_wait wait;
+    struct wait wait;
     int turn;                       /* how often a waiting caller has polled */
     struct mesh_message messages[]; /* up to capacity() */
 };
 
-/* The operands of a collective and of an exchange. */
+/* The operands of a collective queued on a stream. */
 struct call {
-    struct cpu_call what;
+    enum kind kind;
+    struct comm_group *group;
+    const void *from;
+    void *to;
+    size_t count;
+    enum device_type type;
+    enum comm_operator op;
+    int root;
     int phase;
     struct tcp_work *work; /* NULL: not started */
 };
 
+/* The operands of an exchange. */
 struct exchange_call {
-    struct cpu_exchange what;
+    struct comm_group *group;
+    size_t count;
+    struct comm_message messages[COMM_MESSAGES];
     struct tcp_work *work;
 };
 
@@ -47,7 +69,7 @@ _Static_assert(sizeof(struct exchange_call) <= DEVICE_OPERANDS, "an exchange fit
 
 static struct tcp_group *group_of(const struct call *c)
 {
-    return (struct tcp_group *)c->what.group;
+    return (struct tcp_group *)c->group;
 }
 
 static struct tcp_comm *comm_of(const struct tcp_group *group)
@@ -75,9 +97,9 @@ static struct tcp_work *take_work(struct tcp_group *group)
     if (work)
         *work = (struct tcp_work){.count = 0};
     else
-        cpu_fail(&comm_of(group)->cpu,
+        tcp_fail(comm_of(group),
                  "rank %d: out of memory; raise the memory limit of the job (sbatch --mem)",
-                 comm_of(group)->cpu.base.rank);
+                 comm_of(group)->base.rank);
     return work;
 }
 
@@ -106,10 +128,10 @@ static char *space(struct tcp_group *group, size_t bytes)
         group->space_bytes = group->space ? bytes : 0;
     }
     if (!group->space && bytes > 0)
-        cpu_fail(&comm_of(group)->cpu,
+        tcp_fail(comm_of(group),
                  "rank %d: cannot allocate %zu bytes for a reduction; raise the memory limit of "
                  "the job (sbatch --mem)",
-                 comm_of(group)->cpu.base.rank, bytes);
+                 comm_of(group)->base.rank, bytes);
     return group->space;
 }
 
@@ -144,100 +166,37 @@ static void receive_part(struct tcp_group *group, struct tcp_work *work, int pee
 
 /* --- Reductions ------------------------------------------------------------------------------ */
 
-enum { BLOCK = 1024 };
-
-/* to = op over parts[0 .. ranks - 1], in this order. 'to' may be one of the parts. */
-#define DEFINE_REDUCE(name, type)                                                 \
-    static void name(type *to, const void *const *parts, int ranks, size_t count, \
-                     enum comm_operator op)                                       \
-    {                                                                             \
-        type block[BLOCK];                                                        \
-                                                                                  \
-        for (size_t first = 0; first < count; first += BLOCK) {                   \
-            size_t length = count - first < BLOCK ? count - first : BLOCK;        \
-                                                                                  \
-            memcpy(block, (const type *)parts[0] + first, length * sizeof(type)); \
-            for (int rank = 1; rank < ranks; rank++) {                            \
-                const type *part = (const type *)parts[rank] + first;             \
-                                                                                  \
-                for (size_t i = 0; i < length && op == COMM_SUM; i++)             \
-                    block[i] += part[i];                                          \
-                for (size_t i = 0; i < length && op == COMM_MAX; i++)             \
-                    block[i] = part[i] > block[i] ? part[i] : block[i];           \
-            }                                                                     \
-            memcpy(to + first, block, length * sizeof(type));                     \
-        }                                                                         \
-    }
-
-DEFINE_REDUCE(reduce_fp32, float)
-DEFINE_REDUCE(reduce_fp64, double)
-DEFINE_REDUCE(reduce_int32, int32_t)
-DEFINE_REDUCE(reduce_int64, int64_t)
-
-/* Added up in fp32 and rounded once. */
-static void reduce_bf16(uint16_t *to, const void *const *parts, int ranks, size_t count,
-                        enum comm_operator op)
-{
-    for (size_t i = 0; i < count; i++) {
-        float sum = bfloat_to_float(((const uint16_t *)parts[0])[i]);
-
-        for (int rank = 1; rank < ranks; rank++) {
-            float part = bfloat_to_float(((const uint16_t *)parts[rank])[i]);
-
-            sum = op == COMM_SUM ? sum + part : part > sum ? part : sum;
-        }
-        to[i] = float_to_bfloat(sum);
-    }
-}
-
-static int is_reducible(enum device_type type)
-{
-    return type == TYPE_FP32 || type == TYPE_BF16 || type == TYPE_FP64 || type == TYPE_INT32 ||
-           type == TYPE_INT64;
-}
-
 /* Reduce this rank's own 'part' and those of the others, which are in the group's space. */
 static void reduce(const struct call *c, void *to, const void *part, size_t count)
 {
     struct tcp_group *group = group_of(c);
-    size_t bytes = count * type_size(c->what.type);
+    size_t bytes = count * type_size(c->type);
     const char *others = group->space;
     int ranks = group->base.size;
 
     for (int rank = 0, other = 0; rank < ranks; rank++)
         group->parts[rank] = rank == group->base.rank ? part : others + (size_t)other++ * bytes;
-    if (count == 0)
-        return;
-    if (c->what.type == TYPE_FP32)
-        reduce_fp32(to, group->parts, ranks, count, c->what.op);
-    else if (c->what.type == TYPE_BF16)
-        reduce_bf16(to, group->parts, ranks, count, c->what.op);
-    else if (c->what.type == TYPE_FP64)
-        reduce_fp64(to, group->parts, ranks, count, c->what.op);
-    else if (c->what.type == TYPE_INT32)
-        reduce_int32(to, group->parts, ranks, count, c->what.op);
-    else
-        reduce_int64(to, group->parts, ranks, count, c->what.op);
+    tcp_reduce(to, group->parts, ranks, count, c->type, c->op);
 }
 
 static int is_small(const struct call *c)
 {
-    return c->what.count * type_size(c->what.type) <= SMALL_BYTES;
+    return c->count * type_size(c->type) <= SMALL_BYTES;
 }
 
 /* The elements of a large all-reduce that rank 'rank' reduces. */
 static size_t cut(const struct call *c, int rank)
 {
-    size_t whole = c->what.count / (size_t)c->what.group->size;
-    size_t rest = c->what.count % (size_t)c->what.group->size;
+    size_t whole = c->count / (size_t)c->group->size;
+    size_t rest = c->count % (size_t)c->group->size;
 
     return whole * (size_t)rank + ((size_t)rank < rest ? (size_t)rank : rest);
 }
 
 static char *segment(const struct call *c, int rank, size_t *bytes)
 {
-    *bytes = (cut(c, rank + 1) - cut(c, rank)) * type_size(c->what.type);
-    return (char *)c->what.to + cut(c, rank) * type_size(c->what.type);
+    *bytes = (cut(c, rank + 1) - cut(c, rank)) * type_size(c->type);
+    return (char *)c->to + cut(c, rank) * type_size(c->type);
 }
 
 /* Every rank gets its segment from all, reduces it, and sends the result to all. The result of
@@ -286,11 +245,11 @@ static void start_reduction(const struct call *c, const char *from, size_t strid
 static void start_gather(const struct call *c)
 {
     struct tcp_group *group = group_of(c);
-    size_t bytes = c->what.count * type_size(c->what.type);
-    char *all = c->what.to, *own = all + (size_t)group->base.rank * bytes;
+    size_t bytes = c->count * type_size(c->type);
+    char *all = c->to, *own = all + (size_t)group->base.rank * bytes;
 
-    if ((const char *)c->what.from != own && bytes > 0)
-        memcpy(own, c->what.from, bytes);
+    if ((const char *)c->from != own && bytes > 0)
+        memcpy(own, c->from, bytes);
     for (int rank = 0; rank < group->base.size; rank++) {
         if (rank == group->base.rank)
             continue;
@@ -302,33 +261,32 @@ static void start_gather(const struct call *c)
 static void start_broadcast(const struct call *c)
 {
     struct tcp_group *group = group_of(c);
-    size_t bytes = c->what.count * type_size(c->what.type);
+    size_t bytes = c->count * type_size(c->type);
 
-    if (group->base.rank != c->what.root)
-        receive_part(group, c->work, c->what.root, 0, c->what.to, bytes);
-    for (int rank = 0; rank < group->base.size && group->base.rank == c->what.root; rank++)
-        if (rank != c->what.root)
-            send_part(group, c->work, rank, 0, c->what.to, bytes);
+    if (group->base.rank != c->root)
+        receive_part(group, c->work, c->root, 0, c->to, bytes);
+    for (int rank = 0; rank < group->base.size && group->base.rank == c->root; rank++)
+        if (rank != c->root)
+            send_part(group, c->work, rank, 0, c->to, bytes);
 }
 
 static void start(struct call *c)
 {
-    size_t bytes = c->what.count * type_size(c->what.type);
+    size_t bytes = c->count * type_size(c->type);
 
-    if ((c->what.kind == CPU_ALL_REDUCE || c->what.kind == CPU_REDUCE_SCATTER) &&
-        !is_reducible(c->what.type))
-        cpu_fail(&comm_of(group_of(c))->cpu,
+    if ((c->kind == ALL_REDUCE || c->kind == REDUCE_SCATTER) && !tcp_is_reducible(c->type))
+        tcp_fail(comm_of(group_of(c)),
                  "internal error: rank %d: %s of a data type that CPU ranks cannot reduce; please "
                  "report this bug with the command and its output",
-                 c->what.group->comm->rank, cpu_kind_name(c->what.kind));
-    else if (c->what.kind == CPU_ALL_REDUCE && is_small(c))
-        start_reduction(c, c->what.to, 0, bytes);
-    else if (c->what.kind == CPU_ALL_REDUCE)
+                 c->group->comm->rank, kind_names[c->kind]);
+    else if (c->kind == ALL_REDUCE && is_small(c))
+        start_reduction(c, c->to, 0, bytes);
+    else if (c->kind == ALL_REDUCE)
         start_large(c);
-    else if (c->what.kind == CPU_ALL_GATHER)
+    else if (c->kind == ALL_GATHER)
         start_gather(c);
-    else if (c->what.kind == CPU_REDUCE_SCATTER)
-        start_reduction(c, c->what.from, bytes, bytes);
+    else if (c->kind == REDUCE_SCATTER)
+        start_reduction(c, c->from, bytes, bytes);
     else
         start_broadcast(c);
 }
@@ -336,23 +294,22 @@ static void start(struct call *c)
 /* The messages of the first phase have arrived. */
 static void finish_first(struct call *c)
 {
-    int own = c->what.group->rank;
+    int own = c->group->rank;
     size_t bytes;
     char *at;
 
-    if (c->what.kind == CPU_REDUCE_SCATTER)
-        reduce(c, c->what.to,
-               (const char *)c->what.from + (size_t)own * c->what.count * type_size(c->what.type),
-               c->what.count);
-    if (c->what.kind != CPU_ALL_REDUCE)
+    if (c->kind == REDUCE_SCATTER)
+        reduce(c, c->to, (const char *)c->from + (size_t)own * c->count * type_size(c->type),
+               c->count);
+    if (c->kind != ALL_REDUCE)
         return;
     if (is_small(c)) {
-        reduce(c, c->what.to, c->what.to, c->what.count);
+        reduce(c, c->to, c->to, c->count);
         return;
     }
     at = segment(c, own, &bytes);
-    reduce(c, at, at, bytes / type_size(c->what.type));
-    for (int rank = 0; rank < c->what.group->size; rank++)
+    reduce(c, at, at, bytes / type_size(c->type));
+    for (int rank = 0; rank < c->group->size; rank++)
         if (rank != own)
             send_part(group_of(c), c->work, rank, 1, at, bytes);
 }
@@ -375,26 +332,53 @@ static int pause_of(struct tcp_work *work)
     return pause;
 }
 
+/* Count a poll. Only waiting time counts: a busy rank must not give up on the others. True if the
+ * deadline has passed. */
+static bool is_late(const struct tcp_comm *comm, struct wait *wait, int waits)
+{
+    double now;
+
+    if (!waits) {
+        wait->asked = 0;
+        return false;
+    }
+    now = clock_now();
+    if (wait->asked > 0)
+        wait->waited += now - wait->asked;
+    wait->asked = now;
+    return wait->waited > comm->base.deadline;
+}
+
+static void fail_timeout(const struct comm_group *group, enum kind kind)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)group->comm;
+
+    tcp_fail(comm,
+             "rank %d: %s in group %s of %d ranks timed out after %.0f s at step %lld; another "
+             "rank of the group has ended or hangs: see the output of the other ranks, or %s",
+             comm->base.rank, kind_names[kind], group->name, group->size, comm->base.deadline,
+             (long long)comm_step(&comm->base), comm->base.longer);
+}
+
 /* Move messages. Returns 1 when those of the phase are done or something has failed. */
-static int proceed(const struct tcp_group *group, struct tcp_work *work, int phase,
-                   enum cpu_kind kind, int waits)
+static int proceed(const struct tcp_group *group, struct tcp_work *work, int phase, enum kind kind,
+                   int waits)
 {
     struct tcp_comm *comm = comm_of(group);
     struct error err;
 
-    if (comm->cpu.failed || work->pending[phase] == 0)
+    if (comm->failed || work->pending[phase] == 0)
         return 1;
     if (mesh_progress(comm->mesh, waits ? pause_of(work) : 0, &err) < 0) {
-        cpu_fail(&comm->cpu, "rank %d: %s in group %s failed at step %lld: %s", comm->cpu.base.rank,
-                 cpu_kind_name(kind), group->base.name, (long long)comm_step(&comm->cpu.base),
-                 err.text);
+        tcp_fail(comm, "rank %d: %s in group %s failed at step %lld: %s", comm->base.rank,
+                 kind_names[kind], group->base.name, (long long)comm_step(&comm->base), err.text);
         return 1;
     }
     if (work->pending[phase] == 0)
         return 1;
-    if (!cpu_wait_count(&comm->cpu, &work->wait, waits))
+    if (!is_late(comm, &work->wait, waits))
         return 0;
-    cpu_fail_timeout(&group->base, kind);
+    fail_timeout(&group->base, kind);
     return 1;
 }
 
@@ -410,15 +394,15 @@ static int poll_call(void *operands, int waits)
     struct call *c = operands;
     struct tcp_comm *comm = comm_of(group_of(c));
 
-    if (!comm->cpu.failed && !c->work) {
+    if (!comm->failed && !c->work) {
         c->work = take_work(group_of(c));
         if (c->work)
             start(c);
     }
-    while (!comm->cpu.failed) {
-        if (!proceed(group_of(c), c->work, c->phase, c->what.kind, waits))
+    while (!comm->failed) {
+        if (!proceed(group_of(c), c->work, c->phase, c->kind, waits))
             return 0;
-        if (comm->cpu.failed || c->phase == 1)
+        if (comm->failed || c->phase == 1)
             break;
         finish_first(c);
         c->phase = 1;
@@ -429,10 +413,10 @@ static int poll_call(void *operands, int waits)
 
 static void start_exchange(struct exchange_call *c)
 {
-    struct tcp_group *group = (struct tcp_group *)c->what.group;
+    struct tcp_group *group = (struct tcp_group *)c->group;
 
-    for (size_t i = 0; i < c->what.count; i++) {
-        const struct comm_message *m = &c->what.messages[i];
+    for (size_t i = 0; i < c->count; i++) {
+        const struct comm_message *m = &c->messages[i];
         struct mesh_message *message =
             add(group, c->work, m->peer, 0, m->buffer, m->count * type_size(m->type));
 
@@ -447,24 +431,110 @@ static void start_exchange(struct exchange_call *c)
 static int poll_exchange(void *operands, int waits)
 {
     struct exchange_call *c = operands;
-    struct tcp_group *group = (struct tcp_group *)c->what.group;
+    struct tcp_group *group = (struct tcp_group *)c->group;
     struct tcp_comm *comm = comm_of(group);
 
-    if (!comm->cpu.failed && !c->work) {
+    if (!comm->failed && !c->work) {
         c->work = take_work(group);
         if (c->work)
             start_exchange(c);
     }
-    if (!comm->cpu.failed && !proceed(group, c->work, 0, CPU_EXCHANGE, waits))
+    if (!comm->failed && !proceed(group, c->work, 0, EXCHANGE, waits))
         return 0;
     end_work(group, c->work);
     return 1;
 }
 
+/* --- Collectives on streams ------------------------------------------------------------------ */
+
+static void submit(const struct comm_group *group, struct device_stream *stream,
+                   const struct call *call)
+{
+    if (group->size > 1)
+        device_stream_poll(stream, poll_call, call, sizeof(*call), 0);
+}
+
+static void all_reduce(struct comm_group *group, struct device_stream *stream, void *buffer,
+                       size_t count, enum device_type type, enum comm_operator op)
+{
+    submit(group, stream,
+           &(struct call){.kind = ALL_REDUCE,
+                          .group = group,
+                          .to = buffer,
+                          .count = count,
+                          .type = type,
+                          .op = op});
+}
+
+/* A group of one rank needs a copy only. */
+static void copy_alone(const struct comm_group *group, struct device_stream *stream,
+                       const void *from, void *to, size_t count, enum device_type type)
+{
+    if (group->size == 1 && from != to)
+        device_copy(stream, to, from, count * type_size(type), COPY_ON_DEVICE);
+}
+
+static void all_gather(struct comm_group *group, struct device_stream *stream, const void *part,
+                       void *all, size_t count, enum device_type type)
+{
+    copy_alone(group, stream, part, all, count, type);
+    submit(group, stream,
+           &(struct call){.kind = ALL_GATHER,
+                          .group = group,
+                          .from = part,
+                          .to = all,
+                          .count = count,
+                          .type = type});
+}
+
+static void reduce_scatter(struct comm_group *group, struct device_stream *stream, const void *all,
+                           void *part, size_t count, enum device_type type)
+{
+    copy_alone(group, stream, all, part, count, type);
+    submit(group, stream,
+           &(struct call){.kind = REDUCE_SCATTER,
+                          .group = group,
+                          .from = all,
+                          .to = part,
+                          .count = count,
+                          .type = type});
+}
+
+static void broadcast(struct comm_group *group, struct device_stream *stream, void *buffer,
+                      size_t count, enum device_type type, int root)
+{
+    submit(group, stream,
+           &(struct call){.kind = BROADCAST,
+                          .group = group,
+                          .to = buffer,
+                          .count = count,
+                          .type = type,
+                          .root = root});
+}
+
+static void exchange(struct comm_group *group, struct device_stream *stream,
+                     const struct comm_message *messages, size_t count)
+{
+    struct exchange_call call = {.group = group, .count = count};
+
+    if (count == 0)
+        return;
+    if (count > COMM_MESSAGES) {
+        tcp_fail((struct tcp_comm *)group->comm,
+                 "internal error: cannot exchange %zu messages at once, but at most %d; please "
+                 "report this bug with the command and its output",
+                 count, COMM_MESSAGES);
+        return;
+    }
+    memcpy(call.messages, messages, count * sizeof(*messages));
+    device_stream_poll(stream, poll_exchange, &call, sizeof(call), 1);
+}
+
 void tcp_set_operations(struct tcp_comm *comm)
 {
-    comm->cpu.poll_call = poll_call;
-    comm->cpu.poll_exchange = poll_exchange;
-    comm->cpu.call_bytes = sizeof(struct call);
-    comm->cpu.exchange_bytes = sizeof(struct exchange_call);
+    comm->base.all_reduce = all_reduce;
+    comm->base.all_gather = all_gather;
+    comm->base.reduce_scatter = reduce_scatter;
+    comm->base.broadcast = broadcast;
+    comm->base.exchange = exchange;
 }

@@ -3,13 +3,23 @@
 #ifndef MEGATRON_TCP_WORLD_H
 #define MEGATRON_TCP_WORLD_H
 
-#include "cpu_comm.h"
+#include "comm.h"
 #include "mesh.h"
+#include "star.h"
+#include "watch.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 struct tcp_work;
 
 struct tcp_comm {
-    struct cpu_comm cpu;
+    struct comm base;
+    atomic_int failed;
+    pthread_mutex_t lock; /* protects the failure */
+    struct error failure;
+    struct star *star;
+    struct watch *watch;
     struct mesh *mesh;
     uint32_t groups; /* created so far; all ranks count alike */
 };
@@ -24,7 +34,11 @@ struct tcp_group {
     const void **parts; /* one per rank */
 };
 
-/* Set how collectives are polled. */
+/* Record the first failure for comm_check and make the device fail with it. Callable from any
+ * thread. */
+__attribute__((format(printf, 2, 3))) void tcp_fail(struct tcp_comm *comm, const char *format, ...);
+
+/* Set the collectives on streams. */
 void tcp_set_operations(struct tcp_comm *comm);
 
 /* Release the memory of the group's operations. */

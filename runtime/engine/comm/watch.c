@@ -53,8 +53,6 @@ static void *follow(void *argument)
         return NULL;
     /* A call that waits for a lost rank may never return, and then main() cannot end the process.
      */
-    if (watch->options.over)
-        watch->options.over(watch->options.context);
     last_resort(err.text);
 }
 

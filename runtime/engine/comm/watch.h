@@ -10,14 +10,13 @@ struct watch;
 
 struct watch_options {
     double told;  /* seconds in which a launcher may end a rank that another one told the reason */
-    double grace; /* seconds between the call of 'lost' and that of 'over' */
+    double grace; /* seconds between the call of 'lost' and the end of the process */
     void (*lost)(void *context, const char *text);
-    void (*over)(void *context); /* does not return; NULL: print the text and exit with code 1 */
     void *context;
 };
 
 /* Watch 'star'. If a rank is lost, 'lost' is called once, from the thread, with the error text; if
- * the process is still running after that, so is 'over'. Rank 0 notices first, and the others give
+ * the process is still running after that, it prints the text and exits with code 1. Rank 0 notices first, and the others give
  * it a moment to report for all. Returns NULL with 'err' set if no thread can be started. */
 struct watch *watch_begin(struct star *star, int rank, const struct watch_options *options,
                           struct error *err);

@@ -190,10 +190,8 @@ static int open_comm(struct ranks *r, const struct ranks_config *config, const s
                      struct error *err)
 {
     struct comm_options options = comm_options_of(world, r->device, config->deadline);
-    const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0, err);
+    const char *name = comm_choose(options.size, strcmp(r->device->name, "cpu") != 0);
 
-    if (!name)
-        return -1;
     options.deterministic = config->deterministic;
     options.longer = "raise --distributed-timeout-minutes";
     r->comm = comm_open(name, &options, err);

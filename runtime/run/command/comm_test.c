@@ -250,16 +250,14 @@ static int open_bench(struct bench *b, const struct world *world, struct error *
     struct comm_options comm = comm_options_of(world, NULL, 60.0 * (double)b->settings->timeout);
     size_t bytes = (size_t)b->settings->max_bytes;
     int *ranks = malloc((size_t)world->size * sizeof(*ranks));
-    const char *backend = comm_choose((int)world->size, gpu, err);
 
-    if (backend)
-        b->device = ranks_open_device(&config, world, err);
+    b->device = ranks_open_device(&config, world, err);
     if (b->device && ranks_check_health(b->device, world, err) == 0)
         b->stream = device_stream_create(b->device, 0, err);
     comm.device = b->device;
     comm.longer = "raise --timeout-minutes";
     if (b->stream)
-        b->comm = comm_open(backend, &comm, err);
+        b->comm = comm_open(comm_choose((int)world->size, gpu), &comm, err);
     for (int r = 0; ranks && r < world->size; r++)
         ranks[r] = r;
     if (b->comm && ranks)

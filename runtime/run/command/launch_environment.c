@@ -124,7 +124,6 @@ char **launch_environment(const struct launch_run *run, int64_t local_rank)
     if (run->secret)
         add(&list, contract_name(CONTRACT_SECRET), "%s", run->secret);
     /* Variables of an mpirun that has started this launcher must not reach the ranks. */
-    add(&list, "MEGATRON_COMM", "tcp");
     if (run->places->placement)
         add_place(&list, run->places, local_rank);
     if (!list.failed)

@@ -28,8 +28,6 @@ static int run_version(int argc, const char *const *argv, struct error *err)
     printf("megatron %s\n", PACKAGE_VERSION);
     printf("built with:%s\n", MEGATRON_FEATURES);
     print_part("Slurm:", MEGATRON_SLURM_VERSION, "none; built without the plugin");
-    print_part("MPI:", MEGATRON_MPI_VERSION[0] != '\0' ? "Open MPI " MEGATRON_MPI_VERSION : "",
-               "none");
     print_part("CUDA:", MEGATRON_CUDA_RELEASE, "none; trains on CPUs only");
     print_gpus();
     print_part("compiler:", __VERSION__, "");

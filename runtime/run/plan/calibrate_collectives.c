@@ -42,14 +42,13 @@ static int open_bench(struct bench *b, struct device *device, const struct world
 {
     int gpu = strcmp(device->name, "cpu") != 0;
     struct comm_options options = comm_options_of(world, device, DEADLINE);
-    const char *backend = comm_choose((int)world->size, gpu, err);
 
     b->size = (size_t)(gpu ? 256 : 4) << 20;
     b->nodes = calloc((size_t)world->size, sizeof(*b->nodes));
     b->ranks = calloc((size_t)world->size, sizeof(*b->ranks));
     if (!b->nodes || !b->ranks)
         return error_set(err, "out of memory");
-    b->comm = backend ? comm_open(backend, &options, err) : NULL;
+    b->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
     b->stream = b->comm ? device_stream_create(device, 0, err) : NULL;
     b->memory = b->stream ? device_allocate(device, b->size, err) : NULL;
     if (!b->memory || clear_memory(b, device, err) < 0)

@@ -118,14 +118,12 @@ static int open_fabric(struct fabric *f, struct device *device, const struct wor
 {
     int gpu = strcmp(device->name, "cpu") != 0;
     struct comm_options options = comm_options_of(world, device, f->deadline);
-    const char *backend;
 
     f->count = (size_t)(gpu ? 256 : 4) << 18; /* 256 or 4 MiB */
     f->ranks = calloc((size_t)world->size, sizeof(*f->ranks));
     if (!f->ranks)
         return error_set(err, "out of memory");
-    backend = comm_choose((int)world->size, gpu, err);
-    f->comm = backend ? comm_open(backend, &options, err) : NULL;
+    f->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
     if (f->comm)
         f->stream = device_stream_create(device, 0, err);
     if (f->stream)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collectives as training uses them, NCCL between GPUs and MPI between CPU ranks: an all-reduce
+/* Collectives as training uses them, NCCL between GPUs and TCP between CPU ranks: an all-reduce
  * within each node, then over each pair of nodes. */
 #ifndef MEGATRON_FABRIC_H
 #define MEGATRON_FABRIC_H

@@ -29,10 +29,10 @@ static size_t sums_of(const struct arguments *a, const struct parameters *p)
     if (!arguments_on_cpus(a))
         return 0;
     for (int i = 0; i < p->bucket_count; i++) {
-        int64_t both = p->buckets[i].size + bucket_shard(&p->buckets[i], 0).count;
+        int64_t others = p->buckets[i].size - bucket_shard(&p->buckets[i], 0).count;
 
-        if (p->buckets[i].shards > 1 && both > most)
-            most = both;
+        if (p->buckets[i].shards > 1 && others > most)
+            most = others;
     }
     return sizeof(float) * (size_t)most;
 }
@@ -136,7 +136,7 @@ static void print_rank(const struct layout_position *at, const struct rank_memor
     if (memory->offloaded > 0)
         printf("; optimizer in host memory %.3f", gib(memory->offloaded));
     if (memory->sums > 0)
-        printf("; MPI reduction buffer %.3f", gib(memory->sums));
+        printf("; reduction buffer %.3f", gib(memory->sums));
     if (memory->workspace > 0)
         printf("; workspace for matrix products %.3f", gib(memory->workspace));
     if (memory->copy > 0)
@@ -231,7 +231,7 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
     error_set(
         err,
         "this rank needs %.2f GiB (weights %.2f, gradients %.2f, optimizer %.2f, activations "
-        "%.2f, checkpoint copy, MPI buffer and workspace %.2f), but only %.2f GiB are available",
+        "%.2f, checkpoint copy, reduction buffer and workspace %.2f), but only %.2f GiB are available",
         gib(total), gib(m.weights), gib(m.gradients), gib(m.optimizer), gib(m.activations),
         gib(total - device_total(&m)), gib(there.available));
     return rank_memory_advise(a, err);

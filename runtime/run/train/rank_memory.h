@@ -9,7 +9,7 @@
 
 /* The memory that one rank needs. In host memory: 'copy' is what a checkpoint
  * takes while it is written; 'offloaded' is the optimizer's state that is there; 'sums' is the
- * largest gradient bucket, which MPI reduces before each rank gets its part; 'workspace' is that of
+ * other ranks' parts of the largest gradient bucket, which CPU ranks add up; 'workspace' is that of
  * the CPU device's products. */
 struct rank_memory {
     struct model_memory device;

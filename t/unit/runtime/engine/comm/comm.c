@@ -12,7 +12,7 @@ static void test_refused(void)
         struct comm_options options;
         const char *part; /* of the error */
     } rows[] = {
-        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, mpi, tcp or nccl"},
+        {"gloo", {.size = 2}, "unknown communication backend gloo; use self, tcp or nccl"},
         {"nccl", {.size = 8}, "cannot determine which node runs rank 0 of 8"},
         {"nccl", {.size = 2, .master = "host"}, "MASTER_ADDR and MASTER_PORT"},
     };
@@ -38,7 +38,7 @@ static void test_plain_srun(void)
     is(err.text,
        "cannot determine which node runs rank 0 of 2; add a --megatron option to srun, such as "
        "--megatron-tp=1, or set MASTER_ADDR and "
-       "MASTER_PORT for all ranks; or start CPU ranks with `srun --mpi=pmix`",
+       "MASTER_PORT for all ranks",
        "with a remedy");
 }
 
