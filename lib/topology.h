@@ -78,19 +78,12 @@ struct topology {
  * a sentence in 'err' on failure. Caller must destroy. */
 struct topology *topology_discover(struct error *err);
 
-/* Load a file: hwloc XML (1.x or 2.x), a file written by topology_save, or an NCCL topology XML
- * such as AWS ships for p4d, which has no cores and is merged into topology_discover()'s view of
- * this machine. Returns NULL with a sentence in 'err' on failure. Caller must destroy. */
+/* Load a file: hwloc XML (1.x or 2.x), or a file written by topology_save. Returns NULL with a
+ * sentence in 'err' on failure. Caller must destroy. */
 struct topology *topology_load(const char *path, struct error *err);
 
 /* The same for text in memory; 'name' identifies it in errors. */
 struct topology *topology_parse(const char *name, const char *text, size_t size, struct error *err);
-
-/* Attach the devices of 'topology' to the switches that an NCCL topology XML describes: a file, or
- * text in memory. Return 0, or -1 with 'topology' unchanged. */
-int topology_load_nccl(struct topology *topology, const char *path, struct error *err);
-int topology_merge_nccl(struct topology *topology, const char *name, const char *text, size_t size,
-                        struct error *err);
 
 /* Write the topology to 'path' with mode 0644, by renaming a temporary file. Returns 0 or -1.
  * topology_load reads the file in well under a millisecond and without hwloc. */

@@ -275,58 +275,31 @@ const char *topology_device_name(const struct topology_device *device, char buff
 struct topology *topology_parse(const char *name, const char *text, size_t size, struct error *err)
 {
     static const char own[] = "megatron-topology ";
-    struct topology *topology;
 
     if (size >= sizeof(own) - 1 && memcmp(text, own, sizeof(own) - 1) == 0)
         return topology_from_text(name, text, size, err);
     if (memmem(text, size, "<topology", 9))
         return topology_from_hwloc(name, text, size, err);
-    if (!memmem(text, size, "<system", 7)) {
-        error_set_code(err, ERROR_USAGE,
-                       "%s is neither an hwloc XML file nor an NCCL topology; write one with "
-                       "`lstopo FILE.xml`",
-                       name);
-        return NULL;
-    }
-    topology = topology_discover(err);
-    if (topology && topology_merge_nccl(topology, name, text, size, err) < 0) {
-        topology_destroy(topology);
-        topology = NULL;
-    }
-    return topology;
-}
-
-/* Never blocks on a pipe: the plugin loads topologies, too. */
-static int read_topology(const char *path, struct file_bytes *file, struct error *err)
-{
-    struct stat status;
-
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return error_set_code(err, ERROR_USAGE,
-                              "%s is not a regular file; name an XML file of hwloc or NCCL", path);
-    return file_read(path, FILE_MAX, file, err);
+    error_set_code(err, ERROR_USAGE,
+                   "%s is not an hwloc XML file; write one with `lstopo FILE.xml`", name);
+    return NULL;
 }
 
 struct topology *topology_load(const char *path, struct error *err)
 {
     struct file_bytes file;
     struct topology *topology;
+    struct stat status;
 
-    if (read_topology(path, &file, err) < 0)
+    /* The plugin must not wait for a pipe. */
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+        error_set_code(err, ERROR_USAGE, "%s is not a regular file; name an XML file of hwloc",
+                       path);
+        return NULL;
+    }
+    if (file_read(path, FILE_MAX, &file, err) < 0)
         return NULL;
     topology = topology_parse(path, file.data, file.length, err);
     file_bytes_clear(&file);
     return topology;
-}
-
-int topology_load_nccl(struct topology *topology, const char *path, struct error *err)
-{
-    struct file_bytes file;
-    int rc;
-
-    if (read_topology(path, &file, err) < 0)
-        return -1;
-    rc = topology_merge_nccl(topology, path, file.data, file.length, err);
-    file_bytes_clear(&file);
-    return rc;
 }

@@ -74,7 +74,7 @@ refused "a folder" "is not a regular file" --topology /
 echo "<topology><broken" >"$scratch/broken.xml"
 refused "a broken file" "broken.xml is not an hwloc XML file" --topology "$scratch/broken.xml"
 : >"$scratch/empty.xml"
-refused "an empty file" "neither an hwloc XML file" --topology "$scratch/empty.xml"
+refused "an empty file" "empty.xml is not an hwloc XML file" --topology "$scratch/empty.xml"
 refused "GPUs that are not there" "there is no GPU 6-8; the node has 8" --topology "$p5" --gpus 0,6-8
 refused "CPUs that are not a list" "--cpus=1-x is not a list" --topology "$p5" --cpus 1-x
 refused "CPUs that are not there" "--cpus=500: the node has none of these CPUs; use some of 0-191" --topology "$p5" --cpus 500

@@ -8,7 +8,6 @@
 struct expected {
     const char *node;
     int real;
-    const char *nccl; /* merged into it, or NULL */
     size_t tasks;
     const char *gpus, *cpus, *bind, *nics; /* of the request; NULL: all, auto */
     size_t gpus_per_task;
@@ -36,14 +35,11 @@ struct expected {
 
 static const struct expected tables[] = {
     /* One task per GPU. */
-    {"p5.48xlarge", 0, NULL, 8, NULL, NULL, NULL, NULL, 0, {P5_ROWS}},
-    {"p4d.24xlarge", 0, NULL, 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
-    {"p4d-flat", 0, NULL, 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
-    {"p4d-flat", 0, "p4d", 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
-    {"p4d.24xlarge", 0, "p4d", 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
+    {"p5.48xlarge", 0, 8, NULL, NULL, NULL, NULL, 0, {P5_ROWS}},
+    {"p4d.24xlarge", 0, 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
+    {"p4d-flat", 0, 8, NULL, NULL, NULL, NULL, 0, {P4D_ROWS}},
     {"g4dnmetal",
      1,
-     NULL,
      8,
      NULL,
      NULL,
@@ -59,7 +55,6 @@ static const struct expected tables[] = {
       "7 0000:f5:00.0 | rdmap197s0 | 42-47,90-95 | 1"}},
     {"coral-lassen",
      1,
-     NULL,
      4,
      NULL,
      NULL,
@@ -70,7 +65,6 @@ static const struct expected tables[] = {
       "2 0035:03:00.0 | mlx5_2 | 96-135 | 8", "3 0035:04:00.0 | mlx5_3 | 136-175 | 8"}},
     {"juwels-booster",
      1,
-     NULL,
      4,
      NULL,
      NULL,
@@ -81,7 +75,6 @@ static const struct expected tables[] = {
       "2 0000:84:00.0 | mlx5_2 | 42-47,90-95 | 7", "3 0000:c4:00.0 | mlx5_3 | 30-35,78-83 | 5"}},
     {"slingshot",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -94,7 +87,6 @@ static const struct expected tables[] = {
     /* Fewer tasks than GPUs: several each, split along the tree. */
     {"p5.48xlarge",
      0,
-     NULL,
      1,
      NULL,
      NULL,
@@ -105,7 +97,6 @@ static const struct expected tables[] = {
       "0000:b9:00.0,7 0000:ca:00.0 | - | 0-191 | 0,1"}},
     {"p6-b200.48xlarge",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -118,7 +109,6 @@ static const struct expected tables[] = {
       "6 0000:a2:00.0,7 0000:a3:00.0 | rdmap160s0,rdmap161s0 | 72-95,168-191 | 1"}},
     {"p4d.24xlarge",
      0,
-     NULL,
      2,
      "0-1,4-6",
      NULL,
@@ -129,7 +119,6 @@ static const struct expected tables[] = {
       "4 0000:90:1c.0,5 0000:90:1d.0,6 0000:a0:1c.0 | rdmap144s27,rdmap160s27 | 24-47,72-95 | 1"}},
     {"uneven",
      0,
-     NULL,
      2,
      NULL,
      NULL,
@@ -140,7 +129,6 @@ static const struct expected tables[] = {
       "2 0000:30:00.0,3 0000:80:00.0 | mlx5_0 | 7-15,23-31 | 0,1"}},
     {"p5.48xlarge",
      0,
-     NULL,
      2,
      NULL,
      NULL,
@@ -151,7 +139,6 @@ static const struct expected tables[] = {
 
     {"slingshot",
      0,
-     NULL,
      2,
      NULL,
      NULL,
@@ -164,7 +151,6 @@ static const struct expected tables[] = {
      */
     {"one-gpu",
      0,
-     NULL,
      2,
      NULL,
      NULL,
@@ -174,7 +160,6 @@ static const struct expected tables[] = {
      {"0 0000:01:00.0 | - | 0-3,8-11 | 0", "0 0000:01:00.0 | - | 4-7,12-15 | 0"}},
     {"p5.48xlarge",
      0,
-     NULL,
      2,
      "7",
      NULL,
@@ -187,7 +172,6 @@ static const struct expected tables[] = {
     /* Partial nodes: the pairs stay together. */
     {"p5.48xlarge",
      0,
-     NULL,
      2,
      "0000:ca:00.0,64:00.0",
      NULL,
@@ -198,7 +182,6 @@ static const struct expected tables[] = {
       "7 0000:ca:00.0 | rdmap198s0,rdmap199s0,rdmap200s0,rdmap201s0 | 48-95,144-191 | 1"}},
     {"p4d.24xlarge",
      0,
-     NULL,
      2,
      "1,7",
      "0-3,95",
@@ -206,20 +189,10 @@ static const struct expected tables[] = {
      NULL,
      0,
      {"1 0000:10:1d.0 | rdmap16s27 | 0-3 | 0", "7 0000:a0:1d.0 | rdmap160s27 | 95 | 1"}},
-    {"p6-b200.48xlarge",
-     0,
-     NULL,
-     1,
-     "3",
-     "0-1",
-     NULL,
-     NULL,
-     0,
-     {"3 0000:63:00.0 | rdmap97s0 | 0-1 | 0"}},
+    {"p6-b200.48xlarge", 0, 1, "3", "0-1", NULL, NULL, 0, {"3 0000:63:00.0 | rdmap97s0 | 0-1 | 0"}},
     /* No core near the GPU: far cores are better than none. */
     {"p4d.24xlarge",
      0,
-     NULL,
      2,
      "6,7",
      "0-3",
@@ -230,7 +203,6 @@ static const struct expected tables[] = {
     /* One core near two GPUs: one task moves away. */
     {"p4d.24xlarge",
      0,
-     NULL,
      2,
      "6,7",
      "0-3,24,72",
@@ -241,7 +213,6 @@ static const struct expected tables[] = {
     /* Too few cores: they are shared. */
     {"p4d.24xlarge",
      0,
-     NULL,
      4,
      "0-3",
      "0-1",
@@ -252,10 +223,9 @@ static const struct expected tables[] = {
       "3 0000:20:1d.0 | - | 1 | 0"}},
 
     /* No GPUs. */
-    {"cpu-only", 0, NULL, 1, NULL, NULL, NULL, NULL, 0, {"- | mlx5_0,mlx5_1 | 0-63 | 0,1"}},
+    {"cpu-only", 0, 1, NULL, NULL, NULL, NULL, 0, {"- | mlx5_0,mlx5_1 | 0-63 | 0,1"}},
     {"cpu-only",
      0,
-     NULL,
      2,
      NULL,
      NULL,
@@ -265,7 +235,6 @@ static const struct expected tables[] = {
      {"- | mlx5_0 | 0-15,32-47 | 0", "- | mlx5_1 | 16-31,48-63 | 1"}},
     {"cpu-only",
      0,
-     NULL,
      2,
      NULL,
      "0-4,16-19",
@@ -275,7 +244,6 @@ static const struct expected tables[] = {
      {"- | mlx5_0 | 0-4 | 0", "- | mlx5_1 | 16-19 | 1"}},
     {"cpu-only",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -286,7 +254,6 @@ static const struct expected tables[] = {
       "- | mlx5_1 | 24-31,56-63 | 1"}},
     {"four-numa",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -296,7 +263,6 @@ static const struct expected tables[] = {
      {"- | - | 0-15 | 0", "- | - | 16-31 | 1", "- | - | 32-47 | 8", "- | - | 48-63 | 9"}},
     {"p5.48xlarge",
      0,
-     NULL,
      2,
      "none",
      NULL,
@@ -308,7 +274,6 @@ static const struct expected tables[] = {
     /* Policies. */
     {"hgx4",
      0,
-     NULL,
      2,
      "0,3",
      NULL,
@@ -318,7 +283,6 @@ static const struct expected tables[] = {
      {"0 0000:20:00.0 | mlx5_0 | 0-63 | 0,1", "3 0000:c0:00.0 | mlx5_3 | 0-63 | 0,1"}},
     {"hgx4",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -329,7 +293,6 @@ static const struct expected tables[] = {
       "2 0000:90:00.0 | mlx5_2 | 32-63 | 1", "3 0000:c0:00.0 | mlx5_3 | 32-63 | 1"}},
     {"slingshot",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -340,7 +303,6 @@ static const struct expected tables[] = {
       "1 0000:41:00.0 | hsn1 | 32-47,96-111 | 2", "0 0000:03:00.0 | hsn0 | 48-63,112-127 | 3"}},
     {"hgx4",
      0,
-     NULL,
      4,
      NULL,
      NULL,
@@ -351,7 +313,6 @@ static const struct expected tables[] = {
       "2 0000:90:00.0 | mlx5_2 | 32-35 | 1", "3 0000:c0:00.0 | mlx5_3 | 36-39 | 1"}},
     {"hgx4",
      0,
-     NULL,
      2,
      "0,3",
      NULL,
@@ -361,7 +322,6 @@ static const struct expected tables[] = {
      {"3 0000:c0:00.0 | mlx5_3 | 60-63 | 1", "0 0000:20:00.0 | mlx5_0 | 1-3 | 0"}},
     {"hgx4",
      0,
-     NULL,
      2,
      "0,3",
      NULL,
@@ -372,7 +332,6 @@ static const struct expected tables[] = {
       "3 0000:c0:00.0 | mlx5_0,mlx5_1,mlx5_2,mlx5_3 | 32-63 | 1"}},
     {"hgx4",
      0,
-     NULL,
      2,
      "0,3",
      NULL,
@@ -382,7 +341,6 @@ static const struct expected tables[] = {
      {"0 0000:20:00.0 | mlx5_1 | 0-31 | 0", "3 0000:c0:00.0 | mlx5_1 | 32-63 | 1"}},
     {"hgx4",
      0,
-     NULL,
      2,
      "0,3",
      NULL,
@@ -391,7 +349,7 @@ static const struct expected tables[] = {
      0,
      {"0 0000:20:00.0 | mlx5_0,mlx5_2 | 0-31 | 0", "3 0000:c0:00.0 | mlx5_3 | 32-63 | 1"}},
     /* A card that is not a compute NIC, used because it is named. */
-    {"one-gpu", 0, NULL, 1, NULL, NULL, NULL, "eno1", 0, {"0 0000:01:00.0 | eno1 | 0-15 | 0"}},
+    {"one-gpu", 0, 1, NULL, NULL, NULL, "eno1", 0, {"0 0000:01:00.0 | eno1 | 0-15 | 0"}},
 };
 
 void format_task(const struct placement_task *task, char *text, size_t size)
@@ -413,21 +371,9 @@ void format_task(const struct placement_task *task, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", task->numa[i]);
 }
 
-static struct topology *read_merged(const struct expected *table)
-{
-    struct topology *topology = read_node(table->node, table->real);
-    char name[64];
-
-    if (!topology || !table->nccl)
-        return topology;
-    snprintf(name, sizeof(name), "nccl/%s", table->nccl);
-    ok(topology_load_nccl(topology, node_path(name, 0), NULL) == 0, "%s is merged", name);
-    return topology;
-}
-
 static void test_table(const struct expected *table)
 {
-    struct topology *topology = read_merged(table);
+    struct topology *topology = read_node(table->node, table->real);
     struct placement_request request = {.tasks = table->tasks,
                                         .bind = table->bind,
                                         .nics = table->nics,

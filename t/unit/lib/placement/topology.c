@@ -130,8 +130,8 @@ static const struct {
     {START, "truncated"},
     {"megatron-topology 2\nend\n", "another version"},
     {"megatron-topology 1\nend\n", "no CPU"},
-    {"", "neither"},
-    {"hello", "neither"},
+    {"", "not an hwloc XML file"},
+    {"hello", "not an hwloc XML file"},
     {START "core 0 1\nend\n", "is inconsistent"},
     {START "core 1 2\nend\n", "is inconsistent"},
     {START "core 0 -1\nend\n", "line 5"},
@@ -168,59 +168,6 @@ static void test_texts(void)
             ok(topology != NULL, "text %zu is read %s", i, err.text);
         topology_destroy(topology);
     }
-}
-
-static const struct {
-    const char *text;
-    const char *says; /* part of the error; NULL: read */
-} systems[] = {
-    {"<system><cpu numaid='0'><pci busid='0000:10:1c.0'/></cpu></system>", NULL},
-    {"<?xml version=\"1.0\"?>\n<!-- a -->\n<system version=\"1\"><cpu numaid=\"1\"><pci "
-     "busid=\"10:1c.0\"><gpu dev=\"0\"/></pci></cpu>\n</system>\n",
-     NULL},
-    {"<system><cpu numaid='0'><pci busid='0000:99:1c.0'/></cpu></system>",
-     "write it on a node of this type"},
-    {"<system><cpu></system>", "line 1"},
-    {"<system>\n<cpu>\n</cpu>\n", "line 4"},
-    {"<system/><system/>", "line 1"},
-    {"<graphs></graphs>", "<graphs>"},
-    {"<system>text</system>", "line 1"},
-    {"<system a='1' a='2'/>", "line 1"},
-    {"<system a=1/>", "line 1"},
-    {"<system a='&bad;'/>", "line 1"},
-    {"<system a='", "line 1"},
-    {"<!DOCTYPE system [<!ENTITY a 'b'>]><system/>", "line 1"},
-    {"<system", "line 1"},
-    {"", "line 1"},
-};
-
-static void test_nccl(void)
-{
-    struct topology *topology = read_node("p4d-flat", 0);
-    struct error err = {.text = ""};
-    struct cpuset cpus;
-    char text[64];
-
-    if (!ok(topology != NULL, "p4d-flat is read"))
-        return;
-    for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++) {
-        size_t places = topology->place_count;
-        int place = topology_gpu(topology, 0)->place;
-        int rc =
-            topology_merge_nccl(topology, "FILE", systems[i].text, strlen(systems[i].text), &err);
-
-        if (systems[i].says)
-            ok(rc < 0 && strstr(err.text, systems[i].says) && topology->place_count == places &&
-                   topology_gpu(topology, 0)->place == place,
-               "system %zu is rejected: %s", i, err.text);
-        else
-            ok(rc == 0 && topology_gpu(topology, 0)->place != place, "system %zu is merged %s", i,
-               rc < 0 ? err.text : "");
-    }
-    topology_place_cpus(topology, topology_gpu(topology, 0)->place, &cpus);
-    cpuset_format(&cpus, text, sizeof(text));
-    is(text, "24-47,72-95", "the GPU is where the file says");
-    topology_destroy(topology);
 }
 
 static void test_find(void)
@@ -317,7 +264,6 @@ int main(void)
     test_texts();
     test_damaged();
     test_nodes();
-    test_nccl();
     test_find();
     return done_testing();
 }
