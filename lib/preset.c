@@ -7,112 +7,170 @@
 #include <string.h>
 #include <strings.h>
 
-#define GPT_FEATURES   (PRESET_BIAS | PRESET_TIED)
-#define LLAMA_FEATURES (PRESET_ROPE | PRESET_RMS | PRESET_SWIGLU)
-#define NEMO_FEATURES  (PRESET_ROPE | PRESET_HALF_ROTARY)
+#define LLAMA_FEATURES  (PRESET_ROPE | PRESET_RMS | PRESET_SWIGLU)
+#define QWEN25_FEATURES (LLAMA_FEATURES | PRESET_QKV_BIAS)
+#define QWEN3_FEATURES  (LLAMA_FEATURES | PRESET_QK_NORM)
+#define NEMO_FEATURES   (PRESET_ROPE | PRESET_HALF_ROTARY)
 
-/* Sizes, in this order: layers, hidden, ffn, heads, groups, head size, vocabulary, sequence. */
-#define GPT(group, name, layers, hidden, heads, sequence)                                       \
-    {                                                                                           \
-        name, MODEL_GPT, layers, hidden, 4 * (hidden), heads, heads, (hidden) / (heads), 50257, \
-            sequence, 0, group, GPT_FEATURES, 0, 1e-5                                           \
-    }
-#define NEMO(name, layers, hidden, ffn, heads, vocabulary)                                    \
-    {                                                                                         \
-        name, MODEL_LLAMA, layers, hidden, ffn, heads, heads, (hidden) / (heads), vocabulary, \
-            2048, 10000, nemo_gpt, NEMO_FEATURES | PRESET_SWIGLU, 0, 1e-5                     \
-    }
-#define LLAMA(name, layers, hidden, ffn, heads, groups, vocabulary, sequence, base, tied)      \
-    {                                                                                          \
-        name, MODEL_LLAMA, layers, hidden, ffn, heads, groups, (hidden) / (heads), vocabulary, \
-            sequence, base, "Llama", LLAMA_FEATURES | (tied), 0, 1e-5                          \
-    }
-#define MISTRAL(name, layers, hidden, vocabulary, base, window)                                  \
-    {                                                                                            \
-        name, MODEL_LLAMA, layers, hidden, 14336, 32, 8, 128, vocabulary, 8192, base, "Mistral", \
-            LLAMA_FEATURES, window, 1e-5                                                         \
-    }
-#define QWEN25(name, layers, hidden, ffn, heads, groups, vocabulary, tied)                     \
-    {                                                                                          \
-        name, MODEL_LLAMA, layers, hidden, ffn, heads, groups, (hidden) / (heads), vocabulary, \
-            4096, 1000000, "Qwen 2.5", LLAMA_FEATURES | PRESET_QKV_BIAS | (tied), 0, 1e-6      \
-    }
-#define QWEN3(name, layers, hidden, ffn, heads, tied)                                           \
-    {                                                                                           \
-        name, MODEL_LLAMA, layers, hidden, ffn, heads, 8, 128, 151936, 4096, 1000000, "Qwen 3", \
-            LLAMA_FEATURES | PRESET_QK_NORM | (tied), 0, 1e-6                                   \
-    }
-
-/* Masked language models: 'vocabulary' words, samples of 512 tokens. */
-#define MASKED(name, family, layers, hidden, heads, vocabulary)                                   \
-    {                                                                                             \
-        name, family, layers, hidden, 4 * (hidden), heads, heads, (hidden) / (heads), vocabulary, \
-            512, 0, "RoBERTa and BERT", GPT_FEATURES, 0, 1e-5                                     \
-    }
+/* What the presets of a family have in common. */
+#define GPT_PRESET \
+    .family = MODEL_GPT, .vocabulary = 50257, .features = PRESET_BIAS | PRESET_TIED, .epsilon = 1e-5
+#define NEMO_PRESET                                                                   \
+    .group = nemo_gpt, .family = MODEL_LLAMA, .sequence = 2048, .rotary_base = 10000, \
+    .features = NEMO_FEATURES | PRESET_SWIGLU, .epsilon = 1e-5
+#define LLAMA_PRESET .group = "Llama", .family = MODEL_LLAMA, .epsilon = 1e-5
+#define MISTRAL_PRESET                                                                   \
+    .group = "Mistral", .family = MODEL_LLAMA, .ffn_hidden = 14336, .heads = 32,         \
+    .query_groups = 8, .kv_channels = 128, .sequence = 8192, .features = LLAMA_FEATURES, \
+    .epsilon = 1e-5
+#define QWEN25_PRESET                                                                     \
+    .group = "Qwen 2.5", .family = MODEL_LLAMA, .sequence = 4096, .rotary_base = 1000000, \
+    .epsilon = 1e-6
+#define QWEN3_PRESET                                                                 \
+    .group = "Qwen 3", .family = MODEL_LLAMA, .query_groups = 8, .kv_channels = 128, \
+    .vocabulary = 151936, .sequence = 4096, .rotary_base = 1000000, .epsilon = 1e-6
+#define MASKED_PRESET                                                                    \
+    .group = "RoBERTa and BERT", .sequence = 512, .features = PRESET_BIAS | PRESET_TIED, \
+    .epsilon = 1e-5
+#define ROBERTA_PRESET       MASKED_PRESET, .family = MODEL_ROBERTA, .vocabulary = 50265
+#define BERT_PRESET          MASKED_PRESET, .family = MODEL_BERT, .vocabulary = 30522
+#define MEGATRON_BERT_PRESET MASKED_PRESET, .family = MODEL_MEGATRON_BERT, .vocabulary = 30522
 
 static const char megatron_gpt[] = "Megatron-LM GPT", nemo_gpt[] = "NeMo GPT-3 and Nemotron";
 
 static const struct model_shape presets[] = {
-    GPT(megatron_gpt, "gpt2-345m", 24, 1024, 16, 1024),
-    GPT(megatron_gpt, "gpt2-8b", 42, 4096, 32, 1024),
-    GPT(megatron_gpt, "1.7B", 24, 2304, 24, 2048),
-    GPT(megatron_gpt, "3.6B", 30, 3072, 32, 2048),
-    GPT(megatron_gpt, "7.5B", 36, 4096, 32, 2048),
-    GPT(megatron_gpt, "18.4B", 40, 6144, 48, 2048),
-    GPT(megatron_gpt, "39.1B", 48, 8192, 64, 2048),
-    GPT(megatron_gpt, "76.1B", 60, 10240, 80, 2048),
-    GPT(megatron_gpt, "145.6B", 80, 12288, 96, 2048),
-    GPT(megatron_gpt, "310.1B", 96, 16384, 128, 2048),
-    GPT(nemo_gpt, "nemo-126m", 12, 768, 12, 2048),
-    NEMO("nemo-400m", 24, 1024, 2688, 16, 50257),
-    NEMO("nemo-1b", 24, 2048, 5440, 16, 50257),
-    {"nemo-4b", MODEL_GPT, 32, 3072, 9216, 24, 8, 128, 256000, 4096, 10000, nemo_gpt,
-     NEMO_FEATURES | PRESET_SQUARED_RELU, 0, 1e-5},
-    GPT(nemo_gpt, "nemo-5b", 24, 4096, 32, 2048),
-    NEMO("nemo-8b", 32, 4096, 10880, 32, 256000),
-    GPT(nemo_gpt, "nemo-20b", 44, 6144, 48, 2048),
-    GPT(nemo_gpt, "nemo-40b", 48, 8192, 64, 2048),
-    NEMO("nemo-43b", 48, 8192, 21824, 64, 256000),
-    GPT(nemo_gpt, "nemo-175b", 96, 12288, 96, 2048),
-    LLAMA("llama2-7b", 32, 4096, 11008, 32, 32, 32000, 4096, 10000, 0),
-    LLAMA("llama2-13b", 40, 5120, 13824, 40, 40, 32000, 4096, 10000, 0),
-    LLAMA("llama2-70b", 80, 8192, 28672, 64, 8, 32000, 4096, 10000, 0),
-    LLAMA("llama3-8b", 32, 4096, 14336, 32, 8, 128256, 8192, 500000, 0),
-    LLAMA("llama3-70b", 80, 8192, 28672, 64, 8, 128256, 8192, 500000, 0),
-    LLAMA("llama3.1-405b", 126, 16384, 53248, 128, 8, 128256, 8192, 500000, 0),
-    LLAMA("llama3.2-1b", 16, 2048, 8192, 32, 8, 128256, 8192, 500000, PRESET_TIED),
-    LLAMA("llama3.2-3b", 28, 3072, 8192, 24, 8, 128256, 8192, 500000, PRESET_TIED),
-    MISTRAL("mistral-7b-v0.1", 32, 4096, 32000, 10000, 4096),
-    MISTRAL("mistral-7b", 32, 4096, 32768, 1000000, 0),
-    MISTRAL("mistral-nemo-12b", 40, 5120, 131072, 1000000, 0),
-    QWEN25("qwen2.5-0.5b", 24, 896, 4864, 14, 2, 151936, PRESET_TIED),
-    QWEN25("qwen2.5-1.5b", 28, 1536, 8960, 12, 2, 151936, PRESET_TIED),
-    QWEN25("qwen2.5-3b", 36, 2048, 11008, 16, 2, 151936, PRESET_TIED),
-    QWEN25("qwen2.5-7b", 28, 3584, 18944, 28, 4, 152064, 0),
-    QWEN25("qwen2.5-14b", 48, 5120, 13824, 40, 8, 152064, 0),
-    QWEN25("qwen2.5-32b", 64, 5120, 27648, 40, 8, 152064, 0),
-    QWEN25("qwen2.5-72b", 80, 8192, 29568, 64, 8, 152064, 0),
-    QWEN3("qwen3-0.6b", 28, 1024, 3072, 16, PRESET_TIED),
-    QWEN3("qwen3-1.7b", 28, 2048, 6144, 16, PRESET_TIED),
-    QWEN3("qwen3-4b", 36, 2560, 9728, 32, PRESET_TIED),
-    QWEN3("qwen3-8b", 36, 4096, 12288, 32, 0),
-    QWEN3("qwen3-14b", 40, 5120, 17408, 40, 0),
-    QWEN3("qwen3-32b", 64, 5120, 25600, 64, 0),
-    MASKED("roberta-base", MODEL_ROBERTA, 12, 768, 12, 50265),
-    MASKED("roberta-large", MODEL_ROBERTA, 24, 1024, 16, 50265),
-    MASKED("bert-base", MODEL_BERT, 12, 768, 12, 30522),
-    MASKED("bert-large", MODEL_BERT, 24, 1024, 16, 30522),
-    MASKED("megatron-bert-345m", MODEL_MEGATRON_BERT, 24, 1024, 16, 30522),
-    MASKED("megatron-bert-1.3b", MODEL_MEGATRON_BERT, 24, 2048, 32, 30522),
-    MASKED("megatron-bert-3.9b", MODEL_MEGATRON_BERT, 48, 2560, 40, 30522),
+    {GPT_PRESET, .name = "gpt2-345m", .group = megatron_gpt, .layers = 24, .hidden = 1024,
+     .ffn_hidden = 4096, .heads = 16, .query_groups = 16, .kv_channels = 64, .sequence = 1024},
+    {GPT_PRESET, .name = "gpt2-8b", .group = megatron_gpt, .layers = 42, .hidden = 4096,
+     .ffn_hidden = 16384, .heads = 32, .query_groups = 32, .kv_channels = 128, .sequence = 1024},
+    {GPT_PRESET, .name = "1.7B", .group = megatron_gpt, .layers = 24, .hidden = 2304,
+     .ffn_hidden = 9216, .heads = 24, .query_groups = 24, .kv_channels = 96, .sequence = 2048},
+    {GPT_PRESET, .name = "3.6B", .group = megatron_gpt, .layers = 30, .hidden = 3072,
+     .ffn_hidden = 12288, .heads = 32, .query_groups = 32, .kv_channels = 96, .sequence = 2048},
+    {GPT_PRESET, .name = "7.5B", .group = megatron_gpt, .layers = 36, .hidden = 4096,
+     .ffn_hidden = 16384, .heads = 32, .query_groups = 32, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "18.4B", .group = megatron_gpt, .layers = 40, .hidden = 6144,
+     .ffn_hidden = 24576, .heads = 48, .query_groups = 48, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "39.1B", .group = megatron_gpt, .layers = 48, .hidden = 8192,
+     .ffn_hidden = 32768, .heads = 64, .query_groups = 64, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "76.1B", .group = megatron_gpt, .layers = 60, .hidden = 10240,
+     .ffn_hidden = 40960, .heads = 80, .query_groups = 80, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "145.6B", .group = megatron_gpt, .layers = 80, .hidden = 12288,
+     .ffn_hidden = 49152, .heads = 96, .query_groups = 96, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "310.1B", .group = megatron_gpt, .layers = 96, .hidden = 16384,
+     .ffn_hidden = 65536, .heads = 128, .query_groups = 128, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "nemo-126m", .group = nemo_gpt, .layers = 12, .hidden = 768,
+     .ffn_hidden = 3072, .heads = 12, .query_groups = 12, .kv_channels = 64, .sequence = 2048},
+    {NEMO_PRESET, .name = "nemo-400m", .layers = 24, .hidden = 1024, .ffn_hidden = 2688,
+     .heads = 16, .query_groups = 16, .kv_channels = 64, .vocabulary = 50257},
+    {NEMO_PRESET, .name = "nemo-1b", .layers = 24, .hidden = 2048, .ffn_hidden = 5440, .heads = 16,
+     .query_groups = 16, .kv_channels = 128, .vocabulary = 50257},
+    {.name = "nemo-4b",
+     .group = nemo_gpt,
+     .family = MODEL_GPT,
+     .layers = 32,
+     .hidden = 3072,
+     .ffn_hidden = 9216,
+     .heads = 24,
+     .query_groups = 8,
+     .kv_channels = 128,
+     .vocabulary = 256000,
+     .sequence = 4096,
+     .rotary_base = 10000,
+     .features = NEMO_FEATURES | PRESET_SQUARED_RELU,
+     .epsilon = 1e-5},
+    {GPT_PRESET, .name = "nemo-5b", .group = nemo_gpt, .layers = 24, .hidden = 4096,
+     .ffn_hidden = 16384, .heads = 32, .query_groups = 32, .kv_channels = 128, .sequence = 2048},
+    {NEMO_PRESET, .name = "nemo-8b", .layers = 32, .hidden = 4096, .ffn_hidden = 10880, .heads = 32,
+     .query_groups = 32, .kv_channels = 128, .vocabulary = 256000},
+    {GPT_PRESET, .name = "nemo-20b", .group = nemo_gpt, .layers = 44, .hidden = 6144,
+     .ffn_hidden = 24576, .heads = 48, .query_groups = 48, .kv_channels = 128, .sequence = 2048},
+    {GPT_PRESET, .name = "nemo-40b", .group = nemo_gpt, .layers = 48, .hidden = 8192,
+     .ffn_hidden = 32768, .heads = 64, .query_groups = 64, .kv_channels = 128, .sequence = 2048},
+    {NEMO_PRESET, .name = "nemo-43b", .layers = 48, .hidden = 8192, .ffn_hidden = 21824,
+     .heads = 64, .query_groups = 64, .kv_channels = 128, .vocabulary = 256000},
+    {GPT_PRESET, .name = "nemo-175b", .group = nemo_gpt, .layers = 96, .hidden = 12288,
+     .ffn_hidden = 49152, .heads = 96, .query_groups = 96, .kv_channels = 128, .sequence = 2048},
+    {LLAMA_PRESET, .name = "llama2-7b", .layers = 32, .hidden = 4096, .ffn_hidden = 11008,
+     .heads = 32, .query_groups = 32, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
+     .rotary_base = 10000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama2-13b", .layers = 40, .hidden = 5120, .ffn_hidden = 13824,
+     .heads = 40, .query_groups = 40, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
+     .rotary_base = 10000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama2-70b", .layers = 80, .hidden = 8192, .ffn_hidden = 28672,
+     .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 32000, .sequence = 4096,
+     .rotary_base = 10000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama3-8b", .layers = 32, .hidden = 4096, .ffn_hidden = 14336,
+     .heads = 32, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
+     .rotary_base = 500000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama3-70b", .layers = 80, .hidden = 8192, .ffn_hidden = 28672,
+     .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
+     .rotary_base = 500000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama3.1-405b", .layers = 126, .hidden = 16384, .ffn_hidden = 53248,
+     .heads = 128, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
+     .rotary_base = 500000, .features = LLAMA_FEATURES},
+    {LLAMA_PRESET, .name = "llama3.2-1b", .layers = 16, .hidden = 2048, .ffn_hidden = 8192,
+     .heads = 32, .query_groups = 8, .kv_channels = 64, .vocabulary = 128256, .sequence = 8192,
+     .rotary_base = 500000, .features = LLAMA_FEATURES | PRESET_TIED},
+    {LLAMA_PRESET, .name = "llama3.2-3b", .layers = 28, .hidden = 3072, .ffn_hidden = 8192,
+     .heads = 24, .query_groups = 8, .kv_channels = 128, .vocabulary = 128256, .sequence = 8192,
+     .rotary_base = 500000, .features = LLAMA_FEATURES | PRESET_TIED},
+    {MISTRAL_PRESET, .name = "mistral-7b-v0.1", .layers = 32, .hidden = 4096, .vocabulary = 32000,
+     .rotary_base = 10000, .window = 4096},
+    {MISTRAL_PRESET, .name = "mistral-7b", .layers = 32, .hidden = 4096, .vocabulary = 32768,
+     .rotary_base = 1e+06},
+    {MISTRAL_PRESET, .name = "mistral-nemo-12b", .layers = 40, .hidden = 5120, .vocabulary = 131072,
+     .rotary_base = 1e+06},
+    {QWEN25_PRESET, .name = "qwen2.5-0.5b", .layers = 24, .hidden = 896, .ffn_hidden = 4864,
+     .heads = 14, .query_groups = 2, .kv_channels = 64, .vocabulary = 151936,
+     .features = QWEN25_FEATURES | PRESET_TIED},
+    {QWEN25_PRESET, .name = "qwen2.5-1.5b", .layers = 28, .hidden = 1536, .ffn_hidden = 8960,
+     .heads = 12, .query_groups = 2, .kv_channels = 128, .vocabulary = 151936,
+     .features = QWEN25_FEATURES | PRESET_TIED},
+    {QWEN25_PRESET, .name = "qwen2.5-3b", .layers = 36, .hidden = 2048, .ffn_hidden = 11008,
+     .heads = 16, .query_groups = 2, .kv_channels = 128, .vocabulary = 151936,
+     .features = QWEN25_FEATURES | PRESET_TIED},
+    {QWEN25_PRESET, .name = "qwen2.5-7b", .layers = 28, .hidden = 3584, .ffn_hidden = 18944,
+     .heads = 28, .query_groups = 4, .kv_channels = 128, .vocabulary = 152064,
+     .features = QWEN25_FEATURES},
+    {QWEN25_PRESET, .name = "qwen2.5-14b", .layers = 48, .hidden = 5120, .ffn_hidden = 13824,
+     .heads = 40, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
+     .features = QWEN25_FEATURES},
+    {QWEN25_PRESET, .name = "qwen2.5-32b", .layers = 64, .hidden = 5120, .ffn_hidden = 27648,
+     .heads = 40, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
+     .features = QWEN25_FEATURES},
+    {QWEN25_PRESET, .name = "qwen2.5-72b", .layers = 80, .hidden = 8192, .ffn_hidden = 29568,
+     .heads = 64, .query_groups = 8, .kv_channels = 128, .vocabulary = 152064,
+     .features = QWEN25_FEATURES},
+    {QWEN3_PRESET, .name = "qwen3-0.6b", .layers = 28, .hidden = 1024, .ffn_hidden = 3072,
+     .heads = 16, .features = QWEN3_FEATURES | PRESET_TIED},
+    {QWEN3_PRESET, .name = "qwen3-1.7b", .layers = 28, .hidden = 2048, .ffn_hidden = 6144,
+     .heads = 16, .features = QWEN3_FEATURES | PRESET_TIED},
+    {QWEN3_PRESET, .name = "qwen3-4b", .layers = 36, .hidden = 2560, .ffn_hidden = 9728,
+     .heads = 32, .features = QWEN3_FEATURES | PRESET_TIED},
+    {QWEN3_PRESET, .name = "qwen3-8b", .layers = 36, .hidden = 4096, .ffn_hidden = 12288,
+     .heads = 32, .features = QWEN3_FEATURES},
+    {QWEN3_PRESET, .name = "qwen3-14b", .layers = 40, .hidden = 5120, .ffn_hidden = 17408,
+     .heads = 40, .features = QWEN3_FEATURES},
+    {QWEN3_PRESET, .name = "qwen3-32b", .layers = 64, .hidden = 5120, .ffn_hidden = 25600,
+     .heads = 64, .features = QWEN3_FEATURES},
+    {ROBERTA_PRESET, .name = "roberta-base", .layers = 12, .hidden = 768, .ffn_hidden = 3072,
+     .heads = 12, .query_groups = 12, .kv_channels = 64},
+    {ROBERTA_PRESET, .name = "roberta-large", .layers = 24, .hidden = 1024, .ffn_hidden = 4096,
+     .heads = 16, .query_groups = 16, .kv_channels = 64},
+    {BERT_PRESET, .name = "bert-base", .layers = 12, .hidden = 768, .ffn_hidden = 3072, .heads = 12,
+     .query_groups = 12, .kv_channels = 64},
+    {BERT_PRESET, .name = "bert-large", .layers = 24, .hidden = 1024, .ffn_hidden = 4096,
+     .heads = 16, .query_groups = 16, .kv_channels = 64},
+    {MEGATRON_BERT_PRESET, .name = "megatron-bert-345m", .layers = 24, .hidden = 1024,
+     .ffn_hidden = 4096, .heads = 16, .query_groups = 16, .kv_channels = 64},
+    {MEGATRON_BERT_PRESET, .name = "megatron-bert-1.3b", .layers = 24, .hidden = 2048,
+     .ffn_hidden = 8192, .heads = 32, .query_groups = 32, .kv_channels = 64},
+    {MEGATRON_BERT_PRESET, .name = "megatron-bert-3.9b", .layers = 48, .hidden = 2560,
+     .ffn_hidden = 10240, .heads = 40, .query_groups = 40, .kv_channels = 64},
 };
 
 enum { PRESETS = sizeof(presets) / sizeof(presets[0]) };
-
-const struct model_shape *preset_at(size_t index)
-{
-    return index < PRESETS ? &presets[index] : NULL;
-}
 
 /* Put into 'text' the presets whose name without its family is 'name': 20B is nemo-20b. Return
  * their number, or 0 if the text is too short. */

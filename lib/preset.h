@@ -44,9 +44,6 @@ struct model_shape {
  * names the option in the error. */
 const struct model_shape *preset_find(const char *what, const char *name, struct error *err);
 
-/* Preset number 'index', or NULL after the last one. */
-const struct model_shape *preset_at(size_t index);
-
 /* A one-line summary of a preset for a list: "llama2-70b 80 layers, hidden 8192, ...". */
 void preset_describe(const struct model_shape *shape, char *buffer, size_t size);
 

@@ -3,18 +3,35 @@
 #include "lib/layout.h"
 
 static struct error err;
+static const struct layout_names layout_names = {"--megatron-tp", "--megatron-pp", "--megatron-cp"};
 
 static void test_parameters(void)
 {
-    const struct model_shape *shape;
-    char line[256];
+    FILE *list = tmpfile();
+    char line[256], name[64], said[256];
 
-    for (size_t i = 0; (shape = preset_at(i)); i++) {
-        preset_describe(shape, line, sizeof(line));
+    preset_print(list);
+    rewind(list);
+    while (fgets(line, sizeof(line), list)) {
+        const struct model_shape *shape;
+
+        line[strcspn(line, "\n")] = '\0';
+        if (!strstr(line, " layers, ") || sscanf(line, "%63s", name) != 1)
+            continue; /* a heading */
+        shape = preset_find("m", name, &err);
+        if (!ok(shape != NULL, "%s is found", name))
+            continue;
+        preset_describe(shape, said, sizeof(said));
+        is(said, line, "and described as in the list");
+        ok(shape->layers > 0 && shape->ffn_hidden > 0 && shape->vocabulary > 0 &&
+               shape->sequence > 0 && shape->epsilon > 0 &&
+               (shape->rotary_base > 0) == ((shape->features & PRESET_ROPE) != 0),
+           "all its sizes are set");
         ok(shape->heads % shape->query_groups == 0 &&
                (shape->kv_channels == 128 || shape->hidden == shape->heads * shape->kv_channels),
-           "%s", line);
+           "and consistent");
     }
+    fclose(list);
     is_int(model_parameters(preset_find("m", "gpt2-345m", &err), 1), 354823168,
            "parameters of GPT-2 345M as published");
     is_int(model_parameters(preset_find("m", "llama2-7b", &err), 1), 6738415616, "of Llama 2 7B");
@@ -88,8 +105,8 @@ static void test_divide(void)
         struct layout layout = rows[i].layout;
 
         err.text[0] = '\0';
-        is_int(layout_divide(&layout, rows[i].world, &layout_names_plugin, &err),
-               rows[i].text[0] ? -1 : 0, "divide");
+        is_int(layout_divide(&layout, rows[i].world, &layout_names, &err), rows[i].text[0] ? -1 : 0,
+               "divide");
         is(err.text, rows[i].text, "sentence");
         if (!rows[i].text[0])
             is_int(layout.dp, rows[i].dp, "data-parallel size");
@@ -136,9 +153,8 @@ static void test_model(void)
         const struct model_shape *shape = preset_find("m", rows[i].model, &err);
 
         err.text[0] = '\0';
-        is_int(
-            layout_check_model(&rows[i].layout, shape, rows[i].chunks, &layout_names_plugin, &err),
-            rows[i].text[0] ? -1 : 0, rows[i].model);
+        is_int(layout_check_model(&rows[i].layout, shape, rows[i].chunks, &layout_names, &err),
+               rows[i].text[0] ? -1 : 0, rows[i].model);
         is(err.text, rows[i].text, "sentence");
     }
 }
@@ -147,21 +163,21 @@ static void test_node(void)
 {
     struct layout layout = {8, 1, 1, 1};
 
-    ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) == 0, "8 on 8");
-    ok(layout_check_node(&layout, 4, 0, &layout_names_plugin, &err) == 0, "8 over two nodes of 4");
-    ok(layout_check_node(&layout, 4, 4, &layout_names_plugin, &err) < 0, "8 on 4 GPUs");
+    ok(layout_check_node(&layout, 8, 8, &layout_names, &err) == 0, "8 on 8");
+    ok(layout_check_node(&layout, 4, 0, &layout_names, &err) == 0, "8 over two nodes of 4");
+    ok(layout_check_node(&layout, 4, 4, &layout_names, &err) < 0, "8 on 4 GPUs");
     is(err.text,
        "--megatron-tp=8 is more than the 4 GPUs of a node; use 1, 2 or 4, and more pipeline stages "
        "(--megatron-pp) for larger models",
        "sentence");
-    ok(layout_check_node(&layout, 4, 8, &layout_names_plugin, &err) < 0, "8 on 4 tasks with GPUs");
+    ok(layout_check_node(&layout, 4, 8, &layout_names, &err) < 0, "8 on 4 tasks with GPUs");
     is(err.text,
        "--megatron-tp=8 is more than the 4 tasks per node; use 1, 2 or 4, or 8 tasks per node",
        "sentence");
-    ok(layout_check_node(&layout, 1, 8, &layout_names_plugin, &err) == 0,
+    ok(layout_check_node(&layout, 1, 8, &layout_names, &err) == 0,
        "8 on one task that has all GPUs");
     layout.tp = 3;
-    ok(layout_check_node(&layout, 8, 8, &layout_names_plugin, &err) < 0, "3 on 8 tasks");
+    ok(layout_check_node(&layout, 8, 8, &layout_names, &err) < 0, "3 on 8 tasks");
     is(err.text,
        "--megatron-tp=3 does not divide 8 tasks per node; use 1, 2, 4 or 8, or sbatch "
        "--ntasks-per-node "
