@@ -9,9 +9,9 @@
 #ifndef MEGATRON_MASKED_H
 #define MEGATRON_MASKED_H
 
-#include "blocks.h"
+#include "masked_blocks.h"
 #include "dataset.h"
-#include "mask.h"
+#include "masked_tokens.h"
 
 struct masked_config {
     enum break_mode break_mode;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks of Hugging Face's DataCollatorForLanguageModeling, number for number: those that it gives
  * for one sample after torch.manual_seed(seed), or as a new collator with this seed. */
-#ifndef MEGATRON_COLLATOR_H
-#define MEGATRON_COLLATOR_H
+#ifndef MEGATRON_MASKED_COLLATOR_H
+#define MEGATRON_MASKED_COLLATOR_H
 
-#include "mask.h"
+#include "masked_tokens.h"
 
 /* Mask the 'count' tokens in place, as masking_apply. With 'begins', whole words. Returns the
  * number of predicted tokens, or -1: out of memory. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks against those of fairseq and numpy. */
-#include "data/dataset/mask.h"
+#include "data/dataset/masked_tokens.h"
 #include "tap.h"
 
 enum { V = 50265, M = V - 1, K = -2 }; /* vocabulary; the mask token; kept as it was */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks and batches of masked language models against fairseq's own results. */
-#include "data/dataset/blocks.h"
+#include "data/dataset/masked_blocks.h"
 #include "tap.h"
 
 static void test_blocks(void)

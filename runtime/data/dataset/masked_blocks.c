@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "blocks.h"
+#include "masked_blocks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

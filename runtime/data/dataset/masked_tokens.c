@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "mask.h"
-#include "collator.h"
+#include "masked_tokens.h"
+#include "masked_collator.h"
 #include "mt19937.h"
 #include "pcg64.h"
 

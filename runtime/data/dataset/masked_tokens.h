@@ -2,8 +2,8 @@
 /* Masking for masked language models: which tokens of a sample a model has to predict, and what it
  * sees in their place. Everything is drawn from (seed, epoch, number of the sample), so masks
  * depend neither on the layout of ranks nor on what was read before. */
-#ifndef MEGATRON_MASK_H
-#define MEGATRON_MASK_H
+#ifndef MEGATRON_MASKED_TOKENS_H
+#define MEGATRON_MASKED_TOKENS_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Masks against those of Hugging Face's collator, and its draws against PyTorch's. */
-#include "data/dataset/collator.h"
-#include "collator_vectors.h"
+#include "data/dataset/masked_collator.h"
+#include "masked_collator_vectors.h"
 #include "data/dataset/mt19937.h"
 #include "tap.h"
 

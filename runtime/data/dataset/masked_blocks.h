@@ -4,8 +4,8 @@
  *
  * A block is a run of consecutive tokens of the corpus. Batches hold blocks of similar length; they
  * are made once, and each epoch shuffles them. */
-#ifndef MEGATRON_BLOCKS_H
-#define MEGATRON_BLOCKS_H
+#ifndef MEGATRON_MASKED_BLOCKS_H
+#define MEGATRON_MASKED_BLOCKS_H
 
 #include <stddef.h>
 #include <stdint.h>
