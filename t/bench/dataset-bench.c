@@ -24,10 +24,11 @@ static double cpu_seconds(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-static int load(const struct dataset *dataset, int64_t samples, int threads, struct error *err)
+static int load(const struct dataset *dataset, int64_t length, int64_t samples, int threads,
+                struct error *err)
 {
     enum { BUFFERS = 4, MICRO_BATCH = 4 };
-    int64_t length = dataset_sequence_length(dataset), batches = samples / MICRO_BATCH;
+    int64_t batches = samples / MICRO_BATCH;
     struct batch_loader_config config = {
         .dataset = dataset,
         .micro_batch = MICRO_BATCH,
@@ -79,7 +80,7 @@ static int index_or_load(char **argv, struct error *err)
     int status = dataset_create(&config, splits, err);
 
     if (status == 0 && strcmp(argv[1], "load") == 0)
-        status = load(splits[0], config.samples[0], config.threads, err);
+        status = load(splits[0], config.sequence_length, config.samples[0], config.threads, err);
     else if (status == 0) {
         getrusage(RUSAGE_SELF, &usage);
         printf("%.3f %.3f %ld %lld\n", clock_now() - begin, cpu_seconds(), usage.ru_maxrss,

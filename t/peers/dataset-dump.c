@@ -30,9 +30,9 @@ static const struct option table[] = {
     {0, 0, 0, 0, 0, 0, 0, 0},
 };
 
-static int dump(const struct dataset *dataset, const char *path, struct error *err)
+static int dump(const struct dataset *dataset, int64_t length, const char *path, struct error *err)
 {
-    size_t count = (size_t)dataset_sequence_length(dataset) + 1;
+    size_t count = (size_t)length + 1;
     int32_t *text = malloc(count * sizeof(*text));
     FILE *file = fopen(path, "wb");
     int status = file && text ? 0 : error_set(err, "%s: cannot write", path);
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 
         snprintf(path, sizeof(path), "%s.%s", argv[1], names[i]);
         if (splits[i])
-            status = dump(splits[i], path, &err);
+            status = dump(splits[i], target.config.sequence_length, path, &err);
     }
     for (int i = 0; i < DATASET_SPLITS; i++)
         dataset_destroy(splits[i]);

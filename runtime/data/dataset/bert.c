@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* --- The mapping in the index cache ---------------------------------------------------------- */
 
@@ -37,15 +38,13 @@ static int build(void *arg, struct index_writer *writer, struct error *err)
 {
     struct building *b = arg;
     int64_t sentences = indexed_info(b->corpus)->sequences, count = -1;
-    int64_t *documents = malloc((size_t)(b->request.document_count + 1) * sizeof(*documents));
-    int32_t *lengths = malloc((size_t)(sentences + 1) * sizeof(*lengths));
+    int64_t *documents = xcalloc((size_t)b->request.document_count + 1, sizeof(*documents));
+    int32_t *lengths = xcalloc((size_t)sentences + 1, sizeof(*lengths));
     struct bert_range *ranges = NULL;
 
-    if (!documents || !lengths)
-        error_set(err, "the index of %s: out of memory", indexed_prefix(b->corpus));
-    else if (indexed_documents(b->corpus, b->first, b->request.document_count + 1, documents,
-                               err) == 0 &&
-             indexed_lengths(b->corpus, 0, sentences, lengths, err) == 0) {
+    if (indexed_documents(b->corpus, b->first, b->request.document_count + 1, documents, err) ==
+            0 &&
+        indexed_lengths(b->corpus, 0, sentences, lengths, err) == 0) {
         b->request.documents = documents;
         b->request.lengths = lengths;
         count = bert_mapping(&b->request, &ranges, err);
@@ -90,17 +89,13 @@ struct index_file *bert_index_get(const struct indexed *corpus, int64_t first, i
         error_set(err, "%s: more than 2^32 sentences; split the corpus", indexed_prefix(corpus));
         return NULL;
     }
-    if (asprintf(&description,
-                 "BERT samples\nprefix %s\nsequences %" PRId64 "\nidx size %" PRId64
-                 "\nidx time %" PRId64 "\ndocuments %" PRId64 " +%" PRId64 "\nsplit %s\n"
-                 "target %" PRId64 "\nsamples %" PRId64 "\nshort %.17g\nseed %" PRIu32
-                 "\nsentences %d\n",
-                 indexed_prefix(corpus), info->sequences, info->idx_size, info->idx_time, first,
-                 count, split, building.request.target, samples, config->short_probability, seed,
-                 building.request.least) < 0) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
+    description = xasprintf("BERT samples\nprefix %s\nsequences %" PRId64 "\nidx size %" PRId64
+                            "\nidx time %" PRId64 "\ndocuments %" PRId64 " +%" PRId64 "\nsplit %s\n"
+                            "target %" PRId64 "\nsamples %" PRId64 "\nshort %.17g\nseed %" PRIu32
+                            "\nsentences %d\n",
+                            indexed_prefix(corpus), info->sequences, info->idx_size, info->idx_time,
+                            first, count, split, building.request.target, samples,
+                            config->short_probability, seed, building.request.least);
     request.description = description;
     file = index_file_get(&request, err);
     free(description);
@@ -119,16 +114,12 @@ static int32_t *read_sentences(const struct indexed *corpus, const struct bert_r
                                int64_t *ends, struct error *err)
 {
     int64_t count = (int64_t)range->end - range->first, total = 0;
-    int32_t *lengths = malloc((size_t)count * sizeof(*lengths)), *text = NULL;
+    int32_t *lengths = xcalloc((size_t)count, sizeof(*lengths)), *text = NULL;
 
-    if (lengths && indexed_lengths(corpus, range->first, count, lengths, err) == 0) {
+    if (indexed_lengths(corpus, range->first, count, lengths, err) == 0) {
         for (int64_t i = 0; i < count; i++)
             ends[i] = total += lengths[i];
-        text = malloc((size_t)(total + 1) * sizeof(*text));
-        if (!text)
-            error_set(err, "a sample of %" PRId64 " tokens: out of memory", total);
-    } else if (!lengths) {
-        error_set(err, "a sample: out of memory");
+        text = xcalloc((size_t)total + 1, sizeof(*text));
     }
     for (int64_t i = 0; i < count && text; i++) {
         int64_t begin = i > 0 ? ends[i - 1] : 0;
@@ -158,12 +149,9 @@ int bert_fill(const struct masked_config *config, const struct index_file *index
     if (range.end <= range.first || range.end > indexed_info(corpus)->sequences ||
         range.target < 2 || (int64_t)range.target > sequence_length - 3)
         return error_set(err, "%s is damaged; remove it and run again", index_file_path(index));
-    ends = malloc((size_t)(range.end - range.first) * sizeof(*ends));
-    room = malloc(3 * (size_t)sequence_length * sizeof(*room));
-    if (!ends || !room)
-        error_set(err, "a sample: out of memory");
-    else
-        text = read_sentences(corpus, &range, ends, err);
+    ends = xcalloc((size_t)(range.end - range.first), sizeof(*ends));
+    room = xcalloc(3 * (size_t)sequence_length, sizeof(*room));
+    text = read_sentences(corpus, &range, ends, err);
     if (text) {
         sample.tokens = room;
         sample.labels = room + sequence_length;

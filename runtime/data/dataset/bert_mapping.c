@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include "base/core/list.h"
 
 enum { LONG_SENTENCE = 512 };
 
@@ -53,8 +54,7 @@ struct mapping {
     const struct bert_request *request;
     struct mt19937 rng;
     uint32_t ratio; /* one of so many samples is short; 0: none */
-    struct bert_range *ranges;
-    int64_t count, capacity;
+    LIST(struct bert_range) ranges;
 };
 
 static uint32_t draw_target(struct mapping *m)
@@ -67,20 +67,9 @@ static uint32_t draw_target(struct mapping *m)
     return value % m->ratio == 0 ? 2 + value % (longest - 1) : longest;
 }
 
-static int add_range(struct mapping *m, int64_t first, int64_t end, uint32_t target,
-                     struct error *err)
+static void add_range(struct mapping *m, int64_t first, int64_t end, uint32_t target)
 {
-    if (m->count == m->capacity) {
-        int64_t capacity = m->capacity ? 2 * m->capacity : 4096;
-        struct bert_range *ranges = realloc(m->ranges, (size_t)capacity * sizeof(*ranges));
-
-        if (!ranges)
-            return error_set(err, "%" PRId64 " samples: out of memory", capacity);
-        m->ranges = ranges;
-        m->capacity = capacity;
-    }
-    m->ranges[m->count++] = (struct bert_range){(uint32_t)first, (uint32_t)end, target};
-    return 0;
+    *list_add(&m->ranges) = (struct bert_range){(uint32_t)first, (uint32_t)end, target};
 }
 
 /* Documents with few sentences or a long one are left out. */
@@ -94,14 +83,14 @@ static int is_usable(const struct bert_request *r, int64_t first, int64_t last)
     return 1;
 }
 
-static int add_document(struct mapping *m, int64_t first, int64_t last, struct error *err)
+static void add_document(struct mapping *m, int64_t first, int64_t last)
 {
     const struct bert_request *r = m->request;
     int64_t begin = first, length = 0, sentences = 0;
     uint32_t target;
 
     if (!is_usable(r, first, last))
-        return 0;
+        return;
     target = draw_target(m);
     for (int64_t i = first; i < last; i++) {
         int64_t remaining = last - i - 1;
@@ -110,13 +99,11 @@ static int add_document(struct mapping *m, int64_t first, int64_t last, struct e
         sentences++;
         if (remaining != 0 && (length < target || remaining < 2 || sentences < r->least))
             continue;
-        if (add_range(m, begin, i + 1, target, err) < 0)
-            return -1;
+        add_range(m, begin, i + 1, target);
         begin = i + 1;
         target = draw_target(m);
         length = sentences = 0;
     }
-    return 0;
 }
 
 static void shuffle(struct bert_range *ranges, int64_t count, uint32_t seed)
@@ -136,25 +123,21 @@ static void shuffle(struct bert_range *ranges, int64_t count, uint32_t seed)
 int64_t bert_mapping(const struct bert_request *r, struct bert_range **ranges, struct error *err)
 {
     struct mapping m = {.request = r};
-    int64_t before;
+    size_t before;
 
     *ranges = NULL;
-    if (r->target < 2) {
-        error_set(err, "a pair of sentences needs a sequence length of 5 or more");
-        return error_append(err, "; change --seq-length");
-    }
+    if (r->target < 2)
+        return error_set(err, "a pair of sentences needs a sequence length of 5 or more; change "
+                              "--seq-length");
     if (r->short_probability > 0)
         m.ratio = (uint32_t)round(1 / r->short_probability);
     mt19937_seed(&m.rng, r->seed);
     do {
-        before = m.count;
+        before = m.ranges.count;
         for (int64_t d = 0; d < r->document_count; d++)
-            if (add_document(&m, r->documents[d], r->documents[d + 1], err) < 0) {
-                free(m.ranges);
-                return -1;
-            }
-    } while (m.count < r->samples && m.count > before);
-    shuffle(m.ranges, m.count, r->seed);
-    *ranges = m.ranges;
-    return m.count;
+            add_document(&m, r->documents[d], r->documents[d + 1]);
+    } while ((int64_t)m.ranges.count < r->samples && m.ranges.count > before);
+    shuffle(m.ranges.items, (int64_t)m.ranges.count, r->seed);
+    *ranges = m.ranges.items;
+    return (int64_t)m.ranges.count;
 }

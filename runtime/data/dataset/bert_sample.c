@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 enum { MOST_NGRAM = 3 };
 
@@ -179,9 +180,7 @@ int bert_make(const struct masked_config *config, uint32_t seed, int64_t number,
                                   sample->tokens[i], config->mask.vocabulary);
         sample->labels[i] = BATCH_IGNORE;
     }
-    words.places = malloc(4 * (size_t)sample->count * sizeof(*words.places));
-    if (!words.places)
-        return error_set(err, "a sample: out of memory");
+    words.places = xcalloc(4 * (size_t)sample->count, sizeof(*words.places));
     words.begins = words.places + sample->count;
     words.lengths = words.begins + sample->count;
     words.order = (uint32_t *)(words.lengths + sample->count);

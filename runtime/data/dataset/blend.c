@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/core/xmalloc.h"
 
 static int is_number_part(char c)
 {
@@ -161,13 +162,11 @@ int blend_parse(const char *const *words, size_t count, struct blend *blend, str
     if (blend->count == 0 || blend->count > INT16_MAX - 1)
         return error_set(err, "the data has %zu prefixes; give 1 to %d", blend->count,
                          INT16_MAX - 1);
-    blend->prefixes = calloc(blend->count, sizeof(*blend->prefixes));
-    if (weights > 0)
-        blend->weights = calloc(blend->count, sizeof(*blend->weights));
-    if (!blend->prefixes || (weights > 0 && !blend->weights))
-        return error_set(err, "%zu prefixes: out of memory", blend->count);
-    if (weights > 0)
+    blend->prefixes = xcalloc(blend->count, sizeof(*blend->prefixes));
+    if (weights > 0) {
+        blend->weights = xcalloc(blend->count, sizeof(*blend->weights));
         return take_weights(words, blend, err);
+    }
     for (size_t i = 0; i < count; i++)
         blend->prefixes[i] = words[i];
     return 0;
@@ -203,15 +202,11 @@ static void greedy_clear(struct greedy *g)
     free(g->sample);
 }
 
-static int greedy_init(struct greedy *g, size_t count, struct error *err)
+static struct greedy greedy_new(size_t count)
 {
-    g->taken = calloc(count, sizeof(*g->taken));
-    g->corpus = malloc(BLEND_PIECE * sizeof(*g->corpus));
-    g->sample = malloc(BLEND_PIECE * sizeof(*g->sample));
-    if (g->taken && g->corpus && g->sample)
-        return 0;
-    greedy_clear(g);
-    return error_set(err, "a blend of %zu corpora: out of memory", count);
+    return (struct greedy){.taken = xcalloc(count, sizeof(double)),
+                           .corpus = xmalloc(BLEND_PIECE * sizeof(int16_t)),
+                           .sample = xmalloc(BLEND_PIECE * sizeof(int64_t))};
 }
 
 /* The corpus furthest below its share at sample 'k'; the first one if several are equal. */
@@ -234,11 +229,9 @@ static size_t greedy_choose(const struct greedy *g, const double *weights, size_
 int blend_order(const double *weights, size_t count, int64_t samples, int64_t *taken,
                 blend_sink *sink, void *arg, struct error *err)
 {
-    struct greedy g;
+    struct greedy g = greedy_new(count);
     int result = 0;
 
-    if (greedy_init(&g, count, err) < 0)
-        return -1;
     memset(taken, 0, count * sizeof(*taken));
     for (int64_t first = 0; first < samples && result == 0; first += BLEND_PIECE) {
         int64_t piece = samples - first < BLEND_PIECE ? samples - first : BLEND_PIECE;
@@ -259,20 +252,15 @@ int blend_order(const double *weights, size_t count, int64_t samples, int64_t *t
 int blend_order_exhaustive(const int64_t *sizes, size_t count, blend_sink *sink, void *arg,
                            struct error *err)
 {
-    double *weights = calloc(count, sizeof(*weights));
-    int64_t *taken = calloc(count, sizeof(*taken)), total = 0;
-    struct greedy g;
+    double *weights = xcalloc(count, sizeof(*weights));
+    int64_t *taken = xcalloc(count, sizeof(*taken)), total = 0;
+    struct greedy g = greedy_new(count);
     int result = 0;
 
     for (size_t i = 0; i < count; i++)
         total += sizes[i];
-    for (size_t i = 0; weights && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         weights[i] = (double)sizes[i] / (double)total;
-    if (!weights || !taken || greedy_init(&g, count, err) < 0) {
-        free(weights);
-        free(taken);
-        return error_set(err, "a blend of %zu corpora: out of memory", count);
-    }
     for (int64_t first = 0; first < total && result == 0; first += BLEND_PIECE) {
         int64_t piece = total - first < BLEND_PIECE ? total - first : BLEND_PIECE;
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 struct blend_work {
     struct dataset *dataset;
@@ -74,25 +75,19 @@ static int build_blend(void *arg, struct index_writer *writer, struct error *err
  * included if they serve as weights. */
 static char *describe(const struct blend_work *work)
 {
-    size_t size = 0, count = work->dataset->member_count;
-    char *text = NULL;
-    FILE *stream = open_memstream(&text, &size);
+    size_t count = work->dataset->member_count;
     const void *numbers = work->weights ? (const void *)work->weights : (const void *)work->sizes;
+    char *text = xasprintf("blend order 2\n%s\nsamples %" PRId64 "\nparts %zu\n"
+                           "hash of all %016" PRIx64 "\n",
+                           work->weights ? "weights" : "exhaustive", work->samples, count,
+                           checksum_of(numbers, count * 8));
 
-    if (!stream)
-        return NULL;
-    fprintf(stream, "blend order 2\n%s\nsamples %" PRId64 "\nparts %zu\n",
-            work->weights ? "weights" : "exhaustive", work->samples, count);
-    fprintf(stream, "hash of all %016" PRIx64 "\n", checksum_of(numbers, count * 8));
     for (size_t i = 0; i < count && i < 256; i++) {
-        if (work->weights)
-            fprintf(stream, "%a\n", work->weights[i]);
-        else
-            fprintf(stream, "%" PRId64 "\n", work->sizes[i]);
-    }
-    if (fclose(stream) != 0) {
+        char *longer = work->weights ? xasprintf("%s%a\n", text, work->weights[i])
+                                     : xasprintf("%s%" PRId64 "\n", text, work->sizes[i]);
+
         free(text);
-        return NULL;
+        text = longer;
     }
     return text;
 }
@@ -107,11 +102,11 @@ static int decide(struct blend_work *work, const double *weights, int64_t wanted
         work->sizes[i] = dataset_part_samples(work->dataset, i);
         total += work->sizes[i];
         if (work->sizes[i] == 0) {
-            error_set_code(err, ERROR_USAGE,
-                           "%s: its %s data is shorter than one sample; drop it from the blend",
-                           indexed_prefix(work->dataset->members[i].corpus),
-                           dataset_split_words(work->dataset->split));
-            return error_append(err, "; or change --split");
+            return error_set_code(err, ERROR_USAGE,
+                                  "%s: its %s data is shorter than one sample; drop it from the "
+                                  "blend; or change --split",
+                                  indexed_prefix(work->dataset->members[i].corpus),
+                                  dataset_split_words(work->dataset->split));
         }
     }
     if (weights) {
@@ -141,27 +136,20 @@ int blend_index_get(struct dataset *dataset, const double *weights, int64_t want
     size_t count = dataset->member_count;
     struct blend_work work = {
         .dataset = dataset,
-        .weights = calloc(count, sizeof(double)),
-        .sizes = calloc(count, sizeof(int64_t)),
-        .taken = calloc(count, sizeof(int64_t)),
+        .weights = xcalloc(count, sizeof(double)),
+        .sizes = xcalloc(count, sizeof(int64_t)),
+        .taken = xcalloc(count, sizeof(int64_t)),
     };
     char kind[64], *description = NULL;
-    int status = -1;
+    int status = decide(&work, weights, wanted, err);
 
     snprintf(kind, sizeof(kind), "BlendedDataset-%s", dataset_split_name(dataset->split));
-    if (!work.weights || !work.sizes || !work.taken)
-        error_set(err, "a blend of %zu corpora: out of memory", count);
-    else if (decide(&work, weights, wanted, err) == 0) {
-        description = describe(&work);
-        if (!description)
-            error_set(err, "a blend of %zu corpora: out of memory", count);
-    }
-    if (description) {
+    if (status == 0) {
         struct index_request request = {
             .directories = directories,
             .directory_count = directory_count,
             .kind = kind,
-            .description = description,
+            .description = description = describe(&work),
             .deadline = deadline,
             .build = build_blend,
             .arg = &work,

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include "base/core/xmalloc.h"
 
 struct cyclic {
     pthread_mutex_t mutex;
@@ -17,20 +18,17 @@ struct cyclic {
 struct cyclic *cyclic_create(int64_t samples, int64_t micro_batch, int64_t ranks, struct error *err)
 {
     int64_t batches = samples / (micro_batch * ranks);
-    struct cyclic *c = calloc(1, sizeof(*c));
+    struct cyclic *c;
 
     if (batches < 1 || batches * micro_batch > UINT32_MAX / 20) {
         error_set_code(err, ERROR_USAGE,
                        "%" PRId64 " samples cannot be shuffled in epochs for %" PRId64
                        " data-parallel ranks; each needs 1 to %" PRIu32 " in whole micro-batches",
                        samples, ranks, UINT32_MAX / 20);
-        free(c);
         return NULL;
     }
-    if (!c) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
+    c = xcalloc(1, sizeof(*c));
+    c->order = xcalloc((size_t)(batches * micro_batch), sizeof(*c->order));
     pthread_mutex_init(&c->mutex, NULL);
     c->micro_batch = micro_batch;
     c->ranks = ranks;
@@ -49,15 +47,11 @@ void cyclic_destroy(struct cyclic *c)
 }
 
 /* torch.randperm with a generator seeded by the epoch. */
-static int shuffle(struct cyclic *c, int64_t epoch)
+static void shuffle(struct cyclic *c, int64_t epoch)
 {
     uint32_t count = (uint32_t)(c->batches * c->micro_batch);
     struct mt19937 rng;
 
-    if (!c->order)
-        c->order = malloc(count * sizeof(*c->order));
-    if (!c->order)
-        return -1;
     mt19937_seed(&rng, (uint32_t)epoch);
     for (uint32_t i = 0; i < count; i++)
         c->order[i] = i;
@@ -68,18 +62,18 @@ static int shuffle(struct cyclic *c, int64_t epoch)
         c->order[other] = kept;
     }
     c->epoch = epoch;
-    return 0;
 }
 
 int64_t cyclic_sample(struct cyclic *c, int64_t at)
 {
     int64_t together = c->micro_batch * c->ranks, batch = at / together;
-    int64_t rank = at % together / c->micro_batch, row = at % c->micro_batch, sample = -1;
+    int64_t rank = at % together / c->micro_batch, row = at % c->micro_batch, sample;
     int64_t epoch = batch / c->batches, own = batch % c->batches * c->micro_batch + row;
 
     pthread_mutex_lock(&c->mutex);
-    if (c->epoch == epoch || shuffle(c, epoch) == 0)
-        sample = rank * c->batches * c->micro_batch + c->order[own];
+    if (c->epoch != epoch)
+        shuffle(c, epoch);
+    sample = rank * c->batches * c->micro_batch + c->order[own];
     pthread_mutex_unlock(&c->mutex);
     return sample;
 }

@@ -18,7 +18,7 @@ void cyclic_destroy(struct cyclic *cyclic);
 
 /* The sample at position 'at' of the run, counted over all ranks as they take turns with
  * micro-batches: rank r takes positions [r * micro_batch, (r + 1) * micro_batch) of each
- * ranks * micro_batch. Callable from any thread. -1: out of memory. */
+ * ranks * micro_batch. Callable from any thread. */
 int64_t cyclic_sample(struct cyclic *cyclic, int64_t at);
 
 #endif

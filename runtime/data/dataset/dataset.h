@@ -44,7 +44,7 @@ struct dataset_config {
     int64_t vocabulary; /* tokens outside [0, vocabulary) are an error; 0: not checked */
     /* The tokenizer of the model (tokenizer.h), which must have made the data; NULL: not known. */
     const struct tokenizer_identity *tokenizer;
-    int32_t eod;        /* the token at the end of each document */
+    int32_t eod; /* the token at the end of each document */
     uint32_t seed;
     int eod_mask_loss, reset_position_ids, reset_attention_mask;
     const struct masked_config *masked; /* samples of a masked language model (masked.h); or NULL */
@@ -80,7 +80,6 @@ int64_t dataset_samples(const struct dataset *dataset);
 /* How many corpora of a blend are too small for a sample of this split, and are left out of it.
  * Sets '*names' to their prefixes. */
 int64_t dataset_left_out(const struct dataset *dataset, const char **names);
-int64_t dataset_sequence_length(const struct dataset *dataset);
 
 /* The data of a masked language model, or NULL. */
 struct masked *dataset_masked(const struct dataset *dataset);

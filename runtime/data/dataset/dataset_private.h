@@ -3,6 +3,9 @@
 #ifndef MEGATRON_DATASET_PRIVATE_H
 #define MEGATRON_DATASET_PRIVATE_H
 
+#include <limits.h>
+#include <stdbool.h>
+#include "blend.h"
 #include "cyclic.h"
 #include "dataset.h"
 #include "gpt_index.h"
@@ -44,7 +47,36 @@ int dataset_find(const struct dataset *dataset, int64_t i, const struct blend_me
 int64_t dataset_part_samples(const struct dataset *dataset, size_t i);
 /* A dataset without data. */
 struct dataset *dataset_new(const struct dataset_config *config, enum dataset_split split,
-                            size_t members, struct error *err);
+                            size_t members);
+/* dataset_create for GPT and BERT data in files (dataset_build.c). */
+int dataset_build(const struct dataset_config *config, struct dataset *splits[DATASET_SPLITS],
+                  struct error *err);
+
+/* --- dataset_paths.c ------------------------------------------------------------------------- */
+
+/* The options that name the data, parsed. */
+struct data_paths {
+    struct split_range ranges[DATASET_SPLITS];
+    struct blend blends[DATASET_SPLITS]; /* of each split; the same ones if one list is divided */
+};
+int data_paths_read(const struct dataset_config *config, struct data_paths *paths,
+                    struct error *err);
+void data_paths_clear(struct data_paths *paths);
+
+/* The part of a corpus that 'range' gives to 'split': sequences, or documents for BERT. It is an
+ * error if there is no training data. */
+int data_paths_part(const struct indexed *corpus, enum dataset_split split, bool bert,
+                    const struct split_range *range, int64_t *first, int64_t *count,
+                    struct error *err);
+
+/* A directory in $TMPDIR or /tmp that belongs to this user and that no other user can write to; ""
+ * if there is none. */
+void cache_own_directory(char path[PATH_MAX]);
+
+/* The directories for indices of the corpus 'prefix', best first; 'own' is cache_own_directory's.
+ * Returns their number. */
+int cache_directories(const struct dataset_config *config, const char *own, const char *prefix,
+                      char beside[PATH_MAX], const char *directories[2]);
 
 enum { BLEND_CORPUS, BLEND_SAMPLE, BLEND_TAKEN }; /* i16, i64 per sample; i64 per member */
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/core/xmalloc.h"
 #include "shuffle.h"
 #include "base/core/threads.h"
 
@@ -59,7 +60,7 @@ static void pages_put(void *pages, int64_t count, size_t width)
 }
 
 /* Split [0, entries) into chunks for the threads. */
-static int cut(struct work *work, int64_t entries, struct error *err)
+static void cut(struct work *work, int64_t entries)
 {
     int64_t count = (int64_t)work->threads * CHUNKS_PER_THREAD, each;
 
@@ -67,15 +68,11 @@ static int cut(struct work *work, int64_t entries, struct error *err)
     each = each > 0 ? (each + PIECE - 1) / PIECE * PIECE : PIECE;
     work->chunk_count = (entries + each - 1) / each;
     free(work->chunks);
-    work->chunks =
-        calloc((size_t)(work->chunk_count > 0 ? work->chunk_count : 1), sizeof(*work->chunks));
-    if (!work->chunks)
-        return error_set(err, "out of memory");
+    work->chunks = xcalloc((size_t)work->chunk_count, sizeof(*work->chunks));
     for (int64_t i = 0; i < work->chunk_count; i++) {
         work->chunks[i].first = i * each;
         work->chunks[i].count = entries - i * each < each ? entries - i * each : each;
     }
-    return 0;
 }
 
 /* Compute the prefix sums. Returns the total. */
@@ -95,8 +92,8 @@ static int sum_lengths(void *arg, int64_t i, struct error *err)
 {
     struct work *work = arg;
     struct chunk *chunk = &work->chunks[i];
-    int32_t *piece = work->lengths ? NULL : malloc(PIECE * sizeof(*piece));
-    int status = piece || work->lengths ? 0 : error_set(err, "out of memory");
+    int32_t *piece = work->lengths ? NULL : xmalloc(PIECE * sizeof(*piece));
+    int status = 0;
 
     chunk->tokens = 0;
     for (int64_t at = 0; at < chunk->count && status == 0; at += PIECE) {
@@ -145,11 +142,9 @@ static int build_documents(struct work *work, struct error *err)
     if (!documents)
         return -1;
     number_documents(work->request, documents, sizes->epochs);
-    status = shuffle_u32(&work->rng, documents, count - last, work->threads, err);
-    if (status == 0)
-        status = shuffle_u32(&work->rng, documents + count - last, last, work->threads, err);
-    if (status == 0)
-        status = write_array(work, GPT_DOCUMENT, 0, count, 4, documents, err);
+    shuffle_u32(&work->rng, documents, count - last, work->threads);
+    shuffle_u32(&work->rng, documents + count - last, last, work->threads);
+    status = write_array(work, GPT_DOCUMENT, 0, count, 4, documents, err);
     pages_put(documents, count, sizeof(*documents));
     return status;
 }
@@ -158,8 +153,8 @@ static int sum_documents(void *arg, int64_t i, struct error *err)
 {
     struct work *work = arg;
     struct chunk *chunk = &work->chunks[i];
-    int32_t *documents = malloc(PIECE * sizeof(*documents));
-    int status = documents ? 0 : error_set(err, "out of memory");
+    int32_t *documents = xmalloc(PIECE * sizeof(*documents));
+    int status = 0;
 
     chunk->tokens = 0;
     for (int64_t at = 0; at < chunk->count && status == 0; at += PIECE) {
@@ -244,68 +239,55 @@ static int build_samples(void *arg, int64_t i, struct error *err)
 {
     struct work *work = arg;
     struct sample_buffer out = {.work = work};
-    int32_t *documents = malloc(PIECE * sizeof(*documents));
-    int status = -1;
+    int32_t *documents = xmalloc(PIECE * sizeof(*documents));
+    int status;
 
     if (work->sizes.sample_width == 8)
-        out.wide = malloc(PIECE * 2 * sizeof(*out.wide));
+        out.wide = xmalloc(PIECE * 2 * sizeof(*out.wide));
     else
-        out.narrow = malloc(PIECE * 2 * sizeof(*out.narrow));
-    if (!documents || (!out.wide && !out.narrow))
-        error_set(err, "out of memory");
-    else
-        status = place_samples(work, &work->chunks[i], &out, documents, err);
+        out.narrow = xmalloc(PIECE * 2 * sizeof(*out.narrow));
+    status = place_samples(work, &work->chunks[i], &out, documents, err);
     free(documents);
     free(out.wide);
     free(out.narrow);
     return status;
 }
 
-static int shuffle_wide(struct work *work, int64_t cut, int64_t count, struct error *err)
+/* The numbers of all samples, shuffled: those of the last epoch, from 'cut' on, separately. */
+static int make_shuffle(struct work *work, struct error *err)
 {
-    int64_t *array = pages_get(count, sizeof(*array), err);
-    int status, threads = (work->threads + 1) / 2; /* samples are located in the same pass */
+    const struct gpt_sizes *sizes = &work->sizes;
+    int64_t count = sizes->samples, cut = sizes->separate ? sizes->sans_final : count;
+    int width = sizes->shuffle_width, status;
+    int threads = (work->threads + 1) / 2; /* samples are located in the same pass */
+    void *array = pages_get(count, (size_t)width, err);
+    int64_t *wide = array;
+    uint32_t *narrow = array;
 
     if (!array)
         return -1;
     for (int64_t i = 0; i < count; i++)
-        array[i] = i;
-    status = shuffle_i64(&work->rng, array, cut, threads, err);
-    if (status == 0)
-        status = shuffle_i64(&work->rng, array + cut, count - cut, threads, err);
-    if (status == 0)
-        status = write_array(work, GPT_SHUFFLE, 0, count, 8, array, err);
-    pages_put(array, count, sizeof(*array));
-    return status;
-}
-
-static int shuffle_narrow(struct work *work, int64_t cut, int64_t count, struct error *err)
-{
-    uint32_t *array = pages_get(count, sizeof(*array), err);
-    int status, threads = (work->threads + 1) / 2;
-
-    if (!array)
-        return -1;
-    for (int64_t i = 0; i < count; i++)
-        array[i] = (uint32_t)i;
-    status = shuffle_u32(&work->rng, array, cut, threads, err);
-    if (status == 0)
-        status = shuffle_u32(&work->rng, array + cut, count - cut, threads, err);
-    if (status == 0)
-        status = write_array(work, GPT_SHUFFLE, 0, count, 4, array, err);
-    pages_put(array, count, sizeof(*array));
+        if (width == 8)
+            wide[i] = i;
+        else
+            narrow[i] = (uint32_t)i;
+    if (width == 8) {
+        shuffle_i64(&work->rng, wide, cut, threads);
+        shuffle_i64(&work->rng, wide + cut, count - cut, threads);
+    } else {
+        shuffle_u32(&work->rng, narrow, cut, threads);
+        shuffle_u32(&work->rng, narrow + cut, count - cut, threads);
+    }
+    status = write_array(work, GPT_SHUFFLE, 0, count, width, array, err);
+    pages_put(array, count, (size_t)width);
     return status;
 }
 
 static void *build_shuffle(void *arg)
 {
     struct work *work = arg;
-    const struct gpt_sizes *sizes = &work->sizes;
-    int64_t cut = sizes->separate ? sizes->sans_final : sizes->samples;
 
-    work->shuffle_status = sizes->shuffle_width == 8
-                               ? shuffle_wide(work, cut, sizes->samples, &work->shuffle_err)
-                               : shuffle_narrow(work, cut, sizes->samples, &work->shuffle_err);
+    work->shuffle_status = make_shuffle(work, &work->shuffle_err);
     return NULL;
 }
 
@@ -317,15 +299,17 @@ static int build_sample_array(struct work *work, struct error *err)
     if (sizes->tokens == 0)
         return index_writer_write(work->writer, GPT_SAMPLE, 0, 1, (const int64_t[2]){0, 0}, err);
     work->lengths = pages_get(work->request->count, sizeof(*work->lengths), err);
-    if (!work->lengths || cut(work, work->request->count, err) < 0 ||
-        threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
+    if (!work->lengths)
+        return -1;
+    cut(work, work->request->count);
+    if (threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0)
         return -1;
     if (add_up(work) != sizes->tokens)
         return error_set(
             err, "%s.idx changed while it was read; run again when nothing else writes to it",
             indexed_prefix(work->request->corpus));
-    if (cut(work, sizes->documents, err) < 0 ||
-        threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)
+    cut(work, sizes->documents);
+    if (threads_loop(work->threads, work->chunk_count, sum_documents, work, err) < 0)
         return -1;
     add_up(work);
     return threads_loop(work->threads, work->chunk_count, build_samples, work, err);
@@ -341,8 +325,8 @@ static int lay_out(struct work *work, struct error *err)
         return error_set(
             err, "%" PRId64 " sequences are more than Megatron's index can hold; split the corpus",
             request->first + request->count);
-    if (cut(work, request->count, err) < 0 ||
-        threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
+    cut(work, request->count);
+    if (threads_loop(work->threads, work->chunk_count, sum_lengths, work, err) < 0 ||
         gpt_sizes(add_up(work), request->count, request->sequence_length, request->samples, sizes,
                   err) < 0)
         return -1;
@@ -361,12 +345,10 @@ static int lay_out(struct work *work, struct error *err)
 int gpt_build(void *arg, struct index_writer *writer, struct error *err)
 {
     const struct gpt_build *build = arg;
-    struct work *work = calloc(1, sizeof(*work));
+    struct work *work = xcalloc(1, sizeof(*work));
     int status = -1, beside;
     pthread_t thread;
 
-    if (!work)
-        return error_set(err, "out of memory");
     work->request = build->request;
     work->writer = writer;
     work->threads = build->threads;
@@ -378,9 +360,8 @@ int gpt_build(void *arg, struct index_writer *writer, struct error *err)
             pthread_join(thread, NULL);
         else if (status == 0)
             build_shuffle(work);
-        if (status == 0 && work->shuffle_status < 0) {
+        if (status == 0 && work->shuffle_status < 0)
             status = error_set(err, "%s", work->shuffle_err.text);
-        }
     }
     pages_put(work->lengths, work->request->count, sizeof(*work->lengths));
     free(work->chunks);

@@ -73,10 +73,4 @@ static inline const char *idx_dtype_name(int dtype)
     return names[dtype >= IDX_U8 && dtype <= IDX_U64 ? dtype : 0];
 }
 
-/* The type that Megatron's writer chooses for a vocabulary of 'size' entries. */
-static inline enum idx_dtype idx_dtype_for_vocabulary(int64_t size)
-{
-    return size < IDX_SMALL_VOCAB ? IDX_U16 : IDX_I32;
-}
-
 #endif

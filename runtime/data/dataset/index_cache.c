@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/core/xmalloc.h"
 
 enum { PATH_SIZE = 3072, NAME_SIZE = 256, LONGEST_DESCRIPTION = 7900 };
 static const double BEAT_SECONDS = 2, STALE_SECONDS = 30;
@@ -180,14 +181,10 @@ static struct index_file *get_in(const struct index_request *request, const stru
 
 struct index_file *index_file_get(const struct index_request *request, struct error *err)
 {
-    struct target *target = calloc(1, sizeof(*target));
+    struct target *target = xcalloc(1, sizeof(*target));
     struct index_file *file = NULL;
     int closed = 1;
 
-    if (!target) {
-        error_set(err, "%s: out of memory", request->kind);
-        goto done;
-    }
     if (strlen(request->description) > LONGEST_DESCRIPTION) {
         error_set(err, "%s: the path of the data is too long; use a shorter one", request->kind);
         goto done;

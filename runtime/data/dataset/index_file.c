@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/core/xmalloc.h"
 
 enum { HEADER_SIZE = 8192, DESCRIPTION_SIZE = 7936, ALIGNMENT = 4096 };
 
@@ -140,23 +141,18 @@ static int is_whole(struct index_file *file, const struct header *header, const 
 int index_file_open(const char *path, const char *description, struct index_file **result,
                     struct error *err)
 {
-    struct index_file *file = calloc(1, sizeof(*file));
-    struct header *header = calloc(1, sizeof(*header));
+    struct index_file *file = xcalloc(1, sizeof(*file));
+    struct header header;
     int status = 0;
 
     *result = NULL;
-    if (!file || !header || !(file->path = strdup(path))) {
-        free(file);
-        free(header);
-        return error_set(err, "%s: out of memory", path);
-    }
+    file->path = xstrdup(path);
     file->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0 && errno != ENOENT && errno != ENOTDIR)
         status = error_set_errno(err, errno, "%s: cannot open", path);
-    else if (file->fd >= 0 && pread(file->fd, header, sizeof(*header), 0) == sizeof(*header) &&
-             is_whole(file, header, description))
+    else if (file->fd >= 0 && pread(file->fd, &header, sizeof(header), 0) == sizeof(header) &&
+             is_whole(file, &header, description))
         *result = file;
-    free(header);
     if (!*result)
         index_file_close(file);
     return status;
@@ -165,23 +161,15 @@ int index_file_open(const char *path, const char *description, struct index_file
 struct index_writer *index_writer_create(const char *path, const char *description,
                                          struct error *err)
 {
-    struct index_writer *writer = calloc(1, sizeof(*writer));
+    struct index_writer *writer = xcalloc(1, sizeof(*writer));
 
-    if (!writer || !(writer->file.path = strdup(path)) ||
-        !(writer->description = strdup(description))) {
-        error_set(err, "%s: out of memory", path);
-        goto fail;
-    }
+    writer->file.path = xstrdup(path);
+    writer->description = xstrdup(description);
     writer->file.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->file.fd >= 0)
         return writer;
     error_set_errno(err, errno, "%s: cannot create", path);
-fail:
-    if (writer) {
-        free(writer->file.path);
-        free(writer->description);
-    }
-    free(writer);
+    index_writer_destroy(writer);
     return NULL;
 }
 
@@ -220,17 +208,12 @@ int index_writer_read(const struct index_writer *writer, int which, int64_t firs
 
 int index_writer_finish(struct index_writer *writer, struct error *err)
 {
-    struct header *header = calloc(1, sizeof(*header));
+    struct header header = {.size = writer->file.size, .layout = writer->file.layout};
     int status;
 
-    if (!header)
-        return error_set(err, "%s: out of memory", writer->file.path);
-    memcpy(header->magic, magic, sizeof(magic));
-    header->size = writer->file.size;
-    header->layout = writer->file.layout;
-    strncpy(header->description, writer->description, DESCRIPTION_SIZE - 1);
-    status = write_all(&writer->file, header, sizeof(*header), 0, err);
-    free(header);
+    memcpy(header.magic, magic, sizeof(magic));
+    strncpy(header.description, writer->description, DESCRIPTION_SIZE - 1);
+    status = write_all(&writer->file, &header, sizeof(header), 0, err);
     if (status == 0 && fsync(writer->file.fd) < 0)
         status = error_set_errno(err, errno, "%s: cannot sync it to disk", writer->file.path);
     return status;
@@ -240,7 +223,8 @@ void index_writer_destroy(struct index_writer *writer)
 {
     if (!writer)
         return;
-    close(writer->file.fd);
+    if (writer->file.fd >= 0)
+        close(writer->file.fd);
     free(writer->file.path);
     free(writer->description);
     free(writer);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/core/xmalloc.h"
 
 struct file {
     char *path;
@@ -30,13 +31,13 @@ struct indexed {
 static void propose_prefix(const char *prefix, struct error *err)
 {
     struct stat status;
-    char *pattern = NULL;
+    char *pattern;
     glob_t found = {0};
     int directory = stat(prefix, &status) == 0 && S_ISDIR(status.st_mode);
 
-    if (strpbrk(prefix, "*?[") ||
-        asprintf(&pattern, directory ? "%s/*.idx" : "%s_*.idx", prefix) < 0)
+    if (strpbrk(prefix, "*?["))
         return;
+    pattern = xasprintf(directory ? "%s/*.idx" : "%s_*.idx", prefix);
     if (glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0) {
         const char *first = found.gl_pathv[0];
 
@@ -51,10 +52,7 @@ static int open_file(struct file *file, const char *prefix, const char *suffix, 
 {
     struct stat status;
 
-    if (asprintf(&file->path, "%s%s", prefix, suffix) < 0) {
-        file->path = NULL;
-        return error_set(err, "%s%s: out of memory", prefix, suffix);
-    }
+    file->path = xasprintf("%s%s", prefix, suffix);
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0) {
         size_t length = strlen(prefix);
@@ -258,18 +256,10 @@ static int check_ends(const struct indexed *d, struct error *err)
 
 struct indexed *indexed_open(const char *prefix, struct error *err)
 {
-    struct indexed *d = calloc(1, sizeof(*d));
+    struct indexed *d = xcalloc(1, sizeof(*d));
 
-    if (!d) {
-        error_set(err, "%s: out of memory", prefix);
-        return NULL;
-    }
     d->idx.fd = d->bin.fd = -1;
-    d->prefix = strdup(prefix);
-    if (!d->prefix) {
-        error_set(err, "%s: out of memory", prefix);
-        goto fail;
-    }
+    d->prefix = xstrdup(prefix);
     if (open_file(&d->idx, prefix, ".idx", &d->info.idx_time, err) < 0 ||
         open_file(&d->bin, prefix, ".bin", NULL, err) < 0)
         goto fail;
@@ -531,13 +521,11 @@ static int verify_documents(const struct indexed *d, int64_t *entries, struct er
 
 int indexed_verify(const struct indexed *indexed, int64_t *tokens, struct error *err)
 {
-    int32_t *lengths = malloc(VERIFY_BLOCK * sizeof(*lengths));
-    int64_t *entries = malloc(VERIFY_BLOCK * sizeof(*entries));
-    int result = -1;
+    int32_t *lengths = xmalloc(VERIFY_BLOCK * sizeof(*lengths));
+    int64_t *entries = xmalloc(VERIFY_BLOCK * sizeof(*entries));
+    int result = verify_sequences(indexed, lengths, entries, tokens, err);
 
-    if (!lengths || !entries)
-        error_set(err, "%s: out of memory", indexed->idx.path);
-    else if (verify_sequences(indexed, lengths, entries, tokens, err) == 0)
+    if (result == 0)
         result = verify_documents(indexed, entries, err);
     free(lengths);
     free(entries);

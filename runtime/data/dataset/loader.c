@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 enum { MOST_THREADS = 16 };
 
@@ -93,17 +94,12 @@ static int check_config(const struct batch_loader_config *config, struct error *
 
 static struct batch_loader *new_loader(const struct batch_loader_config *config)
 {
-    struct batch_loader *loader = calloc(1, sizeof(*loader));
+    struct batch_loader *loader = xcalloc(1, sizeof(*loader));
     size_t count = (size_t)config->buffer_count;
     pthread_condattr_t monotonic;
 
-    if (!loader || !(loader->slots = calloc(count, sizeof(*loader->slots))) ||
-        !(loader->buffers = calloc(count, sizeof(*loader->buffers)))) {
-        if (loader)
-            free(loader->slots);
-        free(loader);
-        return NULL;
-    }
+    loader->slots = xcalloc(count, sizeof(*loader->slots));
+    loader->buffers = xcalloc(count, sizeof(*loader->buffers));
     loader->config = *config;
     memcpy(loader->buffers, config->buffers, count * sizeof(*loader->buffers));
     loader->config.buffers = loader->buffers;
@@ -127,10 +123,6 @@ struct batch_loader *batch_loader_create(const struct batch_loader_config *confi
     if (check_config(config, err) < 0)
         return NULL;
     loader = new_loader(config);
-    if (!loader) {
-        error_set(err, "%d batches: out of memory", config->buffer_count);
-        return NULL;
-    }
     for (int i = 0; i < threads && i < MOST_THREADS; i++) {
         int number = pthread_create(&loader->threads[i], NULL, fill, loader);
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 enum { REMEMBERED = 16 }; /* steps */
 
@@ -81,7 +82,7 @@ static int64_t block_limit(const struct masked *m, uint32_t block)
 
 /* Fill rows with blocks in random order, each row until the next block does not fit; then batches
  * with rows. */
-static int pack_rows(struct masked *m, struct error *err)
+static void pack_rows(struct masked *m)
 {
     struct batching *b = &m->batching;
     int64_t used = 0, selected = 0, rows = 0;
@@ -89,9 +90,7 @@ static int pack_rows(struct masked *m, struct error *err)
 
     mt19937_seed(&rng, m->seed);
     mt19937_shuffle_u32(&rng, b->order, b->blocks);
-    m->row_ends = malloc((size_t)(b->blocks + 1) * sizeof(*m->row_ends));
-    if (!m->row_ends)
-        return error_set(err, "the order of %" PRId64 " samples: out of memory", b->blocks);
+    m->row_ends = xcalloc((size_t)b->blocks + 1, sizeof(*m->row_ends));
     for (int64_t i = 0; i < b->blocks; i++) {
         int64_t length = m->blocks.lengths[b->order[i]] + 1, more = block_limit(m, b->order[i]);
 
@@ -108,7 +107,6 @@ static int pack_rows(struct masked *m, struct error *err)
     for (int64_t i = 0; i < rows; i += m->config.max_sentences)
         b->ends[b->batches++] =
             i + m->config.max_sentences < rows ? i + m->config.max_sentences : rows;
-    return 0;
 }
 
 static int make_batches(struct masked *m, const char *prefix, struct error *err)
@@ -138,22 +136,18 @@ static int make_batches(struct masked *m, const char *prefix, struct error *err)
                   prefix, m->batching.skipped, m->sequence_length, masked_counts(m).longest + 1);
         return error_append(err, "; raise --tokens-per-sample, or use --sample-break-mode none");
     }
-    if (c->pack && pack_rows(m, err) < 0)
-        return -1;
-    m->order = malloc((size_t)m->batching.batches * sizeof(*m->order));
-    return m->order ? 0 : error_set(err, "the order of the batches: out of memory");
+    if (c->pack)
+        pack_rows(m);
+    m->order = xcalloc((size_t)m->batching.batches, sizeof(*m->order));
+    return 0;
 }
 
 struct masked *masked_open(const char *prefix, const struct masked_config *config,
                            int64_t sequence_length, enum dataset_split split, uint32_t seed,
                            struct error *err)
 {
-    struct masked *m = calloc(1, sizeof(*m));
+    struct masked *m = xcalloc(1, sizeof(*m));
 
-    if (!m) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     pthread_mutex_init(&m->lock, NULL);
     m->config = *config;
     m->sequence_length = sequence_length;
@@ -262,10 +256,8 @@ static int64_t read_block(const struct masked *m, uint32_t block, int32_t *token
 
     tokens[0] = m->config.bos;
     if (!m->corpus) {
-        int32_t *text = malloc((size_t)(m->sequence_length + 1) * sizeof(*text));
+        int32_t *text = xcalloc((size_t)m->sequence_length + 1, sizeof(*text));
 
-        if (!text)
-            return error_set(err, "out of memory");
         mock_text(&m->mock, block, text);
         memcpy(tokens + 1, text, (size_t)length * sizeof(*tokens));
         free(text);
@@ -306,10 +298,8 @@ static int64_t count_selected(const struct masked *m, int64_t epoch, uint32_t bl
 
 static int count_step(struct masked *m, int64_t step, struct masked_step *out, struct error *err)
 {
-    int32_t *scratch = malloc(2 * (size_t)m->sequence_length * sizeof(*scratch));
+    int32_t *scratch = xcalloc(2 * (size_t)m->sequence_length, sizeof(*scratch));
 
-    if (!scratch)
-        return error_set(err, "out of memory");
     *out = (struct masked_step){.epoch = step / masked_steps(m) + 1,
                                 .in_epoch = step % masked_steps(m) + 1};
     for (int64_t slot = 0; slot < m->config.slots; slot++) {
@@ -440,11 +430,9 @@ int masked_fill(struct masked *m, int64_t step, int64_t slot, struct batch *batc
                 struct error *err)
 {
     struct range range = find_batch(m, step, slot);
-    int32_t *tokens = malloc(2 * (size_t)m->sequence_length * sizeof(*tokens));
-    int rc = tokens ? 0 : error_set(err, "out of memory");
+    int32_t *tokens = xcalloc(2 * (size_t)m->sequence_length, sizeof(*tokens));
+    int rc = count_share(m, step, &batch->step_tokens, err);
 
-    if (rc == 0)
-        rc = count_share(m, step, &batch->step_tokens, err);
     for (int64_t row = 0; row < m->config.max_sentences && rc == 0; row++)
         rc = fill_row(m, &range, row, tokens, batch, err);
     free(tokens);

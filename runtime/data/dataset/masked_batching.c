@@ -5,29 +5,24 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* A stable sort of the shuffled blocks by length: numpy.lexsort by (length, random number). The
  * random numbers are a permutation p; block i comes at position p[i] among those of its length. */
-static int sort_blocks(struct batching *b, const struct blocks *blocks,
-                       const struct batching_config *c, struct error *err)
+static void sort_blocks(struct batching *b, const struct blocks *blocks,
+                        const struct batching_config *c)
 {
     int64_t n = blocks->count, most = 0, kept = 0;
-    uint32_t *key = malloc(((size_t)n + 1) * sizeof(*key));
-    uint32_t *by_key = malloc(((size_t)n + 1) * sizeof(*by_key));
+    uint32_t *key = xcalloc((size_t)n + 1, sizeof(*key));
+    uint32_t *by_key = xcalloc((size_t)n + 1, sizeof(*by_key));
     int64_t *starts;
     struct mt19937 rng;
 
     for (int64_t i = 0; i < n; i++)
         if (blocks->lengths[i] + c->extra <= c->longest && blocks->lengths[i] > most)
             most = blocks->lengths[i];
-    starts = calloc((size_t)most + 2, sizeof(*starts));
-    b->order = malloc(((size_t)n + 1) * sizeof(*b->order));
-    if (!key || !by_key || !starts || !b->order) {
-        free(key);
-        free(by_key);
-        free(starts);
-        return error_set(err, "the order of %" PRId64 " samples: out of memory", n);
-    }
+    starts = xcalloc((size_t)most + 2, sizeof(*starts));
+    b->order = xcalloc((size_t)n + 1, sizeof(*b->order));
     for (int64_t i = 0; i < n; i++)
         key[i] = (uint32_t)i;
     mt19937_seed(&rng, c->seed);
@@ -52,7 +47,6 @@ static int sort_blocks(struct batching *b, const struct blocks *blocks,
     free(key);
     free(by_key);
     free(starts);
-    return 0;
 }
 
 /* The batch that is being filled, [start, end), and what comes after it, the tail: it joins the
@@ -61,10 +55,9 @@ struct cutting {
     int64_t start, end, longest, tail_longest;
 };
 
-static int add_end(struct batching *b, int64_t end)
+static void add_end(struct batching *b, int64_t end)
 {
     b->ends[b->batches++] = end;
-    return 0;
 }
 
 static void cut_at(struct batching *b, struct cutting *cut, int64_t at, int64_t tokens,
@@ -113,11 +106,8 @@ int batching_make(struct batching *batching, const struct blocks *blocks,
                   config->max_tokens, config->longest);
         return error_append(err, "; raise --max-tokens");
     }
-    if (sort_blocks(batching, blocks, config, err) < 0)
-        return -1;
-    batching->ends = malloc(((size_t)batching->blocks + 2) * sizeof(*batching->ends));
-    if (!batching->ends)
-        return error_set(err, "the order of %" PRId64 " samples: out of memory", batching->blocks);
+    sort_blocks(batching, blocks, config);
+    batching->ends = xcalloc((size_t)batching->blocks + 2, sizeof(*batching->ends));
     for (int64_t i = 0; i < batching->blocks; i++)
         cut_at(batching, &cut, i, blocks->lengths[batching->order[i]] + config->extra, config);
     if (cut.end > cut.start)

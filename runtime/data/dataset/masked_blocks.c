@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include "base/core/xmalloc.h"
 
 static int add_block(struct blocks *b, int64_t begin, int64_t length, struct error *err)
 {
@@ -10,17 +11,9 @@ static int add_block(struct blocks *b, int64_t begin, int64_t length, struct err
         return error_set(
             err, "a line of %" PRId64 " tokens is too long for a sample; split the line", length);
     if (b->count == b->capacity) {
-        int64_t capacity = b->capacity ? 2 * b->capacity : 1024;
-        int64_t *begins = realloc(b->begins, (size_t)capacity * sizeof(*begins));
-        int32_t *lengths;
-
-        if (begins)
-            b->begins = begins;
-        lengths = begins ? realloc(b->lengths, (size_t)capacity * sizeof(*lengths)) : NULL;
-        if (!lengths)
-            return error_set(err, "%" PRId64 " samples: out of memory", capacity);
-        b->lengths = lengths;
-        b->capacity = capacity;
+        b->capacity = b->capacity ? 2 * b->capacity : 1024;
+        b->begins = xrealloc(b->begins, (size_t)b->capacity, sizeof(*b->begins));
+        b->lengths = xrealloc(b->lengths, (size_t)b->capacity, sizeof(*b->lengths));
     }
     b->begins[b->count] = begin;
     b->lengths[b->count++] = (int32_t)length;
@@ -80,9 +73,8 @@ int blocks_add(struct blocks *blocks, struct blocks_state *state, enum break_mod
 }
 
 int blocks_finish(struct blocks *blocks, struct blocks_state *state, enum break_mode mode,
-                  int64_t size, struct error *err)
+                  struct error *err)
 {
-    (void)size;
     return end_block(blocks, state, mode, err);
 }
 
@@ -92,8 +84,8 @@ int blocks_make(struct blocks *blocks, const struct indexed *corpus, enum break_
     enum { PIECE = 16384 };
     int64_t sequences = indexed_info(corpus)->sequences;
     struct blocks_state state = {0, 0};
-    int32_t *lines = malloc(PIECE * sizeof(*lines));
-    int rc = lines ? 0 : error_set(err, "out of memory");
+    int32_t *lines = xmalloc(PIECE * sizeof(*lines));
+    int rc = 0;
 
     *blocks = (struct blocks){0};
     for (int64_t first = 0; rc == 0 && first < sequences; first += PIECE) {
@@ -104,7 +96,7 @@ int blocks_make(struct blocks *blocks, const struct indexed *corpus, enum break_
             rc = blocks_add(blocks, &state, mode, size, lines, count, err);
     }
     free(lines);
-    return rc == 0 ? blocks_finish(blocks, &state, mode, size, err) : -1;
+    return rc == 0 ? blocks_finish(blocks, &state, mode, err) : -1;
 }
 
 void blocks_clear(struct blocks *blocks)

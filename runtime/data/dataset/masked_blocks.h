@@ -38,7 +38,7 @@ struct blocks_state {
 int blocks_add(struct blocks *blocks, struct blocks_state *state, enum break_mode mode,
                int64_t size, const int32_t *lines, int64_t count, struct error *err);
 int blocks_finish(struct blocks *blocks, struct blocks_state *state, enum break_mode mode,
-                  int64_t size, struct error *err);
+                  struct error *err);
 void blocks_clear(struct blocks *blocks);
 
 /* Which blocks form which batch: batch i is order[ends[i - 1]] to order[ends[i] - 1]. */

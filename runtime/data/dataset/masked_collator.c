@@ -5,8 +5,8 @@
 #include "masked_collator.h"
 #include "mt19937.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
+#include "base/core/xmalloc.h"
 
 /* One element of torch.bernoulli with a tensor of fp32 probabilities: 24 of the 32 bits. This is
  * the same on all CPUs; PyTorch uses MKL only for a probability that is a number. */
@@ -66,15 +66,13 @@ static void replace_tokens(const struct mask_config *c, struct mt19937 *rng,
 }
 
 int64_t collator_apply(const struct mask_config *c, uint32_t seed, int32_t *tokens, int64_t count,
-                       int32_t *labels, struct error *err)
+                       int32_t *labels)
 {
     double masked = 1 - c->leave_unmasked - c->random_token;
-    unsigned char *random = calloc((size_t)count, 1);
+    unsigned char *random = xcalloc((size_t)count, 1);
     struct mt19937 rng;
     int64_t predicted;
 
-    if (!random)
-        return error_set(err, "a sample of %" PRId64 " tokens: out of memory", count);
     mt19937_seed(&rng, seed); /* torch.manual_seed is RandomState's, of the low 32 bits */
     predicted = select_tokens(c, &rng, tokens, count, labels);
     for (int64_t i = 0; i < count; i++) {

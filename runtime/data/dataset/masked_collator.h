@@ -7,8 +7,8 @@
 #include "masked_tokens.h"
 
 /* Mask the 'count' tokens in place, as masking_apply. With 'begins', whole words. Returns the
- * number of predicted tokens, or -1: out of memory. */
+ * number of predicted tokens. */
 int64_t collator_apply(const struct mask_config *config, uint32_t seed, int32_t *tokens,
-                       int64_t count, int32_t *labels, struct error *err);
+                       int64_t count, int32_t *labels);
 
 #endif

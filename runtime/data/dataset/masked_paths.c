@@ -31,10 +31,10 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
     path[0] = '\0';
     if (all->count > 0 &&
         (config->split_path[0].count | config->split_path[1].count | config->split_path[2].count)) {
-        error_set(err, "data for all splits cannot be combined with separate train, valid or test "
-                       "data");
-        return error_append(err, "; use either --data-path and --split, or --train-data-path, "
-                                 "--valid-data-path and --test-data-path");
+        return error_set(
+            err, "data for all splits cannot be combined with separate train, valid or test "
+                 "data; use either --data-path and --split, or --train-data-path, "
+                 "--valid-data-path and --test-data-path");
     }
     if (own->count > 1 || all->count > 1)
         return error_set(err, "the data of a masked language model is one directory or prefix, not "
@@ -44,11 +44,10 @@ static int find_prefix(const struct dataset_config *config, enum dataset_split s
     else if (all->count == 1 && is_directory(all->items[0]))
         length = snprintf(path, PATH_MAX, "%s/%s", all->items[0], name);
     else if (all->count == 1) {
-        error_set(err,
-                  "%.200s is not a directory; a masked language model reads train.bin, valid.bin "
-                  "and test.bin from one",
-                  all->items[0]);
-        return error_append(err, "; or use --train-data-path PREFIX");
+        return error_set(err,
+                         "%.200s is not a directory; a masked language model reads train.bin, "
+                         "valid.bin and test.bin from one; or use --train-data-path PREFIX",
+                         all->items[0]);
     }
     if (length >= PATH_MAX - 4)
         return error_set(err, "the path of the %s data is too long; use a shorter one", name);
@@ -80,12 +79,11 @@ static int check_causal(const struct indexed *corpus, struct error *err)
     }
     if (looked == 0 || ends < looked)
         return 0;
-    error_set_code(
+    return error_set_code(
         err, ERROR_USAGE,
         "%s.bin: its documents end with token %d, GPT-2's <|endoftext|>: the data is for "
-        "a causal model",
+        "a causal model; make it with `megatron preprocess --tokenizer-type FairseqBPE`",
         indexed_prefix(corpus), GPT2_END);
-    return error_append(err, "; make it with `megatron preprocess --tokenizer-type FairseqBPE`");
 }
 
 /* Data of another dict.txt or tokenizer shows in a few places of a file, before any rank starts. */
@@ -141,9 +139,7 @@ int masked_create(const struct dataset_config *config, struct dataset *splits[DA
             return -1;
         if (!config->mock && !path[0])
             continue;
-        splits[i] = dataset_new(config, split, 0, err);
-        if (!splits[i])
-            return -1;
+        splits[i] = dataset_new(config, split, 0);
         splits[i]->samples = INT64_MAX; /* any number of epochs */
         splits[i]->masked = masked_open(config->mock ? NULL : path, config->masked,
                                         config->sequence_length, split, config->seed, err);

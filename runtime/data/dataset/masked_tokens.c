@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 struct masking {
     struct mask_config config;
@@ -74,14 +75,8 @@ struct masking *masking_create(const struct mask_config *config, struct error *e
 
     if (check_config(config, err) < 0)
         return NULL;
-    masking = calloc(1, sizeof(*masking));
-    if (masking)
-        masking->cumulated = malloc((size_t)config->vocabulary * sizeof(double));
-    if (!masking || !masking->cumulated) {
-        error_set(err, "a vocabulary of %" PRId64 ": out of memory", config->vocabulary);
-        masking_destroy(masking);
-        return NULL;
-    }
+    masking = xcalloc(1, sizeof(*masking));
+    masking->cumulated = xcalloc((size_t)config->vocabulary, sizeof(double));
     masking->config = *config;
     cumulate(config, masking->cumulated);
     masking->config.counts = NULL;
@@ -291,14 +286,9 @@ int64_t masking_apply(const struct masking *masking, uint32_t seed, int32_t *tok
     if (count == 0)
         return 0;
     if (c->rule == MASK_COLLATOR)
-        return collator_apply(c, seed, tokens, count, labels, err);
-    s.fate = calloc((size_t)count, 1);
-    s.order = malloc((size_t)count * sizeof(*s.order));
-    if (!s.fate || !s.order) {
-        free(s.fate);
-        free(s.order);
-        return error_set(err, "a sample of %" PRId64 " tokens: out of memory", count);
-    }
+        return collator_apply(c, seed, tokens, count, labels);
+    s.fate = xcalloc((size_t)count, 1);
+    s.order = xcalloc((size_t)count, sizeof(*s.order));
     for (int64_t i = 0; i < count; i++)
         s.words += starts_word(c, tokens, i);
     start_draws(&s.draws, c->rule, seed);

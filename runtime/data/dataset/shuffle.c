@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 #include "base/core/threads.h"
 
 enum {
@@ -103,19 +104,14 @@ static void place(struct batch_swaps *batch, uint64_t top)
     batch->bottom = top >= LEAST ? top - BATCH : top;
 }
 
-/* Shuffle all but the first elements. Returns the number of those, or -1 if out of memory. */
-static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struct error *err)
+/* Shuffle all but the first elements. Returns the number of those. */
+static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads)
 {
     uint64_t top = (uint64_t)count - 1;
-    int64_t rest = -1;
 
-    s->drawn = malloc(BATCH * sizeof(*s->drawn));
+    s->drawn = xmalloc(BATCH * sizeof(*s->drawn));
     for (int i = 0; i < 2; i++)
-        s->batches[i].swaps = malloc(BATCH * sizeof(uint64_t));
-    if (!s->drawn || !s->batches[0].swaps || !s->batches[1].swaps) {
-        error_set(err, "out of memory");
-        goto out;
-    }
+        s->batches[i].swaps = xmalloc(BATCH * sizeof(uint64_t));
     while (top >> s->shift >= REGIONS)
         s->shift++;
     s->next = &s->batches[0];
@@ -126,34 +122,28 @@ static int64_t shuffle_most(struct shuffle *s, int64_t count, int threads, struc
         s->next = &s->batches[turn];
         place(s->next, s->now->bottom);
         s->swap(s->array, s->now, s->now->first[REGIONS], s->now->first[REGIONS + 1]);
-        threads_loop(threads, REGIONS + 1, work, s, err);
+        threads_loop(threads, REGIONS + 1, work, s, NULL);
     }
-    rest = (int64_t)s->next->top + 1;
-out:
     free(s->drawn);
     free(s->batches[0].swaps);
     free(s->batches[1].swaps);
-    return rest;
+    return (int64_t)s->next->top + 1;
 }
 
-int shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads, struct error *err)
+void shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads)
 {
     struct shuffle s = {.rng = rng, .array = array, .swap = swap_u32};
 
     if (threads > 1 && count > LEAST)
-        count = shuffle_most(&s, count, threads, err);
-    if (count > 0)
-        mt19937_shuffle_u32(rng, array, count);
-    return count < 0 ? -1 : 0;
+        count = shuffle_most(&s, count, threads);
+    mt19937_shuffle_u32(rng, array, count);
 }
 
-int shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads, struct error *err)
+void shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads)
 {
     struct shuffle s = {.rng = rng, .array = array, .swap = swap_i64};
 
     if (threads > 1 && count > LEAST)
-        count = shuffle_most(&s, count, threads, err);
-    if (count > 0)
-        mt19937_shuffle_i64(rng, array, count);
-    return count < 0 ? -1 : 0;
+        count = shuffle_most(&s, count, threads);
+    mt19937_shuffle_i64(rng, array, count);
 }

@@ -3,13 +3,11 @@
 #ifndef MEGATRON_SHUFFLE_H
 #define MEGATRON_SHUFFLE_H
 
-#include "lib/error.h"
 #include "mt19937.h"
 
 /* The same as mt19937_shuffle_u32 and _i64, to the last bit of array and generator. Needs about 20
- * MiB of memory. Returns 0, or -1 if out of memory. */
-int shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads,
-                struct error *err);
-int shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads, struct error *err);
+ * MiB of memory. */
+void shuffle_u32(struct mt19937 *rng, uint32_t *array, int64_t count, int threads);
+void shuffle_i64(struct mt19937 *rng, int64_t *array, int64_t count, int threads);
 
 #endif

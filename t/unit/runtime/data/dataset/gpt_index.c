@@ -92,8 +92,8 @@ static void test_shuffle_threads(void)
         mt19937_seed(&b, (uint32_t)s);
         mt19937_seed(&c, (uint32_t)s);
         mt19937_shuffle_u32(&a, plain, sizes[s]);
-        same &= shuffle_u32(&b, fast, sizes[s], 3, NULL) == 0;
-        same &= shuffle_i64(&c, wide, sizes[s], 2, NULL) == 0;
+        shuffle_u32(&b, fast, sizes[s], 3);
+        shuffle_i64(&c, wide, sizes[s], 2);
         same &= memcmp(fast, plain, (size_t)sizes[s] * 4) == 0;
         for (int64_t i = 0; i < sizes[s]; i++)
             same &= wide[i] == plain[i];

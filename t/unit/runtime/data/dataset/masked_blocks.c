@@ -24,7 +24,7 @@ static void test_blocks(void)
         struct error err;
 
         blocks_add(&blocks, &state, rows[i].mode, 63, lines, 12, &err);
-        blocks_finish(&blocks, &state, rows[i].mode, 63, &err);
+        blocks_finish(&blocks, &state, rows[i].mode, &err);
         ok(blocks.count == rows[i].count &&
                memcmp(blocks.lengths, rows[i].lengths, (size_t)rows[i].count * 4) == 0 &&
                blocks.begins[blocks.count - 1] == rows[i].last,
