@@ -5,10 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct layout_names layout_names_plugin = {"--megatron-tp", "--megatron-pp", "--megatron-cp"};
-const struct layout_names layout_names_runtime = {
-    "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--context-parallel-size"};
-
 /* The divisors of 'number' that also divide 'other' (0: any), up to 'limit', as "1, 2, 4 or 8". */
 static void list_divisors(int64_t number, int64_t other, int64_t limit, char *buffer, size_t size)
 {

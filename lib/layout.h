@@ -16,12 +16,10 @@ struct layout_position {
     int64_t tp, cp, dp, pp;
 };
 
-/* The names of the options that set the layout, for errors: {"--megatron-tp", ...} in the plugin,
- * {"--tensor-model-parallel-size", ...} in the runtime. */
+/* The names of the options that set the layout, for errors. */
 struct layout_names {
     const char *tp, *pp, *cp;
 };
-extern const struct layout_names layout_names_plugin, layout_names_runtime;
 
 /* Set layout->dp for 'world' ranks from the other three. Returns -1 if tp*pp*cp does not divide it.
  */

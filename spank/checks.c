@@ -6,13 +6,15 @@
 
 #include "lib/placement.h"
 
+static const struct layout_names layout_names = {"--megatron-tp", "--megatron-pp", "--megatron-cp"};
+
 static enum check_status check_model(struct settings *settings, const struct counts *counts,
                                      struct error *err)
 {
     (void)counts;
     if (!settings->model)
         return CHECK_NOTHING;
-    return layout_check_model(&settings->layout, settings->model, 1, &layout_names_plugin, err)
+    return layout_check_model(&settings->layout, settings->model, 1, &layout_names, err)
                ? CHECK_FAILED
                : CHECK_OK;
 }
@@ -22,8 +24,8 @@ static enum check_status check_tasks(struct settings *settings, const struct cou
 {
     if (counts->tasks <= 0)
         return CHECK_UNKNOWN;
-    return layout_divide(&settings->layout, counts->tasks, &layout_names_plugin, err) ? CHECK_FAILED
-                                                                                      : CHECK_OK;
+    return layout_divide(&settings->layout, counts->tasks, &layout_names, err) ? CHECK_FAILED
+                                                                               : CHECK_OK;
 }
 
 static enum check_status check_node(struct settings *settings, const struct counts *counts,
@@ -32,7 +34,7 @@ static enum check_status check_node(struct settings *settings, const struct coun
     int64_t tasks = counts->tasks_per_node > 0 ? counts->tasks_per_node : 0;
     int64_t gpus = counts->gpus_per_node > 0 ? counts->gpus_per_node : 0;
 
-    if (layout_check_node(&settings->layout, tasks, gpus, &layout_names_plugin, err))
+    if (layout_check_node(&settings->layout, tasks, gpus, &layout_names, err))
         return CHECK_FAILED;
     return tasks || gpus ? CHECK_OK : CHECK_UNKNOWN;
 }

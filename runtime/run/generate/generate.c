@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "generate.h"
+#include "base/core/layout_options.h"
 #include "base/core/log.h"
 #include "logits.h"
 #include "output.h"
@@ -72,10 +73,10 @@ static int divide(struct generate *g, const struct world *world, struct layout *
               : world->pp > 0 ? world->pp
                               : 1,
     };
-    if (layout_divide(layout, world->size, &layout_names_runtime, err) < 0)
+    if (layout_divide(layout, world->size, &layout_options, err) < 0)
         return -1;
     shape.sequence = layout->tp; /* passes are padded to a multiple of tp */
-    return layout_check_model(layout, &shape, 1, &layout_names_runtime, err);
+    return layout_check_model(layout, &shape, 1, &layout_options, err);
 }
 
 static int open_ranks(struct generate *g, const struct world *world, struct error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "search.h"
 #include "base/core/gib.h"
+#include "base/core/layout_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,7 +176,7 @@ static int try_sizes(struct state *s, int64_t tp, int64_t pp, int64_t cp, struct
         leave(s->search, LEFT_NODE, text);
         return 0;
     }
-    if (layout_check_model(&sizes, &s->model.shape, 1, &layout_names_runtime, &why) < 0) {
+    if (layout_check_model(&sizes, &s->model.shape, 1, &layout_options, &why) < 0) {
         leave(s->search, LEFT_MODEL, why.text);
         return 0;
     }

@@ -3,6 +3,7 @@
 #include "data_files.h"
 #include "lib/file.h"
 #include "base/core/json.h"
+#include "base/core/layout_options.h"
 #include "network.h"
 #include "engine/parallel/ranks.h"
 
@@ -427,7 +428,7 @@ static int derive_layout(struct arguments *a, const struct world *world, struct 
         !__builtin_mul_overflow(a->layout.tp, a->layout.pp, &part) &&
         !__builtin_mul_overflow(part, a->layout.cp, &part))
         size = part;
-    if (layout_divide(&a->layout, size, &layout_names_runtime, err) < 0)
+    if (layout_divide(&a->layout, size, &layout_options, err) < 0)
         return -1;
     a->tp = a->layout.tp;
     a->pp = a->layout.pp;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the layers are divided among pipeline stages and their virtual stages. */
 #include "arguments_private.h"
+#include "base/core/layout_options.h"
 
 #include <inttypes.h>
 
@@ -113,5 +114,5 @@ int arguments_pipeline(struct arguments *a, struct error *err)
         return -1;
     if (ends || counted) /* the layers need not divide evenly */
         shape.layers = a->layout.pp * m->split.chunks;
-    return layout_check_model(&a->layout, &shape, m->split.chunks, &layout_names_runtime, err);
+    return layout_check_model(&a->layout, &shape, m->split.chunks, &layout_options, err);
 }
