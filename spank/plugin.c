@@ -289,6 +289,7 @@ int slurm_spank_exit(spank_t spank, int argc, char **argv)
         close(context.lifetime[0]);
         close(context.lifetime[1]);
     }
+    client_clear(&context);
     settings_clear(&context.settings);
     settings_clear(&context.first);
     config_clear(&context.config);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's one context, and its parts: one file for each kind of process that loads it.
+/* The plugin's one context, and its parts: one file or more for each kind of process that loads it.
  *
- *   client.c   srun, sbatch, salloc: as the user, before anything is queued or launched
+ *   client*.c  srun, sbatch, salloc: as the user, before anything is queued or launched
  *   daemon.c   slurmd: as root, once
  *   step.c     slurmstepd before it forks the tasks and after they have exited: as root; does not
  *              touch the user's files
@@ -37,10 +37,11 @@ struct plugin {
      * plugin. The next callback that may fail reports it. */
     bool failed;
     struct error failure;
-    bool within;           /* srun: the job existed before it and continues after it */
-    unsigned components;   /* clients: of the (het) job, whose options have been read */
-    struct settings first; /* sbatch: the options of the first component */
-    bool used;             /* remote: this is an srun step that requested the plugin */
+    bool within;                       /* srun: the job existed before it and continues after it */
+    struct command_line *command_line; /* clients: read once; NULL: not yet */
+    unsigned components;               /* clients: of the (het) job, whose options have been read */
+    struct settings first;             /* sbatch: the options of the first component */
+    bool used;                         /* remote: this is an srun step that requested the plugin */
     struct share *share;
     uint32_t tasks;  /* that share it */
     int lifetime[2]; /* pipe that keeps the container alive; the write end stays here */
@@ -69,6 +70,8 @@ int client_local_user_init(struct plugin *plugin, spank_t spank, struct error *e
 /* After client_local_user_init has failed and the error was reported: exit, or have the step's
  * tasks fail, if the job continues after it. Returns what the callback returns. */
 int client_refuse_step(const struct plugin *plugin, spank_t spank);
+
+void client_clear(struct plugin *plugin);
 
 void daemon_init(struct plugin *plugin);
 
