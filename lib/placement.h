@@ -10,14 +10,14 @@
 #include "topology.h"
 
 /* A GPU, or a MIG instance of one (several may have the same address), that the step may use. */
-struct placement_grant {
+struct allocated_gpu {
     struct pci_address pci;
     const char *instance; /* NULL, or the caller's name for it (a MIG UUID), passed through */
 };
 
 /* What the user chose for one task by other means (--cpu-bind, --gpu-bind); overrides any policy.
  */
-struct placement_wish {
+struct placement_override {
     const struct cpuset *cpus; /* NULL: not given */
     const size_t *gpus;        /* positions in request.gpus; NULL: not given */
     size_t gpu_count;          /* 0 with gpus set: this task gets none */
@@ -43,17 +43,17 @@ struct placement_request {
      *   a,b        auto, with these NICs only: names or PCI addresses
      *   a,b/c,d    exactly these NICs, one list per task */
     const char *nics;
-    const struct cpuset *cpus;           /* allocated to the step; NULL: all of the topology */
-    const struct placement_grant *gpus;  /* allocated, in any order; NULL: all of the topology */
-    size_t gpu_count;                    /* 0 with gpus set: none allocated */
-    size_t gpus_per_task;                /* 0: divide all of them */
-    const struct placement_wish *wishes; /* NULL, or one per task */
+    const struct cpuset *cpus;        /* allocated to the step; NULL: all of the topology */
+    const struct allocated_gpu *gpus; /* allocated, in any order; NULL: all of the topology */
+    size_t gpu_count;                 /* 0 with gpus set: none allocated */
+    size_t gpus_per_task;             /* 0: divide all of them */
+    const struct placement_override *overrides; /* NULL, or one per task */
 };
 
 struct placement_gpu {
-    int index;    /* among the node's GPUs in PCI order */
-    int number;   /* among the allocated ones in PCI order; CUDA's, if only those are visible */
-    size_t grant; /* position in request.gpus (== index if that is NULL) */
+    int index;       /* among the node's GPUs in PCI order */
+    int number;      /* among the allocated ones in PCI order; CUDA's, if only those are visible */
+    size_t position; /* in request.gpus (== index if that is NULL) */
     struct pci_address pci;
     const char *instance; /* as in the request */
 };
@@ -92,8 +92,8 @@ int placement_check_nics(const char *what, const char *text, size_t tasks, struc
 
 /* Parse "0-3,6", "0000:53:00.0,0000:64:00.0", "all" or "none" into a new array, which is not NULL
  * even if '*count' is 0. Returns NULL on failure. Caller frees. */
-struct placement_grant *placement_parse_gpus(const char *what, const char *text,
-                                             const struct topology *topology, size_t *count,
-                                             struct error *err);
+struct allocated_gpu *placement_parse_gpus(const char *what, const char *text,
+                                           const struct topology *topology, size_t *count,
+                                           struct error *err);
 
 #endif

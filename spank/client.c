@@ -64,9 +64,9 @@ static void find_home(char *home, size_t size)
         strcpy(home, found);
 }
 
-static void write_handoff(struct plugin *plugin, unsigned wishes)
+static void write_handoff(struct plugin *plugin, unsigned overrides)
 {
-    struct handoff handoff = {.contract = CONTRACT_VERSION, .wishes = wishes};
+    struct handoff handoff = {.contract = CONTRACT_VERSION, .overrides = overrides};
     char text[HANDOFF_TEXT];
     const char *version =
         plugin->config.client_version ? plugin->config.client_version : plugin_version_text();
@@ -199,7 +199,7 @@ int client_init_post_opt(struct plugin *plugin, spank_t spank, struct error *err
 
         /* Options that srun inherits from the job bind the step like its own options. */
         client_request(plugin, true, &inside);
-        write_handoff(plugin, inside.wishes);
+        write_handoff(plugin, inside.overrides);
         write_het_handoff(plugin, &request);
     }
     return 0;

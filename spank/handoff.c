@@ -10,8 +10,8 @@
 void handoff_format_client(const struct handoff *handoff, char buffer[HANDOFF_TEXT])
 {
     snprintf(buffer, HANDOFF_TEXT,
-             "version=%s slurm=%s contract=%d wishes=%u home=%s secret=%s mark=%" PRId64,
-             handoff->version, handoff->slurm, handoff->contract, handoff->wishes, handoff->home,
+             "version=%s slurm=%s contract=%d overrides=%u home=%s secret=%s mark=%" PRId64,
+             handoff->version, handoff->slurm, handoff->contract, handoff->overrides, handoff->home,
              handoff->secret, handoff->mark);
 }
 
@@ -55,8 +55,8 @@ void handoff_parse(struct handoff *handoff, const char *text)
             take_text(handoff->slurm, sizeof(handoff->slurm), value);
         else if (strcmp(word, "contract") == 0)
             handoff->contract = (int)take_number(value, INT32_MAX);
-        else if (strcmp(word, "wishes") == 0)
-            handoff->wishes = (unsigned)take_number(value, UINT16_MAX);
+        else if (strcmp(word, "overrides") == 0)
+            handoff->overrides = (unsigned)take_number(value, UINT16_MAX);
         else if (strcmp(word, "master") == 0)
             take_text(handoff->master, sizeof(handoff->master), value);
         else if (strcmp(word, "first") == 0)

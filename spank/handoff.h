@@ -19,7 +19,7 @@ struct handoff {
     char version[32]; /* version of the plugin in srun; "" if there is none */
     char slurm[32];   /* the Slurm version that it was built for */
     int contract;
-    unsigned wishes;         /* enum wish */
+    unsigned overrides;      /* enum override */
     char home[256];          /* the user's HOME, as srun has it; "" for steps without an image */
     char secret[TOKEN_TEXT]; /* of the step, in hexadecimal; "" if there is none */
     int64_t mark;            /* a number unique to this srun; 0 if there is none */

@@ -57,7 +57,7 @@ static int start_container(const struct image_node *node, const char *image, pid
 {
     const struct image_settings *settings = node->settings;
     const char *capabilities = value(node->environment, "NVIDIA_DRIVER_CAPABILITIES");
-    const char *wish = value(node->environment, "MEGATRON_EFA");
+    const char *choice = value(node->environment, "MEGATRON_EFA");
     char visible[SHARE_LIST + 32], drivers[256], efa[64];
     const char *variables[4] = {NULL};
     size_t count = 0;
@@ -82,7 +82,7 @@ static int start_container(const struct image_node *node, const char *image, pid
     snprintf(visible, sizeof(visible), "NVIDIA_VISIBLE_DEVICES=%s", node->gpus);
     snprintf(drivers, sizeof(drivers), "NVIDIA_DRIVER_CAPABILITIES=%.200s",
              capabilities ? capabilities : "compute,utility");
-    snprintf(efa, sizeof(efa), "MEGATRON_EFA=%.40s", wish ? wish : "");
+    snprintf(efa, sizeof(efa), "MEGATRON_EFA=%.40s", choice ? choice : "");
     if (node->gpus[0]) {
         variables[count++] = visible;
         variables[count++] = drivers;
@@ -90,7 +90,7 @@ static int start_container(const struct image_node *node, const char *image, pid
         /* CUDA images ask for all GPUs, and Enroot's hook fails without a driver. */
         variables[count++] = "NVIDIA_VISIBLE_DEVICES=void";
     }
-    if (wish)
+    if (choice)
         variables[count++] = efa;
     if (mounts_copy(&mounts, &settings->mounts) < 0 || add_pmix(node, &mounts) < 0)
         rc = error_set(err, "out of memory");

@@ -14,7 +14,7 @@
 #include "cgroup.h"
 #include "config.h"
 #include "hash.h"
-#include "grants.h"
+#include "gpus.h"
 #include "lib/parse.h"
 #include "lib/placement.h"
 #include "request.h"
@@ -22,7 +22,7 @@
 
 struct node {
     struct topology *topology;
-    struct grants grants;
+    struct gpus gpus;
 };
 
 void place_say(char notes[PLACE_NOTES], const char *format, ...)
@@ -128,13 +128,13 @@ static struct topology *load_topology(const struct place_input *input, struct er
 
 /* The CPUs that Slurm allocated to the step: those of its cgroup if Slurm uses one, otherwise those
  * of all its tasks together. */
-static void granted_cpus(const struct share *share, const struct place_input *input,
-                         struct cpuset *cpus)
+static void allocated_cpus(const struct share *share, const struct place_input *input,
+                           struct cpuset *cpus)
 {
     cpuset_clear(cpus);
     for (uint32_t i = 0; i < share->tasks; i++)
         cpuset_unite(cpus, &share->task[i].found.cpus);
-    if (!(input->wishes & (WISH_CPU_BIND | WISH_HINT))) {
+    if (!(input->overrides & (OVERRIDE_CPU_BIND | OVERRIDE_HINT))) {
         struct cpuset limit;
 
         if (cgroup_step_cpus(input->cgroup_root, &limit))
@@ -186,23 +186,23 @@ static bool set_instance(const struct placement_task *task, struct share_result 
 static void set_gpus(const struct node *node, const struct placement_task *task,
                      const struct share_found *found, bool own_list, struct share_result *result)
 {
-    size_t all[GRANTS_MAX], own[GRANTS_MAX];
+    size_t all[GPUS_MAX], own[GPUS_MAX];
     char pci[PCI_TEXT];
 
     for (size_t i = 0; i < task->gpu_count; i++) {
         const struct placement_gpu *gpu = &task->gpus[i];
 
-        own[i] = gpu->grant;
+        own[i] = gpu->position;
         /* CUDA's number of the GPU: its position in the task's list of visible GPUs. */
         share_list_add(result->gpus, "%d", own_list ? (int)i : gpu->number);
         share_list_add(result->pci, "%s", pci_format(&gpu->pci, pci));
     }
-    for (size_t i = 0; i < node->grants.count; i++)
+    for (size_t i = 0; i < node->gpus.count; i++)
         all[i] = i;
     if (own_list)
-        grants_visible(&node->grants, found, own, task->gpu_count, result->visible);
+        gpus_visible(&node->gpus, found, own, task->gpu_count, result->visible);
     else
-        grants_visible(&node->grants, found, all, node->grants.count, result->visible);
+        gpus_visible(&node->gpus, found, all, node->gpus.count, result->visible);
 }
 
 static void set_task(const struct node *node, const struct placement_task *task,
@@ -239,39 +239,39 @@ static const char *bind_policy(const struct place_input *input)
     return input->config->off & PART_BIND ? "none" : input->settings->bind;
 }
 
-struct wishes {
-    struct placement_wish *wish;
-    size_t (*positions)[GRANTS_MAX];
+struct overrides {
+    struct placement_override *override;
+    size_t (*positions)[GPUS_MAX];
 };
 
 /* Apply what the user chose for individual tasks with Slurm's own options. Returns 0 or -1. */
-static int make_wishes(struct node *node, const struct share *share,
-                       const struct place_input *input, struct wishes *wishes, bool *own_lists,
-                       struct error *err)
+static int make_overrides(struct node *node, const struct share *share,
+                          const struct place_input *input, struct overrides *overrides,
+                          bool *own_lists, struct error *err)
 {
     /* Without binding, each task keeps the CPUs that Slurm gave it. */
-    bool cpus =
-        input->wishes & (WISH_CPU_BIND | WISH_HINT) || strcmp(bind_policy(input), "none") == 0;
+    bool cpus = input->overrides & (OVERRIDE_CPU_BIND | OVERRIDE_HINT) ||
+                strcmp(bind_policy(input), "none") == 0;
 
     *own_lists = false;
-    wishes->wish = calloc(share->tasks, sizeof(*wishes->wish));
-    wishes->positions = calloc(share->tasks, sizeof(*wishes->positions));
-    if (!wishes->wish || !wishes->positions)
+    overrides->override = calloc(share->tasks, sizeof(*overrides->override));
+    overrides->positions = calloc(share->tasks, sizeof(*overrides->positions));
+    if (!overrides->override || !overrides->positions)
         return error_set(err, "out of memory");
     for (uint32_t i = 0; i < share->tasks; i++) {
         const struct share_found *found = &share->task[i].found;
-        struct placement_wish *wish = &wishes->wish[i];
+        struct placement_override *override = &overrides->override[i];
 
-        wish->cpus = cpus ? &found->cpus : NULL;
-        wish->gpu_count = grants_of_task(&node->grants, found, wishes->positions[i]);
-        *own_lists |= wish->gpu_count != node->grants.count && grants_has_list(found);
+        override->cpus = cpus ? &found->cpus : NULL;
+        override->gpu_count = gpus_of_task(&node->gpus, found, overrides->positions[i]);
+        *own_lists |= override->gpu_count != node->gpus.count && gpus_has_list(found);
     }
     for (uint32_t i = 0; i < share->tasks && *own_lists; i++)
-        wishes->wish[i].gpus = wishes->positions[i];
+        overrides->override[i].gpus = overrides->positions[i];
     if (cpus || *own_lists)
         return 0;
-    free(wishes->wish);
-    wishes->wish = NULL;
+    free(overrides->override);
+    overrides->override = NULL;
     return 0;
 }
 
@@ -279,7 +279,7 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
                 struct error *err)
 {
     struct node *node = calloc(1, sizeof(*node));
-    struct wishes wishes = {NULL, NULL};
+    struct overrides overrides = {NULL, NULL};
     struct placement *placement = NULL;
     struct cpuset cpus;
     bool own_lists;
@@ -290,10 +290,10 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
     node->topology = load_topology(input, err);
     if (!node->topology)
         goto out;
-    granted_cpus(share, input, &cpus);
-    grants_find(&node->grants, node->topology, input->config->sysroot ? input->config->sysroot : "",
-                share, input->gpus_on_node, notes);
-    if (make_wishes(node, share, input, &wishes, &own_lists, err))
+    allocated_cpus(share, input, &cpus);
+    gpus_find(&node->gpus, node->topology, input->config->sysroot ? input->config->sysroot : "",
+              share, input->gpus_on_node, notes);
+    if (make_overrides(node, share, input, &overrides, &own_lists, err))
         goto out;
     struct placement_request request = {
         .tasks = share->tasks,
@@ -301,9 +301,9 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
         .bind_is_default = !input->settings->given[OPTION_BIND],
         .nics = input->config->off & PART_NICS ? "none" : input->settings->nics,
         .cpus = &cpus,
-        .gpus = node->grants.grants,
-        .gpu_count = node->grants.count,
-        .wishes = wishes.wish,
+        .gpus = node->gpus.request,
+        .gpu_count = node->gpus.count,
+        .overrides = overrides.override,
     };
 
     placement = placement_create(node->topology, &request, err);
@@ -313,20 +313,20 @@ int place_tasks(struct share *share, const struct place_input *input, struct pla
         set_task(node, &placement->tasks[i], &share->task[i].found, own_lists,
                  &share->task[i].result);
     set_node(placement, share);
-    grants_names(&node->grants, share->gpus);
+    gpus_names(&node->gpus, share->gpus);
     for (size_t i = 0; i < placement->warning_count; i++)
         place_say(notes->text, "%s\n", placement->warnings[i]);
-    if (input->wishes & (WISH_CPU_BIND | WISH_HINT))
+    if (input->overrides & (OVERRIDE_CPU_BIND | OVERRIDE_HINT))
         place_say(notes->text, "CPUs are bound as --cpu-bind or --hint asks\n");
     if (own_lists)
         place_say(notes->text, "GPUs are used as Slurm assigned them to each task\n");
     rc = 0;
 out:
     placement_destroy(placement);
-    free(wishes.wish);
-    free(wishes.positions);
+    free(overrides.override);
+    free(overrides.positions);
     topology_destroy(node->topology);
-    grants_clear(&node->grants);
+    gpus_clear(&node->gpus);
     free(node);
     return rc;
 }

@@ -12,7 +12,7 @@ struct place_input {
     const struct settings *settings; /* resolved */
     const struct config *config;
     const char *node;        /* its name */
-    unsigned wishes;         /* enum wish */
+    unsigned overrides;      /* enum override */
     int64_t gpus_on_node;    /* number of GPUs of the step here, from Slurm; 0 if unknown */
     const char *cgroup_root; /* "" except in tests */
 };

@@ -206,7 +206,7 @@ static void set_field(struct request *request, enum field field, const char *val
         break;
     case FIELD_GPUS_PER_TASK:
         component->gpus_per_task = read_typed(value);
-        request->wishes |= WISH_GPU_BIND;
+        request->overrides |= OVERRIDE_GPU_BIND;
         break;
     case FIELD_TASKS_PER_GPU:
         component->tasks_per_gpu = read_count(value, strlen(value));
@@ -217,21 +217,21 @@ static void set_field(struct request *request, enum field field, const char *val
     case FIELD_TRES_PER_TASK:
         component->gpus_per_task = request_gres_gpus(value);
         if (component->gpus_per_task > 0)
-            request->wishes |= WISH_GPU_BIND;
+            request->overrides |= OVERRIDE_GPU_BIND;
         break;
     case FIELD_CPU_BIND:
         if (is_binding(value))
-            request->wishes |= WISH_CPU_BIND;
+            request->overrides |= OVERRIDE_CPU_BIND;
         break;
     case FIELD_GPU_BIND:
-        request->wishes |= WISH_GPU_BIND;
+        request->overrides |= OVERRIDE_GPU_BIND;
         break;
     case FIELD_MEM_BIND:
         if (is_binding(value))
-            request->wishes |= WISH_MEM_BIND;
+            request->overrides |= OVERRIDE_MEM_BIND;
         break;
     case FIELD_HINT:
-        request->wishes |= WISH_HINT;
+        request->overrides |= OVERRIDE_HINT;
         break;
     case FIELD_WRAP:
         request->wrapped = true;

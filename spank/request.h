@@ -22,26 +22,26 @@ struct request_component {
 };
 
 /* Binding options that the user gave, which placement does not change. */
-enum wish {
-    WISH_CPU_BIND = 1, /* --cpu-bind */
-    WISH_GPU_BIND = 2, /* --gpu-bind, --gpus-per-task, --tres-bind, --tres-per-task */
-    WISH_MEM_BIND = 4,
-    WISH_HINT = 8,
+enum override {
+    OVERRIDE_CPU_BIND = 1, /* --cpu-bind */
+    OVERRIDE_GPU_BIND = 2, /* --gpu-bind, --gpus-per-task, --tres-bind, --tres-per-task */
+    OVERRIDE_MEM_BIND = 4,
+    OVERRIDE_HINT = 8,
 };
 
 struct request {
     enum program program;
     struct request_component components[REQUEST_COMPONENTS];
-    size_t count;     /* of components, at least 1 */
-    size_t current;   /* the one that words are read for */
-    unsigned wishes;  /* enum wish */
-    bool wrapped;     /* sbatch --wrap: there is no script to read */
-    bool interactive; /* srun --interactive: salloc's own step */
-    char model[64];   /* what one of our job scripts gets as --megatron-model; empty: nothing */
-    unsigned own;     /* options of ours (1 << enum option_id) that were read */
-    int last;         /* enum option_id of the option that was read last; -1: not one of ours */
-    unsigned cut;     /* options of ours (1 << enum option_id) whose value an unquoted # of the
-                         script cut short */
+    size_t count;       /* of components, at least 1 */
+    size_t current;     /* the one that words are read for */
+    unsigned overrides; /* enum override */
+    bool wrapped;       /* sbatch --wrap: there is no script to read */
+    bool interactive;   /* srun --interactive: salloc's own step */
+    char model[64];     /* what one of our job scripts gets as --megatron-model; empty: nothing */
+    unsigned own;       /* options of ours (1 << enum option_id) that were read */
+    int last;           /* enum option_id of the option that was read last; -1: not one of ours */
+    unsigned cut;       /* options of ours (1 << enum option_id) whose value an unquoted # of the
+                           script cut short */
 };
 
 void request_init(struct request *request, enum program program);

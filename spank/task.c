@@ -93,7 +93,7 @@ static int apply(struct task *task, struct error *err)
         if (cpuset_bind_thread(&result->cpus, err))
             return error_prefix(err, "%s", task->facts.node);
         if (result->bind_memory && !(plugin->config.off & PART_MEMORY) &&
-            !(task->facts.handoff.wishes & WISH_MEM_BIND))
+            !(task->facts.handoff.overrides & OVERRIDE_MEM_BIND))
             bind_memory(task, result);
     }
     /* Only the deciding task has computed the data-parallel size. */

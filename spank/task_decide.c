@@ -13,7 +13,7 @@
 
 #include "checks.h"
 #include "lib/contract.h"
-#include "grants.h"
+#include "gpus.h"
 #include "lib/node.h"
 #include "lib/parse.h"
 #include "rendezvous.h"
@@ -139,7 +139,7 @@ int task_decide(struct task *task, struct error *err)
         .settings = settings,
         .config = &plugin->config,
         .node = facts->node,
-        .wishes = facts->handoff.wishes,
+        .overrides = facts->handoff.overrides,
         .cgroup_root = "",
     };
 
@@ -151,7 +151,7 @@ int task_decide(struct task *task, struct error *err)
         .tasks = facts->world,
         .nodes = facts->nodes,
         .tasks_per_node = facts->local_size,
-        .gpus_per_node = (int64_t)grants_count(plugin->share, input.gpus_on_node),
+        .gpus_per_node = (int64_t)gpus_count(plugin->share, input.gpus_on_node),
     };
 
     if (!(plugin->config.off & PART_CHECKS) &&

@@ -11,14 +11,14 @@
 set -euo pipefail
 
 root=${MEGATRON_HOOK_ROOT-}
-wish=auto
+choice=auto
 while IFS='=' read -r name value; do
-    [ "$name" != MEGATRON_EFA ] || wish=$value
+    [ "$name" != MEGATRON_EFA ] || choice=$value
 done <"$ENROOT_ENVIRON"
-case $wish in
+case $choice in
 none) exit 0 ;;
 auto | device) ;;
-*) echo "[ERROR] MEGATRON_EFA=$wish is neither auto, device nor none" >&2; exit 1 ;;
+*) echo "[ERROR] MEGATRON_EFA=$choice is neither auto, device nor none" >&2; exit 1 ;;
 esac
 
 # Find the verbs devices by their driver, efa, not by GUID, which is all zeros on some instances.
@@ -37,7 +37,7 @@ for device in "${devices[@]}"; do
 done
 [ ! -e "$root/dev/infiniband/rdma_cm" ] ||
     mount_line "$root/dev/infiniband/rdma_cm" /dev/infiniband/rdma_cm x-create=file,bind,nosuid,noexec
-[ "$wish" = auto ] || exit 0
+[ "$choice" = auto ] || exit 0
 
 # Mount libfabric with its efa provider, and the plugin that lets NCCL use it. An image that has one of them
 # keeps its own, because versions inside it belong together.

@@ -9,13 +9,13 @@
 enum bind_policy { BIND_AUTO, BIND_NONE, BIND_GPU, BIND_NUMA, BIND_CORE, BIND_LIST };
 enum nic_policy { NICS_AUTO, NICS_NONE, NICS_ALL, NICS_LIST };
 
-/* A core with at least one granted CPU. */
+/* A core with at least one allocated CPU. */
 struct binding_core {
     int core; /* in the topology */
     int numa;
 };
 
-/* A granted GPU, in PCI order. */
+/* A allocated GPU, in PCI order. */
 struct binding_gpu {
     const struct topology_device *device;
     struct placement_gpu gpu;
@@ -31,7 +31,7 @@ struct binding {
     const struct topology_device ***nic_lists; /* NICS_LIST with several: one per task */
     size_t *nic_list_counts;
 
-    struct cpuset cpus; /* granted, and known to the topology */
+    struct cpuset cpus; /* allocated, and known to the topology */
     struct binding_core *cores;
     size_t core_count;
     struct binding_gpu *gpus;
@@ -55,12 +55,12 @@ int bind_gpus(struct binding *binding, struct error *err);
 int bind_cpus(struct binding *binding, struct error *err);
 int bind_nics(struct binding *binding, struct error *err);
 
-/* crowd.c: the number of granted CPUs of a core. */
+/* oversubscribe.c: the number of allocated CPUs of a core. */
 size_t binding_threads(const struct binding *binding, const struct binding_core *core);
 /* Place 'count' tasks on 'core_count' cores, which are fewer: no two tasks share a hardware thread
  * while there are enough of them. Returns 0 or -1. */
-int bind_crowd(struct binding *binding, const struct binding_core *cores, size_t core_count,
-               const size_t *tasks, size_t count, struct error *err);
+int bind_oversubscribed(struct binding *binding, const struct binding_core *cores,
+                        size_t core_count, const size_t *tasks, size_t count, struct error *err);
 
 /* Warn about tasks whose CPUs are not near their GPUs, once both are known. */
 void binding_warn_distance(struct binding *binding);

@@ -6,13 +6,13 @@
 #include <string.h>
 
 /* weights[task * numas + numa]: how strongly a task belongs to a NUMA node, as the number of its
- * GPUs there. Only NUMA nodes with granted cores have weights. */
+ * GPUs there. Only NUMA nodes with allocated cores have weights. */
 struct spread {
     struct binding *binding;
     size_t numas;
     size_t *weights;
-    size_t *cores;    /* granted, per NUMA node */
-    size_t *threads;  /* granted CPUs, per NUMA node */
+    size_t *cores;    /* allocated, per NUMA node */
+    size_t *threads;  /* allocated CPUs, per NUMA node */
     size_t *capacity; /* one of the two: the task capacity of a NUMA node */
     size_t *tasks;    /* with a weight there, per NUMA node */
 };
@@ -43,7 +43,7 @@ static size_t homes_of(struct spread *spread, size_t task)
     return homes;
 }
 
-/* Mark the NUMA nodes with granted cores near 'place', walking up the tree until there is one. */
+/* Mark the NUMA nodes with allocated cores near 'place', walking up the tree until there is one. */
 static void candidates_of(const struct spread *spread, int place, unsigned char *near)
 {
     const struct binding *binding = spread->binding;
@@ -98,7 +98,7 @@ static void join_several(struct spread *spread, const size_t *tasks, size_t coun
 }
 
 /* Assign every task to the NUMA nodes of its GPUs. First the GPUs whose place has one NUMA node
- * with granted cores; then, when the load of these is known, those with several candidates. */
+ * with allocated cores; then, when the load of these is known, those with several candidates. */
 static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
 {
     const struct binding *binding = spread->binding;
@@ -160,7 +160,7 @@ static size_t nearest_spare(const struct spread *spread, size_t numa)
 }
 
 /* A task that is on 'numa' and on another NUMA node, or 'tasks' if there is none. */
-static size_t find_guest(struct spread *spread, size_t numa)
+static size_t find_spread_out(struct spread *spread, size_t numa)
 {
     for (size_t task = spread->binding->tasks; task-- > 0;)
         if (*weight(spread, task, numa) > 0 && homes_of(spread, task) > 1)
@@ -169,7 +169,7 @@ static size_t find_guest(struct spread *spread, size_t numa)
 }
 
 /* Is a GPU of the task local to 'numa'? */
-static int is_native(const struct binding *binding, size_t task, size_t numa)
+static int has_local_gpu(const struct binding *binding, size_t task, size_t numa)
 {
     const struct topology *topology = binding->topology;
     int place = topology->numas[numa].place;
@@ -192,27 +192,28 @@ static void move_one(struct spread *spread, size_t numa, size_t spare)
 
     for (size_t task = 0; task < binding->tasks; task++)
         if (*weight(spread, task, numa) > 0 &&
-            (mover == binding->tasks || is_native(binding, mover, numa) ||
-             !is_native(binding, task, numa)))
+            (mover == binding->tasks || has_local_gpu(binding, mover, numa) ||
+             !has_local_gpu(binding, task, numa)))
             mover = task;
     leave(spread, mover, numa);
     join(spread, mover, spare);
 }
 
-/* Move one task off the crowded 'numa'. Returns 0 if none can be moved. */
-static int relieve(struct spread *spread, size_t numa)
+/* Move one task off the oversubscribed 'numa'. Returns 0 if none can be moved. */
+static int move_one_off(struct spread *spread, size_t numa)
 {
-    size_t tasks = spread->binding->tasks, guest = find_guest(spread, numa), spare;
+    size_t tasks = spread->binding->tasks, spread_out = find_spread_out(spread, numa), spare;
 
-    if (guest < tasks) {
-        leave(spread, guest, numa);
+    if (spread_out < tasks) {
+        leave(spread, spread_out, numa);
         return 1;
     }
     spare = nearest_spare(spread, numa);
     for (size_t other = 0; spare == spread->numas && other < spread->numas; other++) {
-        guest = other != numa && spread->capacity[other] > 0 ? find_guest(spread, other) : tasks;
-        if (guest < tasks && spread->tasks[other] <= spread->capacity[other]) {
-            leave(spread, guest, other);
+        spread_out =
+            other != numa && spread->capacity[other] > 0 ? find_spread_out(spread, other) : tasks;
+        if (spread_out < tasks && spread->tasks[other] <= spread->capacity[other]) {
+            leave(spread, spread_out, other);
             spare = other;
         }
     }
@@ -222,7 +223,7 @@ static int relieve(struct spread *spread, size_t numa)
     return 1;
 }
 
-/* The granted CPUs of one core. */
+/* The allocated CPUs of one core. */
 static void add_core(struct binding *binding, size_t task, const struct binding_core *core)
 {
     const struct topology_core *at = &binding->topology->cores[core->core];
@@ -254,7 +255,7 @@ static int divide_numa(struct spread *spread, size_t numa, struct error *err)
             weights[count++] = *weight(spread, task, numa);
         }
     if (rc == 0 && count > cores) {
-        rc = bind_crowd(binding, local, cores, tasks, count, err);
+        rc = bind_oversubscribed(binding, local, cores, tasks, count, err);
     } else if (rc == 0 && count > 0) {
         divide_weighted(cores, count, weights, cuts);
         for (size_t i = 0; i < cores; i++) {
@@ -271,11 +272,11 @@ static int divide_numa(struct spread *spread, size_t numa, struct error *err)
 }
 
 /* Move tasks out of NUMA nodes that have more tasks than 'capacity', while others have room. */
-static void relieve_all(struct spread *spread, size_t *capacity)
+static void rebalance(struct spread *spread, size_t *capacity)
 {
     spread->capacity = capacity;
     for (size_t numa = 0; numa < spread->numas; numa++)
-        while (spread->tasks[numa] > capacity[numa] && relieve(spread, numa))
+        while (spread->tasks[numa] > capacity[numa] && move_one_off(spread, numa))
             ;
 }
 
@@ -300,8 +301,8 @@ static int divide_by_gpu(struct binding *binding, const unsigned char *placed, s
     /* With BIND_NUMA tasks share a NUMA node. Otherwise they share cores only if there are too few
      * of them, and hardware threads only if there are too few of these. */
     if (rc == 0 && binding->bind != BIND_NUMA) {
-        relieve_all(&spread, spread.cores);
-        relieve_all(&spread, spread.threads);
+        rebalance(&spread, spread.cores);
+        rebalance(&spread, spread.threads);
     }
     for (size_t numa = 0; rc == 0 && numa < spread.numas; numa++)
         rc = divide_numa(&spread, numa, err);
@@ -312,7 +313,7 @@ static int divide_by_gpu(struct binding *binding, const unsigned char *placed, s
     return rc;
 }
 
-/* Divide all granted cores into equal parts, split at NUMA nodes if possible. */
+/* Divide all allocated cores into equal parts, split at NUMA nodes if possible. */
 static int divide_cores(struct binding *binding, const unsigned char *placed, struct error *err)
 {
     const struct topology *topology = binding->topology;
@@ -333,7 +334,7 @@ static int divide_cores(struct binding *binding, const unsigned char *placed, st
                                                      topology->numas[numa].place);
     }
     if (rc == 0 && count > cores)
-        rc = bind_crowd(binding, binding->cores, cores, tasks, count, err);
+        rc = bind_oversubscribed(binding, binding->cores, cores, tasks, count, err);
     else if (rc == 0 && count > 0)
         rc = divide_row(cores, count, gaps, cuts, err);
     for (size_t next = 0; rc == 0 && count <= cores && next < count; next++)
@@ -393,29 +394,29 @@ static int use_list(struct binding *binding, size_t task, struct error *err)
 
 /* Cores that the user chose for one task are not given to other tasks while enough others are left.
  */
-static void keep_off_wishes(struct binding *binding, const unsigned char *placed)
+static void avoid_user_cores(struct binding *binding, const unsigned char *placed)
 {
     size_t kept = 0, placed_count = 0;
-    struct cpuset wished, saved = binding->cpus;
+    struct cpuset pinned, saved = binding->cpus;
 
-    cpuset_clear(&wished);
+    cpuset_clear(&pinned);
     for (size_t task = 0; task < binding->tasks; task++) {
         placed_count += placed[task];
         if (binding_has_cpus(binding, task))
-            cpuset_unite(&wished, binding->request->wishes[task].cpus);
+            cpuset_unite(&pinned, binding->request->overrides[task].cpus);
     }
-    cpuset_subtract(&binding->cpus, &wished);
+    cpuset_subtract(&binding->cpus, &pinned);
     for (size_t i = 0; i < binding->core_count; i++) {
         const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
-        int free_cpus = 0, wished_cpus = 0;
+        int free_cpus = 0, pinned_cpus = 0;
 
         for (int k = 0; k < core->cpu_count; k++) {
             int cpu = binding->topology->cpus[core->first_cpu + k];
 
             free_cpus += cpuset_has(&binding->cpus, cpu);
-            wished_cpus += cpuset_has(&wished, cpu);
+            pinned_cpus += cpuset_has(&pinned, cpu);
         }
-        kept += free_cpus > 0 && wished_cpus == 0;
+        kept += free_cpus > 0 && pinned_cpus == 0;
     }
     if (kept < placed_count) {
         binding->cpus = saved;
@@ -424,11 +425,11 @@ static void keep_off_wishes(struct binding *binding, const unsigned char *placed
     kept = 0;
     for (size_t i = 0; i < binding->core_count; i++) {
         const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
-        int wished_cpus = 0;
+        int pinned_cpus = 0;
 
         for (int k = 0; k < core->cpu_count; k++)
-            wished_cpus += cpuset_has(&wished, binding->topology->cpus[core->first_cpu + k]);
-        if (wished_cpus == 0)
+            pinned_cpus += cpuset_has(&pinned, binding->topology->cpus[core->first_cpu + k]);
+        if (pinned_cpus == 0)
             binding->cores[kept++] = binding->cores[i];
     }
     binding->core_count = kept;
@@ -537,7 +538,7 @@ int bind_cpus(struct binding *binding, struct error *err)
         struct placement_task *at = &binding->result->tasks[task];
 
         if (binding_has_cpus(binding, task)) {
-            at->cpus = *binding->request->wishes[task].cpus;
+            at->cpus = *binding->request->overrides[task].cpus;
         } else if (binding->bind == BIND_NONE) {
             at->cpus = binding->cpus;
         } else if (binding->lists) {
@@ -547,8 +548,8 @@ int bind_cpus(struct binding *binding, struct error *err)
             at->bound = 1;
         }
     }
-    if (rc == 0 && binding->request->wishes)
-        keep_off_wishes(binding, placed);
+    if (rc == 0 && binding->request->overrides)
+        avoid_user_cores(binding, placed);
     if (rc == 0)
         rc = divide(binding, placed, err);
     if (rc == 0 && binding->bind == BIND_NUMA)

@@ -17,15 +17,15 @@ static void give(struct binding *binding, size_t task, size_t gpu)
 }
 
 /* The user's choices are positions in the request; the binding has the GPUs in PCI order. */
-static int follow_wishes(struct binding *binding, unsigned char *taken, struct error *err)
+static int apply_overrides(struct binding *binding, unsigned char *taken, struct error *err)
 {
     for (size_t task = 0; task < binding->tasks; task++) {
-        const struct placement_wish *wish = &binding->request->wishes[task];
+        const struct placement_override *override = &binding->request->overrides[task];
 
-        for (size_t i = 0; binding_has_gpus(binding, task) && i < wish->gpu_count; i++) {
+        for (size_t i = 0; binding_has_gpus(binding, task) && i < override->gpu_count; i++) {
             size_t gpu = 0;
 
-            while (gpu < binding->gpu_count && binding->gpus[gpu].gpu.grant != wish->gpus[i])
+            while (gpu < binding->gpu_count && binding->gpus[gpu].gpu.position != override->gpus[i])
                 gpu++;
             if (gpu == binding->gpu_count)
                 return error_set(err,
@@ -48,8 +48,8 @@ static int fill_pool(struct binding *binding, struct pool *pool, struct error *e
     pool->gpus = calloc(binding->gpu_count + 1, sizeof(size_t));
     if (!pool->tasks || !pool->gpus)
         rc = error_set(err, "out of memory");
-    if (rc == 0 && binding->request->wishes)
-        rc = follow_wishes(binding, taken, err);
+    if (rc == 0 && binding->request->overrides)
+        rc = apply_overrides(binding, taken, err);
     for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
         if (!binding_has_gpus(binding, task))
             pool->tasks[pool->task_count++] = task;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decide which task uses which NICs. Every GPU of the node (granted or not, so that a partial
+/* Decide which task uses which NICs. Every GPU of the node (allocated or not, so that a partial
  * allocation gets the same answer) claims the NICs at the nearest ancestor that has some; the
  * claimants there split them. Devices on one bus are closer to each other than to the other devices
  * of the same place: on flat trees (p4d) the bus is the only information. */

@@ -29,14 +29,14 @@ void binding_warn(struct binding *binding, const char *format, ...)
 
 int binding_has_cpus(const struct binding *binding, size_t task)
 {
-    const struct placement_wish *wishes = binding->request->wishes;
+    const struct placement_override *overrides = binding->request->overrides;
 
-    return wishes && wishes[task].cpus && !cpuset_is_empty(wishes[task].cpus);
+    return overrides && overrides[task].cpus && !cpuset_is_empty(overrides[task].cpus);
 }
 
 int binding_has_gpus(const struct binding *binding, size_t task)
 {
-    return binding->request->wishes && binding->request->wishes[task].gpus;
+    return binding->request->overrides && binding->request->overrides[task].gpus;
 }
 
 /* Assign CPUs before GPUs if cores are divided evenly, or if all CPUs are already chosen. */
@@ -56,7 +56,8 @@ static int by_address(const void *a, const void *b)
 
     /* Instances of one GPU keep the caller's order. */
     return order ? order
-                 : (left->gpu.grant > right->gpu.grant) - (left->gpu.grant < right->gpu.grant);
+                 : (left->gpu.position > right->gpu.position) -
+                       (left->gpu.position < right->gpu.position);
 }
 
 static int find_gpus(struct binding *binding, struct error *err)
@@ -71,7 +72,7 @@ static int find_gpus(struct binding *binding, struct error *err)
         struct placement_gpu *gpu = &binding->gpus[i].gpu;
         char text[PCI_TEXT];
 
-        gpu->grant = i;
+        gpu->position = i;
         gpu->index = (int)i;
         if (request->gpus) {
             gpu->index = topology_gpu_index(binding->topology, &request->gpus[i].pci);
@@ -117,11 +118,11 @@ static int find_cores(struct binding *binding, struct error *err)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < topology->core_count; i++) {
         const struct topology_core *core = &topology->cores[i];
-        int granted = 0;
+        int allocated = 0;
 
         for (int k = 0; k < core->cpu_count; k++)
-            granted |= cpuset_has(&binding->cpus, topology->cpus[core->first_cpu + k]);
-        if (granted)
+            allocated |= cpuset_has(&binding->cpus, topology->cpus[core->first_cpu + k]);
+        if (allocated)
             binding->cores[binding->core_count++] = (struct binding_core){(int)i, core->numa};
     }
     return 0;

@@ -236,14 +236,14 @@ int binding_read_nics(struct binding *binding, struct error *err)
     return rc;
 }
 
-struct placement_grant *placement_parse_gpus(const char *what, const char *text,
-                                             const struct topology *topology, size_t *count,
-                                             struct error *err)
+struct allocated_gpu *placement_parse_gpus(const char *what, const char *text,
+                                           const struct topology *topology, size_t *count,
+                                           struct error *err)
 {
-    struct placement_grant *grants = calloc(topology->gpu_count + 1, sizeof(*grants));
+    struct allocated_gpu *allocated = calloc(topology->gpu_count + 1, sizeof(*allocated));
     unsigned char *wanted = calloc(topology->gpu_count + 1, 1);
     char *copy = strdup(text), *save = NULL;
-    int rc = grants && wanted && copy ? 0 : error_set(err, "out of memory");
+    int rc = allocated && wanted && copy ? 0 : error_set(err, "out of memory");
 
     if (rc == 0 && strcmp(text, "all") == 0)
         memset(wanted, 1, topology->gpu_count);
@@ -274,12 +274,12 @@ struct placement_grant *placement_parse_gpus(const char *what, const char *text,
     *count = 0;
     for (size_t i = 0; rc == 0 && i < topology->gpu_count; i++)
         if (wanted[i])
-            grants[(*count)++].pci = topology_gpu(topology, i)->pci;
+            allocated[(*count)++].pci = topology_gpu(topology, i)->pci;
     free(wanted);
     free(copy);
     if (rc < 0) {
-        free(grants);
+        free(allocated);
         return NULL;
     }
-    return grants;
+    return allocated;
 }

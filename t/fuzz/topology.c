@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: topology files and placement options. The first byte selects the reader; the result
- * must then be placed without leaving the grant. */
+ * must then be placed without leaving the allocation. */
 #include "lib/placement.h"
 
 #include <stdint.h>

@@ -38,29 +38,29 @@ static int is_visible(const struct node_gpu *gpu, size_t index)
 
 /* The GPUs of this pod, in PCI order: those that the driver reports and whose device file exists
  * here. Caller frees. */
-static int find_gpus(struct placement_grant **grants, size_t *count, struct error *err)
+static int find_gpus(struct allocated_gpu **allocated, size_t *count, struct error *err)
 {
     struct node_gpu *gpus = NULL;
     size_t found = 0, own = 0;
     char path[64];
 
     *count = 0;
-    *grants = NULL;
+    *allocated = NULL;
     if (node_gpus("", &gpus, &found, err) < 0)
         return -1;
-    *grants = calloc(found + 1, sizeof(**grants));
-    for (size_t i = 0; *grants && i < found; i++) {
+    *allocated = calloc(found + 1, sizeof(**allocated));
+    for (size_t i = 0; *allocated && i < found; i++) {
         snprintf(path, sizeof(path), "/dev/nvidia%d", gpus[i].minor);
         if (access(path, R_OK | W_OK) == 0 && is_visible(&gpus[i], own++))
-            (*grants)[(*count)++].pci = gpus[i].pci;
+            (*allocated)[(*count)++].pci = gpus[i].pci;
     }
     free(gpus);
-    return *grants ? 0 : error_set(err, "out of memory");
+    return *allocated ? 0 : error_set(err, "out of memory");
 }
 
 int launch_count_gpus(const struct launch_options *given, int64_t *count, struct error *err)
 {
-    struct placement_grant *grants = NULL;
+    struct allocated_gpu *allocated = NULL;
     struct topology *topology;
     size_t found = 0;
     int rc;
@@ -74,8 +74,8 @@ int launch_count_gpus(const struct launch_options *given, int64_t *count, struct
         topology_destroy(topology);
         return 0;
     }
-    rc = find_gpus(&grants, &found, err);
-    free(grants);
+    rc = find_gpus(&allocated, &found, err);
+    free(allocated);
     *count = (int64_t)found;
     return rc;
 }
@@ -136,7 +136,7 @@ static int place(const struct launch_options *given, int64_t ranks, struct launc
                  struct error *err)
 {
     struct placement_request request = {.tasks = (size_t)ranks, .bind = given->bind};
-    struct placement_grant *grants = NULL;
+    struct allocated_gpu *allocated = NULL;
     struct cpuset cpus;
     char nics[4096] = "";
     int rc = 0;
@@ -146,8 +146,8 @@ static int place(const struct launch_options *given, int64_t ranks, struct launc
         rc = cpuset_of_thread(&cpus, err);
         request.cpus = &cpus;
         if (rc == 0)
-            rc = find_gpus(&grants, &request.gpu_count, err);
-        request.gpus = grants;
+            rc = find_gpus(&allocated, &request.gpu_count, err);
+        request.gpus = allocated;
         find_nics(nics, sizeof(nics));
         if (!given->nics && nics[0])
             request.nics = nics;
@@ -156,7 +156,7 @@ static int place(const struct launch_options *given, int64_t ranks, struct launc
     }
     if (rc == 0)
         places->placement = placement_create(places->topology, &request, err);
-    free(grants);
+    free(allocated);
     if (rc < 0)
         return -1;
     if (!places->placement) {

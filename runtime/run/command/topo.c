@@ -235,7 +235,7 @@ static int place(const struct topo_options *options, const struct topology *topo
                                         .nics = options->nics,
                                         .tasks = (size_t)options->tasks,
                                         .gpus_per_task = (size_t)options->gpus_per_task};
-    struct placement_grant *gpus = NULL;
+    struct allocated_gpu *gpus = NULL;
     struct placement *placement;
     struct cpuset cpus;
     int rc;

@@ -46,7 +46,7 @@ static void test_handoff(void)
                           .home = "/home/ada",
                           .slurm = "22.05.8",
                           .contract = 1,
-                          .wishes = 5,
+                          .overrides = 5,
                           .secret = "0123456789abcdef",
                           .mark = 0x7123456789abcdef,
                           .master = "10.0.0.7",
@@ -64,8 +64,8 @@ static void test_handoff(void)
     handoff_parse(&in, text);
     ok(memcmp(&in, &out, sizeof(in)) == 0, "both halves of a handoff are read back unchanged");
     memset(&in, 0, sizeof(in));
-    handoff_parse(&in, "port=99999 end=soon wishes=-1 shape=round version master=");
-    ok(in.port == 0 && in.end == 0 && in.wishes == 0 && !in.version[0] && !in.master[0],
+    handoff_parse(&in, "port=99999 end=soon overrides=-1 shape=round version master=");
+    ok(in.port == 0 && in.end == 0 && in.overrides == 0 && !in.version[0] && !in.master[0],
        "unknown words are skipped");
 }
 
@@ -316,7 +316,7 @@ static void test_deadline(void)
 static const struct {
     const char *name;
     const char *gpus, *visible; /* of all tasks, or of each: "a;b" */
-    unsigned wishes;
+    unsigned overrides;
     const char *expected; /* for each task "MEGATRON_GPU PCI CUDA_VISIBLE_DEVICES" */
     const char *reach;    /* what a device cgroup leaves to the tasks; NULL: no cgroup */
     const char *warning;  /* a part of the note; NULL: none */
@@ -332,7 +332,7 @@ static const struct {
      NULL, NULL},
     {"counted from 0 behind a cgroup", "1,2", "0,1", 0, "0 0000:40:00.0 0,1;1 0000:90:00.0 0,1",
      NULL, NULL},
-    {"each task its own", "3;0", "3;0", WISH_GPU_BIND,
+    {"each task its own", "3;0", "3;0", OVERRIDE_GPU_BIND,
      "0 0000:20:00.0 0;0 0000:c0:00.0 GPU-dddddddd-0000-0000-0000-000000000000", NULL, NULL},
     {"the user's list", "", "1,2", 0, "0 0000:40:00.0 1,2;1 0000:90:00.0 1,2", NULL, NULL},
     {"MIG instances", "0,1",
@@ -358,14 +358,14 @@ static const struct {
      0, "  ;  ", NULL, "the GPU of MIG-12345678-0000-0000-0000-000000000000 is unknown"},
     {"the same, where only one GPU can be opened", "0", "MIG-1234;MIG-5678", 0,
      "0 0000:40:00.0 MIG-1234;0 0000:40:00.0 MIG-5678", "2", NULL},
-    {"a device cgroup of each task, both lists counted from 0", "0", "0", WISH_GPU_BIND,
+    {"a device cgroup of each task, both lists counted from 0", "0", "0", OVERRIDE_GPU_BIND,
      "0 0000:20:00.0 0;0 0000:90:00.0 0", "3;1", NULL},
-    {"the same, two GPUs each: CUDA counts in PCI order", "0,1", "0,1", WISH_GPU_BIND,
+    {"the same, two GPUs each: CUDA counts in PCI order", "0,1", "0,1", OVERRIDE_GPU_BIND,
      "0,1 0000:90:00.0,0000:c0:00.0 0,1;0,1 0000:20:00.0,0000:40:00.0 0,1", "0,1;2,3", NULL},
     {"one device cgroup for all tasks", "1,2", "0,1", 0, "0 0000:40:00.0 0,1;1 0000:90:00.0 0,1",
      "1,2", NULL},
     {"the same with --gpu-bind=none", "", "", 0, "0 0000:40:00.0 ;1 0000:90:00.0 ", "1,2", NULL},
-    {"a device cgroup that is wider than the list", "1", "1", WISH_GPU_BIND, "  ;  ", "1,2",
+    {"a device cgroup that is wider than the list", "1", "1", OVERRIDE_GPU_BIND, "  ;  ", "1,2",
      "task 0 can open GPUs 1,2, so the list 1 is ambiguous"},
     {"the user's list within a device cgroup", "", "1", 0, "  ;  ", "1,2",
      "the list 1 is ambiguous"},
@@ -402,7 +402,7 @@ static void test_places(const char *topology)
         struct place_input input = {.settings = &settings,
                                     .config = &config,
                                     .node = "n1",
-                                    .wishes = places[i].wishes,
+                                    .overrides = places[i].overrides,
                                     .cgroup_root = "/nonexistent"};
         struct place_notes notes = {"", ""};
         struct share *share = share_create(2, NULL);

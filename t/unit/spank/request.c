@@ -27,7 +27,7 @@ static int split(char *line, char **words, int max)
 static const struct {
     const char *line;
     int64_t tasks, nodes, per_node, gpus;
-    unsigned wishes;
+    unsigned overrides;
 } lines[] = {
     {"srun true", -1, -1, -1, -1, 0},
     {"srun -n4 true", 4, -1, -1, -1, 0},
@@ -45,15 +45,15 @@ static const struct {
     {"sbatch --gres=gpu:four job.sh", -1, -1, -1, 1, 0}, /* a type called "four" */
     {"sbatch --gpus=16 -N2 job.sh", -1, 2, -1, 8, 0},
     {"sbatch -G a100:2,v100:2 -N1 job.sh", -1, 1, -1, 4, 0},
-    {"sbatch --gpus-per-task=1 -n8 -N2 job.sh", 8, 2, 4, 4, WISH_GPU_BIND},
-    {"sbatch --gpus-per-task=2 -G 8 job.sh", 4, -1, -1, -1, WISH_GPU_BIND},
+    {"sbatch --gpus-per-task=1 -n8 -N2 job.sh", 8, 2, 4, 4, OVERRIDE_GPU_BIND},
+    {"sbatch --gpus-per-task=2 -G 8 job.sh", 4, -1, -1, -1, OVERRIDE_GPU_BIND},
     {"sbatch --ntasks-per-gpu=2 -G 8 job.sh", 16, -1, -1, -1, 0},
-    {"srun --tres-per-task=gres/gpu:2 -n2 -N1 true", 2, 1, 2, 4, WISH_GPU_BIND},
-    {"srun -n4 --cpu-bind=cores true", 4, -1, -1, -1, WISH_CPU_BIND},
+    {"srun --tres-per-task=gres/gpu:2 -n2 -N1 true", 2, 1, 2, 4, OVERRIDE_GPU_BIND},
+    {"srun -n4 --cpu-bind=cores true", 4, -1, -1, -1, OVERRIDE_CPU_BIND},
     {"srun -n4 --cpu-bind=verbose true", 4, -1, -1, -1, 0},
-    {"srun -n4 --cpu-b none true", 4, -1, -1, -1, WISH_CPU_BIND},
+    {"srun -n4 --cpu-b none true", 4, -1, -1, -1, OVERRIDE_CPU_BIND},
     {"srun -n4 --hint=nomultithread --gpu-bind=closest --mem-bind=local true", 4, -1, -1, -1,
-     WISH_GPU_BIND | WISH_MEM_BIND | WISH_HINT},
+     OVERRIDE_GPU_BIND | OVERRIDE_MEM_BIND | OVERRIDE_HINT},
     /* values that look like options, flags in one word, options of other plugins */
     {"srun -J -n7 -n4 true", 4, -1, -1, -1, 0},
     {"srun -ln4 true", 4, -1, -1, -1, 0},
@@ -107,12 +107,12 @@ static void test_lines(void)
                     request_nodes(&request) == lines[i].nodes &&
                     request_tasks_per_node(&request) == lines[i].per_node &&
                     request_gpus_per_node(&request) == lines[i].gpus &&
-                    request.wishes == lines[i].wishes,
+                    request.overrides == lines[i].overrides,
                 "%s", lines[i].line))
-            diag("tasks %lld, nodes %lld, per node %lld, GPUs %lld, wishes %u",
+            diag("tasks %lld, nodes %lld, per node %lld, GPUs %lld, overrides %u",
                  (long long)request_tasks(&request), (long long)request_nodes(&request),
                  (long long)request_tasks_per_node(&request),
-                 (long long)request_gpus_per_node(&request), request.wishes);
+                 (long long)request_gpus_per_node(&request), request.overrides);
     }
 }
 
@@ -302,7 +302,7 @@ static void test_order(void)
     request_arguments(&request, 3, words, 3);
     is_int(request_tasks(&request), 6, "the command line is over the script");
     is_int(request_gpus_per_node(&request), 2, "a variable is over the script");
-    is_int(request.wishes, WISH_HINT, "a variable is a wish");
+    is_int(request.overrides, OVERRIDE_HINT, "a variable is a override");
     is_int(request_nodes(&request), 1, "the script stands where nothing else was said");
 }
 
@@ -319,13 +319,14 @@ static void test_variables(void)
     is_int(request_tasks(&request), 8, "SLURM_NTASKS");
     is_int(request_tasks_per_node(&request), 4, "SLURM_NNODES");
     is_int(request_gpus_per_node(&request), 4, "SLURM_GPUS_PER_NODE");
-    is_int(request.wishes, WISH_CPU_BIND, "SLURM_CPU_BIND");
+    is_int(request.overrides, OVERRIDE_CPU_BIND, "SLURM_CPU_BIND");
     request_init(&request, PROGRAM_SRUN);
     request_environment(&request, nested);
-    is_int(request.wishes, 0, "within a step SLURM_CPU_BIND is Slurm's");
+    is_int(request.overrides, 0, "within a step SLURM_CPU_BIND is Slurm's");
     request_init(&request, PROGRAM_SRUN);
     request_environment(&request, batch);
-    is_int(request.wishes, WISH_CPU_BIND, "in a batch script of newer Slurm it is the user's");
+    is_int(request.overrides, OVERRIDE_CPU_BIND,
+           "in a batch script of newer Slurm it is the user's");
 }
 
 int main(void)

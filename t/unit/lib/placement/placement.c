@@ -378,7 +378,7 @@ static void test_table(const struct expected *table)
                                         .bind = table->bind,
                                         .nics = table->nics,
                                         .gpus_per_task = table->gpus_per_task};
-    struct placement_grant *gpus = NULL;
+    struct allocated_gpu *gpus = NULL;
     struct placement *placement;
     struct cpuset cpus;
     struct error err = {.text = ""};
@@ -421,7 +421,7 @@ int main(void)
     test_errors();
     test_gpu_lists();
     test_instances();
-    test_wishes();
+    test_overrides();
     test_starved();
     test_node_facts();
     return done_testing();

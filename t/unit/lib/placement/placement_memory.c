@@ -108,7 +108,7 @@ static int check_values(struct error *err)
 static int parse_gpus(struct error *err)
 {
     size_t count;
-    struct placement_grant *gpus = placement_parse_gpus("gpus", "0-1", whole, &count, err);
+    struct allocated_gpu *gpus = placement_parse_gpus("gpus", "0-1", whole, &count, err);
 
     free(gpus);
     return gpus ? 0 : -1;

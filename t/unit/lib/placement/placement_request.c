@@ -15,7 +15,8 @@ static const struct {
     {"hgx4", NULL, NULL, "0-3/4-7", NULL, 4, 0, "2 lists of CPUs for 4 tasks"},
     {"hgx4", NULL, NULL, "0-3//4-7", NULL, 3, 0, "list 2 is empty"},
     {"hgx4", NULL, NULL, "100-103", NULL, 4, 0, "none of the CPUs 100-103 is allocated"},
-    {"hgx4", NULL, NULL, "0-3/100-103", NULL, 2, 0, "none of the CPUs 100-103 listed for task 1 of this node"},
+    {"hgx4", NULL, NULL, "0-3/100-103", NULL, 2, 0,
+     "none of the CPUs 100-103 listed for task 1 of this node"},
     {"hgx4", NULL, "64-127", NULL, NULL, 4, 0, "none of the CPUs that are allocated"},
     {"hgx4", NULL, NULL, NULL, "mlx5_9", 4, 0, "no NIC mlx5_9"},
     {"hgx4", NULL, NULL, NULL, "mlx5_0/mlx5_1", 4, 0, "2 lists of NICs for 4 tasks"},
@@ -33,7 +34,7 @@ void test_errors(void)
                                             .bind = errors[i].bind,
                                             .nics = errors[i].nics,
                                             .gpus_per_task = errors[i].gpus_per_task};
-        struct placement_grant *gpus = NULL;
+        struct allocated_gpu *gpus = NULL;
         struct placement *placement;
         struct cpuset cpus;
         struct error err = {.text = ""};
@@ -105,19 +106,20 @@ void test_gpu_lists(void)
     for (size_t i = 0; i < sizeof(gpu_lists) / sizeof(gpu_lists[0]); i++) {
         struct error err = {.text = ""};
         size_t count = 0, used = 0;
-        struct placement_grant *grants =
+        struct allocated_gpu *allocated =
             placement_parse_gpus("--gpus", gpu_lists[i].text, topology, &count, &err);
         char text[64] = "";
 
-        for (size_t k = 0; grants && k < count; k++)
+        for (size_t k = 0; allocated && k < count; k++)
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%d ",
-                                     topology_gpu_index(topology, &grants[k].pci));
+                                     topology_gpu_index(topology, &allocated[k].pci));
         if (gpu_lists[i].expected)
-            ok(grants && strcmp(text, gpu_lists[i].expected) == 0, "gpus=%s is %s%s",
+            ok(allocated && strcmp(text, gpu_lists[i].expected) == 0, "gpus=%s is %s%s",
                gpu_lists[i].text, text, err.text);
         else
-            ok(!grants && strstr(err.text, "--gpus"), "gpus=%s: %s", gpu_lists[i].text, err.text);
-        free(grants);
+            ok(!allocated && strstr(err.text, "--gpus"), "gpus=%s: %s", gpu_lists[i].text,
+               err.text);
+        free(allocated);
     }
     topology_destroy(topology);
 }

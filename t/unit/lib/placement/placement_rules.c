@@ -10,7 +10,7 @@ struct trial {
     const struct topology *topology;
     struct placement_request request;
     struct cpuset cpus;
-    struct placement_grant gpus[64];
+    struct allocated_gpu gpus[64];
     const struct placement *placement, *whole; /* 'whole': one task per GPU of the whole node */
     char broken[512];
 };
@@ -37,8 +37,8 @@ __attribute__((format(printf, 2, 3))) static void broken(struct trial *trial, co
     va_end(args);
 }
 
-/* The granted CPUs of a core. Returns whether there are any. */
-static int granted(const struct trial *trial, size_t core, struct cpuset *set)
+/* The allocated CPUs of a core. Returns whether there are any. */
+static int allocated_cpus(const struct trial *trial, size_t core, struct cpuset *set)
 {
     const struct topology_core *at = &trial->topology->cores[core];
 
@@ -76,18 +76,18 @@ static void check_cpus(struct trial *trial)
         if (cpuset_is_empty(&trial->placement->tasks[t].cpus))
             broken(trial, "task %zu has no CPU", t);
         if (!cpuset_within(&trial->placement->tasks[t].cpus, &trial->cpus))
-            broken(trial, "task %zu leaves the grant", t);
+            broken(trial, "task %zu leaves the allocation", t);
     }
     for (size_t core = 0; core < trial->topology->core_count; core++) {
         struct cpuset set;
 
-        cores += (size_t)granted(trial, core, &set);
+        cores += (size_t)allocated_cpus(trial, core, &set);
     }
     for (size_t core = 0; core < trial->topology->core_count; core++) {
         struct cpuset set;
         size_t users = 0;
 
-        if (!granted(trial, core, &set))
+        if (!allocated_cpus(trial, core, &set))
             continue;
         for (size_t t = 0; t < trial->placement->task_count; t++) {
             const struct cpuset *cpus = &trial->placement->tasks[t].cpus;
@@ -117,7 +117,7 @@ static void check_numa(struct trial *trial)
                 if (trial->topology->numas[trial->topology->cores[core].numa].os == task->numa[i]) {
                     struct cpuset set;
 
-                    granted(trial, core, &set);
+                    allocated_cpus(trial, core, &set);
                     cpuset_unite(&reached, &set);
                 }
         if (!cpuset_within(&task->cpus, &reached))
@@ -183,7 +183,7 @@ static void check_nearness(struct trial *trial)
         home = home_of(topology, topology_gpu(topology, (size_t)task->gpus[0].index)->place);
         topology_place_cpus(topology, home, &near);
         for (size_t core = 0; core < topology->core_count; core++)
-            cores += granted(trial, core, &set) && cpuset_within(&set, &near);
+            cores += allocated_cpus(trial, core, &set) && cpuset_within(&set, &near);
         for (size_t other = 0; other < trial->request.tasks; other++)
             for (size_t i = 0; i < trial->placement->tasks[other].gpu_count; i++) {
                 size_t index = (size_t)trial->placement->tasks[other].gpus[i].index;
@@ -217,7 +217,7 @@ static void check_fairness(struct trial *trial)
             for (size_t core = 0; core < topology->core_count; core++) {
                 struct cpuset set;
 
-                cores += granted(trial, core, &set) && cpuset_overlap(&set, &task->cpus);
+                cores += allocated_cpus(trial, core, &set) && cpuset_overlap(&set, &task->cpus);
             }
             least = cores < least ? cores : least;
             most = cores > most ? cores : most;
@@ -236,7 +236,7 @@ static int uses_nic(const struct placement_task *task, const struct topology_dev
     return 0;
 }
 
-/* Every task has NICs; those of a GPU are the same whatever part of the node is granted. */
+/* Every task has NICs; those of a GPU are the same whatever part of the node is allocated. */
 static void check_nics(struct trial *trial)
 {
     for (size_t t = 0; t < trial->request.tasks; t++) {
@@ -336,7 +336,7 @@ static void run_trial(struct trial *trial, const char *name)
 }
 
 /* Some GPUs, in any order; some CPUs: whole cores, single threads, or all. */
-static void draw_grant(struct trial *trial)
+static void draw_allocation(struct trial *trial)
 {
     const struct topology *topology = trial->topology;
     size_t all = draw(3) == 0, chance = 1 + draw(8);
@@ -381,7 +381,7 @@ static void test_node(const char *name, int real, size_t most)
     for (; whole && trials < most && tap_failed < failed + 3; trials++) {
         struct trial trial = {.topology = topology, .whole = whole};
 
-        draw_grant(&trial);
+        draw_allocation(&trial);
         trial.request.cpus = &trial.cpus;
         trial.request.gpus = trial.gpus;
         trial.request.bind = policies[draw(5)];

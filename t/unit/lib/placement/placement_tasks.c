@@ -9,19 +9,19 @@
 void test_instances(void)
 {
     struct topology *topology = read_node("p5.48xlarge", 0);
-    struct placement_grant gpus[] = {{topology_gpu(topology, 3)->pci, "MIG-c"},
-                                     {topology_gpu(topology, 1)->pci, "MIG-a"},
-                                     {topology_gpu(topology, 1)->pci, "MIG-b"}};
+    struct allocated_gpu gpus[] = {{topology_gpu(topology, 3)->pci, "MIG-c"},
+                                   {topology_gpu(topology, 1)->pci, "MIG-a"},
+                                   {topology_gpu(topology, 1)->pci, "MIG-b"}};
     struct placement_request request = {.tasks = 3, .gpus = gpus, .gpu_count = 3};
     struct placement *placement = placement_create(topology, &request, NULL);
     static const char *const instances[] = {"MIG-a", "MIG-b", "MIG-c"};
-    static const size_t nics[] = {2, 2, 4}, grants[] = {1, 2, 0};
+    static const size_t nics[] = {2, 2, 4}, positions[] = {1, 2, 0};
 
     for (size_t i = 0; ok(placement != NULL, "instances are placed") && i < 3; i++) {
         const struct placement_task *task = &placement->tasks[i];
 
         ok(task->gpu_count == 1 && strcmp(task->gpus[0].instance, instances[i]) == 0 &&
-               task->gpus[0].number == (int)i && task->gpus[0].grant == grants[i],
+               task->gpus[0].number == (int)i && task->gpus[0].position == positions[i],
            "task %zu gets %s", i, instances[i]);
         is_int(task->gpus[0].index, i < 2 ? 1 : 3, "of the right GPU");
         is_int((long long)task->nic_count, (long long)nics[i], "with its NICs");
@@ -30,28 +30,28 @@ void test_instances(void)
     topology_destroy(topology);
 }
 
-void test_wishes(void)
+void test_overrides(void)
 {
     struct topology *topology = read_node("hgx4", 0);
     struct cpuset last, first;
     size_t wanted[] = {2};
-    struct placement_wish wishes[4] = {{0}};
-    struct placement_request request = {.tasks = 4, .wishes = wishes};
+    struct placement_override overrides[4] = {{0}};
+    struct placement_request request = {.tasks = 4, .overrides = overrides};
     struct placement *placement;
     char text[256];
 
     cpuset_parse("", "56-63", &last, NULL);
     cpuset_parse("", "0-7", &first, NULL);
-    wishes[0].cpus = &last;
-    wishes[1].gpus = wanted;
-    wishes[1].gpu_count = 1;
+    overrides[0].cpus = &last;
+    overrides[1].gpus = wanted;
+    overrides[1].gpu_count = 1;
     placement = placement_create(topology, &request, NULL);
-    if (ok(placement != NULL, "wishes of two tasks")) {
+    if (ok(placement != NULL, "overrides of two tasks")) {
         format_task(&placement->tasks[0], text, sizeof(text));
-        is(text, "0 0000:20:00.0 | mlx5_0 | 56-63 | 1", "a wish for CPUs is kept");
+        is(text, "0 0000:20:00.0 | mlx5_0 | 56-63 | 1", "a override for CPUs is kept");
         ok(!placement->tasks[0].bound && placement->tasks[1].bound, "and not bound by us");
         format_task(&placement->tasks[1], text, sizeof(text));
-        is(text, "2 0000:90:00.0 | mlx5_2 | 32-43 | 1", "a wish for a GPU leads to its cores");
+        is(text, "2 0000:90:00.0 | mlx5_2 | 32-43 | 1", "a override for a GPU leads to its cores");
         format_task(&placement->tasks[2], text, sizeof(text));
         is(text, "1 0000:40:00.0 | mlx5_1 | 0-31 | 0", "others get what is left");
         format_task(&placement->tasks[3], text, sizeof(text));
@@ -60,18 +60,18 @@ void test_wishes(void)
     placement_destroy(placement);
 
     request.tasks = 2;
-    wishes[0] = (struct placement_wish){.cpus = &last};
-    wishes[1] = (struct placement_wish){.cpus = &first};
+    overrides[0] = (struct placement_override){.cpus = &last};
+    overrides[1] = (struct placement_override){.cpus = &first};
     request.gpus_per_task = 0;
     placement = placement_create(topology, &request, NULL);
-    if (ok(placement != NULL, "wishes for all CPUs")) {
+    if (ok(placement != NULL, "overrides for all CPUs")) {
         is_int(placement->tasks[0].gpus[0].index, 2, "GPUs follow the CPUs");
         is_int(placement->tasks[1].gpus[0].index, 0, "of every task");
     }
     placement_destroy(placement);
 
-    wishes[0] = (struct placement_wish){.gpus = wanted, .gpu_count = 0};
-    wishes[1] = (struct placement_wish){.gpus = wanted, .gpu_count = 1};
+    overrides[0] = (struct placement_override){.gpus = wanted, .gpu_count = 0};
+    overrides[1] = (struct placement_override){.gpus = wanted, .gpu_count = 1};
     placement = placement_create(topology, &request, NULL);
     ok(placement && placement->tasks[0].gpu_count == 0 && placement->tasks[1].gpu_count == 1 &&
            placement->tasks[0].nic_count > 0 && !cpuset_is_empty(&placement->tasks[0].cpus),
@@ -107,7 +107,7 @@ void test_starved(void)
         struct error err = {.text = ""};
         int length = snprintf(node, sizeof(node), text, cases[i].more);
         struct topology *topology = topology_parse("node", node, (size_t)length, &err);
-        struct placement_grant gpus[] = {{{0, 0x10, 0, 0}, NULL}, {{0, 0x20, 0, 0}, NULL}};
+        struct allocated_gpu gpus[] = {{{0, 0x10, 0, 0}, NULL}, {{0, 0x20, 0, 0}, NULL}};
         struct placement_request request = {.tasks = 2, .gpus = gpus, .gpu_count = 2};
         struct placement *placement = topology ? placement_create(topology, &request, &err) : NULL;
 

@@ -15,7 +15,7 @@ void test_gpu_lists(void);
 
 /* For tasks, in placement_tasks.c. */
 void test_instances(void);
-void test_wishes(void);
+void test_overrides(void);
 void test_starved(void);
 void test_node_facts(void);
 

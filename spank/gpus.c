@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "grants.h"
+#include "gpus.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static const char *gpu_list(const struct share_found *found)
     return found->gpus[0] ? found->gpus : found->visible;
 }
 
-bool grants_has_list(const struct share_found *found)
+bool gpus_has_list(const struct share_found *found)
 {
     return gpu_list(found)[0] || found->confined;
 }
@@ -65,106 +65,106 @@ static bool is_uncertain(const struct share_found *found)
            count_words(wanted) < count_words(found->reach);
 }
 
-static struct granted *find_granted(struct grants *grants, const char *word)
+static struct step_gpu *find_allocated(struct gpus *gpus, const char *word)
 {
-    for (size_t i = 0; i < grants->count; i++) {
-        struct granted *granted = &grants->granted[i];
+    for (size_t i = 0; i < gpus->count; i++) {
+        struct step_gpu *allocated = &gpus->items[i];
 
-        if (granted->name[0] ? strcmp(granted->name, word) == 0
-                             : is_number(word) && atoi(word) == granted->slurm)
-            return granted;
+        if (allocated->name[0] ? strcmp(allocated->name, word) == 0
+                               : is_number(word) && atoi(word) == allocated->slurm)
+            return allocated;
     }
     return NULL;
 }
 
-static const struct node_gpu *gpu_by_minor(const struct grants *grants, int minor)
+static const struct node_gpu *gpu_by_minor(const struct gpus *gpus, int minor)
 {
-    for (size_t i = 0; i < grants->driver_count; i++)
-        if (grants->driver[i].minor == minor)
-            return &grants->driver[i];
+    for (size_t i = 0; i < gpus->driver_count; i++)
+        if (gpus->driver[i].minor == minor)
+            return &gpus->driver[i];
     return NULL;
 }
 
 /* Match "GPU-..." (or a prefix, as CUDA accepts it) or "MIG-GPU-.../G/C". */
-static const struct node_gpu *gpu_by_uuid(const struct grants *grants, const char *uuid)
+static const struct node_gpu *gpu_by_uuid(const struct gpus *gpus, const char *uuid)
 {
     size_t length;
 
     if (strncmp(uuid, "MIG-GPU-", 8) == 0)
         uuid += 4;
     length = strcspn(uuid, "/");
-    for (size_t i = 0; i < grants->driver_count && length > 4; i++)
-        if (strncmp(grants->driver[i].uuid, uuid, length) == 0)
-            return &grants->driver[i];
+    for (size_t i = 0; i < gpus->driver_count && length > 4; i++)
+        if (strncmp(gpus->driver[i].uuid, uuid, length) == 0)
+            return &gpus->driver[i];
     return NULL;
 }
 
 /* Find the GPU that a word of the list refers to. Without Slurm's list, CUDA_VISIBLE_DEVICES is the
  * user's, and counts in PCI order. */
-static int identify(struct grants *grants, const char *word, const struct share_found *found,
-                    struct granted *granted)
+static int identify(struct gpus *gpus, const char *word, const struct share_found *found,
+                    struct step_gpu *allocated)
 {
     bool by_minor = gpu_list(found) != found->visible;
     const struct node_gpu *gpu;
     const struct topology_device *device;
 
     if (!is_number(word)) {
-        gpu = gpu_by_uuid(grants, word);
+        gpu = gpu_by_uuid(gpus, word);
         /* "MIG-<UUID>" does not name the GPU; if the task can open only one, it is that one. */
         if (!gpu && strncmp(word, "MIG-", 4) == 0 && found->confined && is_number(found->reach))
-            gpu = gpu_by_minor(grants, atoi(found->reach));
+            gpu = gpu_by_minor(gpus, atoi(found->reach));
     } else {
-        granted->slurm = atoi(word);
+        allocated->slurm = atoi(word);
         if (!by_minor) {
-            device = topology_gpu(grants->topology, (size_t)granted->slurm);
+            device = topology_gpu(gpus->topology, (size_t)allocated->slurm);
             if (!device)
                 return -1;
-            granted->grant.pci = device->pci;
+            allocated->gpu.pci = device->pci;
             return 0;
         }
-        gpu = gpu_by_minor(grants, granted->slurm);
+        gpu = gpu_by_minor(gpus, allocated->slurm);
     }
-    if (!gpu || topology_gpu_index(grants->topology, &gpu->pci) < 0)
+    if (!gpu || topology_gpu_index(gpus->topology, &gpu->pci) < 0)
         return -1;
-    granted->grant.pci = gpu->pci;
+    allocated->gpu.pci = gpu->pci;
     return 0;
 }
 
 /* Add the GPUs of one task. Returns 0, or -1 with the word that is unknown to the driver. */
-static int add_gpus(struct grants *grants, const struct share_found *found, char unknown[64])
+static int add_gpus(struct gpus *gpus, const struct share_found *found, char unknown[64])
 {
     char copy[SHARE_LIST], *rest = copy, *word;
 
     strcpy(copy, gpu_list(found));
     while ((word = strsep(&rest, ","))) {
-        struct granted granted = {.slurm = -1};
+        struct step_gpu allocated = {.slurm = -1};
 
-        if (!word[0] || find_granted(grants, word))
+        if (!word[0] || find_allocated(gpus, word))
             continue;
         snprintf(unknown, 64, "%.60s", word);
-        if (grants->count == GRANTS_MAX)
+        if (gpus->count == GPUS_MAX)
             return -1;
-        if (!is_number(word) &&
-            snprintf(granted.name, sizeof(granted.name), "%s", word) >= (int)sizeof(granted.name))
+        if (!is_number(word) && snprintf(allocated.name, sizeof(allocated.name), "%s", word) >=
+                                    (int)sizeof(allocated.name))
             return -1;
-        if (identify(grants, word, found, &granted))
+        if (identify(gpus, word, found, &allocated))
             return -1;
-        grants->granted[grants->count++] = granted;
+        gpus->items[gpus->count++] = allocated;
     }
     return 0;
 }
 
-static int compare_granted(const void *a, const void *b)
+static int compare_allocated(const void *a, const void *b)
 {
-    const struct granted *x = a, *y = b;
+    const struct step_gpu *x = a, *y = b;
 
-    return pci_compare(&x->grant.pci, &y->grant.pci);
+    return pci_compare(&x->gpu.pci, &y->gpu.pci);
 }
 
-size_t grants_count(const struct share *share, int64_t gpus_on_node)
+size_t gpus_count(const struct share *share, int64_t gpus_on_node)
 {
     /* Count distinct numbers and names; this does not need the driver. */
-    char seen[GRANTS_MAX][48];
+    char seen[GPUS_MAX][48];
     size_t count = 0;
 
     for (uint32_t i = 0; i < share->tasks; i++) {
@@ -179,7 +179,7 @@ size_t grants_count(const struct share *share, int64_t gpus_on_node)
 
             while (known < count && strncmp(seen[known], word, 47) != 0)
                 known++;
-            if (word[0] && known == count && count < GRANTS_MAX)
+            if (word[0] && known == count && count < GPUS_MAX)
                 snprintf(seen[count++], sizeof(seen[0]), "%s", word);
         }
     }
@@ -188,10 +188,10 @@ size_t grants_count(const struct share *share, int64_t gpus_on_node)
 
 /* Warn that the GPUs in Slurm's list are not used. On a node without driver and GPUs, as in tests,
  * that is expected. */
-static void say_unknown(const struct grants *grants, const char *word, struct place_notes *notes)
+static void say_unknown(const struct gpus *gpus, const char *word, struct place_notes *notes)
 {
     bool mig = strncmp(word, "MIG-", 4) == 0;
-    bool unexpected = mig || grants->driver_count > 0 || grants->topology->gpu_count > 0;
+    bool unexpected = mig || gpus->driver_count > 0 || gpus->topology->gpu_count > 0;
 
     place_say(unexpected ? notes->warnings : notes->text,
               mig ? "the GPU of %s is unknown, since the task can open several; tasks are placed "
@@ -202,11 +202,11 @@ static void say_unknown(const struct grants *grants, const char *word, struct pl
 }
 
 /* With --gpu-bind=none Slurm does not list GPUs, and tasks can open all GPUs of the step. */
-static void grant_unnamed(struct grants *grants, int64_t gpus_on_node, struct place_notes *notes)
+static void use_unnamed(struct gpus *gpus, int64_t gpus_on_node, struct place_notes *notes)
 {
-    size_t count = grants->topology->gpu_count;
+    size_t count = gpus->topology->gpu_count;
 
-    if ((size_t)gpus_on_node != count || count > GRANTS_MAX) {
+    if ((size_t)gpus_on_node != count || count > GPUS_MAX) {
         place_say(
             count > 0 ? notes->warnings : notes->text,
             "Slurm does not name the %" PRId64
@@ -216,22 +216,22 @@ static void grant_unnamed(struct grants *grants, int64_t gpus_on_node, struct pl
         return;
     }
     for (size_t i = 0; i < count; i++) {
-        grants->granted[i].slurm = -1;
-        grants->granted[i].grant.pci = topology_gpu(grants->topology, i)->pci;
+        gpus->items[i].slurm = -1;
+        gpus->items[i].gpu.pci = topology_gpu(gpus->topology, i)->pci;
     }
-    grants->count = count;
+    gpus->count = count;
 }
 
-void grants_find(struct grants *grants, const struct topology *topology, const char *sysroot,
-                 const struct share *share, int64_t gpus_on_node, struct place_notes *notes)
+void gpus_find(struct gpus *gpus, const struct topology *topology, const char *sysroot,
+               const struct share *share, int64_t gpus_on_node, struct place_notes *notes)
 {
     char unknown[64];
     struct error err;
     bool bad = false, confined = false;
 
-    memset(grants, 0, sizeof(*grants));
-    grants->topology = topology;
-    if (node_gpus(sysroot, &grants->driver, &grants->driver_count, &err))
+    memset(gpus, 0, sizeof(*gpus));
+    gpus->topology = topology;
+    if (node_gpus(sysroot, &gpus->driver, &gpus->driver_count, &err))
         place_say(notes->warnings, "%s\n", err.text);
     for (uint32_t i = 0; i < share->tasks && !bad; i++) {
         const struct share_found *found = &share->task[i].found;
@@ -244,18 +244,18 @@ void grants_find(struct grants *grants, const struct topology *topology, const c
                 "task %u can open GPUs %s, so the list %s is ambiguous; tasks are placed without "
                 "GPUs; unset CUDA_VISIBLE_DEVICES, or name as many GPUs as are allocated\n",
                 i, found->reach, found->gpus[0] ? found->gpus : found->visible);
-        else if ((bad = add_gpus(grants, found, unknown) != 0))
-            say_unknown(grants, unknown, notes);
+        else if ((bad = add_gpus(gpus, found, unknown) != 0))
+            say_unknown(gpus, unknown, notes);
     }
     if (bad)
-        grants->count = 0;
-    else if (grants->count == 0 && gpus_on_node > 0 && !confined)
-        grant_unnamed(grants, gpus_on_node, notes);
-    qsort(grants->granted, grants->count, sizeof(grants->granted[0]), compare_granted);
-    for (size_t i = 0; i < grants->count; i++) {
-        grants->grants[i] = grants->granted[i].grant;
-        if (grants->granted[i].name[0])
-            grants->grants[i].instance = grants->granted[i].name;
+        gpus->count = 0;
+    else if (gpus->count == 0 && gpus_on_node > 0 && !confined)
+        use_unnamed(gpus, gpus_on_node, notes);
+    qsort(gpus->items, gpus->count, sizeof(gpus->items[0]), compare_allocated);
+    for (size_t i = 0; i < gpus->count; i++) {
+        gpus->request[i] = gpus->items[i].gpu;
+        if (gpus->items[i].name[0])
+            gpus->request[i].instance = gpus->items[i].name;
     }
 }
 
@@ -266,17 +266,17 @@ static int compare_positions(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-size_t grants_of_task(struct grants *grants, const struct share_found *found, size_t *positions)
+size_t gpus_of_task(struct gpus *gpus, const struct share_found *found, size_t *positions)
 {
     char copy[SHARE_LIST], *rest = copy, *word;
     size_t count = 0;
 
     strcpy(copy, gpu_list(found));
     while ((word = strsep(&rest, ","))) {
-        struct granted *granted = word[0] ? find_granted(grants, word) : NULL;
+        struct step_gpu *allocated = word[0] ? find_allocated(gpus, word) : NULL;
 
-        if (granted && count < GRANTS_MAX)
-            positions[count++] = (size_t)(granted - grants->granted);
+        if (allocated && count < GPUS_MAX)
+            positions[count++] = (size_t)(allocated - gpus->items);
     }
     if (is_numbers(gpu_list(found)) && others_hidden(found))
         qsort(positions, count, sizeof(*positions), compare_positions);
@@ -316,7 +316,7 @@ static bool counts_from_zero(const char *list, size_t count)
     return strcmp(zero, list) == 0;
 }
 
-static enum visible choose_visible(const struct grants *grants, const struct share_found *found,
+static enum visible choose_visible(const struct gpus *gpus, const struct share_found *found,
                                    const size_t *positions, size_t count)
 {
     bool numbers = is_numbers(found->visible), hidden = others_hidden(found), in_order = true;
@@ -324,8 +324,7 @@ static enum visible choose_visible(const struct grants *grants, const struct sha
     size_t row = 0;
 
     for (size_t i = 0; i < count; i++)
-        in_order &=
-            topology_gpu_index(grants->topology, &grants->grants[positions[i]].pci) == (int)i;
+        in_order &= topology_gpu_index(gpus->topology, &gpus->request[positions[i]].pci) == (int)i;
     while (!matches(visible_table[row].numbers, numbers) ||
            !matches(visible_table[row].hidden, hidden) ||
            !matches(visible_table[row].in_order, in_order) ||
@@ -335,11 +334,11 @@ static enum visible choose_visible(const struct grants *grants, const struct sha
 }
 
 /* Return nothing unless the driver knows all of them. */
-static void list_uuids(const struct grants *grants, const size_t *positions, size_t count,
+static void list_uuids(const struct gpus *gpus, const size_t *positions, size_t count,
                        char visible[SHARE_LIST])
 {
     for (size_t i = 0; i < count; i++) {
-        const struct node_gpu *gpu = gpu_by_minor(grants, grants->granted[positions[i]].slurm);
+        const struct node_gpu *gpu = gpu_by_minor(gpus, gpus->items[positions[i]].slurm);
 
         if (!gpu || !gpu->uuid[0]) {
             visible[0] = '\0';
@@ -349,42 +348,42 @@ static void list_uuids(const struct grants *grants, const size_t *positions, siz
     }
 }
 
-void grants_visible(const struct grants *grants, const struct share_found *found,
-                    const size_t *positions, size_t count, char visible[SHARE_LIST])
+void gpus_visible(const struct gpus *gpus, const struct share_found *found, const size_t *positions,
+                  size_t count, char visible[SHARE_LIST])
 {
-    enum visible choice = choose_visible(grants, found, positions, count);
+    enum visible choice = choose_visible(gpus, found, positions, count);
 
     visible[0] = '\0';
     if (choice == UUIDS)
-        list_uuids(grants, positions, count, visible);
+        list_uuids(gpus, positions, count, visible);
     if (choice != POSITIONS && choice != PCI_NUMBERS)
         return;
     for (size_t i = 0; i < count; i++)
         share_list_add(visible, "%d",
-                       choice == POSITIONS ? (int)i
-                                           : topology_gpu_index(grants->topology,
-                                                                &grants->grants[positions[i]].pci));
+                       choice == POSITIONS
+                           ? (int)i
+                           : topology_gpu_index(gpus->topology, &gpus->request[positions[i]].pci));
 }
 
-void grants_names(const struct grants *grants, char names[SHARE_LIST])
+void gpus_names(const struct gpus *gpus, char names[SHARE_LIST])
 {
     names[0] = '\0';
-    for (size_t i = 0; i < grants->count; i++) {
-        const struct granted *granted = &grants->granted[i];
-        const char *uuid = granted->name;
+    for (size_t i = 0; i < gpus->count; i++) {
+        const struct step_gpu *allocated = &gpus->items[i];
+        const char *uuid = allocated->name;
 
-        for (size_t k = 0; k < grants->driver_count && !uuid[0]; k++)
-            if (pci_compare(&grants->driver[k].pci, &granted->grant.pci) == 0)
-                uuid = grants->driver[k].uuid;
+        for (size_t k = 0; k < gpus->driver_count && !uuid[0]; k++)
+            if (pci_compare(&gpus->driver[k].pci, &allocated->gpu.pci) == 0)
+                uuid = gpus->driver[k].uuid;
         if (uuid[0])
             share_list_add(names, "%s", uuid);
         else
-            share_list_add(names, "%d", topology_gpu_index(grants->topology, &granted->grant.pci));
+            share_list_add(names, "%d", topology_gpu_index(gpus->topology, &allocated->gpu.pci));
     }
 }
 
-void grants_clear(struct grants *grants)
+void gpus_clear(struct gpus *gpus)
 {
-    free(grants->driver);
-    memset(grants, 0, sizeof(*grants));
+    free(gpus->driver);
+    memset(gpus, 0, sizeof(*gpus));
 }

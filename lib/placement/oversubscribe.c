@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* List the granted CPUs of a core, in order. Returns their number. */
+/* List the allocated CPUs of a core, in order. Returns their number. */
 static size_t threads_of(const struct binding *binding, const struct binding_core *core, int *cpus)
 {
     const struct topology_core *at = &binding->topology->cores[core->core];
@@ -67,8 +67,8 @@ static void share_threads(struct binding *binding, const int *cpus, size_t threa
     }
 }
 
-int bind_crowd(struct binding *binding, const struct binding_core *cores, size_t core_count,
-               const size_t *tasks, size_t count, struct error *err)
+int bind_oversubscribed(struct binding *binding, const struct binding_core *cores,
+                        size_t core_count, const size_t *tasks, size_t count, struct error *err)
 {
     size_t *shares = calloc(core_count, sizeof(*shares)), next = 0;
     int *cpus = calloc(binding->topology->cpu_count, sizeof(*cpus));
