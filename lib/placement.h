@@ -4,6 +4,7 @@
 #ifndef MEGATRON_PLACEMENT_H
 #define MEGATRON_PLACEMENT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "cpuset.h"
 #include "error.h"
@@ -35,7 +36,7 @@ struct placement_request {
      *   0-11/12-23 exactly these CPUs, one list per task */
     const char *bind;
     /* 'bind' is meant for steps of any size: a single list may name CPUs that are not allocated. */
-    int bind_is_default;
+    bool bind_is_default;
     /* NULL is "auto".
      *   auto       the NICs nearest to the task's GPUs (without GPUs: to its cores)
      *   none       no NICs
@@ -64,7 +65,7 @@ struct placement_task {
     const struct topology_device **nics; /* in PCI order, into the topology */
     size_t nic_count;
     struct cpuset cpus; /* never empty, never outside the allocated (or the task's chosen) CPUs */
-    int bound;          /* 'cpus' is a choice of this library: bind to it, and memory to 'numa' */
+    bool bound;         /* 'cpus' is a choice of this library: bind to it, and memory to 'numa' */
     int *numa;          /* OS numbers of the NUMA nodes of 'cpus' */
     size_t numa_count;
 };

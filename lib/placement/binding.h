@@ -4,6 +4,7 @@
 #ifndef MEGATRON_PLACEMENT_BINDING_H
 #define MEGATRON_PLACEMENT_BINDING_H
 
+#include <stdbool.h>
 #include "lib/placement.h"
 
 enum bind_policy { BIND_AUTO, BIND_NONE, BIND_GPU, BIND_NUMA, BIND_CORE, BIND_LIST };
@@ -40,7 +41,7 @@ struct binding {
     size_t nic_count;
 
     /* Divide CPUs first, then assign GPUs to the nearest tasks. */
-    int cpus_first;
+    bool cpus_first;
     /* tasks x gpu_count: may a task use a GPU? The result of bind_gpus. */
     unsigned char *owns;
     struct placement *result;
@@ -55,7 +56,7 @@ int bind_gpus(struct binding *binding, struct error *err);
 int bind_cpus(struct binding *binding, struct error *err);
 int bind_nics(struct binding *binding, struct error *err);
 
-/* oversubscribe.c: the number of allocated CPUs of a core. */
+/* The number of allocated CPUs of a core. */
 size_t binding_threads(const struct binding *binding, const struct binding_core *core);
 /* Place 'count' tasks on 'core_count' cores, which are fewer: no two tasks share a hardware thread
  * while there are enough of them. Returns 0 or -1. */
@@ -66,8 +67,11 @@ int bind_oversubscribed(struct binding *binding, const struct binding_core *core
 void binding_warn_distance(struct binding *binding);
 
 /* Has the user chosen the CPUs, or the GPUs, of 'task'? */
-int binding_has_cpus(const struct binding *binding, size_t task);
-int binding_has_gpus(const struct binding *binding, size_t task);
+bool binding_has_cpus(const struct binding *binding, size_t task);
+bool binding_has_gpus(const struct binding *binding, size_t task);
+
+/* Has bind_gpus given 'task' a GPU? */
+bool binding_uses_gpu(const struct binding *binding, size_t task);
 
 /* Record a warning for the user. It is lost if out of memory. */
 void binding_warn(struct binding *binding, const char *format, ...)
@@ -75,7 +79,7 @@ void binding_warn(struct binding *binding, const char *format, ...)
 
 /* tree.c: 'place' or its nearest ancestor that is not a bridge. */
 int tree_home(const struct topology *topology, int place);
-int tree_is_below(const struct topology *topology, int place, int above);
+bool tree_is_below(const struct topology *topology, int place, int above);
 /* The distance of two places: 0 if they are the same, then by what they have in common: a bridge, a
  * group, a package, the machine. */
 int tree_distance(const struct topology *topology, int a, int b);

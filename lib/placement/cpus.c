@@ -47,7 +47,7 @@ static size_t homes_of(struct spread *spread, size_t task)
 static void candidates_of(const struct spread *spread, int place, unsigned char *near)
 {
     const struct binding *binding = spread->binding;
-    int found = 0;
+    bool found = false;
 
     memset(near, 0, spread->numas);
     for (; !found && place >= 0; place = binding->topology->places[place].parent) {
@@ -57,7 +57,7 @@ static void candidates_of(const struct spread *spread, int place, unsigned char 
             int core = binding->cores[i].core;
 
             if (core >= at->first_core && core < at->first_core + at->core_count)
-                near[binding->cores[i].numa] = found = 1;
+                near[binding->cores[i].numa] = found = true;
         }
     }
 }
@@ -97,6 +97,21 @@ static void join_several(struct spread *spread, const size_t *tasks, size_t coun
             join(spread, tasks[next++], numa);
 }
 
+/* Assign the tasks that use a GPU at 'home' to the NUMA nodes there. 'tasks' has room for them. */
+static void join_home(struct spread *spread, const unsigned char *placed, int home,
+                      const unsigned char *near, size_t *tasks, size_t *planned)
+{
+    const struct binding *binding = spread->binding;
+    size_t count = 0;
+
+    for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
+        for (size_t task = 0; task < binding->tasks; task++)
+            if (placed[task] && binding->owns[task * binding->gpu_count + gpu] &&
+                tree_home(binding->topology, binding->gpus[gpu].device->place) == home)
+                tasks[count++] = task;
+    join_several(spread, tasks, count, near, planned);
+}
+
 /* Assign every task to the NUMA nodes of its GPUs. First the GPUs whose place has one NUMA node
  * with allocated cores; then, when the load of these is known, those with several candidates. */
 static int join_homes(struct spread *spread, const unsigned char *placed, struct error *err)
@@ -106,29 +121,29 @@ static int join_homes(struct spread *spread, const unsigned char *placed, struct
     unsigned char *near = calloc(spread->numas, 1), *done = calloc(places, 1);
     size_t *tasks = calloc(binding->tasks * (binding->gpu_count + 1), sizeof(size_t));
     size_t *planned = calloc(2 * spread->numas, sizeof(size_t));
-    int rc = near && done && tasks && planned ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (int several = 0; rc == 0 && several <= 1; several++) {
+    if (!near || !done || !tasks || !planned) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (int several = 0; several <= 1; several++) {
         memset(done, 0, places);
         for (size_t gpu = 0; gpu < binding->gpu_count; gpu++) {
             int home = tree_home(binding->topology, binding->gpus[gpu].device->place);
-            size_t count = 0, nodes = 0;
+            size_t nodes = 0;
 
             if (done[home]++)
                 continue;
             candidates_of(spread, home, near);
             for (size_t numa = 0; numa < spread->numas; numa++)
                 nodes += near[numa];
-            if ((nodes > 1) != several)
-                continue;
-            for (size_t other = gpu; other < binding->gpu_count; other++)
-                for (size_t task = 0; task < binding->tasks; task++)
-                    if (placed[task] && binding->owns[task * binding->gpu_count + other] &&
-                        tree_home(binding->topology, binding->gpus[other].device->place) == home)
-                        tasks[count++] = task;
-            join_several(spread, tasks, count, near, planned);
+            if ((nodes > 1) == several)
+                join_home(spread, placed, home, near, tasks, planned);
         }
     }
+    rc = 0;
+out:
     free(near);
     free(done);
     free(tasks);
@@ -169,7 +184,7 @@ static size_t find_spread_out(struct spread *spread, size_t numa)
 }
 
 /* Is a GPU of the task local to 'numa'? */
-static int has_local_gpu(const struct binding *binding, size_t task, size_t numa)
+static bool has_local_gpu(const struct binding *binding, size_t task, size_t numa)
 {
     const struct topology *topology = binding->topology;
     int place = topology->numas[numa].place;
@@ -179,9 +194,9 @@ static int has_local_gpu(const struct binding *binding, size_t task, size_t numa
 
         if (binding->owns[task * binding->gpu_count + gpu] &&
             (tree_is_below(topology, place, home) || tree_is_below(topology, home, place)))
-            return 1;
+            return true;
     }
-    return 0;
+    return false;
 }
 
 /* The task to move from 'numa' to 'spare': the last one, but prefer tasks without a GPU here. */
@@ -199,14 +214,14 @@ static void move_one(struct spread *spread, size_t numa, size_t spare)
     join(spread, mover, spare);
 }
 
-/* Move one task off the oversubscribed 'numa'. Returns 0 if none can be moved. */
-static int move_one_off(struct spread *spread, size_t numa)
+/* Move one task off the oversubscribed 'numa'. Returns false if none can be moved. */
+static bool move_one_off(struct spread *spread, size_t numa)
 {
     size_t tasks = spread->binding->tasks, spread_out = find_spread_out(spread, numa), spare;
 
     if (spread_out < tasks) {
         leave(spread, spread_out, numa);
-        return 1;
+        return true;
     }
     spare = nearest_spare(spread, numa);
     for (size_t other = 0; spare == spread->numas && other < spread->numas; other++) {
@@ -218,9 +233,9 @@ static int move_one_off(struct spread *spread, size_t numa)
         }
     }
     if (spare == spread->numas)
-        return 0;
+        return false;
     move_one(spread, numa, spare);
-    return 1;
+    return true;
 }
 
 /* The allocated CPUs of one core. */
@@ -243,27 +258,33 @@ static int divide_numa(struct spread *spread, size_t numa, struct error *err)
     size_t *weights = calloc(binding->tasks + 1, sizeof(size_t));
     size_t *cuts = calloc(binding->tasks + 2, sizeof(size_t));
     struct binding_core *local = calloc(binding->core_count + 1, sizeof(*local));
-    int rc = tasks && weights && cuts && local ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t i = 0; rc == 0 && i < binding->core_count; i++)
+    if (!tasks || !weights || !cuts || !local) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < binding->core_count; i++)
         if ((size_t)binding->cores[i].numa == numa)
             local[cores++] = binding->cores[i];
-
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
+    for (size_t task = 0; task < binding->tasks; task++)
         if (*weight(spread, task, numa) > 0) {
             tasks[count] = task;
             weights[count++] = *weight(spread, task, numa);
         }
-    if (rc == 0 && count > cores) {
+    if (count > cores) {
         rc = bind_oversubscribed(binding, local, cores, tasks, count, err);
-    } else if (rc == 0 && count > 0) {
-        divide_weighted(cores, count, weights, cuts);
-        for (size_t i = 0; i < cores; i++) {
-            while (i >= cuts[share + 1])
-                share++;
-            add_core(binding, tasks[share], &local[i]);
-        }
+        goto out;
     }
+    if (count > 0)
+        divide_weighted(cores, count, weights, cuts);
+    for (size_t i = 0; count > 0 && i < cores; i++) {
+        while (i >= cuts[share + 1])
+            share++;
+        add_core(binding, tasks[share], &local[i]);
+    }
+    rc = 0;
+out:
     free(tasks);
     free(weights);
     free(cuts);
@@ -284,28 +305,33 @@ static void rebalance(struct spread *spread, size_t *capacity)
 static int divide_by_gpu(struct binding *binding, const unsigned char *placed, struct error *err)
 {
     struct spread spread = {.binding = binding, .numas = binding->topology->numa_count};
-    int rc = 0;
+    int rc = -1;
 
     spread.weights = calloc(binding->tasks * spread.numas, sizeof(size_t));
     spread.cores = calloc(spread.numas, sizeof(size_t));
     spread.threads = calloc(spread.numas, sizeof(size_t));
     spread.tasks = calloc(spread.numas, sizeof(size_t));
-    if (!spread.weights || !spread.cores || !spread.threads || !spread.tasks)
-        rc = error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < binding->core_count; i++) {
+    if (!spread.weights || !spread.cores || !spread.threads || !spread.tasks) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < binding->core_count; i++) {
         spread.cores[binding->cores[i].numa]++;
         spread.threads[binding->cores[i].numa] += binding_threads(binding, &binding->cores[i]);
     }
-    if (rc == 0)
-        rc = join_homes(&spread, placed, err);
+    if (join_homes(&spread, placed, err) < 0)
+        goto out;
     /* With BIND_NUMA tasks share a NUMA node. Otherwise they share cores only if there are too few
      * of them, and hardware threads only if there are too few of these. */
-    if (rc == 0 && binding->bind != BIND_NUMA) {
+    if (binding->bind != BIND_NUMA) {
         rebalance(&spread, spread.cores);
         rebalance(&spread, spread.threads);
     }
-    for (size_t numa = 0; rc == 0 && numa < spread.numas; numa++)
-        rc = divide_numa(&spread, numa, err);
+    for (size_t numa = 0; numa < spread.numas; numa++)
+        if (divide_numa(&spread, numa, err) < 0)
+            goto out;
+    rc = 0;
+out:
     free(spread.weights);
     free(spread.cores);
     free(spread.threads);
@@ -321,29 +347,49 @@ static int divide_cores(struct binding *binding, const unsigned char *placed, st
     int *gaps = calloc(cores + 1, sizeof(int));
     size_t *cuts = calloc(binding->tasks + 1, sizeof(size_t));
     size_t *tasks = calloc(binding->tasks + 1, sizeof(size_t));
-    int rc = gaps && cuts && tasks ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
+    if (!gaps || !cuts || !tasks) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t task = 0; task < binding->tasks; task++)
         if (placed[task])
             tasks[count++] = task;
-    for (size_t i = 1; rc == 0 && i < cores; i++) {
+    if (count > cores) {
+        rc = bind_oversubscribed(binding, binding->cores, cores, tasks, count, err);
+        goto out;
+    }
+    for (size_t i = 1; i < cores; i++) {
         int before = binding->cores[i - 1].numa, numa = binding->cores[i].numa;
 
         gaps[i] = before == numa ? 0
                                  : 1 + tree_distance(topology, topology->numas[before].place,
                                                      topology->numas[numa].place);
     }
-    if (rc == 0 && count > cores)
-        rc = bind_oversubscribed(binding, binding->cores, cores, tasks, count, err);
-    else if (rc == 0 && count > 0)
-        rc = divide_row(cores, count, gaps, cuts, err);
-    for (size_t next = 0; rc == 0 && count <= cores && next < count; next++)
+    if (count > 0 && divide_row(cores, count, gaps, cuts, err) < 0)
+        goto out;
+    for (size_t next = 0; next < count; next++)
         for (size_t i = cuts[next]; i < cuts[next + 1]; i++)
             add_core(binding, tasks[next], &binding->cores[i]);
+    rc = 0;
+out:
     free(gaps);
     free(cuts);
     free(tasks);
     return rc;
+}
+
+/* How many of the CPUs of a core are in 'set'? */
+static int cpus_in(const struct binding *binding, const struct binding_core *core,
+                   const struct cpuset *set)
+{
+    const struct topology_core *at = &binding->topology->cores[core->core];
+    int count = 0;
+
+    for (int k = 0; k < at->cpu_count; k++)
+        count += cpuset_has(set, binding->topology->cpus[at->first_cpu + k]);
+    return count;
 }
 
 /* Whole NUMA nodes instead of parts of them. */
@@ -353,12 +399,9 @@ static void widen_to_numa(struct binding *binding, const unsigned char *placed)
         struct cpuset had = binding->result->tasks[task].cpus;
 
         for (size_t i = 0; placed[task] && i < binding->core_count; i++) {
-            const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
-            int touched = 0;
-
-            for (int k = 0; k < core->cpu_count; k++)
-                touched |= cpuset_has(&had, binding->topology->cpus[core->first_cpu + k]);
-            for (size_t other = 0; touched && other < binding->core_count; other++)
+            if (cpus_in(binding, &binding->cores[i], &had) == 0)
+                continue;
+            for (size_t other = 0; other < binding->core_count; other++)
                 if (binding->cores[other].numa == binding->cores[i].numa)
                     add_core(binding, task, &binding->cores[other]);
         }
@@ -388,16 +431,15 @@ static int use_list(struct binding *binding, size_t task, struct error *err)
             "some CPUs listed for task %zu are not allocated to this step and are ignored; list "
             "only allocated CPUs, or request the whole node (sbatch --exclusive)",
             task);
-    at->bound = 1;
+    at->bound = true;
     return 0;
 }
 
-/* Cores that the user chose for one task are not given to other tasks while enough others are left.
- */
+/* Do not assign other tasks to cores pinned by --cpu-bind while enough cores remain. */
 static void avoid_user_cores(struct binding *binding, const unsigned char *placed)
 {
     size_t kept = 0, placed_count = 0;
-    struct cpuset pinned, saved = binding->cpus;
+    struct cpuset pinned, rest = binding->cpus;
 
     cpuset_clear(&pinned);
     for (size_t task = 0; task < binding->tasks; task++) {
@@ -405,33 +447,17 @@ static void avoid_user_cores(struct binding *binding, const unsigned char *place
         if (binding_has_cpus(binding, task))
             cpuset_unite(&pinned, binding->request->overrides[task].cpus);
     }
-    cpuset_subtract(&binding->cpus, &pinned);
-    for (size_t i = 0; i < binding->core_count; i++) {
-        const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
-        int free_cpus = 0, pinned_cpus = 0;
-
-        for (int k = 0; k < core->cpu_count; k++) {
-            int cpu = binding->topology->cpus[core->first_cpu + k];
-
-            free_cpus += cpuset_has(&binding->cpus, cpu);
-            pinned_cpus += cpuset_has(&pinned, cpu);
-        }
-        kept += free_cpus > 0 && pinned_cpus == 0;
-    }
-    if (kept < placed_count) {
-        binding->cpus = saved;
+    cpuset_subtract(&rest, &pinned);
+    for (size_t i = 0; i < binding->core_count; i++)
+        kept += cpus_in(binding, &binding->cores[i], &rest) > 0 &&
+                cpus_in(binding, &binding->cores[i], &pinned) == 0;
+    if (kept < placed_count)
         return;
-    }
+    binding->cpus = rest;
     kept = 0;
-    for (size_t i = 0; i < binding->core_count; i++) {
-        const struct topology_core *core = &binding->topology->cores[binding->cores[i].core];
-        int pinned_cpus = 0;
-
-        for (int k = 0; k < core->cpu_count; k++)
-            pinned_cpus += cpuset_has(&pinned, binding->topology->cpus[core->first_cpu + k]);
-        if (pinned_cpus == 0)
+    for (size_t i = 0; i < binding->core_count; i++)
+        if (cpus_in(binding, &binding->cores[i], &pinned) == 0)
             binding->cores[kept++] = binding->cores[i];
-    }
     binding->core_count = kept;
 }
 
@@ -459,24 +485,28 @@ static int divide(struct binding *binding, const unsigned char *placed, struct e
 {
     unsigned char *with = calloc(binding->tasks, 1), *without = calloc(binding->tasks, 1);
     size_t count_with = 0, count_without = 0;
-    int rc = with && without ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
-        int has = 0;
+    if (!with || !without) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t task = 0; task < binding->tasks; task++) {
+        bool has = !binding->cpus_first && binding_uses_gpu(binding, task);
 
-        for (size_t gpu = 0; !binding->cpus_first && gpu < binding->gpu_count; gpu++)
-            has |= binding->owns[task * binding->gpu_count + gpu];
         with[task] = placed[task] && has;
         without[task] = placed[task] && !has;
         count_with += with[task];
         count_without += without[task];
     }
-    if (rc == 0 && count_with > 0)
-        rc = divide_by_gpu(binding, with, err);
-    if (rc == 0 && count_without > 0)
-        rc = divide_cores(binding, without, err);
-    if (rc == 0 && binding->bind != BIND_NUMA)
+    if (count_with > 0 && divide_by_gpu(binding, with, err) < 0)
+        goto out;
+    if (count_without > 0 && divide_cores(binding, without, err) < 0)
+        goto out;
+    if (binding->bind != BIND_NUMA)
         warn_of_sharing(binding, count_with + count_without);
+    rc = 0;
+out:
     free(with);
     free(without);
     return rc;
@@ -532,9 +562,11 @@ void binding_warn_distance(struct binding *binding)
 int bind_cpus(struct binding *binding, struct error *err)
 {
     unsigned char *placed = calloc(binding->tasks, 1);
-    int rc = placed ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
+    if (!placed)
+        return error_set(err, "out of memory");
+    for (size_t task = 0; task < binding->tasks; task++) {
         struct placement_task *at = &binding->result->tasks[task];
 
         if (binding_has_cpus(binding, task)) {
@@ -542,18 +574,21 @@ int bind_cpus(struct binding *binding, struct error *err)
         } else if (binding->bind == BIND_NONE) {
             at->cpus = binding->cpus;
         } else if (binding->lists) {
-            rc = use_list(binding, task, err);
+            if (use_list(binding, task, err) < 0)
+                goto out;
         } else {
             placed[task] = 1;
-            at->bound = 1;
+            at->bound = true;
         }
     }
-    if (rc == 0 && binding->request->overrides)
+    if (binding->request->overrides)
         avoid_user_cores(binding, placed);
-    if (rc == 0)
-        rc = divide(binding, placed, err);
-    if (rc == 0 && binding->bind == BIND_NUMA)
+    if (divide(binding, placed, err) < 0)
+        goto out;
+    if (binding->bind == BIND_NUMA)
         widen_to_numa(binding, placed);
+    rc = 0;
+out:
     free(placed);
     return rc;
 }

@@ -42,25 +42,28 @@ static int apply_overrides(struct binding *binding, unsigned char *taken, struct
 static int fill_pool(struct binding *binding, struct pool *pool, struct error *err)
 {
     unsigned char *taken = calloc(binding->gpu_count + 1, 1);
-    int rc = taken ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
     pool->tasks = calloc(binding->tasks, sizeof(size_t));
     pool->gpus = calloc(binding->gpu_count + 1, sizeof(size_t));
-    if (!pool->tasks || !pool->gpus)
-        rc = error_set(err, "out of memory");
-    if (rc == 0 && binding->request->overrides)
-        rc = apply_overrides(binding, taken, err);
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++)
+    if (!taken || !pool->tasks || !pool->gpus) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    if (binding->request->overrides && apply_overrides(binding, taken, err) < 0)
+        goto out;
+    for (size_t task = 0; task < binding->tasks; task++)
         if (!binding_has_gpus(binding, task))
             pool->tasks[pool->task_count++] = task;
-    for (size_t gpu = 0; rc == 0 && gpu < binding->gpu_count; gpu++)
+    for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
         if (!taken[gpu])
             pool->gpus[pool->gpu_count++] = gpu;
     /* If the choices took all GPUs, the other tasks share them. */
-    for (size_t gpu = 0; rc == 0 && pool->gpu_count == 0 && gpu < binding->gpu_count; gpu++)
-        pool->gpus[gpu] = gpu;
     if (pool->gpu_count == 0)
-        pool->gpu_count = binding->gpu_count;
+        for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
+            pool->gpus[pool->gpu_count++] = gpu;
+    rc = 0;
+out:
     free(taken);
     return rc;
 }
@@ -75,16 +78,22 @@ static int share_in_order(struct binding *binding, const struct pool *pool, stru
 {
     int *gaps = calloc(pool->gpu_count, sizeof(int));
     size_t *cuts = calloc(pool->task_count + 1, sizeof(size_t));
-    int rc = gaps && cuts ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t i = 1; rc == 0 && i < pool->gpu_count; i++)
+    if (!gaps || !cuts) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 1; i < pool->gpu_count; i++)
         gaps[i] = tree_distance(binding->topology, place_of(binding, pool, i - 1),
                                 place_of(binding, pool, i));
-    if (rc == 0)
-        rc = divide_row(pool->gpu_count, pool->task_count, gaps, cuts, err);
-    for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
+    if (divide_row(pool->gpu_count, pool->task_count, gaps, cuts, err) < 0)
+        goto out;
+    for (size_t i = 0; i < pool->task_count; i++)
         for (size_t k = cuts[i]; k < cuts[i + 1]; k++)
             give(binding, pool->tasks[i], pool->gpus[k]);
+    rc = 0;
+out:
     free(gaps);
     free(cuts);
     return rc;
@@ -136,7 +145,7 @@ static void fill_nearest(size_t items, size_t bins, const int *steps, size_t *bi
 
         for (size_t item = 0; item < items; item++) {
             for (size_t bin = 0; bin_of[item] == (size_t)-1 && bin < bins; bin++) {
-                int full = held[bin] > base || (held[bin] == base && extra == 0);
+                bool full = held[bin] > base || (held[bin] == base && extra == 0);
 
                 if (!full && (best < 0 || steps[item * bins + bin] < best)) {
                     best = steps[item * bins + bin];
@@ -153,24 +162,29 @@ static void fill_nearest(size_t items, size_t bins, const int *steps, size_t *bi
 
 static int share_nearest(struct binding *binding, const struct pool *pool, struct error *err)
 {
-    int more_gpus = pool->gpu_count >= pool->task_count;
+    bool more_gpus = pool->gpu_count >= pool->task_count;
     size_t items = more_gpus ? pool->gpu_count : pool->task_count;
     size_t bins = more_gpus ? pool->task_count : pool->gpu_count;
     int *steps = calloc(items * bins, sizeof(int));
     size_t *bin_of = calloc(items, sizeof(size_t)), *held = calloc(bins, sizeof(size_t));
-    int rc = steps && bin_of && held ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t i = 0; rc == 0 && i < pool->task_count; i++)
+    if (!steps || !bin_of || !held) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < pool->task_count; i++)
         for (size_t k = 0; k < pool->gpu_count; k++)
             steps[more_gpus ? k * bins + i : i * bins + k] =
                 steps_between(binding, pool->tasks[i], pool->gpus[k]);
-    if (rc == 0)
-        fill_nearest(items, bins, steps, bin_of, held);
-    for (size_t item = 0; rc == 0 && item < items; item++) {
+    fill_nearest(items, bins, steps, bin_of, held);
+    for (size_t item = 0; item < items; item++) {
         size_t task = more_gpus ? bin_of[item] : item, gpu = more_gpus ? item : bin_of[item];
 
         give(binding, pool->tasks[task], pool->gpus[gpu]);
     }
+    rc = 0;
+out:
     free(steps);
     free(bin_of);
     free(held);

@@ -11,7 +11,7 @@
 /* Where a claimant finds its NICs: below a place, or on one of its buses. */
 struct anchor {
     int place;
-    int on_bus;
+    bool on_bus;
     uint32_t domain;
     uint8_t bus;
 };
@@ -31,8 +31,8 @@ struct pairing {
     unsigned char *owns; /* count x nic_count: the result */
 };
 
-static int is_at(const struct topology *topology, const struct anchor *anchor, int place,
-                 const struct topology_device *device)
+static bool is_at(const struct topology *topology, const struct anchor *anchor, int place,
+                  const struct topology_device *device)
 {
     if (!anchor->on_bus)
         return tree_is_below(topology, place, anchor->place);
@@ -55,25 +55,25 @@ static void find_anchor(const struct pairing *pairing, struct claimant *claimant
 
     *anchor = (struct anchor){.place = claimant->place};
     if (claimant->device) {
-        anchor->on_bus = 1;
+        anchor->on_bus = true;
         anchor->domain = claimant->device->pci.domain;
         anchor->bus = claimant->device->pci.bus;
         if (nics_at(pairing, anchor) > 0)
             return;
-        anchor->on_bus = 0;
+        anchor->on_bus = false;
     }
     while (anchor->place > 0 && nics_at(pairing, anchor) == 0)
         anchor->place = pairing->topology->places[anchor->place].parent;
 }
 
-static int same_anchor(const struct anchor *a, const struct anchor *b)
+static bool same_anchor(const struct anchor *a, const struct anchor *b)
 {
     return a->place == b->place && a->on_bus == b->on_bus &&
            (!a->on_bus || (a->domain == b->domain && a->bus == b->bus));
 }
 
 /* Deeper anchors come first: children have larger numbers, and a bus is within its place. */
-static int is_deeper(const struct anchor *a, const struct anchor *b)
+static bool is_deeper(const struct anchor *a, const struct anchor *b)
 {
     return a->place != b->place ? a->place > b->place : a->on_bus > b->on_bus;
 }
@@ -112,7 +112,7 @@ static size_t take_one(const struct pairing *pairing, const struct anchor *ancho
 
 /* Collect the NICs at 'anchor' into pool[]: all, or only the unclaimed ones. Returns their number.
  */
-static size_t fill_pool(const struct pairing *pairing, const struct anchor *anchor, int all,
+static size_t fill_pool(const struct pairing *pairing, const struct anchor *anchor, bool all,
                         unsigned char *pool)
 {
     size_t found = 0;
@@ -152,7 +152,7 @@ static void take_part(const struct pairing *pairing, size_t claimant, size_t i, 
 static void settle_anchor(const struct pairing *pairing, const struct anchor *anchor,
                           unsigned char *pool)
 {
-    size_t claimants = 0, pooled = fill_pool(pairing, anchor, 0, pool), i = 0, limit;
+    size_t claimants = 0, pooled = fill_pool(pairing, anchor, false, pool), i = 0, limit;
 
     for (size_t c = 0; c < pairing->count; c++)
         claimants += same_anchor(&pairing->claimants[c].anchor, anchor);
@@ -167,7 +167,7 @@ static void settle_anchor(const struct pairing *pairing, const struct anchor *an
     /* Closer claimants have taken all of them and have only one each: share those. */
     limit = pooled;
     if (pooled == 0) {
-        pooled = fill_pool(pairing, anchor, 1, pool);
+        pooled = fill_pool(pairing, anchor, true, pool);
         limit = pooled < claimants ? pooled : claimants;
     }
     for (size_t c = 0; pooled > 0 && c < pairing->count; c++)
@@ -184,14 +184,18 @@ static int pair(struct pairing *pairing, struct error *err)
 {
     unsigned char *settled = calloc(pairing->count + 1, 1);
     unsigned char *pool = calloc(pairing->nic_count + 1, 1);
-    int rc = settled && pool ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (size_t i = 0; rc == 0 && i < pairing->count; i++)
+    if (!settled || !pool) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < pairing->count; i++)
         find_anchor(pairing, &pairing->claimants[i]);
     for (;;) {
         const struct anchor *deepest = NULL;
 
-        for (size_t i = 0; rc == 0 && i < pairing->count; i++)
+        for (size_t i = 0; i < pairing->count; i++)
             if (!settled[i] && (!deepest || is_deeper(&pairing->claimants[i].anchor, deepest)))
                 deepest = &pairing->claimants[i].anchor;
         if (!deepest)
@@ -200,18 +204,20 @@ static int pair(struct pairing *pairing, struct error *err)
         for (size_t i = 0; i < pairing->count; i++)
             settled[i] |= same_anchor(&pairing->claimants[i].anchor, deepest);
     }
+    rc = 0;
+out:
     free(settled);
     free(pool);
     return rc;
 }
 
-/* List the GPUs of 'task' by their number in the topology. */
-static int uses_gpu(const struct binding *binding, size_t task, int index)
+/* Does 'task' use GPU number 'index' of the topology? */
+static bool uses_gpu(const struct binding *binding, size_t task, int index)
 {
     for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
         if (binding->gpus[gpu].gpu.index == index && binding->owns[task * binding->gpu_count + gpu])
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Give the NICs of one GPU to the tasks that use it. */
@@ -237,20 +243,24 @@ static int pair_with_gpus(struct binding *binding, unsigned char *uses, struct e
     const struct topology *topology = binding->topology;
     struct pairing pairing = {
         .topology = topology, .nics = binding->nics, .nic_count = binding->nic_count};
-    int rc = 0;
+    int rc = -1;
 
     pairing.claimants = calloc(topology->gpu_count + 1, sizeof(*pairing.claimants));
     pairing.owns = calloc((topology->gpu_count + 1) * (binding->nic_count + 1), 1);
-    if (!pairing.claimants || !pairing.owns)
-        rc = error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < topology->device_count; i++)
+    if (!pairing.claimants || !pairing.owns) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < topology->device_count; i++)
         if (topology->devices[i].kind == DEVICE_GPU)
             pairing.claimants[pairing.count++] = (struct claimant){
                 .place = topology->devices[i].place, .device = &topology->devices[i]};
-    if (rc == 0)
-        rc = pair(&pairing, err);
-    for (size_t gpu = 0; rc == 0 && gpu < pairing.count; gpu++)
+    if (pair(&pairing, err) < 0)
+        goto out;
+    for (size_t gpu = 0; gpu < pairing.count; gpu++)
         hand_down(binding, &pairing, gpu, uses);
+    rc = 0;
+out:
     free(pairing.claimants);
     free(pairing.owns);
     return rc;
@@ -279,27 +289,27 @@ static int pair_with_cpus(struct binding *binding, unsigned char *uses, struct e
     struct pairing pairing = {
         .topology = binding->topology, .nics = binding->nics, .nic_count = binding->nic_count};
     size_t *tasks = calloc(binding->tasks, sizeof(size_t));
-    int rc = 0;
+    int rc = -1;
 
     pairing.claimants = calloc(binding->tasks, sizeof(*pairing.claimants));
     pairing.owns = calloc(binding->tasks * (binding->nic_count + 1), 1);
-    if (!tasks || !pairing.claimants || !pairing.owns)
-        rc = error_set(err, "out of memory");
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
-        int has = 0;
-
-        for (size_t gpu = 0; gpu < binding->gpu_count; gpu++)
-            has |= binding->owns[task * binding->gpu_count + gpu];
-        if (has)
+    if (!tasks || !pairing.claimants || !pairing.owns) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (size_t task = 0; task < binding->tasks; task++) {
+        if (binding_uses_gpu(binding, task))
             continue;
         pairing.claimants[pairing.count].place = place_of_task(binding, task);
         tasks[pairing.count++] = task;
     }
-    if (rc == 0)
-        rc = pair(&pairing, err);
-    for (size_t i = 0; rc == 0 && i < pairing.count; i++)
+    if (pair(&pairing, err) < 0)
+        goto out;
+    for (size_t i = 0; i < pairing.count; i++)
         memcpy(&uses[tasks[i] * binding->nic_count], &pairing.owns[i * binding->nic_count],
                binding->nic_count);
+    rc = 0;
+out:
     free(tasks);
     free(pairing.claimants);
     free(pairing.owns);
@@ -321,23 +331,26 @@ static int set_nics(struct placement_task *task, const struct topology_device *c
 int bind_nics(struct binding *binding, struct error *err)
 {
     unsigned char *uses = calloc(binding->tasks * (binding->nic_count + 1), 1);
-    int rc = uses ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    if (rc == 0 && binding->nic_policy == NICS_ALL)
+    if (!uses)
+        return error_set(err, "out of memory");
+    if (binding->nic_policy == NICS_ALL)
         memset(uses, 1, binding->tasks * binding->nic_count);
-    if (rc == 0 && binding->nic_policy == NICS_AUTO && binding->nic_count > 0) {
-        rc = pair_with_gpus(binding, uses, err);
-        if (rc == 0)
-            rc = pair_with_cpus(binding, uses, err);
+    if (binding->nic_policy == NICS_AUTO && binding->nic_count > 0 &&
+        (pair_with_gpus(binding, uses, err) < 0 || pair_with_cpus(binding, uses, err) < 0))
+        goto out;
+    for (size_t task = 0; task < binding->tasks; task++) {
+        struct placement_task *at = &binding->result->tasks[task];
+
+        if (binding->nic_lists ? set_nics(at, binding->nic_lists[task],
+                                          binding->nic_list_counts[task], NULL, err) < 0
+                               : set_nics(at, binding->nics, binding->nic_count,
+                                          &uses[task * binding->nic_count], err) < 0)
+            goto out;
     }
-    for (size_t task = 0; rc == 0 && task < binding->tasks; task++) {
-        if (binding->nic_lists)
-            rc = set_nics(&binding->result->tasks[task], binding->nic_lists[task],
-                          binding->nic_list_counts[task], NULL, err);
-        else
-            rc = set_nics(&binding->result->tasks[task], binding->nics, binding->nic_count,
-                          &uses[task * binding->nic_count], err);
-    }
+    rc = 0;
+out:
     free(uses);
     return rc;
 }

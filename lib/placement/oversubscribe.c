@@ -72,16 +72,21 @@ int bind_oversubscribed(struct binding *binding, const struct binding_core *core
 {
     size_t *shares = calloc(core_count, sizeof(*shares)), next = 0;
     int *cpus = calloc(binding->topology->cpu_count, sizeof(*cpus));
-    int rc = shares && cpus ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    if (rc == 0)
-        share_tasks(binding, cores, core_count, count, shares);
-    for (size_t i = 0; rc == 0 && i < core_count; i++) {
+    if (!shares || !cpus) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    share_tasks(binding, cores, core_count, count, shares);
+    for (size_t i = 0; i < core_count; i++) {
         size_t threads = threads_of(binding, &cores[i], cpus);
 
         share_threads(binding, cpus, threads, tasks + next, shares[i]);
         next += shares[i];
     }
+    rc = 0;
+out:
     free(shares);
     free(cpus);
     return rc;

@@ -27,20 +27,25 @@ void binding_warn(struct binding *binding, const char *format, ...)
     result->warning_count += result->warnings[result->warning_count] != NULL;
 }
 
-int binding_has_cpus(const struct binding *binding, size_t task)
+bool binding_has_cpus(const struct binding *binding, size_t task)
 {
     const struct placement_override *overrides = binding->request->overrides;
 
     return overrides && overrides[task].cpus && !cpuset_is_empty(overrides[task].cpus);
 }
 
-int binding_has_gpus(const struct binding *binding, size_t task)
+bool binding_has_gpus(const struct binding *binding, size_t task)
 {
     return binding->request->overrides && binding->request->overrides[task].gpus;
 }
 
+bool binding_uses_gpu(const struct binding *binding, size_t task)
+{
+    return memchr(binding->owns + task * binding->gpu_count, 1, binding->gpu_count) != NULL;
+}
+
 /* Assign CPUs before GPUs if cores are divided evenly, or if all CPUs are already chosen. */
-static int is_cpus_first(const struct binding *binding)
+static bool is_cpus_first(const struct binding *binding)
 {
     size_t settled = 0;
 
@@ -118,12 +123,10 @@ static int find_cores(struct binding *binding, struct error *err)
         return error_set(err, "out of memory");
     for (size_t i = 0; i < topology->core_count; i++) {
         const struct topology_core *core = &topology->cores[i];
-        int allocated = 0;
+        struct binding_core candidate = {(int)i, core->numa};
 
-        for (int k = 0; k < core->cpu_count; k++)
-            allocated |= cpuset_has(&binding->cpus, topology->cpus[core->first_cpu + k]);
-        if (allocated)
-            binding->cores[binding->core_count++] = (struct binding_core){(int)i, core->numa};
+        if (binding_threads(binding, &candidate) > 0)
+            binding->cores[binding->core_count++] = candidate;
     }
     return 0;
 }
@@ -237,7 +240,7 @@ struct placement *placement_create(const struct topology *topology,
                                    const struct placement_request *request, struct error *err)
 {
     struct binding binding = {.topology = topology, .request = request, .tasks = request->tasks};
-    int rc = 0;
+    int rc;
 
     if (binding.tasks < 1 || binding.tasks > MAX_TASKS) {
         error_set(err, "cannot place %zu tasks on a node; use 1 to %d", binding.tasks, MAX_TASKS);
@@ -246,18 +249,18 @@ struct placement *placement_create(const struct topology *topology,
     binding.result = calloc(1, sizeof(*binding.result));
     if (binding.result)
         binding.result->tasks = calloc(binding.tasks, sizeof(*binding.result->tasks));
-    if (!binding.result || !binding.result->tasks)
-        rc = error_set(err, "out of memory");
-    else
-        binding.result->task_count = binding.tasks;
-    if (rc == 0)
-        rc = make(&binding, err);
-    clear_binding(&binding);
-    if (rc < 0) {
+    if (!binding.result || !binding.result->tasks) {
+        error_set(err, "out of memory");
         placement_destroy(binding.result);
         return NULL;
     }
-    return binding.result;
+    binding.result->task_count = binding.tasks;
+    rc = make(&binding, err);
+    clear_binding(&binding);
+    if (rc == 0)
+        return binding.result;
+    placement_destroy(binding.result);
+    return NULL;
 }
 
 void placement_destroy(struct placement *placement)

@@ -61,18 +61,19 @@ static int read_cpu_lists(const char *what, const char *text, struct cpuset *set
 
     for (size_t i = 0; i < count; i++) {
         char *list = next_list(&at, err);
-        int rc = list ? cpuset_parse(what, list, &sets[i], err) : -1;
+        int rc;
 
-        if (rc < 0 && list)
-            rc = error_set(err,
-                           "%s=%.100s: use auto, none, gpu, numa, core or CPUs like 0-11,96-107",
-                           what, text);
-        if (rc == 0 && cpuset_is_empty(&sets[i]))
-            rc = error_set(err, "%s=%.100s: list %zu is empty; write CPUs between the slashes",
-                           what, text, i + 1);
+        if (!list)
+            return -1;
+        rc = cpuset_parse(what, list, &sets[i], err);
         free(list);
         if (rc < 0)
-            return -1;
+            return error_set(err,
+                             "%s=%.100s: use auto, none, gpu, numa, core or CPUs like 0-11,96-107",
+                             what, text);
+        if (cpuset_is_empty(&sets[i]))
+            return error_set(err, "%s=%.100s: list %zu is empty; write CPUs between the slashes",
+                             what, text, i + 1);
     }
     return 0;
 }
@@ -156,28 +157,32 @@ static int read_nic_list(const struct topology *topology, char *list,
     const struct topology_device **found =
         calloc(topology->device_count + 1, sizeof(struct topology_device *));
     unsigned char *wanted = calloc(topology->device_count + 1, 1);
-    int rc = found && wanted ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    for (char *name = strtok_r(list, ",", &save); rc == 0 && name;
-         name = strtok_r(NULL, ",", &save)) {
+    if (!found || !wanted) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    for (char *name = strtok_r(list, ",", &save); name; name = strtok_r(NULL, ",", &save)) {
         const struct topology_device *device = topology_find_nic(topology, name);
 
-        if (device)
-            wanted[device - topology->devices] = 1;
-        else
-            rc = error_set(err, "this node has no NIC %.60s; `megatron topo` lists its NICs", name);
+        if (!device) {
+            error_set(err, "this node has no NIC %.60s; `megatron topo` lists its NICs", name);
+            goto out;
+        }
+        wanted[device - topology->devices] = 1;
     }
     *count = 0;
-    for (size_t i = 0; rc == 0 && i < topology->device_count; i++)
+    for (size_t i = 0; i < topology->device_count; i++)
         if (wanted[i])
             found[(*count)++] = &topology->devices[i];
-    free(wanted);
-    if (rc < 0) {
-        free(found);
-        return -1;
-    }
     *nics = found;
-    return 0;
+    found = NULL;
+    rc = 0;
+out:
+    free(wanted);
+    free(found);
+    return rc;
 }
 
 static int read_nic_lists(struct binding *binding, const char *text, struct error *err)
@@ -236,6 +241,29 @@ int binding_read_nics(struct binding *binding, struct error *err)
     return rc;
 }
 
+/* Mark the GPUs that 'word' names: an address, a number or a range. Returns 0, or -1 if the node
+ * does not have them. */
+static int mark_gpus(const char *what, const char *word, const struct topology *topology,
+                     unsigned char *wanted)
+{
+    struct pci_address pci;
+    struct cpuset numbers;
+    int last = -1;
+
+    if (pci_parse(word, &pci) == 0) {
+        last = topology_gpu_index(topology, &pci);
+        if (last >= 0)
+            wanted[last] = 1;
+    } else if (cpuset_parse(what, word, &numbers, NULL) == 0) {
+        for (int i = cpuset_next(&numbers, -1); i >= 0; i = cpuset_next(&numbers, i)) {
+            last = i;
+            if ((size_t)i < topology->gpu_count)
+                wanted[i] = 1;
+        }
+    }
+    return last >= 0 && (size_t)last < topology->gpu_count ? 0 : -1;
+}
+
 struct allocated_gpu *placement_parse_gpus(const char *what, const char *text,
                                            const struct topology *topology, size_t *count,
                                            struct error *err)
@@ -243,43 +271,33 @@ struct allocated_gpu *placement_parse_gpus(const char *what, const char *text,
     struct allocated_gpu *allocated = calloc(topology->gpu_count + 1, sizeof(*allocated));
     unsigned char *wanted = calloc(topology->gpu_count + 1, 1);
     char *copy = strdup(text), *save = NULL;
-    int rc = allocated && wanted && copy ? 0 : error_set(err, "out of memory");
+    int rc = -1;
 
-    if (rc == 0 && strcmp(text, "all") == 0)
+    if (!allocated || !wanted || !copy) {
+        error_set(err, "out of memory");
+        goto out;
+    }
+    if (strcmp(text, "all") == 0)
         memset(wanted, 1, topology->gpu_count);
-    else if (rc == 0 && strcmp(text, "none") != 0)
-        for (char *word = strtok_r(copy, ",", &save); rc == 0 && word;
-             word = strtok_r(NULL, ",", &save)) {
-            struct pci_address pci;
-            struct cpuset numbers;
-            int last = -1;
-
-            if (pci_parse(word, &pci) == 0) {
-                last = topology_gpu_index(topology, &pci);
-                if (last >= 0)
-                    wanted[last] = 1;
-            } else if (cpuset_parse(what, word, &numbers, NULL) == 0) {
-                for (int i = cpuset_next(&numbers, -1); i >= 0; i = cpuset_next(&numbers, i)) {
-                    last = i;
-                    if ((size_t)i < topology->gpu_count)
-                        wanted[i] = 1;
-                }
+    else if (strcmp(text, "none") != 0)
+        for (char *word = strtok_r(copy, ",", &save); word; word = strtok_r(NULL, ",", &save))
+            if (mark_gpus(what, word, topology, wanted) < 0) {
+                error_set(err,
+                          "%s=%.60s: there is no GPU %.60s; the node has %zu, numbered from 0 in "
+                          "PCI order",
+                          what, text, word, topology->gpu_count);
+                goto out;
             }
-            if (last < 0 || (size_t)last >= topology->gpu_count)
-                rc = error_set(err,
-                               "%s=%.60s: there is no GPU %.60s; the node has %zu, "
-                               "numbered from 0 in PCI order",
-                               what, text, word, topology->gpu_count);
-        }
     *count = 0;
-    for (size_t i = 0; rc == 0 && i < topology->gpu_count; i++)
+    for (size_t i = 0; i < topology->gpu_count; i++)
         if (wanted[i])
             allocated[(*count)++].pci = topology_gpu(topology, i)->pci;
+    rc = 0;
+out:
     free(wanted);
     free(copy);
-    if (rc < 0) {
-        free(allocated);
-        return NULL;
-    }
-    return allocated;
+    if (rc == 0)
+        return allocated;
+    free(allocated);
+    return NULL;
 }

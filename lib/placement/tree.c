@@ -9,7 +9,7 @@ int tree_home(const struct topology *topology, int place)
 }
 
 /* Parents have smaller numbers than their children. */
-int tree_is_below(const struct topology *topology, int place, int above)
+bool tree_is_below(const struct topology *topology, int place, int above)
 {
     while (place > above)
         place = topology->places[place].parent;
