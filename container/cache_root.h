@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a user's image cache is (runtime/run/image/cache.h), how it is recognized, and how unfinished
- * work in it is removed. Slurm's processes do only the last. */
+/* Where a user's image cache is (runtime/run/image/cache.h), how it is recognized, and how
+ * unfinished work in it is removed. Slurm's processes do only the last. */
 #ifndef MEGATRON_CACHE_ROOT_H
 #define MEGATRON_CACHE_ROOT_H
 

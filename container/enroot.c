@@ -2,6 +2,7 @@
 #include "enroot.h"
 #include "process.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 /* The first release that prints digests and starts squashfs files directly. */
 enum { OLDEST_MAJOR = 4, OLDEST_MINOR = 0 };
 
-static int same_name(const char *a, const char *b)
+static bool same_name(const char *a, const char *b)
 {
     size_t length = strcspn(a, "=");
 
@@ -224,16 +225,16 @@ static const struct {
 };
 
 /* Does a line that is not progress contain 'sign'? */
-static int has_sign(const char *errors, const char *sign)
+static bool has_sign(const char *errors, const char *sign)
 {
     for (const char *line = errors; *line; line += strspn(line, "\r\n")) {
         size_t length = strcspn(line, "\r\n");
 
         if (strncmp(line, "[INFO]", 6) != 0 && memmem(line, length, sign, strlen(sign)))
-            return 1;
+            return true;
         line += length;
     }
-    return 0;
+    return false;
 }
 
 static const char *find_remedy(int status, const char *errors)
@@ -248,7 +249,7 @@ static const char *find_remedy(int status, const char *errors)
 }
 
 /* If a registry denies access, Enroot exits without a message. */
-static int was_refused(const char *errors)
+static bool was_refused(const char *errors)
 {
     const char *asked = strstr(errors, "Authenticating with user");
 

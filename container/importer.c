@@ -67,7 +67,7 @@ static void add_options(const struct importer *importer, struct line *line)
 }
 
 /* `megatron` creates the container no matter which program gets the image. */
-static int is_own(const struct importer *importer)
+static bool is_own(const struct importer *importer)
 {
     return !importer->program || importer->container;
 }

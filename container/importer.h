@@ -11,6 +11,7 @@
 #ifndef MEGATRON_IMPORTER_H
 #define MEGATRON_IMPORTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -29,7 +30,7 @@ struct importer {
     const char *job, *step;     /* unique among all jobs and steps */
     int nodes;                  /* of the step */
     int processors;             /* available to an import */
-    int imports;                /* this node imports, the others wait for it */
+    bool imports;               /* this node imports, the others wait for it */
     const char *container;      /* name of a container to create, unless it exists, and keep */
     int64_t timeout;            /* seconds */
     const char *timeout_remedy; /* if that is too short: "raise --option"; may be NULL */

@@ -97,7 +97,7 @@ static int find_workdir(char *workdir, size_t size)
     return end ? 0 : -1;
 }
 
-static int enter_workdir(const char *holders, int entrypoint, const char *workdir,
+static int enter_workdir(const char *holders, bool entrypoint, const char *workdir,
                          struct error *err)
 {
     char image_dir[4096] = "/";
@@ -123,33 +123,42 @@ static int refused(const char *verb, const char *space, struct error *err)
                              "why");
 }
 
-int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
+int container_join(pid_t holder, bool entrypoint, const char *workdir, bool *entered,
                    struct error *err)
 {
     char link[64], holders[4096] = "/";
-    int fds[SPACES];
-    int rc = 0;
+    int fds[SPACES], rc = -1;
     ssize_t length;
 
     snprintf(link, sizeof(link), "/proc/%d/cwd", (int)holder);
     length = readlink(link, holders, sizeof(holders) - 1);
     if (length > 0)
         holders[length] = '\0';
-    *entered = 0;
+    *entered = false;
+    memset(fds, -1, sizeof(fds));
+    /* All are open before the first is joined: /proc of the container is another one. */
     for (int i = 0; i < SPACES; i++)
-        if (open_space(holder, spaces[i].name, &fds[i]) < 0)
-            rc = refused("open", spaces[i].name, err);
+        if (open_space(holder, spaces[i].name, &fds[i]) < 0) {
+            refused("open", spaces[i].name, err);
+            goto out;
+        }
     for (int i = 0; i < SPACES; i++) {
-        if (rc == 0 && fds[i] >= 0 && setns(fds[i], spaces[i].flag) < 0)
-            rc = refused("join", spaces[i].name, err);
-        if (rc == 0 && fds[i] >= 0 && spaces[i].flag == CLONE_NEWNS)
-            *entered = 1;
+        if (fds[i] < 0)
+            continue;
+        if (setns(fds[i], spaces[i].flag) < 0) {
+            refused("join", spaces[i].name, err);
+            goto out;
+        }
+        *entered |= spaces[i].flag == CLONE_NEWNS;
+    }
+    /* The holder's PID may be that of another process by now, with this process's namespaces. */
+    if (*entered)
+        rc = enter_workdir(holders, entrypoint, workdir, err);
+    else
+        error_set(err, "the container has ended; the log of slurmd on this node says why");
+out:
+    for (int i = 0; i < SPACES; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    }
-    /* The holder's PID may belong to another process by now, with the same namespaces as this one.
-     */
-    if (rc == 0 && !*entered)
-        rc = error_set(err, "the container has ended; the log of slurmd on this node says why");
-    return rc < 0 ? -1 : enter_workdir(holders, entrypoint, workdir, err);
+    return rc;
 }

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,12 @@ static const char *const known_flags[] = {
     "rprivate", "silent",       "x-create=auto",
 };
 
-static int flag_is_known(const char *flag, size_t length)
+static bool flag_is_known(const char *flag, size_t length)
 {
     for (size_t i = 0; i < sizeof(known_flags) / sizeof(known_flags[0]); i++)
         if (strlen(known_flags[i]) == length && strncmp(known_flags[i], flag, length) == 0)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Copy one field up to an unescaped ':' or ','. Returns the position of its end. */
@@ -74,12 +75,12 @@ static void tidy_path(char *path)
     *to = '\0';
 }
 
-static int has_parent(const char *path)
+static bool has_parent(const char *path)
 {
     for (const char *at = strstr(path, "/.."); at; at = strstr(at + 1, "/.."))
         if (at[3] == '/' || at[3] == '\0')
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Convert the user's "ro+nosuid" to mount(8) options. Always bind, and create the target. */
@@ -219,7 +220,7 @@ int mounts_check_sources(const char *what, const struct container_mounts *mounts
 static int escape(const char *path, char *buffer, size_t size, size_t *used)
 {
     for (; *path; path++) {
-        int plain = *path != ' ' && *path != '\t' && *path != '\\' && *path != '#';
+        bool plain = *path != ' ' && *path != '\t' && *path != '\\' && *path != '#';
         size_t need = plain ? 1 : 4;
 
         if (*used + need + 1 > size)

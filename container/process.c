@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +92,7 @@ static void guard(const struct process_request *request, const char *program, pi
     child = fork();
     if (child == 0)
         run_program(request, program, output, errors);
-    /* Signals are meant for the program or for the caller, whose process name this process shares.
-     */
+    /* Signals are meant for the program, or for the caller, which has the same process name. */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     signal(SIGURG, SIG_IGN);
@@ -223,18 +221,18 @@ static void drain(const struct process_request *request, struct child *child,
 }
 
 /* Check whether the child has exited, without waiting for it. */
-static int has_ended(struct child *child, struct process_result *result)
+static bool has_ended(struct child *child, struct process_result *result)
 {
     int status;
     pid_t got = waitpid(child->pid, &status, WNOHANG);
 
     if (got == 0 || (got < 0 && errno == EINTR))
-        return 0;
+        return false;
     if (got < 0)
         result->status = 255;
     else
         result->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return 1;
+    return true;
 }
 
 static void watch(const struct process_request *request, struct child *child,
@@ -256,11 +254,11 @@ static void watch(const struct process_request *request, struct child *child,
             continue;
         }
         if ((request->timeout > 0 && time - begin > request->timeout) || is_stopped(request->stop))
-            result->timed_out = 1;
+            result->timed_out = true;
         if (request->tick && time - ticked >= 1) {
             ticked = time;
             if (request->tick(request->argument, time - begin) != 0)
-                result->timed_out = 1;
+                result->timed_out = true;
         }
         if (result->timed_out) {
             asked_to_end = time;
@@ -321,7 +319,7 @@ static struct complaint unmarked(const char *line, size_t length)
 }
 
 /* Is this a line of a list that follows a complaint, or the heading of the list? */
-static int is_detail(const char *line, size_t length)
+static bool is_detail(const char *line, size_t length)
 {
     return line[0] == '\t' || line[0] == ' ' || line[length - 1] == ':';
 }

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_PROCESS_H
 #define MEGATRON_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "lib/error.h"
 #include "stop.h"
@@ -25,7 +26,7 @@ struct process_request {
 
 struct process_result {
     int status;        /* exit code, or 128 + the signal that ended it */
-    int timed_out;     /* it ran past the timeout, or tick() ended it */
+    bool timed_out;    /* it ran past the timeout, or tick() ended it */
     char output[4096]; /* the first bytes of standard output */
     char errors[4096]; /* the last bytes of standard error */
 };

@@ -27,8 +27,7 @@ const char *image_architecture(const char *text)
     return NULL;
 }
 
-/* The length of the prefix with NVIDIA's registry user, whose "$" is allowed; 0 if there is none.
- */
+/* The length of the prefix with NVIDIA's registry user, whose "$" is allowed; 0: not there. */
 static size_t skip_token_user(const char *text)
 {
     static const char user[] = "docker://$oauthtoken@";

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,11 @@ static void empty(int fd, dev_t device)
     DIR *listed = fd < 0 ? NULL : fdopendir(fd);
     struct dirent *item;
     struct stat info;
-    int removed = 1;
+    bool removed = true;
 
     /* A directory that is read while entries are removed may skip some of them. */
     while (listed && removed) {
-        removed = 0;
+        removed = false;
         rewinddir(listed);
         while ((item = readdir(listed))) {
             const char *name = item->d_name;
@@ -58,7 +59,7 @@ static void empty(int fd, dev_t device)
                 continue;
             if (S_ISDIR(info.st_mode))
                 empty(open_directory(fd, name), device);
-            removed += unlinkat(fd, name, S_ISDIR(info.st_mode) ? AT_REMOVEDIR : 0) == 0;
+            removed |= unlinkat(fd, name, S_ISDIR(info.st_mode) ? AT_REMOVEDIR : 0) == 0;
         }
     }
     if (listed)
@@ -199,7 +200,7 @@ static void sweep_draft(int at, const char *name)
 }
 
 /* Is 'name' what mkdtemp makes of 'prefix'? */
-static int is_made(const char *name, const char *prefix)
+static bool is_made(const char *name, const char *prefix)
 {
     size_t length = strlen(prefix);
 

@@ -74,7 +74,9 @@ int squashfs_find(const char *name, char *path, size_t size, struct error *err)
         return error_set_errno(err, errno, "cannot open %.300s", resolved);
     rc = squashfs_check(fd, resolved, NULL, err);
     close(fd);
-    if (rc == 0 && snprintf(path, size, "%s", resolved) >= (int)size)
-        rc = error_set(err, "the path %.100s... is too long; use a shorter one", resolved);
-    return rc;
+    if (rc < 0)
+        return -1;
+    if (snprintf(path, size, "%s", resolved) >= (int)size)
+        return error_set(err, "the path %.100s... is too long; use a shorter one", resolved);
+    return 0;
 }

@@ -291,8 +291,7 @@ int container_start(const struct container_request *request, int lifetime, pid_t
     if (scratch_create(&scratch, request->temporary, err) < 0)
         return -1;
     rc = start_in(&scratch, request, lifetime, holder, err);
-    /* The container's mounts exist by now; the directory entries on the host are no longer needed.
-     */
+    /* The container's mounts exist by now and do not need the directory entries on the host. */
     scratch_destroy(&scratch);
     return rc;
 }

@@ -3,6 +3,7 @@
 #ifndef MEGATRON_START_H
 #define MEGATRON_START_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include "lib/error.h"
@@ -17,8 +18,8 @@ struct container_request {
     const char *path;               /* directories to search for enroot */
     const char *temporary;          /* node-local directory for files needed while the container
                                        starts */
-    int writable, remap_root, mount_home;
-    int entrypoint;                /* run the image's entry point (needs a shell in the image) */
+    bool writable, remap_root, mount_home;
+    bool entrypoint;               /* run the image's entry point (needs a shell in the image) */
     const char *entrypoint_remedy; /* if it fails: "omit --option"; may be NULL */
     double timeout;                /* seconds */
     const stop_flag *stop;         /* may be NULL */
@@ -39,7 +40,7 @@ int container_environment(pid_t holder,
 /* Move this (single-threaded) process into the container: its namespaces, and the working directory
  * 'workdir' or, if that is NULL, the image's own. '*entered' is set, even on failure, to whether
  * this process already sees the container's files. Returns 0 or -1. */
-int container_join(pid_t holder, int entrypoint, const char *workdir, int *entered,
+int container_join(pid_t holder, bool entrypoint, const char *workdir, bool *entered,
                    struct error *err);
 
 #endif

@@ -5,15 +5,16 @@
 #define MEGATRON_STOP_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 typedef volatile sig_atomic_t stop_flag;
 
 #define STOPPED "ended by a signal before it was done; run it again"
 
 /* Is the flag set? A NULL 'flag' is never set. */
-static inline int is_stopped(const stop_flag *flag)
+static inline bool is_stopped(const stop_flag *flag)
 {
-    return flag && *flag;
+    return flag && *flag != 0;
 }
 
 #endif

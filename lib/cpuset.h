@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of CPUs by the node's OS numbers: a plain value type, copied by assignment, never allocated.
- */
+/* Sets of CPUs by the node's OS numbers: a plain value, copied by assignment, never allocated. */
 #ifndef MEGATRON_CPUSET_H
 #define MEGATRON_CPUSET_H
 
@@ -37,8 +36,7 @@ void cpuset_subtract(struct cpuset *set, const struct cpuset *other);
  * names it in the error. Returns 0 or -1. */
 int cpuset_parse(const char *what, const char *text, struct cpuset *set, struct error *err);
 
-/* Format the set as a list, truncated to 'size'. Returns the untruncated length, as snprintf does.
- */
+/* Format the set as a list, truncated to 'size'. Returns the whole length, as snprintf does. */
 size_t cpuset_format(const struct cpuset *set, char *buffer, size_t size);
 
 /* The CPUs this thread may run on; bind this thread to a set. Return 0 or -1. */

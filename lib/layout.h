@@ -21,8 +21,8 @@ struct layout_names {
     const char *tp, *pp, *cp;
 };
 
-/* Set layout->dp for 'world' ranks from the other three. Returns -1 if tp*pp*cp does not divide it.
- */
+/* Set layout->dp for 'world' ranks from the other three. Returns 0, or -1 if tp*pp*cp does not
+ * divide 'world'. */
 int layout_divide(struct layout *layout, int64_t world, const struct layout_names *names,
                   struct error *err);
 

@@ -57,8 +57,8 @@ int lease_read(int at, const char *path, char text[LEASE_TEXT_SIZE]);
  * longer the pauses, since a thousand processes may be waiting. */
 void lease_pause(double waited);
 
-/* Show that the holder is alive; call about once a second. Returns 0, or -1 if the lease is lost.
- */
+/* Heartbeat: show that the holder is alive, about once a second. Returns 0, or -1 if the lease is
+ * lost. */
 int lease_beat(struct lease *lease);
 
 /* Remove the lease at 'path' if its text is still 'seen'. */

@@ -22,8 +22,8 @@ enum owner_fate {
  * The name can be used in a file name. */
 void owner_name(char owner[OWNER_SIZE]);
 
-/* The length of the owner's name at the start of 'text', exactly as owner_name writes it; 0 if there
- * is none. */
+/* The length of the owner's name at the start of 'text', exactly as owner_name writes it; 0 if
+ * there is none. */
 size_t owner_length(const char *text);
 
 /* The state of the owner whose name is at the start of 'text'. */

@@ -16,8 +16,7 @@ struct allocated_gpu {
     const char *instance; /* NULL, or the caller's name for it (a MIG UUID), passed through */
 };
 
-/* What the user chose for one task by other means (--cpu-bind, --gpu-bind); overrides any policy.
- */
+/* What the user chose for one task with --cpu-bind or --gpu-bind; overrides any policy. */
 struct placement_override {
     const struct cpuset *cpus; /* NULL: not given */
     const size_t *gpus;        /* positions in request.gpus; NULL: not given */

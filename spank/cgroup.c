@@ -97,8 +97,7 @@ int cgroup_step_cpus(const char *root, struct cpuset *cpus)
         }
         if (!read_list(directory, "cpuset.cpus.effective", cpus))
             continue;
-        /* The effective list also exists without a limit; the limit is on the step or on the job.
-         */
+        /* The effective list also exists without a limit, which is on the step or on the job. */
         step[1 + strcspn(step + 1, "/")] = '\0';
         snprintf(directory, sizeof(directory), "%s%s", mount, path);
         if (read_list(directory, "cpuset.cpus", &limit))

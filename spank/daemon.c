@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slurmd: discover the node's topology at startup and store it in a file that the tasks can read.
- */
+/* slurmd: discover the node's topology at startup and store it in a file for the tasks. */
 #include "plugin.h"
 
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decide what each task of a node gets, from what Slurm allocated to it. Does not depend on Slurm.
- */
+/* Decide what each task of a node gets of what Slurm allocated. Does not depend on Slurm. */
 #ifndef MEGATRON_PLACE_H
 #define MEGATRON_PLACE_H
 

@@ -134,8 +134,7 @@ static bool asked_to_fail(const char *callback, struct error *err)
     return true;
 }
 
-/* --- a plugin that is loaded twice -------------------------------------------------------------
- */
+/* --- a plugin that is loaded twice ----------------------------------------------------------- */
 
 /* Of two copies that plugstack.conf names, the first one is used: if both registered the options,
  * Slurm would print a line per option in every command. */

@@ -15,8 +15,7 @@ struct preflight_step {
 
 enum preflight_answer { PREFLIGHT_PASSED, PREFLIGHT_SICK, PREFLIGHT_UNKNOWN };
 
-/* Run it, and call 'say' with each line of its output. If it could not run, 'err' has the reason.
- */
+/* Run it, and call 'say' with each line of its output. With PREFLIGHT_UNKNOWN 'err' says why. */
 enum preflight_answer preflight_step_run(const struct preflight_step *step,
                                          enum preflight_form form,
                                          void (*say)(void *argument, const char *line),

@@ -51,8 +51,7 @@ void request_init(struct request *request, enum program program);
  * the script. */
 int request_arguments(struct request *request, int argc, char *const *argv, int limit);
 
-/* Read the variables that 'program' treats as options from a NULL-terminated list of "NAME=VALUE".
- */
+/* Read the variables that 'program' treats as options; a NULL-terminated list of "NAME=VALUE". */
 void request_environment(struct request *request, char *const *variables);
 
 /* Read the #SBATCH lines of a script, up to its first command, as sbatch does. */

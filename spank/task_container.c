@@ -143,8 +143,7 @@ static int wait_for_container(struct task *task, struct error *err)
     return share->image_state == SHARE_FAILED ? error_set(err, "%s", share->error.text) : 0;
 }
 
-/* An import may take an hour, during which scancel and a failure of another node must end the step.
- */
+/* An import may take an hour; scancel and a failure of another node must end the step meanwhile. */
 int task_open_container(struct task *task, struct error *err)
 {
     char name[17];
@@ -187,7 +186,8 @@ static void avoid_pmix_file(const struct task *task)
 int task_enter_container(struct task *task, struct error *err)
 {
     const struct image_settings *image = &task->plugin->settings.image;
-    int entered, rc;
+    bool entered;
+    int rc;
 
     if (!image->used)
         return 0;

@@ -169,8 +169,7 @@ int task_decide(struct task *task, struct error *err)
         return error_prefix(err, "%s", facts->node);
     check_fabric(task);
     print_lines(task, task->notes.warnings, task_warn);
-    /* A user who lists CPUs wants to know which of them do not exist; one node's answer is enough.
-     */
+    /* A user who lists CPUs wants to know which of them do not exist. One node tells. */
     if (settings->verbose ||
         (settings->bind[0] >= '0' && settings->bind[0] <= '9' && facts->node_rank == 0))
         print_lines(task, task->notes.text, task_note);

@@ -33,7 +33,7 @@ int task_fail(struct task *task, const struct error *err);
 /* task_decide.c: in the last task to arrive, decide for all tasks of the node. Returns 0 or -1. */
 int task_decide(struct task *task, struct error *err);
 
-/* Print a line of this node to the user: "megatron: NODE: TEXT", with "warning: " before a warning.
+/* Print a line of this node to the user: "megatron: NODE: TEXT" or "megatron: NODE: warning: TEXT".
  */
 void task_note(const struct task *task, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -110,8 +110,7 @@ static size_t take_one(const struct pairing *pairing, const struct anchor *ancho
     return nic;
 }
 
-/* Collect the NICs at 'anchor' into pool[]: all, or only the unclaimed ones. Returns their number.
- */
+/* Collect the NICs at 'anchor' into pool[]: all, or the unclaimed ones. Returns their number. */
 static size_t fill_pool(const struct pairing *pairing, const struct anchor *anchor, bool all,
                         unsigned char *pool)
 {

@@ -18,8 +18,7 @@ struct walk {
     struct error *err;
 };
 
-/* NUMA nodes are attached to the object whose CPUs they share, possibly below a memory-side cache.
- */
+/* A NUMA node is attached to the object whose CPUs it shares, maybe below a memory-side cache. */
 static int add_memory(struct walk *walk, hwloc_obj_t obj, int place)
 {
     for (; obj; obj = obj->next_sibling) {

@@ -34,7 +34,8 @@ int main(int argc, char **argv)
                                         .path = getenv("PATH"),
                                         .temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
                                         .timeout = 120};
-    int lifetime[2], at = 1, entered;
+    bool entered;
+    int lifetime[2], at = 1;
     pid_t holder;
 
     for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {

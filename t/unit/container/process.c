@@ -122,7 +122,7 @@ static void test_join_ended(void)
 {
     struct error err = {.text = ""};
     pid_t child = fork();
-    int entered = 1;
+    bool entered = true;
 
     if (child == 0)
         _exit(0);
