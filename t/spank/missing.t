@@ -47,7 +47,7 @@ refused() {
     others "$1"
     step --ntasks-per-node=2 --megatron-tp=1 "${comm[@]}"
     ended comm-test "$1: megatron comm-test ends with one line"
-    step --megatron-tp=1 "$megatron" launch --nproc-per-node 1 -- "${comm[@]:2}"
+    step --megatron-tp=1 "$megatron" launch --nproc-per-node 1 -- "${comm[@]}"
     ended launch "$1: so does megatron launch"
     step --ntasks-per-node=2 --megatron-tp=1 "$megatron" train --mock-data --num-layers 1 --hidden-size 8 \
         --num-attention-heads 1 --seq-length 8 --vocab-size 16 --micro-batch-size 1 --train-iters 1 --lr 1e-3 --device cpu
@@ -160,7 +160,7 @@ like "$out" "Exited with exit code 2$" "and exit code 2" || diag "$out"
 like "$out" "^rc=(2|143)$" "srun fails" || diag "$out"
 try_batch as_user -N2 --megatron-tp=1 --wrap "$megatron version >/dev/null && ${comm[*]} >/dev/null; echo rc=\$?"
 like "$out" "^rc=0$" "megatron in the script itself, which is never placed, runs" || diag "$out"
-try_batch as_user -N2 --wrap "srun ${comm[*]:0:2} $megatron version >/dev/null; echo rc=\$?"
+try_batch as_user -N2 --wrap "srun $megatron version >/dev/null; echo rc=\$?"
 like "$out" "^rc=0$" "and so does a job without options" || diag "$out"
 on n1 umount -l "$conf"
 
