@@ -11,6 +11,7 @@
 #include "base/core/json.h"
 #include "data/tokenizer/tokenizer.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
