@@ -94,32 +94,29 @@ in_root -i "$plugin"
 like "$out" "does not load the plugin yet; add the line: include " "a missing include is reported"
 like "$out" "warning: /etc/slurm/plugstack.conf loads the plugin too" "a plugin that is loaded twice is reported"
 
-# ./quickstart package, with stand-ins for configure and packaging/build, where a tarball of another version is left.
+# packaging/build makes the tarball, with stand-ins for configure and dpkg-buildpackage, where a tarball of another
+# version is left; ./quickstart package calls it.
 tree=$scratch/tree
-mkdir -p "$tree/packaging/debian" "$tree/_packages" "$scratch/bin"
+mkdir -p "$tree/packaging/debian" "$tree/_packages" "$tree/megatron-2.0/packaging/debian" "$scratch/bin"
 cp "$top/quickstart" "$tree/"
-cp "$top/packaging/debian/changelog" "$tree/packaging/debian/"
-printf '#!/bin/sh\nprintf "dist:\\n\\ttouch megatron-2.0.tar.xz\\n" >Makefile\n' >"$tree/configure"
-printf '#!/bin/sh\n[ $1 = --tarball ] || exec "%s/packaging/build" "$@"\necho "packaging/build: no CUDA toolkit (nvcc): no package for GPUs"\ntest -f "$2" && echo "got $*"\n' "$top" >"$tree/packaging/build"
-printf '#!/bin/sh\necho installed\n' >"$scratch/bin/dpkg-query"
-chmod +x "$tree/configure" "$tree/packaging/build" "$scratch/bin/dpkg-query"
-: >"$tree/_packages/megatron-1.0.tar.xz"
-try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb
-is "$rc $(grep '^got' "$tree/_build/quickstart.log")" "0 got --tarball _packages/megatron-2.0.tar.xz --output _packages --format deb" \
-    "quickstart packages the tarball that it has made" || diag "$out"
-like "$out" "^ +no CUDA toolkit \(nvcc\): no package for GPUs$" "and says that there is no package for GPUs"
+cp "$top/packaging/build" "$tree/packaging/"
+cp "$top/packaging/debian/changelog" "$tree/megatron-2.0/packaging/debian/"
+printf '#!/bin/sh\nprintf "dist:\n\ttar -cJf megatron-2.0.tar.xz -C %s megatron-2.0\n" >Makefile\n' "$tree" >"$tree/configure"
+printf '#!/bin/sh\necho "built in $PWD"; : >../megatron.deb\n' >"$scratch/bin/dpkg-buildpackage"
 printf '#!/bin/sh\nfor name; do :; done; echo "$name" >>%s/asked; echo installed\n' "$scratch" >"$scratch/bin/dpkg-query"
-try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --host arm64
+printf '#!/bin/sh\nexit 0\n' >"$scratch/bin/dh"
+chmod +x "$tree/configure" "$scratch"/bin/*
+: >"$tree/_packages/megatron-1.0.tar.xz"
+try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --format deb --without-cuda
+is "$rc $(grep -o '^built in .*/deb/megatron-2.0' "$tree/_build/quickstart.log" | grep -c .) $(ls "$tree/_packages" | xargs)" \
+    "0 1 megatron-1.0.tar.xz megatron-2.0.tar.xz megatron.deb" "quickstart packages the tarball of its tree" || diag "$out"
+rm "$scratch/asked"
+try env PATH="$scratch/bin:$PATH" "$tree/quickstart" package --host arm64 --without-cuda
 is "$rc $(grep -c '^debhelper$' "$scratch/asked") $(grep -E '^lib|^slurm' "$scratch/asked")" "0 1 " \
     "for another architecture quickstart does not install this one's libraries in place of that one's" || diag "$out"
 
-# packaging/build --directory, with a stand-in for dpkg-buildpackage.
-mkdir -p "$scratch/megatron-2.0/packaging/debian"
-cp "$top/packaging/debian/changelog" "$scratch/megatron-2.0/packaging/debian/"
-tar -cJf "$scratch/megatron.tar.xz" -C "$scratch" megatron-2.0
-printf '#!/bin/sh\necho "built in $PWD"; : >../megatron.deb\n' >"$scratch/bin/dpkg-buildpackage"
-chmod +x "$scratch/bin/dpkg-buildpackage"
-package() { try env PATH="$scratch/bin:$PATH" "$top/packaging/build" --tarball "$scratch/megatron.tar.xz" --without-cuda --output "$scratch/out" "$@"; }
+# packaging/build --directory
+package() { try env PATH="$scratch/bin:$PATH" "$top/packaging/build" --tarball "$tree/_packages/megatron-2.0.tar.xz" --without-cuda --output "$scratch/out" "$@"; }
 package --directory "$scratch/here"
 is "$rc $(grep '^built' <<<"$out") $(ls -d "$scratch/here" 2>/dev/null)" "0 built in $scratch/here/deb/megatron-2.0 " \
     "packaging/build --directory builds there and removes it" || diag "$out"
