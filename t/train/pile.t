@@ -14,7 +14,7 @@ words() { MEGATRON=$scratch/shown bash "$top/sbatch/pile.sbatch" "$@" | sed -n '
 # Each size, on NeMo's number of GPUs: the plan exists and has NeMo's parameters and batch.
 while read -r size ranks least most batch; do
     # shellcheck disable=SC2046
-    try "$megatron" train $(MODEL=$size DATA_PATH=x words --mock-data | sed 's/--data-path x//') --dry-run --world-size "$ranks"
+    try "$megatron" train $(MODEL=$size DATA_PATH=x words | sed 's/--data-path x/--mock-data/') --dry-run --world-size "$ranks"
     is "$rc" 0 "$size on $ranks ranks" || diag "$(tail -n 5 <<<"$out")"
     total=$(sed -n 's/.* model parallel rank ([0-9, ]*): \([0-9]*\)$/\1/p' <<<"$out" | awk '{ sum += $1 } END { printf "%.3f", sum / 1e9 }')
     ok "  with $total billion parameters" awk -v n="$total" -v a="$least" -v b="$most" 'BEGIN { exit !(n > a && n < b) }'
@@ -36,6 +36,10 @@ like "$out" "MODEL=6B is unknown; use 126M, 5B, 20B, 40B or 175B" "with those th
 try env MEGATRON="$scratch/shown" bash "$top/sbatch/pile.sbatch"
 is "$rc" 2 "so is a job without data"
 like "$out" "set INPUT to the files of the Pile" "with what to set"
+for option in '--data-path y' --mock-data; do
+    # shellcheck disable=SC2086
+    like "$(MODEL=126M words $option)" " --num-layers 12 .* ${option% y}( |$)" "data that $option names need no variable"
+done
 out=$(MODEL=126M DATA_PATH="0.3 a 0.7 b" TENSOR_PARALLEL=2 words --lr 1e-3 --micro-batch-size 1)
 like "$out" "--data-path 0.3 a 0.7 b .*--tensor-model-parallel-size 2 .*--lr 1e-3 --micro-batch-size 1" "the user's options come last"
 
