@@ -5,21 +5,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 void bytes_put(struct bytes *bytes, const void *data, size_t size)
 {
-    if (bytes->failed)
-        return;
     if (bytes->size + size > bytes->capacity) {
-        size_t room = (bytes->size + size) * 2 + 64;
-        unsigned char *larger = realloc(bytes->data, room);
-
-        if (!larger) {
-            bytes->failed = 1;
-            return;
-        }
-        bytes->data = larger;
-        bytes->capacity = room;
+        bytes->capacity = (bytes->size + size) * 2 + 64;
+        bytes->data = xrealloc(bytes->data, bytes->capacity, 1);
     }
     if (size > 0)
         memcpy(bytes->data + bytes->size, data, size);

@@ -16,7 +16,7 @@
 struct bytes {
     unsigned char *data;
     size_t size, capacity, at;
-    int failed; /* a take went beyond the end, or a put ran out of memory */
+    int failed; /* a take went beyond the end */
 };
 void bytes_put(struct bytes *bytes, const void *data, size_t size);
 void bytes_put_u64(struct bytes *bytes, uint64_t value);

@@ -6,7 +6,9 @@
 #ifndef MEGATRON_BPE_LEARN_H
 #define MEGATRON_BPE_LEARN_H
 
+#include "base/core/list.h"
 #include "lexicon.h"
+#include "lib/error.h"
 #include "tokens.h"
 
 struct bpe_rules {
@@ -29,8 +31,7 @@ struct bpe_merge {
 /* Tokens as the files write them: specials, the alphabet, then what the merges make. */
 struct bpe_learned {
     struct tokens tokens;
-    struct bpe_merge *merges;
-    size_t merge_count, merge_capacity;
+    LIST(struct bpe_merge) merges;
 };
 
 /* Returns 0, or -1 with 'err' set. The caller clears 'learned' in both cases. */

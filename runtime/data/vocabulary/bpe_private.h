@@ -3,6 +3,7 @@
 #ifndef MEGATRON_BPE_PRIVATE_H
 #define MEGATRON_BPE_PRIVATE_H
 
+#include "base/core/list.h"
 #include "bpe_learn.h"
 
 struct bpe_word {
@@ -11,10 +12,9 @@ struct bpe_word {
     int64_t times;
 };
 
-/* Where a pair occurs: an entry of the queue. */
+/* The words in which a pair occurs: an entry of the queue. */
 struct bpe_occurrences {
-    uint32_t *words;
-    size_t count, capacity;
+    LIST(uint32_t) words;
 };
 
 struct bpe_pair {
@@ -30,6 +30,12 @@ struct bpe_candidate {
     uint32_t occurrences;
 };
 
+/* A pair that came up in this merge. */
+struct bpe_fresh {
+    uint64_t key;
+    uint32_t occurrences;
+};
+
 struct bpe_learning {
     const struct bpe_rules *rules;
     struct bpe_learned *learned;
@@ -38,22 +44,15 @@ struct bpe_learning {
     size_t word_count;
     struct bpe_pair *pairs; /* hash table; count 0 and key 0: empty */
     size_t pair_capacity, pair_count;
-    struct bpe_occurrences *occurrences;
-    size_t occurrence_count, occurrence_capacity;
-    uint32_t *fresh; /* occurrences begun in this merge */
-    size_t fresh_count, fresh_capacity;
-    uint64_t *fresh_keys;
-    struct bpe_candidate *queue; /* a binary heap */
-    size_t queue_count, queue_capacity;
+    LIST(struct bpe_occurrences) occurrences;
+    LIST(struct bpe_fresh) fresh;
+    LIST(struct bpe_candidate) queue; /* a binary heap */
     uint32_t round;
-    int failed; /* out of memory */
 };
 
 /* The specials and the alphabet. */
-int bpe_add_alphabet(struct bpe_learning *learning, const struct lexicon *lexicon,
-                     struct error *err);
+void bpe_add_alphabet(struct bpe_learning *learning, const struct lexicon *lexicon);
 /* Words as symbols; characters that are not in the alphabet are left out. */
-int bpe_write_words(struct bpe_learning *learning, const struct lexicon *lexicon,
-                    struct error *err);
+void bpe_write_words(struct bpe_learning *learning, const struct lexicon *lexicon);
 
 #endif

@@ -106,21 +106,11 @@ static int count_marked(struct cutter *cutter, const uint8_t *at, size_t size,
         if ((starts && text_buffer_put(&cutter->word, SPACE_MARK, strlen(SPACE_MARK)) < 0) ||
             text_buffer_put(&cutter->word, begin, (size_t)(at - begin)) < 0)
             return error_set(err, "out of memory");
-        if (word_counts_add(counts, cutter->word.data, cutter->word.length, 1, err) < 0)
-            return -1;
+        word_counts_add(counts, cutter->word.data, cutter->word.length, 1);
         begin = at;
         starts = 0;
     }
     return 0;
-}
-
-/* BERT's white space begins a word and is not part of it. */
-static int count_word(const struct cutter *cutter, const uint8_t *begin, const uint8_t *end,
-                      struct word_counts *counts, struct error *err)
-{
-    while (cutter->type == LEARN_WORDPIECE && begin < end && is_blank(*begin))
-        begin++;
-    return begin == end ? 0 : word_counts_add(counts, begin, (size_t)(end - begin), 1, err);
 }
 
 int cutter_count(struct cutter *cutter, const char *text, size_t size, struct word_counts *counts,
@@ -139,8 +129,11 @@ int cutter_count(struct cutter *cutter, const char *text, size_t size, struct wo
         for (size_t i = 0; i < splitter->count; i++) {
             size_t end = splitter->base + splitter->ends[i];
 
-            if (count_word(cutter, data + begin, data + end, counts, err) < 0)
-                return -1;
+            /* BERT's white space begins a word and is not part of it. */
+            while (cutter->type == LEARN_WORDPIECE && begin < end && is_blank(data[begin]))
+                begin++;
+            if (begin < end)
+                word_counts_add(counts, data + begin, end - begin, 1);
             begin = end;
         }
     return 0;

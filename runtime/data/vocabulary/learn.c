@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 /* How often words occur: those that occur i times, for i below HISTOGRAM - 1; then all others. */
 enum { HISTOGRAM = 4096 };
@@ -49,38 +50,37 @@ static int write_buckets(struct curate_job *job, const struct word_counts *count
                          struct error *err)
 {
     const uint8_t *data = counts->arena.data;
-    size_t size = counts->arena.size, *ends = calloc(buckets + 1, sizeof(*ends)), at = 0;
+    size_t size = counts->arena.size, *ends = xcalloc(buckets + 1, sizeof(*ends)), at = 0;
     struct sections sections;
     struct word_record record;
-    uint8_t *sorted = malloc(size + 1);
-    int rc = ends && sorted ? 0 : error_set(err, "out of memory");
+    uint8_t *sorted = xmalloc(size + 1);
+    int rc;
 
-    while (rc == 0 && word_record_next(data, size, &at, &record))
+    while (word_record_next(data, size, &at, &record))
         ends[section_of(word_record_hash(&record), buckets) + 1] += word_record_size(&record);
-    for (size_t i = 0; rc == 0 && i < buckets; i++)
+    for (size_t i = 0; i < buckets; i++)
         ends[i + 1] += ends[i];
-    for (at = 0; rc == 0 && word_record_next(data, size, &at, &record);) {
+    for (at = 0; word_record_next(data, size, &at, &record);) {
         size_t length = word_record_size(&record);
         size_t *end = &ends[section_of(word_record_hash(&record), buckets)];
 
         memcpy(sorted + *end, data + at - length, length);
         *end += length;
     }
-    if (rc == 0)
-        rc = sections_create(&sections, job, "words", buckets, err);
-    if (rc == 0) {
-        size_t begin = 0;
-
-        for (size_t i = 0; rc == 0 && i < buckets; begin = ends[i], i++) {
-            sections_next(&sections);
-            rc = sections_put(&sections, sorted + begin, ends[i] - begin, err);
-        }
-        if (rc == 0)
-            sections_next(&sections);
-        rc = rc == 0 ? sections_finish(&sections, err) : rc;
-        if (rc < 0)
-            sections_abandon(&sections);
+    rc = sections_create(&sections, job, "words", buckets, err);
+    if (rc < 0)
+        goto out;
+    for (size_t i = 0, begin = 0; rc == 0 && i < buckets; begin = ends[i], i++) {
+        sections_next(&sections);
+        rc = sections_put(&sections, sorted + begin, ends[i] - begin, err);
     }
+    if (rc == 0) {
+        sections_next(&sections);
+        rc = sections_finish(&sections, err);
+    }
+    if (rc < 0)
+        sections_abandon(&sections);
+out:
     free(ends);
     free(sorted);
     return rc;
@@ -89,12 +89,10 @@ static int write_buckets(struct curate_job *job, const struct word_counts *count
 static int count_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
 {
     const struct learning *learning = context;
-    struct counting *counting = calloc(1, sizeof(*counting));
+    struct counting *counting = xcalloc(1, sizeof(*counting));
     struct tally tally = {0};
     int rc;
 
-    if (!counting)
-        return error_set(err, "out of memory");
     rc = cutter_init(&counting->cutter, learning->config, err);
     if (rc == 0)
         rc = documents_each(job, job->number, &tally, count_document, counting, err);
@@ -111,18 +109,13 @@ static int count_job(void *context, struct curate_job *job, struct bytes *result
 
 static void put_histogram(const struct word_counts *counts, struct bytes *result)
 {
-    uint64_t *histogram = calloc(HISTOGRAM, sizeof(*histogram));
+    uint64_t histogram[HISTOGRAM] = {0};
     struct word_record record;
     size_t at = 0;
 
-    if (!histogram) {
-        result->failed = 1;
-        return;
-    }
     while (word_record_next(counts->arena.data, counts->arena.size, &at, &record))
         histogram[record.times < HISTOGRAM - 1 ? record.times : HISTOGRAM - 1]++;
-    bytes_put(result, histogram, HISTOGRAM * sizeof(*histogram));
-    free(histogram);
+    bytes_put(result, histogram, sizeof(histogram));
 }
 
 static int merge_job(void *context, struct curate_job *job, struct bytes *result, struct error *err)
@@ -138,14 +131,14 @@ static int merge_job(void *context, struct curate_job *job, struct bytes *result
 
         rc = sections_read(job->engine, "count", "words", chunk, job->number, &bytes, err);
         while (rc == 0 && word_record_next(bytes.data, bytes.size, &at, &record))
-            rc = word_counts_add(&counts, record.text, record.size, record.times, err);
+            word_counts_add(&counts, record.text, record.size, record.times);
         bytes_clear(&bytes);
         curate_touch(job);
     }
     put_histogram(&counts, result);
     bytes_put(result, counts.arena.data, counts.arena.size);
     word_counts_clear(&counts);
-    return rc < 0 ? -1 : result->failed ? error_set(err, "out of memory") : 0;
+    return rc;
 }
 
 /* What was read, in all chunks. */
@@ -219,9 +212,9 @@ static int load_lexicon(const struct learning *learning, struct lexicon *lexicon
         if (rc < 0)
             break;
         bytes_take(&bytes, HISTOGRAM * sizeof(uint64_t));
-        for (at = bytes.at; rc == 0 && word_record_next(bytes.data, bytes.size, &at, &record);)
+        for (at = bytes.at; word_record_next(bytes.data, bytes.size, &at, &record);)
             if (record.times >= least)
-                rc = lexicon_add(lexicon, record.text, record.size, record.times, err);
+                lexicon_add(lexicon, record.text, record.size, record.times);
         bytes_clear(&bytes);
     }
     if (rc == 0 && lexicon->count == 0)

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "data/preprocess/bytes.h"
-#include "lib/error.h"
 
 struct lexicon_word {
     uint64_t offset; /* of its first byte in 'text' */
@@ -21,11 +20,20 @@ struct lexicon {
     size_t count, capacity;
 };
 
-int lexicon_add(struct lexicon *lexicon, const void *text, size_t size, int64_t times,
-                struct error *err);
+void lexicon_add(struct lexicon *lexicon, const void *text, size_t size, int64_t times);
 
 /* Most frequent first; equally frequent ones by their bytes. */
 void lexicon_sort(struct lexicon *lexicon);
 void lexicon_clear(struct lexicon *lexicon);
+
+/* A character, and how often it occurs in the corpus. */
+struct character {
+    int64_t times;
+    uint32_t point;
+};
+
+/* The characters of all words: the most frequent first, equally frequent ones by code point. The
+ * caller frees them. */
+struct character *lexicon_characters(const struct lexicon *lexicon, size_t *count);
 
 #endif

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "data/preprocess/bytes.h"
-#include "lib/error.h"
 
 /* All zero is an empty list. */
 struct tokens {
@@ -21,8 +20,8 @@ struct tokens {
 /* The id of a text; -1 if it is not among them. */
 int64_t tokens_find(const struct tokens *tokens, const void *text, size_t size);
 
-/* The id of a text, which is added if it is new; -1 with 'err' set if memory runs out. */
-int64_t tokens_add(struct tokens *tokens, const void *text, size_t size, struct error *err);
+/* The id of a text, which is added if it is new. */
+size_t tokens_add(struct tokens *tokens, const void *text, size_t size);
 
 /* The text of a token; valid until the next one is added. */
 static inline const char *token_text(const struct tokens *tokens, size_t id, size_t *size)

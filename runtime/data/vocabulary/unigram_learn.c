@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/list.h"
 
 /* Sums are added up in PARTS parts, whatever the number of threads, so that they round alike. */
 enum { PARTS = 16, FITS = 2 };
@@ -21,7 +22,6 @@ struct unigram_learning {
     struct threads *threads;
     double *expected[PARTS]; /* by piece: how often it is used, of each part of the spans */
     double likelihood[PARTS];
-    int failed[PARTS];
     /* Probability of each piece times exp(shift) for each of its bytes. All ways through a span
      * have the same bytes, so the factor does not change which are probable, and with the average
      * of the corpus products of many pieces stay within the range of a double. */
@@ -46,48 +46,27 @@ struct arc {
 
 struct lattice {
     struct node *nodes;
-    struct arc *arcs;
-    size_t capacity, arc_count, arc_capacity;
+    size_t room; /* of nodes */
+    LIST(struct arc) arcs;
 };
 
 static void lattice_clear(struct lattice *lattice)
 {
     free(lattice->nodes);
-    free(lattice->arcs);
+    list_free(&lattice->arcs);
 }
 
-static int lattice_begin(struct lattice *lattice, size_t size)
+static void lattice_begin(struct lattice *lattice, size_t size)
 {
-    if (size + 1 > lattice->capacity) {
-        size_t capacity = (size + 1) * 2;
-        struct node *nodes = realloc(lattice->nodes, capacity * sizeof(*nodes));
-
-        if (!nodes)
-            return -1;
-        lattice->nodes = nodes;
-        lattice->capacity = capacity;
+    if (size + 1 > lattice->room) {
+        lattice->room = (size + 1) * 2;
+        lattice->nodes = xrealloc(lattice->nodes, lattice->room, sizeof(*lattice->nodes));
     }
     for (size_t i = 0; i <= size; i++)
         lattice->nodes[i] = (struct node){0, 0, -INFINITY, TRIE_NONE, 0};
     lattice->nodes[0] = (struct node){1, 0, 0, TRIE_NONE, 0};
     lattice->nodes[size].backward = 1;
-    lattice->arc_count = 0;
-    return 0;
-}
-
-static int lattice_add(struct lattice *lattice, const struct arc *arc)
-{
-    if (lattice->arc_count == lattice->arc_capacity) {
-        size_t capacity = lattice->arc_capacity ? lattice->arc_capacity * 2 : 256;
-        struct arc *arcs = realloc(lattice->arcs, capacity * sizeof(*arcs));
-
-        if (!arcs)
-            return -1;
-        lattice->arcs = arcs;
-        lattice->arc_capacity = capacity;
-    }
-    lattice->arcs[lattice->arc_count++] = *arc;
-    return 0;
+    lattice->arcs.count = 0;
 }
 
 /* Call with each piece that begins at 'begin': its number and end. */
@@ -97,8 +76,8 @@ static int lattice_add(struct lattice *lattice, const struct arc *arc)
         if ((piece = (l)->trie.values[at_], end++, piece) != TRIE_NONE)
 
 /* Collect the arcs, and sum up from the start. */
-static int sum_forward(const struct unigram_learning *l, const uint8_t *text, size_t size,
-                       struct lattice *lattice)
+static void sum_forward(const struct unigram_learning *l, const uint8_t *text, size_t size,
+                        struct lattice *lattice)
 {
     struct node *nodes = lattice->nodes;
 
@@ -108,11 +87,9 @@ static int sum_forward(const struct unigram_learning *l, const uint8_t *text, si
         FOR_PIECES(l, text, size, begin, piece, end)
         {
             nodes[end].forward += nodes[begin].forward * l->weights[piece];
-            if (lattice_add(lattice, &(struct arc){(uint32_t)begin, end, piece}) < 0)
-                return -1;
+            *list_add(&lattice->arcs) = (struct arc){(uint32_t)begin, end, piece};
         }
     }
-    return 0;
 }
 
 /* The best way without the piece 'not' (TRIE_NONE: with all). */
@@ -137,8 +114,8 @@ static void find_best(const struct unigram_learning *l, const uint8_t *text, siz
 
 /* --- Expectations ----------------------------------------------------------------------------- */
 
-static int use_best(const struct unigram_learning *l, const struct lexicon_word *span,
-                    struct lattice *lattice, double *used, double *likelihood)
+static void use_best(const struct unigram_learning *l, const struct lexicon_word *span,
+                     struct lattice *lattice, double *used, double *likelihood)
 {
     struct node *nodes = lattice->nodes;
 
@@ -146,34 +123,33 @@ static int use_best(const struct unigram_learning *l, const struct lexicon_word 
     for (size_t end = span->size; end > 0 && nodes[end].piece != TRIE_NONE; end = nodes[end].from)
         used[nodes[end].piece] += (double)span->times;
     *likelihood += (double)span->times * nodes[span->size].best;
-    return 0;
 }
 
 /* How often each piece is used on average over all ways, by their probabilities. */
-static int use_average(const struct unigram_learning *l, const struct lexicon_word *span,
-                       struct lattice *lattice, double *used, double *likelihood)
+static void use_average(const struct unigram_learning *l, const struct lexicon_word *span,
+                        struct lattice *lattice, double *used, double *likelihood)
 {
     struct node *nodes = lattice->nodes;
     double all, times = (double)span->times;
 
-    if (sum_forward(l, l->spans->text.data + span->offset, span->size, lattice) < 0)
-        return -1;
+    sum_forward(l, l->spans->text.data + span->offset, span->size, lattice);
     all = nodes[span->size].forward;
-    if (!(all > 0 && all < INFINITY)) /* out of range: a word that nearly never occurs */
-        return use_best(l, span, lattice, used, likelihood);
-    for (size_t i = lattice->arc_count; i-- > 0;) {
-        const struct arc *arc = &lattice->arcs[i];
+    if (!(all > 0 && all < INFINITY)) { /* out of range: a word that nearly never occurs */
+        use_best(l, span, lattice, used, likelihood);
+        return;
+    }
+    for (size_t i = lattice->arcs.count; i-- > 0;) {
+        const struct arc *arc = &lattice->arcs.items[i];
         double rest = l->weights[arc->piece] * nodes[arc->end].backward;
 
         nodes[arc->begin].backward += rest;
         used[arc->piece] += times * nodes[arc->begin].forward * rest / all;
     }
     *likelihood += times * (log(all) - l->shift * (double)span->size);
-    return 0;
 }
 
-typedef int use_span(const struct unigram_learning *l, const struct lexicon_word *span,
-                     struct lattice *lattice, double *used, double *likelihood);
+typedef void use_span(const struct unigram_learning *l, const struct lexicon_word *span,
+                      struct lattice *lattice, double *used, double *likelihood);
 
 struct counting {
     struct unigram_learning *l;
@@ -189,29 +165,25 @@ static void count_part(void *context, int64_t part)
     struct lattice lattice = {0};
 
     l->likelihood[part] = 0;
-    for (size_t i = first; i < last && !l->failed[part]; i++) {
+    for (size_t i = first; i < last; i++) {
         const struct lexicon_word *span = &l->spans->words[i];
 
-        l->failed[part] =
-            lattice_begin(&lattice, span->size) < 0 ||
-            counting->use(l, span, &lattice, l->expected[part], &l->likelihood[part]) < 0;
+        lattice_begin(&lattice, span->size);
+        counting->use(l, span, &lattice, l->expected[part], &l->likelihood[part]);
     }
     lattice_clear(&lattice);
 }
 
 /* Counts of all pieces over all spans, in expected[0]. */
-static int count_all(struct unigram_learning *l, use_span *use, struct error *err)
+static void count_all(struct unigram_learning *l, use_span *use)
 {
     struct counting counting = {l, use};
     double sum = 0;
-    int failed = 0;
 
     for (int part = 0; part < PARTS; part++)
         memset(l->expected[part], 0, l->pieces->tokens.count * sizeof(double));
     threads_run(l->threads, PARTS, count_part, &counting);
-    for (int part = 0; part < PARTS; part++)
-        failed |= l->failed[part];
-    for (int part = 1; part < PARTS && !failed; part++)
+    for (int part = 1; part < PARTS; part++)
         for (size_t i = 0; i < l->pieces->tokens.count; i++)
             l->expected[0][i] += l->expected[part][i];
     for (int part = 0; part < PARTS; part++)
@@ -219,7 +191,6 @@ static int count_all(struct unigram_learning *l, use_span *use, struct error *er
     l->shift = -sum / l->bytes;
     if (l->rules->moved)
         l->rules->moved(l->rules->context, (int64_t)l->pieces->tokens.count);
-    return failed ? error_set(err, "out of memory") : 0;
 }
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
@@ -247,9 +218,7 @@ static int keep_pieces(struct unigram_learning *l, const uint8_t *keeps, const d
 {
     struct unigram_pieces *old = l->pieces, kept = {.required = old->required};
 
-    kept.scores = malloc((old->tokens.count + 1) * sizeof(*kept.scores));
-    if (!kept.scores)
-        return error_set(err, "out of memory");
+    kept.scores = xcalloc(old->tokens.count + 1, sizeof(*kept.scores));
     for (size_t i = 0; i < old->tokens.count; i++) {
         size_t size;
         const char *text = token_text(&old->tokens, i, &size);
@@ -257,10 +226,7 @@ static int keep_pieces(struct unigram_learning *l, const uint8_t *keeps, const d
         if (i >= old->required && !keeps[i])
             continue;
         kept.scores[kept.tokens.count] = scores[i];
-        if (tokens_add(&kept.tokens, text, size, err) < 0) {
-            unigram_pieces_clear(&kept);
-            return -1;
-        }
+        tokens_add(&kept.tokens, text, size);
     }
     unigram_pieces_clear(old);
     *old = kept;
@@ -294,13 +260,13 @@ static void weigh(struct unigram_learning *l)
 static int fit(struct unigram_learning *l, struct error *err)
 {
     size_t count = l->pieces->tokens.count;
-    uint8_t *keeps = calloc(count + 1, 1);
-    double sum = 0, *scores = malloc((count + 1) * sizeof(*scores));
+    uint8_t *keeps = xcalloc(count + 1, 1);
+    double sum = 0, *scores = xcalloc(count + 1, sizeof(*scores));
     int rc;
 
     weigh(l);
-    rc = keeps && scores ? count_all(l, use_average, err) : error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    count_all(l, use_average);
+    for (size_t i = 0; i < count; i++) {
         double *expected = &l->expected[0][i];
 
         keeps[i] = *expected >= least_expected;
@@ -309,11 +275,10 @@ static int fit(struct unigram_learning *l, struct error *err)
         if (keeps[i] || i < l->pieces->required)
             sum += *expected;
     }
-    for (size_t i = 0; rc == 0 && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         scores[i] =
             digamma(l->expected[0][i] > 0 ? l->expected[0][i] : least_expected) - digamma(sum);
-    if (rc == 0)
-        rc = keep_pieces(l, keeps, scores, err);
+    rc = keep_pieces(l, keeps, scores, err);
     free(keeps);
     free(scores);
     return rc;
@@ -344,8 +309,9 @@ static double loss_of(const struct unigram_learning *l, struct lattice *lattice,
     struct node *nodes;
     double with, without = 0;
 
-    if (used[piece] == 0 || lattice_begin(lattice, size) < 0)
+    if (used[piece] == 0)
         return -1;
+    lattice_begin(lattice, size);
     nodes = lattice->nodes;
     find_best(l, (const uint8_t *)text, size, piece, nodes);
     if (nodes[size].best == -INFINITY)
@@ -363,25 +329,24 @@ static double loss_of(const struct unigram_learning *l, struct lattice *lattice,
 static int prune(struct unigram_learning *l, size_t wanted, struct error *err)
 {
     size_t count = l->pieces->tokens.count, kept = (size_t)((double)count * shrink);
-    struct loss *losses = malloc((count + 1) * sizeof(*losses));
-    uint8_t *keeps = calloc(count + 1, 1);
+    struct loss *losses = xcalloc(count + 1, sizeof(*losses));
+    uint8_t *keeps = xcalloc(count + 1, 1);
     struct lattice lattice = {0};
     double sum = 0;
-    int rc = losses && keeps ? count_all(l, use_best, err) : error_set(err, "out of memory");
+    int rc;
 
+    count_all(l, use_best);
     kept = kept > wanted ? kept : wanted;
-    for (size_t i = 0; rc == 0 && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         sum += l->expected[0][i];
-    for (size_t i = 0; rc == 0 && i < count; i++)
+    for (size_t i = 0; i < count; i++)
         losses[i] = (struct loss){i < l->pieces->required ? INFINITY
                                                           : loss_of(l, &lattice, (uint32_t)i, sum),
                                   (uint32_t)i};
-    if (rc == 0)
-        qsort(losses, count, sizeof(*losses), by_loss);
-    for (size_t i = 0; rc == 0 && i < count && i < kept && losses[i].loss >= 0; i++)
+    qsort(losses, count, sizeof(*losses), by_loss);
+    for (size_t i = 0; i < count && i < kept && losses[i].loss >= 0; i++)
         keeps[losses[i].piece] = 1;
-    if (rc == 0)
-        rc = keep_pieces(l, keeps, l->pieces->scores, err);
+    rc = keep_pieces(l, keeps, l->pieces->scores, err);
     free(losses);
     free(keeps);
     lattice_clear(&lattice);
@@ -391,17 +356,13 @@ static int prune(struct unigram_learning *l, size_t wanted, struct error *err)
 /* --- The result ------------------------------------------------------------------------------- */
 
 /* The characters and the most probable of the others, the most probable first. */
-static int finish(const struct unigram_pieces *pieces, size_t wanted,
-                  struct unigram_learned *learned, struct error *err)
+static void finish(const struct unigram_pieces *pieces, size_t wanted,
+                   struct unigram_learned *learned)
 {
     size_t count = pieces->tokens.count, kept = count < wanted ? count : wanted;
-    struct loss *order = malloc((count + 1) * sizeof(*order));
+    struct loss *order = xcalloc(count + 1, sizeof(*order));
 
-    learned->scores = malloc((kept + 1) * sizeof(*learned->scores));
-    if (!order || !learned->scores) {
-        free(order);
-        return error_set(err, "out of memory");
-    }
+    learned->scores = xcalloc(kept + 1, sizeof(*learned->scores));
     for (size_t i = 0; i < count; i++)
         order[i] = (struct loss){i < pieces->required ? INFINITY : pieces->scores[i], (uint32_t)i};
     qsort(order, count, sizeof(*order), by_loss);
@@ -413,13 +374,9 @@ static int finish(const struct unigram_pieces *pieces, size_t wanted,
         const char *text = token_text(&pieces->tokens, order[i].piece, &size);
 
         learned->scores[i] = order[i].loss;
-        if (tokens_add(&learned->pieces, text, size, err) < 0) {
-            free(order);
-            return -1;
-        }
+        tokens_add(&learned->pieces, text, size);
     }
     free(order);
-    return 0;
 }
 
 static int learn_rounds(struct unigram_learning *l, struct error *err)
@@ -447,34 +404,28 @@ int unigram_learn(const struct lexicon *lexicon, const struct unigram_rules *rul
     struct lexicon spans = {0};
     struct unigram_learning l = {
         .rules = rules, .spans = &spans, .pieces = &pieces, .shift = first_shift};
-    int rc;
+    int rc = -1;
 
     memset(learned, 0, sizeof(*learned));
-    rc = unigram_seed(lexicon, rules, &pieces, &spans, err);
-    if (rc == 0 && (int64_t)pieces.required > rules->vocab_size)
-        rc = error_set_code(err, ERROR_USAGE,
-                            "%lld pieces besides special tokens and bytes are too few: the corpus "
-                            "has %zu different characters; use a larger vocabulary",
-                            (long long)rules->vocab_size, pieces.required);
-    for (int part = 0; rc == 0 && part < PARTS; part++) {
-        l.expected[part] = malloc((pieces.tokens.count + 1) * sizeof(double));
-        if (!l.expected[part])
-            rc = error_set(err, "%zu pieces: out of memory", pieces.tokens.count);
+    unigram_seed(lexicon, rules, &pieces, &spans);
+    if ((int64_t)pieces.required > rules->vocab_size) {
+        error_set_code(err, ERROR_USAGE,
+                       "%lld pieces besides special tokens and bytes are too few: the corpus "
+                       "has %zu different characters; use a larger vocabulary",
+                       (long long)rules->vocab_size, pieces.required);
+        goto out;
     }
+    for (int part = 0; part < PARTS; part++)
+        l.expected[part] = xcalloc(pieces.tokens.count + 1, sizeof(double));
+    l.weights = xcalloc(pieces.tokens.count + 1, sizeof(*l.weights));
     for (size_t i = 0; i < spans.count; i++)
         l.bytes += (double)spans.words[i].times * (double)spans.words[i].size;
-    if (rc == 0) {
-        l.weights = malloc((pieces.tokens.count + 1) * sizeof(*l.weights));
-        rc = l.weights ? 0 : error_set(err, "%zu pieces: out of memory", pieces.tokens.count);
-    }
-    if (rc == 0) {
-        l.threads = threads_create(rules->threads, err);
-        rc = l.threads ? build_trie(&l, err) : -1;
-    }
-    if (rc == 0)
-        rc = learn_rounds(&l, err);
-    if (rc == 0)
-        rc = finish(&pieces, (size_t)rules->vocab_size, learned, err);
+    l.threads = threads_create(rules->threads, err);
+    if (!l.threads || build_trie(&l, err) < 0 || learn_rounds(&l, err) < 0)
+        goto out;
+    finish(&pieces, (size_t)rules->vocab_size, learned);
+    rc = 0;
+out:
     for (int part = 0; part < PARTS; part++)
         free(l.expected[part]);
     free(l.weights);

@@ -5,6 +5,7 @@
 #ifndef MEGATRON_UNIGRAM_LEARN_H
 #define MEGATRON_UNIGRAM_LEARN_H
 
+#include "lib/error.h"
 #include "lexicon.h"
 #include "tokens.h"
 
@@ -41,7 +42,7 @@ void unigram_pieces_clear(struct unigram_pieces *pieces);
 
 /* unigram_seed.c: the characters, and the parts of words that save most; scores are logarithms of
  * their shares. Words are cut where a character is not among the pieces, into 'spans'. */
-int unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rules,
-                 struct unigram_pieces *pieces, struct lexicon *spans, struct error *err);
+void unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rules,
+                  struct unigram_pieces *pieces, struct lexicon *spans);
 
 #endif

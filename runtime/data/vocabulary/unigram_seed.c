@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 enum {
-    POINTS = 0x110000,
     LONGEST = 16,          /* characters of a piece */
     SEED_WORDS = 1000000,  /* words that parts are taken from: the most frequent ones */
     SEED_PIECES = 1000000, /* at most */
@@ -18,79 +18,35 @@ enum {
 
 static const double coverage = 0.9995;
 
-/* --- Characters ------------------------------------------------------------------------------- */
-
-struct character {
-    int64_t times;
-    uint32_t point;
-};
-
-static int by_times(const void *a, const void *b)
-{
-    const struct character *left = a, *right = b;
-
-    if (left->times != right->times)
-        return left->times > right->times ? -1 : 1;
-    return left->point < right->point ? -1 : left->point > right->point;
-}
-
-static size_t count_characters(const struct lexicon *lexicon, struct character *all)
-{
-    size_t count = 0;
-
-    for (uint32_t point = 0; point < POINTS; point++)
-        all[point] = (struct character){0, point};
-    for (size_t i = 0; i < lexicon->count; i++) {
-        const uint8_t *at = lexicon->text.data + lexicon->words[i].offset;
-        const uint8_t *end = at + lexicon->words[i].size;
-
-        while (at < end) {
-            uint32_t point;
-
-            at += utf8_decode(at, end, &point);
-            if (point != UNICODE_INVALID)
-                all[point].times += lexicon->words[i].times;
-        }
-    }
-    qsort(all, POINTS, sizeof(*all), by_times);
-    while (count < POINTS && all[count].times > 0)
-        count++;
-    return count;
-}
-
 /* Put the characters into 'pieces', with how often they occur as scores. */
-static int add_characters(const struct lexicon *lexicon, int64_t limit,
-                          struct unigram_pieces *pieces, struct error *err)
+static void add_characters(const struct lexicon *lexicon, int64_t limit,
+                           struct unigram_pieces *pieces)
 {
-    struct character *all = malloc(POINTS * sizeof(*all));
-    size_t count = all ? count_characters(lexicon, all) : 0, kept = 0;
+    size_t count, kept = 0;
+    struct character *all = lexicon_characters(lexicon, &count);
     double sum = 0, covered = 0;
-    int rc = all ? 0 : error_set(err, "out of memory");
 
     for (size_t i = 0; i < count; i++)
         sum += (double)all[i].times;
     for (; kept < count && (limit > 0 ? kept < (size_t)limit : covered < coverage * sum); kept++)
         covered += (double)all[kept].times;
-    pieces->scores = malloc((SEED_PIECES + kept + 1) * sizeof(*pieces->scores));
-    if (rc == 0 && !pieces->scores)
-        rc = error_set(err, "out of memory");
-    for (size_t i = 0; rc == 0 && i < kept; i++) {
+    pieces->scores = xmalloc((SEED_PIECES + kept + 1) * sizeof(*pieces->scores));
+    for (size_t i = 0; i < kept; i++) {
         uint8_t text[4];
         size_t size = utf8_encode(all[i].point, text);
 
-        rc = tokens_add(&pieces->tokens, text, size, err) < 0 ? -1 : 0;
+        tokens_add(&pieces->tokens, text, size);
         pieces->scores[i] = (double)all[i].times;
     }
     pieces->required = pieces->tokens.count;
     free(all);
-    return rc;
 }
 
 /* --- Spans ------------------------------------------------------------------------------------ */
 
 /* Cut a word where a character is not among the pieces, and where it is very long. */
-static int add_spans(const struct unigram_pieces *pieces, const uint8_t *at, size_t size,
-                     int64_t times, struct lexicon *spans, struct error *err)
+static void add_spans(const struct unigram_pieces *pieces, const uint8_t *at, size_t size,
+                      int64_t times, struct lexicon *spans)
 {
     const uint8_t *begin = at, *end = at + size;
 
@@ -100,15 +56,15 @@ static int add_spans(const struct unigram_pieces *pieces, const uint8_t *at, siz
         int known = tokens_find(&pieces->tokens, at, length) >= 0;
 
         if (at > begin && (!known || (size_t)(at - begin) + length > LONGEST_SPAN)) {
-            if (lexicon_add(spans, begin, (size_t)(at - begin), times, err) < 0)
-                return -1;
+            lexicon_add(spans, begin, (size_t)(at - begin), times);
             begin = at;
         }
         at += length;
         if (!known)
             begin = at;
     }
-    return at > begin ? lexicon_add(spans, begin, (size_t)(at - begin), times, err) : 0;
+    if (at > begin)
+        lexicon_add(spans, begin, (size_t)(at - begin), times);
 }
 
 /* --- Parts ------------------------------------------------------------------------------------ */
@@ -138,13 +94,11 @@ static struct part *find_part(const struct parts *parts, struct part *slots, siz
     return &slots[at];
 }
 
-static int grow_parts(struct parts *parts)
+static void grow_parts(struct parts *parts)
 {
     size_t capacity = parts->capacity ? parts->capacity * 2 : 1 << 16;
-    struct part *slots = calloc(capacity, sizeof(*slots));
+    struct part *slots = xcalloc(capacity, sizeof(*slots));
 
-    if (!slots)
-        return -1;
     for (size_t i = 0; i < parts->capacity; i++)
         if (parts->slots[i].size != 0)
             *find_part(parts, slots, capacity, parts->slots[i].offset, parts->slots[i].size) =
@@ -152,27 +106,25 @@ static int grow_parts(struct parts *parts)
     free(parts->slots);
     parts->slots = slots;
     parts->capacity = capacity;
-    return 0;
 }
 
-static int count_part(struct parts *parts, uint64_t offset, uint32_t size, uint32_t characters,
-                      int64_t times)
+static void count_part(struct parts *parts, uint64_t offset, uint32_t size, uint32_t characters,
+                       int64_t times)
 {
     struct part *part;
 
-    if (parts->count * 2 >= parts->capacity && grow_parts(parts) < 0)
-        return -1;
+    if (parts->count * 2 >= parts->capacity)
+        grow_parts(parts);
     part = find_part(parts, parts->slots, parts->capacity, offset, size);
     if (part->size == 0) {
         *part = (struct part){offset, 0, size, characters};
         parts->count++;
     }
     part->times += times;
-    return 0;
 }
 
 /* All parts of two characters and more. */
-static int count_parts(struct parts *parts, const struct lexicon_word *span)
+static void count_parts(struct parts *parts, const struct lexicon_word *span)
 {
     const uint8_t *begin = parts->text + span->offset, *end = begin + span->size;
 
@@ -183,13 +135,12 @@ static int count_parts(struct parts *parts, const struct lexicon_word *span)
 
         for (uint32_t characters = 1; characters <= LONGEST && at < end; characters++) {
             at += utf8_decode(at, end, &point);
-            if (characters > 1 && count_part(parts, (uint64_t)(begin - parts->text),
-                                             (uint32_t)(at - begin), characters, span->times) < 0)
-                return -1;
+            if (characters > 1)
+                count_part(parts, (uint64_t)(begin - parts->text), (uint32_t)(at - begin),
+                           characters, span->times);
         }
         begin += first;
     }
-    return 0;
 }
 
 /* What a part saves: the characters that it covers. */
@@ -212,7 +163,7 @@ static int by_saving(const void *a, const void *b, void *context)
     return order != 0 ? order : left->size < right->size ? -1 : left->size > right->size;
 }
 
-static int add_parts(struct parts *parts, struct unigram_pieces *pieces, struct error *err)
+static void add_parts(struct parts *parts, struct unigram_pieces *pieces)
 {
     size_t count = 0;
 
@@ -222,38 +173,32 @@ static int add_parts(struct parts *parts, struct unigram_pieces *pieces, struct 
     if (count > 1)
         qsort_r(parts->slots, count, sizeof(*parts->slots), by_saving, (void *)parts->text);
     for (size_t i = 0; i < count && i < SEED_PIECES; i++) {
-        int64_t id = tokens_add(&pieces->tokens, parts->text + parts->slots[i].offset,
-                                parts->slots[i].size, err);
+        size_t id =
+            tokens_add(&pieces->tokens, parts->text + parts->slots[i].offset, parts->slots[i].size);
 
-        if (id < 0)
-            return -1;
         pieces->scores[id] = saving(&parts->slots[i]);
     }
-    return 0;
 }
 
-int unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rules,
-                 struct unigram_pieces *pieces, struct lexicon *spans, struct error *err)
+void unigram_seed(const struct lexicon *lexicon, const struct unigram_rules *rules,
+                  struct unigram_pieces *pieces, struct lexicon *spans)
 {
     struct parts parts = {0};
     double sum = 0;
-    int rc = add_characters(lexicon, rules->limit_alphabet, pieces, err);
 
-    for (size_t i = 0; rc == 0 && i < lexicon->count; i++)
-        rc = add_spans(pieces, lexicon->text.data + lexicon->words[i].offset,
-                       lexicon->words[i].size, lexicon->words[i].times, spans, err);
+    add_characters(lexicon, rules->limit_alphabet, pieces);
+    for (size_t i = 0; i < lexicon->count; i++)
+        add_spans(pieces, lexicon->text.data + lexicon->words[i].offset, lexicon->words[i].size,
+                  lexicon->words[i].times, spans);
     parts.text = spans->text.data;
-    for (size_t i = 0; rc == 0 && i < spans->count && i < SEED_WORDS; i++)
-        if (count_parts(&parts, &spans->words[i]) < 0)
-            rc = error_set(err, "the parts of %zu words: out of memory", spans->count);
-    if (rc == 0)
-        rc = add_parts(&parts, pieces, err);
+    for (size_t i = 0; i < spans->count && i < SEED_WORDS; i++)
+        count_parts(&parts, &spans->words[i]);
+    add_parts(&parts, pieces);
     free(parts.slots);
-    for (size_t i = 0; rc == 0 && i < pieces->tokens.count; i++)
+    for (size_t i = 0; i < pieces->tokens.count; i++)
         sum += pieces->scores[i];
-    for (size_t i = 0; rc == 0 && i < pieces->tokens.count; i++)
+    for (size_t i = 0; i < pieces->tokens.count; i++)
         pieces->scores[i] = log(pieces->scores[i]) - log(sum);
-    return rc;
 }
 
 void unigram_pieces_clear(struct unigram_pieces *pieces)

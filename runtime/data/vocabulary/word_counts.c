@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 enum { FIRST_CAPACITY = 4096 };
 
@@ -38,13 +39,11 @@ uint64_t word_record_hash(const struct word_record *record)
     return hash_bytes(record->text, record->size, 0);
 }
 
-static int grow(struct word_counts *counts)
+static void grow(struct word_counts *counts)
 {
     size_t capacity = counts->capacity ? counts->capacity * 2 : FIRST_CAPACITY;
-    struct word_slot *slots = calloc(capacity, sizeof(*slots));
+    struct word_slot *slots = xcalloc(capacity, sizeof(*slots));
 
-    if (!slots)
-        return -1;
     for (size_t i = 0; i < counts->capacity; i++) {
         const struct word_slot *slot = &counts->slots[i];
         size_t at = slot->hash & (capacity - 1);
@@ -58,7 +57,6 @@ static int grow(struct word_counts *counts)
     free(counts->slots);
     counts->slots = slots;
     counts->capacity = capacity;
-    return 0;
 }
 
 static int is_word(const uint8_t *record, const void *text, size_t size)
@@ -78,31 +76,27 @@ static void add_times(uint8_t *record, int64_t times)
     memcpy(record, &head, sizeof(head));
 }
 
-int word_counts_add(struct word_counts *counts, const void *text, size_t size, int64_t times,
-                    struct error *err)
+void word_counts_add(struct word_counts *counts, const void *text, size_t size, int64_t times)
 {
     struct head head = {times, size};
     uint64_t hash = hash_bytes(text, size, 0);
     size_t at;
 
-    if (counts->count * 2 >= counts->capacity && grow(counts) < 0)
-        return error_set(err, "%zu different words: out of memory", counts->count);
+    if (counts->count * 2 >= counts->capacity)
+        grow(counts);
     for (at = hash & (counts->capacity - 1); counts->slots[at].offset != 0;
          at = (at + 1) & (counts->capacity - 1)) {
         const struct word_slot *slot = &counts->slots[at];
 
         if (slot->hash == hash && is_word(counts->arena.data + slot->offset - 1, text, size)) {
             add_times(counts->arena.data + slot->offset - 1, times);
-            return 0;
+            return;
         }
     }
     counts->slots[at] = (struct word_slot){hash, counts->arena.size + 1};
     counts->count++;
     bytes_put(&counts->arena, &head, sizeof(head));
     bytes_put(&counts->arena, text, size);
-    return counts->arena.failed
-               ? error_set(err, "%zu different words: out of memory", counts->count)
-               : 0;
 }
 
 void word_counts_clear(struct word_counts *counts)

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "data/preprocess/bytes.h"
-#include "lib/error.h"
 
 struct word_slot {
     uint64_t hash;
@@ -22,9 +21,8 @@ struct word_counts {
     size_t count;
 };
 
-/* Count a word 'times' more. Returns 0, or -1 with 'err' set if memory runs out. */
-int word_counts_add(struct word_counts *counts, const void *text, size_t size, int64_t times,
-                    struct error *err);
+/* Count a word 'times' more. */
+void word_counts_add(struct word_counts *counts, const void *text, size_t size, int64_t times);
 void word_counts_clear(struct word_counts *counts);
 
 /* A word of the arena, or of records that were copied from one. */

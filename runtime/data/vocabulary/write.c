@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/core/xmalloc.h"
 
 const char *const *write_names(enum learn_type type)
 {
@@ -35,7 +36,7 @@ static void put_tokens(struct bytes *result, const struct tokens *tokens)
     }
 }
 
-static int take_tokens(struct bytes *bytes, struct tokens *tokens, struct error *err)
+static void take_tokens(struct bytes *bytes, struct tokens *tokens)
 {
     uint64_t count = bytes_take_u64(bytes);
 
@@ -43,34 +44,16 @@ static int take_tokens(struct bytes *bytes, struct tokens *tokens, struct error 
         uint64_t size = bytes_take_u64(bytes);
         const void *text = bytes_take(bytes, size);
 
-        if (text && tokens_add(tokens, text, size, err) < 0)
-            return -1;
+        if (text)
+            tokens_add(tokens, text, size);
     }
-    return bytes->failed ? error_set(err, "the saved result in the work directory (next to the "
-                                          "output) is damaged; remove the directory and run again")
-                         : 0;
-}
-
-/* A copy of 'count' elements after the tokens. */
-static void *take_array(struct bytes *bytes, size_t count, size_t size, struct error *err)
-{
-    const void *data = bytes_take(bytes, count * size);
-    void *copy = data ? malloc(count * size + 1) : NULL;
-
-    if (copy)
-        memcpy(copy, data, count * size);
-    else
-        error_set(err, data ? "out of memory"
-                            : "the saved result in the work directory (next to the output) is "
-                              "damaged; remove the directory and run again");
-    return copy;
 }
 
 void write_put_bpe(struct bytes *result, const struct bpe_learned *learned)
 {
     put_tokens(result, &learned->tokens);
-    bytes_put_u64(result, learned->merge_count);
-    bytes_put(result, learned->merges, learned->merge_count * sizeof(*learned->merges));
+    bytes_put_u64(result, learned->merges.count);
+    bytes_put(result, learned->merges.items, learned->merges.count * sizeof(struct bpe_merge));
 }
 
 void write_put_unigram(struct bytes *result, const struct unigram_learned *learned)
@@ -79,17 +62,26 @@ void write_put_unigram(struct bytes *result, const struct unigram_learned *learn
     bytes_put(result, learned->scores, learned->pieces.count * sizeof(*learned->scores));
 }
 
+static int damaged(struct error *err)
+{
+    return error_set(err, "the saved result in the work directory (next to the output) is damaged; "
+                          "remove the directory and run again");
+}
+
 static int write_bpe(const struct learn_config *config, struct bytes *bytes, int64_t *tokens,
                      struct error *err)
 {
     struct bpe_learned learned = {0};
-    int rc = take_tokens(bytes, &learned.tokens, err);
+    const struct bpe_merge *merges;
+    uint64_t count;
+    int rc;
 
-    if (rc == 0) {
-        learned.merge_count = bytes_take_u64(bytes);
-        learned.merges = take_array(bytes, learned.merge_count, sizeof(*learned.merges), err);
-        rc = learned.merges ? write_bpe_files(config, &learned, err) : -1;
-    }
+    take_tokens(bytes, &learned.tokens);
+    count = bytes_take_u64(bytes);
+    merges = count <= bytes->size ? bytes_take(bytes, count * sizeof(*merges)) : NULL;
+    if (merges)
+        list_append(&learned.merges, merges, count);
+    rc = merges ? write_bpe_files(config, &learned, err) : damaged(err);
     *tokens = (int64_t)learned.tokens.count;
     bpe_learned_clear(&learned);
     return rc;
@@ -99,12 +91,15 @@ static int write_unigram(const struct learn_config *config, struct bytes *bytes,
                          struct error *err)
 {
     struct unigram_learned learned = {0};
-    int rc = take_tokens(bytes, &learned.pieces, err);
+    const void *scores;
+    int rc;
 
-    if (rc == 0) {
-        learned.scores = take_array(bytes, learned.pieces.count, sizeof(*learned.scores), err);
-        rc = learned.scores ? write_unigram_files(config, &learned, err) : -1;
-    }
+    take_tokens(bytes, &learned.pieces);
+    scores = bytes_take(bytes, learned.pieces.count * sizeof(*learned.scores));
+    learned.scores = xcalloc(learned.pieces.count + 1, sizeof(*learned.scores));
+    if (scores)
+        memcpy(learned.scores, scores, learned.pieces.count * sizeof(*learned.scores));
+    rc = scores ? write_unigram_files(config, &learned, err) : damaged(err);
     *tokens = (int64_t)learned.pieces.count + write_unigram_fixed(config);
     unigram_learned_clear(&learned);
     return rc;

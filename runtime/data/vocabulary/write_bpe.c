@@ -31,11 +31,11 @@ static void put_vocabulary(struct line_buffer *out, const struct tokens *tokens,
 static void put_merges(struct line_buffer *out, const struct bpe_learned *learned)
 {
     line_put_word(out, "[");
-    for (size_t i = 0; i < learned->merge_count; i++) {
+    for (size_t i = 0; i < learned->merges.count; i++) {
         line_put_word(out, i ? ",\n      [" : "\n      [");
-        put_token(out, &learned->tokens, learned->merges[i].left);
+        put_token(out, &learned->tokens, learned->merges.items[i].left);
         line_put_word(out, ", ");
-        put_token(out, &learned->tokens, learned->merges[i].right);
+        put_token(out, &learned->tokens, learned->merges.items[i].right);
         line_put_word(out, "]");
     }
     line_put_word(out, "]");
@@ -47,10 +47,11 @@ static int write_merges(const struct learn_config *config, const struct bpe_lear
     struct line_buffer out = {0};
 
     line_put_word(&out, "#version: 0.2\n");
-    for (size_t i = 0; i < learned->merge_count; i++) {
+    for (size_t i = 0; i < learned->merges.count; i++) {
         size_t left_size, right_size;
-        const char *left = token_text(&learned->tokens, learned->merges[i].left, &left_size);
-        const char *right = token_text(&learned->tokens, learned->merges[i].right, &right_size);
+        const char *left = token_text(&learned->tokens, learned->merges.items[i].left, &left_size);
+        const char *right =
+            token_text(&learned->tokens, learned->merges.items[i].right, &right_size);
 
         line_put(&out, left, left_size);
         line_put(&out, " ", 1);

@@ -18,12 +18,9 @@ struct word {
 
 static void fill(struct lexicon *lexicon, const struct word *words, size_t count)
 {
-    struct error err;
-
     memset(lexicon, 0, sizeof(*lexicon));
     for (size_t i = 0; i < count; i++)
-        if (lexicon_add(lexicon, words[i].text, strlen(words[i].text), words[i].times, &err) < 0)
-            abort();
+        lexicon_add(lexicon, words[i].text, strlen(words[i].text), words[i].times);
     lexicon_sort(lexicon);
 }
 
@@ -33,10 +30,11 @@ static void show(const struct bpe_learned *learned, char *out, size_t size)
     size_t at = 0;
 
     out[0] = '\0';
-    for (size_t i = 0; i < learned->merge_count && at < size; i++) {
+    for (size_t i = 0; i < learned->merges.count && at < size; i++) {
         size_t left_size, right_size;
-        const char *left = token_text(&learned->tokens, learned->merges[i].left, &left_size);
-        const char *right = token_text(&learned->tokens, learned->merges[i].right, &right_size);
+        const char *left = token_text(&learned->tokens, learned->merges.items[i].left, &left_size);
+        const char *right =
+            token_text(&learned->tokens, learned->merges.items[i].right, &right_size);
 
         at += (size_t)snprintf(out + at, size - at, "%s%.*s %.*s", i ? "|" : "", (int)left_size,
                                left, (int)right_size, right);
@@ -154,7 +152,6 @@ static void test_counts(void)
 {
     struct word_counts counts = {0};
     struct word_record record;
-    struct error err;
     int64_t sum = 0;
     size_t at = 0, seen = 0;
     char text[16];
@@ -162,8 +159,7 @@ static void test_counts(void)
     for (int i = 0; i < 30000; i++) {
         int size = snprintf(text, sizeof(text), "%d", i % 10000);
 
-        if (word_counts_add(&counts, text, (size_t)size, 2, &err) < 0)
-            abort();
+        word_counts_add(&counts, text, (size_t)size, 2);
     }
     while (word_record_next(counts.arena.data, counts.arena.size, &at, &record)) {
         sum += record.times;
