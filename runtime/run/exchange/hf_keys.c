@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The settings of transformers that this program does not have: config.json may only give them the
  * value that does nothing. All others that change what transformers computes are read by
- * hf_config.c and hf_masked.c (t/peers/hf-keys.py goes through all of them). */
-#include "hf_private.h"
+ * hf_families.c and hf_masked.c (t/peers/hf-keys.py goes through all of them). */
+#include "hf_families.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DECODERS "llama mistral qwen2 qwen3 phi3 olmo olmo2 olmo3 gemma gemma2 gemma3_text"
+#define DECODERS "decoders" /* families with Llama's settings */
 #define GEMMAS   "gemma gemma2 gemma3_text"
 #define MASKED   "roberta bert megatron-bert"
 
@@ -61,14 +61,15 @@ static void describe(struct json_value value, char *out, size_t size)
         snprintf(out, size, "%s", json_type_name(json_type(value)));
 }
 
-int hf_keys_check(struct json_value root, const char *model_type, const char *name,
+int hf_keys_check(struct json_value root, const char *model_type, int decoder, const char *name,
                   struct error *err)
 {
     struct json_value value;
     char text[64];
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        if ((*rows[i].types && !has_word(rows[i].types, model_type)) ||
+        if ((*rows[i].types && !has_word(rows[i].types, model_type) &&
+             !(decoder && has_word(rows[i].types, DECODERS))) ||
             json_member(root, rows[i].key, &value) < 0)
             continue;
         describe(value, text, sizeof(text));

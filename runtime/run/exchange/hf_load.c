@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hf.h"
 #include "lib/file.h"
+#include "hf_families.h"
 #include "hf_masked.h"
-#include "hf_private.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ static int check_tensor(const struct hf_map *map, const struct safetensors *tens
 
     /* GPT-2's tensors may lack the model's name as a prefix. */
     snprintf(name, sizeof(name), "%s%s",
-             table == hf_gpt2_names &&
+             map->family->architecture == ARCHITECTURE_GPT2 &&
                      (begins(tensor->name, "h.") || begins(tensor->name, "ln_f.") ||
                       begins(tensor->name, "wte.") || begins(tensor->name, "wpe."))
                  ? prefix
@@ -173,7 +173,7 @@ static int check_tensor(const struct hf_map *map, const struct safetensors *tens
     if (config->network.tied &&
         (strcmp(name, "lm_head.weight") == 0 || strcmp(name, "embed_out.weight") == 0))
         return check_tied(table, tensors, tensor, err);
-    if (table == hf_neox_names && strcmp(name, "lm_head.weight") == 0)
+    if (map->family->architecture == ARCHITECTURE_GPT_NEOX && strcmp(name, "lm_head.weight") == 0)
         return 0;
     if (of_network && !harmless && !is_known(table, name, p))
         return error_set(err, "tensor %s does not belong to the model that config.json describes",
@@ -192,7 +192,7 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
     int rc;
 
     if (config->network.masked)
-        return hf_masked_check(map->names, tensors, &config->network, err);
+        return hf_masked_check(map, tensors, &config->network, err);
     whole.split.chunks = 1;
     rc = parameters_create(&p, &whole, &one, &at, err);
     for (size_t i = 0; rc == 0 && (tensor = safetensors_at(tensors, i)); i++)

@@ -93,30 +93,6 @@ int hf_masked_is_type(const char *type)
 
 /* --- config.json ----------------------------------------------------------------------------- */
 
-static int size_of(struct json_value root, const char *name, int64_t other, int64_t *out,
-                   struct error *err)
-{
-    struct json_value value;
-
-    *out = other;
-    if (json_member(root, name, &value) < 0 || json_type(value) == JSON_NULL)
-        return other < 0 ? error_set(err, "%s is missing", name) : 0;
-    if (json_integer(value, out) < 0 || *out < 0 || *out > INT32_MAX)
-        return error_set(err, "%s must be an integer from 0 to %d", name, INT32_MAX);
-    return 0;
-}
-
-static int real_of(struct json_value root, const char *name, double other, double *out,
-                   struct error *err)
-{
-    struct json_value value;
-
-    *out = other;
-    return json_member(root, name, &value) < 0 || json_real(value, out) == 0
-               ? 0
-               : error_set(err, "%s must be a number", name);
-}
-
 /* A string member must have this value, or be absent. */
 static int expect(struct json_value root, const char *name, const char *expected, struct error *err)
 {
@@ -151,41 +127,37 @@ static int has_class(struct json_value root, const char *class)
     return 0;
 }
 
-static int read_sizes(struct json_value root, struct network *c, struct error *err)
-{
-    struct model_shape *s = &c->shape;
+static const struct hf_field fields[] = {
+    HF_FIELD("vocab_size", HF_SIZE, shape.vocabulary, HF_REQUIRED),
+    HF_FIELD("max_position_embeddings", HF_SIZE, positions, 512),
+    HF_FIELD("type_vocab_size", HF_COUNT, token_types, 2),
+    HF_FIELD("hidden_size", HF_SIZE, shape.hidden, HF_REQUIRED),
+    HF_FIELD("intermediate_size", HF_SIZE, shape.ffn_hidden, HF_REQUIRED),
+    HF_FIELD("num_hidden_layers", HF_SIZE, shape.layers, HF_REQUIRED),
+    HF_FIELD("num_attention_heads", HF_SIZE, shape.heads, HF_REQUIRED),
+    HF_FIELD("layer_norm_eps", HF_NUMBER, epsilon, 1e-12),
+    HF_FIELD("hidden_dropout_prob", HF_NUMBER, hidden_dropout, 0.1),
+    HF_FIELD("attention_probs_dropout_prob", HF_NUMBER, attention_dropout, 0.1),
+    HF_FIELD("initializer_range", HF_NUMBER, init_std, 0.02),
+    {0},
+};
 
-    if (size_of(root, "num_hidden_layers", -1, &s->layers, err) < 0 ||
-        size_of(root, "num_attention_heads", -1, &s->heads, err) < 0 ||
-        size_of(root, "hidden_size", -1, &s->hidden, err) < 0 ||
-        size_of(root, "intermediate_size", -1, &s->ffn_hidden, err) < 0 ||
-        size_of(root, "vocab_size", -1, &s->vocabulary, err) < 0 ||
-        size_of(root, "max_position_embeddings", 512, &c->positions, err) < 0 ||
-        size_of(root, "type_vocab_size", 2, &c->token_types, err) < 0 ||
-        real_of(root, "layer_norm_eps", 1e-12, &c->epsilon, err) < 0 ||
-        real_of(root, "hidden_dropout_prob", 0.1, &c->hidden_dropout, err) < 0 ||
-        real_of(root, "attention_probs_dropout_prob", 0.1, &c->attention_dropout, err) < 0)
+int hf_masked_read(struct json_value root, const char *type, struct network *c, struct error *err)
+{
+    const struct kind *kind = kind_of_type(type);
+    struct model_shape *s = &c->shape;
+    int64_t pad;
+
+    if (hf_fields_read(fields, NULL, root, c, err) < 0 ||
+        expect(root, "hidden_act", "gelu", err) < 0 ||
+        hf_read_count(root, "pad_token_id", kind->pad, &pad, err) < 0)
         return -1;
-    if (s->layers < 1 || s->heads < 1 || s->hidden < 1 || s->ffn_hidden < 1 || s->vocabulary < 1)
-        return error_set(err, "num_hidden_layers, num_attention_heads, hidden_size, "
-                              "intermediate_size and vocab_size must be greater than 0");
     if (s->hidden % s->heads != 0)
         return error_set(err, "hidden_size %lld must be a multiple of num_attention_heads %lld",
                          (long long)s->hidden, (long long)s->heads);
     s->query_groups = s->heads;
     s->kv_channels = s->hidden / s->heads;
-    return 0;
-}
-
-int hf_masked_read(struct json_value root, const char *type, struct network *c, struct error *err)
-{
-    const struct kind *kind = kind_of_type(type);
-    int64_t pad;
-
-    if (read_sizes(root, c, err) < 0 || expect(root, "hidden_act", "gelu", err) < 0 ||
-        size_of(root, "pad_token_id", kind->pad, &pad, err) < 0)
-        return -1;
-    c->shape.family = kind->family;
+    s->family = kind->family;
     c->position = POSITION_LEARNED;
     c->norm = NORM_LAYER;
     c->tied = c->linear_bias = c->masked = c->gelu_erf = 1;
@@ -200,39 +172,38 @@ int hf_masked_read(struct json_value root, const char *type, struct network *c, 
     return 0;
 }
 
-void hf_masked_print(const struct network *c, const char *dtype, FILE *f)
+void hf_masked_write(const struct network *c, struct json_writer *json)
 {
-    const struct model_shape *s = &c->shape;
     const struct kind *kind = kind_of(c);
-    int roberta = kind->family == MODEL_ROBERTA;
+    struct network written = *c;
 
     if (!c->gelu_erf)
         log_note("the MLP of this model uses the tanh approximation of GELU and its head the exact "
                  "GELU; Hugging Face's %s has one hidden_act for both (gelu_new), so its logits "
                  "differ slightly from those of this model",
                  kind->name);
-    fprintf(f,
-            "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n"
-            "  \"hidden_act\": \"%s\",\n  \"vocab_size\": %lld,\n"
-            "  \"max_position_embeddings\": %lld,\n  \"type_vocab_size\": %lld,\n"
-            "  \"hidden_size\": %lld,\n  \"intermediate_size\": %lld,\n"
-            "  \"num_hidden_layers\": %lld,\n  \"num_attention_heads\": %lld,\n"
-            "  \"layer_norm_eps\": %.9g,\n  \"hidden_dropout_prob\": %.9g,\n"
-            "  \"attention_probs_dropout_prob\": %.9g,\n  \"initializer_range\": %.9g,\n"
-            "  \"tie_word_embeddings\": true,\n",
-            c->binary_head ? kind->two : kind->one, kind->type, c->gelu_erf ? "gelu" : "gelu_new",
-            (long long)s->vocabulary, (long long)c->positions,
-            (long long)(c->token_types > 0 ? c->token_types : 1), (long long)s->hidden,
-            (long long)s->ffn_hidden, (long long)s->layers, (long long)s->heads, c->epsilon,
-            c->hidden_dropout, c->attention_dropout, c->init_std);
-    fprintf(f, "  \"pad_token_id\": %lld,\n%s", (long long)(roberta ? c->position_offset - 1 : 0),
-            roberta ? "  \"bos_token_id\": 0,\n  \"eos_token_id\": 2,\n" : "");
-    fprintf(f, "  \"torch_dtype\": \"%s\"\n}\n", dtype);
+    if (written.token_types == 0)
+        written.token_types = 1;
+    json_open(json, "architectures", '[');
+    json_put_string(json, NULL, c->binary_head ? kind->two : kind->one);
+    json_close(json);
+    json_put_string(json, "model_type", kind->type);
+    json_put_string(json, "hidden_act", c->gelu_erf ? "gelu" : "gelu_new");
+    hf_fields_write(fields, &written, json);
+    json_put_bool(json, "tie_word_embeddings", true);
+    if (kind->family != MODEL_ROBERTA) {
+        json_put_integer(json, "pad_token_id", 0);
+        return;
+    }
+    json_put_integer(json, "pad_token_id", c->position_offset - 1);
+    json_put_integer(json, "bos_token_id", 0);
+    json_put_integer(json, "eos_token_id", 2);
 }
 
 /* --- Tensors --------------------------------------------------------------------------------- */
 
-const struct hf_name *hf_masked_names(const struct network *c, struct error *err)
+const struct hf_name *hf_masked_names(const struct network *c, const char **architecture,
+                                      struct error *err)
 {
     const struct kind *kind = kind_of(c);
 
@@ -265,15 +236,8 @@ const struct hf_name *hf_masked_names(const struct network *c, struct error *err
                        "export it in the Megatron-LM format");
         return NULL;
     }
+    *architecture = kind->name;
     return kind->table;
-}
-
-const char *hf_masked_architecture(const struct hf_name *table)
-{
-    for (int i = 0; i < KINDS; i++)
-        if (kinds[i].table == table)
-            return kinds[i].name;
-    return NULL;
 }
 
 static int begins(const char *text, const char *with)
@@ -378,7 +342,7 @@ static int check_one(const struct hf_name *table, const struct safetensors *tens
     if (ends(name, ".decoder.weight"))
         return check_same(tensors, table->theirs, tensor, err);
     if (ends(name, ".decoder.bias"))
-        return check_same(tensors, table == roberta_names ? "lm_head.bias" : "cls.predictions.bias",
+        return check_same(tensors, c->position_offset > 0 ? "lm_head.bias" : "cls.predictions.bias",
                           tensor, err);
     if (c->token_types == 0 && ends(name, ".token_type_embeddings.weight"))
         return check_zeros(tensor, err);
@@ -396,13 +360,13 @@ static int check_one(const struct hf_name *table, const struct safetensors *tens
                      name);
 }
 
-int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,
+int hf_masked_check(const struct hf_map *map, const struct safetensors *tensors,
                     const struct network *network, struct error *err)
 {
     const struct safetensor *tensor;
 
     for (size_t i = 0; (tensor = safetensors_at(tensors, i)); i++)
-        if (check_one(table, tensors, tensor, network, err) < 0)
+        if (check_one(map->names, tensors, tensor, network, err) < 0)
             return -1;
     return 0;
 }

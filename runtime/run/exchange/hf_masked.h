@@ -3,10 +3,8 @@
 #ifndef MEGATRON_HF_MASKED_H
 #define MEGATRON_HF_MASKED_H
 
+#include "hf_fields.h"
 #include "hf_private.h"
-#include "base/core/json.h"
-
-#include <stdio.h>
 
 /* Is it the model_type of one of them? */
 int hf_masked_is_type(const char *model_type);
@@ -15,15 +13,17 @@ int hf_masked_is_type(const char *model_type);
 int hf_masked_read(struct json_value root, const char *model_type, struct network *network,
                    struct error *err);
 
-/* config.json, with every value that differs from the defaults of transformers' classes. 'dtype' is
- * the name of the type of the weights. */
-void hf_masked_print(const struct network *network, const char *dtype, FILE *stream);
+/* The settings of config.json, with every value that differs from the defaults of transformers'
+ * classes. */
+void hf_masked_write(const struct network *network, struct json_writer *json);
 
-/* The table of names, the name of its architecture (NULL: not a masked model's), and
- * hf_check_tensors for masked models. */
-const struct hf_name *hf_masked_names(const struct network *network, struct error *err);
-const char *hf_masked_architecture(const struct hf_name *table);
-int hf_masked_check(const struct hf_name *table, const struct safetensors *tensors,
+/* The table of names and the name of its architecture; NULL with 'err' set if the network is not
+ * one of them. */
+const struct hf_name *hf_masked_names(const struct network *network, const char **architecture,
+                                      struct error *err);
+
+/* hf_check_tensors for masked models. */
+int hf_masked_check(const struct hf_map *map, const struct safetensors *tensors,
                     const struct network *network, struct error *err);
 
 /* The tensor 'name' under the name that old files use for it, or NULL. */

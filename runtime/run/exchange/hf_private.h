@@ -3,12 +3,13 @@
 #ifndef MEGATRON_HF_PRIVATE_H
 #define MEGATRON_HF_PRIVATE_H
 
-#include "base/core/json.h"
 #include "engine/model/model_config.h"
 #include "engine/model/parameters.h"
 #include "safetensors.h"
 
-enum { HF_NAME = 128, HF_FILE = 72 };
+enum { HF_NAME = 128, HF_FILE = 72, HF_ROWS = 40 };
+
+struct hf_family;
 
 /* Where our tensor is in a fused one of theirs. */
 enum hf_part { PART_WHOLE, PART_QUERY, PART_KEY, PART_VALUE, PART_GATE, PART_UP };
@@ -17,7 +18,6 @@ enum hf_part { PART_WHOLE, PART_QUERY, PART_KEY, PART_VALUE, PART_GATE, PART_UP 
 enum {
     HF_TRANSPOSED = 1,  /* (in, out), as GPT-2 stores it */
     HF_INTERLEAVED = 2, /* query, key and value of each head are adjacent, as in GPT-NeoX */
-    HF_MINUS_ONE = 4,   /* a weight w is stored as w - 1, as in Gemma and with layernorm_1p */
 };
 
 /* The location of one of our tensors within Hugging Face's. '%d' is the layer. */
@@ -27,44 +27,14 @@ struct hf_name {
     int how;
 };
 
-/* hf_names.c: the tables, in the order of transformers' modules, which decides which tensor goes to
- * which file. They end with a row without names. A model need not have all tensors of a table. */
-extern const struct hf_name hf_gpt2_names[], hf_llama_names[], hf_phi3_names[], hf_neox_names[],
-    hf_olmo_names[], hf_gemma_names[], hf_gemma2_names[];
-
-/* Of OLMo 1's norms; its configuration does not have it. */
-#define HF_OLMO_EPSILON 1e-5
-
-/* A model architecture of transformers. hf_families.c has them all. */
-struct hf_family {
-    enum architecture architecture;
-    const char *name;       /* "GPT-NeoX" */
-    const char *model_type; /* in config.json */
-    const char *class;
-    const struct hf_name *names;
-    int64_t vocabulary;         /* size of the usual one, whose special tokens are the defaults */
-    unsigned required, allowed; /* features; see hf_families.c */
-};
-
-const struct hf_family *hf_family_at(size_t index);
-const struct hf_family *hf_family_of_type(const char *model_type);
-
-/* Has the model, read from config.json, layers that its architecture cannot have? Returns 0, or -1
- * with the setting that is wrong. */
-int hf_family_check(const struct network *network, struct error *err);
-
-/* hf_keys.c: reject a config.json with settings of transformers that this program does not have.
- * 'name' is that of the architecture. */
-int hf_keys_check(struct json_value root, const char *model_type, const char *name,
-                  struct error *err);
-
 /* Hugging Face's names for the tensors of a model, and the sizes that decide where they are. */
 struct hf_map {
     const struct hf_family *family; /* NULL: a model of hf_masked.h */
-    const struct hf_name *names;
-    const char *name;              /* of the architecture */
+    const char *name;               /* of the architecture */
+    struct hf_name names[HF_ROWS];  /* in the order of their files; the last has no names */
+    size_t rows;
+    int offset; /* what is added to norm weights of ours to get theirs: Gemma has them minus 1 */
     int64_t query, key, ffn, head; /* rows of queries, of keys, of the MLP, of one head */
-    int layernorm_1p;              /* as of model_config */
 };
 
 /* The map of this model: that of the architecture that its weights came from, or else the first
@@ -98,8 +68,7 @@ int hf_check_tensors(const struct hf_map *map, const struct safetensors *tensors
 int hf_load_one(const struct hf_map *map, const struct safetensors *tensors,
                 const struct parameter *p, float *out, struct error *err);
 
-/* What is added to a value of ours to get theirs: 0 if both have norm weights minus 1, or neither.
- */
+/* What is added to a value of ours to get theirs. */
 int hf_offset(const struct hf_map *map, const struct hf_name *row);
 
 /* Turn values of our parameter into theirs. */
