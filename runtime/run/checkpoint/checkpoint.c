@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint_private.h"
+#include "base/core/xmalloc.h"
 #include "directory.h"
 
 #include <errno.h>
@@ -100,9 +101,7 @@ static int create_save(struct checkpoint *c, struct error *err)
 
     if (check_directory(c, err) < 0)
         return -1;
-    if (pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN, err) <
-        0)
-        return -1;
+    pieces_create(&c->written, c->parameters, &c->parallel->at, c->shard, PIECES_WRITTEN);
     c->stream = device_stream_create(c->device, 0, err);
     c->stepped = c->stream ? device_event_create(c->device, 0, err) : NULL;
     c->copied = c->stepped ? device_event_create(c->device, 0, err) : NULL;
@@ -110,8 +109,8 @@ static int create_save(struct checkpoint *c, struct error *err)
         return -1;
     c->snapshot = device_host_allocate(c->device, elements * sizeof(float), err);
     c->state = device_host_allocate(c->device, sizeof(*c->state), err);
-    c->files = calloc((size_t)c->parallel->comm->size, sizeof(*c->files));
-    if (!c->snapshot || !c->state || !c->files)
+    c->files = xcalloc((size_t)c->parallel->comm->size, sizeof(*c->files));
+    if (!c->snapshot || !c->state)
         return error_set(err,
                          "saving checkpoints: %.1f MiB of host memory are needed: out of memory",
                          (double)elements * 4 / (1 << 20));
@@ -137,12 +136,8 @@ struct checkpoint *checkpoint_create(const struct checkpoint_config *config, str
                                      const struct parallel *parallel, struct device *device,
                                      const struct checkpoint_arrays *arrays, struct error *err)
 {
-    struct checkpoint *c = calloc(1, sizeof(*c));
+    struct checkpoint *c = xcalloc(1, sizeof(*c));
 
-    if (!c) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     c->config = *config;
     c->model = model;
     c->parallel = parallel;

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "directory.h"
+#include "base/core/xmalloc.h"
 #include "lib/file.h"
 
 #include <dirent.h>
@@ -138,15 +139,12 @@ int directory_list(const char *path, int64_t **list, size_t *count, struct error
         goto fail;
     }
     while (errno = 0, (entry = readdir(directory))) {
-        int64_t iteration = iteration_of(entry->d_name), *more;
+        int64_t iteration = iteration_of(entry->d_name);
 
         if (iteration < 0)
             continue;
-        more = realloc(*list, (*count + 1) * sizeof(*more));
-        if (!more)
-            break;
-        *list = more;
-        more[(*count)++] = iteration;
+        *list = xrealloc(*list, *count + 1, sizeof(**list));
+        (*list)[(*count)++] = iteration;
     }
     failed = errno;
     closedir(directory);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "index_private.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,9 +47,7 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
     whole.split.chunks = 1;
     rc = parameters_create(&p, &whole, &one, &at, err);
     if (rc == 0) {
-        index->tensors = calloc((size_t)p.count + 1, sizeof(*index->tensors));
-        if (!index->tensors)
-            rc = error_set(err, "out of memory");
+        index->tensors = xcalloc((size_t)p.count + 1, sizeof(*index->tensors));
     }
     for (int i = 0; i < p.count && rc == 0; i++) {
         struct index_tensor *tensor = &index->tensors[index->tensor_count++];
@@ -63,23 +62,18 @@ int index_create_tensors(struct checkpoint_index *index, const struct model_conf
     return rc;
 }
 
-int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,
-                    struct error *err)
+void index_add_piece(struct checkpoint_index *index, const struct index_piece *piece)
 {
     int count = index->piece_count;
-    struct index_piece *more = index->pieces;
 
-    /* Capacity for 64, then doubled whenever a power of two is full. */
+    /* Room for 64, then doubled whenever a power of two is full. */
     if (count == 0 || (count >= 64 && (count & (count - 1)) == 0))
-        more = realloc(index->pieces, (size_t)(count ? 2 * count : 64) * sizeof(*more));
-    if (!more)
-        return error_set(err, "out of memory");
-    index->pieces = more;
-    more[count] = *piece;
-    more[count].next = index->tensors[piece->tensor].first;
+        index->pieces =
+            xrealloc(index->pieces, (size_t)(count ? 2 * count : 64), sizeof(*index->pieces));
+    index->pieces[count] = *piece;
+    index->pieces[count].next = index->tensors[piece->tensor].first;
     index->tensors[piece->tensor].first = count;
     index->piece_count++;
-    return 0;
 }
 
 static int add_rank(struct checkpoint_index *index, const struct parameters *p,
@@ -87,11 +81,12 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
 {
     struct index_file *file = &index->files[index->file_count];
     struct pieces pieces;
-    int rc = pieces_create(&pieces, p, at, shard, PIECES_WRITTEN, err), last = -1;
+    int rc = 0, last = -1;
 
+    pieces_create(&pieces, p, at, shard, PIECES_WRITTEN);
     snprintf(file->name, sizeof(file->name), "rank_%05d.safetensors", index->file_count);
     file->first = index->piece_count;
-    for (int i = 0; i < pieces.count && rc == 0; i++) {
+    for (int i = 0; i < pieces.count; i++) {
         const struct parameter *q = &p->list[pieces.list[i].parameter];
         struct index_piece piece = {
             .tensor = last = find_from(index, q->name, last),
@@ -104,8 +99,11 @@ static int add_rank(struct checkpoint_index *index, const struct parameters *p,
             .offset = file->elements,
         };
 
-        rc = piece.tensor < 0 ? error_bug(err, "there is no tensor called %s", q->name)
-                              : index_add_piece(index, &piece, err);
+        if (piece.tensor < 0) {
+            rc = error_bug(err, "there is no tensor called %s", q->name);
+            break;
+        }
+        index_add_piece(index, &piece);
         file->elements += piece.count;
         file->pieces++;
     }
@@ -122,9 +120,7 @@ int index_create(struct checkpoint_index *index, const struct model_config *mode
     if (index_create_tensors(index, model, err) < 0)
         return -1;
     index->layout = *layout;
-    index->files = calloc((size_t)ranks, sizeof(*index->files));
-    if (!index->files)
-        return error_set(err, "out of memory");
+    index->files = xcalloc((size_t)ranks, sizeof(*index->files));
     for (int64_t rank = 0; rank < ranks; rank++) {
         struct layout_position at = layout_position(layout, rank);
         struct parameters p;

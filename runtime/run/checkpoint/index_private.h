@@ -12,7 +12,6 @@ extern const struct field index_model_fields[], index_rule_fields[];
 int index_check_network(const struct network *model, struct error *err);
 
 /* Append a piece to the list, and to the list of its tensor. */
-int index_add_piece(struct checkpoint_index *index, const struct index_piece *piece,
-                    struct error *err);
+void index_add_piece(struct checkpoint_index *index, const struct index_piece *piece);
 
 #endif

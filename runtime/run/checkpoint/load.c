@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint_private.h"
+#include "base/core/xmalloc.h"
 #include "lib/clock.h"
 #include "directory.h"
 #include "lib/file.h"
@@ -140,14 +141,11 @@ static int by_offset(const void *a, const void *b)
 }
 
 /* Padding between the pieces is 0. */
-static int clear_gaps(const struct pieces *held, float *const *parts, int arrays, int64_t elements,
-                      struct error *err)
+static void clear_gaps(const struct pieces *held, float *const *parts, int arrays, int64_t elements)
 {
-    struct piece *sorted = malloc(((size_t)held->count + 1) * sizeof(*sorted));
+    struct piece *sorted = xcalloc((size_t)held->count + 1, sizeof(*sorted));
     int64_t at = 0;
 
-    if (!sorted)
-        return error_set(err, "out of memory");
     memcpy(sorted, held->list, (size_t)held->count * sizeof(*sorted));
     qsort(sorted, (size_t)held->count, sizeof(*sorted), by_offset);
     for (int i = 0; i <= held->count; i++) {
@@ -158,7 +156,6 @@ static int clear_gaps(const struct pieces *held, float *const *parts, int arrays
         at = i < held->count ? end + sorted[i].count : end;
     }
     free(sorted);
-    return 0;
 }
 
 /* Untouched memory must first be allocated by the kernel, page by page, which can take longer than
@@ -291,11 +288,9 @@ static int read_share(struct checkpoint *c, const char *directory, struct checkp
         rc = check_index(c, index, err);
     if (rc < 0)
         return rc;
-    rc = pieces_create(&held, c->parameters, &c->parallel->at, c->shard, PIECES_HELD, err);
-    if (rc == 0)
-        rc = clear_gaps(&held, parts, arrays, elements, err);
-    if (rc == 0)
-        rc = reshard_read(directory, index, c->parameters, &held, parts, arrays, err);
+    pieces_create(&held, c->parameters, &c->parallel->at, c->shard, PIECES_HELD);
+    clear_gaps(&held, parts, arrays, elements);
+    rc = reshard_read(directory, index, c->parameters, &held, parts, arrays, err);
     pieces_destroy(&held);
     return rc;
 }

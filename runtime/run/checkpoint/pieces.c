@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pieces.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,11 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int pieces_create(struct pieces *pieces, const struct parameters *parameters,
-                  const struct layout_position *at, int64_t shard, enum pieces_of of,
-                  struct error *err)
+void pieces_create(struct pieces *pieces, const struct parameters *parameters,
+                   const struct layout_position *at, int64_t shard, enum pieces_of of)
 {
     memset(pieces, 0, sizeof(*pieces));
-    pieces->list = calloc((size_t)parameters->count + 1, sizeof(*pieces->list));
-    if (!pieces->list)
-        return error_set(err, "out of memory");
+    pieces->list = xcalloc((size_t)parameters->count + 1, sizeof(*pieces->list));
     for (int i = 0; i < parameters->count; i++) {
         const struct parameter *p = &parameters->list[i];
         const struct bucket *b = &parameters->buckets[parameters->tensors[p->tensor].bucket];
@@ -35,7 +33,6 @@ int pieces_create(struct pieces *pieces, const struct parameters *parameters,
                                                        b->shard_first + held.first - mine.first};
         pieces->elements += held.count;
     }
-    return 0;
 }
 
 void pieces_destroy(struct pieces *pieces)

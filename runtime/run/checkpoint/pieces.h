@@ -25,11 +25,10 @@ enum pieces_of {
     PIECES_WRITTEN, /* what it writes: of replicated tensors, only one rank writes each */
 };
 
-/* The pieces of the rank at position 'at', which has optimizer shard number 'shard'. Returns 0 or
- * -1; call pieces_destroy in both cases. */
-int pieces_create(struct pieces *pieces, const struct parameters *parameters,
-                  const struct layout_position *at, int64_t shard, enum pieces_of of,
-                  struct error *err);
+/* The pieces of the rank at position 'at', which has optimizer shard number 'shard'. Caller must
+ * destroy. */
+void pieces_create(struct pieces *pieces, const struct parameters *parameters,
+                   const struct layout_position *at, int64_t shard, enum pieces_of of);
 void pieces_destroy(struct pieces *pieces);
 
 #endif

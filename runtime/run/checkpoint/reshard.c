@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "reshard.h"
+#include "base/core/xmalloc.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -233,10 +234,8 @@ static int prepare(struct reshard *r, const struct parameters *parameters,
 {
     const struct checkpoint_index *index = r->index;
 
-    r->wants = calloc((size_t)pieces->count + 1, sizeof(*r->wants));
-    r->first = malloc(((size_t)index->tensor_count + 1) * sizeof(*r->first));
-    if (!r->wants || !r->first)
-        return error_set(err, "out of memory");
+    r->wants = xcalloc((size_t)pieces->count + 1, sizeof(*r->wants));
+    r->first = xcalloc((size_t)index->tensor_count + 1, sizeof(*r->first));
     for (int i = 0; i < index->tensor_count; i++)
         r->first[i] = -1;
     for (int i = 0; i < pieces->count; i++) {

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "lib/checksum.h"
+#include "base/core/xmalloc.h"
 #include "directory.h"
 #include "lib/file.h"
 #include "shard_file.h"
@@ -96,10 +97,8 @@ static int open_reader(struct shard_reader *r, const struct index_file *file, st
 int shard_reader_open(struct shard_reader **reader, const char *directory,
                       const struct index_file *file, int arrays, struct error *err)
 {
-    struct shard_reader *r = *reader = calloc(1, sizeof(*r));
+    struct shard_reader *r = *reader = xcalloc(1, sizeof(*r));
 
-    if (!r)
-        return error_set(err, "out of memory");
     r->fd = -1;
     r->data = file->data;
     r->elements = file->elements;
@@ -188,9 +187,9 @@ static void read_some(void *context, int64_t thread)
 {
     struct reading *reading = context;
     struct error *err = &reading->ends[thread].err;
-    void *block = malloc(SHARD_BLOCK);
+    void *block = xmalloc(SHARD_BLOCK);
     int64_t number;
-    int rc = block ? 0 : error_set(err, "out of memory");
+    int rc = 0;
 
     while (rc == 0 && !reading->failed &&
            (number = atomic_fetch_add(&reading->next, 1)) < reading->count)

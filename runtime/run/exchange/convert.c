@@ -121,24 +121,26 @@ static int import_stage(const struct source *source, const struct layout *layout
     float *values = NULL;
     int rc = parameters_create(&p, source->model, layout, &at, err);
 
-    if (rc == 0)
-        rc = pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN, err);
-    if (rc == 0) {
-        values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
-        rc = values ? directory_path(path, err, "%s/%s", directory, file->name)
-                    : error_set(err, "out of memory");
-    }
-    for (int i = 0; i < pieces.count && rc == 0; i++) {
+    if (rc < 0)
+        goto out;
+    pieces_create(&pieces, &p, &at, 0, PIECES_WRITTEN);
+    values = calloc((size_t)p.shard_elements + 1, sizeof(*values));
+    rc = values ? directory_path(path, err, "%s/%s", directory, file->name)
+                : error_set(err, "out of memory");
+    if (rc < 0)
+        goto out;
+    for (int i = 0; i < pieces.count; i++) {
         errno = 0;
         rc = source->load(source, &p.list[pieces.list[i].parameter], values + pieces.list[i].shard,
                           err);
         if (rc < 0) {
             file_path_error(err);
             error_prefix(err, "%s", source->path);
+            goto out;
         }
     }
-    if (rc == 0)
-        rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
+    rc = shard_file_write(path, &p, &pieces, (const float *const *)&values, 1, file, NULL, err);
+out:
     free(values);
     pieces_destroy(&pieces);
     parameters_destroy(&p);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fairseq_source.h"
+#include "base/core/xmalloc.h"
 #include "torch_file.h"
 
 #include <stdio.h>
@@ -192,12 +193,8 @@ static int find_tensors(struct fairseq_source *s, struct error *err)
 
 struct fairseq_source *fairseq_source_open(const char *path, int64_t heads, struct error *err)
 {
-    struct fairseq_source *s = calloc(1, sizeof(*s));
+    struct fairseq_source *s = xcalloc(1, sizeof(*s));
 
-    if (!s) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     s->file = torch_file_open(path, err);
     if (!s->file || find_tensors(s, err) < 0 || read_model(s, heads, err) < 0) {
         error_prefix(err, "%s", path);

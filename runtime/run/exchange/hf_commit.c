@@ -4,6 +4,8 @@
 #include "config.h"
 
 #include "run/checkpoint/directory.h"
+#include "base/core/xmalloc.h"
+#include "base/core/json_write.h"
 #include "lib/file.h"
 #include "hf_config.h"
 #include "hf_private.h"
@@ -133,48 +135,38 @@ static int by_tensor(const void *a, const void *b)
 }
 
 /* The index of tensors and files, formatted as by transformers. */
-static char *make_index(const struct hf_files *files, int next, size_t *size, struct error *err)
-{
-    struct mapped *map;
-    size_t count = 0, n = 0;
-    char *text = NULL, name[HF_FILE];
-    FILE *f;
-
-    for (size_t i = 0; i < files->count; i++)
-        count += files->list[i].layout.count;
-    map = calloc(count + 1, sizeof(*map));
-    f = map ? open_memstream(&text, size) : NULL;
-    for (size_t i = 0; f && i < files->count; i++)
-        for (size_t k = 0; k < files->list[i].layout.count; k++)
-            map[n++] = (struct mapped){files->list[i].layout.entries[k].name, i};
-    if (f) {
-        qsort(map, count, sizeof(*map), by_tensor);
-        fprintf(f,
-                "{\n  \"metadata\": {\n    \"total_parameters\": %" PRId64
-                ",\n    \"total_size\": %" PRId64 "\n  },\n  \"weight_map\": {\n",
-                files->parameters, files->bytes);
-        for (size_t i = 0; i < count; i++) {
-            hf_file_name(files, map[i].file, next, name);
-            fprintf(f, "    \"%s\": \"%s\"%s\n", map[i].tensor, name, i + 1 < count ? "," : "");
-        }
-        fprintf(f, "  }\n}\n");
-    }
-    free(map);
-    if (f && fclose(f) == 0)
-        return text;
-    free(text);
-    error_set(err, "out of memory");
-    return NULL;
-}
-
 static int write_index(const struct hf_files *files, const char *directory, int next,
                        struct error *err)
 {
-    size_t size;
-    char *text = make_index(files, next, &size, err);
-    int rc = text ? directory_write(directory, INDEX_JSON, text, size, err) : -1;
+    struct json_writer json = {0};
+    char name[HF_FILE];
+    size_t count = 0, n = 0;
+    struct mapped *map;
+    int rc;
 
-    free(text);
+    for (size_t i = 0; i < files->count; i++)
+        count += files->list[i].layout.count;
+    map = xcalloc(count + 1, sizeof(*map));
+    for (size_t i = 0; i < files->count; i++)
+        for (size_t k = 0; k < files->list[i].layout.count; k++)
+            map[n++] = (struct mapped){files->list[i].layout.entries[k].name, i};
+    qsort(map, count, sizeof(*map), by_tensor);
+    json_open_lines(&json, NULL, '{');
+    json_open_lines(&json, "metadata", '{');
+    json_put_integer(&json, "total_parameters", files->parameters);
+    json_put_integer(&json, "total_size", files->bytes);
+    json_close(&json);
+    json_open_lines(&json, "weight_map", '{');
+    for (size_t i = 0; i < count; i++) {
+        hf_file_name(files, map[i].file, next, name);
+        json_put_string(&json, map[i].tensor, name);
+    }
+    json_close(&json);
+    json_close(&json);
+    json_end_line(&json);
+    rc = directory_write(directory, INDEX_JSON, json.data, json.size, err);
+    json_writer_clear(&json);
+    free(map);
     return rc;
 }
 

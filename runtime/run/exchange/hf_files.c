@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "run/checkpoint/directory.h"
+#include "base/core/xmalloc.h"
 #include "lib/file.h"
 #include "hf_masked.h"
 #include "hf_private.h"
@@ -28,19 +29,13 @@ struct planning {
 };
 
 /* Append a file that is full to the list; it is cleared. */
-static int add_file(struct hf_files *files, struct hf_file *file, struct error *err)
+static void add_file(struct hf_files *files, struct hf_file *file)
 {
-    struct hf_file *more;
-
     if (file->layout.count == 0)
-        return 0;
-    more = realloc(files->list, (files->count + 1) * sizeof(*more));
-    if (!more)
-        return error_set(err, "out of memory");
-    files->list = more;
-    more[files->count++] = *file;
+        return;
+    files->list = xrealloc(files->list, files->count + 1, sizeof(*file));
+    files->list[files->count++] = *file;
     *file = (struct hf_file){.layout.type = file->layout.type, .fd = -1};
-    return 0;
 }
 
 /* The rows that a file gives a tensor; 0: it is a vector. Tables can have one row. */
@@ -51,50 +46,44 @@ static int64_t rank_of(const char *name, int64_t rows)
 
 /* Same order and numbering as in transformers: a tensor larger than the maximum file size gets its
  * own file at once; the others fill a file that is numbered when it is full. */
-static int place(struct planning *plan, const char *name, int64_t rows, int64_t cols,
-                 struct error *err)
+static void place(struct planning *plan, const char *name, int64_t rows, int64_t cols)
 {
     int64_t bytes = rows * cols * (int64_t)type_size(plan->type);
     struct hf_file alone = {.layout.type = plan->type, .fd = -1};
-    int rc;
 
     plan->files->parameters += rows * cols;
     plan->files->bytes += bytes;
     if (bytes > plan->shard_bytes) {
-        rc = safetensors_layout_add(&alone.layout, name, rank_of(name, rows), cols, err);
-        if (rc == 0)
-            rc = add_file(plan->files, &alone, err);
-        safetensors_layout_clear(&alone.layout);
-        return rc;
+        safetensors_layout_add(&alone.layout, name, rank_of(name, rows), cols);
+        add_file(plan->files, &alone);
+        return;
     }
-    if ((int64_t)plan->open.layout.data_bytes + bytes > plan->shard_bytes &&
-        add_file(plan->files, &plan->open, err) < 0)
-        return -1;
-    return safetensors_layout_add(&plan->open.layout, name, rank_of(name, rows), cols, err);
+    if ((int64_t)plan->open.layout.data_bytes + bytes > plan->shard_bytes)
+        add_file(plan->files, &plan->open);
+    safetensors_layout_add(&plan->open.layout, name, rank_of(name, rows), cols);
 }
 
 /* The Hugging Face tensor for a row of the table, if the model has it and the row is its first. */
-static int place_row(struct planning *plan, const struct hf_name *row, int64_t layer,
-                     struct error *err)
+static void place_row(struct planning *plan, const struct hf_name *row, int64_t layer)
 {
     char ours[HF_NAME], theirs[HF_NAME];
     int64_t rows, cols;
 
     if (row->part != PART_WHOLE && row->part != PART_QUERY && row->part != PART_GATE)
-        return 0;
+        return;
     snprintf(ours, sizeof(ours), row->ours, (int)layer);
     snprintf(theirs, sizeof(theirs), row->theirs, (int)layer);
     for (int i = 0; i < plan->parameters.count; i++) {
         if (strcmp(plan->parameters.list[i].name, ours) != 0)
             continue;
         hf_shape(&plan->files->map, row, &plan->parameters.list[i], &rows, &cols);
-        return place(plan, theirs, rows, cols, err);
+        place(plan, theirs, rows, cols);
+        return;
     }
-    return 0;
 }
 
 /* Rows of layers are consecutive in the table; they are repeated for each layer. */
-static int place_all(struct planning *plan, int64_t layers, struct error *err)
+static void place_all(struct planning *plan, int64_t layers)
 {
     for (const struct hf_name *row = plan->files->map.names, *end; row->ours; row = end) {
         int repeated = strchr(row->ours, '%') != NULL;
@@ -103,10 +92,8 @@ static int place_all(struct planning *plan, int64_t layers, struct error *err)
             ;
         for (int64_t layer = 0; layer < (repeated ? layers : 1); layer++)
             for (const struct hf_name *r = row; r < end; r++)
-                if (place_row(plan, r, layer, err) < 0)
-                    return -1;
+                place_row(plan, r, layer);
     }
-    return 0;
 }
 
 static int name_files(struct hf_files *files, struct error *err)
@@ -119,8 +106,7 @@ static int name_files(struct hf_files *files, struct error *err)
         struct hf_file *file = &files->list[i];
 
         hf_file_name(files, i, 0, file->name);
-        if (safetensors_layout_finish(&file->layout, err) < 0)
-            return -1;
+        safetensors_layout_finish(&file->layout);
     }
     return 0;
 }
@@ -149,14 +135,13 @@ int hf_files_plan(struct hf_files *files, const struct model_config *config, int
                            "Hugging Face's %s architecture has no equivalent of %s; export the "
                            "model in the Megatron-LM format",
                            files->map.name, plan.parameters.list[i].name);
-    if (rc == 0)
-        rc = place_all(&plan, config->network.shape.layers, err);
-    /* New files consist of zeros. */
-    if (rc == 0 && hf_masked_zeros(&config->network))
-        rc = place(&plan, hf_masked_zeros(&config->network), 1, config->network.shape.hidden, err);
-    if (rc == 0)
-        rc = add_file(files, &plan.open, err);
-    safetensors_layout_clear(&plan.open.layout);
+    if (rc == 0) {
+        place_all(&plan, config->network.shape.layers);
+        /* New files consist of zeros. */
+        if (hf_masked_zeros(&config->network))
+            place(&plan, hf_masked_zeros(&config->network), 1, config->network.shape.hidden);
+        add_file(files, &plan.open);
+    }
     parameters_destroy(&plan.parameters);
     return rc < 0 ? -1 : name_files(files, err);
 }
@@ -241,9 +226,7 @@ int hf_files_open(struct hf_files *files, const char *directory, int create, str
         if (directory_path(path, err, "%s/%s.new", directory, file->name) < 0)
             return -1;
         free(file->path);
-        file->path = strdup(path);
-        if (!file->path)
-            return error_set(err, "out of memory");
+        file->path = xstrdup(path);
         if (create && create_one(file, err) < 0)
             return -1;
     }
@@ -256,8 +239,8 @@ static int write_columns(const struct hf_map *map, const struct hf_file *file,
                          size_t size, const char *weights, struct error *err)
 {
     int64_t rows = hf_true_rows(p);
-    char *column = malloc((size_t)rows * size + 1);
-    int rc = column ? 0 : error_set(err, "out of memory");
+    char *column = xmalloc((size_t)rows * size + 1);
+    int rc = 0;
 
     for (int64_t c = 0; c < p->cols && rc == 0; c++) {
         for (int64_t r = 0; r < rows; r++)

@@ -3,6 +3,7 @@
  * layers, stacked along a first dimension, or have the number of the layer in their names. Tensors
  * are those of the whole model, in the order that a single rank would have. */
 #include "megatron_private.h"
+#include "base/core/xmalloc.h"
 #include "run/checkpoint/directory.h"
 #include "base/core/json.h"
 
@@ -55,9 +56,7 @@ int megatron_dist_open(struct megatron_source *s, const char *directory, struct 
     char path[PATH_MAX];
 
     s->tp = s->pp = 1;
-    s->shards = calloc(1, sizeof(*s->shards));
-    if (!s->shards)
-        return error_set(err, "out of memory");
+    s->shards = xcalloc(1, sizeof(*s->shards));
     snprintf(s->shards[0].name, sizeof(s->shards[0].name), TORCH_DIST_INDEX);
     if (directory_path(path, err, "%s/common.pt", directory) < 0)
         return -1;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "megatron_save_private.h"
+#include "base/core/xmalloc.h"
 #include "run/checkpoint/directory.h"
 #include "lib/file.h"
 
@@ -175,9 +176,7 @@ static int save_stage(const struct saving *s, int64_t number, struct error *err)
     struct stage stage = {s, number, s->index->model.network.shape.layers / s->target->pp, NULL};
     int rc;
 
-    stage.files = calloc((size_t)s->split.tp, sizeof(*stage.files));
-    if (!stage.files)
-        return error_set(err, "out of memory");
+    stage.files = xcalloc((size_t)s->split.tp, sizeof(*stage.files));
     rc = open_stage(&stage, err);
     if (rc == 0)
         rc = write_stage(&stage, err);

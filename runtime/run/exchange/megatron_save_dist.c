@@ -266,9 +266,7 @@ static int write_index(const struct dist *d, struct error *err)
     pickle_put_none(p);
     pickle_end_object(p);
     pickle_end(p);
-    rc = p->failed || d->storage.failed
-             ? error_set(err, "out of memory")
-             : directory_write(s->to, TORCH_DIST_INDEX, p->bytes, p->size, err);
+    rc = directory_write(s->to, TORCH_DIST_INDEX, p->bytes, p->size, err);
     pickle_writer_clear(p);
     return rc;
 }

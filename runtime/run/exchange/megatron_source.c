@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "megatron_private.h"
+#include "base/core/xmalloc.h"
 #include "run/checkpoint/directory.h"
 
 #include <dirent.h>
@@ -140,9 +141,7 @@ static int open_shards(struct megatron_source *s, const char *path, struct error
         return -1;
     if (s->tp == 0)
         return megatron_dist_open(s, directory, err);
-    s->shards = calloc((size_t)(s->tp * s->pp), sizeof(*s->shards));
-    if (!s->shards)
-        return error_set(err, "out of memory");
+    s->shards = xcalloc((size_t)(s->tp * s->pp), sizeof(*s->shards));
     for (int64_t i = 0; i < s->tp * s->pp; i++) {
         struct megatron_shard *shard = &s->shards[i];
         int tp = (int)(i % s->tp), pp = (int)(i / s->tp);
@@ -198,12 +197,8 @@ static int count_layers(struct megatron_source *s, struct error *err)
 struct megatron_source *megatron_source_open(const char *path, const struct megatron_hints *hints,
                                              struct error *err)
 {
-    struct megatron_source *s = calloc(1, sizeof(*s));
+    struct megatron_source *s = xcalloc(1, sizeof(*s));
 
-    if (!s) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (open_shards(s, path, err) < 0) {
         megatron_source_destroy(s);
         return NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "megatron_private.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -298,9 +299,7 @@ int megatron_source_load(struct megatron_source *s, const struct parameter *p, f
         return error_bug(err, "%s must be read as a whole", p->name);
     l.rows = l.vector ? p->cols : p->true_rows < p->rows ? p->true_rows : p->rows;
     l.cols = l.vector ? 1 : p->cols;
-    l.parts = calloc((size_t)s->tp, sizeof(*l.parts));
-    if (!l.parts)
-        return error_set(err, "out of memory");
+    l.parts = xcalloc((size_t)s->tp, sizeof(*l.parts));
     for (int64_t tp = 0; tp < s->tp && rc == 0; tp++)
         rc = find_part(&l, tp, layer, err);
     if (rc == 0)

@@ -16,18 +16,13 @@ struct block {
 
 /* --- Memory ---------------------------------------------------------------------------------- */
 
-struct pickle_value *pickle_new(struct machine *m, enum pickle_type type)
+struct pickle_value *pickle_new(struct pickle *p, enum pickle_type type)
 {
-    struct pickle *p = m->pickle;
     struct pickle_value *value;
 
     if (p->left < sizeof(*value)) {
-        struct block *block = malloc(sizeof(*block) + BLOCK);
+        struct block *block = xmalloc(sizeof(*block) + BLOCK);
 
-        if (!block) {
-            error_set(m->err, "out of memory");
-            return NULL;
-        }
         block->next = p->blocks;
         p->blocks = block;
         p->left = BLOCK - BLOCK % sizeof(*value);
@@ -37,32 +32,6 @@ struct pickle_value *pickle_new(struct machine *m, enum pickle_type type)
     memset(value, 0, sizeof(*value));
     value->type = type;
     return value;
-}
-
-int pickle_reserve(struct machine *m, struct pickle_value ***list, size_t used, size_t *room,
-                   size_t count)
-{
-    struct pickle_value **more;
-    size_t wanted = *room ? 2 * *room : 4;
-
-    if (used + count <= *room)
-        return 0;
-    while (wanted < used + count)
-        wanted *= 2;
-    more = realloc(*list, wanted * sizeof(*more));
-    if (!more)
-        return error_set(m->err, "out of memory");
-    *list = more;
-    *room = wanted;
-    return 0;
-}
-
-int pickle_append(struct machine *m, struct values *values, struct pickle_value *value)
-{
-    if (!value || pickle_reserve(m, &values->list, values->count, &values->room, 1) < 0)
-        return -1;
-    values->list[values->count++] = value;
-    return 0;
 }
 
 /* Lists are allocated outside the blocks and grow by doubling; their owner keeps track of them. */
@@ -90,7 +59,7 @@ void pickle_destroy(struct pickle *p)
     if (!p)
         return;
     free_lists(p);
-    free(p->persistent.list);
+    list_free(&p->persistent);
     free(p);
 }
 
@@ -103,7 +72,7 @@ const struct pickle_value *pickle_root(const struct pickle *p)
 
 const struct pickle_value *pickle_persistent(const struct pickle *p, size_t index)
 {
-    return index < p->persistent.count ? p->persistent.list[index] : NULL;
+    return index < p->persistent.count ? p->persistent.items[index] : NULL;
 }
 
 static int same_text(struct pickle_text text, const char *other)

@@ -13,15 +13,17 @@ static int fail(struct machine *m, const char *what)
     return -1;
 }
 
+/* Push a value. Returns 1, as an operation that is known. */
 static int push(struct machine *m, struct pickle_value *value)
 {
-    return pickle_append(m, &m->stack, value);
+    *list_add(&m->stack) = value;
+    return 1;
 }
 
 /* Only values above the newest mark may be popped. */
 static size_t floor_of(const struct machine *m)
 {
-    return m->mark_count ? m->marks[m->mark_count - 1] : 0;
+    return m->marks.count ? m->marks.items[m->marks.count - 1] : 0;
 }
 
 static struct pickle_value *pop(struct machine *m)
@@ -30,7 +32,7 @@ static struct pickle_value *pop(struct machine *m)
         fail(m, "a value is missing");
         return NULL;
     }
-    return m->stack.list[--m->stack.count];
+    return m->stack.items[--m->stack.count];
 }
 
 static struct pickle_value *top(struct machine *m)
@@ -41,27 +43,12 @@ static struct pickle_value *top(struct machine *m)
     return value;
 }
 
-static int push_mark(struct machine *m)
-{
-    if (m->mark_count == m->mark_room) {
-        size_t room = m->mark_room ? 2 * m->mark_room : 16, *more;
-
-        more = realloc(m->marks, room * sizeof(*more));
-        if (!more)
-            return error_set(m->err, "out of memory");
-        m->marks = more;
-        m->mark_room = room;
-    }
-    m->marks[m->mark_count++] = m->stack.count;
-    return 0;
-}
-
 /* Remove the newest mark; 'first' is the first value above it. */
 static int pop_mark(struct machine *m, size_t *first)
 {
-    if (m->mark_count == 0)
+    if (m->marks.count == 0)
         return fail(m, "corrupt pickle (no MARK on the stack); copy the file again");
-    *first = m->marks[--m->mark_count];
+    *first = m->marks.items[--m->marks.count];
     return 0;
 }
 
@@ -119,20 +106,18 @@ static int take_digits(struct machine *m, char out[64])
 
 static int push_integer(struct machine *m, enum pickle_type type, int64_t number)
 {
-    struct pickle_value *value = pickle_new(m, type);
+    struct pickle_value *value = pickle_new(m->pickle, type);
 
-    if (value)
-        value->integer = number;
-    return push(m, value) < 0 ? -1 : 1;
+    value->integer = number;
+    return push(m, value);
 }
 
 static int push_real(struct machine *m, double number)
 {
-    struct pickle_value *value = pickle_new(m, PICKLE_REAL);
+    struct pickle_value *value = pickle_new(m->pickle, PICKLE_REAL);
 
-    if (value)
-        value->real = number;
-    return push(m, value) < 0 ? -1 : 1;
+    value->real = number;
+    return push(m, value);
 }
 
 /* Two's complement of 'size' bytes. */
@@ -152,10 +137,9 @@ static int push_long(struct machine *m, uint64_t size)
                       << (8 * i);
         return push_integer(m, PICKLE_INTEGER, (int64_t)number);
     }
-    value = pickle_new(m, PICKLE_BIG);
-    if (value)
-        value->text = (struct pickle_text){(const char *)bytes, (size_t)size};
-    return push(m, value) < 0 ? -1 : 1;
+    value = pickle_new(m->pickle, PICKLE_BIG);
+    value->text = (struct pickle_text){(const char *)bytes, (size_t)size};
+    return push(m, value);
 }
 
 static int push_text_number(struct machine *m, int op)
@@ -196,7 +180,7 @@ static int run_number(struct machine *m, int op)
 
     switch (op) {
     case 'N':
-        return push(m, pickle_new(m, PICKLE_NONE)) < 0 ? -1 : 1;
+        return push(m, pickle_new(m->pickle, PICKLE_NONE));
     case 0x88:
     case 0x89:
         return push_integer(m, PICKLE_BOOL, op == 0x88);
@@ -249,10 +233,9 @@ static int run_string(struct machine *m, int op)
             return -1;
         text = (struct pickle_text){(const char *)bytes, (size_t)length};
     }
-    value = pickle_new(m, PICKLE_STRING);
-    if (value)
-        value->text = text;
-    return push(m, value) < 0 ? -1 : 1;
+    value = pickle_new(m->pickle, PICKLE_STRING);
+    value->text = text;
+    return push(m, value);
 }
 
 /* Append 'count' values from stack position 'first' on to a list or dict, and pop them. An object's
@@ -261,15 +244,17 @@ static int extend(struct machine *m, struct pickle_value *value, size_t first)
 {
     size_t count = m->stack.count - first;
 
-    if (!value)
-        return -1;
     if (value->type == PICKLE_DICT && count % 2 != 0)
         return fail(m, "a key has no value");
     if (value->type == PICKLE_LIST || value->type == PICKLE_DICT) {
-        if (pickle_reserve(m, &value->items, value->count, &value->room, count) < 0)
-            return -1;
+        /* Most are small and complete: no more room than they need. */
+        if (value->room == 0 && count > 0) {
+            value->items = xrealloc(NULL, count, sizeof(*value->items));
+            value->room = count;
+        }
+        list_reserve(value, count);
         if (count > 0)
-            memcpy(value->items + value->count, m->stack.list + first,
+            memcpy(value->items + value->count, m->stack.items + first,
                    count * sizeof(*value->items));
         value->count += count;
     } else if (value->type != PICKLE_OBJECT) {
@@ -282,9 +267,9 @@ static int extend(struct machine *m, struct pickle_value *value, size_t first)
 /* Create a list or dict of the values from stack position 'first' on. */
 static int collect(struct machine *m, enum pickle_type type, size_t first)
 {
-    struct pickle_value *value = pickle_new(m, type);
+    struct pickle_value *value = pickle_new(m->pickle, type);
 
-    return extend(m, value, first) < 0 || push(m, value) < 0 ? -1 : 1;
+    return extend(m, value, first) < 0 ? -1 : push(m, value);
 }
 
 static int collect_marked(struct machine *m, enum pickle_type type)
@@ -310,7 +295,7 @@ static int add_items(struct machine *m, size_t count)
         return -1;
     if (first < floor_of(m) + 1 || first > m->stack.count)
         return fail(m, "a value is missing");
-    return extend(m, m->stack.list[first - 1], first);
+    return extend(m, m->stack.items[first - 1], first);
 }
 
 static int run_container(struct machine *m, int op)
@@ -354,21 +339,19 @@ static int remember(struct machine *m, uint64_t number)
     if (!value || number > m->at)
         return value ? fail(m, "a memo number is too large") : -1;
     if (n >= m->memo.count) {
-        if (pickle_reserve(m, &m->memo.list, m->memo.count, &m->memo.room, n + 1 - m->memo.count) <
-            0)
-            return -1;
-        memset(m->memo.list + m->memo.count, 0, (n + 1 - m->memo.count) * sizeof(*m->memo.list));
+        list_reserve(&m->memo, n + 1 - m->memo.count);
+        memset(m->memo.items + m->memo.count, 0, (n + 1 - m->memo.count) * sizeof(*m->memo.items));
         m->memo.count = n + 1;
     }
-    m->memo.list[n] = value;
+    m->memo.items[n] = value;
     return 1;
 }
 
 static int recall(struct machine *m, uint64_t number)
 {
-    if (number >= m->memo.count || !m->memo.list[number])
+    if (number >= m->memo.count || !m->memo.items[number])
         return fail(m, "the memo contains no such value");
-    return push(m, m->memo.list[number]) < 0 ? -1 : 1;
+    return push(m, m->memo.items[number]);
 }
 
 static int run_memo(struct machine *m, int op)
@@ -397,13 +380,11 @@ static int run_memo(struct machine *m, int op)
 
 static int push_global(struct machine *m, struct pickle_text module, struct pickle_text name)
 {
-    struct pickle_value *value = pickle_new(m, PICKLE_GLOBAL);
+    struct pickle_value *value = pickle_new(m->pickle, PICKLE_GLOBAL);
 
-    if (value) {
-        value->text = module;
-        value->name = name;
-    }
-    return push(m, value) < 0 ? -1 : 1;
+    value->text = module;
+    value->name = name;
+    return push(m, value);
 }
 
 static int push_stack_global(struct machine *m)
@@ -420,10 +401,10 @@ static int push_stack_global(struct machine *m)
 /* collections.OrderedDict, of nothing or of a list of pairs, is a dict. */
 static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_value *arguments)
 {
-    struct pickle_value *value = pickle_new(m, PICKLE_DICT);
+    struct pickle_value *value = pickle_new(m->pickle, PICKLE_DICT);
     const struct pickle_value *pairs = pickle_item(arguments, 0);
 
-    for (size_t i = 0; value && pairs && pickle_item(pairs, i); i++) {
+    for (size_t i = 0; pickle_item(pairs, i); i++) {
         const struct pickle_value *pair = pairs->items[i];
 
         if (pair->type != PICKLE_LIST || pair->count != 2)
@@ -433,10 +414,7 @@ static struct pickle_value *ordered_dict(struct machine *m, const struct pickle_
             fail(m, "too many OrderedDicts of the same pairs");
             return NULL;
         }
-        if (pickle_reserve(m, &value->items, value->count, &value->room, 2) < 0)
-            return NULL;
-        value->items[value->count++] = pair->items[0];
-        value->items[value->count++] = pair->items[1];
+        list_append(value, pair->items, 2);
     }
     return value;
 }
@@ -448,24 +426,26 @@ static int push_object(struct machine *m, const struct pickle_value *callable,
 
     if (!callable || !arguments)
         return -1;
-    if (pickle_is_global(callable, "collections", "OrderedDict"))
-        return push(m, ordered_dict(m, arguments)) < 0 ? -1 : 1;
-    value = pickle_new(m, PICKLE_OBJECT);
-    if (value) {
-        value->callable = callable;
-        value->arguments = arguments;
+    if (pickle_is_global(callable, "collections", "OrderedDict")) {
+        value = ordered_dict(m, arguments);
+        return value ? push(m, value) : -1;
     }
-    return push(m, value) < 0 ? -1 : 1;
+    value = pickle_new(m->pickle, PICKLE_OBJECT);
+    value->callable = callable;
+    value->arguments = arguments;
+    return push(m, value);
 }
 
 static int push_persistent(struct machine *m, const struct pickle_value *identity)
 {
-    struct pickle_value *value = identity ? pickle_new(m, PICKLE_PERSISTENT) : NULL;
+    struct pickle_value *value;
 
-    if (!value)
+    if (!identity)
         return -1;
+    value = pickle_new(m->pickle, PICKLE_PERSISTENT);
     value->arguments = identity;
-    return pickle_append(m, &m->pickle->persistent, value) < 0 || push(m, value) < 0 ? -1 : 1;
+    *list_add(&m->pickle->persistent) = value;
+    return push(m, value);
 }
 
 static int set_state(struct machine *m)
@@ -516,7 +496,8 @@ static int run_stack(struct machine *m, int op)
 
     switch (op) {
     case '(':
-        return push_mark(m) < 0 ? -1 : 1;
+        *list_add(&m->marks) = m->stack.count;
+        return 1;
     case '0':
         return pop(m) ? 1 : -1;
     case '1':
@@ -524,8 +505,11 @@ static int run_stack(struct machine *m, int op)
             return -1;
         m->stack.count = first;
         return 1;
-    case '2':
-        return push(m, top(m)) < 0 ? -1 : 1;
+    case '2': {
+        struct pickle_value *value = top(m);
+
+        return value ? push(m, value) : -1;
+    }
     case 0x80:
         if (take_number(m, 1, &number) < 0)
             return -1;
@@ -581,15 +565,11 @@ struct pickle *pickle_read(const void *bytes, size_t size, size_t *used, struct 
     struct machine m = {.bytes = bytes, .size = size, .err = err};
     int rc;
 
-    m.pickle = calloc(1, sizeof(*m.pickle));
-    if (!m.pickle) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
+    m.pickle = xcalloc(1, sizeof(*m.pickle));
     rc = run(&m);
-    free(m.stack.list);
-    free(m.memo.list);
-    free(m.marks);
+    list_free(&m.stack);
+    list_free(&m.memo);
+    list_free(&m.marks);
     if (rc < 0) {
         pickle_destroy(m.pickle);
         return NULL;

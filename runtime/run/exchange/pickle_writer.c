@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pickle_writer.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static void put(struct pickle_writer *w, const void *bytes, size_t size)
 {
-    if (w->size + size > w->room && !w->failed) {
-        size_t room = 2 * w->room + size + 256;
-        char *more = realloc(w->bytes, room);
-
-        w->failed = !more;
-        if (more) {
-            w->bytes = more;
-            w->room = room;
-        }
+    if (w->size + size > w->room) {
+        w->room = 2 * w->room + size + 256;
+        w->bytes = xrealloc(w->bytes, w->room, 1);
     }
-    if (w->failed || size == 0)
-        return;
-    memcpy(w->bytes + w->size, bytes, size);
+    if (size > 0)
+        memcpy(w->bytes + w->size, bytes, size);
     w->size += size;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pickles of protocol 2, written piece by piece, as Python would read them: a value is followed by
- * what is made of it. Errors are remembered: check 'failed' at the end. */
+ * what is made of it. */
 #ifndef MEGATRON_PICKLE_WRITER_H
 #define MEGATRON_PICKLE_WRITER_H
 
@@ -10,7 +10,6 @@
 struct pickle_writer {
     char *bytes;
     size_t size, room;
-    int failed; /* out of memory */
 };
 
 void pickle_begin(struct pickle_writer *writer);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "safetensors.h"
+#include "base/core/list.h"
 #include "base/core/half.h"
 #include "base/core/json.h"
 
@@ -29,10 +30,8 @@ struct range {
 };
 
 struct safetensors {
-    struct mapping *files;
-    size_t file_count;
-    struct safetensor *list;
-    size_t count, room;
+    LIST(struct mapping) files;
+    LIST(struct safetensor) tensors;
 };
 
 static int element_type(const char *name, enum device_type *type)
@@ -48,21 +47,6 @@ static int element_type(const char *name, enum device_type *type)
             return 0;
         }
     return -1;
-}
-
-static int add_tensor(struct safetensors *s, const struct safetensor *tensor, struct error *err)
-{
-    if (s->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 64;
-        struct safetensor *more = realloc(s->list, room * sizeof(*more));
-
-        if (!more)
-            return error_set(err, "out of memory");
-        s->list = more;
-        s->room = room;
-    }
-    s->list[s->count++] = *tensor;
-    return 0;
 }
 
 /* shape [n] or [m, n] of a header entry. */
@@ -113,13 +97,15 @@ static int read_entry(struct safetensors *s, const char *name, struct json_value
         return 0; /* no data */
     snprintf(tensor.kind, sizeof(tensor.kind), "%s", type);
     /* A mask, a counter or similar: keep it so that callers know it exists. */
-    if (element_type(type, &tensor.type) < 0 || read_shape(value, &tensor.rows, &tensor.cols) < 0)
-        return add_tensor(s, &tensor, err);
-    if ((uint64_t)(bounds[1] - bounds[0]) !=
-        (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
-        return error_set(err, "the size of tensor %.100s does not match its shape" AGAIN, name);
-    tensor.data = data + bounds[0];
-    return add_tensor(s, &tensor, err);
+    if (element_type(type, &tensor.type) == 0 &&
+        read_shape(value, &tensor.rows, &tensor.cols) == 0) {
+        if ((uint64_t)(bounds[1] - bounds[0]) !=
+            (uint64_t)tensor.rows * (uint64_t)tensor.cols * type_size(tensor.type))
+            return error_set(err, "the size of tensor %.100s does not match its shape" AGAIN, name);
+        tensor.data = data + bounds[0];
+    }
+    *list_add(&s->tensors) = tensor;
+    return 0;
 }
 
 static int by_begin(const void *a, const void *b)
@@ -151,15 +137,13 @@ static int check_ranges(struct range *ranges, size_t count, size_t bytes, struct
 static int read_entries(struct safetensors *s, struct json_value root, const char *data,
                         size_t bytes, struct error *err)
 {
-    struct range *ranges = malloc((json_count(root) + 1) * sizeof(*ranges));
+    struct range *ranges = xcalloc(json_count(root) + 1, sizeof(*ranges));
     struct json_iterator i;
     struct json_value value;
     const char *name;
     size_t length, count = 0;
     int rc = 0;
 
-    if (!ranges)
-        return error_set(err, "out of memory");
     if (json_iterate(root, &i) < 0 || json_type(root) != JSON_OBJECT)
         rc = error_set(err, "the header is not a JSON object" AGAIN);
     while (rc == 0 && json_next(&i, &name, &length, &value))
@@ -194,14 +178,11 @@ static int read_header(struct safetensors *s, const char *path, const char *file
 
 static int map_file(struct safetensors *s, const char *path, const char *name, struct error *err)
 {
-    struct mapping *more = realloc(s->files, (s->file_count + 1) * sizeof(*more));
+    struct mapping *file;
     struct stat status;
     int fd;
     void *memory;
 
-    if (!more)
-        return error_set(err, "out of memory");
-    s->files = more;
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &status) < 0) {
         error_set_errno(err, errno, "cannot open %s", path);
@@ -215,9 +196,9 @@ static int map_file(struct safetensors *s, const char *path, const char *name, s
     if (memory == MAP_FAILED)
         return status.st_size > 0 ? error_set_errno(err, errno, "cannot map %s into memory", path)
                                   : error_set(err, "%s is empty" AGAIN, path);
-    more = &s->files[s->file_count++];
-    *more = (struct mapping){"", memory, (size_t)status.st_size};
-    snprintf(more->name, sizeof(more->name), "%s", name);
+    file = list_add(&s->files);
+    *file = (struct mapping){"", memory, (size_t)status.st_size};
+    snprintf(file->name, sizeof(file->name), "%s", name);
     return read_header(s, path, memory, (size_t)status.st_size, err);
 }
 
@@ -230,13 +211,13 @@ static int map_named(struct safetensors *s, const char *directory, struct json_v
     size_t length;
 
     if (json_string(value, &name, &length) < 0 || length == 0 || strlen(name) != length ||
-        length >= sizeof(s->files->name) || strchr(name, '/'))
+        length >= sizeof(s->files.items->name) || strchr(name, '/'))
         return error_set(
             err, "a tensor is mapped to something that is not the name of a file in this folder");
-    for (size_t i = s->file_count; i > 0; i--)
-        if (strcmp(s->files[i - 1].name, name) == 0)
+    for (size_t i = s->files.count; i > 0; i--)
+        if (strcmp(s->files.items[i - 1].name, name) == 0)
             return 0;
-    if (s->file_count == FILES_MOST)
+    if (s->files.count == FILES_MOST)
         return error_set(err, "it names more than %d files", FILES_MOST);
     if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= (int)sizeof(path))
         return error_set(err, "path too long: %.60s...; use a shorter one", directory);
@@ -269,11 +250,11 @@ static int by_name(const void *a, const void *b)
 /* One of two tensors with the same name would be chosen silently. */
 static int sort_tensors(struct safetensors *s, struct error *err)
 {
-    if (s->count > 1)
-        qsort(s->list, s->count, sizeof(*s->list), by_name);
-    for (size_t i = 1; i < s->count; i++)
-        if (by_name(&s->list[i - 1], &s->list[i]) == 0)
-            return error_set(err, "tensor %s exists twice", s->list[i].name);
+    if (s->tensors.count > 1)
+        qsort(s->tensors.items, s->tensors.count, sizeof(*s->tensors.items), by_name);
+    for (size_t i = 1; i < s->tensors.count; i++)
+        if (by_name(&s->tensors.items[i - 1], &s->tensors.items[i]) == 0)
+            return error_set(err, "tensor %s exists twice", s->tensors.items[i].name);
     return 0;
 }
 
@@ -292,14 +273,10 @@ static int map_directory(struct safetensors *s, const char *path, struct error *
 
 struct safetensors *safetensors_open(const char *path, struct error *err)
 {
-    struct safetensors *s = calloc(1, sizeof(*s));
+    struct safetensors *s = xcalloc(1, sizeof(*s));
     struct stat status;
     int rc;
 
-    if (!s) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     if (stat(path, &status) < 0)
         rc = error_set_errno(err, errno, "cannot open %s", path);
     else if (!S_ISDIR(status.st_mode))
@@ -320,10 +297,10 @@ void safetensors_destroy(struct safetensors *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->file_count; i++)
-        munmap(s->files[i].memory, s->files[i].bytes);
-    free(s->files);
-    free(s->list);
+    for (size_t i = 0; i < s->files.count; i++)
+        munmap(s->files.items[i].memory, s->files.items[i].bytes);
+    list_free(&s->files);
+    list_free(&s->tensors);
     free(s);
 }
 
@@ -333,12 +310,14 @@ const struct safetensor *safetensors_find(const struct safetensors *s, const cha
 
     if (snprintf(wanted.name, sizeof(wanted.name), "%s", name) >= (int)sizeof(wanted.name))
         return NULL;
-    return s->count ? bsearch(&wanted, s->list, s->count, sizeof(wanted), by_name) : NULL;
+    return s->tensors.count
+               ? bsearch(&wanted, s->tensors.items, s->tensors.count, sizeof(wanted), by_name)
+               : NULL;
 }
 
 const struct safetensor *safetensors_at(const struct safetensors *s, size_t number)
 {
-    return number < s->count ? &s->list[number] : NULL;
+    return number < s->tensors.count ? &s->tensors.items[number] : NULL;
 }
 
 void safetensor_read(const struct safetensor *tensor, int64_t first, int64_t step, int64_t count,

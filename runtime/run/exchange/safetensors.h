@@ -52,9 +52,9 @@ struct safetensors_layout {
     size_t header_bytes;
 };
 
-int safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
-                           int64_t cols, struct error *err);
-int safetensors_layout_finish(struct safetensors_layout *layout, struct error *err);
+void safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
+                            int64_t cols);
+void safetensors_layout_finish(struct safetensors_layout *layout);
 const struct safetensors_entry *safetensors_layout_find(const struct safetensors_layout *layout,
                                                         const char *name);
 void safetensors_layout_clear(struct safetensors_layout *layout);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "safetensors.h"
+#include "base/core/xmalloc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,20 +11,16 @@ static size_t bytes_of(const struct safetensors_layout *layout, const struct saf
     return (size_t)(e->rows ? e->rows : 1) * (size_t)e->cols * type_size(layout->type);
 }
 
-int safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
-                           int64_t cols, struct error *err)
+void safetensors_layout_add(struct safetensors_layout *layout, const char *name, int64_t rows,
+                            int64_t cols)
 {
     struct safetensors_entry *more;
 
-    more = realloc(layout->entries, (layout->count + 1) * sizeof(*more));
-    if (!more)
-        return error_set(err, "out of memory");
-    layout->entries = more;
+    layout->entries = xrealloc(layout->entries, layout->count + 1, sizeof(*more));
     more = &layout->entries[layout->count++];
     *more = (struct safetensors_entry){.rows = rows, .cols = cols};
     snprintf(more->name, sizeof(more->name), "%s", name);
     layout->data_bytes += bytes_of(layout, more);
-    return 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -48,16 +45,14 @@ static size_t print_entry(const struct safetensors_layout *layout,
                             e->name, type, shape, at, at + bytes_of(layout, e));
 }
 
-int safetensors_layout_finish(struct safetensors_layout *layout, struct error *err)
+void safetensors_layout_finish(struct safetensors_layout *layout)
 {
     size_t room = 64 + layout->count * 320, used = 8, at = 0, length;
     const char *type = layout->type == TYPE_FP32   ? "F32"
                        : layout->type == TYPE_BF16 ? "BF16"
                                                    : "F16";
 
-    layout->header = malloc(room);
-    if (!layout->header)
-        return error_set(err, "out of memory");
+    layout->header = xmalloc(room);
     /* Sort by name, as the safetensors library does for tensors of one type. */
     if (layout->count > 1)
         qsort(layout->entries, layout->count, sizeof(*layout->entries), by_name);
@@ -80,7 +75,6 @@ int safetensors_layout_finish(struct safetensors_layout *layout, struct error *e
     layout->header_bytes = used;
     for (size_t i = 0; i < layout->count; i++)
         layout->entries[i].offset += used;
-    return 0;
 }
 
 const struct safetensors_entry *safetensors_layout_find(const struct safetensors_layout *layout,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_dist_private.h"
+#include "base/core/xmalloc.h"
 #include "run/checkpoint/directory.h"
 
 #include <errno.h>
@@ -24,25 +25,13 @@ static int list_tensors(struct torch_dist *d, const void *bytes, size_t size, st
     return rc < 0 ? error_prefix(err, "%s/" TORCH_DIST_INDEX, d->directory) : 0;
 }
 
-static struct torch_dist *create(const char *directory, struct error *err)
-{
-    struct torch_dist *d = calloc(1, sizeof(*d));
-
-    if (d)
-        d->directory = strdup(directory);
-    if (d && d->directory)
-        return d;
-    torch_dist_destroy(d);
-    error_set(err, "out of memory");
-    return NULL;
-}
-
 struct torch_dist *torch_dist_open(const char *directory, struct error *err)
 {
-    struct torch_dist *d = create(directory, err);
+    struct torch_dist *d = xcalloc(1, sizeof(*d));
     char path[PATH_MAX];
 
-    if (d && directory_path(path, err, "%s/" TORCH_DIST_INDEX, directory) == 0 &&
+    d->directory = xstrdup(directory);
+    if (directory_path(path, err, "%s/" TORCH_DIST_INDEX, directory) == 0 &&
         file_read(path, (size_t)1 << 32, &d->index, err) == 0 &&
         list_tensors(d, d->index.data, d->index.length, err) == 0)
         return d;
@@ -54,10 +43,10 @@ void torch_dist_destroy(struct torch_dist *d)
 {
     if (!d)
         return;
-    for (size_t i = 0; i < d->file_count; i++)
-        munmap(d->files[i].bytes, d->files[i].size);
-    free(d->files);
-    free(d->chunks);
+    for (size_t i = 0; i < d->files.count; i++)
+        munmap(d->files.items[i].bytes, d->files.items[i].size);
+    list_free(&d->files);
+    list_free(&d->chunks);
     free(d->tensors);
     file_bytes_clear(&d->index);
     free(d->directory);
@@ -107,24 +96,18 @@ static int map_file(const char *path, struct torch_dist_file *file, struct error
 static const struct torch_dist_file *find_file(struct torch_dist *d, struct pickle_text name,
                                                struct error *err)
 {
-    struct torch_dist_file *more, file = {.name = name};
+    struct torch_dist_file file = {.name = name};
     char path[PATH_MAX];
 
-    for (size_t i = 0; i < d->file_count; i++)
-        if (torch_dist_compare(d->files[i].name, name) == 0)
-            return &d->files[i];
+    for (size_t i = 0; i < d->files.count; i++)
+        if (torch_dist_compare(d->files.items[i].name, name) == 0)
+            return &d->files.items[i];
     if (directory_path(path, err, "%s/%.*s", d->directory, (int)name.length, name.at) < 0)
         return NULL;
-    more = realloc(d->files, (d->file_count + 1) * sizeof(*more));
-    if (!more) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
-    d->files = more;
     if (map_file(path, &file, err) < 0)
         return NULL;
-    more[d->file_count] = file;
-    return &more[d->file_count++];
+    *list_add(&d->files) = file;
+    return &d->files.items[d->files.count - 1];
 }
 
 /* --- Chunks ----------------------------------------------------------------------------------- */
@@ -206,7 +189,7 @@ int torch_dist_read(struct torch_dist *d, const struct torch_dist_tensor *t, int
     for (int i = skipped; i < t->dimensions; i++)
         left *= t->shape[i];
     for (size_t i = 0; i < t->chunks; i++) {
-        const struct torch_dist_chunk *c = &d->chunks[t->first + i];
+        const struct torch_dist_chunk *c = &d->chunks.items[t->first + i];
         int64_t count = 1;
 
         if (skipped && (index < c->offset[0] || index >= c->offset[0] + c->size[0]))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_dist_private.h"
+#include "base/core/xmalloc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,9 +126,7 @@ static int read_storage(const struct pickle_value *root, struct storage *storage
     if (!data)
         return error_set(err, "it has no storage_data, so it was not written by "
                               "torch.distributed.checkpoint; name another directory");
-    storage->list = calloc(data->count / 2 + 1, sizeof(*storage->list));
-    if (!storage->list)
-        return error_set(err, "out of memory");
+    storage->list = xcalloc(data->count / 2 + 1, sizeof(*storage->list));
     for (size_t i = 0; i + 1 < data->count; i += 2)
         if (read_stored(data->items[i], data->items[i + 1], storage, err) < 0)
             return -1;
@@ -138,35 +137,14 @@ static int read_storage(const struct pickle_value *root, struct storage *storage
 
 /* --- Tensors and their chunks ----------------------------------------------------------------- */
 
-static struct torch_dist_chunk *add_chunk(struct torch_dist *d, struct error *err)
-{
-    struct torch_dist_chunk *more;
-
-    if (d->chunk_count == d->chunk_room) {
-        size_t room = d->chunk_room ? 2 * d->chunk_room : 64;
-
-        more = realloc(d->chunks, room * sizeof(*more));
-        if (!more) {
-            error_set(err, "out of memory");
-            return NULL;
-        }
-        d->chunks = more;
-        d->chunk_room = room;
-    }
-    more = &d->chunks[d->chunk_count++];
-    memset(more, 0, sizeof(*more));
-    return more;
-}
-
 static int read_chunk(struct torch_dist *d, const struct torch_dist_tensor *t,
                       const struct pickle_value *value, const struct storage *storage,
                       struct error *err)
 {
-    struct torch_dist_chunk *chunk = add_chunk(d, err);
+    struct torch_dist_chunk *chunk = list_add(&d->chunks);
     struct stored wanted = {.name = t->name, .dimensions = t->dimensions}, *stored = NULL;
 
-    if (!chunk)
-        return -1;
+    *chunk = (struct torch_dist_chunk){0};
     if (read_size(pickle_member(value, "offsets"), chunk->offset) != t->dimensions ||
         read_size(pickle_member(value, "sizes"), chunk->size) != t->dimensions)
         return error_set(
@@ -210,7 +188,7 @@ static int read_tensor(struct torch_dist *d, const struct pickle_value *name,
         return error_set(err, "entry %zu of its state_dict_metadata has no name", d->tensor_count);
     if (!chunks)
         return 0;
-    *t = (struct torch_dist_tensor){.name = name->text, .first = d->chunk_count};
+    *t = (struct torch_dist_tensor){.name = name->text, .first = d->chunks.count};
     t->dimensions = read_size(pickle_member(value, "size"), t->shape);
     if (t->dimensions < 0 || chunks->type != PICKLE_LIST || !is_countable(t))
         return error_set(err, "its size or its list of chunks is invalid");
@@ -231,12 +209,10 @@ static int read_tensors(struct torch_dist *d, const struct pickle_value *root,
     if (!data)
         return error_set(err, "it has no state_dict_metadata, so it was not written by "
                               "torch.distributed.checkpoint; name another directory");
-    d->tensors = calloc(data->count / 2 + 1, sizeof(*d->tensors));
-    if (!d->tensors)
-        return error_set(err, "out of memory");
+    d->tensors = xcalloc(data->count / 2 + 1, sizeof(*d->tensors));
     for (size_t i = 0; i + 1 < data->count; i += 2) {
         /* A list of chunks that many tensors refer to would outgrow the pickle. */
-        if (d->chunk_count > storage->count)
+        if (d->chunks.count > storage->count)
             return error_set(err, "it lists more chunks than are stored");
         if (read_tensor(d, data->items[i], data->items[i + 1], storage, err) == 0)
             continue;

@@ -5,6 +5,7 @@
 
 #include "torch_dist.h"
 
+#include "base/core/list.h"
 #include "lib/file.h"
 
 /* A part of a tensor, within its bounds, and where it is stored. */
@@ -26,10 +27,8 @@ struct torch_dist {
     struct file_bytes index; /* the bytes of .metadata, if it owns them */
     struct torch_dist_tensor *tensors;
     size_t tensor_count;
-    struct torch_dist_chunk *chunks;
-    size_t chunk_count, chunk_room;
-    struct torch_dist_file *files;
-    size_t file_count;
+    LIST(struct torch_dist_chunk) chunks;
+    LIST(struct torch_dist_file) files;
 };
 
 /* Order texts by their bytes. */

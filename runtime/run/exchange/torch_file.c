@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "torch_file.h"
+#include "base/core/xmalloc.h"
 #include "base/core/half.h"
 #include "zip.h"
 
@@ -92,9 +93,7 @@ static int list_storages(struct torch_file *f, struct error *err)
 
     while (pickle_persistent(f->pickle, count))
         count++;
-    f->storages = calloc(count + 1, sizeof(*f->storages));
-    if (!f->storages)
-        return error_set(err, "out of memory");
+    f->storages = xcalloc(count + 1, sizeof(*f->storages));
     for (size_t i = 0; (value = pickle_persistent(f->pickle, i)); i++)
         f->storage_count += read_identity(value, &f->storages[f->storage_count]) == 0;
     if (f->storage_count > 1)
@@ -295,11 +294,9 @@ static int open_path(struct torch_file *f, const char *path, struct error *err)
 
 struct torch_file *torch_file_open(const char *path, struct error *err)
 {
-    struct torch_file *f = calloc(1, sizeof(*f));
+    struct torch_file *f = xcalloc(1, sizeof(*f));
 
-    if (!f) {
-        error_set(err, "out of memory");
-    } else if (open_path(f, path, err) < 0) {
+    if (open_path(f, path, err) < 0) {
         torch_file_destroy(f);
         f = NULL;
     }
@@ -308,11 +305,9 @@ struct torch_file *torch_file_open(const char *path, struct error *err)
 
 struct torch_file *torch_file_read(const void *bytes, size_t size, struct error *err)
 {
-    struct torch_file *f = calloc(1, sizeof(*f));
+    struct torch_file *f = xcalloc(1, sizeof(*f));
 
-    if (!f) {
-        error_set(err, "out of memory");
-    } else if (open_bytes(f, bytes, size, err) < 0) {
+    if (open_bytes(f, bytes, size, err) < 0) {
         torch_file_destroy(f);
         f = NULL;
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/core/crc.h"
+#include "base/core/xmalloc.h"
 #include "lib/file.h"
 #include "torch_writer.h"
 
@@ -29,25 +30,9 @@ static int write_bytes(struct torch_writer *w, const void *bytes, size_t size, s
     return 0;
 }
 
-static int list_bytes(struct torch_writer *w, const void *bytes, size_t size, struct error *err)
-{
-    if (w->size + size > w->room) {
-        size_t room = 2 * w->room + size + 1024;
-        char *more = realloc(w->list, room);
-
-        if (!more)
-            return error_set(err, "out of memory");
-        w->list = more;
-        w->room = room;
-    }
-    memcpy(w->list + w->size, bytes, size);
-    w->size += size;
-    return 0;
-}
-
 /* The entry of a member in the list at the end. Its sizes are always in the ZIP64 field. */
-static int list_member(struct torch_writer *w, const char *name, uint64_t at, uint64_t size,
-                       uint32_t crc, struct error *err)
+static void list_member(struct torch_writer *w, const char *name, uint64_t at, uint64_t size,
+                        uint32_t crc)
 {
     unsigned char entry[HEADER_MOST];
     size_t n = put(entry, 0, 0x02014b50, 4), length = strlen(name);
@@ -68,7 +53,12 @@ static int list_member(struct torch_writer *w, const char *name, uint64_t at, ui
     n = put(entry, n, size, 8);
     n = put(entry, n, at, 8);
     w->count++;
-    return list_bytes(w, entry, n, err);
+    if (w->size + n > w->room) {
+        w->room = 2 * w->room + n + 1024;
+        w->list = xrealloc(w->list, w->room, 1);
+    }
+    memcpy(w->list + w->size, entry, n);
+    w->size += n;
 }
 
 static int write_member(struct torch_writer *w, const char *name, const void *bytes, size_t size,
@@ -94,7 +84,8 @@ static int write_member(struct torch_writer *w, const char *name, const void *by
     n = put(header, n, FILLER | (uint64_t)fill << 16, 4) + fill;
     if (write_bytes(w, header, n, err) < 0 || write_bytes(w, bytes, size, err) < 0)
         return -1;
-    return list_member(w, name, at, size, crc, err);
+    list_member(w, name, at, size, crc);
+    return 0;
 }
 
 /* --- Archives --------------------------------------------------------------------------------- */
@@ -106,8 +97,6 @@ int torch_writer_begin(struct torch_writer *w, int fd, const char *path, int64_t
     w->fd = fd;
     w->path = path;
     w->begin = w->at = at;
-    if (pickle->failed)
-        return error_set(err, "out of memory");
     if (write_member(w, "archive/data.pkl", pickle->bytes, pickle->size, err) < 0)
         return -1;
     return write_member(w, "archive/byteorder", "little", 6, err);

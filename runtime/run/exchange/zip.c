@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/core/crc.h"
+#include "base/core/xmalloc.h"
 #include "zip.h"
 
 #include <stdlib.h>
@@ -223,9 +224,7 @@ static int read_members(struct zip *z, struct error *err)
 
     if (read_end(z, &list, err) < 0)
         return -1;
-    z->members = calloc((size_t)list.count + 1, sizeof(*z->members));
-    if (!z->members)
-        return error_set(err, "out of memory");
+    z->members = xcalloc((size_t)list.count + 1, sizeof(*z->members));
     at = z->bytes + list.at;
     left = list.size;
     for (uint64_t i = 0; i < list.count; i++) {
@@ -241,12 +240,8 @@ static int read_members(struct zip *z, struct error *err)
 
 struct zip *zip_open(const void *bytes, size_t size, struct error *err)
 {
-    struct zip *z = calloc(1, sizeof(*z));
+    struct zip *z = xcalloc(1, sizeof(*z));
 
-    if (!z) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     z->bytes = bytes;
     z->size = size;
     if (read_members(z, err) < 0) {

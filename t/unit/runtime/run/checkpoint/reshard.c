@@ -106,7 +106,7 @@ static int rank_open(struct rank *r, const struct model_config *model, const str
     int rc = parameters_create(&r->p, model, l, &at, err);
 
     if (rc == 0)
-        rc = pieces_create(&r->pieces, &r->p, &at, shard_number(l, &at), of, err);
+        pieces_create(&r->pieces, &r->p, &at, shard_number(l, &at), of);
     for (int a = 0; a < ARRAYS; a++)
         r->arrays[a] = calloc((size_t)r->p.shard_elements + 1, sizeof(float));
     return rc;

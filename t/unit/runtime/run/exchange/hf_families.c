@@ -13,6 +13,7 @@
 #include "base/core/json.h"
 #include "run/exchange/safetensors.h"
 
+#include <errno.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
@@ -148,11 +149,13 @@ static void write_weights(const char *path, struct json_value root, int gemma, i
     while (json_next(&i, NULL, NULL, &value)) {
         struct expected e = expected_of(value);
 
-        if (safetensors_layout_add(&layout, e.name, e.rows, e.cols, &err) < 0)
-            bail(&err);
+        safetensors_layout_add(&layout, e.name, e.rows, e.cols);
     }
-    if (!f || safetensors_layout_finish(&layout, &err) < 0)
+    safetensors_layout_finish(&layout);
+    if (!f) {
+        error_set_errno(&err, errno, "cannot create %s", path);
         bail(&err);
+    }
     fwrite(layout.header, 1, layout.header_bytes, f);
     for (size_t t = 0; t < layout.count; t++) {
         const struct safetensors_entry *e = &layout.entries[t];
