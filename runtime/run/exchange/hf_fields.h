@@ -6,7 +6,7 @@
 
 #include "base/core/json.h"
 #include "base/core/json_write.h"
-#include "engine/model/network.h"
+#include "engine/model/model_config.h"
 
 enum hf_kind {
     HF_SIZE,         /* a positive integer */
