@@ -11,6 +11,8 @@
 #include "lib/nearest.h"
 #include "lib/parse.h"
 #include "run/plan/show.h"
+#include "base/core/list.h"
+#include "base/core/memory_stream.h"
 
 /* 300B, 1.5T, 26M or plain digits. */
 static int parse_tokens(const char *text, double *tokens, struct error *err)
@@ -76,8 +78,8 @@ static int parse_size_of(const char *name, const char *text, struct search_reque
 
 static int parse_layout(const char *text, struct search_request *request, struct error *err)
 {
-    char *copy = strdup(text), *next = copy, *word;
-    int rc = copy ? 0 : error_set(err, "out of memory");
+    char *copy = xstrdup(text), *next = copy, *word;
+    int rc = 0;
 
     while (rc == 0 && (word = strsep(&next, ","))) {
         char *value;
@@ -169,12 +171,10 @@ static int write_svg(const struct show *show, const char *path, struct error *er
         show_svg(show, stdout);
         return 0;
     }
-    memory = open_memstream(&text, &size);
-    if (!memory)
-        return error_set(err, "out of memory");
+    memory = memory_stream(&text, &size);
     show_svg(show, memory);
-    rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
-                             : error_set(err, "out of memory");
+    memory_stream_close(memory);
+    rc = file_write_whole(path, text, size, 0, err);
     if (rc < 0)
         file_path_error(err);
     free(text);
@@ -216,48 +216,40 @@ static int print_search(const struct plan_options *options, const struct show *s
 /* The words of `megatron train` ----------------------------------------------------------------
  */
 
-struct words {
+struct train_words {
     const char **items;
-    int count;
+    size_t count, room;
 };
 
-static void add_word(struct words *words, const char *name, const char *value)
+static void add_option(struct train_words *words, const char *name, const char *value)
 {
     if (!value)
         return;
-    words->items[words->count++] = name;
-    words->items[words->count++] = value;
+    *list_add(words) = name;
+    *list_add(words) = value;
 }
 
-static int make_words(const struct plan_options *o, const struct options_result *result,
-                      struct words *words, struct error *err)
+static void make_words(const struct plan_options *o, const struct options_result *result,
+                       struct train_words *words)
 {
-    enum { OWN_WORDS = 32 };
-
-    words->count = 0;
-    words->items = calloc(OWN_WORDS + result->word_count, sizeof(*words->items));
-    if (!words->items)
-        return error_set(err, "out of memory");
-    add_word(words, "--megatron-model", o->model);
-    add_word(words, "--num-layers", o->layers);
-    add_word(words, "--hidden-size", o->hidden);
-    add_word(words, "--ffn-hidden-size", o->ffn);
-    add_word(words, "--num-attention-heads", o->heads);
+    add_option(words, "--megatron-model", o->model);
+    add_option(words, "--num-layers", o->layers);
+    add_option(words, "--hidden-size", o->hidden);
+    add_option(words, "--ffn-hidden-size", o->ffn);
+    add_option(words, "--num-attention-heads", o->heads);
     if (o->groups)
-        words->items[words->count++] = "--group-query-attention";
-    add_word(words, "--num-query-groups", o->groups);
+        *list_add(words) = "--group-query-attention";
+    add_option(words, "--num-query-groups", o->groups);
     if (o->swiglu)
-        words->items[words->count++] = "--swiglu";
-    add_word(words, "--seq-length", o->sequence);
-    add_word(words, "--max-position-embeddings", o->sequence);
-    add_word(words, "--vocab-size", o->vocabulary);
-    words->items[words->count++] = o->precision == PRECISION_FP16 ? "--fp16" : "--bf16";
+        *list_add(words) = "--swiglu";
+    add_option(words, "--seq-length", o->sequence);
+    add_option(words, "--max-position-embeddings", o->sequence);
+    add_option(words, "--vocab-size", o->vocabulary);
+    *list_add(words) = o->precision == PRECISION_FP16 ? "--fp16" : "--bf16";
     if (o->precision == PRECISION_FP8)
-        add_word(words, "--fp8-format", "hybrid");
-    add_word(words, "--global-batch-size", o->batch);
-    for (size_t i = 0; i < result->word_count; i++)
-        words->items[words->count++] = result->words[i];
-    return 0;
+        add_option(words, "--fp8-format", "hybrid");
+    add_option(words, "--global-batch-size", o->batch);
+    list_append(words, result->words, result->word_count);
 }
 
 /* Sizes that the search chooses must not be fixed behind its back. */
@@ -315,7 +307,7 @@ static int adjust_machine(const struct plan_options *o, struct machine *machine,
 }
 
 static int search_and_print(const struct plan_options *options,
-                            const struct search_request *request, const struct words *words,
+                            const struct search_request *request, const struct train_words *words,
                             struct error *err)
 {
     const struct machine *machine = request->machine;
@@ -326,7 +318,7 @@ static int search_and_print(const struct plan_options *options,
         .outlook = {.price = machine->price, .restart_seconds = 60 * options->restart_minutes},
         .model = options->model ? options->model : "The model",
         .words = words->items,
-        .word_count = words->count,
+        .word_count = (int)words->count,
         .top = (size_t)options->top,
         .explain = options->explain};
     struct own own;
@@ -334,7 +326,7 @@ static int search_and_print(const struct plan_options *options,
 
     if (rc < 0)
         return rc;
-    rc = own_open(&own, words->items, words->count, request->nodes * machine->gpus, err);
+    rc = own_open(&own, words->items, (int)words->count, request->nodes * machine->gpus, err);
     if (rc < 0)
         err->code = ERROR_USAGE;
     if (rc == 0)
@@ -354,7 +346,7 @@ int plan_layouts(const struct plan_options *options, const struct options_result
     const struct machine *found;
     struct machine machine;
     struct search_request request = {.machine = &machine, .nodes = options->nodes, .recompute = -1};
-    struct words words = {0};
+    struct train_words words = {0};
     int rc;
 
     if (!options->node)
@@ -379,9 +371,8 @@ int plan_layouts(const struct plan_options *options, const struct options_result
     if (adjust_machine(options, &machine, err) < 0 ||
         (options->layout && parse_layout(options->layout, &request, err) < 0))
         return -1;
-    rc = make_words(options, result, &words, err);
-    if (rc == 0)
-        rc = search_and_print(options, &request, &words, err);
-    free(words.items);
+    make_words(options, result, &words);
+    rc = search_and_print(options, &request, &words, err);
+    list_free(&words);
     return rc;
 }

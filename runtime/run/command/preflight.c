@@ -5,6 +5,7 @@
 #include "run/preflight/history.h"
 #include "base/core/log.h"
 #include "base/core/option.h"
+#include "base/core/memory_stream.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -77,95 +78,89 @@ static void print_help(void)
 /* Output -----------------------------------------------------------------------------------------
  */
 
-/* The hosts with a failed check, in the order of the findings, separated by commas. */
-static void list_failed(const struct findings *findings, FILE *out, int *count)
+/* Is this the first failed check of a host? Findings are sorted. */
+static bool begins_failed(const struct findings *findings, size_t i)
 {
-    const char *last = "";
+    const struct finding *f = &findings->items[i];
 
-    *count = 0;
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *f = &findings->items[i];
-
-        if (f->verdict != VERDICT_FAIL || strcmp(f->host, last) == 0)
-            continue;
-        last = f->host;
-        if (out)
-            fprintf(out, "%s%s", *count ? "," : "", f->host);
-        ++*count;
-    }
+    return f->verdict == VERDICT_FAIL && (i == 0 || strcmp(f->host, f[-1].host) != 0);
 }
 
-static void print_json(const struct findings *findings, int ranks, int nodes, int full)
+/* The hosts with a failed check, in the order of the findings, separated by commas. Returns how
+ * many. */
+static int list_failed(const struct findings *findings, FILE *out)
 {
-    int failed;
+    int count = 0;
 
-    list_failed(findings, NULL, &failed);
-    printf("{\"verdict\":\"%s\",\"form\":\"%s\",\"ranks\":%d,\"nodes\":%d,\"failed\":[",
-           verdict_name(findings_worst(findings, NULL)), full ? "full" : "quick", ranks, nodes);
-    failed = 0;
+    for (size_t i = 0; i < findings->count; i++)
+        if (begins_failed(findings, i))
+            fprintf(out, "%s%s", count++ ? "," : "", findings->items[i].host);
+    return count;
+}
+
+static int count_failed(const struct findings *findings)
+{
+    int count = 0;
+
+    for (size_t i = 0; i < findings->count; i++)
+        count += begins_failed(findings, i);
+    return count;
+}
+
+static void print_json(const struct findings *findings, int ranks, int nodes, bool full)
+{
+    struct json_writer json = {.stream = stdout};
+
+    json_open(&json, NULL, '{');
+    json_put_string(&json, "verdict", verdict_name(findings_worst(findings, NULL)));
+    json_put_string(&json, "form", full ? "full" : "quick");
+    json_put_integer(&json, "ranks", ranks);
+    json_put_integer(&json, "nodes", nodes);
+    json_open(&json, "failed", '[');
+    for (size_t i = 0; i < findings->count; i++)
+        if (begins_failed(findings, i))
+            json_put_string(&json, NULL, findings->items[i].host);
+    json_close(&json);
+    json_open(&json, "checks", '[');
     for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *f = &findings->items[i];
-
-        if (f->verdict != VERDICT_FAIL || (i > 0 && strcmp(f->host, f[-1].host) == 0))
-            continue;
-        printf("%s", failed++ ? "," : "");
-        findings_quote(f->host, stdout);
+        json_open(&json, NULL, '{');
+        findings_put(&findings->items[i], &json);
+        json_close(&json);
     }
-    printf("],\"checks\":[");
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *f = &findings->items[i];
-
-        printf("%s{\"host\":", i ? "," : "");
-        findings_quote(f->host, stdout);
-        printf(",\"check\":");
-        findings_quote(f->check, stdout);
-        printf(",\"verdict\":\"%s\",\"value\":", verdict_name(f->verdict));
-        findings_quote(f->value, stdout);
-        printf(",\"expected\":");
-        findings_quote(f->expected, stdout);
-        printf(",\"advice\":");
-        findings_quote(f->advice, stdout);
-        printf("}");
-    }
-    printf("]}\n");
+    json_close(&json);
+    json_close(&json);
+    json_end_line(&json);
 }
 
 static void print_text(const struct settings *settings, const struct findings *findings, int ranks,
                        int nodes)
 {
-    char *names = NULL;
-    size_t size = 0, warned = 0;
-    FILE *memory = open_memstream(&names, &size);
-    int failed;
+    int failed = count_failed(findings);
+    size_t warned = 0;
 
     for (size_t i = 0; i < findings->count; i++)
         warned += findings->items[i].verdict == VERDICT_WARN;
     findings_print(findings, settings->all, stdout);
-    list_failed(findings, memory, &failed);
-    if (memory)
-        fclose(memory);
-    if (failed)
-        printf("preflight: %d of %d nodes failed: %s\n", failed, nodes > failed ? nodes : failed,
-               names ? names : "");
-    else
+    if (failed) {
+        printf("preflight: %d of %d nodes failed: ", failed, nodes > failed ? nodes : failed);
+        list_failed(findings, stdout);
+        printf("\n");
+    } else {
         printf("preflight: %d rank%s on %d node%s passed %zu checks%s\n", ranks,
                ranks == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", findings->count,
                warned ? ", with warnings" : "");
-    free(names);
+    }
 }
 
 static int append_records(const char *path, const struct findings *findings, struct error *err)
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&text, &size);
+    FILE *memory = memory_stream(&text, &size);
     int fd, rc = 0;
 
-    if (!memory)
-        return error_set(err, "out of memory");
     findings_write_records(findings, (double)time(NULL), memory);
-    if (fclose(memory) != 0 || !text)
-        return error_set(err, "out of memory");
+    memory_stream_close(memory);
     fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0 || write(fd, text, size) != (ssize_t)size) {
         error_set_errno(err, errno, "cannot append to %s", path);
@@ -181,16 +176,13 @@ static int write_excluded(const char *path, const struct findings *findings, str
 {
     char *text = NULL;
     size_t size = 0;
-    FILE *memory = open_memstream(&text, &size);
-    int failed, rc;
+    FILE *memory = memory_stream(&text, &size);
+    int rc;
 
-    if (!memory)
-        return error_set(err, "out of memory");
-    list_failed(findings, memory, &failed);
-    if (failed)
+    if (list_failed(findings, memory) > 0)
         fputc('\n', memory);
-    rc = fclose(memory) == 0 ? file_write_whole(path, text, size, 0, err)
-                             : error_set(err, "out of memory");
+    memory_stream_close(memory);
+    rc = file_write_whole(path, text, size, 0, err);
     if (rc < 0)
         file_path_error(err);
     free(text);
@@ -229,10 +221,8 @@ static void remember(const struct settings *settings, struct findings *findings)
 }
 
 static int report(const struct settings *settings, const struct world *world,
-                  struct findings *findings, int nodes, int full, struct error *err)
+                  struct findings *findings, int nodes, bool full, struct error *err)
 {
-    int failed;
-
     remember(settings, findings);
     if (settings->json)
         print_json(findings, (int)world->size, nodes, full);
@@ -241,14 +231,13 @@ static int report(const struct settings *settings, const struct world *world,
     fflush(stdout);
     if (settings->exclude && write_excluded(settings->exclude, findings, err) < 0)
         return -1;
-    list_failed(findings, NULL, &failed);
-    return failed > settings->spares ? EXIT_SICK : 0;
+    return count_failed(findings) > settings->spares ? EXIT_SICK : 0;
 }
 
 /* ------------------------------------------------------------------------------------------------
  */
 
-static int run(const struct settings *settings, int full, struct error *err)
+static int run(const struct settings *settings, bool full, struct error *err)
 {
     const char *temporary = getenv("TMPDIR");
     struct preflight_options options = {
@@ -302,7 +291,8 @@ static int run_preflight(int argc, const char *const *argv, struct error *err)
 {
     struct settings settings = {.timeout = 20};
     struct options_result result;
-    int rc = options_parse(table, &settings, argc, argv, &result, err), full = 0;
+    int rc = options_parse(table, &settings, argc, argv, &result, err);
+    bool full = false;
 
     if (rc == 0 && result.help) {
         print_help();

@@ -7,6 +7,7 @@
 
 #include "lib/clock.h"
 #include "engine/comm/comm.h"
+#include "base/core/xmalloc.h"
 
 #define DEADLINE 120.0 /* seconds of one wait */
 
@@ -44,10 +45,8 @@ static int open_bench(struct bench *b, struct device *device, const struct world
     struct comm_options options = comm_options_of(world, device, DEADLINE);
 
     b->size = (size_t)(gpu ? 256 : 4) << 20;
-    b->nodes = calloc((size_t)world->size, sizeof(*b->nodes));
-    b->ranks = calloc((size_t)world->size, sizeof(*b->ranks));
-    if (!b->nodes || !b->ranks)
-        return error_set(err, "out of memory");
+    b->nodes = xcalloc((size_t)world->size, sizeof(*b->nodes));
+    b->ranks = xcalloc((size_t)world->size, sizeof(*b->ranks));
     b->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
     b->stream = b->comm ? device_stream_create(device, 0, err) : NULL;
     b->memory = b->stream ? device_allocate(device, b->size, err) : NULL;
@@ -69,8 +68,8 @@ static void close_bench(struct bench *b, struct device *device)
 static int time_all_reduce(struct bench *b, struct comm_group *group, size_t bytes, double *seconds,
                            struct error *err)
 {
-    double mine = 0, *all = calloc((size_t)b->comm->size, sizeof(*all));
-    int rc = all ? 0 : error_set(err, "out of memory");
+    double mine = 0, *all = xcalloc((size_t)b->comm->size, sizeof(*all));
+    int rc = 0;
 
     for (int i = 0; rc == 0 && i < WARM_UP + CALLS; i++) {
         double begin = clock_now();

@@ -13,6 +13,7 @@
 #include "base/core/log.h"
 #include "machine_fields.h"
 #include "machine_private.h"
+#include "base/core/list.h"
 
 enum { FILE_LIMIT = 1 << 20 };
 
@@ -215,9 +216,7 @@ static int read_aliases(struct json_value object, struct machine *machine, struc
         if (json_string(value, &text, &length) < 0 || count == most)
             return error_set_code(err, ERROR_USAGE,
                                   "\"aliases\" must be a list of at most %zu names", most);
-        machine->aliases[count] = strdup(text);
-        if (!machine->aliases[count++])
-            return error_set(err, "out of memory");
+        machine->aliases[count++] = xstrdup(text);
     }
     return 0;
 }
@@ -269,7 +268,6 @@ static int read_node(struct machines *all, struct json_value object, const struc
     static const char *const none[] = {"comment", NULL};
     static const char *const gpu_others[] = {"name", NULL};
     struct machine machine = machine_usual();
-    struct machine *more;
     struct machine_list *list;
     struct json_value other;
 
@@ -309,13 +307,7 @@ static int read_node(struct machines *all, struct json_value object, const struc
         }
     }
     list = gpu ? &all->with_gpus : &all->bare;
-    more = realloc(list->items, (list->count + 1) * sizeof(*more));
-    if (!more) {
-        error_set(err, "out of memory");
-        goto fail;
-    }
-    list->items = more;
-    list->items[list->count++] = machine;
+    *list_add(list) = machine;
     return 0;
 fail:
     clear_machine(&machine);
@@ -384,14 +376,10 @@ static int add_machine_file(struct machines *all, const char *path, struct error
 
 struct machines *machines_read(const char *directory, struct error *err)
 {
-    struct machines *all = calloc(1, sizeof(*all));
+    struct machines *all = xcalloc(1, sizeof(*all));
     struct dirent **names = NULL;
     int count, failed = 0;
 
-    if (!all) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     count = scandir(directory, &names, is_json, alphasort);
     if (count < 0) {
         error_set_code_errno(err, ERROR_USAGE, errno, "cannot read the machine files in %s",

@@ -11,6 +11,7 @@
 
 #include "base/core/gib.h"
 #include "lib/nearest.h"
+#include "base/core/xmalloc.h"
 
 static int has_name(const struct machine *machine, const char *name)
 {
@@ -134,16 +135,14 @@ static void list_with_gpu(const struct machine_list *list, const char *gpu, char
 
 static void unknown(const struct machines *machines, int bare, const char *name, struct error *err)
 {
-    const struct machine_list *gpus = &machines->with_gpus, none = {NULL, 0};
+    const struct machine_list *gpus = &machines->with_gpus, none = {0};
     const struct machine_list *others = bare ? &machines->bare : &none;
     size_t all = add_names(others, NULL, add_names(gpus, NULL, 0));
-    const char **names = calloc(all + 1, sizeof(*names));
+    const char **names = xcalloc(all, sizeof(*names));
     char near[256] = "", kinds[512];
 
-    if (names) {
-        add_names(others, names, add_names(gpus, names, 0));
-        nearest_names(name, names, all, near, sizeof(near));
-    }
+    add_names(others, names, add_names(gpus, names, 0));
+    nearest_names(name, names, all, near, sizeof(near));
     free(names);
     list_with_gpu(gpus, name, kinds, sizeof(kinds));
     if (kinds[0] && names_only_gpu(model_of(name))) {

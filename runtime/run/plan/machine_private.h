@@ -7,7 +7,7 @@
 
 struct machine_list {
     struct machine *items;
-    size_t count;
+    size_t count, room;
 };
 
 struct machines {

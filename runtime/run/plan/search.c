@@ -2,6 +2,7 @@
 #include "search.h"
 #include "base/core/gib.h"
 #include "base/core/layout_options.h"
+#include "base/core/list.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,30 +25,12 @@ struct state {
     const struct search_request *request;
     struct plan_run model;
     int64_t ranks;
-    size_t room;
 };
 
 static void leave(struct search *search, enum search_reason reason, const char *why)
 {
     if (search->left[reason]++ == 0)
         snprintf(search->why[reason], sizeof(search->why[reason]), "%s", why);
-}
-
-static int keep(struct state *s, const struct candidate *candidate, struct error *err)
-{
-    struct search *search = s->search;
-
-    if (search->count == s->room) {
-        size_t room = s->room ? 2 * s->room : 256;
-        struct candidate *more = realloc(search->items, room * sizeof(*more));
-
-        if (!more)
-            return error_set(err, "out of memory");
-        search->items = more;
-        s->room = room;
-    }
-    search->items[search->count++] = *candidate;
-    return 0;
 }
 
 static void leave_for_memory(struct search *search, const struct candidate *candidate,
@@ -84,7 +67,8 @@ static int try_layout(struct state *s, const struct own_layout *layout, struct e
         leave_for_memory(s->search, &candidate, machine->gpu.memory_bytes);
         return 0;
     }
-    return keep(s, &candidate, err) < 0 ? -1 : 1;
+    *list_add(s->search) = candidate;
+    return 1;
 }
 
 /* A size of the request: open, or just this one. */
@@ -239,9 +223,7 @@ int search_run(struct search *search, const struct own *own, const struct search
 
 void search_clear(struct search *search)
 {
-    free(search->items);
-    search->items = NULL;
-    search->count = 0;
+    list_free(search);
 }
 
 int search_is_tight(const struct candidate *candidate, const struct machine *machine)

@@ -33,7 +33,7 @@ enum search_reason {
 
 struct search {
     struct candidate *items; /* those that fit, fastest first */
-    size_t count;
+    size_t count, room;
     size_t left[SEARCH_REASONS];
     char why[SEARCH_REASONS][1024]; /* an example of each */
     struct candidate smallest;      /* of those that do not fit; layout.tp is 0 if there is none */

@@ -61,15 +61,15 @@ static void print_layout(const struct own_layout *l, FILE *stream)
         fprintf(stream, " --context-parallel-size %" PRId64, l->cp);
 }
 
-static int has_word(const struct show *show, const char *word)
+static bool has_word(const struct show *show, const char *word)
 {
     size_t length = strlen(word);
 
     for (int i = 0; i < show->word_count; i++)
         if (strncmp(show->words[i], word, length) == 0 &&
             (show->words[i][length] == '\0' || show->words[i][length] == '='))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* How long to train and how often to save. */
@@ -88,11 +88,12 @@ static void print_length(const struct show *show, const struct candidate *candid
         fprintf(stream, " --save-interval %" PRId64, steps);
 }
 
-void show_command(const struct show *show, const struct candidate *candidate, int plugin,
+void show_command(const struct show *show, const struct candidate *candidate, bool plugin,
                   FILE *stream)
 {
     const struct own_layout *l = &candidate->layout;
-    int preset = show->word_count > 1 && strcmp(show->words[0], "--megatron-model") == 0, first = 0;
+    bool preset = show->word_count > 1 && strcmp(show->words[0], "--megatron-model") == 0;
+    int first = 0;
 
     if (plugin)
         fprintf(stream,

@@ -3,7 +3,9 @@
 #ifndef MEGATRON_SHOW_H
 #define MEGATRON_SHOW_H
 
+#include <stdbool.h>
 #include <stdio.h>
+
 #include "outlook.h"
 
 struct show {
@@ -14,7 +16,7 @@ struct show {
     const char *const *words; /* of `megatron train`, without the layout */
     int word_count;
     size_t top; /* how many of the best */
-    int explain;
+    bool explain;
 };
 
 /* The parts of a step in the order of the pictures and tables. */
@@ -44,7 +46,7 @@ void show_svg(const struct show *show, FILE *stream);
 /* The arguments of `megatron train` for a candidate: those of the user and the layout. With
  * 'plugin' those that srun and sbatch take instead (--megatron-tp=...) come first, and are not
  * repeated. */
-void show_command(const struct show *show, const struct candidate *candidate, int plugin,
+void show_command(const struct show *show, const struct candidate *candidate, bool plugin,
                   FILE *stream);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "show.h"
 #include "base/core/gib.h"
+#include "base/core/json_write.h"
+#include "base/core/memory_stream.h"
 #include "base/core/report_records.h"
 
 #include <stdlib.h>
@@ -55,40 +57,23 @@ static void fill_fields(const struct show *show, const struct candidate *c,
     memcpy(fields, all, sizeof(all));
 }
 
-static void print_number(double value, FILE *stream)
+/* Whole numbers are printed in full. */
+static int digits_of(double value)
 {
-    fprintf(stream, "%.*g", value == (double)(int64_t)value ? 17 : 6, value);
-}
-
-static void print_json_text(const char *text, FILE *stream)
-{
-    fputc('"', stream);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            fprintf(stream, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(stream, "\\u%04x", c);
-        else
-            fputc(c, stream);
-    }
-    fputc('"', stream);
+    return value == (double)(int64_t)value ? 17 : 6;
 }
 
 /* A command line as a JSON string. */
-static void print_command(const struct show *show, const struct candidate *c, int plugin,
-                          FILE *stream)
+static void put_command(struct json_writer *json, const char *name, const struct show *show,
+                        const struct candidate *c, bool plugin)
 {
-    char *text = NULL;
+    char *text;
     size_t size;
-    FILE *memory = open_memstream(&text, &size);
+    FILE *memory = memory_stream(&text, &size);
 
-    if (memory) {
-        show_command(show, c, plugin, memory);
-        fclose(memory);
-    }
-    print_json_text(text ? text : "", stream);
+    show_command(show, c, plugin, memory);
+    memory_stream_close(memory);
+    json_put_text(json, name, text, size);
     free(text);
 }
 
@@ -97,61 +82,63 @@ static const char *fit_of(const struct show *show, const struct candidate *c)
     return search_is_tight(c, show->request->machine) ? "tight" : "fits";
 }
 
-static void print_candidate(const struct show *show, const struct candidate *c, FILE *stream)
+static void put_candidate(struct json_writer *json, const char *name, const struct show *show,
+                          const struct candidate *c)
 {
     struct field fields[FIELDS];
     struct show_part parts[SHOW_PARTS];
 
     fill_fields(show, c, fields);
     show_parts(&c->time, parts);
-    fprintf(stream, "    {\"recompute\": \"%s\", \"precision\": \"%s\", \"fit\": \"%s\"",
-            show_recompute(c->layout.recompute), show_precision(&c->run), fit_of(show, c));
-    for (int i = 0; i < FIELDS; i++) {
-        fprintf(stream, ", \"%s\": ", fields[i].name);
-        print_number(fields[i].value, stream);
-    }
-    fprintf(stream, ", \"parts_s\": {");
+    json_open(json, name, '{');
+    json_put_string(json, "recompute", show_recompute(c->layout.recompute));
+    json_put_string(json, "precision", show_precision(&c->run));
+    json_put_string(json, "fit", fit_of(show, c));
+    for (int i = 0; i < FIELDS; i++)
+        json_put_number(json, fields[i].name, fields[i].value, digits_of(fields[i].value));
+    json_open(json, "parts_s", '{');
     for (int i = 0; i < SHOW_PARTS; i++)
-        fprintf(stream, "%s\"%s\": %.6g", i ? ", " : "", parts[i].name, parts[i].seconds);
-    fprintf(stream, "}, \"sbatch\": ");
-    print_command(show, c, 1, stream);
-    fprintf(stream, ", \"train\": ");
-    print_command(show, c, 0, stream);
-    fprintf(stream, "}");
+        json_put_number(json, parts[i].name, parts[i].seconds, 6);
+    json_close(json);
+    put_command(json, "sbatch", show, c, true);
+    put_command(json, "train", show, c, false);
+    json_close(json);
 }
 
 void show_json(const struct show *show, FILE *stream)
 {
     const struct search *search = show->search;
+    const struct machine *machine = show->request->machine;
+    struct json_writer json = {.stream = stream, .spaced = true};
 
-    fprintf(stream, "{\n  \"model\": ");
-    print_json_text(show->model, stream);
-    fprintf(stream, ",\n  \"node\": ");
-    print_json_text(show->request->machine->name, stream);
-    fprintf(stream, ",\n  \"nodes\": %lld,\n  \"gpus\": %lld,\n  \"fitting\": %zu,\n",
-            (long long)show->request->nodes,
-            (long long)show->request->nodes * show->request->machine->gpus, search->count);
+    json_open_lines(&json, NULL, '{');
+    json_put_string(&json, "model", show->model);
+    json_put_string(&json, "node", machine->name);
+    json_put_integer(&json, "nodes", show->request->nodes);
+    json_put_integer(&json, "gpus", show->request->nodes * machine->gpus);
+    json_put_integer(&json, "fitting", (int64_t)search->count);
     if (search->count > 0) {
-        size_t chosen = search_recommended(search, show->request->machine);
+        size_t chosen = search_recommended(search, machine);
 
-        fprintf(stream, "  \"recommended_rank\": %zu,\n  \"recommended\":\n", chosen + 1);
-        print_candidate(show, &search->items[chosen], stream);
-        fprintf(stream, ",\n");
+        json_put_integer(&json, "recommended_rank", (int64_t)chosen + 1);
+        put_candidate(&json, "recommended", show, &search->items[chosen]);
     }
-    fprintf(stream, "  \"left_out\": [");
-    for (int i = 0, written = 0; i < SEARCH_REASONS; i++)
+    json_open_lines(&json, "left_out", '[');
+    for (int i = 0; i < SEARCH_REASONS; i++)
         if (search->left[i] > 0) {
-            fprintf(stream, "%s\n    {\"count\": %zu, \"reason\": \"%s\", \"example\": ",
-                    written++ ? "," : "", search->left[i], search_reason((enum search_reason)i));
-            print_json_text(search->why[i], stream);
-            fprintf(stream, "}");
+            json_open(&json, NULL, '{');
+            json_put_integer(&json, "count", (int64_t)search->left[i]);
+            json_put_string(&json, "reason", search_reason((enum search_reason)i));
+            json_put_string(&json, "example", search->why[i]);
+            json_close(&json);
         }
-    fprintf(stream, "],\n  \"layouts\": [");
-    for (size_t i = 0; i < search->count && i < show->top; i++) {
-        fprintf(stream, "%s\n", i ? "," : "");
-        print_candidate(show, &search->items[i], stream);
-    }
-    fprintf(stream, "]\n}\n");
+    json_close(&json);
+    json_open_lines(&json, "layouts", '[');
+    for (size_t i = 0; i < search->count && i < show->top; i++)
+        put_candidate(&json, NULL, show, &search->items[i]);
+    json_close(&json);
+    json_close(&json);
+    json_end_line(&json);
 }
 
 void show_csv(const struct show *show, FILE *stream)
@@ -172,7 +159,7 @@ void show_csv(const struct show *show, FILE *stream)
                 show_precision(&c->run), fit_of(show, c));
         for (int k = 0; k < FIELDS; k++) {
             fputc(',', stream);
-            print_number(fields[k].value, stream);
+            fprintf(stream, "%.*g", digits_of(fields[k].value), fields[k].value);
         }
         fprintf(stream, "\n");
     }
@@ -183,13 +170,20 @@ void show_record(const struct show *show, FILE *stream)
     const struct search *search = show->search;
     const struct candidate *c = &search->items[search_recommended(search, show->request->machine)];
     struct outlook o = outlook_of(c, show->request, &show->outlook);
+    struct json_writer json = {.stream = stream};
 
-    fprintf(stream,
-            "{\"record\":\"plan\",\"version\":%d,\"layout\":\"tp %lld, pp %lld, cp %lld, dp %lld, "
-            "micro-batch %lld, recompute %s\",\"step_s\":%.6g,\"tflops\":%.6g,"
-            "\"tokens_per_s\":%.6g,\"memory_gib\":%.6g}\n",
-            RECORDS_VERSION, (long long)c->layout.tp, (long long)c->layout.pp,
-            (long long)c->layout.cp, (long long)c->run.layout.dp, (long long)c->layout.micro_batch,
-            show_recompute(c->run.recompute), c->time.total, o.tflops, o.tokens_per_second,
-            gib(c->memory.total - c->memory.context));
+    json_open(&json, NULL, '{');
+    json_put_string(&json, "record", "plan");
+    json_put_integer(&json, "version", RECORDS_VERSION);
+    json_put_format(&json, "layout",
+                    "tp %lld, pp %lld, cp %lld, dp %lld, micro-batch %lld, recompute %s",
+                    (long long)c->layout.tp, (long long)c->layout.pp, (long long)c->layout.cp,
+                    (long long)c->run.layout.dp, (long long)c->layout.micro_batch,
+                    show_recompute(c->run.recompute));
+    json_put_number(&json, "step_s", c->time.total, 6);
+    json_put_number(&json, "tflops", o.tflops, 6);
+    json_put_number(&json, "tokens_per_s", o.tokens_per_second, 6);
+    json_put_number(&json, "memory_gib", gib(c->memory.total - c->memory.context), 6);
+    json_close(&json);
+    json_end_line(&json);
 }

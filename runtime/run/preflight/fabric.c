@@ -9,6 +9,7 @@
 
 #include "lib/clock.h"
 #include "engine/comm/comm.h"
+#include "base/core/xmalloc.h"
 
 enum { CALLS = 4, CHECKED = 256 };
 
@@ -120,9 +121,7 @@ static int open_fabric(struct fabric *f, struct device *device, const struct wor
     struct comm_options options = comm_options_of(world, device, f->deadline);
 
     f->count = (size_t)(gpu ? 256 : 4) << 18; /* 256 or 4 MiB */
-    f->ranks = calloc((size_t)world->size, sizeof(*f->ranks));
-    if (!f->ranks)
-        return error_set(err, "out of memory");
+    f->ranks = xcalloc((size_t)world->size, sizeof(*f->ranks));
     f->comm = comm_open(comm_choose((int)world->size, gpu), &options, err);
     if (f->comm)
         f->stream = device_stream_create(device, 0, err);
@@ -147,13 +146,11 @@ int fabric_measure(struct hub *hub, struct device *device, const struct world *w
                    struct error *err)
 {
     size_t size = (size_t)world->size;
-    int32_t *all = calloc(size + 1, sizeof(*all));
+    int32_t *all = xcalloc(size + 1, sizeof(*all));
     struct fabric fabric = {.deadline = deadline, .node_of = all};
     struct error why = {0};
     int rc;
 
-    if (!all)
-        return error_set(err, "out of memory");
     if (world->rank == 0) {
         memcpy(all, node_of, size * sizeof(*all));
         all[size] = 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/core/report_records.h"
+#include "base/core/list.h"
 
 const char *verdict_name(enum verdict verdict)
 {
@@ -43,44 +44,29 @@ static size_t *slot_of(const struct findings *findings, const char *host, const 
     return &findings->index[at];
 }
 
-/* Room for one more item, and an index that is at most half full: a job of thousands of ranks has
- * tens of thousands of verdicts. */
-static int make_room(struct findings *findings)
+/* Make the index at most half full: a job of thousands of ranks has tens of thousands of verdicts.
+ */
+static void grow_index(struct findings *findings)
 {
-    if (findings->count == findings->room) {
-        size_t room = findings->room ? 2 * findings->room : 64;
-        struct finding *more = reallocarray(findings->items, room, sizeof(*more));
-
-        if (!more)
-            return -1;
-        findings->items = more;
-        findings->room = room;
-    }
-    if (2 * (findings->count + 1) > findings->slots) {
-        free(findings->index);
-        findings->slots = 4 * findings->room;
-        findings->index = calloc(findings->slots, sizeof(*findings->index));
-        if (!findings->index) {
-            findings->slots = 0;
-            return -1;
-        }
-        for (size_t i = 0; i < findings->count; i++)
-            *slot_of(findings, findings->items[i].host, findings->items[i].check) = i + 1;
-    }
-    return 0;
+    if (2 * (findings->count + 1) <= findings->slots)
+        return;
+    free(findings->index);
+    findings->slots = findings->slots ? 2 * findings->slots : 256;
+    while (2 * (findings->count + 1) > findings->slots)
+        findings->slots *= 2;
+    findings->index = xcalloc(findings->slots, sizeof(*findings->index));
+    for (size_t i = 0; i < findings->count; i++)
+        *slot_of(findings, findings->items[i].host, findings->items[i].check) = i + 1;
 }
 
 void findings_add(struct findings *findings, const struct finding *finding)
 {
     size_t *slot;
 
-    if (make_room(findings) < 0) {
-        findings->out_of_memory = 1;
-        return;
-    }
+    grow_index(findings);
     slot = slot_of(findings, finding->host, finding->check);
     if (*slot == 0) {
-        findings->items[findings->count++] = *finding;
+        *list_add(findings) = *finding;
         *slot = findings->count;
     } else if (finding->verdict > findings->items[*slot - 1].verdict) {
         findings->items[*slot - 1] = *finding;
@@ -99,7 +85,7 @@ void findings_doubt(struct findings *findings, const char *host, const char *che
     size_t *slot = findings->slots > 0 ? slot_of(findings, host, check) : NULL;
 
     if (slot && *slot)
-        findings->items[*slot - 1].in_doubt = 1;
+        findings->items[*slot - 1].in_doubt = true;
 }
 
 static int in_order(const void *a, const void *b)
@@ -130,7 +116,7 @@ enum verdict findings_worst(const struct findings *findings, const char *host)
     return worst;
 }
 
-void findings_print(const struct findings *findings, int all, FILE *out)
+void findings_print(const struct findings *findings, bool all, FILE *out)
 {
     for (size_t i = 0; i < findings->count; i++) {
         const struct finding *f = &findings->items[i];
@@ -146,38 +132,27 @@ void findings_print(const struct findings *findings, int all, FILE *out)
     }
 }
 
-void findings_quote(const char *text, FILE *out)
+void findings_put(const struct finding *f, struct json_writer *json)
 {
-    fputc('"', out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\')
-            fprintf(out, "\\%c", c);
-        else if (c < 0x20)
-            fprintf(out, "\\u%04x", c);
-        else
-            fputc(c, out);
-    }
-    fputc('"', out);
+    json_put_string(json, "host", f->host);
+    json_put_string(json, "check", f->check);
+    json_put_string(json, "verdict", verdict_name(f->verdict));
+    json_put_string(json, "value", f->value);
+    json_put_string(json, "expected", f->expected);
+    json_put_string(json, "advice", f->advice);
 }
 
 void findings_write_records(const struct findings *findings, double time, FILE *out)
 {
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *f = &findings->items[i];
-        const struct {
-            const char *name, *text;
-        } members[] = {
-            {"host", f->host},   {"check", f->check},       {"verdict", verdict_name(f->verdict)},
-            {"value", f->value}, {"expected", f->expected}, {"advice", f->advice}};
+    struct json_writer json = {.stream = out};
 
-        fprintf(out, "{\"record\":\"preflight\",\"version\":%d,\"time\":%.3f", RECORDS_VERSION,
-                time);
-        for (size_t k = 0; k < sizeof(members) / sizeof(*members); k++) {
-            fprintf(out, ",\"%s\":", members[k].name);
-            findings_quote(members[k].text, out);
-        }
-        fprintf(out, "}\n");
+    for (size_t i = 0; i < findings->count; i++) {
+        json_open(&json, NULL, '{');
+        json_put_string(&json, "record", "preflight");
+        json_put_integer(&json, "version", RECORDS_VERSION);
+        json_put_fixed(&json, "time", time, 3);
+        findings_put(&findings->items[i], &json);
+        json_close(&json);
+        json_end_line(&json);
     }
 }

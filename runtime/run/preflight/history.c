@@ -12,6 +12,7 @@
 
 #include "lib/file.h"
 #include "base/core/json.h"
+#include "base/core/memory_stream.h"
 
 enum { FILE_LIMIT = 64 << 20, LOCK_SECONDS = 5 };
 
@@ -68,7 +69,7 @@ static void keep_recent(const char *text, double now, FILE *out)
     }
 }
 
-static int counts(const struct finding *finding)
+static bool counts(const struct finding *finding)
 {
     return finding->verdict == VERDICT_FAIL && !finding->in_doubt;
 }
@@ -77,23 +78,19 @@ static int counts(const struct finding *finding)
 static void write_failure(const struct findings *findings, const char *host, double now,
                           const char *job, FILE *out)
 {
-    const char *separator = "";
+    struct json_writer json = {.stream = out};
 
-    fprintf(out, "{\"time\":%.0f,\"host\":", now);
-    findings_quote(host, out);
-    fprintf(out, ",\"job\":");
-    findings_quote(job, out);
-    fprintf(out, ",\"checks\":[");
-    for (size_t i = 0; i < findings->count; i++) {
-        const struct finding *f = &findings->items[i];
-
-        if (!counts(f) || strcmp(f->host, host) != 0)
-            continue;
-        fprintf(out, "%s", separator);
-        findings_quote(f->check, out);
-        separator = ",";
-    }
-    fprintf(out, "]}\n");
+    json_open(&json, NULL, '{');
+    json_put_fixed(&json, "time", now, 0);
+    json_put_string(&json, "host", host);
+    json_put_string(&json, "job", job);
+    json_open(&json, "checks", '[');
+    for (size_t i = 0; i < findings->count; i++)
+        if (counts(&findings->items[i]) && strcmp(findings->items[i].host, host) == 0)
+            json_put_string(&json, NULL, findings->items[i].check);
+    json_close(&json);
+    json_close(&json);
+    json_end_line(&json);
 }
 
 /* Verdicts and lines for all failed hosts; findings are sorted, so equal hosts follow each other.
@@ -136,16 +133,11 @@ static int rewrite(const char *path, struct findings *findings, double now, cons
 
     if (file_read(path, FILE_LIMIT, &old, err) < 0 && errno != ENOENT)
         return -1;
-    memory = open_memstream(&text, &size);
-    if (!memory) {
-        file_bytes_clear(&old);
-        return error_set(err, "out of memory");
-    }
+    memory = memory_stream(&text, &size);
     keep_recent(old.data ? old.data : "", now, memory);
     add_failures(findings, old.data ? old.data : "", now, job, memory);
-    if (fclose(memory) != 0)
-        rc = error_set(err, "out of memory");
-    if (rc == 0 && (size > 0 || old.data))
+    memory_stream_close(memory);
+    if (size > 0 || old.data)
         rc = file_write_whole(path, text, size, 0, err);
     free(text);
     file_bytes_clear(&old);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "lib/clock.h"
 #include "engine/comm/rendezvous.h"
 #include "engine/comm/socket.h"
+#include "base/core/xmalloc.h"
 
 enum { PINGS = 4, NAME = 64 };
 
@@ -28,23 +30,16 @@ struct hub {
     enum hub_state *states;
 };
 
-static struct hub *allocate(int rank, int size, struct error *err)
+static struct hub *allocate(int rank, int size)
 {
-    struct hub *hub = calloc(1, sizeof(*hub));
+    struct hub *hub = xcalloc(1, sizeof(*hub));
     size_t count = (size_t)size;
 
-    if (hub) {
-        hub->rank = rank;
-        hub->size = size;
-        hub->fds = malloc(count * sizeof(*hub->fds));
-        hub->hosts = calloc(count, sizeof(*hub->hosts));
-        hub->states = calloc(count, sizeof(*hub->states));
-    }
-    if (!hub || !hub->fds || !hub->hosts || !hub->states) {
-        error_set(err, "out of memory");
-        hub_close(hub);
-        return NULL;
-    }
+    hub->rank = rank;
+    hub->size = size;
+    hub->fds = xcalloc(count, sizeof(*hub->fds));
+    hub->hosts = xcalloc(count, sizeof(*hub->hosts));
+    hub->states = xcalloc(count, sizeof(*hub->states));
     for (int i = 0; i < size; i++)
         hub->fds[i] = -1;
     return hub;
@@ -71,14 +66,14 @@ static int accept_all(struct hub *hub, int port, const struct secret_key *key, d
 struct hub *hub_open(int rank, int size, const char *host, int port, const char *secret,
                      double deadline, struct error *err)
 {
-    struct hub *hub = allocate(rank, size, err);
+    struct hub *hub = allocate(rank, size);
     struct rendezvous_address address = {.port = port};
-    int failed;
+    bool failed;
 
-    if (!hub || size == 1)
+    if (size == 1)
         return hub;
     if (secret_derive(secret, &address.key, err) < 0) {
-        failed = 1;
+        failed = true;
     } else if (rank == 0) {
         failed = accept_all(hub, port, &address.key, deadline, err) < 0;
     } else {
@@ -97,7 +92,7 @@ void hub_close(struct hub *hub)
 {
     if (!hub)
         return;
-    for (int i = 0; hub->fds && i < hub->size; i++)
+    for (int i = 0; i < hub->size; i++)
         if (hub->fds[i] >= 0)
             close(hub->fds[i]);
     free(hub->fds);
@@ -140,8 +135,8 @@ static int lost_rank_0(const struct hub *hub, struct error *err)
     return -1;
 }
 
-/* Read what has arrived from 'rank'. Returns 1 if its part is complete. */
-static int read_some(struct hub *hub, int rank, char *part, size_t bytes, size_t *got)
+/* Read what has arrived from 'rank'. Is its part complete, or is it gone? */
+static bool read_some(struct hub *hub, int rank, char *part, size_t bytes, size_t *got)
 {
     ssize_t count = recv(hub->fds[rank - 1], part + *got, bytes - *got, MSG_DONTWAIT);
 
@@ -153,16 +148,12 @@ static int read_some(struct hub *hub, int rank, char *part, size_t bytes, size_t
 }
 
 /* On rank 0: receive from all at once, so that one that is silent does not delay the others. */
-static int receive_parts(struct hub *hub, char *all, size_t bytes, double until, struct error *err)
+static void receive_parts(struct hub *hub, char *all, size_t bytes, double until)
 {
-    struct pollfd *polls = calloc((size_t)hub->size, sizeof(*polls));
-    size_t *got = calloc((size_t)hub->size, sizeof(*got));
-    int waiting = 0, rc = 0;
+    struct pollfd *polls = xcalloc((size_t)hub->size, sizeof(*polls));
+    size_t *got = xcalloc((size_t)hub->size, sizeof(*got));
+    int waiting = 0;
 
-    if (!polls || !got) {
-        rc = error_set(err, "out of memory");
-        goto out;
-    }
     for (int rank = 1; rank < hub->size; rank++) {
         polls[rank] = (struct pollfd){.fd = hub->fds[rank - 1], .events = POLLIN};
         waiting += polls[rank].fd >= 0;
@@ -183,10 +174,8 @@ static int receive_parts(struct hub *hub, char *all, size_t bytes, double until,
         if (hub->states[rank] != HUB_ALIVE)
             memset(all + (size_t)rank * bytes, 0, bytes);
     }
-out:
     free(polls);
     free(got);
-    return rc;
 }
 
 int hub_collect(struct hub *hub, const void *part, void *all, size_t bytes, double deadline,
@@ -198,7 +187,8 @@ int hub_collect(struct hub *hub, const void *part, void *all, size_t bytes, doub
         return socket_send(hub->fds[0], part, bytes, until) ? lost_rank_0(hub, err) : 0;
     memset(all, 0, bytes * (size_t)hub->size);
     memcpy(all, part, bytes);
-    return receive_parts(hub, all, bytes, until, err);
+    receive_parts(hub, all, bytes, until);
+    return 0;
 }
 
 int hub_share(struct hub *hub, void *data, size_t bytes, double deadline, struct error *err)

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "base/core/gib.h"
 #include "judge_private.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -302,15 +303,9 @@ void judge_speed(const struct job *job, struct findings *findings)
         {"host copy speed", "GB/s", 1e-9, 0.2, 0.4,
          "check the PCIe link of this GPU (nvidia-smi -q -d PCIE)", get_copy},
     };
-    double *scratch = calloc((size_t)job->size, sizeof(*scratch));
-    struct outcome *outcomes = calloc((size_t)job->size, sizeof(*outcomes));
+    double *scratch = xcalloc((size_t)job->size, sizeof(*scratch));
+    struct outcome *outcomes = xcalloc((size_t)job->size, sizeof(*outcomes));
 
-    if (!scratch || !outcomes) {
-        findings->out_of_memory = 1;
-        free(scratch);
-        free(outcomes);
-        return;
-    }
     collect_outcomes(job, outcomes);
     for (size_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++)
         judge_one_speed(job, &speeds[i], scratch, findings);

@@ -3,6 +3,7 @@
  * node name it; one bad pair alone is a link between two nodes. */
 #include "config.h"
 #include "judge_private.h"
+#include "base/core/xmalloc.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -121,12 +122,8 @@ static void judge_measure(const struct job *job, const struct measure *measure,
                           struct findings *findings)
 {
     int count = pairs_count(job->nodes);
-    enum verdict *grades = calloc((size_t)count, sizeof(*grades));
+    enum verdict *grades = xcalloc((size_t)count, sizeof(*grades));
 
-    if (!grades) {
-        findings->out_of_memory = 1;
-        return;
-    }
     /* A pair with a rank that has ended tells nothing about the other node. */
     for (int i = 0; i < count; i++)
         if (judged(job, pairs[i].left) && judged(job, pairs[i].right))
@@ -175,15 +172,11 @@ static void judge_pairs(const struct job *job, struct findings *findings)
                                    0.5,
                                    0.5};
     int count = pairs_count(job->nodes);
-    struct pair *pairs = calloc((size_t)count + 1, sizeof(*pairs));
-    double *rates = calloc((size_t)count + 1, sizeof(*rates)), median, least;
+    struct pair *pairs = xcalloc((size_t)count, sizeof(*pairs));
+    double *rates = xcalloc((size_t)count, sizeof(*rates)), median, least;
     char expected[96];
     size_t known = 0;
 
-    if (!pairs || !rates) {
-        findings->out_of_memory = 1;
-        goto out;
-    }
     for (int i = 0; i < count; i++) {
         combine(job, i, &pairs[i]);
         if (!pairs[i].failed)
@@ -199,7 +192,6 @@ static void judge_pairs(const struct job *job, struct findings *findings)
     snprintf(expected, sizeof(expected), "at least %.3g GB/s", least / 1e9);
     if (least > 0)
         judge_measure(job, &reduce, pairs, least, expected, findings);
-out:
     free(pairs);
     free(rates);
 }

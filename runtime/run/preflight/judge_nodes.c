@@ -3,6 +3,7 @@
 #include "config.h"
 #include "base/core/gib.h"
 #include "judge_private.h"
+#include "base/core/xmalloc.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -229,14 +230,10 @@ static void judge_files(const struct job *job, int r, double usual_rate, struct 
 
 void judge_nodes(const struct job *job, struct findings *findings)
 {
-    double *scratch = calloc((size_t)job->size + 1, sizeof(*scratch)), rate;
+    double *scratch = xcalloc((size_t)job->size, sizeof(*scratch)), rate;
     int gpus = job->machine->name[0] && job->machine->gpus <= FACTS_GPUS ? job->machine->gpus : 0;
     size_t count = 0;
 
-    if (!scratch) {
-        findings->out_of_memory = 1;
-        return;
-    }
     for (size_t i = 0; i < sizeof(versions) / sizeof(*versions); i++)
         judge_version(job, &versions[i], findings);
     judge_count(job, "gpus", gpus, get_gpus, needed_gpus, scratch,

@@ -9,6 +9,7 @@
 
 #include "lib/checksum.h"
 #include "lib/clock.h"
+#include "base/core/xmalloc.h"
 
 #define DEADLINE 60.0 /* seconds of one wait */
 
@@ -217,12 +218,8 @@ static int make_plans(struct layer *l, struct error *err)
 struct layer *layer_create(struct device *device, const char *choices, struct error *err)
 {
     int gpu = strcmp(device->name, "cpu") != 0;
-    struct layer *l = calloc(1, sizeof(*l));
+    struct layer *l = xcalloc(1, sizeof(*l));
 
-    if (!l) {
-        error_set(err, "out of memory");
-        return NULL;
-    }
     l->device = device;
     l->type = device_supports(device, TYPE_BF16) ? TYPE_BF16 : TYPE_FP32;
     l->rows = gpu ? 4096 : 128;

@@ -14,6 +14,7 @@
 
 #include "lib/clock.h"
 #include "lib/file.h"
+#include "base/core/xmalloc.h"
 
 enum { DISK_BYTES = 8 << 20 };
 
@@ -113,12 +114,12 @@ int preflight_try_scratch(const char *directory)
 static void measure_disk(struct run *run)
 {
     struct measures *m = &run->measures;
-    char path[PATH_MAX], *data = calloc(1, DISK_BYTES);
+    char path[PATH_MAX], *data = xcalloc(1, DISK_BYTES);
     double begin;
     int fd;
 
     m->disk_free = file_free_space(run->options->scratch);
-    fd = data ? create_scratch(run->options->scratch, path) : -1;
+    fd = create_scratch(run->options->scratch, path);
     if (fd >= 0) {
         begin = clock_now();
         if (file_write_at(fd, data, DISK_BYTES, 0) == 0 && fsync(fd) == 0)
@@ -146,17 +147,15 @@ static void look_for_file(struct run *run)
     } while (!run->measures.sees_files && clock_now() < until);
 }
 
-int preflight_measure(struct run *run, struct error *err)
+void preflight_measure(struct run *run)
 {
     if (run->facts.leads)
         start_sampling(run);
-    if (processor_measure(&run->measures.processor, run->options->full ? 3 : 1, err) < 0)
-        return -1;
+    processor_measure(&run->measures.processor, run->options->full ? 3 : 1);
     measure_device(run);
     if (run->facts.leads) {
         stop_sampling(run);
         measure_disk(run);
     }
     look_for_file(run);
-    return 0;
 }

@@ -14,6 +14,7 @@
 
 #include "lib/clock.h"
 #include "engine/comm/socket.h"
+#include "base/core/xmalloc.h"
 
 enum { CHUNK = 1 << 20, MOST_CHUNKS = 4096 };
 
@@ -100,19 +101,18 @@ static void read_tcp(int fd, struct pair_result *result)
                                 : 0;
 }
 
-static int fail(struct pair_result *result, const char *what, int number)
+static void fail(struct pair_result *result, const char *what, int number)
 {
     result->failed = 1;
     snprintf(result->reason, sizeof(result->reason), "%s%s%s", what, number ? ": " : "",
              number ? strerror(number) : "");
-    return -1;
 }
 
-static int exchange(int fd, int left, double seconds, double until, struct pair_result *result)
+static void exchange(int fd, int left, double seconds, double until, struct pair_result *result)
 {
-    char *buffer = calloc(1, CHUNK);
-    double *times = calloc(MOST_CHUNKS, sizeof(*times)), rate = 0;
-    int rc = buffer && times ? 0 : fail(result, "out of memory", 0);
+    char *buffer = xcalloc(1, CHUNK);
+    double *times = xcalloc(MOST_CHUNKS, sizeof(*times)), rate = 0;
+    int rc = 0;
 
     for (int turn = 0; rc == 0 && turn < 2; turn++) {
         rc = (turn == 0) == !!left ? send_chunks(fd, buffer, seconds / 2, until)
@@ -123,7 +123,6 @@ static int exchange(int fd, int left, double seconds, double until, struct pair_
     result->rate = rate;
     free(buffer);
     free(times);
-    return rc;
 }
 
 void pairs_exchange(int left, const struct rendezvous_address *address, int listener,

@@ -12,6 +12,7 @@
 #include "hosts.h"
 #include "base/core/log.h"
 #include "mistakes.h"
+#include "base/core/xmalloc.h"
 
 enum { CHOICES = 16384 };
 
@@ -41,8 +42,8 @@ static int greet(struct run *run, struct error *err)
     int rc;
 
     snprintf(mine.version, sizeof(mine.version), "%s", PACKAGE_VERSION);
-    if (run->world->rank == 0 && !(all = calloc((size_t)size, sizeof(*all))))
-        return error_set(err, "out of memory");
+    if (run->world->rank == 0)
+        all = xcalloc((size_t)size, sizeof(*all));
     rc = hub_collect(run->hub, &mine, all, sizeof(mine), phase_timeout(run), err);
     for (int r = 1; all && rc == 0 && r < size; r++)
         if (hub_state(run->hub, r) == HUB_ALIVE && memcmp(&all[r], &mine, sizeof(mine)) != 0)
@@ -95,14 +96,11 @@ static int exchange_facts(struct run *run, struct error *err)
     int rc;
 
     if (run->world->rank == 0) {
-        run->all_facts = calloc(size, sizeof(*run->all_facts));
-        run->all_measures = calloc(size, sizeof(*run->all_measures));
-        run->ahead = calloc(size, sizeof(*run->ahead));
-        run->uncertainty = calloc(size, sizeof(*run->uncertainty));
-        run->leaders = calloc(size, sizeof(*run->leaders));
-        if (!run->all_facts || !run->all_measures || !run->ahead || !run->uncertainty ||
-            !run->leaders)
-            return error_set(err, "out of memory");
+        run->all_facts = xcalloc(size, sizeof(*run->all_facts));
+        run->all_measures = xcalloc(size, sizeof(*run->all_measures));
+        run->ahead = xcalloc(size, sizeof(*run->ahead));
+        run->uncertainty = xcalloc(size, sizeof(*run->uncertainty));
+        run->leaders = xcalloc(size, sizeof(*run->leaders));
     }
     rc = hub_collect(run->hub, &run->facts, run->all_facts, sizeof(run->facts), phase_timeout(run),
                      err);
@@ -119,9 +117,7 @@ static int compare_clocks(struct run *run, struct error *err)
     if (!run->facts.leads && run->world->rank != 0)
         return 0;
     if (run->world->rank == 0) {
-        asked = calloc((size_t)run->world->size, 1);
-        if (!asked)
-            return error_set(err, "out of memory");
+        asked = xcalloc((size_t)run->world->size, 1);
         for (int r = 1; r < run->world->size; r++)
             asked[r] = (char)run->all_facts[r].leads;
     }
@@ -190,9 +186,7 @@ static int give_orders(struct run *run, struct error *err)
     int rc, nodes = 0;
 
     if (run->world->rank == 0) {
-        positions = calloc(size, sizeof(*positions));
-        if (!positions)
-            return error_set(err, "out of memory");
+        positions = xcalloc(size, sizeof(*positions));
         look_for_mistakes(run);
         if (!run->order.mistake[0])
             create_shared_file(run);
@@ -230,12 +224,10 @@ static int give_orders(struct run *run, struct error *err)
 /* Products are chosen by timing: all GPUs take rank 0's choices, or their results would differ. */
 static int create_layer(struct run *run, struct error *err)
 {
-    char *choices = calloc(1, CHOICES), *mine = NULL;
+    char *choices = xcalloc(1, CHOICES), *mine = NULL;
     struct error why = {0};
     int rc = 0;
 
-    if (!choices)
-        return error_set(err, "out of memory");
     if (run->world->rank == 0 && run->device) {
         run->layer = layer_create(run->device, NULL, &why);
         if (run->layer && run->device->choices)
@@ -256,7 +248,7 @@ static int create_layer(struct run *run, struct error *err)
 
 static int barrier(struct run *run, struct error *err)
 {
-    char token = 0, *all = run->world->rank == 0 ? calloc((size_t)run->world->size, 1) : NULL;
+    char token = 0, *all = run->world->rank == 0 ? xcalloc((size_t)run->world->size, 1) : NULL;
     int rc = hub_collect(run->hub, &token, all, 1, phase_timeout(run), err);
 
     if (rc == 0)
@@ -295,9 +287,7 @@ static int test_collectives(struct run *run, struct error *err)
     if (barrier(run, err) < 0)
         return -1;
     if (run->world->rank == 0) {
-        node_of = calloc(size, sizeof(*node_of));
-        if (!node_of)
-            return error_set(err, "out of memory");
+        node_of = xcalloc(size, sizeof(*node_of));
         for (size_t r = 0; r < size; r++) {
             node_of[r] = -1;
             for (int i = 0; i < run->order.nodes && node_of[r] < 0; i++)
@@ -331,11 +321,11 @@ static int count_nodes(const struct world *world, char (*hosts)[64])
     return (int)count;
 }
 
-static int conclude(struct run *run, struct findings *findings, int *nodes, struct error *err)
+static void conclude(struct run *run, struct findings *findings, int *nodes)
 {
     size_t size = (size_t)run->world->size;
-    enum hub_state *states = calloc(size, sizeof(*states));
-    char(*hosts)[64] = calloc(size, sizeof(*hosts));
+    enum hub_state *states = xcalloc(size, sizeof(*states));
+    char(*hosts)[64] = xcalloc(size, sizeof(*hosts));
     struct machine machine = find_machine(run);
     struct job job = {.size = (int)size,
                       .states = states,
@@ -351,11 +341,6 @@ static int conclude(struct run *run, struct findings *findings, int *nodes, stru
                           mistakes_doubt_kind(run->options, run->all_facts, (int)size, &machine),
                       .machine = &machine};
 
-    if (!states || !hosts) {
-        free(states);
-        free(hosts);
-        return error_set(err, "out of memory");
-    }
     for (int r = 0; r < job.size; r++) {
         const char *known =
             run->all_facts[r].host[0] ? run->all_facts[r].host : hub_host(run->hub, r);
@@ -369,7 +354,6 @@ static int conclude(struct run *run, struct findings *findings, int *nodes, stru
     *nodes = count_nodes(run->world, hosts);
     free(states);
     free(hosts);
-    return findings->out_of_memory ? error_set(err, "out of memory") : 0;
 }
 
 static int run_phases(struct run *run, struct findings *findings, int *nodes, struct error *err)
@@ -387,8 +371,9 @@ static int run_phases(struct run *run, struct findings *findings, int *nodes, st
         return -1;
     open_device(run);
     if (exchange_facts(run, err) < 0 || compare_clocks(run, err) < 0 || give_orders(run, err) < 0 ||
-        create_layer(run, err) < 0 || barrier(run, err) < 0 || preflight_measure(run, err) < 0)
+        create_layer(run, err) < 0 || barrier(run, err) < 0)
         return -1;
+    preflight_measure(run);
     exchange_pairs(run);
     if (run->options->full && test_collectives(run, err) < 0)
         return -1;
@@ -398,17 +383,17 @@ static int run_phases(struct run *run, struct findings *findings, int *nodes, st
         unlink(run->order.shared_file);
     for (int64_t r = 0; run->all_measures && rc == 0 && r < run->world->size; r++)
         measures_limit(&run->all_measures[r]);
-    return rc == 0 && run->world->rank == 0 ? conclude(run, findings, nodes, err) : rc;
+    if (rc == 0 && run->world->rank == 0)
+        conclude(run, findings, nodes);
+    return rc;
 }
 
 int preflight_run(const struct preflight_options *options, const struct world *world,
                   struct findings *findings, int *nodes, struct error *err)
 {
-    struct run *run = calloc(1, sizeof(*run));
+    struct run *run = xcalloc(1, sizeof(*run));
     int rc;
 
-    if (!run)
-        return error_set(err, "out of memory");
     run->options = options;
     run->world = world;
     run->listener = -1;

@@ -21,7 +21,8 @@ struct preflight_options {
 };
 
 /* Run all tests. On rank 0 'findings' gets the verdicts, sorted, and 'nodes' the number of nodes
- * of the job, also of those that did not answer; on other ranks they stay empty. Returns 0 or -1. */
+ * of the job, also of those that did not answer; on other ranks they stay empty. Returns 0 or -1.
+ */
 int preflight_run(const struct preflight_options *options, const struct world *world,
                   struct findings *findings, int *nodes, struct error *err);
 

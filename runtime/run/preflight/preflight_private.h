@@ -47,7 +47,7 @@ struct run {
 
 /* Measure this rank's processor and device and, on the first rank of a node, its disk; look for the
  * shared file. */
-int preflight_measure(struct run *run, struct error *err);
+void preflight_measure(struct run *run);
 
 /* The errno value of creating a file in a directory, or 0. */
 int preflight_try_scratch(const char *directory);

@@ -13,6 +13,7 @@
 
 #include "lib/clock.h"
 #include "lib/cpuset.h"
+#include "base/core/xmalloc.h"
 
 enum { STEPS = 100000, SAMPLES = 12 };
 enum { COPY = 24 << 20 }; /* bytes: more than a core's own caches */
@@ -81,18 +82,12 @@ static void measure_cores(struct processor *p, double until)
 /* Memory ---------------------------------------------------------------------------------------
  */
 
-static int measure_memory(struct processor *p, double until, struct error *err)
+static void measure_memory(struct processor *p, double until)
 {
-    char *from = malloc(COPY), *to = malloc(COPY);
+    char *from = xmalloc(COPY), *to = xmalloc(COPY);
     double best = INFINITY;
     int count = 0;
 
-    if (!from || !to) {
-        free(from);
-        free(to);
-        return error_set(err, "cannot allocate %d MiB for the memory test: out of memory",
-                         2 * COPY >> 20);
-    }
     memset(from, 1, COPY);
     memset(to, 2, COPY);
     while (count++ < SAMPLES || clock_now() < until) {
@@ -107,7 +102,6 @@ static int measure_memory(struct processor *p, double until, struct error *err)
     p->memory = 2.0 * COPY / best;
     free(from);
     free(to);
-    return 0;
 }
 
 /* Time that is lost -----------------------------------------------------------------------------
@@ -201,19 +195,17 @@ void shares_end(const struct shares *begin, double *waiting, double *held)
     *held = between((wall - cpu - (delay - limited)) / wall, 0, 1);
 }
 
-int processor_measure(struct processor *p, double seconds, struct error *err)
+void processor_measure(struct processor *p, double seconds)
 {
     double begin = clock_now();
     struct shares shares;
     uint64_t state = 1;
 
     measure_cores(p, begin + 0.3 * seconds);
-    if (measure_memory(p, clock_now() + 0.3 * seconds, err) < 0)
-        return -1;
+    measure_memory(p, clock_now() + 0.3 * seconds);
     shares_begin(&shares);
     for (double until = clock_now() + 0.4 * seconds; clock_now() < until;)
         if (time_chain(&state) < 0)
             break;
     shares_end(&shares, &p->waiting, &p->held);
-    return 0;
 }

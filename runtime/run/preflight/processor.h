@@ -19,7 +19,7 @@ struct processor {
 };
 
 /* Measure for about 'seconds'. */
-int processor_measure(struct processor *processor, double seconds, struct error *err);
+void processor_measure(struct processor *processor, double seconds);
 
 /* Shares of the time since 'begin' that the calling thread did not run. */
 struct shares {
