@@ -29,12 +29,12 @@
 #define QWEN3_PRESET                                                                 \
     .group = "Qwen 3", .family = MODEL_LLAMA, .query_groups = 8, .kv_channels = 128, \
     .vocabulary = 151936, .sequence = 4096, .rotary_base = 1000000, .epsilon = 1e-6
-#define MASKED_PRESET                                                                    \
-    .group = "RoBERTa and BERT", .sequence = 512, .features = PRESET_BIAS | PRESET_TIED, \
-    .epsilon = 1e-5
-#define ROBERTA_PRESET       MASKED_PRESET, .family = MODEL_ROBERTA, .vocabulary = 50265
-#define BERT_PRESET          MASKED_PRESET, .family = MODEL_BERT, .vocabulary = 30522
-#define MEGATRON_BERT_PRESET MASKED_PRESET, .family = MODEL_MEGATRON_BERT, .vocabulary = 30522
+#define MASKED_PRESET \
+    .group = "RoBERTa and BERT", .sequence = 512, .features = PRESET_BIAS | PRESET_TIED
+#define ROBERTA_PRESET MASKED_PRESET, .family = MODEL_ROBERTA, .vocabulary = 50265, .epsilon = 1e-5
+#define BERT_PRESET    MASKED_PRESET, .family = MODEL_BERT, .vocabulary = 30522, .epsilon = 1e-12
+#define MEGATRON_BERT_PRESET \
+    MASKED_PRESET, .family = MODEL_MEGATRON_BERT, .vocabulary = 30522, .epsilon = 1e-5
 
 static const char megatron_gpt[] = "Megatron-LM GPT", nemo_gpt[] = "NeMo GPT-3 and Nemotron";
 

@@ -25,15 +25,15 @@ static int put(const int32_t *values, size_t count, struct error *err)
 static int write_batches(const struct dataset *data, const struct arguments *a, int64_t count,
                          struct error *err)
 {
-    size_t rows = (size_t)a->micro_batch_size, all = rows * (size_t)a->seq_length;
-    void *buffer = aligned_alloc(4096, batch_size(a->micro_batch_size, a->seq_length));
+    size_t rows = (size_t)a->run.micro_batch_size, all = rows * (size_t)a->model.network.shape.sequence;
+    void *buffer = aligned_alloc(4096, batch_size(a->run.micro_batch_size, a->model.network.shape.sequence));
     int types = a->mlm.data.bert, pairs = a->mlm.data.binary && types;
-    int32_t head[] = {(int32_t)rows, (int32_t)a->seq_length, types, pairs};
+    int32_t head[] = {(int32_t)rows, (int32_t)a->model.network.shape.sequence, types, pairs};
     int rc = buffer ? put(head, 4, err) : error_set(err, "out of memory");
     struct batch batch;
 
     for (int64_t i = 0; i < count && rc == 0; i++) {
-        rc = dataset_batch(data, i * a->micro_batch_size, a->micro_batch_size, buffer, &batch, err);
+        rc = dataset_batch(data, i * a->run.micro_batch_size, a->run.micro_batch_size, buffer, &batch, err);
         if (rc == 0)
             rc = put(batch.tokens, all, err);
         if (rc == 0)

@@ -136,7 +136,7 @@ refused "--save-hf: the model has a binary head, which Hugging Face's RoBERTa do
 refused '--post-norm requires --masked-lm' "an option of masked models" "${train[@]}" "${small[@]}" --post-norm
 for option in --swiglu --geglu "--window-size 4,0" "--norm-placement output" --use-parallel-residual "--final-logit-softcapping 3"; do
     # shellcheck disable=SC2086
-    refused "${option% *} cannot be used with a masked language model, whose" "$option" "${train[@]}" "${small[@]}" --masked-lm $option
+    refused "${option% *} and --masked-lm cannot be used together" "$option" "${train[@]}" "${small[@]}" --masked-lm $option
 done
 refused '--post-norm requires --normalization LayerNorm' "RMSNorm after branches" \
     "${train[@]}" "${small[@]}" --masked-lm --post-norm --normalization RMSNorm

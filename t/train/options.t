@@ -327,18 +327,18 @@ done <<'EOT'
 --window-size 5,3|--window-size=5,3: a window after the token is not supported; its second number must be 0
 --window-size wide|--window-size=wide must be LEFT,0: the number of tokens that each token sees before itself, and 0
 --window-size -2,0|--window-size=-2,0 must be LEFT,0
---window-attn-skip-freq 2|--window-attn-skip-freq and --rotary-base-local require --window-size
+--window-attn-skip-freq 2|--window-attn-skip-freq requires --window-size
 --swiglu --squared-relu|--swiglu and --squared-relu cannot be used together; drop one
 --geglu --exact-gelu|--geglu and --exact-gelu cannot be used together; drop one
---use-parallel-residual --norm-placement both|--use-parallel-residual requires --norm-placement input
---norm-without-weights --norm-placement output|--norm-without-weights requires --norm-placement input
---apply-layernorm-1p --norm-without-weights|--apply-layernorm-1p cannot be used with --norm-without-weights; drop one
+--use-parallel-residual --norm-placement both|--use-parallel-residual and --norm-placement cannot be used together
+--norm-without-weights --norm-placement output|--norm-without-weights and --norm-placement cannot be used together
+--apply-layernorm-1p --norm-without-weights|--apply-layernorm-1p and --norm-without-weights cannot be used together; drop one
 --clip-qkv 8 --qk-layernorm|--clip-qkv and --qk-layernorm cannot be used together; drop one
 --position-embedding-type yarn|--position-embedding-type yarn requires --yarn-rotary-scaling-factor
 --position-embedding-type yarn --yarn-rotary-scaling-factor 2 --use-rope-scaling|cannot be used with other scalings of rotary embeddings
 --rotary-seq-len-interpolation-factor 0|--rotary-seq-len-interpolation-factor=0 must be greater than 0
 --use-rope-scaling --rotary-seq-len-interpolation-factor 2|--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot be used together
---attn-logit-softcapping -1|--attn-logit-softcapping, --final-logit-softcapping, --softmax-scale, --embedding-scale, --clip-qkv and --rotary-base-local must not be negative
+--attn-logit-softcapping -1|--attn-logit-softcapping=-1 must not be negative
 --rotary-base 0|--rotary-base=0 must be greater than 0
 --memory-efficient-fp16 --loss-scale -5|--loss-scale=-5 must not be negative; 0 makes it dynamic
 --memory-efficient-fp16 --min-loss-scale 0|--min-loss-scale=0 must be greater than 0 and at most --initial-loss-scale=4.29497e\+09; change one of them

@@ -133,7 +133,7 @@ static int read_choice(const struct option *row, const char *text, int *value, s
         size_t size = end ? (size_t)(end - word) : strlen(word);
 
         if (size == length && strncmp(word, text, size) == 0) {
-            *value = number;
+            *value = (int)row->min + number;
             return 0;
         }
         word = end ? end + 1 : NULL;
@@ -214,9 +214,11 @@ static int take_option(const struct option *row, void *target, const char *inlin
     switch (row->type) {
     case OPTION_FLAG:
     case OPTION_UNFLAG:
+    case OPTION_SET:
         if (inline_value)
             return error_set(err, "--%s takes no value; drop the = and what follows it", row->name);
-        *(int *)((char *)target + row->offset) = row->type == OPTION_FLAG;
+        *(int *)((char *)target + row->offset) =
+            row->type == OPTION_SET ? (int)row->min : row->type == OPTION_FLAG;
         return 0;
     case OPTION_LIST: {
         struct option_list *list = (struct option_list *)((char *)target + row->offset);
@@ -339,7 +341,7 @@ static void print_row(const struct option *row, FILE *stream)
     const char *argument = row->argument ? row->argument : row->choices ? row->choices : "VALUE";
     int width;
 
-    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG)
+    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG || row->type == OPTION_SET)
         width = fprintf(stream, "  --%s", row->name);
     else
         width = fprintf(stream, "  --%s %s", row->name, argument);

@@ -13,11 +13,12 @@ enum option_type {
     OPTION_HEADING, /* not an option: 'name' is a heading in the help text */
     OPTION_FLAG,    /* int, set to 1 */
     OPTION_UNFLAG,  /* int, set to 0: for --no-... */
+    OPTION_SET,     /* int, set to 'min': one of several options for a property */
     OPTION_INT,     /* int64_t in [min, max] (any value if both are 0) */
     OPTION_BYTES,   /* int64_t in [min, max], also written as 64k, 128M or 1G, powers of 1024 */
     OPTION_REAL,    /* double */
     OPTION_TEXT,    /* const char *, pointing into argv */
-    OPTION_CHOICE,  /* int: index of the word within 'choices' ("a|b|c") */
+    OPTION_CHOICE,  /* int: 'min' plus the index of the word within 'choices' ("a|b|c") */
     OPTION_LIST,    /* struct option_list: all words up to the next option */
     OPTION_TEXTS,   /* struct option_list: one word each time the option is given */
     OPTION_IGNORED, /* accepted with its values and ignored, with a note. A name that ends in *

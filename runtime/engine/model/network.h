@@ -52,45 +52,41 @@ enum architecture {
     ARCHITECTURES,
 };
 
+/* The members are listed and described in network_fields.def. */
 struct network {
     struct model_shape shape; /* sequence is the length trained on */
-    int64_t positions;        /* of a learned table, or the longest sequence of rotary positions */
-    enum position_kind position;
-    double rotary_percent;
     struct rope_scaling rope_scaling;
-    enum norm norm;
-    int plain_norm;   /* norms have neither weights nor biases (OLMo 1); with BRANCH_NORM_INPUT only
-                       */
-    int layernorm_1p; /* weights of norms are stored minus 1 (Gemma); not of masked models */
-    double epsilon;
-    int swiglu, tied;
-    int linear_bias; /* of all linear layers */
-    int qkv_bias;    /* of the QKV projection even without linear_bias */
-    enum qk_norm qk_norm;
-    enum branch_norm branch_norm;
-    int parallel_residual;      /* attention and MLP take the same residual stream */
-    enum activation activation; /* of an MLP without gate; ACTIVATION_NONE: GELU */
-    enum gate gate;             /* of an MLP with gate: 'swiglu' */
-    /* Each token sees the last 'window' tokens, itself included; 0: all. Layers window_every,
-     * 2 * window_every, ..., counted from 1, see all tokens; 0: none does. */
-    int64_t window, window_every;
-    double local_rotary_base; /* of layers with a window, without scaling; 0: as in all layers */
-    double attention_scale;   /* of the scores; 0: 1 / sqrt(head size) */
-    double attention_softcap, logit_softcap; /* 0: none */
-    double embedding_scale;                  /* of word embeddings; 0: none */
-    double qkv_clip; /* queries, keys and values are at most this large; 0: no limit */
-    enum architecture architecture;
-    double hidden_dropout, attention_dropout;
-    double init_std;
-    /* Of a masked language model (RoBERTa, BERT): attention is bidirectional, limited to the
-     * token's document or sample, and the head predicts selected tokens only. */
-    int masked;
-    int post_norm;       /* LayerNorm after each branch and after the embedding, none at the end */
-    int gelu_erf;        /* exact GELU in the MLP, not the approximation by tanh */
-    int64_t token_types; /* rows of the table of token types; 0: none */
-    int64_t position_offset; /* the position of a sample's first token in the learned table */
-    int binary_head;         /* pooler and classifier of sentence pairs (NSP, SOP) */
+#define PROPERTY(type, member, ...) type member;
+#include "network_fields.def"
 };
+
+enum property_type { PROPERTY_INT, PROPERTY_SIZE, PROPERTY_REAL };
+
+/* What there is to know about a property; see network_fields.def. */
+struct network_property {
+    const char *name, *option, *needs, *refuses, *words, *megatron;
+    enum property_type type; /* of the member: int, int64_t or double */
+    size_t offset;
+    double fallback, most;
+    int loose;
+};
+
+/* All properties. The last row has no name. */
+extern const struct network_property network_properties[];
+
+double network_value(const struct network *network, const struct network_property *property);
+
+/* Set all properties to their defaults. */
+void network_default(struct network *network);
+
+/* Is every value in its range, and does no property need or refuse another? Sizes of tensors are
+ * not checked. */
+int network_check(const struct network *network, struct error *err);
+
+/* Write what the property's value adds to the network, such as "soft cap on logits", into 'text'.
+ * Returns 0 if the value is the default, or needs no mention. */
+int network_describe(const struct network *network, const struct network_property *property,
+                     char *text, size_t size);
 
 /* The family that a network belongs to, as far as its blocks tell: checkpoints and options do not
  * name it. */

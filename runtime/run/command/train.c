@@ -54,9 +54,9 @@ static int run(struct arguments *arguments, const struct options_result *result,
     int known = world_read(&world, err) == 0, rc;
 
     /* --help works in any environment. */
-    if (result->help || (arguments->model && strcmp(arguments->model, "list") == 0)) {
+    if (result->help || (arguments->model.preset && strcmp(arguments->model.preset, "list") == 0)) {
         if (!known || world.rank == 0)
-            result->help ? print_help(arguments->skip_train) : preset_print(stdout);
+            result->help ? print_help(arguments->run.skip_train) : preset_print(stdout);
         return 0;
     }
     if (!known)
@@ -74,7 +74,7 @@ static int run(struct arguments *arguments, const struct options_result *result,
                      words->unknown);
         effects_check(arguments, result);
     }
-    if (arguments->dry_run)
+    if (arguments->output.dry_run)
         return world.rank == 0 ? train_dry_run(arguments, err) : 0;
     if (strcmp(world.source, "default") != 0 && strcmp(world.source, "RANK") != 0 &&
         world_die_with_parent(err) < 0)
@@ -92,14 +92,14 @@ static int run_parsed(int argc, const char *const *argv, int evaluate, struct er
     int rc;
 
     arguments_default(&arguments);
-    arguments.skip_train = evaluate;
+    arguments.run.skip_train = evaluate;
     rc = yaml_expand(arguments_table, effects_needs, &argc, &argv, &words, &expanded, err);
     if (rc == 0)
         rc = options_parse(arguments_table, &arguments, argc, argv, &result, err);
     rc = rc < 0 ? refuse(0, err) : run(&arguments, &result, &words, err);
     options_result_clear(&result);
-    free(arguments.rampup.items);
-    free(arguments.profile_ranks.items);
+    free(arguments.run.rampup.items);
+    free(arguments.output.profile_ranks.items);
     data_files_clear(&arguments);
     free(expanded);
     yaml_words_clear(&words);

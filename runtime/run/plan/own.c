@@ -31,13 +31,13 @@ int own_open(struct own *own, const char *const *words, int count, int64_t ranks
         return error_set_code(err, ERROR_USAGE, "unexpected word %s; options begin with two dashes",
                               own->given.words[0]);
     /* Neither the schedule of the learning rate nor the data changes the plan. */
-    own->arguments.dry_run = 1;
+    own->arguments.output.dry_run = 1;
     if (!names_tokens(&own->given))
-        own->arguments.mock_data = 1;
-    if (own->arguments.lr < 0)
-        own->arguments.lr = 1e-4;
-    if (own->arguments.train_iters < 0 && own->arguments.train_samples < 0)
-        own->arguments.train_iters = 1;
+        own->arguments.data.mock_data = 1;
+    if (own->arguments.step.lr < 0)
+        own->arguments.step.lr = 1e-4;
+    if (own->arguments.run.train_iters < 0 && own->arguments.run.train_samples < 0)
+        own->arguments.run.train_iters = 1;
     return 0;
 }
 
@@ -46,11 +46,11 @@ void own_close(struct own *own)
     struct arguments *a = &own->arguments;
 
     options_result_clear(&own->given);
-    free(a->rampup.items);
-    free(a->data_path.items);
-    free(a->train_data_path.items);
-    free(a->valid_data_path.items);
-    free(a->test_data_path.items);
+    free(a->run.rampup.items);
+    free(a->data.data_path.items);
+    free(a->data.train_data_path.items);
+    free(a->data.valid_data_path.items);
+    free(a->data.test_data_path.items);
 }
 
 /* The second word of --fp8-format. */
@@ -60,26 +60,28 @@ static int derive(const struct own *own, const struct own_layout *layout, int64_
                   struct arguments *a, struct error *err)
 {
     *a = own->arguments;
-    a->world_size = ranks;
-    a->tp = layout->tp;
-    a->pp = layout->pp;
-    a->cp = layout->cp;
-    a->micro_batch_size = layout->micro_batch;
-    a->recompute_activations = 0;
-    a->recompute_granularity = layout->recompute == PLAN_RECOMPUTE_FULL ? GRANULARITY_FULL
-                               : layout->recompute == PLAN_RECOMPUTE_SELECTIVE
-                                   ? GRANULARITY_SELECTIVE
-                                   : -1;
-    a->recompute_method = layout->recompute == PLAN_RECOMPUTE_FULL ? METHOD_UNIFORM : -1;
+    a->machine.world_size = ranks;
+    a->parallel.tp = layout->tp;
+    a->parallel.pp = layout->pp;
+    a->parallel.cp = layout->cp;
+    a->run.micro_batch_size = layout->micro_batch;
+    a->parallel.recompute_activations = 0;
+    a->parallel.recompute_granularity = layout->recompute == PLAN_RECOMPUTE_FULL ? GRANULARITY_FULL
+                                        : layout->recompute == PLAN_RECOMPUTE_SELECTIVE
+                                            ? GRANULARITY_SELECTIVE
+                                            : -1;
+    a->parallel.recompute_method = layout->recompute == PLAN_RECOMPUTE_FULL ? METHOD_UNIFORM : -1;
     if (layout->fp8)
-        a->fp8.format = OWN_HYBRID;
+        a->precision.fp8.format = OWN_HYBRID;
     /* arguments_derive knows the layers of a preset; here they are needed before. */
     if (layout->chunks > 1) {
         const struct model_shape *preset =
-            a->model ? preset_find("--megatron-model", a->model, err) : NULL;
-        int64_t layers = a->num_layers > 0 ? a->num_layers : preset ? preset->layers : 0;
+            a->model.preset ? preset_find("--megatron-model", a->model.preset, err) : NULL;
+        int64_t layers = a->model.network.shape.layers > 0 ? a->model.network.shape.layers
+                         : preset                          ? preset->layers
+                                                           : 0;
 
-        a->layers_per_virtual_stage = layers / (layout->pp * layout->chunks);
+        a->parallel.layers_per_virtual_stage = layers / (layout->pp * layout->chunks);
     }
     if (arguments_derive(a, &own->given, &own->world, err) == 0)
         return 0;
@@ -92,20 +94,20 @@ static void fill_run(const struct arguments *a, const struct own_layout *layout,
 {
     const struct model_config *m = &a->model_config;
 
-    *run = (struct plan_run){.shape = m->network.shape,
-                             .gated = m->network.swiglu,
-                             .tied = m->network.tied,
-                             .bf16 = m->numerics.type == TYPE_BF16,
-                             .layout = a->layout,
-                             .chunks = m->split.chunks,
-                             .micro_batch = m->micro_batch,
-                             .global_batch = a->global_batch_size,
-                             .recompute = layout->recompute,
-                             .precision =
-                                 m->numerics.fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
-                             .own = 1,
-                             .offloaded = a->offload ? a->offload_fraction : 0,
-                             .narrowed = 2 * (a->exp_avg_bf16 + a->exp_avg_sq_bf16)};
+    *run = (struct plan_run){
+        .shape = m->network.shape,
+        .gated = m->network.swiglu,
+        .tied = m->network.tied,
+        .bf16 = m->numerics.type == TYPE_BF16,
+        .layout = a->layout,
+        .chunks = m->split.chunks,
+        .micro_batch = m->micro_batch,
+        .global_batch = a->run.global_batch_size,
+        .recompute = layout->recompute,
+        .precision = m->numerics.fp8.format == FP8_NONE ? MACHINE_BF16 : MACHINE_FP8,
+        .own = 1,
+        .offloaded = a->step.offload ? a->step.offload_fraction : 0,
+        .narrowed = 2 * (a->precision.exp_avg_bf16 + a->precision.exp_avg_sq_bf16)};
     run->shape.vocabulary = m->padded_vocabulary;
 }
 

@@ -37,7 +37,6 @@ struct fp8_arguments {
     int64_t margin, history, start_layers, end_layers;
 };
 
-enum normalization { NORMALIZATION_LAYER, NORMALIZATION_RMS };
 enum recompute_granularity { GRANULARITY_FULL, GRANULARITY_SELECTIVE };
 enum dataloader_type { DATALOADER_SINGLE, DATALOADER_CYCLIC };
 enum recompute_method { METHOD_UNIFORM, METHOD_BLOCK };
@@ -52,34 +51,45 @@ enum attention_backend {
 /* After the words of enum position_kind. */
 enum { POSITION_YARN = POSITION_NONE + 1 };
 
-/* The values of the options, named like the options; -1 (or another negative number, or NULL) means
- * not given. */
-struct arguments {
-    /* network */
-    const char *model;
-    int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads, kv_channels;
-    int64_t num_query_groups, seq_length, max_position_embeddings, vocab_size;
-    int64_t make_vocab_size_divisible_by;
-    int group_query_attention, position_embedding, normalization, swiglu, untie, linear_bias;
-    int qkv_bias, rope_scaling, use_rotary, rotary_interleaved;
-    int geglu, quick_geglu, squared_relu, openai_gelu, qk_norm_whole;
-    double rotary_interpolation, yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
+/* The options of the MLP, which swiglu and gate of struct network follow from. */
+enum mlp_option { MLP_PLAIN, MLP_SWIGLU, MLP_GEGLU, MLP_QUICK_GEGLU };
+
+/* The network, and options that decide several of its properties together. */
+struct network_arguments {
+    struct network network; /* sizes: -1 if they are not known yet */
+    const char *preset;     /* --megatron-model */
+    int group_query_attention;
+    int position; /* a word of --position-embedding-type */
+    int use_rotary, rotary_interleaved, rope_scaling;
+    double rope_scaling_factor, rotary_interpolation;
+    double yarn_factor, yarn_original, yarn_beta_fast, yarn_beta_slow;
+    int gate; /* enum mlp_option */
+    int openai_gelu;
     const char *window_size;
-    struct network blocks; /* only the fields that options set */
-    int masked, post_norm, gelu_erf, binary_head;
-    int64_t token_types, position_offset, masked_max;
-    double rotary_base, rotary_percent, init_method_std, norm_epsilon, rope_scaling_factor;
-    double hidden_dropout, attention_dropout;
-    /* training */
+    int64_t vocabulary_divisor, masked_max;
+};
+
+/* How long a run is, and its batches. */
+struct run_arguments {
     int64_t micro_batch_size, global_batch_size, train_iters, train_samples, seed;
     struct option_list rampup;
     int64_t exit_interval;
     double exit_duration; /* minutes */
-    int exit_signal_handler;
-    int recompute_activations, recompute_granularity, recompute_method;
-    int64_t recompute_num_layers;
-    double lr, min_lr, lr_warmup_fraction, weight_decay, clip_grad, beta1, beta2, epsilon;
-    double lr_warmup_init, start_weight_decay, end_weight_decay, decoupled_lr, decoupled_min_lr;
+    int exit_signal_handler, skip_train;
+    int64_t eval_iters, eval_interval;
+    int full_validation;
+};
+
+/* The optimizer, its schedule and the loss scale. */
+struct step_arguments {
+    double lr, min_lr, lr_warmup_fraction, lr_warmup_init, decoupled_lr, decoupled_min_lr;
+    int lr_decay_style, lr_wsd_decay_style;
+    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
+    int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
+    double weight_decay, start_weight_decay, end_weight_decay;
+    int weight_decay_incr_style;
+    double clip_grad, beta1, beta2, epsilon;
+    int optimizer;
     double sgd_momentum, offload_fraction;
     int offload, overlap_offload;
     struct {
@@ -87,67 +97,93 @@ struct arguments {
         int64_t steps;
         double momentum, extra_scale;
     } muon_options;
-    struct muon_config muon;
-    int lr_decay_style, lr_wsd_decay_style, weight_decay_incr_style, optimizer;
-    int64_t lr_wsd_decay_iters, lr_wsd_decay_samples;
-    int64_t lr_decay_iters, lr_decay_samples, lr_warmup_iters, lr_warmup_samples;
+    double loss_scale, initial_loss_scale, min_loss_scale;
+    int64_t loss_scale_window, hysteresis;
+    int per_token_loss;
+};
+
+struct precision_arguments {
     int fp16, bf16, gradients_bf16;
     int main_gradients_bf16; /* --main-grads-dtype: implies gradients_bf16 */
     int precision_aware, exp_avg_bf16, exp_avg_sq_bf16; /* the moments of Adam */
     int main_params; /* the type of master weights: a single word */
     struct fp8_arguments fp8;
-    double loss_scale, initial_loss_scale, min_loss_scale;
-    int64_t loss_scale_window, hysteresis;
-    /* layout */
+};
+
+/* How a step is divided among ranks, and what it keeps in memory. */
+struct parallel_arguments {
     int64_t tp, pp, cp, layers_per_virtual_stage, virtual_stages;
     int64_t first_stage_layers, last_stage_layers;
     int account_for_embedding, account_for_loss;
     int sequence_parallel, distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
     double timeout_minutes;
     int64_t bucket_size;
-    /* data */
+    int recompute_activations, recompute_granularity, recompute_method;
+    int64_t recompute_num_layers;
+};
+
+struct data_arguments {
     struct option_list data_path, train_data_path, valid_data_path, test_data_path;
     const char *split, *data_cache_path, *data_args_path, *per_split_data_args_path;
-    const char *yaml_cfg; /* its options were already expanded */
-    int lists_owned;      /* the words of the lists were read from files */
-    int full_validation;
-    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, per_token_loss;
+    int lists_owned; /* the words of the lists were read from files */
+    int mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss;
     int64_t eod_id;
-    int64_t eval_iters, eval_interval;
-    int skip_train, dataloader_type;
+    int dataloader_type;
     struct tokenizer_config tokenizer;
-    struct recipe_arguments mlm;
-    /* weights */
-    const char *load_hf, *save_hf;
-    /* checkpoints */
+};
+
+struct checkpoint_arguments {
+    const char *load_hf, *save_hf; /* Hugging Face weights */
     const char *save, *load;
     int64_t save_interval, keep_last, ckpt_step;
     int save_optimizer, load_optimizer, load_rng, finetune, async_save;
     int override_scheduler, use_checkpoint_scheduler;
     int exit_on_missing, use_checkpoint_args;
-    /* output */
+};
+
+struct output_arguments {
     int64_t log_interval;
     int64_t straggler_interval; /* 0: ranks are not compared */
     int log_throughput, log_params_norm, log_validation_ppl, log_world_size, log_memory;
     const char *tensorboard_dir, *metrics_file, *profile_dir;
     const char *wandb_project, *wandb_name, *wandb_entity, *wandb_dir;
+    int profile;
     int64_t profile_start, profile_end; /* steps; -1: all after the first */
     struct option_list profile_ranks;   /* that write a trace; none: rank 0 */
-    int dry_run, verbose, profile, deterministic, nccl_ub;
-    /* device */
+    int dry_run, verbose;
+};
+
+struct machine_arguments {
     int device, attention_backend;
     int64_t threads, world_size;
-    int random_order;
-    /* set by arguments_derive */
+    int deterministic, nccl_ub, random_order;
+};
+
+/* The values of the options, named like the options; -1 (or another negative number, or NULL) means
+ * not given. */
+struct arguments {
+    struct network_arguments model;
+    struct run_arguments run;
+    struct step_arguments step;
+    struct precision_arguments precision;
+    struct parallel_arguments parallel;
+    struct data_arguments data;
+    struct recipe_arguments mlm;
+    struct checkpoint_arguments checkpoint;
+    struct output_arguments output;
+    struct machine_arguments machine;
+    const char *yaml_cfg; /* its options were already expanded */
+
+    /* Set by arguments_derive. */
     int tokenizer_named;                          /* a tokenizer option was given */
     int64_t tokenizer_size;                       /* number of its tokens */
     struct tokenizer_identity tokenizer_identity; /* if it was named; else type "" */
     int network_taken;             /* the network is that of the checkpoint or of the HF weights */
     const char *vocabulary_origin; /* what the size of the vocabulary comes from, in words */
     int reads_files; /* the error is about files or devices of this node, not about the options */
-    struct rope_scaling scaling; /* of the weights: what options do not set */
     struct model_config model_config;
     struct layout layout;
+    struct muon_config muon;
     int64_t virtual_chunks;
     int64_t total_iterations, total_samples;
     int64_t eval_samples[2]; /* validation and test samples, counted as Megatron does */

@@ -12,33 +12,36 @@ enum { RECIPE_DELAYED, RECIPE_TENSORWISE, RECIPE_BLOCKWISE, RECIPE_MXFP8 };
 
 void arguments_fp8_default(struct arguments *a)
 {
-    a->fp8 = (struct fp8_arguments){
+    a->precision.fp8 = (struct fp8_arguments){
         .format = -1, .history = 1, .wgrad = 1, .start_layers = 1, .end_layers = 1};
 }
 
 static int check_recipe(const struct arguments *a, struct error *err)
 {
-    if (a->fp8.recipe == RECIPE_MXFP8)
+    if (a->precision.fp8.recipe == RECIPE_MXFP8)
         return error_set(err, "--fp8-recipe mxfp8 is not supported: its block scales need a "
                               "Blackwell GPU; use delayed, tensorwise or blockwise");
-    if (a->fp8.first_last && a->fp8.recipe == RECIPE_DELAYED)
+    if (a->precision.fp8.first_last && a->precision.fp8.recipe == RECIPE_DELAYED)
         return error_set(err, "--first-last-layers-bf16 cannot be used with delayed scaling; use "
                               "--fp8-recipe tensorwise or blockwise");
-    if (a->fp8.first_last && a->fp8.start_layers >= a->num_layers - a->fp8.end_layers)
+    if (a->precision.fp8.first_last &&
+        a->precision.fp8.start_layers >=
+            a->model.network.shape.layers - a->precision.fp8.end_layers)
         return error_set(err,
                          "--num-layers-at-start-in-bf16=%" PRId64
                          " and --num-layers-at-end-in-bf16=%" PRId64 " leave none of the %" PRId64
                          " layers in fp8; lower them",
-                         a->fp8.start_layers, a->fp8.end_layers, a->num_layers);
+                         a->precision.fp8.start_layers, a->precision.fp8.end_layers,
+                         a->model.network.shape.layers);
     return 0;
 }
 
 /* The type of everything that is not fp8. The CPU device emulates fp8 next to fp32. */
 static int check_type(const struct arguments *a, struct error *err)
 {
-    if (a->fp16)
+    if (a->precision.fp16)
         return error_set(err, "--fp8-format and --fp16 cannot be used together; use --bf16");
-    if (!a->bf16 && !arguments_on_cpus(a))
+    if (!a->precision.bf16 && !arguments_on_cpus(a))
         return error_set(
             err, "--fp8-format requires --bf16, the type of everything that is not in fp8; add it");
     return 0;
@@ -70,23 +73,23 @@ int arguments_fp8(struct arguments *a, struct error *err)
     int64_t unit;
     int any = 0;
 
-    if (a->fp8.format < 0)
+    if (a->precision.fp8.format < 0)
         return 0;
     if (check_recipe(a, err) < 0 || check_type(a, err) < 0)
         return -1;
     *f = (struct fp8_config){
-        .format = a->fp8.format == 0 ? FP8_E4M3 : FP8_HYBRID,
-        .recipe = a->fp8.recipe == RECIPE_DELAYED      ? FP8_DELAYED
-                  : a->fp8.recipe == RECIPE_TENSORWISE ? FP8_TENSORWISE
-                                                       : FP8_BLOCKWISE,
-        .margin = a->fp8.margin,
-        .history = a->fp8.history,
-        .most_recent = a->fp8.algorithm == 0,
-        .bf16_wgrad = !a->fp8.wgrad,
-        .bf16_fc2_input = a->fp8.bf16_fc2_input,
-        .first_bf16 = a->fp8.first_last ? a->fp8.start_layers : 0,
-        .last_bf16 = a->fp8.first_last ? a->fp8.end_layers : 0,
-        .gather = a->fp8.param_gather,
+        .format = a->precision.fp8.format == 0 ? FP8_E4M3 : FP8_HYBRID,
+        .recipe = a->precision.fp8.recipe == RECIPE_DELAYED      ? FP8_DELAYED
+                  : a->precision.fp8.recipe == RECIPE_TENSORWISE ? FP8_TENSORWISE
+                                                                 : FP8_BLOCKWISE,
+        .margin = a->precision.fp8.margin,
+        .history = a->precision.fp8.history,
+        .most_recent = a->precision.fp8.algorithm == 0,
+        .bf16_wgrad = !a->precision.fp8.wgrad,
+        .bf16_fc2_input = a->precision.fp8.bf16_fc2_input,
+        .first_bf16 = a->precision.fp8.first_last ? a->precision.fp8.start_layers : 0,
+        .last_bf16 = a->precision.fp8.first_last ? a->precision.fp8.end_layers : 0,
+        .gather = a->precision.fp8.param_gather,
     };
     if (check_history(&a->model_config, err) < 0)
         return -1;
@@ -101,14 +104,14 @@ int arguments_fp8(struct arguments *a, struct error *err)
                          "; change one of them",
                          blockwise_words(f), unit, sizes.rows);
     if (!any)
-        return error_set(err,
-                         "fp8%s needs linear layers whose sizes are multiples of %" PRId64
-                         ", and this model has none: --hidden-size=%" PRId64
-                         ", --ffn-hidden-size=%" PRId64 ", --kv-channels=%" PRId64
-                         ", --tensor-model-parallel-size=%" PRId64
-                         "; drop --fp8-format or change these",
-                         blockwise_words(f), unit, a->hidden_size, a->ffn_hidden_size,
-                         a->kv_channels, a->layout.tp);
+        return error_set(
+            err,
+            "fp8%s needs linear layers whose sizes are multiples of %" PRId64
+            ", and this model has none: --hidden-size=%" PRId64 ", --ffn-hidden-size=%" PRId64
+            ", --kv-channels=%" PRId64 ", --tensor-model-parallel-size=%" PRId64
+            "; drop --fp8-format or change these",
+            blockwise_words(f), unit, a->model.network.shape.hidden,
+            a->model.network.shape.ffn_hidden, a->model.network.shape.kv_channels, a->layout.tp);
     return 0;
 }
 
@@ -147,7 +150,7 @@ static void print_exceptions(const struct arguments *a, const struct model_sizes
 void arguments_print_fp8(const struct arguments *a, FILE *stream)
 {
     const struct fp8_config *f = &a->model_config.numerics.fp8;
-    const char *other = a->bf16 ? "bf16" : "fp32";
+    const char *other = a->precision.bf16 ? "bf16" : "fp32";
     struct model_sizes sizes = model_sizes(&a->model_config, &a->layout);
 
     if (f->format == FP8_NONE)
@@ -162,6 +165,6 @@ void arguments_print_fp8(const struct arguments *a, FILE *stream)
         fprintf(stream, ", delayed scaling by the %s amax of %" PRId64 " step%s, margin %" PRId64,
                 f->most_recent ? "most recent" : "largest", f->history, f->history == 1 ? "" : "s",
                 f->margin);
-    fprintf(stream, "%s\n", a->bf16 ? "" : ", emulated on the CPU");
+    fprintf(stream, "%s\n", a->precision.bf16 ? "" : ", emulated on the CPU");
     print_exceptions(a, &sizes, other, stream);
 }

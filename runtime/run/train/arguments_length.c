@@ -27,27 +27,28 @@ static int check_rampup(struct arguments *a, int64_t unit, struct error *err)
                                         "--rampup-batch-size SAMPLES"};
     int interleaved = a->model_config.split.chunks > 1;
 
-    if (a->rampup.count == 0)
+    if (a->run.rampup.count == 0)
         return 0;
     if (interleaved)
         unit *= a->layout.pp; /* as for the global batch size */
-    if (a->rampup.count != 3)
+    if (a->run.rampup.count != 3)
         return error_set(err, "--rampup-batch-size takes three numbers; write START INCREMENT "
                               "SAMPLES, as in 32 32 100000");
     for (int i = 0; i < 3; i++)
-        if (parse_int64(names[i], a->rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
+        if (parse_int64(names[i], a->run.rampup.items[i], 1, INT64_MAX, &values[i], err) < 0)
             return -1;
-    if (a->train_samples < 0)
+    if (a->run.train_samples < 0)
         return error_set(
             err,
             "--rampup-batch-size cannot be used with --train-iters; use --train-samples instead");
-    if (values[0] > a->global_batch_size || (a->global_batch_size - values[0]) % values[1] != 0)
+    if (values[0] > a->run.global_batch_size ||
+        (a->run.global_batch_size - values[0]) % values[1] != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64 " must be START=%" PRId64
                          " plus a multiple of INCREMENT=%" PRId64
                          " of --rampup-batch-size; the nearest size is %" PRId64,
-                         a->global_batch_size, values[0], values[1],
-                         nearest_size(a->global_batch_size, values[0], values[1]));
+                         a->run.global_batch_size, values[0], values[1],
+                         nearest_size(a->run.global_batch_size, values[0], values[1]));
     if (values[0] % unit != 0 || values[1] % unit != 0)
         return error_set(err,
                          "--rampup-batch-size: START=%" PRId64 " and INCREMENT=%" PRId64
@@ -62,14 +63,14 @@ int64_t batch_size_at(const struct arguments *a, int64_t consumed)
 {
     int64_t start, increment, samples, increments, steps;
 
-    if (a->rampup.count != 3)
-        return a->global_batch_size;
-    start = atoll(a->rampup.items[0]);
-    increment = atoll(a->rampup.items[1]);
-    samples = atoll(a->rampup.items[2]);
-    increments = (a->global_batch_size - start) / increment;
+    if (a->run.rampup.count != 3)
+        return a->run.global_batch_size;
+    start = atoll(a->run.rampup.items[0]);
+    increment = atoll(a->run.rampup.items[1]);
+    samples = atoll(a->run.rampup.items[2]);
+    increments = (a->run.global_batch_size - start) / increment;
     if (increments == 0 || consumed > samples)
-        return a->global_batch_size;
+        return a->run.global_batch_size;
     steps = (int64_t)((double)consumed / ((double)samples / (double)increments));
     return start + (steps < increments ? steps : increments) * increment;
 }
@@ -78,50 +79,50 @@ int64_t steps_left(const struct arguments *a, int64_t consumed)
 {
     int64_t steps = 0, batch;
 
-    while ((batch = batch_size_at(a, consumed)) < a->global_batch_size &&
-           consumed + batch <= a->train_samples) {
+    while ((batch = batch_size_at(a, consumed)) < a->run.global_batch_size &&
+           consumed + batch <= a->run.train_samples) {
         consumed += batch;
         steps++;
     }
     /* If the ramp-up ends early, the remainder is less than one of its steps. */
-    if (consumed < a->train_samples)
-        steps += (a->train_samples - consumed) / a->global_batch_size;
+    if (consumed < a->run.train_samples)
+        steps += (a->run.train_samples - consumed) / a->run.global_batch_size;
     return steps;
 }
 
 static int count_steps(struct arguments *a, struct error *err)
 {
-    int64_t unit = a->micro_batch_size * a->layout.dp;
+    int64_t unit = a->run.micro_batch_size * a->layout.dp;
 
-    if (a->global_batch_size < 0 &&
-        __builtin_mul_overflow(unit, a->mlm.update_freq, &a->global_batch_size))
+    if (a->run.global_batch_size < 0 &&
+        __builtin_mul_overflow(unit, a->mlm.update_freq, &a->run.global_batch_size))
         return error_set(err, "--update-freq=%" PRId64 " is too large; lower it",
                          a->mlm.update_freq);
-    if (a->global_batch_size % unit != 0)
+    if (a->run.global_batch_size % unit != 0)
         return error_set(err,
                          "--global-batch-size=%" PRId64
                          " is not a multiple of --micro-batch-size=%" PRId64
                          " x data-parallel size %" PRId64 "; change one of them",
-                         a->global_batch_size, a->micro_batch_size, a->layout.dp);
-    if ((a->train_iters < 0) == (a->train_samples < 0))
+                         a->run.global_batch_size, a->run.micro_batch_size, a->layout.dp);
+    if ((a->run.train_iters < 0) == (a->run.train_samples < 0))
         return error_set(err, "the length of the run must be given once; use either --train-iters "
                               "or --train-samples");
     if (check_rampup(a, unit, err) < 0)
         return -1;
-    if (a->train_iters > 0) {
-        a->total_iterations = a->train_iters;
-        if (__builtin_mul_overflow(a->train_iters, a->global_batch_size, &a->total_samples))
+    if (a->run.train_iters > 0) {
+        a->total_iterations = a->run.train_iters;
+        if (__builtin_mul_overflow(a->run.train_iters, a->run.global_batch_size, &a->total_samples))
             return error_set(err, "--train-iters=%" PRId64 " is too large; lower it",
-                             a->train_iters);
+                             a->run.train_iters);
         return 0;
     }
-    a->total_samples = a->train_samples;
+    a->total_samples = a->run.train_samples;
     a->total_iterations = steps_left(a, 0);
     if (a->total_iterations == 0)
         return error_set(err,
                          "--train-samples=%" PRId64
                          " is less than one global batch; raise it, or lower --global-batch-size",
-                         a->train_samples);
+                         a->run.train_samples);
     return 0;
 }
 
@@ -131,13 +132,13 @@ int arguments_length(struct arguments *a, struct error *err)
 
     if (count_steps(a, err) < 0)
         return -1;
-    if (__builtin_mul_overflow(a->eval_iters, a->global_batch_size, &test) ||
-        __builtin_mul_overflow(a->total_iterations / a->eval_interval + 1, test, &valid))
+    if (__builtin_mul_overflow(a->run.eval_iters, a->run.global_batch_size, &test) ||
+        __builtin_mul_overflow(a->total_iterations / a->run.eval_interval + 1, test, &valid))
         return error_set(
             err,
             "--eval-iters=%" PRId64 " every --eval-interval=%" PRId64
             " steps needs too many validation samples; lower --eval-iters or raise --eval-interval",
-            a->eval_iters, a->eval_interval);
+            a->run.eval_iters, a->run.eval_interval);
     a->eval_samples[0] = valid;
     a->eval_samples[1] = test;
     return 0;
@@ -149,20 +150,21 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
     struct step_rules *r = &a->rules, theirs;
 
     *taken = 0;
-    if (!a->use_checkpoint_scheduler || !a->load || a->finetune || !a->load_optimizer)
+    if (!a->checkpoint.use_checkpoint_scheduler || !a->checkpoint.load || a->checkpoint.finetune ||
+        !a->checkpoint.load_optimizer)
         return 0;
-    *taken = origin_schedule(&theirs, a->load, a->ckpt_step, err);
+    *taken = origin_schedule(&theirs, a->checkpoint.load, a->checkpoint.ckpt_step, err);
     if (*taken <= 0)
         return *taken;
-    if (!a->skip_train && theirs.decay_samples <= 0)
+    if (!a->run.skip_train && theirs.decay_samples <= 0)
         return error_set(err,
                          "the checkpoint in %s contains no learning-rate schedule; drop "
                          "--use-checkpoint-opt_param-scheduler and set --lr and the decay yourself",
-                         a->load);
-    a->lr = r->lr = theirs.lr;
-    a->min_lr = r->min_lr = theirs.min_lr;
-    a->weight_decay = r->weight_decay = theirs.weight_decay;
-    a->lr_decay_style = r->style = theirs.style;
+                         a->checkpoint.load);
+    a->step.lr = r->lr = theirs.lr;
+    a->step.min_lr = r->min_lr = theirs.min_lr;
+    a->step.weight_decay = r->weight_decay = theirs.weight_decay;
+    a->step.lr_decay_style = r->style = theirs.style;
     r->warmup_samples = theirs.warmup_samples;
     r->decay_samples = theirs.decay_samples;
     r->warmup_init = theirs.warmup_init;
@@ -180,32 +182,34 @@ static int take_schedule(struct arguments *a, int *taken, struct error *err)
 static int count_samples(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
-    double batch = (double)a->global_batch_size;
-    int by_samples = a->train_samples > 0;
+    double batch = (double)a->run.global_batch_size;
+    int by_samples = a->run.train_samples > 0;
 
-    if (a->lr < 0)
+    if (a->step.lr < 0)
         return error_set(err, "--lr is required: the peak learning rate");
-    if (by_samples && (a->lr_decay_iters > 0 || a->lr_warmup_iters > 0))
+    if (by_samples && (a->step.lr_decay_iters > 0 || a->step.lr_warmup_iters > 0))
         return error_set(err, "--train-samples cannot be combined with --lr-decay-iters or "
                               "--lr-warmup-iters; use --lr-decay-samples and --lr-warmup-samples");
-    if (!by_samples && (a->lr_decay_samples > 0 || a->lr_warmup_samples > 0))
+    if (!by_samples && (a->step.lr_decay_samples > 0 || a->step.lr_warmup_samples > 0))
         return error_set(err, "--train-iters cannot be combined with --lr-decay-samples or "
                               "--lr-warmup-samples; use --lr-decay-iters and --lr-warmup-iters");
-    if (a->lr_warmup_fraction >= 0 && (a->lr_warmup_iters > 0 || a->lr_warmup_samples > 0))
+    if (a->step.lr_warmup_fraction >= 0 &&
+        (a->step.lr_warmup_iters > 0 || a->step.lr_warmup_samples > 0))
         return error_set(err, "--lr-warmup-fraction cannot be used with --lr-warmup-iters or "
                               "--lr-warmup-samples; drop one");
     if (by_samples)
-        r->decay_samples =
-            (double)(a->lr_decay_samples > 0 ? a->lr_decay_samples : a->train_samples);
+        r->decay_samples = (double)(a->step.lr_decay_samples > 0 ? a->step.lr_decay_samples
+                                                                 : a->run.train_samples);
     else
-        r->decay_samples =
-            batch * (double)(a->lr_decay_iters > 0 ? a->lr_decay_iters : a->train_iters);
-    if (a->lr_warmup_fraction >= 0)
-        r->warmup_samples = a->lr_warmup_fraction * r->decay_samples;
+        r->decay_samples = batch * (double)(a->step.lr_decay_iters > 0 ? a->step.lr_decay_iters
+                                                                       : a->run.train_iters);
+    if (a->step.lr_warmup_fraction >= 0)
+        r->warmup_samples = a->step.lr_warmup_fraction * r->decay_samples;
     else if (by_samples)
-        r->warmup_samples = a->lr_warmup_samples > 0 ? (double)a->lr_warmup_samples : 0;
+        r->warmup_samples = a->step.lr_warmup_samples > 0 ? (double)a->step.lr_warmup_samples : 0;
     else
-        r->warmup_samples = a->lr_warmup_iters > 0 ? batch * (double)a->lr_warmup_iters : 0;
+        r->warmup_samples =
+            a->step.lr_warmup_iters > 0 ? batch * (double)a->step.lr_warmup_iters : 0;
     if (r->warmup_samples >= r->decay_samples && r->style != LR_CONSTANT)
         return error_set(err,
                          "the learning-rate warm-up (%.0f samples) must be shorter than the decay "
@@ -218,11 +222,11 @@ static int count_samples(struct arguments *a, struct error *err)
 static int count_wsd(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
-    int by_samples = a->train_samples > 0;
-    int64_t given = by_samples ? a->lr_wsd_decay_samples : a->lr_wsd_decay_iters;
+    int by_samples = a->run.train_samples > 0;
+    int64_t given = by_samples ? a->step.lr_wsd_decay_samples : a->step.lr_wsd_decay_iters;
 
     if (r->style != LR_WSD)
-        return a->lr_wsd_decay_iters > 0 || a->lr_wsd_decay_samples > 0
+        return a->step.lr_wsd_decay_iters > 0 || a->step.lr_wsd_decay_samples > 0
                    ? error_set(err, "--lr-wsd-decay-* requires --lr-decay-style WSD; add it, or "
                                     "drop the former")
                    : 0;
@@ -230,8 +234,8 @@ static int count_wsd(struct arguments *a, struct error *err)
         return error_set(err,
                          "--lr-decay-style WSD requires --lr-wsd-decay-%s with --train-%s; add it",
                          by_samples ? "samples" : "iters", by_samples ? "samples" : "iters");
-    r->wsd_style = (enum wsd_style)a->lr_wsd_decay_style;
-    r->wsd_samples = (double)given * (by_samples ? 1 : (double)a->global_batch_size);
+    r->wsd_style = (enum wsd_style)a->step.lr_wsd_decay_style;
+    r->wsd_samples = (double)given * (by_samples ? 1 : (double)a->run.global_batch_size);
     if (r->wsd_samples > r->decay_samples)
         return error_set(err,
                          "the decay of WSD (%.0f samples) is longer than the whole schedule (%.0f "
@@ -243,9 +247,9 @@ static int count_wsd(struct arguments *a, struct error *err)
 static int set_weight_decay(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
-    int given = (a->start_weight_decay >= 0) + (a->end_weight_decay >= 0);
+    int given = (a->step.start_weight_decay >= 0) + (a->step.end_weight_decay >= 0);
 
-    r->decay_style = (enum decay_style)a->weight_decay_incr_style;
+    r->decay_style = (enum decay_style)a->step.weight_decay_incr_style;
     if (r->decay_style == DECAY_CONSTANT)
         return given ? error_set(err,
                                  "--start-weight-decay and --end-weight-decay require "
@@ -254,8 +258,8 @@ static int set_weight_decay(struct arguments *a, struct error *err)
     if (given < 2)
         return error_set(err, "--weight-decay-incr-style requires --start-weight-decay and "
                               "--end-weight-decay; add both");
-    r->start_weight_decay = a->start_weight_decay;
-    r->weight_decay = a->end_weight_decay;
+    r->start_weight_decay = a->step.start_weight_decay;
+    r->weight_decay = a->step.end_weight_decay;
     r->decay_growth_samples = (double)a->total_samples;
     return 0;
 }
@@ -265,20 +269,20 @@ static int set_more(struct arguments *a, struct error *err)
 {
     struct step_rules *r = &a->rules;
 
-    if (a->lr_warmup_init < 0 || a->lr_warmup_init > a->lr)
+    if (a->step.lr_warmup_init < 0 || a->step.lr_warmup_init > a->step.lr)
         return error_set(
             err, "--lr-warmup-init=%g must be at least 0 and at most --lr=%g; correct one of them",
-            a->lr_warmup_init, a->lr);
-    r->warmup_init = a->lr_warmup_init;
-    if (a->decoupled_lr >= 0) {
-        r->decoupled_lr = a->decoupled_lr;
-        r->decoupled_min_lr = a->decoupled_min_lr >= 0 ? a->decoupled_min_lr : 0;
-        if (a->decoupled_lr == 0 || r->decoupled_min_lr > r->decoupled_lr)
+            a->step.lr_warmup_init, a->step.lr);
+    r->warmup_init = a->step.lr_warmup_init;
+    if (a->step.decoupled_lr >= 0) {
+        r->decoupled_lr = a->step.decoupled_lr;
+        r->decoupled_min_lr = a->step.decoupled_min_lr >= 0 ? a->step.decoupled_min_lr : 0;
+        if (a->step.decoupled_lr == 0 || r->decoupled_min_lr > r->decoupled_lr)
             return error_set(err,
                              "--decoupled-lr=%g must be greater than 0 and at least "
                              "--decoupled-min-lr=%g; raise the former, or lower the latter",
-                             a->decoupled_lr, r->decoupled_min_lr);
-    } else if (a->decoupled_min_lr >= 0) {
+                             a->step.decoupled_lr, r->decoupled_min_lr);
+    } else if (a->step.decoupled_min_lr >= 0) {
         return error_set(
             err, "--decoupled-min-lr requires --decoupled-lr; add it, or drop --decoupled-min-lr");
     }
@@ -288,9 +292,9 @@ static int set_more(struct arguments *a, struct error *err)
 /* The types of Adam's moments. */
 static int check_moments(const struct arguments *a, struct error *err)
 {
-    if (!a->exp_avg_bf16 && !a->exp_avg_sq_bf16)
+    if (!a->precision.exp_avg_bf16 && !a->precision.exp_avg_sq_bf16)
         return 0;
-    if (!a->precision_aware)
+    if (!a->precision.precision_aware)
         return error_set(err, "--exp-avg-dtype and --exp-avg-sq-dtype require "
                               "--use-precision-aware-optimizer; add it");
     if (a->rules.optimizer != OPTIMIZER_ADAM)
@@ -303,7 +307,7 @@ int arguments_schedule(struct arguments *a, struct error *err)
 {
     int taken;
 
-    if (a->override_scheduler && a->use_checkpoint_scheduler)
+    if (a->checkpoint.override_scheduler && a->checkpoint.use_checkpoint_scheduler)
         return error_set(err,
                          "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler "
                          "cannot be used together; drop one");
@@ -311,37 +315,37 @@ int arguments_schedule(struct arguments *a, struct error *err)
         return error_set(err, "--power=%g must not be negative: the learning rate would rise",
                          a->mlm.power);
     a->rules = (struct step_rules){
-        .lr = a->lr,
-        .min_lr = a->min_lr,
-        .style = (enum lr_style)a->lr_decay_style,
+        .lr = a->step.lr,
+        .min_lr = a->step.min_lr,
+        .style = (enum lr_style)a->step.lr_decay_style,
         .power = a->mlm.power,
-        .weight_decay = a->weight_decay,
+        .weight_decay = a->step.weight_decay,
         .raw_epsilon = a->mlm.raw_epsilon,
-        .beta1 = a->beta1,
-        .beta2 = a->beta2,
-        .clip = a->clip_grad,
-        .dynamic_scale = a->fp16 && a->loss_scale <= 0,
-        .min_scale = a->min_loss_scale,
-        .scale_window = a->loss_scale_window,
-        .hysteresis = (int)a->hysteresis,
+        .beta1 = a->step.beta1,
+        .beta2 = a->step.beta2,
+        .clip = a->step.clip_grad,
+        .dynamic_scale = a->precision.fp16 && a->step.loss_scale <= 0,
+        .min_scale = a->step.min_loss_scale,
+        .scale_window = a->step.loss_scale_window,
+        .hysteresis = (int)a->step.hysteresis,
     };
     a->reads_files = 1;
     if (take_schedule(a, &taken, err) < 0)
         return error_prefix(err, "--use-checkpoint-opt_param-scheduler");
     a->reads_files = 0;
     a->rules.optimizer = OPTIMIZER_ADAM; /* the schedule of a checkpoint has its own */
-    if (a->optimizer == OPTIMIZER_SGD) {
-        if (a->sgd_momentum < 0 || a->sgd_momentum >= 1)
+    if (a->step.optimizer == OPTIMIZER_SGD) {
+        if (a->step.sgd_momentum < 0 || a->step.sgd_momentum >= 1)
             return error_set(err, "--sgd-momentum=%g must be at least 0 and less than 1",
-                             a->sgd_momentum);
+                             a->step.sgd_momentum);
         a->rules.optimizer = OPTIMIZER_SGD;
-        a->rules.beta1 = a->sgd_momentum;
+        a->rules.beta1 = a->step.sgd_momentum;
     }
     if (arguments_muon(a, err) < 0 || check_moments(a, err) < 0)
         return -1;
-    if (a->offload_fraction < 0 || a->offload_fraction > 1)
+    if (a->step.offload_fraction < 0 || a->step.offload_fraction > 1)
         return error_set(err, "--optimizer-offload-fraction=%g must be from 0 to 1",
-                         a->offload_fraction);
+                         a->step.offload_fraction);
     if (taken)
         return 0;
     return count_samples(a, err) < 0 || set_more(a, err) < 0 ? -1 : 0;

@@ -48,10 +48,10 @@ static const struct coefficients {
 
 void arguments_default_muon(struct arguments *a)
 {
-    a->muon_options.momentum = 0.95;
-    a->muon_options.steps = 5;
-    a->muon_options.split_qkv = 1;
-    a->muon_options.extra_scale = 1;
+    a->step.muon_options.momentum = 0.95;
+    a->step.muon_options.steps = 5;
+    a->step.muon_options.split_qkv = 1;
+    a->step.muon_options.extra_scale = 1;
 }
 
 static int set_rule(struct newton_schulz_rule *rule, const struct coefficients *set, int64_t steps,
@@ -82,26 +82,27 @@ static int set_rule(struct newton_schulz_rule *rule, const struct coefficients *
 
 int arguments_muon(struct arguments *a, struct error *err)
 {
-    if (a->optimizer != WORD_MUON && a->optimizer != WORD_DIST_MUON)
+    if (a->step.optimizer != WORD_MUON && a->step.optimizer != WORD_DIST_MUON)
         return 0;
-    if (a->muon_options.momentum < 0 || a->muon_options.momentum >= 1)
+    if (a->step.muon_options.momentum < 0 || a->step.muon_options.momentum >= 1)
         return error_set(err, "--muon-momentum=%g must be at least 0 and less than 1",
-                         a->muon_options.momentum);
-    if (!(a->muon_options.extra_scale > 0))
+                         a->step.muon_options.momentum);
+    if (!(a->step.muon_options.extra_scale > 0))
         return error_set(err, "--muon-extra-scale-factor=%g must be greater than 0",
-                         a->muon_options.extra_scale);
-    if (a->gradients_bf16)
+                         a->step.muon_options.extra_scale);
+    if (a->precision.gradients_bf16)
         return error_set(err, "--grad-reduce-in-bf16 cannot be used with --optimizer muon, which "
                               "orthogonalizes gradients in fp32; drop it");
     a->rules.optimizer = OPTIMIZER_MUON;
     a->muon = (struct muon_config){
-        .momentum = a->muon_options.momentum,
-        .nesterov = a->muon_options.nesterov,
-        .scale = (enum muon_scale)a->muon_options.scale_mode,
-        .extra_scale = a->muon_options.extra_scale,
-        .split_qkv = a->muon_options.split_qkv,
-        .blockwise = a->muon_options.tp_mode == TP_BLOCKWISE,
-        .fp32 = a->muon_options.precision == PRECISION_HIGH,
+        .momentum = a->step.muon_options.momentum,
+        .nesterov = a->step.muon_options.nesterov,
+        .scale = (enum muon_scale)a->step.muon_options.scale_mode,
+        .extra_scale = a->step.muon_options.extra_scale,
+        .split_qkv = a->step.muon_options.split_qkv,
+        .blockwise = a->step.muon_options.tp_mode == TP_BLOCKWISE,
+        .fp32 = a->step.muon_options.precision == PRECISION_HIGH,
     };
-    return set_rule(&a->muon.rule, &sets[a->muon_options.coefficients], a->muon_options.steps, err);
+    return set_rule(&a->muon.rule, &sets[a->step.muon_options.coefficients],
+                    a->step.muon_options.steps, err);
 }

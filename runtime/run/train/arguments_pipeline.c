@@ -11,28 +11,29 @@ static int count_chunks(struct arguments *a, struct error *err)
     struct model_config *m = &a->model_config;
     int64_t stage = m->network.shape.layers / a->layout.pp;
 
-    if (a->virtual_stages > 0 && a->layers_per_virtual_stage > 0)
+    if (a->parallel.virtual_stages > 0 && a->parallel.layers_per_virtual_stage > 0)
         return error_set(err, "--num-virtual-stages-per-pipeline-rank and "
                               "--num-layers-per-virtual-pipeline-stage cannot be used together; "
                               "drop one");
-    if (a->virtual_stages > 1 && a->layout.pp < 2)
+    if (a->parallel.virtual_stages > 1 && a->layout.pp < 2)
         return error_set(
             err, "--num-virtual-stages-per-pipeline-rank requires --pipeline-model-parallel-size "
                  "of 2 or more; raise it, or drop the former");
-    if (a->virtual_stages > 0)
-        m->split.chunks = a->virtual_stages;
-    if (a->layers_per_virtual_stage <= 0)
+    if (a->parallel.virtual_stages > 0)
+        m->split.chunks = a->parallel.virtual_stages;
+    if (a->parallel.layers_per_virtual_stage <= 0)
         return 0;
     if (a->layout.pp < 2)
         return error_set(
             err, "--num-layers-per-virtual-pipeline-stage requires --pipeline-model-parallel-size "
                  "of 2 or more; raise it, or drop the former");
-    if (m->network.shape.layers % a->layout.pp != 0 || stage % a->layers_per_virtual_stage != 0)
+    if (m->network.shape.layers % a->layout.pp != 0 ||
+        stage % a->parallel.layers_per_virtual_stage != 0)
         return error_set(err,
                          "--num-layers-per-virtual-pipeline-stage=%" PRId64
                          " does not divide the %" PRId64 " layers of a pipeline stage; change it",
-                         a->layers_per_virtual_stage, stage);
-    m->split.chunks = stage / a->layers_per_virtual_stage;
+                         a->parallel.layers_per_virtual_stage, stage);
+    m->split.chunks = stage / a->parallel.layers_per_virtual_stage;
     return 0;
 }
 
@@ -40,8 +41,8 @@ static int count_chunks(struct arguments *a, struct error *err)
 static int divide_ends(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
-    int64_t first = a->first_stage_layers > 0 ? a->first_stage_layers : 0;
-    int64_t last = a->last_stage_layers > 0 ? a->last_stage_layers : 0;
+    int64_t first = a->parallel.first_stage_layers > 0 ? a->parallel.first_stage_layers : 0;
+    int64_t last = a->parallel.last_stage_layers > 0 ? a->parallel.last_stage_layers : 0;
     int64_t stages = a->layout.pp - (first > 0) - (last > 0);
     int64_t rest = m->network.shape.layers - first - last;
 
@@ -69,23 +70,25 @@ static int divide_ends(struct arguments *a, struct error *err)
 static int count_ends(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
-    int64_t all = m->network.shape.layers + a->account_for_embedding + a->account_for_loss;
-    int64_t parts = a->layout.pp * m->split.chunks, least = 1 + (a->account_for_embedding != 0);
+    int64_t all =
+        m->network.shape.layers + a->parallel.account_for_embedding + a->parallel.account_for_loss;
+    int64_t parts = a->layout.pp * m->split.chunks,
+            least = 1 + (a->parallel.account_for_embedding != 0);
 
     if (a->layout.pp > 1)
-        least = 1 + (a->account_for_embedding || a->account_for_loss);
+        least = 1 + (a->parallel.account_for_embedding || a->parallel.account_for_loss);
     if (all % parts != 0 || all / parts < least)
         return error_set(err,
                          "--num-layers=%" PRId64 " with the %s counted as layers is %" PRId64
                          ", which is not a multiple of %" PRId64
                          " stages with a layer in each; change --num-layers",
                          m->network.shape.layers,
-                         !a->account_for_loss        ? "embedding"
-                         : !a->account_for_embedding ? "output layer"
-                                                     : "embedding and the output layer",
+                         !a->parallel.account_for_loss        ? "embedding"
+                         : !a->parallel.account_for_embedding ? "output layer"
+                                                              : "embedding and the output layer",
                          all, parts);
-    m->split.embedding_counts = a->account_for_embedding;
-    m->split.loss_counts = a->account_for_loss;
+    m->split.embedding_counts = a->parallel.account_for_embedding;
+    m->split.loss_counts = a->parallel.account_for_loss;
     return 0;
 }
 
@@ -93,12 +96,12 @@ int arguments_pipeline(struct arguments *a, struct error *err)
 {
     struct model_config *m = &a->model_config;
     struct model_shape shape = m->network.shape;
-    int ends = a->first_stage_layers > 0 || a->last_stage_layers > 0;
-    int counted = a->account_for_embedding || a->account_for_loss;
+    int ends = a->parallel.first_stage_layers > 0 || a->parallel.last_stage_layers > 0;
+    int counted = a->parallel.account_for_embedding || a->parallel.account_for_loss;
 
     if (count_chunks(a, err) < 0)
         return -1;
-    if ((ends || counted) && a->layers_per_virtual_stage > 0)
+    if ((ends || counted) && a->parallel.layers_per_virtual_stage > 0)
         return error_set(
             err,
             "unequal pipeline stages cannot be used with --num-layers-per-virtual-pipeline-stage; "

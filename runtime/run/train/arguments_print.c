@@ -42,9 +42,12 @@ void arguments_print_value(const struct arguments *a, const struct option *row, 
     case OPTION_UNFLAG:
         fprintf(stream, " %s\n", *(const int *)slot ? "False" : "True");
         break;
+    case OPTION_SET:
+        fprintf(stream, " %s\n", *(const int *)slot == row->min ? "True" : "False");
+        break;
     case OPTION_CHOICE: {
         const char *word = row->choices;
-        int number = *(const int *)slot;
+        int number = *(const int *)slot - (int)row->min;
 
         for (int i = 0; i < number && word; i++)
             word = strchr(word, '|') ? strchr(word, '|') + 1 : NULL;
@@ -115,8 +118,8 @@ void arguments_print_start(const struct arguments *arguments, FILE *stream)
     struct error ignored;
     size_t size = 0;
 
-    if (!getenv(TRAIN_SUPERVISED) || !arguments->save ||
-        directory_path(path, NULL, "%s/" TRAIN_ARGUMENTS, arguments->save) < 0 ||
+    if (!getenv(TRAIN_SUPERVISED) || !arguments->checkpoint.save ||
+        directory_path(path, NULL, "%s/" TRAIN_ARGUMENTS, arguments->checkpoint.save) < 0 ||
         !(memory = open_memstream(&table, &size))) {
         arguments_print(arguments, stream);
         return;
@@ -132,7 +135,7 @@ void arguments_print_start(const struct arguments *arguments, FILE *stream)
     } else {
         arguments_print(arguments, stream);
         if (table)
-            directory_write(arguments->save, TRAIN_ARGUMENTS, table, size, &ignored);
+            directory_write(arguments->checkpoint.save, TRAIN_ARGUMENTS, table, size, &ignored);
     }
     free(table);
 }

@@ -5,13 +5,17 @@
 
 #include "arguments.h"
 
-/* Take from the preset of a masked language model what the command line does not set. Returns 0 if
- * it is the preset of another model. */
-int arguments_masked_preset(struct arguments *arguments, const struct options_result *given,
-                            const struct model_shape *shape);
-
-/* Check the options of masked language models and set those that were not given. */
-int arguments_masked(struct arguments *arguments, struct error *err);
+/* The network's options, in this order: their defaults; what does not depend on weights that a run
+ * starts from; what the preset sets and the command line does not; sizes that follow from others;
+ * then everything else, and check the network. */
+void arguments_network_default(struct network_arguments *model);
+int arguments_network_words(struct network_arguments *model, const struct options_result *given,
+                            struct error *err);
+int arguments_network_preset(struct network_arguments *model, const struct options_result *given,
+                             struct error *err);
+int arguments_network_sizes(struct arguments *arguments, struct error *err);
+int arguments_network(struct network_arguments *model, const struct layout *layout,
+                      struct error *err);
 
 /* Are the samples BERT's? Those never have more masked tokens than their share. */
 int arguments_use_bert(const struct arguments *arguments);
@@ -39,12 +43,6 @@ int arguments_schedule(struct arguments *arguments, struct error *err);
 /* The options of Muon: their defaults; then check them and set the rules of the step. */
 void arguments_default_muon(struct arguments *arguments);
 int arguments_muon(struct arguments *arguments, struct error *err);
-
-/* Options of single blocks: first what does not depend on weights that a run starts from, later
- * into the model's configuration. */
-int arguments_block_words(struct arguments *arguments, const struct options_result *given,
-                          struct error *err);
-int arguments_blocks(struct arguments *arguments, struct model_config *model, struct error *err);
 
 /* Options of fp8, into the model's configuration, when the layout is known. */
 void arguments_fp8_default(struct arguments *arguments);

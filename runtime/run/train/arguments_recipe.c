@@ -53,20 +53,20 @@ static void set_int(const struct options_result *given, const char *one, const c
  * divided when their number is known. */
 static void set_fairseq(struct arguments *a, const struct options_result *given)
 {
-    set_real(given, "adam-beta1", "adam-betas", &a->beta1, 0.9);
-    set_real(given, "adam-beta2", "adam-betas", &a->beta2, 0.98);
-    set_real(given, "adam-eps", NULL, &a->epsilon, 1e-6);
-    set_real(given, "weight-decay", NULL, &a->weight_decay, 0.01);
-    set_real(given, "clip-grad", "clip-norm", &a->clip_grad, 0);
-    set_real(given, "initial-loss-scale", "fp16-init-scale", &a->initial_loss_scale, 128);
-    set_real(given, "min-loss-scale", NULL, &a->min_loss_scale, 1e-4);
-    set_int(given, "hysteresis", NULL, &a->hysteresis, 1);
-    set_int(given, "loss-scale-window", "fp16-scale-window", &a->loss_scale_window, 0);
-    set_int(given, "seed", NULL, &a->seed, 1);
-    set_int(given, "make-vocab-size-divisible-by", NULL, &a->make_vocab_size_divisible_by, 1);
+    set_real(given, "adam-beta1", "adam-betas", &a->step.beta1, 0.9);
+    set_real(given, "adam-beta2", "adam-betas", &a->step.beta2, 0.98);
+    set_real(given, "adam-eps", NULL, &a->step.epsilon, 1e-6);
+    set_real(given, "weight-decay", NULL, &a->step.weight_decay, 0.01);
+    set_real(given, "clip-grad", "clip-norm", &a->step.clip_grad, 0);
+    set_real(given, "initial-loss-scale", "fp16-init-scale", &a->step.initial_loss_scale, 128);
+    set_real(given, "min-loss-scale", NULL, &a->step.min_loss_scale, 1e-4);
+    set_int(given, "hysteresis", NULL, &a->step.hysteresis, 1);
+    set_int(given, "loss-scale-window", "fp16-scale-window", &a->step.loss_scale_window, 0);
+    set_int(given, "seed", NULL, &a->run.seed, 1);
+    set_int(given, "make-vocab-size-divisible-by", NULL, &a->model.vocabulary_divisor, 1);
     if (!options_given(given, "lr-decay-style"))
-        a->lr_decay_style = LR_POLYNOMIAL;
-    a->mlm.raw_epsilon = a->mlm.decay_all = a->per_token_loss = 1;
+        a->step.lr_decay_style = LR_POLYNOMIAL;
+    a->mlm.raw_epsilon = a->mlm.decay_all = a->step.per_token_loss = 1;
 }
 
 /* "(0.9, 0.98)" */
@@ -75,7 +75,7 @@ static int read_betas(struct arguments *a, struct error *err)
     const char *text = a->mlm.betas;
     char end;
 
-    if (!text || sscanf(text, " ( %lf , %lf %c", &a->beta1, &a->beta2, &end) == 3)
+    if (!text || sscanf(text, " ( %lf , %lf %c", &a->step.beta1, &a->step.beta2, &end) == 3)
         return 0;
     return error_set(err, "--adam-betas=%.100s is not two numbers; write them like (0.9,0.98)",
                      text);
@@ -86,13 +86,13 @@ static int set_half(struct arguments *a, struct error *err)
 {
     if (!a->mlm.memory_efficient_fp16)
         return 0;
-    if (a->bf16)
+    if (a->precision.bf16)
         return error_set(err, "--memory-efficient-fp16 and --bf16 cannot be used together; drop "
                               "one");
-    if (a->optimizer != OPTIMIZER_ADAM)
+    if (a->step.optimizer != OPTIMIZER_ADAM)
         return error_set(err,
                          "--memory-efficient-fp16 requires --optimizer adam; change one of them");
-    a->fp16 = 1;
+    a->precision.fp16 = 1;
     return 0;
 }
 
@@ -114,16 +114,16 @@ int arguments_recipe_begin(struct arguments *a, const struct options_result *giv
 /* The directory of the data may have a dict.txt. */
 static void find_dict(struct arguments *a)
 {
-    const struct option_list *list = a->data_path.count > 0         ? &a->data_path
-                                     : a->train_data_path.count > 0 ? &a->train_data_path
-                                                                    : &a->valid_data_path;
+    const struct option_list *list = a->data.data_path.count > 0         ? &a->data.data_path
+                                     : a->data.train_data_path.count > 0 ? &a->data.train_data_path
+                                                                         : &a->data.valid_data_path;
     const char *path = list->count > 0 ? list->items[0] : "", *slash = strrchr(path, '/');
     struct stat status;
     int length;
 
     if (!path[0])
         return;
-    if (a->data_path.count > 0)
+    if (a->data.data_path.count > 0)
         length = snprintf(a->mlm.dict, sizeof(a->mlm.dict), "%s/dict.txt", path);
     else
         length = snprintf(a->mlm.dict, sizeof(a->mlm.dict), "%.*sdict.txt",
@@ -135,7 +135,7 @@ static void find_dict(struct arguments *a)
 /* Without a tokenizer the directory of the data must tell what the mask token is. */
 static int explain_data(const struct arguments *a, struct error *err)
 {
-    const char *path = a->data_path.count > 0 ? a->data_path.items[0] : "";
+    const char *path = a->data.data_path.count > 0 ? a->data.data_path.items[0] : "";
     char index[PATH_MAX];
     struct stat status;
 
@@ -152,7 +152,7 @@ static int explain_data(const struct arguments *a, struct error *err)
 int arguments_use_bert(const struct arguments *a)
 {
     return a->mlm.data_kind == MASKED_BERT ||
-           (a->mlm.data_kind == MASKED_AUTO && a->binary_head && !a->mock_data);
+           (a->mlm.data_kind == MASKED_AUTO && a->model.network.binary_head && !a->data.mock_data);
 }
 
 /* The id of the first of the names that the vocabulary has, or -1. */
@@ -183,15 +183,16 @@ static int take_tokens(struct arguments *a, const struct options_result *given,
     int64_t size = tokenizer_vocab_size(tokenizer), pad, bos;
     const char *what = a->mlm.dict[0] ? a->mlm.dict : "the tokenizer";
 
-    if (a->vocab_size < 0 || (!options_given(given, "vocab-size") && !a->load && !a->load_hf)) {
-        a->vocab_size = size;
+    if (a->model.network.shape.vocabulary < 0 ||
+        (!options_given(given, "vocab-size") && !a->checkpoint.load && !a->checkpoint.load_hf)) {
+        a->model.network.shape.vocabulary = size;
         a->vocabulary_origin = what;
     }
-    if (size > a->vocab_size)
+    if (size > a->model.network.shape.vocabulary)
         return error_set(err,
                          "%s has %" PRId64 " ids, the model only %" PRId64
                          "; use the tokenizer of the model, or correct --vocab-size",
-                         what, size, a->vocab_size);
+                         what, size, a->model.network.shape.vocabulary);
     if (a->mlm.mask_id < 0)
         a->mlm.mask_id = find_token(tokenizer, "<mask>", "[MASK]");
     if (a->mlm.mask_id < 0)
@@ -227,23 +228,23 @@ int arguments_recipe_files(struct arguments *a, const struct options_result *giv
     a->mlm.data.bos = 0;
     a->mlm.data.pad = 1;
     a->mlm.data.mask.first_random = 4;
-    if (!a->masked || a->dry_run)
+    if (!a->model.network.masked || a->output.dry_run)
         return 0;
     if (!a->tokenizer_named)
         find_dict(a);
     if (a->mlm.dict[0]) {
-        a->tokenizer.type = TOKENIZER_FAIRSEQ_WORDS;
-        a->tokenizer.vocab_file = a->mlm.dict;
+        a->data.tokenizer.type = TOKENIZER_FAIRSEQ_WORDS;
+        a->data.tokenizer.vocab_file = a->mlm.dict;
         a->tokenizer_named = 1;
     }
     if (!a->tokenizer_named) {
-        if (a->mock_data && a->mlm.mask_id < 0 && a->vocab_size > 5)
-            a->mlm.mask_id = a->vocab_size - 1;
+        if (a->data.mock_data && a->mlm.mask_id < 0 && a->model.network.shape.vocabulary > 5)
+            a->mlm.mask_id = a->model.network.shape.vocabulary - 1;
         if (a->mlm.mask_id >= 0)
             return 0;
         return explain_data(a, err);
     }
-    tokenizer = tokenizer_create(&a->tokenizer, err);
+    tokenizer = tokenizer_create(&a->data.tokenizer, err);
     if (!tokenizer)
         return -1;
     rc = take_tokens(a, given, tokenizer, err);
@@ -282,7 +283,7 @@ static int check_causal(const struct options_result *given, struct error *err)
 /* fairseq's directory has no sentences. */
 static int check_prefix(const struct arguments *a, struct error *err)
 {
-    const char *path = a->data_path.count == 1 ? a->data_path.items[0] : "";
+    const char *path = a->data.data_path.count == 1 ? a->data.data_path.items[0] : "";
     char index[PATH_MAX];
     struct stat status;
 
@@ -311,7 +312,7 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
 
     if (!arguments_use_bert(a)) {
         /* Mock data has no sentences: the classifier of pairs is there, but learns nothing. */
-        if (a->binary_head && a->mlm.data_kind != MASKED_AUTO)
+        if (a->model.network.binary_head && a->mlm.data_kind != MASKED_AUTO)
             return error_set(err, "the binary head needs pairs of sentences; use --masked-data "
                                   "bert or --bert-no-binary-head");
         return options_given(given, "short-seq-prob")
@@ -322,17 +323,17 @@ static int check_bert(const struct arguments *a, const struct options_result *gi
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (options_given(given, names[i]))
             return error_set(err, "--%s cannot be used with --masked-data bert; drop it", names[i]);
-    if (a->binary_head && options_given(given, "calculate-per-token-loss"))
+    if (a->model.network.binary_head && options_given(given, "calculate-per-token-loss"))
         return error_set(
             err, "--calculate-per-token-loss cannot be used with the binary head, whose "
                  "loss is of pairs; drop it, or add --bert-no-binary-head --masked-data bert");
     if (a->mlm.short_seq_prob < 0 || a->mlm.short_seq_prob > 1)
         return error_set(err, "--short-seq-prob=%g must be from 0 to 1", a->mlm.short_seq_prob);
-    if (a->seq_length < 5)
+    if (a->model.network.shape.sequence < 5)
         return error_set(err,
                          "--seq-length=%" PRId64 " is too short for pairs of sentences; raise it",
-                         a->seq_length);
-    if (a->mock_data)
+                         a->model.network.shape.sequence);
+    if (a->data.mock_data)
         return error_set(err, "--mock-data has no sentences; use --masked-data fairseq");
     if (!a->tokenizer_named)
         return error_set(err, "--masked-data bert needs to know words and special tokens; name the "
@@ -353,14 +354,14 @@ static int check_data(const struct arguments *a, struct error *err)
                          a->mlm.leave_unmasked, a->mlm.random_token);
     if (a->mlm.pack && a->mlm.max_tokens > 0)
         return error_set(err, "--pack fills all rows; drop --max-tokens");
-    if (a->rampup.count > 0)
+    if (a->run.rampup.count > 0)
         return error_set(err, "--rampup-batch-size cannot be used with a masked language model, "
                               "whose micro-batches are made before training; drop it");
-    if (a->reset_attention_mask || a->reset_position_ids || a->eod_mask_loss)
+    if (a->data.reset_attention_mask || a->data.reset_position_ids || a->data.eod_mask_loss)
         return error_set(err, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss "
                               "are for causal models; drop them");
-    if (a->mlm.frequency && a->tokenizer.type != TOKENIZER_FAIRSEQ_WORDS &&
-        a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE)
+    if (a->mlm.frequency && a->data.tokenizer.type != TOKENIZER_FAIRSEQ_WORDS &&
+        a->data.tokenizer.type != TOKENIZER_FAIRSEQ_BPE)
         return error_set(err, "--freq-weighted-replacement needs the counts of a dict.txt; use "
                               "--tokenizer-type FairseqWords or FairseqBPE");
     if (a->mlm.whole_words && (!a->tokenizer_named || a->mlm.dict[0]))
@@ -382,12 +383,13 @@ static int check_collator(struct arguments *a, const struct options_result *give
                               "huggingface, whose random tokens are equally likely; drop one");
     if (!a->mlm.whole_words)
         return 0;
-    if (a->tokenizer.type != TOKENIZER_FAIRSEQ_BPE && a->tokenizer.type != TOKENIZER_GPT2_BPE)
+    if (a->data.tokenizer.type != TOKENIZER_FAIRSEQ_BPE &&
+        a->data.tokenizer.type != TOKENIZER_GPT2_BPE)
         return error_set(err,
                          "--mask-whole-words with --masking huggingface needs to know the spaces "
                          "between words, which %s does not keep; use --tokenizer-type FairseqBPE, "
                          "or --masking fairseq",
-                         tokenizer_type_name((enum tokenizer_type)a->tokenizer.type));
+                         tokenizer_type_name((enum tokenizer_type)a->data.tokenizer.type));
     if ((options_given(given, "leave-unmasked-prob") && a->mlm.leave_unmasked > 0) ||
         (options_given(given, "random-token-prob") && a->mlm.random_token > 0))
         return error_set(err, "--leave-unmasked-prob and --random-token-prob must be 0 with "
@@ -401,31 +403,32 @@ int arguments_recipe_end(struct arguments *a, const struct options_result *given
 {
     struct masked_config *d = &a->mlm.data;
     struct mask_config *m = &d->mask;
-    int64_t micros = a->global_batch_size / a->micro_batch_size;
+    int64_t micros = a->run.global_batch_size / a->run.micro_batch_size;
 
-    if (a->loss_scale_window == 0) /* fairseq: 2^14 updates of one GPU */
-        a->loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
-    if (!a->masked)
+    if (a->step.loss_scale_window == 0) /* fairseq: 2^14 updates of one GPU */
+        a->step.loss_scale_window = a->rules.scale_window = micros < 16384 ? 16384 / micros : 1;
+    if (!a->model.network.masked)
         return check_causal(given, err);
     if (check_data(a, err) < 0 || check_bert(a, given, err) < 0 ||
         check_collator(a, given, err) < 0)
         return -1;
     d->pack = a->mlm.pack;
-    d->most_selected = a->masked_max;
+    d->most_selected = a->model.masked_max;
     d->bert = arguments_use_bert(a);
-    d->binary = a->binary_head;
+    d->binary = a->model.network.binary_head;
     d->short_probability = a->mlm.short_seq_prob;
     d->break_mode = (enum break_mode)a->mlm.break_mode;
-    d->max_sentences = a->micro_batch_size;
+    d->max_sentences = a->run.micro_batch_size;
     d->max_tokens = a->mlm.max_tokens > 0 ? a->mlm.max_tokens : 0;
     d->multiple = a->mlm.multiple;
     d->slots = micros;
-    d->per_token = a->per_token_loss;
-    d->evaluated = options_given(given, "eval-iters") ? a->eval_iters : 0;
-    d->position_offset = a->position_offset;
+    d->per_token = a->step.per_token_loss;
+    d->evaluated = options_given(given, "eval-iters") ? a->run.eval_iters : 0;
+    d->position_offset = a->model.network.position_offset;
     m->rule = (enum mask_rule)a->mlm.masking;
-    m->vocabulary = a->vocab_size;
-    m->mask = (int32_t)(a->mlm.mask_id < 0 ? a->vocab_size - 1 : a->mlm.mask_id);
+    m->vocabulary = a->model.network.shape.vocabulary;
+    m->mask =
+        (int32_t)(a->mlm.mask_id < 0 ? a->model.network.shape.vocabulary - 1 : a->mlm.mask_id);
     m->probability = a->mlm.mask_prob;
     m->leave_unmasked = a->mlm.leave_unmasked;
     m->random_token = a->mlm.random_token;

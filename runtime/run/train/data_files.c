@@ -41,14 +41,14 @@ static int read_list(struct arguments *a, struct error *err)
     struct file_bytes bytes = {0};
     int rc;
 
-    if (file_read(a->data_args_path, MOST_BYTES, &bytes, err) < 0)
+    if (file_read(a->data.data_args_path, MOST_BYTES, &bytes, err) < 0)
         return -1;
-    rc = add_words(&a->data_path, bytes.data, err);
+    rc = add_words(&a->data.data_path, bytes.data, err);
     file_bytes_clear(&bytes);
-    if (rc == 0 && a->data_path.count == 0)
+    if (rc == 0 && a->data.data_path.count == 0)
         return error_set_code(err, ERROR_USAGE,
                               "%s names no datasets; it must list PREFIX or WEIGHT PREFIX",
-                              a->data_args_path);
+                              a->data.data_args_path);
     return rc;
 }
 
@@ -116,14 +116,14 @@ static int read_splits(struct arguments *a, struct error *err)
     const struct {
         const char *name;
         struct option_list *list;
-    } splits[] = {{"train", &a->train_data_path},
-                  {"valid", &a->valid_data_path},
-                  {"test", &a->test_data_path}};
-    struct json *json = json_read_file(a->per_split_data_args_path, MOST_BYTES, err);
+    } splits[] = {{"train", &a->data.train_data_path},
+                  {"valid", &a->data.valid_data_path},
+                  {"test", &a->data.test_data_path}};
+    struct json *json = json_read_file(a->data.per_split_data_args_path, MOST_BYTES, err);
     int rc = json ? check_names(json_root(json), err) : -1;
 
     if (json && rc < 0)
-        error_prefix(err, "%s", a->per_split_data_args_path);
+        error_prefix(err, "%s", a->data.per_split_data_args_path);
     for (size_t i = 0; i < 3 && rc == 0; i++) {
         struct json_value value;
 
@@ -131,34 +131,36 @@ static int read_splits(struct arguments *a, struct error *err)
             continue;
         rc = add_split(splits[i].list, value, err);
         if (rc < 0)
-            error_prefix(err, "%s: \"%s\"", a->per_split_data_args_path, splits[i].name);
+            error_prefix(err, "%s: \"%s\"", a->data.per_split_data_args_path, splits[i].name);
     }
     json_destroy(json);
-    if (rc == 0 && a->train_data_path.count + a->valid_data_path.count == 0)
+    if (rc == 0 && a->data.train_data_path.count + a->data.valid_data_path.count == 0)
         return error_set_code(err, ERROR_USAGE,
                               "%s names no datasets; it must be an object with lists \"train\", "
                               "\"valid\" and \"test\"",
-                              a->per_split_data_args_path);
+                              a->data.per_split_data_args_path);
     return rc;
 }
 
 int data_files_read(struct arguments *a, struct error *err)
 {
-    size_t lists = a->train_data_path.count + a->valid_data_path.count + a->test_data_path.count;
+    size_t lists = a->data.train_data_path.count + a->data.valid_data_path.count +
+                   a->data.test_data_path.count;
 
-    if (a->data_args_path && (a->data_path.count > 0 || lists > 0))
+    if (a->data.data_args_path && (a->data.data_path.count > 0 || lists > 0))
         return error_set(err, "--data-args-path cannot be used with --data-path or "
                               "--*-data-path; drop one");
-    if (a->per_split_data_args_path && (a->data_path.count > 0 || lists > 0 || a->data_args_path))
+    if (a->data.per_split_data_args_path &&
+        (a->data.data_path.count > 0 || lists > 0 || a->data.data_args_path))
         return error_set(err, "--per-split-data-args-path cannot be used with --data-path, "
                               "--data-args-path or --*-data-path; drop one");
-    if (a->data_args_path) {
-        a->lists_owned = 1;
+    if (a->data.data_args_path) {
+        a->data.lists_owned = 1;
         if (read_list(a, err) < 0)
             return error_prefix(err, "--data-args-path");
     }
-    if (a->per_split_data_args_path) {
-        a->lists_owned = 1;
+    if (a->data.per_split_data_args_path) {
+        a->data.lists_owned = 1;
         if (read_splits(a, err) < 0)
             return error_prefix(err, "--per-split-data-args-path");
     }
@@ -167,11 +169,11 @@ int data_files_read(struct arguments *a, struct error *err)
 
 void data_files_clear(struct arguments *a)
 {
-    struct option_list *lists[] = {&a->data_path, &a->train_data_path, &a->valid_data_path,
-                                   &a->test_data_path};
+    struct option_list *lists[] = {&a->data.data_path, &a->data.train_data_path,
+                                   &a->data.valid_data_path, &a->data.test_data_path};
 
     for (size_t i = 0; i < 4; i++) {
-        for (size_t j = 0; j < lists[i]->count && a->lists_owned; j++)
+        for (size_t j = 0; j < lists[i]->count && a->data.lists_owned; j++)
             free((void *)(uintptr_t)lists[i]->items[j]);
         free(lists[i]->items);
     }

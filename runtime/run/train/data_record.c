@@ -53,10 +53,10 @@ static void put_samples(FILE *stream, const struct arguments *a)
                                           "freq-weighted-replacement",
                                           NULL};
 
-    if (!a->masked) {
+    if (!a->model.network.masked) {
         put_values(stream, a, causal);
         /* Each data-parallel rank shuffles a part of its own. */
-        if (a->dataloader_type == DATALOADER_CYCLIC)
+        if (a->data.dataloader_type == DATALOADER_CYCLIC)
             fprintf(stream, "data-parallel size %" PRId64 "\n", a->layout.dp);
         return;
     }
@@ -74,15 +74,16 @@ static char *describe(const struct arguments *a, uint64_t seed)
 
     if (!stream)
         return NULL;
-    if (a->mock_data)
+    if (a->data.mock_data)
         fprintf(stream, "--mock-data\n");
-    put_list(stream, "data-path", &a->data_path);
-    put_list(stream, "train-data-path", &a->train_data_path);
-    put_list(stream, "valid-data-path", &a->valid_data_path);
-    put_list(stream, "test-data-path", &a->test_data_path);
-    if (a->data_path.count > 0)
-        fprintf(stream, "--split %s\n", a->split ? a->split : DATASET_DEFAULT_SPLIT);
-    fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRIu64 "\n", a->seq_length, seed);
+    put_list(stream, "data-path", &a->data.data_path);
+    put_list(stream, "train-data-path", &a->data.train_data_path);
+    put_list(stream, "valid-data-path", &a->data.valid_data_path);
+    put_list(stream, "test-data-path", &a->data.test_data_path);
+    if (a->data.data_path.count > 0)
+        fprintf(stream, "--split %s\n", a->data.split ? a->data.split : DATASET_DEFAULT_SPLIT);
+    fprintf(stream, "--seq-length %" PRId64 "\n--seed %" PRIu64 "\n",
+            a->model.network.shape.sequence, seed);
     put_samples(stream, a);
     if (fclose(stream) == 0)
         return text;
@@ -152,12 +153,14 @@ void data_record_keep(const struct arguments *a, uint64_t seed)
 
     if (!text)
         return;
-    if (a->load && !a->finetune && directory_has(a->load, RECORD_NAME) &&
-        directory_path(path, NULL, "%s/" RECORD_NAME, a->load) == 0 &&
+    if (a->checkpoint.load && !a->checkpoint.finetune &&
+        directory_has(a->checkpoint.load, RECORD_NAME) &&
+        directory_path(path, NULL, "%s/" RECORD_NAME, a->checkpoint.load) == 0 &&
         file_read(path, MOST_BYTES, &bytes, &trouble) == 0)
         compare(bytes.data, text);
     file_bytes_clear(&bytes);
-    if (a->save && directory_write(a->save, RECORD_NAME, text, strlen(text), &trouble) < 0)
+    if (a->checkpoint.save &&
+        directory_write(a->checkpoint.save, RECORD_NAME, text, strlen(text), &trouble) < 0)
         log_warning("%s", trouble.text);
     free(text);
 }

@@ -42,11 +42,11 @@ static double attention_workspace(const struct arguments *a)
     double heads = (double)s->heads / (double)a->layout.tp;
     double rows = (double)s->sequence / (double)a->layout.cp, type;
 
-    type = a->bf16 || a->fp16 ? 2 : 4;
-    if (type == 4 || a->attention_backend == ATTENTION_UNFUSED ||
-        a->attention_backend == ATTENTION_LOCAL)
+    type = a->precision.bf16 || a->precision.fp16 ? 2 : 4;
+    if (type == 4 || a->machine.attention_backend == ATTENTION_UNFUSED ||
+        a->machine.attention_backend == ATTENTION_LOCAL)
         return heads * rows * (double)s->sequence * (8 + 2 * type) / GIB;
-    return 4 * heads * rows * (double)(s->kv_channels + 2) * (double)a->micro_batch_size / GIB;
+    return 4 * heads * rows * (double)(s->kv_channels + 2) * (double)a->run.micro_batch_size / GIB;
 }
 
 static double nccl_buffers(const struct layout *l)
@@ -163,7 +163,7 @@ int train_dry_run(const struct arguments *a, struct error *err)
 
     if (find_fullest(a, uses, &stage, &total, err) < 0)
         return -1;
-    if (a->device != DEVICE_CPU) {
+    if (a->machine.device != DEVICE_CPU) {
         print_verdict(a, uses, total);
         printf("memory of the fullest rank (pipeline stage %" PRId64 "): %.1f GiB\n ", stage,
                total);
@@ -171,7 +171,7 @@ int train_dry_run(const struct arguments *a, struct error *err)
             if (uses[i].gib > 0)
                 printf(" %s %.2f%s", uses[i].name, uses[i].gib, i + 1 < USES ? "," : "\n");
     }
-    if (a->verbose)
+    if (a->output.verbose)
         arguments_print(a, stdout);
     rank_memory_print_run(a);
     printf(" > learning rate after the first step: %.3E\n",

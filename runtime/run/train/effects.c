@@ -146,30 +146,31 @@ void effects_check(const struct arguments *a, const struct options_result *given
             a->model_config.numerics.fp8.format != FP8_NONE &&
             a->model_config.numerics.fp8.recipe != FP8_DELAYED)
             log_warning("--%s has no effect without --fp8-recipe delayed; drop it", of_delayed[i]);
-    if (a->exp_avg_sq_bf16 && a->beta2 > MOST_BETA2)
+    if (a->precision.exp_avg_sq_bf16 && a->step.beta2 > MOST_BETA2)
         log_warning("with --exp-avg-sq-dtype bf16 and --adam-beta2 %g the average of squared "
                     "gradients cannot follow them, since rounding undoes small changes; use "
                     "--adam-beta2 0.99 or less, or keep it in fp32",
-                    a->beta2);
-    if (a->use_checkpoint_scheduler && !a->skip_train && (a->finetune || !a->load_optimizer))
+                    a->step.beta2);
+    if (a->checkpoint.use_checkpoint_scheduler && !a->run.skip_train &&
+        (a->checkpoint.finetune || !a->checkpoint.load_optimizer))
         log_warning("--use-checkpoint-opt_param-scheduler has no effect with --%s, which starts a "
                     "new schedule; drop one",
-                    a->finetune ? "finetune" : "no-load-optim");
-    if (a->recompute_method >= 0 && a->recompute_granularity == GRANULARITY_SELECTIVE)
+                    a->checkpoint.finetune ? "finetune" : "no-load-optim");
+    if (a->parallel.recompute_method >= 0 &&
+        a->parallel.recompute_granularity == GRANULARITY_SELECTIVE)
         log_warning(
             "--recompute-method has no effect with --recompute-granularity selective; drop it");
-    if (a->rotary_interleaved && a->position_embedding != POSITION_ROPE)
+    if (a->model.rotary_interleaved && a->model.position != POSITION_ROPE)
         log_warning(
             "--rotary-interleaved has no effect without --position-embedding-type rope; drop it");
-    else if (a->rotary_interleaved)
+    else if (a->model.rotary_interleaved)
         log_note("--rotary-interleaved has no effect on training here: it is another order of the "
                  "channels of each head, which `megatron checkpoint import` and `export` convert");
     for (size_t i = 0; i < sizeof(of_positions) / sizeof(of_positions[0]); i++)
-        if (options_given(given, of_positions[i].option) &&
-            a->position_embedding != POSITION_YARN &&
-            (of_positions[i].yarn || a->position_embedding != POSITION_ROPE))
+        if (options_given(given, of_positions[i].option) && a->model.position != POSITION_YARN &&
+            (of_positions[i].yarn || a->model.position != POSITION_ROPE))
             log_warning("--%s has no effect without --position-embedding-type %s; drop it",
                         of_positions[i].option, of_positions[i].yarn ? "yarn" : "rope");
-    if (options_given(given, "power") && a->lr_decay_style != LR_POLYNOMIAL)
+    if (options_given(given, "power") && a->step.lr_decay_style != LR_POLYNOMIAL)
         log_warning("--power has no effect without --lr-decay-style polynomial; drop it");
 }

@@ -8,8 +8,8 @@
 /* Warn about each such option. After arguments_derive. */
 void effects_check(const struct arguments *arguments, const struct options_result *given);
 
-/* The options, separated by '|', of which 'option' needs one; NULL: none. For files that contain all
- * options. */
+/* The options, separated by '|', of which 'option' needs one; NULL: none. For files that contain
+ * all options. */
 const char *effects_needs(const char *option);
 
 #endif

@@ -17,7 +17,7 @@
  * where they are needed. */
 static void find_tokenizer(const struct arguments *a, struct tokenizer_identity *identity)
 {
-    const char *from = a->load_hf ? a->load_hf : a->load;
+    const char *from = a->checkpoint.load_hf ? a->checkpoint.load_hf : a->checkpoint.load;
     struct tokenizer_config config = {0};
     char paths[2][PATH_MAX];
     struct tokenizer *tokenizer = NULL;
@@ -135,8 +135,9 @@ static void print_rows(const struct feeds *feeds, const struct arguments *a)
     counts = masked_counts(masked);
     printf(" > %" PRId64 " training samples in %" PRId64 " rows of %" PRId64
            " tokens (%.1f %% padding), %" PRId64 " steps per epoch\n",
-           counts.blocks - counts.skipped, counts.rows, a->seq_length,
-           100 - 100.0 * (double)counts.tokens / ((double)counts.rows * (double)a->seq_length),
+           counts.blocks - counts.skipped, counts.rows, a->model.network.shape.sequence,
+           100 - 100.0 * (double)counts.tokens /
+                     ((double)counts.rows * (double)a->model.network.shape.sequence),
            masked_steps(masked));
     if (counts.skipped > 0)
         printf(" > %" PRId64 " samples are skipped: they are longer than --tokens-per-sample\n",
@@ -147,11 +148,11 @@ static void print_rows(const struct feeds *feeds, const struct arguments *a)
 static int check_length(const struct feeds *feeds, const struct arguments *a,
                         const struct progress *progress, int64_t total, struct error *err)
 {
-    int64_t left = (total - progress->iteration) * a->global_batch_size;
+    int64_t left = (total - progress->iteration) * a->run.global_batch_size;
     int64_t samples;
 
-    if (!feeds->splits[DATASET_TRAIN] || a->rampup.count > 0 || a->skip_train ||
-        a->dataloader_type == DATALOADER_CYCLIC)
+    if (!feeds->splits[DATASET_TRAIN] || a->run.rampup.count > 0 || a->run.skip_train ||
+        a->data.dataloader_type == DATALOADER_CYCLIC)
         return 0;
     samples = dataset_samples(feeds->splits[DATASET_TRAIN]);
     if (left <= 0 || left <= samples - progress->consumed)
@@ -170,8 +171,8 @@ static int check_validation(const struct feeds *feeds, const struct arguments *a
 {
     const struct dataset *data = feeds->splits[DATASET_VALID];
 
-    if (!a->full_validation || !data || dataset_masked(data) ||
-        dataset_samples(data) >= a->global_batch_size)
+    if (!a->run.full_validation || !data || dataset_masked(data) ||
+        dataset_samples(data) >= a->run.global_batch_size)
         return 0;
     error_set(err,
               "--full-validation: the validation data have fewer samples (%" PRId64
@@ -183,18 +184,18 @@ static int check_validation(const struct feeds *feeds, const struct arguments *a
 static int open_loader(struct feeds *feeds, enum dataset_split split, const struct arguments *a,
                        const struct parallel *parallel, int64_t consumed, struct error *err)
 {
-    size_t bytes = batch_size(a->micro_batch_size, a->seq_length);
+    size_t bytes = batch_size(a->run.micro_batch_size, a->model.network.shape.sequence);
     void **buffers = feeds->buffers[split];
     struct batch_loader_config config = {
         .dataset = feeds->splits[split],
         .consumed = consumed,
-        .micro_batch = a->micro_batch_size,
+        .micro_batch = a->run.micro_batch_size,
         .rank = (int)parallel->at.dp,
         .ranks = (int)parallel->layout.dp,
         .buffers = buffers,
         .buffer_count = FEED_BUFFERS,
         .threads = 1,
-        .deadline = 60.0 * a->timeout_minutes,
+        .deadline = 60.0 * a->parallel.timeout_minutes,
     };
 
     if (!config.dataset)
@@ -225,10 +226,10 @@ int feeds_open(struct feeds *feeds, const struct arguments *a, const struct para
         return rc;
     if (open_loader(feeds, DATASET_TRAIN, a, parallel, progress->consumed, err) < 0 ||
         open_loader(feeds, DATASET_VALID, a, parallel,
-                    a->full_validation ? 0 : progress->consumed_valid, err) < 0 ||
+                    a->run.full_validation ? 0 : progress->consumed_valid, err) < 0 ||
         open_loader(feeds, DATASET_TEST, a, parallel, 0, err) < 0)
         return -1;
-    if (!feeds->loaders[DATASET_TRAIN] && !a->skip_train)
+    if (!feeds->loaders[DATASET_TRAIN] && !a->run.skip_train)
         return error_bug(err, "no training data");
     return 0;
 }
@@ -238,9 +239,9 @@ int64_t feeds_eval_steps(const struct feeds *feeds, const struct arguments *a,
 {
     struct masked *masked = feeds->splits[split] ? dataset_masked(feeds->splits[split]) : NULL;
 
-    if (a->full_validation && split == DATASET_VALID && !masked)
-        return dataset_samples(feeds->splits[split]) / a->global_batch_size;
-    return masked ? masked_steps(masked) : a->eval_iters;
+    if (a->run.full_validation && split == DATASET_VALID && !masked)
+        return dataset_samples(feeds->splits[split]) / a->run.global_batch_size;
+    return masked ? masked_steps(masked) : a->run.eval_iters;
 }
 
 int feeds_restart(struct feeds *feeds, enum dataset_split split, const struct arguments *a,

@@ -8,21 +8,22 @@
 
 static int load_counts(struct masked_words *words, const struct arguments *a, struct error *err)
 {
-    const char *path = a->tokenizer.vocab_file;
+    const char *path = a->data.tokenizer.vocab_file;
     struct fairseq_dict dict;
 
     if (!path)
         return error_set_code(
             err, ERROR_USAGE,
             "--freq-weighted-replacement needs --vocab-file, a dict.txt with counts; add it");
-    words->counts = calloc((size_t)a->vocab_size, sizeof(*words->counts));
+    words->counts = calloc((size_t)a->model.network.shape.vocabulary, sizeof(*words->counts));
     if (!words->counts)
         return error_set(err, "out of memory");
     if (fairseq_dict_read(&dict, path, err) < 0) {
         fairseq_dict_clear(&dict);
         return -1;
     }
-    for (size_t id = 0; id < dict.words.count && (int64_t)id < a->vocab_size; id++)
+    for (size_t id = 0; id < dict.words.count && (int64_t)id < a->model.network.shape.vocabulary;
+         id++)
         words->counts[id] = (double)dict.words.entries[id].count;
     fairseq_dict_clear(&dict);
     return 0;
@@ -33,18 +34,18 @@ static int load_counts(struct masked_words *words, const struct arguments *a, st
  * one that begins within a character does, too: it is placed before the end of the last one. */
 static int load_begins(struct masked_words *words, const struct arguments *a, struct error *err)
 {
-    int bert =
-        a->tokenizer.type == TOKENIZER_BERT_LOWER_CASE || a->tokenizer.type == TOKENIZER_BERT_CASE;
-    struct tokenizer *tokenizer = tokenizer_create(&a->tokenizer, err);
+    int bert = a->data.tokenizer.type == TOKENIZER_BERT_LOWER_CASE ||
+               a->data.tokenizer.type == TOKENIZER_BERT_CASE;
+    struct tokenizer *tokenizer = tokenizer_create(&a->data.tokenizer, err);
 
     if (!tokenizer)
         return -1;
-    words->begins = malloc((size_t)a->vocab_size);
+    words->begins = malloc((size_t)a->model.network.shape.vocabulary);
     if (!words->begins) {
         tokenizer_destroy(tokenizer);
         return error_set(err, "out of memory");
     }
-    for (int64_t id = 0; id < a->vocab_size; id++) {
+    for (int64_t id = 0; id < a->model.network.shape.vocabulary; id++) {
         size_t length = 0;
         const char *text = tokenizer_piece(tokenizer, id, &length);
         int within = a->mlm.masking == MASK_COLLATOR && length > 0 && (text[0] & 0xc0) == 0x80;

@@ -10,65 +10,75 @@
 
 enum { MOST_SEQUENCE = 4096 };
 
-enum kind { SIZE, REAL, FLAG, CHOICE };
-
-/* One model option: the value given here, and the value in the weights. */
-struct row {
-    const char *name;
-    enum kind kind;
-    void *here;
-    double there;
-    int loose; /* may differ from the weights */
-};
-
-static double value_of(const struct row *row)
+static const struct network_property *property_at(size_t offset)
 {
-    return row->kind == SIZE   ? (double)*(const int64_t *)row->here
-           : row->kind == REAL ? *(const double *)row->here
-                               : (double)*(const int *)row->here;
+    const struct network_property *p = network_properties;
+
+    while (p->name && offsetof(struct arguments, model.network) + p->offset != offset)
+        p++;
+    return p->name ? p : NULL;
 }
 
-static void set(const struct row *row)
+static double value_of(const struct option *row, const struct arguments *a)
 {
-    if (row->kind == SIZE)
-        *(int64_t *)row->here = (int64_t)row->there;
-    else if (row->kind == REAL)
-        *(double *)row->here = row->there;
-    else
-        *(int *)row->here = (int)row->there;
+    const char *at = (const char *)a + row->offset;
+
+    return row->type == OPTION_INT    ? (double)*(const int64_t *)at
+           : row->type == OPTION_REAL ? *(const double *)at
+           : row->type == OPTION_SET  ? *(const int *)at == (int)row->min
+                                      : *(const int *)at;
 }
 
-/* Word 'number' of an option's choices. */
-static void choice(const char *name, int number, char *text, size_t size)
+static void set_value(const struct option *row, struct arguments *a, const struct arguments *from)
 {
-    const char *word = "";
+    size_t size = row->type == OPTION_INT    ? sizeof(int64_t)
+                  : row->type == OPTION_REAL ? sizeof(double)
+                                             : sizeof(int);
 
-    for (const struct option *row = arguments_table; row->name; row++)
-        if (row->type == OPTION_CHOICE && strcmp(row->name, name) == 0)
-            word = row->choices;
+    memcpy((char *)a + row->offset, (const char *)from + row->offset, size);
+}
+
+/* Is an option for this value on the command line? One of several that set it to another value
+ * each counts alone. */
+static int is_told(const struct options_result *given, const struct option *row)
+{
+    if (row->type == OPTION_SET)
+        return options_given(given, row->name);
+    for (const struct option *other = arguments_table; other->name; other++)
+        if (other->offset == row->offset && options_given(given, other->name))
+            return 1;
+    return 0;
+}
+
+static void print_value(const struct option *row, const struct arguments *a, char *text,
+                        size_t size)
+{
+    const char *word = row->choices;
+    int number = (int)(value_of(row, a) - (double)row->min);
+
+    if (row->type != OPTION_CHOICE) {
+        snprintf(text, size, "%.9g", value_of(row, a));
+        return;
+    }
     for (; number > 0 && strchr(word, '|'); number--)
         word = strchr(word, '|') + 1;
     snprintf(text, size, "%.*s", (int)strcspn(word, "|"), word);
 }
 
-static int contradiction(const struct arguments *a, const struct row *row, int by_preset,
-                         const char *directory, struct error *err)
+static int contradiction(const struct arguments *a, const struct arguments *weights,
+                         const struct option *row, int by_preset, const char *directory,
+                         struct error *err)
 {
     char here[64], there[64];
 
-    if (row->kind == CHOICE) {
-        choice(row->name, (int)value_of(row), here, sizeof(here));
-        choice(row->name, (int)row->there, there, sizeof(there));
-    } else {
-        snprintf(here, sizeof(here), "%.9g", value_of(row));
-        snprintf(there, sizeof(there), "%.9g", row->there);
-    }
+    print_value(row, a, here, sizeof(here));
+    print_value(row, weights, there, sizeof(there));
     if (by_preset)
         return error_set(err,
                          "--megatron-model %s sets --%s to %s, but the weights in %s have %s; drop "
                          "it, the model configuration is taken from the weights",
-                         a->model, row->name, here, directory, there);
-    if (row->kind == FLAG)
+                         a->model.preset, row->name, here, directory, there);
+    if (row->type == OPTION_FLAG || row->type == OPTION_UNFLAG || row->type == OPTION_SET)
         return error_set(err,
                          "--%s does not match the weights in %s; drop it, the model configuration "
                          "is taken from the weights",
@@ -79,126 +89,114 @@ static int contradiction(const struct arguments *a, const struct row *row, int b
                      row->name, here, directory, there);
 }
 
-static int take_rows(struct arguments *a, const struct options_result *given, struct row *rows,
-                     size_t count, const char *directory, struct error *err)
+/* May the option differ from the weights? */
+static int is_loose(const struct option *row, const struct network *weights)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct row *row = &rows[i];
-        int told = options_given(given, row->name) ||
-                   (row->here == &a->norm_epsilon && options_given(given, "layernorm-epsilon"));
-        /* A preset sets sizes; sizes that were not set are negative. */
-        int preset = !told && a->model && row->kind == SIZE && *(int64_t *)row->here >= 0 &&
-                     strcmp(row->name, "vocab-size") != 0 &&
-                     strncmp(row->name, "window-", strlen("window-")) != 0;
+    const struct network_property *p = property_at(row->offset);
 
-        if ((told || preset) && row->loose)
-            continue;
-        if ((told || preset) && value_of(row) != row->there) {
-            if (!a->use_checkpoint_args)
-                return contradiction(a, row, preset, directory, err);
-            log_note("--use-checkpoint-args: --%s is taken from the checkpoint, not from the "
-                     "command line",
-                     row->name);
-        }
-        set(row);
+    if (strcmp(row->name, "max-position-embeddings") == 0)
+        return weights->position != POSITION_LEARNED;
+    if (strcmp(row->name, "num-token-types") == 0)
+        return weights->token_types == 1;
+    return (p && p->loose) || strstr(row->name, "binary-head");
+}
+
+/* Take one value from the weights, unless the command line may and does set another. */
+static int take_row(struct arguments *a, const struct options_result *given,
+                    const struct arguments *weights, const struct option *row,
+                    const char *directory, struct error *err)
+{
+    int told = is_told(given, row);
+    /* A preset sets sizes; sizes that were not set are negative. */
+    int preset = !told && a->model.preset && row->type == OPTION_INT && row->min > 0 &&
+                 value_of(row, a) >= 0 && strcmp(row->name, "vocab-size") != 0;
+
+    if ((told || preset) && is_loose(row, &weights->model.network))
+        return 0;
+    if ((told || preset) && value_of(row, a) != value_of(row, weights)) {
+        if (!a->checkpoint.use_checkpoint_args)
+            return contradiction(a, weights, row, preset, directory, err);
+        log_note("--use-checkpoint-args: --%s is taken from the checkpoint, not from the command "
+                 "line",
+                 row->name);
     }
+    /* Another of the options for this value may have been given. */
+    if (row->type != OPTION_SET || told || value_of(row, weights) != value_of(row, a))
+        set_value(row, a, weights);
     return 0;
+}
+
+/* The options that the weights were, or could have been, trained with. */
+static void describe_weights(const struct arguments *a, const struct network *network,
+                             struct arguments *weights)
+{
+    struct network_arguments *m = &weights->model;
+    const struct rope_scaling *scaling = &network->rope_scaling;
+    int yarn = scaling->kind == ROPE_YARN;
+
+    *weights = *a;
+    m->network = *network;
+    m->position = yarn ? (int)POSITION_YARN : (int)network->position;
+    m->gate = network->swiglu ? MLP_SWIGLU + (int)network->gate : MLP_PLAIN;
+    m->rope_scaling = scaling->kind == ROPE_LLAMA3;
+    m->rope_scaling_factor = scaling->kind == ROPE_LLAMA3 ? scaling->factor : 8;
+    m->rotary_interpolation = scaling->kind == ROPE_LINEAR ? scaling->factor : 1;
+    m->yarn_factor = yarn ? scaling->factor : 0;
+    m->yarn_original = yarn ? scaling->original : 0;
+    m->yarn_beta_fast = yarn ? scaling->high : 32;
+    m->yarn_beta_slow = yarn ? scaling->low : 1;
+}
+
+/* The options of a network in the table: those of its properties, and of values that decide
+ * several of them. Dropout and initialization are of training. */
+static int is_of_network(const struct option *row)
+{
+    const struct network_property *p = property_at(row->offset);
+
+    return row->type != OPTION_HEADING && row->type != OPTION_TEXT && row->type != OPTION_IGNORED &&
+           row->type != OPTION_RENAMED && row->type != OPTION_ABSENT &&
+           row->offset < sizeof(struct network_arguments) &&
+           !(p && p->loose && row->type == OPTION_REAL);
 }
 
 static int take(struct arguments *a, const struct options_result *given,
                 const struct model_config *c, const char *directory, struct error *err)
 {
+    static const struct option window = {.name = "window-size",
+                                         .type = OPTION_INT,
+                                         .offset =
+                                             offsetof(struct arguments, model.network.window)};
     const struct model_shape *s = &c->network.shape;
-    const struct rope_scaling *scaling = &c->network.rope_scaling;
-    int learned = c->network.position == POSITION_LEARNED, yarn = scaling->kind == ROPE_YARN;
-    struct row rows[] = {
-        {"num-layers", SIZE, &a->num_layers, (double)s->layers, 0},
-        {"hidden-size", SIZE, &a->hidden_size, (double)s->hidden, 0},
-        {"ffn-hidden-size", SIZE, &a->ffn_hidden_size, (double)s->ffn_hidden, 0},
-        {"num-attention-heads", SIZE, &a->num_attention_heads, (double)s->heads, 0},
-        {"kv-channels", SIZE, &a->kv_channels, (double)s->kv_channels, 0},
-        {"num-query-groups", SIZE, &a->num_query_groups, (double)s->query_groups, 0},
-        {"vocab-size", SIZE, &a->vocab_size, (double)s->vocabulary, 0},
-        {"max-position-embeddings", SIZE, &a->max_position_embeddings, (double)c->network.positions,
-         !learned},
-        {"masked-lm", FLAG, &a->masked, c->network.masked, 0},
-        {"post-norm", FLAG, &a->post_norm, c->network.post_norm, 0},
-        {"exact-gelu", FLAG, &a->gelu_erf, c->network.gelu_erf, 0},
-        {"num-token-types", SIZE, &a->token_types, (double)c->network.token_types,
-         c->network.token_types == 1},
-        {"position-offset", SIZE, &a->position_offset, (double)c->network.position_offset, 0},
-        {"seq-length", SIZE, &a->seq_length, (double)s->sequence, 1},
-        {"position-embedding-type", CHOICE, &a->position_embedding,
-         scaling->kind == ROPE_YARN ? POSITION_YARN : (double)c->network.position, 0},
-        {"normalization", CHOICE, &a->normalization,
-         c->network.norm == NORM_RMS ? NORMALIZATION_RMS : NORMALIZATION_LAYER, 0},
-        {"swiglu", FLAG, &a->swiglu, c->network.swiglu && c->network.gate == GATE_SILU, 0},
-        {"geglu", FLAG, &a->geglu, c->network.swiglu && c->network.gate == GATE_GELU_TANH, 0},
-        {"quick-geglu", FLAG, &a->quick_geglu,
-         c->network.swiglu && c->network.gate == GATE_QUICK_GELU, 0},
-        {"squared-relu", FLAG, &a->squared_relu, c->network.activation == ACTIVATION_SQUARED_RELU,
-         0},
-        {"norm-placement", CHOICE, &a->blocks.branch_norm, c->network.branch_norm, 0},
-        {"apply-layernorm-1p", FLAG, &a->blocks.layernorm_1p, c->network.layernorm_1p, 0},
-        {"norm-without-weights", FLAG, &a->blocks.plain_norm, c->network.plain_norm, 0},
-        {"use-parallel-residual", FLAG, &a->blocks.parallel_residual, c->network.parallel_residual,
-         0},
-        {"qk-layernorm", FLAG, &a->blocks.qk_norm, c->network.qk_norm == QK_NORM_HEADS, 0},
-        {"qk-layernorm-whole", FLAG, &a->qk_norm_whole, c->network.qk_norm == QK_NORM_WHOLE, 0},
-        {"clip-qkv", REAL, &a->blocks.qkv_clip, c->network.qkv_clip, 0},
-        {"window-size", SIZE, &a->blocks.window, (double)c->network.window, 0},
-        {"window-attn-skip-freq", SIZE, &a->blocks.window_every, (double)c->network.window_every,
-         0},
-        {"softmax-scale", REAL, &a->blocks.attention_scale, c->network.attention_scale, 0},
-        {"attn-logit-softcapping", REAL, &a->blocks.attention_softcap, c->network.attention_softcap,
-         0},
-        {"final-logit-softcapping", REAL, &a->blocks.logit_softcap, c->network.logit_softcap, 0},
-        {"embedding-scale", REAL, &a->blocks.embedding_scale, c->network.embedding_scale, 0},
-        {"untie-embeddings-and-output-weights", FLAG, &a->untie, !c->network.tied, 0},
-        {"disable-bias-linear", FLAG, &a->linear_bias, c->network.linear_bias, 0},
-        {"add-qkv-bias", FLAG, &a->qkv_bias, c->network.qkv_bias, 0},
-        {"use-rope-scaling", FLAG, &a->rope_scaling, scaling->kind == ROPE_LLAMA3, 0},
-        {"rope-scaling-factor", REAL, &a->rope_scaling_factor,
-         scaling->kind == ROPE_LLAMA3 ? scaling->factor : 8, 0},
-        {"rotary-seq-len-interpolation-factor", REAL, &a->rotary_interpolation,
-         scaling->kind == ROPE_LINEAR ? scaling->factor : 1, 0},
-        {"yarn-rotary-scaling-factor", REAL, &a->yarn_factor, yarn ? scaling->factor : 0, 0},
-        {"yarn-original-max-position-embeddings", REAL, &a->yarn_original,
-         yarn ? scaling->original : 0, 0},
-        {"yarn-beta-fast", REAL, &a->yarn_beta_fast, yarn ? scaling->high : 32, 0},
-        {"yarn-beta-slow", REAL, &a->yarn_beta_slow, yarn ? scaling->low : 1, 0},
-        {"rotary-base-local", REAL, &a->blocks.local_rotary_base, c->network.local_rotary_base, 0},
-        {"rotary-base", REAL, &a->rotary_base, s->rotary_base, 0},
-        {"rotary-percent", REAL, &a->rotary_percent, c->network.rotary_percent, 0},
-        {"norm-epsilon", REAL, &a->norm_epsilon, c->network.epsilon, 0},
-    };
+    struct network_arguments *m = &a->model;
+    struct arguments weights;
 
     /* The ids of a NullTokenizer may be all that there is: these weights cannot end a document. */
-    if (a->tokenizer_named && a->tokenizer.type == TOKENIZER_NULL &&
-        s->vocabulary == a->vocab_size - 1)
-        a->vocab_size = s->vocabulary;
-    if (a->use_rotary && c->network.position != POSITION_ROPE)
+    if (a->tokenizer_named && a->data.tokenizer.type == TOKENIZER_NULL &&
+        s->vocabulary == m->network.shape.vocabulary - 1)
+        m->network.shape.vocabulary = s->vocabulary;
+    if (m->use_rotary && c->network.position != POSITION_ROPE)
         return error_set(err,
                          "--use-rotary-position-embeddings does not match the weights in %s, which "
                          "have no rotary embeddings; drop it",
                          directory);
-    if (!options_given(given, "bert-no-binary-head") && !options_given(given, "bert-binary-head"))
-        a->binary_head = c->network.binary_head;
-    if (take_rows(a, given, rows, sizeof(rows) / sizeof(rows[0]), directory, err) < 0)
+    describe_weights(a, &c->network, &weights);
+    for (const struct option *row = arguments_table; row->name; row++)
+        if (is_of_network(row) && take_row(a, given, &weights, row, directory, err) < 0)
+            return -1;
+    if (take_row(a, given, &weights, &window, directory, err) < 0)
         return -1;
     /* The maximum length of a Hugging Face model can be far too long to train or evaluate with. */
-    if (a->load_hf && !options_given(given, "seq-length") && !a->model &&
-        a->seq_length > MOST_SEQUENCE)
-        a->seq_length = MOST_SEQUENCE;
-    a->group_query_attention = s->query_groups != s->heads;
-    a->swiglu = c->network.swiglu;
-    a->scaling = c->network.rope_scaling;
-    a->blocks.architecture = c->network.architecture;
-    if (!a->skip_train)
+    if (a->checkpoint.load_hf && !options_given(given, "seq-length") && !m->preset &&
+        m->network.shape.sequence > MOST_SEQUENCE)
+        m->network.shape.sequence = MOST_SEQUENCE;
+    m->group_query_attention = s->query_groups != s->heads;
+    m->network.rope_scaling = c->network.rope_scaling;
+    m->network.architecture = c->network.architecture;
+    if (!a->run.skip_train)
         return 0;
-    a->hidden_dropout = a->attention_dropout = 0;
-    if (a->micro_batch_size < 0)
-        a->micro_batch_size = 1;
+    m->network.hidden_dropout = m->network.attention_dropout = 0;
+    if (a->run.micro_batch_size < 0)
+        a->run.micro_batch_size = 1;
     return 0;
 }
 
@@ -206,38 +204,38 @@ static int take(struct arguments *a, const struct options_result *given,
  * compared with the checkpoint while loading it. */
 static int resumes_by_itself(const struct arguments *a)
 {
+    const struct model_shape *m = &a->model.network.shape;
     int64_t newest;
+    int told = a->model.preset || (m->layers > 0 && m->hidden > 0 && m->heads > 0);
 
-    int told = a->model || (a->num_layers > 0 && a->hidden_size > 0 && a->num_attention_heads > 0);
-
-    if (!a->load || (told && !a->use_checkpoint_args))
+    if (!a->checkpoint.load || (told && !a->checkpoint.use_checkpoint_args))
         return 0;
     /* There may be no checkpoint yet, and a broken directory is reported by origin_read. */
-    return directory_newest(a->load, -1, &newest, NULL) < 0 || newest >= 0 ||
-           directory_has(a->load, "config.json");
+    return directory_newest(a->checkpoint.load, -1, &newest, NULL) < 0 || newest >= 0 ||
+           directory_has(a->checkpoint.load, "config.json");
 }
 
 int network_from_weights(struct arguments *a, const struct options_result *given, struct error *err)
 {
-    const char *directory = a->load ? a->load : a->load_hf;
+    const char *directory = a->checkpoint.load ? a->checkpoint.load : a->checkpoint.load_hf;
     struct origin origin;
     struct stat status;
 
-    if (!a->skip_train && !a->load_hf && !resumes_by_itself(a))
+    if (!a->run.skip_train && !a->checkpoint.load_hf && !resumes_by_itself(a))
         return 0;
     /* A single safetensors file does not contain the model configuration. */
-    if (!a->load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
+    if (!a->checkpoint.load && stat(directory, &status) == 0 && S_ISREG(status.st_mode))
         return 0;
     if (origin_read(&origin, directory, err) < 0)
-        return error_prefix(err, a->load ? "--load" : "--load-hf");
-    if (!a->load && origin.kind != ORIGIN_HF)
+        return error_prefix(err, a->checkpoint.load ? "--load" : "--load-hf");
+    if (!a->checkpoint.load && origin.kind != ORIGIN_HF)
         return error_set(
             err, "--load-hf %s contains megatron checkpoints, not Hugging Face weights; use --load",
             directory);
-    if (a->load && origin.kind == ORIGIN_HF) {
-        a->load_hf = a->load;
-        a->load = NULL;
-        a->finetune = 0;
+    if (a->checkpoint.load && origin.kind == ORIGIN_HF) {
+        a->checkpoint.load_hf = a->checkpoint.load;
+        a->checkpoint.load = NULL;
+        a->checkpoint.finetune = 0;
     }
     a->network_taken = 1;
     return take(a, given, &origin.model, directory, err);

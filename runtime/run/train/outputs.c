@@ -10,19 +10,22 @@
 int outputs_open(struct outputs *outputs, const struct arguments *a, struct error *err)
 {
     memset(outputs, 0, sizeof(*outputs));
-    outputs->bits = a->masked;
-    outputs->perplexity = a->log_validation_ppl;
-    if (a->log_world_size)
+    outputs->bits = a->model.network.masked;
+    outputs->perplexity = a->output.log_validation_ppl;
+    if (a->output.log_world_size)
         outputs->world_size = a->layout.tp * a->layout.cp * a->layout.dp * a->layout.pp;
     outputs->silent = a->mlm.log_format == LOG_JSON;
-    if (a->tensorboard_dir) {
-        outputs->events = event_file_create(a->tensorboard_dir, err);
+    if (a->output.tensorboard_dir) {
+        outputs->events = event_file_create(a->output.tensorboard_dir, err);
         if (!outputs->events)
             return file_path_error(err);
     }
-    if (a->wandb_project) {
-        const struct wandb_names names = {a->wandb_project, a->wandb_name, a->wandb_entity};
-        const char *directory = a->wandb_dir ? a->wandb_dir : a->save ? a->save : ".";
+    if (a->output.wandb_project) {
+        const struct wandb_names names = {a->output.wandb_project, a->output.wandb_name,
+                                          a->output.wandb_entity};
+        const char *directory = a->output.wandb_dir  ? a->output.wandb_dir
+                                : a->checkpoint.save ? a->checkpoint.save
+                                                     : ".";
 
         outputs->wandb = wandb_file_create(directory, &names, err);
         if (!outputs->wandb)
@@ -30,8 +33,8 @@ int outputs_open(struct outputs *outputs, const struct arguments *a, struct erro
         log_note("Weights & Biases: `wandb sync %s` uploads this run",
                  wandb_file_directory(outputs->wandb));
     }
-    if (a->metrics_file) {
-        outputs->metrics = append_file_open(a->metrics_file, 0, err);
+    if (a->output.metrics_file) {
+        outputs->metrics = append_file_open(a->output.metrics_file, 0, err);
         if (!outputs->metrics) {
             file_path_error(err);
             return error_prefix(err, "--metrics-file");

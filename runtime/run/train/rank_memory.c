@@ -42,9 +42,9 @@ static size_t copy_of(const struct arguments *a, const struct parameters *p)
 {
     const struct model_config *m = &a->model_config;
     struct scaling_rules rules = fp8_rules(m);
-    int64_t elements = (a->save_optimizer ? 3 : 1) * p->shard_elements;
+    int64_t elements = (a->checkpoint.save_optimizer ? 3 : 1) * p->shard_elements;
 
-    if (!a->save)
+    if (!a->checkpoint.save)
         return 0;
     if (m->numerics.fp8.format != FP8_NONE)
         elements += 2 * fp8_layers_kept(&rules);
@@ -54,7 +54,7 @@ static size_t copy_of(const struct arguments *a, const struct parameters *p)
 static size_t workspace_of(const struct arguments *a)
 {
     const struct model_config *m = &a->model_config;
-    int64_t threads = a->threads > 0 ? a->threads : cpuset_usable();
+    int64_t threads = a->machine.threads > 0 ? a->machine.threads : cpuset_usable();
 
     if (!arguments_on_cpus(a))
         return 0;
@@ -110,14 +110,16 @@ void rank_memory_print_run(const struct arguments *a)
            world, a->layout.dp, a->layout.tp, a->layout.pp, a->layout.cp);
     printf(" > padded vocab (size: %" PRId64 ") with %" PRId64 " dummy tokens (new size: %" PRId64
            ")\n",
-           a->vocab_size, a->model_config.padded_vocabulary - a->vocab_size,
+           a->model.network.shape.vocabulary,
+           a->model_config.padded_vocabulary - a->model.network.shape.vocabulary,
            a->model_config.padded_vocabulary);
     printf(" > datasets target sizes (minimum size):\n    train:      %" PRId64
            "\n    validation: %s\n    test:       %" PRId64 "\n",
            samples[DATASET_TRAIN], valid, samples[DATASET_TEST]);
     arguments_print_fp8(a, stdout);
     printf("setting training iterations to %" PRId64 "\n", a->total_iterations);
-    if (a->save && a->save_interval <= 0 && a->total_iterations >= LONG_RUN && !a->skip_train)
+    if (a->checkpoint.save && a->checkpoint.save_interval <= 0 && a->total_iterations >= LONG_RUN &&
+        !a->run.skip_train)
         log_note("without --save-interval, a checkpoint is saved only at the end; if the run is "
                  "killed, it starts from scratch; add --save-interval to avoid that");
 }
@@ -181,14 +183,15 @@ static void add_head(const struct arguments *a, struct error *lack)
 
 int rank_memory_advise(const struct arguments *a, struct error *err)
 {
-    int smaller = a->micro_batch_size > 1;
-    int full = a->recompute_granularity == GRANULARITY_FULL;
-    const char *recompute = a->skip_train                         ? ""
-                            : !full                               ? "--recompute-granularity full, "
-                            : a->recompute_method == METHOD_BLOCK ? "--recompute-method uniform, "
-                                                                  : "";
+    int smaller = a->run.micro_batch_size > 1;
+    int full = a->parallel.recompute_granularity == GRANULARITY_FULL;
+    const char *recompute = a->run.skip_train ? ""
+                            : !full           ? "--recompute-granularity full, "
+                            : a->parallel.recompute_method == METHOD_BLOCK
+                                ? "--recompute-method uniform, "
+                                : "";
 
-    if (a->masked)
+    if (a->model.network.masked)
         add_head(a, err);
     return error_append(err,
                         "; use %s%s%smore model parallelism (--tensor-model-parallel-size, "
@@ -220,7 +223,7 @@ int rank_memory_check(const struct arguments *a, const struct world *world, stru
         rank_memory_print_run(a);
         if (rank_memory_print_ranks(a, err) < 0)
             return -1;
-        if (a->device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
+        if (a->machine.device == DEVICE_AUTO && strcmp(device->name, "cpu") == 0)
             printf(" > this node has no NVIDIA GPU: computing on the CPU (--device cpu)\n");
         printf("device %s (%s): %.3f GiB available, %.3f GiB planned on this rank\n", device->name,
                device->model, gib(there.available), gib(total));

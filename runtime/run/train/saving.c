@@ -42,12 +42,12 @@ static void say(const char *text)
 
 void saving_tokenizer(const struct arguments *a, const char *directory)
 {
-    const char *from = a->load_hf ? a->load_hf : a->load;
+    const char *from = a->checkpoint.load_hf ? a->checkpoint.load_hf : a->checkpoint.load;
     struct error err;
     int rc = 0;
 
     if (a->tokenizer_named)
-        rc = tokenizer_files_save(directory, &a->tokenizer, &err);
+        rc = tokenizer_files_save(directory, &a->data.tokenizer, &err);
     else if (from)
         rc = tokenizer_files_copy(from, directory, 1, &err);
     if (rc < 0)
@@ -59,16 +59,16 @@ static int is_same_run(const struct arguments *a)
 {
     char paths[2][PATH_MAX];
     struct file_bytes texts[2] = {{0}};
-    int64_t iteration = a->ckpt_step;
+    int64_t iteration = a->checkpoint.ckpt_step;
     int same = 0;
 
-    if (iteration < 0 && directory_newest(a->load, -1, &iteration, NULL) < 0)
+    if (iteration < 0 && directory_newest(a->checkpoint.load, -1, &iteration, NULL) < 0)
         return 0;
     if (iteration >= 0 &&
-        directory_path(paths[0], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->load, iteration) ==
-            0 &&
-        directory_path(paths[1], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->save, iteration) ==
-            0 &&
+        directory_path(paths[0], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->checkpoint.load,
+                       iteration) == 0 &&
+        directory_path(paths[1], NULL, "%s/iter_%07" PRId64 "/" INDEX_NAME, a->checkpoint.save,
+                       iteration) == 0 &&
         file_read(paths[0], (size_t)1 << 30, &texts[0], NULL) == 0 &&
         file_read(paths[1], (size_t)1 << 30, &texts[1], NULL) == 0)
         same = texts[0].length == texts[1].length &&
@@ -84,17 +84,19 @@ int saving_check(const struct arguments *a, struct error *err)
     size_t count = 0;
     int own;
 
-    if (a->save && directory_prepare(a->save, err) < 0) {
+    if (a->checkpoint.save && directory_prepare(a->checkpoint.save, err) < 0) {
         error_prefix(err, "cannot save checkpoints");
         return error_append(err, "; choose another directory with --save");
     }
-    own = a->load && a->save && file_is_same(a->load, a->save);
-    if (!a->save || (own && !a->finetune))
+    own = a->checkpoint.load && a->checkpoint.save &&
+          file_is_same(a->checkpoint.load, a->checkpoint.save);
+    if (!a->checkpoint.save || (own && !a->checkpoint.finetune))
         return 0;
     /* A run begins at iteration 0 with --finetune, where an imported checkpoint is not in its way.
      */
-    if (directory_list(a->save, &list, &count, NULL) < 0 || count == 0 || (own && list[0] == 0) ||
-        (a->load && !a->finetune && is_same_run(a))) {
+    if (directory_list(a->checkpoint.save, &list, &count, NULL) < 0 || count == 0 ||
+        (own && list[0] == 0) ||
+        (a->checkpoint.load && !a->checkpoint.finetune && is_same_run(a))) {
         free(list);
         return 0;
     }
@@ -104,13 +106,13 @@ int saving_check(const struct arguments *a, struct error *err)
                        "), which this run would overwrite, because it starts at iteration 0 with "
                        "--finetune; to resume from them drop --finetune, otherwise use another "
                        "directory for --save",
-                       a->save, list[0]);
+                       a->checkpoint.save, list[0]);
     else
         error_set_code(err, ERROR_USAGE,
                        "--save %s already contains checkpoints (the newest is of iteration %" PRId64
                        "), which this run would overwrite; to resume from them use --load %s, "
                        "otherwise use another directory for --save",
-                       a->save, list[0], a->save);
+                       a->checkpoint.save, list[0], a->checkpoint.save);
     free(list);
     return -1;
 }
@@ -130,17 +132,17 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
                                        .moment1_type = o->types.moment1,
                                        .moment2_type = o->types.moment2};
     struct checkpoint_config config = {
-        .save = a->save,
-        .load = a->load,
-        .keep_last = a->keep_last > 0 ? a->keep_last : 0,
-        .save_optimizer = a->save_optimizer,
-        .load_optimizer = a->load_optimizer,
-        .load_rng = a->load_rng,
-        .finetune = a->finetune,
-        .override_scheduler = a->override_scheduler,
-        .async = a->async_save,
-        .step = a->ckpt_step,
-        .must_find = a->exit_on_missing || a->skip_train,
+        .save = a->checkpoint.save,
+        .load = a->checkpoint.load,
+        .keep_last = a->checkpoint.keep_last > 0 ? a->checkpoint.keep_last : 0,
+        .save_optimizer = a->checkpoint.save_optimizer,
+        .load_optimizer = a->checkpoint.load_optimizer,
+        .load_rng = a->checkpoint.load_rng,
+        .finetune = a->checkpoint.finetune,
+        .override_scheduler = a->checkpoint.override_scheduler,
+        .async = a->checkpoint.async_save,
+        .step = a->checkpoint.ckpt_step,
+        .must_find = a->checkpoint.exit_on_missing || a->run.skip_train,
         .model = &a->model_config,
         .rules = &a->rules,
         .say = say,
@@ -150,8 +152,8 @@ static int create(struct saving *s, struct engine *engine, const struct parallel
         checkpoint_create(&config, engine_model(engine), parallel, device, &arrays, err);
     if (!s->checkpoint)
         return -1;
-    if (a->save && parallel->comm->rank == parallel->comm->size - 1)
-        saving_tokenizer(a, a->save);
+    if (a->checkpoint.save && parallel->comm->rank == parallel->comm->size - 1)
+        saving_tokenizer(a, a->checkpoint.save);
     return 0;
 }
 
@@ -164,7 +166,7 @@ static void watch_end(struct saving *s)
     /* Even if a job is too short for its saves, at least half of its time goes to training. */
     if (s->world->job_end > 0)
         s->margin_most = ((double)s->world->job_end - (double)time(NULL)) / 2;
-    if (!s->a->exit_signal_handler)
+    if (!s->a->run.exit_signal_handler)
         return;
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
@@ -176,15 +178,15 @@ int saving_open(struct saving *s, const struct arguments *a, const struct world 
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err)
 {
-    struct checkpoint_loaded loaded = {.seed = (uint64_t)a->seed};
+    struct checkpoint_loaded loaded = {.seed = (uint64_t)a->run.seed};
     int rc = 0;
 
     *s = (struct saving){.a = a, .world = world, .comm = parallel->comm, .saved = -1};
     s->optimizer = engine_optimizer(engine);
     watch_end(s);
-    if ((a->save || a->load) && create(s, engine, parallel, device, err) < 0)
+    if ((a->checkpoint.save || a->checkpoint.load) && create(s, engine, parallel, device, err) < 0)
         return -1;
-    if (a->load)
+    if (a->checkpoint.load)
         rc = checkpoint_load(s->checkpoint, &loaded, err);
     if (rc < 0)
         return rc;
@@ -208,9 +210,10 @@ static int must_end(const struct saving *s)
     const struct arguments *a = s->a;
     double margin;
 
-    if (terminated || (a->exit_duration > 0 && clock_now() - s->began > 60 * a->exit_duration))
+    if (terminated ||
+        (a->run.exit_duration > 0 && clock_now() - s->began > 60 * a->run.exit_duration))
         return 1;
-    if (s->world->job_end == 0 || !s->checkpoint || !a->save)
+    if (s->world->job_end == 0 || !s->checkpoint || !a->checkpoint.save)
         return 0;
     margin = 10 + 2 * checkpoint_seconds(s->checkpoint);
     if (checkpoint_saved(s->checkpoint) < 0)
@@ -224,7 +227,7 @@ static int must_end(const struct saving *s)
 /* Is there anything that all ranks must agree on? */
 static int watches(const struct saving *s)
 {
-    return s->a->save || s->a->exit_duration > 0 || s->a->exit_signal_handler;
+    return s->a->checkpoint.save || s->a->run.exit_duration > 0 || s->a->run.exit_signal_handler;
 }
 
 /* Ask all ranks whether one of them must exit, and how long a step takes on the slowest, which
@@ -255,8 +258,8 @@ static int agree_on_end(struct saving *s, int *end, struct error *err)
 
 int saving_due(const struct saving *s, const struct progress *progress)
 {
-    return s->checkpoint && s->a->save && s->a->save_interval > 0 &&
-           progress->iteration % s->a->save_interval == 0;
+    return s->checkpoint && s->a->checkpoint.save && s->a->checkpoint.save_interval > 0 &&
+           progress->iteration % s->a->checkpoint.save_interval == 0;
 }
 
 /* Start a save, unless saving is withheld, which all ranks agree on. */
@@ -283,7 +286,7 @@ int saving_step(struct saving *s, const struct progress *progress, int *end, str
 {
     const struct arguments *a = s->a;
 
-    *end = a->exit_interval > 0 && progress->iteration % a->exit_interval == 0;
+    *end = a->run.exit_interval > 0 && progress->iteration % a->run.exit_interval == 0;
     if (s->checkpoint && checkpoint_step(s->checkpoint, err) < 0)
         return -1;
     if (++s->steps >= s->period && watches(s)) {
@@ -319,7 +322,7 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
     size_t tries = sizeof(pauses) / sizeof(pauses[0]);
     int over = 0;
 
-    if (!s->checkpoint || !s->a->save)
+    if (!s->checkpoint || !s->a->checkpoint.save)
         return 0;
     /* At the end, waiting delays nothing. */
     if (checkpoint_wait(s->checkpoint, err) < 0)
@@ -338,6 +341,6 @@ int saving_end(struct saving *s, const struct progress *progress, struct error *
     if (checkpoint_failed(s->checkpoint))
         return error_set(
             err, "cannot save the last checkpoint (iteration %lld) to %s; see the warnings above",
-            (long long)progress->iteration, s->a->save);
+            (long long)progress->iteration, s->a->checkpoint.save);
     return 0;
 }

@@ -30,8 +30,8 @@ struct saving {
 int saving_check(const struct arguments *a, struct error *err);
 
 /* Find and load the checkpoint that the options name and start the engine from it, from what is in
- * the model's start_weights (if 'initialize' is 0), or from random weights. Returns 0, CHECKPOINT_REFUSED
- * like checkpoint_load, or -1. */
+ * the model's start_weights (if 'initialize' is 0), or from random weights. Returns 0,
+ * CHECKPOINT_REFUSED like checkpoint_load, or -1. */
 int saving_open(struct saving *saving, const struct arguments *a, const struct world *world,
                 struct engine *engine, const struct parallel *parallel, struct device *device,
                 int initialize, struct error *err);

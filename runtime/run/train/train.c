@@ -20,7 +20,7 @@ struct masked *train_masked(const struct train *t, enum dataset_split split)
 
 int64_t train_data_step(const struct train *t)
 {
-    return t->consumed / t->a->global_batch_size;
+    return t->consumed / t->a->run.global_batch_size;
 }
 
 static struct progress progress_of(const struct train *t)
@@ -32,7 +32,7 @@ static int take_step(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     int64_t batch = batch_size_at(a, t->consumed);
-    int64_t micros = batch / (a->micro_batch_size * a->layout.dp);
+    int64_t micros = batch / (a->run.micro_batch_size * a->layout.dp);
 
     comm_set_step(t->comm, t->iteration);
     if (train_run_step(t, micros, err) < 0)
@@ -46,7 +46,7 @@ static int take_step(struct train *t, struct error *err)
             return -1;
         printf("time to first step: %.2f s\n", clock_now() - t->began);
     }
-    if (t->iteration % a->log_interval == 0 || t->iteration == t->total)
+    if (t->iteration % a->output.log_interval == 0 || t->iteration == t->total)
         return train_log_steps(t, batch, err);
     return 0;
 }
@@ -93,7 +93,7 @@ static int loop(struct train *t, struct error *err)
         printf("training is already finished: the checkpoint in %s is at iteration %" PRId64
                " of %" PRId64 "; raise --train-iters or --train-samples to continue, with "
                "--override-opt_param-scheduler if the learning rate decays to the end of the run\n",
-               a->load, t->iteration, t->total);
+               a->checkpoint.load, t->iteration, t->total);
     while (t->iteration < t->total && !end) {
         if (take_step(t, err) < 0 || (pauses(t) && train_log_rest(t, err) < 0))
             return -1;
@@ -119,14 +119,14 @@ static int loop(struct train *t, struct error *err)
         return -1;
     if (t->iteration < t->total)
         return TRAIN_ENDED_EARLY;
-    if (a->save_hf && model_facts(engine_model(t->engine)).keeps_fp8 &&
+    if (a->checkpoint.save_hf && model_facts(engine_model(t->engine)).keeps_fp8 &&
         optimizer_export(engine_optimizer(t->engine), err) < 0)
         return error_prefix(err, "--save-hf");
-    if (a->save_hf && hf_save(a->save_hf, &a->model_config, engine_model(t->engine), &t->parallel,
-                              t->device, err) < 0)
+    if (a->checkpoint.save_hf && hf_save(a->checkpoint.save_hf, &a->model_config,
+                                         engine_model(t->engine), &t->parallel, t->device, err) < 0)
         return error_prefix(err, "--save-hf");
-    if (a->save_hf && t->prints)
-        saving_tokenizer(a, a->save_hf);
+    if (a->checkpoint.save_hf && t->prints)
+        saving_tokenizer(a, a->checkpoint.save_hf);
     return 0;
 }
 
@@ -149,7 +149,7 @@ int train_run(const struct arguments *arguments, const struct world *world, stru
 
     rc = train_set_up(&t, err);
     if (rc == 0)
-        rc = (arguments->skip_train ? train_evaluate_only : loop)(&t, err);
+        rc = (arguments->run.skip_train ? train_evaluate_only : loop)(&t, err);
     if (rc >= 0)
         train_report_profile(&t);
     /* Without this file the run is merely started once more, and finds that it is finished. */

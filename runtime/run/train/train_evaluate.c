@@ -10,12 +10,12 @@
 static int evaluate(struct train *t, enum dataset_split split, const char *what, struct error *err)
 {
     const struct arguments *a = t->a;
-    int64_t micros = a->global_batch_size / (a->micro_batch_size * a->layout.dp);
+    int64_t micros = a->run.global_batch_size / (a->run.micro_batch_size * a->layout.dp);
     int64_t steps = feeds_eval_steps(&t->feeds, a, split);
     struct engine_losses sums = {0};
     double loss, began = clock_now();
 
-    if (a->full_validation && split == DATASET_VALID && !a->masked &&
+    if (a->run.full_validation && split == DATASET_VALID && !a->model.network.masked &&
         feeds_restart(&t->feeds, split, a, &t->parallel, err) < 0)
         return -1;
     for (int64_t i = 0; i < steps; i++)
@@ -27,7 +27,7 @@ static int evaluate(struct train *t, enum dataset_split split, const char *what,
         return -1;
     if (t->prints)
         outputs_evaluation(&t->outputs, t->iteration, t->consumed, split == DATASET_TEST, what,
-                           loss, a->binary_head ? sums.pair / sums.pair_weight : NAN);
+                           loss, a->model.network.binary_head ? sums.pair / sums.pair_weight : NAN);
     return 0;
 }
 
@@ -43,9 +43,9 @@ int train_evaluates_now(const struct train *t)
 {
     const struct arguments *a = t->a;
 
-    if (!t->feeds.loaders[DATASET_VALID] || a->eval_iters == 0)
+    if (!t->feeds.loaders[DATASET_VALID] || a->run.eval_iters == 0)
         return 0;
-    return t->iteration % a->eval_interval == 0 ||
+    return t->iteration % a->run.eval_interval == 0 ||
            (a->mlm.recipe == RECIPE_FAIRSEQ && train_ends_epoch(t));
 }
 
@@ -61,9 +61,9 @@ int train_evaluate_between(struct train *t, struct error *err)
     snprintf(what, sizeof(what), "iteration %" PRId64, t->iteration);
     if (evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
-    if (!t->a->full_validation)
+    if (!t->a->run.full_validation)
         t->consumed_valid +=
-            feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->global_batch_size;
+            feeds_eval_steps(&t->feeds, t->a, DATASET_VALID) * t->a->run.global_batch_size;
     t->evaluated = t->iteration;
     t->excluded += clock_now() - before;
     return 0;
@@ -74,13 +74,13 @@ int train_evaluate_end(struct train *t, struct error *err)
     char what[64];
 
     snprintf(what, sizeof(what), "iteration %" PRId64 " on validation set", t->iteration);
-    if (t->a->eval_iters > 0 && t->feeds.loaders[DATASET_VALID] && t->evaluated != t->iteration &&
-        evaluate(t, DATASET_VALID, what, err) < 0)
+    if (t->a->run.eval_iters > 0 && t->feeds.loaders[DATASET_VALID] &&
+        t->evaluated != t->iteration && evaluate(t, DATASET_VALID, what, err) < 0)
         return -1;
     if (train_log_fairseq_epoch(t, err) < 0)
         return -1;
     snprintf(what, sizeof(what), "iteration %" PRId64 " on test set", t->iteration);
-    return t->a->eval_iters > 0 && t->feeds.loaders[DATASET_TEST]
+    return t->a->run.eval_iters > 0 && t->feeds.loaders[DATASET_TEST]
                ? evaluate(t, DATASET_TEST, what, err)
                : 0;
 }

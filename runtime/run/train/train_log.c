@@ -49,8 +49,8 @@ static int count_steps(struct train *t, int64_t first, int64_t steps, enum datas
     line->update = (double)t->iteration / (double)t->total;
     line->steps = steps;
     if (!masked) {
-        line->sentences = (double)(steps * t->a->global_batch_size);
-        line->tokens = line->sentences * (double)t->a->seq_length;
+        line->sentences = (double)(steps * t->a->run.global_batch_size);
+        line->tokens = line->sentences * (double)t->a->model.network.shape.sequence;
         return 0;
     }
     for (int64_t i = first; i < first + steps; i++) {
@@ -113,7 +113,7 @@ static int log_fairseq(struct train *t, const struct log_line *log, const struct
     line.clipped = t->a->rules.clip <= 0 ? -1
                    : state->taken > 0    ? (double)state->clipped / (double)state->taken
                                          : 1;
-    line.scale = t->a->fp16 ? state->loss_scale : 0;
+    line.scale = t->a->precision.fp16 ? state->loss_scale : 0;
     line.train_wall = t->train_seconds;
     line.wall = clock_now() - t->began;
     t->epoch = add_sums(t->epoch, sums_of(state, &line), 1);
@@ -164,7 +164,7 @@ int train_log_fairseq_epoch(struct train *t, struct error *err)
     line.lr = state.lr;
     line.norm = all.norm / all.taken;
     line.clipped = t->a->rules.clip <= 0 ? -1 : all.clipped / all.taken;
-    line.scale = t->a->fp16 ? state.loss_scale : 0;
+    line.scale = t->a->precision.fp16 ? state.loss_scale : 0;
     t->epoch = add_sums((struct epoch_sums){0}, part, -1);
     fairseq_line_epoch(&line, (double)time(NULL), text, sizeof(text));
     outputs_line(&t->outputs, text);
@@ -245,7 +245,7 @@ static int write_line(struct train *t, struct error *err)
     if (engine_reported(t->engine, &state, &seconds, err) < 0)
         return -1;
     seconds = end_interval(t, seconds) / (double)steps;
-    if (a->log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0)
+    if (a->output.log_params_norm && engine_params_norm(t->engine, &params_norm, err) < 0)
         return -1;
     standstill_look(&t->standstill, &state, &a->rules, last->iteration);
     warn_overflow(t, &state);
@@ -255,12 +255,12 @@ static int write_line(struct train *t, struct error *err)
         .consumed = last->consumed,
         .batch_size = last->batch,
         .milliseconds = 1000 * seconds,
-        .teraflops = a->log_throughput ? sample_flops(a) * (double)last->batch /
-                                             (seconds * 1e12 * (double)t->comm->size)
-                                       : -1,
+        .teraflops = a->output.log_throughput ? sample_flops(a) * (double)last->batch /
+                                                    (seconds * 1e12 * (double)t->comm->size)
+                                              : -1,
         .lr = state.lr,
         .loss = state.taken > 0 ? (state.loss_total - state.pair_total) / state.weight_total : NAN,
-        .pair_loss = a->binary_head ? state.pair_total / state.weight_total : NAN,
+        .pair_loss = a->model.network.binary_head ? state.pair_total / state.weight_total : NAN,
         .loss_scale = state.loss_scale,
         .grad_norm = state.grad_norm,
         .params_norm = params_norm,
@@ -268,7 +268,7 @@ static int write_line(struct train *t, struct error *err)
         .skipped = state.skipped,
         .nans = state.nans,
         .eta = seconds * (double)(t->total - last->iteration),
-        .memory = a->log_memory ? memory_in_use(t) : -1,
+        .memory = a->output.log_memory ? memory_in_use(t) : -1,
     };
     if (t->prints && a->mlm.log_format == LOG_JSON &&
         log_fairseq(t, &line, &state, seconds * (double)steps, err) < 0)
@@ -298,8 +298,8 @@ static int may_wait(const struct train *t)
 {
     const struct arguments *a = t->a;
 
-    return t->device->asynchronous && t->logged > t->saving.start.iteration && !a->profile &&
-           !a->log_params_norm && a->mlm.log_format != LOG_JSON &&
+    return t->device->asynchronous && t->logged > t->saving.start.iteration && !a->output.profile &&
+           !a->output.log_params_norm && a->mlm.log_format != LOG_JSON &&
            !rank_times_due(&t->rank_times, t->iteration);
 }
 

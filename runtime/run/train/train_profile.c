@@ -13,11 +13,11 @@
 static int is_traced(const struct train *t, const char **directory)
 {
     const struct arguments *a = t->a;
-    int listed = a->profile_ranks.count == 0 && t->comm->rank == 0;
+    int listed = a->output.profile_ranks.count == 0 && t->comm->rank == 0;
 
-    for (size_t i = 0; i < a->profile_ranks.count; i++)
-        listed |= atoi(a->profile_ranks.items[i]) == t->comm->rank;
-    *directory = a->profile_dir ? a->profile_dir : a->tensorboard_dir;
+    for (size_t i = 0; i < a->output.profile_ranks.count; i++)
+        listed |= atoi(a->output.profile_ranks.items[i]) == t->comm->rank;
+    *directory = a->output.profile_dir ? a->output.profile_dir : a->output.tensorboard_dir;
     return listed && *directory && t->profile.steps == 0;
 }
 
@@ -56,10 +56,10 @@ static int is_profiled(const struct train *t)
     const struct arguments *a = t->a;
     int64_t first = t->saving.start.iteration;
 
-    if (!a->profile || (a->profile_end >= 0 && t->iteration >= a->profile_end))
+    if (!a->output.profile || (a->output.profile_end >= 0 && t->iteration >= a->output.profile_end))
         return 0;
-    if (a->profile_start >= 0)
-        return t->iteration >= a->profile_start;
+    if (a->output.profile_start >= 0)
+        return t->iteration >= a->output.profile_start;
     return t->iteration > first || t->total - first == 1;
 }
 
@@ -72,18 +72,18 @@ int train_run_step(struct train *t, int64_t micros, struct error *err)
 
 void train_report_profile(const struct train *t)
 {
-    if (!t->a->profile || !t->prints)
+    if (!t->a->output.profile || !t->prints)
         return;
     if (t->profile.steps > 0)
         profile_print(&t->profile, stdout);
-    else if (t->a->profile_end >= 0 && t->saving.start.iteration >= t->a->profile_end)
+    else if (t->a->output.profile_end >= 0 && t->saving.start.iteration >= t->a->output.profile_end)
         log_warning("--profile has nothing to report: the run continued at step %" PRId64
                     ", after --profile-step-end %" PRId64 "; raise it",
-                    t->saving.start.iteration, t->a->profile_end);
-    else if (t->a->profile_start >= 0)
+                    t->saving.start.iteration, t->a->output.profile_end);
+    else if (t->a->output.profile_start >= 0)
         log_warning("--profile has nothing to report: the run had no step from "
                     "--profile-step-start %" PRId64 " on; lower it",
-                    t->a->profile_start);
+                    t->a->output.profile_start);
     else
         log_warning("--profile has nothing to report: only the first step was run, which includes "
                     "one-time initialization; train for more iterations");

@@ -21,7 +21,8 @@
 
 static int is_unfused(const struct arguments *a)
 {
-    return a->attention_backend == ATTENTION_UNFUSED || a->attention_backend == ATTENTION_LOCAL;
+    return a->machine.attention_backend == ATTENTION_UNFUSED ||
+           a->machine.attention_backend == ATTENTION_LOCAL;
 }
 
 /* Open this rank's device and connect the ranks. */
@@ -29,17 +30,17 @@ static int open_ranks(struct train *t, struct error *err)
 {
     const struct arguments *a = t->a;
     struct ranks_config config = {
-        .device = (enum device_choice)a->device,
+        .device = (enum device_choice)a->machine.device,
         .type = a->model_config.numerics.type,
         .fp8 = a->model_config.numerics.fp8.format != FP8_NONE,
         .fp8_blocks = a->model_config.numerics.fp8.format != FP8_NONE &&
                       a->model_config.numerics.fp8.recipe == FP8_BLOCKWISE,
-        .threads = a->threads,
-        .deterministic = a->deterministic,
+        .threads = a->machine.threads,
+        .deterministic = a->machine.deterministic,
         .unfused_attention = is_unfused(a),
-        .random_order = a->random_order,
-        .seed = (uint64_t)a->seed,
-        .deadline = 60.0 * a->timeout_minutes,
+        .random_order = a->machine.random_order,
+        .seed = (uint64_t)a->run.seed,
+        .deadline = 60.0 * a->parallel.timeout_minutes,
         .layout = a->layout,
     };
     struct ranks ranks;
@@ -60,12 +61,12 @@ static int make_engine(struct train *t, struct error *err)
     char *restored = NULL;
     int remember, again = 0, rc = 0;
 
-    if (a->deterministic && a->load &&
-        choices_restore(&t->parallel, t->device, a->load, &restored, err) < 0)
+    if (a->machine.deterministic && a->checkpoint.load &&
+        choices_restore(&t->parallel, t->device, a->checkpoint.load, &restored, err) < 0)
         return -1;
     remember = !restored && t->world->local_rank == 0;
     t->engine = engine_create(&config, &t->parallel, t->device, err);
-    if (t->engine && a->deterministic)
+    if (t->engine && a->machine.deterministic)
         rc = choices_agree(&t->parallel, t->device, restored, remember, &again, err);
     free(restored);
     if (rc < 0)
@@ -118,30 +119,33 @@ static int create_engine(struct train *t, struct error *err)
 
     if (make_engine(t, err) < 0)
         return -1;
-    if (a->nccl_ub)
+    if (a->machine.nccl_ub)
         register_memory(t);
-    if (a->load_hf &&
-        hf_load(a->load_hf, &a->model_config, engine_model(t->engine), t->device, err) < 0)
+    if (a->checkpoint.load_hf && hf_load(a->checkpoint.load_hf, &a->model_config,
+                                         engine_model(t->engine), t->device, err) < 0)
         return error_prefix(err, "--load-hf");
-    rc = saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device, !a->load_hf, err);
+    rc = saving_open(&t->saving, a, t->world, t->engine, &t->parallel, t->device,
+                     !a->checkpoint.load_hf, err);
     if (rc < 0)
         return rc;
-    if (a->deterministic && a->save && choices_keep(&t->parallel, t->device, a->save, err) < 0)
+    if (a->machine.deterministic && a->checkpoint.save &&
+        choices_keep(&t->parallel, t->device, a->checkpoint.save, err) < 0)
         return -1;
-    t->iteration = t->logged = a->skip_train ? t->saving.loaded : t->saving.start.iteration;
+    t->iteration = t->logged = a->run.skip_train ? t->saving.loaded : t->saving.start.iteration;
     t->consumed = t->saving.start.consumed;
     t->consumed_valid = t->saving.start.consumed_valid;
     t->total =
-        a->train_samples > 0 ? t->iteration + steps_left(a, t->consumed) : a->total_iterations;
+        a->run.train_samples > 0 ? t->iteration + steps_left(a, t->consumed) : a->total_iterations;
     return print_advice(t, err);
 }
 
 int train_leave_mark(const struct train *t, const char *name, struct error *err)
 {
-    if (!t->a->save || t->world->rank != 0)
+    if (!t->a->checkpoint.save || t->world->rank != 0)
         return 0;
-    return directory_prepare(t->a->save, err) < 0 ? -1
-                                                  : directory_write(t->a->save, name, "", 0, err);
+    return directory_prepare(t->a->checkpoint.save, err) < 0
+               ? -1
+               : directory_write(t->a->checkpoint.save, name, "", 0, err);
 }
 
 /* Rank 0 checks what the options name before weights are created or loaded, which may take minutes.
@@ -153,7 +157,8 @@ static int check_paths(struct train *t, struct error *err)
 
     if (t->comm->rank == 0) {
         errno = 0;
-        if (t->a->save_hf && hf_save_check(t->a->save_hf, &t->a->model_config, err) < 0) {
+        if (t->a->checkpoint.save_hf &&
+            hf_save_check(t->a->checkpoint.save_hf, &t->a->model_config, err) < 0) {
             err->code = file_error_may_pass(errno) ? ERROR_FAILURE : ERROR_USAGE;
             rc = error_prefix(err, "--save-hf");
         } else {
@@ -193,8 +198,8 @@ int train_set_up(struct train *t, struct error *err)
     if (t->prints && outputs_open(&t->outputs, t->a, err) < 0)
         return -1;
     rc = rank_times_open(&t->rank_times, &t->parallel, t->world, t->iteration,
-                         t->a->straggler_interval, &t->outputs, err);
-    if (rc == 0 && t->prints && !t->a->skip_train && t->iteration < t->total)
+                         t->a->output.straggler_interval, &t->outputs, err);
+    if (rc == 0 && t->prints && !t->a->run.skip_train && t->iteration < t->total)
         data_record_keep(t->a, t->saving.seed);
     return rc;
 }

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The network from its options: those of single properties set them by themselves
+ * (network_fields.def); here are presets, sizes that follow from others, and options that decide
+ * several properties together. */
+#include "arguments_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void arguments_network_default(struct network_arguments *m)
+{
+    struct network *n = &m->network;
+
+    *m = (struct network_arguments){.vocabulary_divisor = 128,
+                                    .masked_max = -1,
+                                    .rope_scaling_factor = 8,
+                                    .rotary_interpolation = 1,
+                                    .yarn_beta_fast = 32,
+                                    .yarn_beta_slow = 1};
+    network_default(n);
+    n->shape.layers = n->shape.hidden = n->shape.ffn_hidden = n->shape.heads = -1;
+    n->shape.kv_channels = n->shape.query_groups = n->shape.sequence = n->shape.vocabulary = -1;
+    n->positions = n->token_types = n->position_offset = -1;
+}
+
+/* "LEFT,0" or "(LEFT,0)", as Megatron takes it: tokens before and after each token. -1: all. */
+static int parse_window(struct network_arguments *m, struct error *err)
+{
+    const char *text = m->window_size;
+    char *end;
+    long long left, right = 0;
+
+    if (!text)
+        return 0;
+    text += *text == '(';
+    left = strtoll(text, &end, 10);
+    if (end != text && *end == ',')
+        right = strtoll(end + 1, &end, 10);
+    end += *end == ')';
+    if (end == text || *end || left < -1 || left > INT32_MAX - 1)
+        return error_set(err,
+                         "--window-size=%.40s must be LEFT,0: the number of tokens that each "
+                         "token sees before itself, and 0",
+                         m->window_size);
+    if (right != 0)
+        return error_set(err,
+                         "--window-size=%.40s: a window after the token is not supported; its "
+                         "second number must be 0",
+                         m->window_size);
+    m->network.window = left < 0 ? 0 : left + 1;
+    return 0;
+}
+
+int arguments_network_words(struct network_arguments *m, const struct options_result *given,
+                            struct error *err)
+{
+    static const char *const names[] = {"swiglu",       "geglu",       "quick-geglu",
+                                        "squared-relu", "openai-gelu", "exact-gelu"};
+    const char *first = NULL;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (!options_given(given, names[i]))
+            continue;
+        if (first)
+            return error_set(err, "--%s and --%s cannot be used together; drop one", first,
+                             names[i]);
+        first = names[i];
+    }
+    if (m->use_rotary)
+        m->position = POSITION_ROPE;
+    return parse_window(m, err);
+}
+
+/* --- Presets --------------------------------------------------------------------------------- */
+
+/* What the presets of RoBERTa and BERT have. */
+static void apply_masked(struct network_arguments *m, const struct options_result *given,
+                         const struct model_shape *preset)
+{
+    enum model_family family = preset->family;
+    struct network *n = &m->network;
+    int bert = family != MODEL_ROBERTA;
+
+    n->masked = 1;
+    n->post_norm |= family != MODEL_MEGATRON_BERT;
+    n->gelu_erf |= family != MODEL_MEGATRON_BERT;
+    if (!options_given(given, "bert-no-binary-head") && bert)
+        n->binary_head = 1;
+    if (n->token_types < 0)
+        n->token_types = n->binary_head || family == MODEL_BERT ? 2 : 0;
+    if (n->position_offset < 0)
+        n->position_offset = bert ? 0 : 2;
+    if (!options_given(given, "max-position-embeddings"))
+        n->positions = preset->sequence + n->position_offset;
+}
+
+/* Properties that are not sizes. Without learned positions there is no dropout. */
+static void apply_features(struct network_arguments *m, const struct options_result *given,
+                           const struct model_shape *preset)
+{
+    unsigned has = preset->features;
+    struct network *n = &m->network;
+
+    if (!options_given(given, "window-size"))
+        n->window = preset->window;
+    n->qkv_bias |= (has & PRESET_QKV_BIAS) != 0;
+    if (has & PRESET_QK_NORM && n->qk_norm == QK_NORM_NONE)
+        n->qk_norm = QK_NORM_HEADS;
+    if (has & PRESET_SQUARED_RELU)
+        n->activation = ACTIVATION_SQUARED_RELU;
+    if (has & PRESET_SWIGLU && m->gate == MLP_PLAIN)
+        m->gate = MLP_SWIGLU;
+    if (!(has & PRESET_TIED))
+        n->tied = 0;
+    if (!(has & PRESET_BIAS))
+        n->linear_bias = 0;
+    if (has & PRESET_RMS && !options_given(given, "normalization"))
+        n->norm = NORM_RMS;
+    if (!(has & PRESET_ROPE))
+        return;
+    if (!options_given(given, "rotary-base"))
+        n->shape.rotary_base = preset->rotary_base;
+    if (has & PRESET_HALF_ROTARY && !options_given(given, "rotary-percent"))
+        n->rotary_percent = 0.5;
+    if (!options_given(given, "position-embedding-type"))
+        m->position = POSITION_ROPE;
+    if (!options_given(given, "hidden-dropout"))
+        n->hidden_dropout = 0;
+    if (!options_given(given, "attention-dropout"))
+        n->attention_dropout = 0;
+}
+
+int arguments_network_preset(struct network_arguments *m, const struct options_result *given,
+                             struct error *err)
+{
+    struct network *n = &m->network;
+    struct model_shape *s = &n->shape;
+    const struct model_shape *preset;
+    int wider, headed;
+
+    if (!m->preset)
+        return 0;
+    preset = preset_find("--megatron-model", m->preset, err);
+    if (!preset)
+        return -1;
+    /* Sizes derived from others are derived again if those do not come from the preset. */
+    wider = s->hidden >= 0 && s->hidden != preset->hidden;
+    headed = s->heads >= 0 && s->heads != preset->heads;
+#define TAKE(member, from) member = member < 0 ? preset->from : member
+    TAKE(s->layers, layers);
+    TAKE(s->hidden, hidden);
+    TAKE(s->heads, heads);
+    TAKE(s->query_groups, query_groups);
+    TAKE(s->sequence, sequence);
+    TAKE(s->vocabulary, vocabulary);
+    TAKE(n->positions, sequence);
+    if (!wider)
+        TAKE(s->ffn_hidden, ffn_hidden);
+    if (!wider && !headed)
+        TAKE(s->kv_channels, kv_channels);
+#undef TAKE
+    m->group_query_attention |= preset->query_groups != preset->heads;
+    if (!options_given(given, "norm-epsilon") && !options_given(given, "layernorm-epsilon"))
+        n->epsilon = preset->epsilon;
+    if (preset->family == MODEL_GPT || preset->family == MODEL_LLAMA)
+        apply_features(m, given, preset);
+    else
+        apply_masked(m, given, preset);
+    return 0;
+}
+
+/* --- Sizes that follow from others ----------------------------------------------------------- */
+
+/* The most masked tokens of a sample, unless --max-masked-tokens tells. fairseq and Megatron draw a
+ * fixed share of the tokens. Hugging Face's collator draws every token by itself: eight standard
+ * deviations more than the mean of a micro-batch, and more for words, which are of any length. */
+static int64_t usual_masked(const struct arguments *a)
+{
+    int64_t sequence = a->model.network.shape.sequence;
+    double share = a->mlm.mask_prob, tokens = (double)sequence;
+    double deviation = sqrt(tokens * share * (1 - share) / (double)a->run.micro_batch_size);
+
+    if (!(share > 0 && share < 1))
+        return sequence;
+    if (arguments_use_bert(a) || (a->mlm.masking != MASK_COLLATOR && !a->mlm.whole_words))
+        return (int64_t)ceil(tokens * share - 1e-6) + 1;
+    /* Rows are packed for the case that all of their tokens are selected. */
+    if (a->mlm.pack)
+        return sequence;
+    return (int64_t)ceil(tokens * share + (a->mlm.whole_words ? 16 : 8) * deviation) + 1;
+}
+
+static int need(int64_t value, const char *name, struct error *err)
+{
+    return value > 0
+               ? 0
+               : error_set(err, "--%s is required (or --megatron-model, which selects a preset)",
+                           name);
+}
+
+int arguments_network_sizes(struct arguments *a, struct error *err)
+{
+    struct network_arguments *m = &a->model;
+    struct network *n = &m->network;
+    struct model_shape *s = &n->shape;
+
+    if (need(s->layers, "num-layers", err) < 0 || need(s->hidden, "hidden-size", err) < 0 ||
+        need(s->heads, "num-attention-heads", err) < 0 || need(s->sequence, "seq-length", err) < 0)
+        return -1;
+    if (a->run.micro_batch_size < 0)
+        return error_set(err,
+                         "--micro-batch-size%s is required: the sequences that a rank processes at "
+                         "a time%s",
+                         a->mlm.recipe == RECIPE_FAIRSEQ ? " (or --max-sentences)" : "",
+                         a->mlm.max_tokens > 0
+                             ? "; memory is planned for it, --max-tokens alone is not enough"
+                             : "");
+    if (s->kv_channels < 0) {
+        if (s->hidden % s->heads != 0)
+            return error_set(err,
+                             "--hidden-size=%" PRId64
+                             " is not a multiple of --num-attention-heads=%" PRId64
+                             "; change one of them or set --kv-channels",
+                             s->hidden, s->heads);
+        s->kv_channels = s->hidden / s->heads;
+    }
+    n->swiglu = m->gate != MLP_PLAIN;
+    n->gate = n->swiglu ? (enum gate)(m->gate - MLP_SWIGLU) : GATE_SILU;
+    if (s->ffn_hidden < 0)
+        s->ffn_hidden =
+            n->swiglu ? (int64_t)((double)(4 * s->hidden) * 2 / 3 / 64) * 64 : 4 * s->hidden;
+    if (!m->group_query_attention)
+        s->query_groups = s->heads;
+    if (s->query_groups < 0)
+        return error_set(err, "--group-query-attention needs --num-query-groups; add it");
+    if (s->heads % s->query_groups != 0)
+        return error_set(err,
+                         "--num-query-groups=%" PRId64
+                         " does not divide --num-attention-heads=%" PRId64 "; change one of them",
+                         s->query_groups, s->heads);
+    if (!n->masked && m->masked_max > 0)
+        return error_set(err, "--max-masked-tokens requires --masked-lm; add it");
+    if (n->token_types < 0)
+        n->token_types = 0;
+    if (n->position_offset < 0)
+        n->position_offset = 0;
+    if (n->masked && m->masked_max < 0)
+        m->masked_max = usual_masked(a);
+    if (m->masked_max > s->sequence)
+        m->masked_max = s->sequence;
+    if (n->positions < 0)
+        n->positions = s->sequence + n->position_offset;
+    if (n->positions < s->sequence + n->position_offset)
+        return error_set(
+            err,
+            "--seq-length=%" PRId64 " is greater than --max-position-embeddings=%" PRId64
+            "%s; lower --seq-length%s, or raise --max-position-embeddings",
+            s->sequence, n->positions, n->position_offset > 0 ? " less --position-offset" : "",
+            n->masked ? " (--tokens-per-sample)" : "");
+    if (s->vocabulary < 0)
+        return error_set(err, "--vocab-size is required, or --megatron-model, or a tokenizer "
+                              "(--vocab-file and --merge-file, or --tokenizer-model)");
+    return 0;
+}
+
+/* --- Rotary positions ------------------------------------------------------------------------ */
+
+static int derive_yarn(const struct network_arguments *m, struct rope_scaling *s, struct error *err)
+{
+    if (s->kind != ROPE_PLAIN)
+        return error_set(err, "--position-embedding-type yarn cannot be used with other scalings "
+                              "of rotary embeddings; drop one");
+    if (!(m->yarn_factor > 0))
+        return error_set(err, "--position-embedding-type yarn requires "
+                              "--yarn-rotary-scaling-factor; give one greater than 0");
+    if (m->yarn_beta_fast <= 0 || m->yarn_beta_slow <= 0)
+        return error_set(err, "--yarn-beta-fast=%g and --yarn-beta-slow=%g must be greater than 0",
+                         m->yarn_beta_fast, m->yarn_beta_slow);
+    if (m->yarn_original < 0)
+        return error_set(err,
+                         "--yarn-original-max-position-embeddings must not be negative; raise it");
+    s->kind = ROPE_YARN;
+    s->factor = m->yarn_factor;
+    s->low = m->yarn_beta_slow;
+    s->high = m->yarn_beta_fast;
+    s->original =
+        m->yarn_original > 0 ? m->yarn_original : (double)m->network.positions / m->yarn_factor;
+    return 0;
+}
+
+static int derive_rope(struct network_arguments *m, struct error *err)
+{
+    struct network *n = &m->network;
+    struct rope_scaling *s = &n->rope_scaling;
+    int64_t rotated = (int64_t)((double)n->shape.kv_channels * n->rotary_percent);
+
+    if (n->shape.rotary_base <= 0)
+        return error_set(err, "--rotary-base=%g must be greater than 0", n->shape.rotary_base);
+    if (n->rotary_percent <= 0 || n->rotary_percent > 1)
+        return error_set(err, "--rotary-percent=%g must be greater than 0 and at most 1",
+                         n->rotary_percent);
+    n->position = m->position == POSITION_YARN ? POSITION_ROPE : (enum position_kind)m->position;
+    /* Channels are rotated in pairs. */
+    if (n->position == POSITION_ROPE && (rotated <= 0 || rotated % 2 != 0))
+        return error_set(err,
+                         "with --rotary-percent=%g, RoPE rotates %" PRId64 " of the %" PRId64
+                         " channels of a head, and it needs an even number; change "
+                         "--rotary-percent or --kv-channels",
+                         n->rotary_percent, rotated, n->shape.kv_channels);
+    if (m->rotary_interpolation <= 0)
+        return error_set(err, "--rotary-seq-len-interpolation-factor=%g must be greater than 0",
+                         m->rotary_interpolation);
+    if (m->rope_scaling_factor <= 0)
+        return error_set(err, "--rope-scaling-factor=%g must be greater than 0",
+                         m->rope_scaling_factor);
+    if (m->rope_scaling && m->rotary_interpolation != 1)
+        return error_set(err, "--use-rope-scaling and --rotary-seq-len-interpolation-factor cannot "
+                              "be used together; drop one");
+    s->kind = ROPE_PLAIN;
+    s->factor = m->rope_scaling_factor;
+    if (m->rope_scaling) {
+        s->kind = ROPE_LLAMA3;
+    } else if (m->rotary_interpolation != 1) {
+        s->kind = ROPE_LINEAR;
+        s->factor = m->rotary_interpolation;
+    }
+    return m->position == POSITION_YARN ? derive_yarn(m, s, err) : 0;
+}
+
+int arguments_network(struct network_arguments *m, const struct layout *layout, struct error *err)
+{
+    struct network *n = &m->network;
+
+    if (n->hidden_dropout < 0 || n->hidden_dropout >= 1 || n->attention_dropout < 0 ||
+        n->attention_dropout >= 1)
+        return error_set(
+            err,
+            "--hidden-dropout=%g and --attention-dropout=%g must be at least 0 and less than 1",
+            n->hidden_dropout, n->attention_dropout);
+    if (derive_rope(m, err) < 0 || network_check(n, err) < 0)
+        return -1;
+    if (n->post_norm && n->norm != NORM_LAYER)
+        return error_set(err, "--post-norm requires --normalization LayerNorm; change one of them");
+    if (n->position != POSITION_LEARNED && n->position_offset > 0)
+        return error_set(err, "--position-offset requires --position-embedding-type "
+                              "learned_absolute; change one of them");
+    if (n->qk_norm == QK_NORM_WHOLE && layout->tp > 1)
+        return error_set(err,
+                         "norms of all query heads together (--qk-layernorm-whole, OLMo 2) need "
+                         "all heads on one rank; use --tensor-model-parallel-size 1 instead of "
+                         "%" PRId64 ", with data, pipeline or context parallelism",
+                         layout->tp);
+    n->shape.name = m->preset ? m->preset : "the model";
+    n->shape.family = network_family(n);
+    return 0;
+}
